@@ -27,7 +27,7 @@ from zellige.evaluation.corpus import corpus_of
 from zellige.evaluation.judge import Judge
 from zellige.evaluation.sweep import Set, Way
 from zellige.models.frames import collect
-from zellige.models.watch import watch
+from zellige.models.sample import watch
 from zellige.samplers import Ancestral
 from zellige.samplers.ask import ask, fill, free
 

@@ -17,7 +17,7 @@ from torch import Tensor
 import zellige
 from zellige.data.prepare import prepare
 from zellige.models.frames import collect
-from zellige.models.watch import watch
+from zellige.models.sample import watch
 from zellige.samplers import SAMPLERS
 
 WAYS = {

@@ -28,7 +28,7 @@ def test_the_page_tells_the_truth(call, message, method, tmp_path, monkeypatch):
         pytest.skip("there is a GPU")
     monkeypatch.chdir(tmp_path)
     model = zellige.Model(method, zellige.data.tokenizer.Integers(5), None)
-    monkeypatch.setattr("zellige.models.watch.as_model", lambda path: model)
+    monkeypatch.setattr("zellige.models.model.as_model", lambda path: model)
     known = {"zellige": zellige, "method": method, "tokens": torch.zeros(2, 8, dtype=torch.long)}
     with pytest.raises((InputError, TypeError)) as caught:
         eval(call, known)

@@ -15,10 +15,10 @@ from zellige.data import tokenizer as tk
 from zellige.data.levels import Levels
 from zellige.evaluation import conditional
 from zellige.methods import build
-from zellige.models import infill, watch
+from zellige.models import infill, sample
+from zellige.models.choices import SamplerChoices
 from zellige.models.config import Config
 from zellige.models.published.layout import Choices, PublishedChoices
-from zellige.samplers.choices import SamplerChoices
 
 L = 16
 
@@ -169,7 +169,7 @@ def test_signatures_name_every_option():
     for verb in (zellige.sample, zellige.watch, zellige.infill):
         assert every <= names(verb)
     assert {*get_type_hints(PublishedChoices)} == {*Choices.__dataclass_fields__} <= names(zellige.load)
-    assert {*get_type_hints(pipelines.SampleChoices)} == names(watch.sample, "model", "prompt", "fixed", "alone")
+    assert {*get_type_hints(pipelines.SamplingChoices)} == names(sample.sample, "model", "prompt", "fixed", "alone")
     assert {*get_type_hints(pipelines.InfillChoices)} == names(infill.infill, "model", "text", "fixed")
     assert {*get_type_hints(pipelines.ScoreChoices)} == names(conditional.bound_tokens, "method", "pairs", "progress")
     assert names(zellige.pipeline, "task", "model") == {*get_type_hints(pipelines.AnyChoices)}

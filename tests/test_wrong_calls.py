@@ -57,7 +57,7 @@ CALLS = {
     "m.text(torch.zeros(3))": "`tokens` is (3,) float32; it must be a tensor, array or list of whole numbers",
     "m.text([99])": "tokens are 99 among them; they must be (B, L) or (L,) numbers of 0 to 27",
     # sampling --------------------------------------------------------------------------------------------------------
-    "z.sample(m, 4)": "sample() takes 1 arguments by position, not 2; give count, steps, sampler by name",
+    "z.sample(m, 4)": "sample() takes 1 arguments by position, not 2; give steps, sampler, temperature by name",
     "z.sample(m, num_samples=4)": "no argument is called 'num_samples'; did you mean 'count'?",
     "z.sample(m, steps=0)": "`steps` is 0; it must be 1 or more",
     "z.sample(m, steps=2.5)": "`steps` is 2.5; it must be a whole number or None",

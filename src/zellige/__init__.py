@@ -25,11 +25,13 @@ if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
     from .models.config import Config as Config
     from .models.config import Train as Train
     from .models.embed import embed as embed
+    from .models.infill import Infill as Infill
     from .models.infill import infill as infill
     from .models.model import Model as Model
     from .models.model import load as load
-    from .models.watch import sample as sample
-    from .models.watch import watch as watch
+    from .models.sample import Sample as Sample
+    from .models.sample import sample as sample
+    from .models.sample import watch as watch
     from .nn.block import Net as Net
     from .pipelines import pipeline as pipeline
     from .report.compare.comparison import compare as compare
@@ -59,9 +61,11 @@ _WHERE = {  # public name -> the module that defines it
     "Config": "models.config",
     "Model": "models.model",
     "load": "models.model",
-    "watch": "models.watch",
-    "sample": "models.watch",
+    "watch": "models.sample",
+    "sample": "models.sample",
     "infill": "models.infill",
+    "Sample": "models.sample",
+    "Infill": "models.infill",
     "embed": "models.embed",
     "pipeline": "pipelines",
     "train": "training.train",

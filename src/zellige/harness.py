@@ -1,16 +1,16 @@
-"""The adapter to lm-evaluation-harness: its tasks judge any Zellige model of text.
+"""The adapter to lm-evaluation-harness: its tasks evaluate any Zellige model of text.
 
     python -m zellige.harness --model zellige --model_args path=runs/mine,draws=32,seed=0 --tasks lambada_openai
 
-takes all options of the `lm_eval` command. That command itself knows only the models that come with it (0.4.13 looks for no
-others), so a model of another package registers its class and calls the same entry; that is what this module does. In Python:
+takes all options of the `lm_eval` command. That command itself knows only its own models (0.4.13 looks for no others), so a
+package of another model registers its class and calls the same entry, as this module does. In Python:
 
     import zellige.harness
     lm_eval.simple_evaluate(model="zellige", model_args="path=runs/mine,draws=32", tasks=["lambada_openai"])
 
     loglikelihood            minus the conditional bound (`conditional.bound`), so at most log p; exact for ar
     loglikelihood_rolling    the same of a whole text, in pieces of the network's length
-    generate_until           what the method's own sampler writes after the prompt, cut at the first of the stop strings
+    generate_until           a continuation of the prompt by the method's own sampler, cut at the first of the stop strings
 
 Chat templates are not supported.
 """
@@ -19,6 +19,7 @@ import logging
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -27,10 +28,11 @@ from .core.batch import by_length
 from .core.random import Streams, mix
 from .errors import InputError, check_counts, not_installed
 from .evaluation import conditional
-from .models.defaults import end_token
+from .models.defaults import end_token, trained_on_documents
 from .models.frames import Frame
 from .models.model import as_model, identity, told_none
-from .samplers import choose_sampler, run
+from .models.sampling import Decoding
+from .samplers import Sampler, run
 from .samplers.pairing import blank, of_length
 from .samplers.sampler import start_distribution
 from .show.kinds import added, of
@@ -55,18 +57,18 @@ KNOWN = ("until", "max_gen_toks", "do_sample", "temperature", "top_p")
 
 @register_model("zellige")
 class Zellige(LM):
-    """A Zellige model as lm-evaluation-harness sees it; the arguments are those of `--model_args`.
+    """A Zellige model for lm-evaluation-harness; the arguments are those of `--model_args`.
 
     Args:
         path: a run, a saved folder or a hub id.
-        draws: of the bound of each request.
-        seed: of everything that is drawn.
-        batch_size: requests in one call of the network, of as many rows as draws each; the likelihoods do not depend on it.
+        draws: Monte Carlo samples of the bound of each request.
+        seed: of all random numbers.
+        batch_size: requests in one network evaluation, of `draws` rows each; the likelihoods do not depend on it.
         device: "cpu" or "cuda"; a GPU if there is one.
-        prefix: the token that ends documents stands before each context.
-        steps, sampler: of generation; the method's own if not given.
-        max_batch_size: the harness hands it over; not used.
-        options: of the sampler.
+        prefix: put the token that ends documents before each context.
+        max_batch_size: given by the harness; not used.
+        decoding: of generation, the fields of `models.sampling.Decoding` and the options of the sampler; by default the method's
+            own sampler.
     """
 
     def __init__(
@@ -77,10 +79,8 @@ class Zellige(LM):
         batch_size: int | str = 1,
         device: str | None = None,
         prefix: bool = False,
-        steps: int | None = None,
-        sampler: str | None = None,
         max_batch_size: int | None = None,
-        **options: Any,
+        **decoding: Any,
     ):
         super().__init__()
         if not path:
@@ -92,10 +92,10 @@ class Zellige(LM):
         requests = 1 if str(batch_size).startswith("auto") else int(batch_size)
         check_counts(draws=draws, batch_size=requests)
         self.requests, self.draws, self.seed, self.prefix = requests, draws, seed, prefix
-        self.steps, self.sampler, self.options = steps, sampler, options
+        self.decoding = Decoding.of(**decoding)
         self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.model.to(self._device)
-        self._write([], {}, [])  # a wrong sampler or option is said now
+        self._sampler({})  # raises at once where a sampler or an option is wrong
         if self.told:
             logging.getLogger(__name__).warning(
                 "the model was trained with classes; every task is %s", self.told["class"]
@@ -107,17 +107,16 @@ class Zellige(LM):
 
     @property
     def told(self) -> dict[str, str]:
-        """Of a model with classes: that the tasks tell it none."""
+        """The entry of a protocol for a model with classes: the tasks give it none."""
         return told_none(self.model)
 
     def get_model_info(self) -> dict[str, Any]:
-        """What the harness writes into the `config` of its results: which model, by its hashes too, what it is told, on
-        what."""
+        """The entries of the `config` of the harness's results: the model and its hashes, the class, the versions."""
         return {"identity": identity(self.model), **self.told, "versions": versions()}
 
     # ---------------------------------------------------------------------------------- likelihoods
     def loglikelihood(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
-        """Of each (context, continuation): minus the conditional bound, and whether greedy decoding from the left gives it."""
+        """Minus the conditional bound of each (context, continuation), and whether greedy decoding from the left gives it."""
         pairs = [request.args[:2] for request in requests]
         nats = self._nats(pairs, disable_tqdm)
         tokens = [conditional.tokenize_pair(self.model.tokenizer, pair[0], pair[1], self.prefix) for pair in pairs]
@@ -125,7 +124,7 @@ class Zellige(LM):
         return self._into_cache("loglikelihood", requests, [(-n, s) for n, s in zip(nats, same)])
 
     def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
-        """Of each text: minus the bound of all of it, in pieces of the network's length."""
+        """Minus the bound of each whole text, in pieces of the network's length."""
         nats = self._nats([("", request.args[0]) for request in requests], disable_tqdm)
         return self._into_cache("loglikelihood_rolling", requests, [-n for n in nats])
 
@@ -143,88 +142,79 @@ class Zellige(LM):
         return bounds.nats.tolist()
 
     def _into_cache(self, name: str, requests: Sequence[Any], answers: list[Any]) -> list[Any]:
-        """The answers, also put into the harness's cache where it has one."""
+        """Return the answers, and put them into the harness's cache where it has one."""
         for request, value in zip(requests, answers):
             self.cache_hook.add_partial(name, request.args, value)
         return answers
 
     # ---------------------------------------------------------------------------------- generation
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
-        """What is written after each (prompt, options): until one of `until`, or `max_gen_toks` tokens.
+        """Continue each (prompt, options) until one of `until`, or for `max_gen_toks` tokens.
 
-        The temperature is 0 unless the options say `do_sample` or a temperature. Of a prompt that leaves too little room the
-        beginning is lost, unless the sampler writes texts of any length. A text has its own random numbers, a function of the
-        seed, its prompt and its options.
+        The temperature is 0 unless the options have `do_sample` or a temperature. A prompt that leaves too little room loses its
+        beginning, unless the sampler writes texts of any length. Each text has its own random numbers, a function of the seed,
+        its prompt and its options.
         """
         texts = [""] * len(requests)
         prompts = [self._prompt(*request.args[:2]) for request in requests]
-        same = [repr(sorted(request.args[1].items(), key=str)) for request in requests]
-        seen: Counter[tuple] = Counter()
+        groups = [repr(sorted(request.args[1].items(), key=str)) for request in requests]
+        counts: Counter[tuple] = Counter()
         seeds = []
-        for prompt, how in zip(prompts, same):  # a task may ask for several texts after one prompt
-            key = (*prompt, how)
-            seeds.append(mix(self.seed, seen[key], *key))
-            seen[key] += 1
-        kinds = {how: number for number, how in enumerate(dict.fromkeys(same))}
-        lengths = [len(prompt) * len(kinds) + kinds[how] for prompt, how in zip(prompts, same)]  # alike in both
+        for prompt, group in zip(prompts, groups):  # a task may ask for several texts after one prompt
+            key = (*prompt, group)
+            seeds.append(mix(self.seed, counts[key], *key))
+            counts[key] += 1
+        numbers = {group: number for number, group in enumerate(dict.fromkeys(groups))}
+        lengths = [
+            len(prompt) * len(numbers) + numbers[group] for prompt, group in zip(prompts, groups)
+        ]  # alike in both
         with tqdm(total=len(requests), disable=disable_tqdm, desc="zellige: texts") as bar:
-            for group in by_length(lengths, max(self.requests, 1)):
-                how = requests[group[0]].args[1]
-                drawn = self._write([prompts[i] for i in group], how, [seeds[i] for i in group])
-                for i, text in zip(group, drawn):
+            for batch in by_length(lengths, max(self.requests, 1)):
+                options = requests[batch[0]].args[1]
+                continuations = self._continue([prompts[i] for i in batch], options, [seeds[i] for i in batch])
+                for i, text in zip(batch, continuations):
                     texts[i] = text
-                bar.update(len(group))
+                bar.update(len(batch))
         return self._into_cache("generate_until", requests, texts)
 
-    def _prompt(self, context: str, how: dict[str, Any]) -> list[int]:
-        """The tokens of the prompt, of which the beginning is left out where the text would not fit."""
-        tokenizer, length = self.model.tokenizer, int(self.model.method.shape[0])
+    def _prompt(self, context: str, options: dict[str, Any]) -> list[int]:
+        """The tokens of the prompt, without its beginning where the text would not fit."""
+        tokenizer, length, most = self.model.tokenizer, int(self.model.method.shape[0]), _most(options)
         tokens = [tokenizer.separator] * self.prefix + (tokenizer.encode(context, "the prompt") if context else [])
-        if self._chosen(how).grows:
+        if self._sampler(options).grows:
             return tokens
-        return tokens[-(length - min(_most(how), length // 2)) :] if len(tokens) + _most(how) > length else tokens
+        return tokens[-(length - min(most, length // 2)) :] if len(tokens) + most > length else tokens
 
-    def _chosen(self, how: dict[str, Any]) -> Any:
-        """The sampler for these options."""
-        unknown = [name for name in how if name not in KNOWN]
+    def _sampler(self, options: dict[str, Any]) -> Sampler:
+        """The sampler for the options of a task."""
+        unknown = [name for name in options if name not in KNOWN]
         if unknown:
             logging.getLogger(__name__).warning("ignored in generation: %s", ", ".join(unknown))
-        heat = (
-            0.0
-            if how.get("do_sample") is False
-            else float(how.get("temperature", 1.0 if how.get("do_sample") else 0.0))
-        )
-        end = end_token(self.model.tokenizer, self._documents)
-        return choose_sampler(
-            self.sampler, self.model.method, heat, float(how.get("top_p", 1.0)), dict(self.options), end
-        )
+        temperature = float(options.get("temperature", 1.0 if options.get("do_sample") else 0.0))
+        temperature = 0.0 if options.get("do_sample") is False else temperature
+        decoding = replace(self.decoding, temperature=temperature, top_p=float(options.get("top_p", 1.0)))
+        end = end_token(self.model.tokenizer, trained_on_documents(self.model))
+        return decoding.sampler_for(self.model.method, end)
 
-    @property
-    def _documents(self) -> bool:
-        """Whether the model was trained on documents, so that a token that ends one ends a text."""
-        return getattr(getattr(self.model.config, "data", None), "pack", "wrap") != "wrap"
-
-    def _write(self, prompts: list[list[int]], how: dict[str, Any], seeds: list[int]) -> list[str]:
-        """What is written after prompts of one length."""
-        sampler = self._chosen(how)
-        if not prompts:
-            return []
+    def _continue(self, prompts: list[list[int]], options: dict[str, Any], seeds: list[int]) -> list[str]:
+        """Continue prompts of one length."""
+        sampler = self._sampler(options)
         tokenizer, method, prefix_length = self.model.tokenizer, self.model.method, len(prompts[0])
-        most = _most(how) if sampler.grows else min(_most(how), int(method.shape[0]) - prefix_length)
+        most = _most(options) if sampler.grows else min(_most(options), int(method.shape[0]) - prefix_length)
         fixed = torch.tensor([prompt + [-1] * most for prompt in prompts], device=self._device)
         sampler.admit(method, fixed)
-        streams = Streams(seeds, start_distribution(method).device)
-        *_, state = run(sampler, method, tuple(fixed.shape), self.steps, fixed=fixed, generator=streams)  # pyright: ignore
-        end = end_token(tokenizer, True) if self._documents else None
+        streams, steps = Streams(seeds, start_distribution(method).device), self.decoding.steps
+        *_, state = run(sampler, method, tuple(fixed.shape), steps, fixed=fixed, generator=streams)  # pyright: ignore
+        end = end_token(tokenizer, True) if trained_on_documents(self.model) else None
         rows, mask = state.x.tolist(), blank(of_length(method, fixed.shape[1]))
         ends = Frame(state, 1, 1, 0.0, state.x, 0, len(rows), 0.0, tokenizer, mask, end).ends
         texts = [added(tokenizer, row[:prefix_length], row[prefix_length:stop]) for row, stop in zip(rows, ends)]
-        return [_cut(text, how.get("until")) for text in texts]
+        return [_cut(text, options.get("until")) for text in texts]
 
 
-def _most(how: dict[str, Any]) -> int:
-    """How many tokens are written."""
-    return int(how.get("max_gen_toks", TOKENS))
+def _most(options: dict[str, Any]) -> int:
+    """The number of tokens to generate."""
+    return int(options.get("max_gen_toks", TOKENS))
 
 
 def _cut(text: str, until: Sequence[str] | str | None) -> str:

@@ -1,10 +1,10 @@
-"""A model as one function of texts, as Hugging Face's pipelines are: a text in, a text out; a list in, a list out.
+"""A model as a function of texts, like Hugging Face's pipelines: a text in, a text out; a list in, a list out.
 
     fill = zellige.pipeline("infill", "runs/demo", steps=16)
     fill("the ____ of the ________")        # one text
     fill(["a ____", "an ________"])         # two
 
-Behind them stand `zellige.infill`, `zellige.sample` and the bound of one text (`evaluation.conditional`), which batch what comes.
+They call `zellige.infill`, `zellige.sample` and the bound of a text (`evaluation.conditional`), which batch the texts.
 """
 
 import math
@@ -18,17 +18,19 @@ from .elsewhere import ELSEWHERE
 from .errors import InputError, meant, unknown
 from .evaluation import conditional
 from .evaluation.conditional import TextScore, text_scores
-from .models.infill import InfillChoices, SampleChoices, infill
+from .models.choices import InfillChoices, SamplingChoices
+from .models.infill import infill
 from .models.model import Model, as_model, find_classes
-from .models.watch import flat_rows, sample, watch
+from .models.sample import sample, watch
+from .models.trajectory import flat_rows
 from .show.kinds import of
 
 
 class ScoreChoices(TypedDict, total=False):
-    """What `pipeline("score", ...)` takes.
+    """The arguments of `pipeline("score", ...)`.
 
-    draws: of the bound of each text. seed: with the text's own tokens it decides its draws.
-    batch: rows (texts x draws) in one call of the network. classes: the class that each text is judged given.
+    draws: Monte Carlo samples of the bound of each text. seed: of the draws, with the tokens of the text.
+    batch: rows (texts x draws) in one network evaluation. classes: the class that each text is scored given.
     """
 
     draws: int
@@ -37,15 +39,17 @@ class ScoreChoices(TypedDict, total=False):
     classes: Any
 
 
-class AnyChoices(InfillChoices, ScoreChoices, total=False):
-    """Those of any task."""
+class AnyChoices(InfillChoices, total=False):
+    """The arguments of any task."""
+
+    draws: int
 
 
 class Pipeline:
     """A model with choices, as a function.
 
     Attributes:
-        model, choices: as `pipeline` was given them; a call's own choices stand before these.
+        model, choices: as `pipeline` was given them; the choices of a call override these.
     """
 
     task: ClassVar[str]
@@ -57,7 +61,7 @@ class Pipeline:
         self.check(self.choices)
 
     def chosen(self, choices: dict[str, Any], title: str) -> dict[str, Any]:
-        """The choices of the pipeline with those of a call; an error for a name that is none of this task."""
+        """The choices of the pipeline with those of a call; an error for an argument of another task."""
         names = [*get_type_hints(self.takes)]
         for name in choices:
             if name in names:
@@ -71,7 +75,7 @@ class Pipeline:
         return getattr(self, "choices", {}) | choices
 
     def check(self, how: dict[str, Any]) -> None:
-        """InputError where the model cannot do this: everything that can be said before a text is there."""
+        """InputError where the model does not support the choices, as far as that can be checked without a text."""
         watch(self.model, **{name: value for name, value in how.items() if name != "mask_token"})
 
     def __repr__(self) -> str:
@@ -80,15 +84,15 @@ class Pipeline:
 
 
 class Sampling(Pipeline):
-    """`pipeline("sample", model)`: what the model writes, of itself or after prompts."""
+    """`pipeline("sample", model)`: samples, free or continuing prompts."""
 
-    task, takes = "sample", SampleChoices
+    task, takes = "sample", SamplingChoices
 
     @partial(checked, kinds=False)
-    def __call__(self, prompt: str | Sequence[str] | None = None, **choices: Unpack[SampleChoices]) -> Any:
-        """One text, or a list of `count` if that is not 1; of a list of prompts one of these for each.
+    def __call__(self, prompt: str | Sequence[str] | None = None, **choices: Unpack[SamplingChoices]) -> Any:
+        """Return a text, or a list of `count` if that is not 1; of a list of prompts one of these for each.
 
-        Of images, music and grids an array of tokens instead of texts.
+        Images, music and grids are arrays of tokens instead.
         """
         how = self.chosen({**choices}, "a pipeline")
         if prompt is None or isinstance(prompt, str):
@@ -102,16 +106,16 @@ class Sampling(Pipeline):
 
 
 class Infilling(Pipeline):
-    """`pipeline("infill", model)`: texts with their gaps filled."""
+    """`pipeline("infill", model)`: texts with their masked spans filled."""
 
     task, takes = "infill", InfillChoices
 
     @partial(checked, kinds=False)
     def __call__(self, text: Any, **choices: Unpack[InfillChoices]) -> Any:
-        """The text with its gaps filled, or a list of `count` if that is not 1; of a list of texts one of these for each.
+        """Return the filled text, or a list of `count` if that is not 1; of a list of texts one of these for each.
 
-        A gap is written as `zellige.infill` reads it. Of images, music and grids also tokens, (L,) or (N, L), -1 where one is to
-        be drawn, and an array of tokens comes back.
+        text: with masked spans, as `zellige.infill` reads them; of images, music and grids also tokens, (L,) or (N, L), -1 where
+            one is sampled, and an array of tokens comes back.
         """
         how = self.chosen({**choices}, "a pipeline")
         if not of(self.model.tokenizer).running and not _are_texts(text):
@@ -138,7 +142,7 @@ class Scoring(Pipeline):
     def __call__(self, text: Any, **choices: Unpack[ScoreChoices]) -> Any: ...
     @partial(checked, kinds=False)
     def __call__(self, text: Any, **choices: Unpack[ScoreChoices]) -> Any:
-        """A `TextScore`; of a list one of each.
+        """Return a `TextScore`; of a list one of each.
 
         text: one or several; of images, music and grids tokens, (*shape) or (N, *shape).
         """
@@ -169,7 +173,7 @@ class Scoring(Pipeline):
         return conditional.bound_tokens(self.model.method, [([], row) for row in rows], classes=classes, **rest)
 
     def rows(self, values: Any) -> tuple[list[list[int]], bool]:
-        """Rows of tokens, flat, and whether there is one alone."""
+        """Rows of tokens, flat; and whether there is a single one."""
         kind, size = of(self.model.tokenizer), self.model.tokenizer.size
         tokens, places = flat_rows(whole_numbers("text", kind.tokens(values)), kind.shape), math.prod(kind.shape)
         if tokens.ndim not in (1, 2) or tokens.shape[-1] != places:
@@ -206,7 +210,7 @@ TASKS: dict[str, type[Pipeline]] = {cls.task: cls for cls in (Sampling, Infillin
 
 
 @overload
-def pipeline(task: Literal["sample"], model: Any, **choices: Unpack[SampleChoices]) -> Sampling: ...
+def pipeline(task: Literal["sample"], model: Any, **choices: Unpack[SamplingChoices]) -> Sampling: ...
 @overload
 def pipeline(task: Literal["infill"], model: Any, **choices: Unpack[InfillChoices]) -> Infilling: ...
 @overload

@@ -26,7 +26,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar, Union, dataclass_transform
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar, Union, Unpack, dataclass_transform
 
 from .arguments import checked, misnamed
 from .errors import InputError, nearest
@@ -34,6 +34,7 @@ from .errors import InputError, nearest
 C = TypeVar("C", bound=type)
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
+F = TypeVar("F", bound=Callable[..., Any])
 _KEY = "option"  # of a field's metadata
 KINDS: dict[str, Any] = {
     "whole": int,
@@ -87,7 +88,7 @@ class Option:
         """InputError where the field may not have this value."""
         if self.check is not None:
             self.check(value)
-        if self.kind not in (int, float):
+        if self.kind not in (int, float) or not isinstance(value, int | float):
             return
         over = (self.maximum is not None and value > self.maximum) or (self.below is not None and value >= self.below)
         under = (self.minimum is not None and value < self.minimum) or (self.above is not None and value <= self.above)
@@ -125,6 +126,28 @@ def aside(help: str, *, default: Any) -> Any:
 def declared(cls: C) -> C:
     """A frozen dataclass whose constructor checks the type and the range of every field."""
     return checked(dataclass(frozen=True)(cls))
+
+
+def takes(request: type, options: type) -> Callable[[F], F]:
+    """Decorate a function whose `**choices` are the fields of a request: its signature names them, with their defaults.
+
+    Args:
+        options: a TypedDict of more names, of which each may be given too.
+    """
+
+    def decorate(function: F) -> F:
+        named = [p for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD]
+        names = {"options", *(p.name for p in named)}
+        fields = [
+            p.replace(kind=p.KEYWORD_ONLY)
+            for p in inspect.signature(request).parameters.values()
+            if p.name not in names
+        ]
+        more = inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD, annotation=Unpack[options])
+        function.__signature__ = inspect.Signature([*named, *fields, more])  # pyright: ignore
+        return function
+
+    return decorate
 
 
 def check_ranges(made: Any) -> None:

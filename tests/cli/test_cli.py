@@ -29,9 +29,8 @@ from zellige.cli.brief import short_help
 from zellige.cli.common import IdleSeed
 from zellige.errors import InputError
 from zellige.evaluation.result import Result, fullest
-from zellige.models import hub, model
+from zellige.models import choices, hub, model
 from zellige.models.checkpoint.write import write_checksums
-from zellige.samplers import choices
 
 TEXT = "the value of the object is returned by the function and it is the name of a class "
 SMALL = "--net.layers 1 --net.hidden 16 --net.heads 2 --net.length 32 --train.batch 4 --train.samples 1 --train.validate-rows 8"
@@ -172,12 +171,12 @@ def test_every_option_that_the_short_help_names_is_one():
 
 
 def test_each_option_is_described_where_it_is_declared():
-    from zellige.cli.drawing import Sample
+    from zellige.cli.drawing import SampleOptions
 
-    texts = brief.descriptions(Sample)
+    texts = brief.descriptions(SampleOptions)
     assert texts["--prompt"] == "what each text begins with"
     assert texts["--class"].startswith("of a model that was trained with --data.labels")
-    assert texts["--top-k"].startswith("all but metropolis")  # of a dataclass within
+    assert texts["--eta"].startswith("remasking: ")  # of a dataclass within
 
 
 def test_the_help_of_a_method_is_grouped(capsys):
@@ -403,8 +402,8 @@ def test_what_other_programs_call_an_option_is_an_option_of_ours():
         ("train mdlm", "--lr 1e-3 --batch_size=8 --max-steps 9", "--train.rate 1e-3 --train.batch=8 --train.steps 9"),
         ("train mdlm", "--train.precision bf16 --lr=1", "--train.precision bfloat16 --train.rate=1"),
         ("train mdlm", "--seq-len 64 --output-dir x --seed 3", "--net.length 64 --run x --train.seed 3"),
-        ("Sample", "--num-samples 3 --max-steps 9 --seq-len 7", "--count 3 --steps 9 --length 7"),
-        ("Sample", "--output a.txt --seed 3 --batch-size 2", "--out a.txt --seed 3 --batch 2"),
+        ("SampleOptions", "--num-samples 3 --max-steps 9 --seq-len 7", "--count 3 --steps 9 --length 7"),
+        ("SampleOptions", "--output a.txt --seed 3 --batch-size 2", "--out a.txt --seed 3 --batch 2"),
         ("compare", "mdlm md4 --num-samples 3 --lr 1", "mdlm md4 --samples 3 --train.rate 1"),
     ],
 )
@@ -564,7 +563,7 @@ def test_lists(what, run):
     assert [row["id" if what == "checkpoints" else "name"] for row in json.loads(out)["result"]] == names
 
 
-LISTS_AGAIN = 'lists.json or samplers/choices.py is old: python -c "from zellige.cli import help; help.write()"'
+LISTS_AGAIN = 'lists.json or models/choices.py is old: python -c "from zellige.cli import help; help.write()"'
 
 
 def test_lists_are_what_the_classes_say():

@@ -310,7 +310,7 @@ def test_too_many_texts_for_the_divergence():
 
 def test_samples_and_report(run):
     from zellige.models.frames import collect
-    from zellige.models.watch import watch
+    from zellige.models.sample import watch
 
     drawn = collect(watch(run.model, count=20, steps=200, batch=8))
     assert len(drawn.walks) == 3

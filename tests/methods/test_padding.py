@@ -16,7 +16,7 @@ from zellige.core.schedule import PRIOR
 from zellige.data.tokenizer import Integers
 from zellige.methods import METHODS, build
 from zellige.models.frames import collect
-from zellige.models.watch import watch
+from zellige.models.sample import watch
 from zellige.samplers import Ancestral
 from zellige.samplers.pairing import of_length
 

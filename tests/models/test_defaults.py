@@ -13,9 +13,10 @@ from zellige.evaluation.sweep import Way, draw_samples
 from zellige.evaluation.tasks import _drawn
 from zellige.methods import build
 from zellige.models.checkpoint.write import write_checksums
-from zellige.models.defaults import GENERATION, with_defaults
+from zellige.models.defaults import GENERATION
 from zellige.models.frames import collect
-from zellige.models.watch import watch_some
+from zellige.models.sample import watch_some
+from zellige.models.sampling import Decoding
 from zellige.show.kinds import of
 
 COLD = {"sampler": "confidence", "confidence": "margin", "steps": 4, "temperature": 0.3, "top_p": 0.9}
@@ -49,7 +50,7 @@ def test_what_is_not_given_is_as_the_model_says(model, folder):
 
 
 def test_what_is_given_comes_first(model):
-    said = lambda **given: with_defaults(model, given)  # noqa: E731
+    said = lambda **given: Decoding.of(**given).with_defaults(model).decoding()  # noqa: E731
     assert said() == said(steps=None, temperature=None) == COLD
     assert said(temperature=1.0, steps=9) == COLD | {"temperature": 1.0, "steps": 9}
     assert said(sampler="confidence", threshold=0.5) == COLD | {"threshold": 0.5}
@@ -139,7 +140,7 @@ def test_saved_exported_and_shared_along(model, folder, tmp_path):
         ('{"top_p": 1.5}', "top_p is 1.5; it must be above 0 and at most 1"),
         ('{"steps": 2.5}', "steps is 2.5; it must be a whole number"),
         ('{"steps": 0}', "steps is 0; it must be 1 or more"),
-        ('{"steps": 1000000000}', "steps is 1,000,000,000; it must be at most 1,000,000"),
+        ('{"steps": 1000000000}', "steps is 1,000,000,000; it must be 1,000,000 or less"),
         ('{"sampler": "confidense"}', "unknown sampler 'confidense'; did you mean 'confidence'?"),
         ('{"sampler": "left_to_right"}', "left_to_right"),
         ('{"sampler": "ancestral", "order": "forward"}', "sampler 'ancestral' takes no order"),

@@ -21,11 +21,10 @@ from zellige.data import tokenizer as tk
 from zellige.data import tokenizer_by_name
 from zellige.data.levels import Levels
 from zellige.methods import build
-from zellige.models.frames import Drawn, Frame, collect
-from zellige.models.infill import approximate
-from zellige.models.infill import filled as put_in
-from zellige.models.infill import gaps as gaps_of
-from zellige.models.watch import before_word
+from zellige.models.frames import Frame, Samples, collect
+from zellige.models.masked_text import approximate
+from zellige.models.masked_text import masked_text as gaps_of
+from zellige.models.trajectory import before_word
 from zellige.nn import Net
 from zellige.samplers import Ancestral, Blockwise, Confidence, State, growing
 from zellige.show.kinds import token_texts
@@ -49,10 +48,9 @@ def model(tokenizer=None, name="mdlm", length=L):
 
 
 def fill_gaps(model, text, see=None, **how):
-    """What `infill` does of one text, with what it cost; `see` is shown every frame."""
-    text_gaps = gaps_of(model.tokenizer, text, int(model.method.shape[0]))
-    drawn = collect(zellige.watch(model, fixed=text_gaps.fixed, alone=True, **how), see)
-    return text_gaps, put_in(text_gaps, drawn, model.tokenizer)
+    """The masked text, and the samples that fill it; `see` is shown every frame."""
+    request = zellige.Infill.of(text=text, **how)
+    return request.masked_texts(model)[0], request.run(model, see)
 
 
 @pytest.fixture(scope="module")
@@ -192,14 +190,14 @@ def test_noise_may_absorb_into_a_token_of_the_data():
 
 
 def test_the_summary():
-    drawn = Drawn(["a" * 256] * 2, [[0] * 256] * 2, [63, 63], 64, 0.9)
+    drawn = Samples(["a" * 256] * 2, [[0] * 256] * 2, [63, 63], 64, 0.9)
     assert str(drawn) == "2 samples, 512 tokens, 0.9 s, 569 tokens/s\n  63 network calls each (64 steps, 1 idle)"
-    drawn = Drawn(["a"], [[0]], [1], 1, 0.9)
+    drawn = Samples(["a"], [[0]], [1], 1, 0.9)
     assert str(drawn) == "1 sample, 1 token, 0.9 s, 1.1 tokens/s\n  1 network call each (1 step, 0 idle)"
-    assert Drawn(["a"], [[0]], [7], 4, 0.9).idle == [0]  # thinning may ask twice in a step
-    drawn = Drawn(["a", "b"], [[0], [0]], [3, 5], 8, 0.9)
+    assert Samples(["a"], [[0]], [7], 4, 0.9).idle == [0]  # thinning may ask twice in a step
+    drawn = Samples(["a", "b"], [[0], [0]], [3, 5], 8, 0.9)
     assert "3 to 5 network calls each (8 steps, 3 to 5 idle)" in str(drawn)
-    drawn = Drawn(["a"], [[0]], [7], 8, 0.9, expected_calls=6.9834)
+    drawn = Samples(["a"], [[0]], [7], 8, 0.9, expected_calls=6.9834)
     assert "7 network calls each (8 steps, 1 idle, 7.0 calls expected)" in str(drawn)
 
 

@@ -616,8 +616,8 @@ SERVING = of(
     (
         "requests in one batch have the seed of the first",
         "web/completions.py",
-        "seeds = [(p.seed, number)",
-        "seeds = [(plans[0].seed, number)",
+        "seeds = [(each.seed, number)",
+        "seeds = [(first.seed, number)",
         "web/test_serve.py -k who_else_asks",
     ),
     (
@@ -665,8 +665,8 @@ SERVING = of(
     (
         "the page's entropies are in nats",
         "web/drawn.py",
-        "/ math.log(2), 2), rivals]",
-        ", 2), rivals]",
+        "bits = float(-xlogy(p, p).sum()) / math.log(2)",
+        "bits = float(-xlogy(p, p).sum())",
         "web/test_play.py -k law_of_a_token",
     ),
     (
@@ -696,16 +696,16 @@ COMMANDS = of(
     ),
     (
         "the second batch of texts is the first again",
-        "models/watch.py",
-        "[(seed, first + row) if isinstance(seed, int)",
-        "[(seed, row) if isinstance(seed, int)",
+        "models/trajectory.py",
+        "[(self.seed, n) if isinstance(self.seed, int)",
+        "[(self.seed, n % len(numbers)) if isinstance(self.seed, int)",
         "models/test_generate.py -k depend_on_its_batch",
     ),
     (
         "rows that are given go round",
-        "models/watch.py",
-        "torch.arange(first, first + B) * len(fixed) // total",
-        "torch.arange(first, first + B) % len(fixed)",
+        "models/trajectory.py",
+        "self.fixed[sample_numbers * len(self.fixed) // self.count]",
+        "self.fixed[sample_numbers % len(self.fixed)]",
         "models/test_generate.py -k each_row_that_is_given",
     ),
     (
@@ -717,16 +717,16 @@ COMMANDS = of(
     ),
     (
         "every gap is filled with the tokens of the first",
-        "models/infill.py",
-        "            at += part\n",
-        "            at += 0\n",
+        "models/masked_text.py",
+        "            start += part\n",
+        "            start += 0\n",
         "models/test_generate.py -k what_was_filled",
     ),
     (
         "the model's defaults outrank what is typed",
-        "models/defaults.py",
-        "return carried | asked",
-        "return asked | carried",
+        "models/sampling.py",
+        "every = carried | given",
+        "every = given | carried",
         "models/test_defaults.py -k comes_first",
     ),
     (

@@ -32,7 +32,7 @@ from zellige.methods import D3PM, MD4, MDLM, build
 from zellige.models.config import Config
 from zellige.models.frames import Frame
 from zellige.models.model import Model
-from zellige.models.watch import watch
+from zellige.models.sample import watch
 from zellige.models.weights import unfilled
 from zellige.nn import Net
 from zellige.report import assemble, figures, page, sections, work

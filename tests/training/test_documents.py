@@ -19,7 +19,7 @@ from zellige.evaluation.result import Result
 from zellige.methods import METHODS, build
 from zellige.models import model as checkpoint
 from zellige.models.frames import collect
-from zellige.models.watch import watch
+from zellige.models.sample import watch
 from zellige.training.progress import Silent
 from zellige.training.train import train
 

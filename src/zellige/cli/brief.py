@@ -32,10 +32,10 @@ SHOWN: dict[str, tuple[str, str]] = {
     "Probe": ("RUN --probe ag_news [options]", ""),
     "Bracket": ("RUN --bracket [options]", "limit numbers orders per-step steps own data.path data.name split seed device"),
     "TrainFeatures": ("--train-features FOLDER [options]", "data.name data.path epochs seed device"),
-    "Sample": ("RUN [options]", "prompt count steps sampler length temperature top-p top-k class seed watch out block-sampler "
-               "grid order confidence remasking device"),
-    "Infill": ('RUN "a text with ____" [options]', "count steps sampler temperature top-p class seed watch mark mask-token "
-               "example keep data.path out order confidence device"),
+    "SampleOptions": ("RUN [options]", "prompt count steps sampler length temperature top-p top-k class seed watch out "
+               "block-sampler grid order confidence remasking device"),
+    "InfillOptions": ('RUN "a text with ____" [options]', "count steps sampler temperature top-p class seed watch mark "
+               "mask-token example keep data.path out order confidence device"),
     "Verify": ("[METHOD ...]", ""),
     "Report": ("RUN [--out FILE]", ""),
     "Play": ("RUN [RUN ...] [options]", ""),

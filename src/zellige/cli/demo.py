@@ -209,7 +209,7 @@ class _Parts:
     def sample(self) -> None:
         """5: one text, every step of it; a few of them where nothing can move."""
         from ..models.frames import Frame, collect
-        from ..models.watch import watch
+        from ..models.sample import watch
         from .viewer import Viewer
 
         self.say(f"5 sample    {SAMPLE_STEPS} steps, temperature {TEMPERATURE}, new characters highlighted")

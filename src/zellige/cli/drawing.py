@@ -1,16 +1,18 @@
 """`zellige sample` and `zellige infill`: their options, how samples are drawn, shown and written."""
 
 import dataclasses
-import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import tyro
 
 from ..errors import InputError
 from ..launched import this_process
+from ..models.infill import Infill
+from ..models.sample import Sample
+from ..models.sampling import Sampling
 from ..show.numbers import byte_size, counted, path
 from ..show.progress import Bar
 from ..show.style import Mark
@@ -22,10 +24,12 @@ from .common import OfRun, Where, command_options, load, note_change, writable, 
 from .sampler_options import SamplerOptions
 
 if TYPE_CHECKING:
-    from ..models.frames import Drawn, Frame
-    from ..models.infill import Gaps
+    from ..models.frames import Frame, Samples
+    from ..models.model import Model
     from ..samplers import Distribution
     from ..show.kinds import Modality
+
+R = TypeVar("R", bound=Sampling)
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,8 @@ class Drawing(OfRun):
     """below 1 favours likely tokens, 0 takes the likeliest; default: the model's own, else 1"""
     top_p: float | None = None
     """keep the likeliest tokens that hold this share of the probability; default: the model's own, else 1, all"""
+    top_k: int | None = None
+    """keep so many of the likeliest tokens, before top-p; default: the model's own, else all"""
     defaults: bool = True
     """sample as the model says (its generation_config.json) where you do not; --no-defaults: the model's own distribution"""
     batch: int = 16
@@ -59,22 +65,21 @@ class Drawing(OfRun):
 
 
 def draw(
-    chosen: Any,
+    chosen: Drawing,
     command: str,
     terminal: Terminal,
     began: float,
-    give: "Callable[[Any, Modality], Gaps | PartialRow | None]",
+    ask: "Callable[[Model, Modality], tuple[Sample | Infill, PartialRow | None]]",
 ) -> int:
-    """Draw, show, write.
+    """Draw samples, show and write them.
 
     Args:
-        give: what is given of each text, by the model and the kind of its rows; None: nothing but a prompt.
+        ask: the request for a model and the kind of its rows; and where a part of a row is given, the row.
     """
     out = _out(chosen.out)
     model = load(terminal, chosen.run, command, chosen)
-    from ..models.frames import gather_texts, share
-    from ..models.infill import Gaps, approximate, filled
-    from ..models.watch import before_word, watch
+    from ..models.frames import gather, share
+    from ..models.masked_text import approximate
     from ..show import kinds
     from ..show.film import FILMS
 
@@ -83,107 +88,91 @@ def draw(
     if out is not None and film is None:
         kind.refuse(out.suffix)
     frame_files = None if chosen.frames is None else FrameFiles(frames_folder(chosen.frames, kind))
-    how = {
-        "count": chosen.count, "seed": chosen.seed, "classes": chosen.classes or None, "defaults": False,
-        "batch": 1 if chosen.watch and frame_files is None and film is None else chosen.batch,
-    }  # fmt: skip
-    way = _way(chosen, model, terminal)
-    how |= way
-    start = give(model, kind)
-    prompt = chosen.text or None if start is not None else chosen.prompt
-    more = {"length": chosen.length, "prompt": prompt} if start is None else {"fixed": start.fixed}
-    gaps = start if isinstance(start, Gaps) else None
-    if gaps is not None:
-        more["alone"] = True
+    request, row = ask(model, kind)
+    request = _with_defaults(request, model, terminal)
+    free = request if isinstance(request, Sample) else None  # nothing but a prompt is given
+    prompt = None if free is None else free.prompt
+    if chosen.watch and frame_files is None and film is None:
+        request = replace(request, batch=1)
     here = this_process()
-    shared = here.world > 1 and start is None and frame_files is None and film is None and not chosen.watch
-    if here.rank and not shared:  # of what several processes do not do together the first one does all
+    shared = here.world > 1 and free is not None and frame_files is None and film is None and not chosen.watch
+    if here.rank and not shared:  # work that several processes do not share is the first one's
         return 0
-    ours = share(here, chosen.count, chosen.seed, chosen.classes) if shared else {}
-    frames = () if ours is None else watch(model, **more, **how | ours)
-    if (note := approximate(model)) and (prompt or start is not None):
+    own = share(here, request) if shared else request
+    masked = request.masked_texts(model)[0] if isinstance(request, Infill) and kind.running else None
+    if own is not None and isinstance(own, Sample):
+        own.trajectory(model).frames()  # errors come before notes
+    if (note := approximate(model)) and (free is None or prompt):
         terminal.note(note)
-    if prompt and start is None and before_word(model.tokenizer, prompt) != prompt:
-        terminal.note(
-            f"the blank at the end of the prompt is left to the next token: tokens of {model.tokenizer.name} begin with it"
-        )
+    if prompt:
+        _note_blank(model, str(prompt), terminal)
     if kind.colours and not (terminal.out_hues if out is None else terminal.hues or not chosen.watch):
         terminal.note(f"{kind.many} are shown where there are colours; --out x.png writes them")
-    if frame_files is not None:
-        frames = frame_files.write(frames)
-    if film is not None:
-        frames = film.write(frames)
-    with threads_for(model.method, min(chosen.count * max(len(chosen.classes), 1), how["batch"])):
-        drawn = _see(frames, chosen, command, None if gaps is None else len(gaps.fixed), terminal)
+    writers = [writer.see for writer in (frame_files, film) if writer is not None]
+    with threads_for(model.method, min(request.count * max(len(chosen.classes), 1), request.batch)):
+        length = None if masked is None else len(masked.fixed)
+        samples = None if own is None else _seen(own, model, chosen, command, length, writers, terminal)
     if shared:
-        drawn = gather_texts(here, None if ours is None else drawn)
+        samples = gather(here, samples)
         if here.rank:
             return 0
-    if gaps is not None:
-        pieces = [gaps.pieces(row, model.tokenizer) for row in drawn.tokens]
-        drawn = filled(gaps, drawn, model.tokenizer)
-    lines: list[dict[str, Any]] = [
-        {"text": text, "tokens": tokens, "seed": chosen.seed, "calls": calls, "prompt": prompt}
-        | ({} if label is None else {"class": label})
-        for text, tokens, calls, label in zip(drawn.texts, drawn.tokens, drawn.calls, drawn.classes)
-    ]
-    labels = [label for label in drawn.classes if label is not None]
-    panels = Panels(kind, drawn.tokens, start if isinstance(start, PartialRow) else None, labels)
+    assert samples is not None
+    samples = replace(samples, request=request)
+    labels = [label for label in samples.classes if label is not None]
+    panels = Panels(kind, samples.tokens, row, labels)
     if film is not None:
         files = film.close()
     elif out is not None:
-        files = panels.write(out, lines)
-    elif gaps is not None:
-        files = show_filled(terminal, pieces, chosen.mark)
+        files = panels.write(out, samples)
+    elif masked is not None:
+        pieces = [masked.pieces(tokens, model.tokenizer) for tokens in samples.tokens]
+        files = show_filled(terminal, pieces, getattr(chosen, "mark", ""))
     else:
-        files = panels.show(terminal, drawn.texts)
+        files = panels.show(terminal, samples.texts)
     for verdict in panels.verdicts:
         terminal.result(verdict)
-    terminal.say(str(drawn))
+    terminal.say(str(samples))
     law = None
-    if not prompt and start is None and chosen.length is None:
-        law = _law(way, model)
+    if free is not None and not prompt and free.length is None:
+        law = free.trajectory(model).distribution
         terminal.say(f"law      {described(law)}")
     if files:
         terminal.say(f"written  {' '.join(map(path, files))}")
     if frame_files is not None:
         terminal.say(f"written  {counted(len(frame_files.files), 'frame')} in {path(frame_files.folder)}")
     arguments = {f.name: getattr(chosen, f.name) for f in dataclasses.fields(chosen) if f.name != "options"}
-    arguments |= dataclasses.asdict(chosen.options) | way
+    arguments |= dataclasses.asdict(chosen.options) | request.decoding()
     result = {
-        "samples": lines,
-        "steps": drawn.steps,
-        "expected_calls": drawn.expected_calls,
-        "sampling_seconds": drawn.seconds,
+        "samples": samples.lines(),
+        "steps": samples.steps,
+        "expected_calls": samples.expected_calls,
+        "sampling_seconds": samples.seconds,
     } | panels.record()
     protocol = None if law is None else {"law": law.of, "bounded by": law.number}
     write_json(terminal, command, arguments, result, began, protocol=protocol, seed=chosen.seed)
     return 0
 
 
-def _way(chosen: Any, model: Any, terminal: Terminal) -> dict[str, Any]:
-    """Sampler, steps and options: what was typed, and for the rest the model's own defaults, which a line names."""
-    from ..models.defaults import PLAIN, with_defaults
-
-    typed = {name: getattr(chosen, name) for name in PLAIN} | dataclasses.asdict(chosen.options)
-    typed = {name: value for name, value in typed.items() if value is not None}
-    if not chosen.defaults:
-        return typed
-    way = with_defaults(model, typed)
-    if more := {name: value for name, value in way.items() if name not in typed}:
-        typed_so = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in more.items())
-        terminal.note(f"sampled by the model's defaults: {typed_so}; --no-defaults leaves them out")
-    return way
+def _with_defaults(request: R, model: "Model", terminal: Terminal) -> R:
+    """The request with the model's defaults for what is not typed, which a line names."""
+    if not request.defaults:
+        return request
+    resolved = request.with_defaults(model)
+    given, decoding = request.decoding(), resolved.decoding()
+    more = [f"--{n.replace('_', '-')} {v}" for n, v in model.defaults.items() if n in decoding and n not in given]
+    if more:
+        terminal.note(f"sampled by the model's defaults: {' '.join(more)}; --no-defaults leaves them out")
+    return resolved
 
 
-def _law(way: dict[str, Any], model: Any) -> "Distribution":
-    """Whose law the texts were drawn from, and which number bounds it."""
-    from ..models.defaults import PLAIN
-    from ..samplers import choose_sampler, distribution_of
+def _note_blank(model: "Model", prompt: str, terminal: Terminal) -> None:
+    """A line where the blank at the end of a prompt is left to the next token."""
+    from ..models.trajectory import before_word
 
-    options = {name: value for name, value in way.items() if name not in PLAIN}
-    sampler = choose_sampler(way.get("sampler"), model.method, way.get("temperature"), way.get("top_p"), options)
-    return distribution_of(sampler, model.method, way.get("steps"))
+    if before_word(model.tokenizer, prompt) != prompt:
+        terminal.note(
+            f"the blank at the end of the prompt is left to the next token: tokens of {model.tokenizer.name} begin with it"
+        )
 
 
 def described(law: "Distribution") -> str:
@@ -194,24 +183,36 @@ def described(law: "Distribution") -> str:
     return f"{law.of}: {' '.join(['zellige evaluate', *words])} bounds it"
 
 
-def _see(frames: Any, chosen: Any, command: str, length: int | None, terminal: Terminal) -> "Drawn":
-    """Run through the frames, shown one by one or as a bar."""
-    from ..models.frames import collect
+def _seen(
+    request: "Sample | Infill", model: "Model", chosen: Drawing, command: str, length: int | None,
+    writers: "list[Callable[[Frame], None]]", terminal: Terminal,
+) -> "Samples":  # fmt: skip
+    """Draw the samples, each frame shown on the terminal, or counted in a bar, and handed to the writers."""
     from .viewer import Viewer
 
     if chosen.watch:
         viewer = Viewer(terminal, length, brackets=getattr(chosen, "mark", "") == "brackets")
         try:
-            return collect(frames, viewer)
+            return request.run(model, each(*writers, viewer))
         finally:
             viewer.close()
     with Bar(terminal, command, 1, "steps") as bar:
 
-        def see(frame: "Frame") -> None:
+        def count_step(frame: "Frame") -> None:
             total = -(-frame.count // chosen.batch) * max(frame.steps, 1)
             bar.update(frame.first // chosen.batch * frame.steps + frame.step, total=total)
 
-        return collect(frames, see)
+        return request.run(model, each(*writers, count_step))
+
+
+def each(*functions: "Callable[[Frame], None]") -> "Callable[[Frame], None]":
+    """A function that hands a frame to each of these."""
+
+    def see(frame: "Frame") -> None:
+        for function in functions:
+            function(frame)
+
+    return see
 
 
 def show_filled(terminal: Terminal, texts: "list[list[tuple[str, bool]]]", mark: str) -> list[Path]:
@@ -297,21 +298,17 @@ class Panels:
             terminal.picture(self.kind.lines(self.rows, self.captions, self.fixed))
         return []
 
-    def write(self, out: Path, lines: list[dict[str, Any]]) -> list[Path]:
+    def write(self, out: Path, samples: "Samples") -> list[Path]:
         """Into a file, or several; a picture has what was given and the truth in it, other formats what was drawn."""
-        from ..files import write_file
-
-        if out.suffix == ".jsonl":
-            write_file(out, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
-            return [out]
         if out.suffix == ".png" and self.row is None and len(set(self.captions)) > 1:
+            from ..files import write_file
+
             write_file(out, self.kind.sheet(self.rows, self.captions))
             return [out]
         if out.suffix == ".png":
             return self.kind.save(out, self.rows, self.fixed, self.captions if self.row is not None else ())
-        if self.kind.running:
-            write_file(out, "".join(f"{line['text']}\n" for line in lines))
-            return [out]
+        if out.suffix == ".jsonl" or self.kind.running:
+            return [samples.save(out)]
         return self.kind.save(out, self.drawn)
 
 
@@ -325,21 +322,19 @@ class FrameFiles:
         self.folder = folder
         self.files: list[Path] = []
 
-    def write(self, frames: "Iterable[Frame]") -> "Iterator[Frame]":
-        """Hand the frames on, each when it is written."""
+    def see(self, frame: "Frame") -> None:
+        """Write a frame."""
         from ..files import make, write_file
         from ..show import kinds
 
-        for frame in frames:
-            every = -(-frame.steps // MOST) or 1
-            if frame.first == 0 and (frame.step % every == 0 or frame.step == frame.steps):
-                file = self.folder / f"step-{frame.step:0{max(4, len(str(frame.steps)))}}.png"
-                rows = frame.x.cpu().masked_fill(frame.masked.cpu(), -1)
-                make(self.folder)
-                write_file(file, kinds.of(frame.tokenizer).png(rows))
-                if file not in self.files:  # samples that are drawn again go through the steps once more
-                    self.files.append(file)
-            yield frame
+        every = -(-frame.steps // MOST) or 1
+        if frame.first == 0 and (frame.step % every == 0 or frame.step == frame.steps):
+            file = self.folder / f"step-{frame.step:0{max(4, len(str(frame.steps)))}}.png"
+            rows = frame.x.cpu().masked_fill(frame.masked.cpu(), -1)
+            make(self.folder)
+            write_file(file, kinds.of(frame.tokenizer).png(rows))
+            if file not in self.files:  # samples that are drawn again go through the steps once more
+                self.files.append(file)
 
 
 class FilmFile:
@@ -350,16 +345,14 @@ class FilmFile:
         self.steps: dict[int, tuple[str, Any]] = {}
         self.frame: Frame | None = None
 
-    def write(self, frames: "Iterable[Frame]") -> "Iterator[Frame]":
-        """Hand the frames on, and keep what is in them."""
+    def see(self, frame: "Frame") -> None:
+        """Keep a frame."""
         from ..show.film import FRAMES
 
-        for frame in frames:
-            every = -(-frame.steps // FRAMES) or 1
-            if frame.first == 0 and (frame.step % every == 0 or frame.step == frame.steps):
-                rows = frame.x.masked_fill(frame.masked, -1).cpu().numpy()
-                self.steps[frame.step], self.frame = (f"step {frame.step} of {frame.steps}", rows), frame
-            yield frame
+        every = -(-frame.steps // FRAMES) or 1
+        if frame.first == 0 and (frame.step % every == 0 or frame.step == frame.steps):
+            rows = frame.x.masked_fill(frame.masked, -1).cpu().numpy()
+            self.steps[frame.step], self.frame = (f"step {frame.step} of {frame.steps}", rows), frame
 
     def close(self) -> list[Path]:
         """Write the film."""
@@ -390,21 +383,29 @@ def frames_folder(name: str, kind: "Modality") -> Path:
 
 
 @command_options
-class Sample(Drawing):
+class SampleOptions(Drawing):
     prompt: str | None = None
     """what each text begins with"""
     length: int | None = None
     """tokens of a text; the model's length if not given, and more with --block-sampler"""
 
 
+def _request(chosen: Drawing, cls: type[R], **fields: Any) -> R:
+    """The request of a command line."""
+    options = {name: value for name, value in dataclasses.asdict(chosen.options).items() if value is not None}
+    names = {each.name for each in dataclasses.fields(cls)} & {each.name for each in dataclasses.fields(chosen)}
+    values = {name: getattr(chosen, name) for name in names - {"options"}}
+    return cls.of(**values | options | {"classes": chosen.classes or None} | fields)
+
+
 def sample(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige sample RUN`"""
-    chosen = options.parse(Sample, words, "sample", about="Draw texts, images, music, grids.", most=1)
-    return draw(chosen, "sample", terminal, began, lambda model, kind: None)
+    chosen = options.parse(SampleOptions, words, "sample", about="Draw texts, images, music, grids.", most=1)
+    return draw(chosen, "sample", terminal, began, lambda model, kind: (_request(chosen, Sample), None))
 
 
 @command_options
-class Infill(Drawing):
+class InfillOptions(Drawing):
     text: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TEXT")] = ""
     """the text with its gaps: each _ is one missing token, a character or a subword; of a grid the puzzle: 53..7...."""
     example: int = 0
@@ -422,34 +423,36 @@ class Infill(Drawing):
 def infill(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige infill RUN [TEXT]`"""
     about = 'Fill the gaps of a text: zellige infill runs/demo "the ____ of the ________"'
-    chosen = options.parse(Infill, words, "infill", about=about, most=2)
-    flags = options.given(words, Infill) & {"--example", "--keep", "--data.path", "--data.cache"}
+    chosen = options.parse(InfillOptions, words, "infill", about=about, most=2)
+    flags = options.given(words, InfillOptions) & {"--example", "--keep", "--data.path", "--data.cache"}
     if chosen.text and flags:
         raise InputError(f"{min(flags)} is for a row of the data, and a text is given; leave one of them out")
-    return draw(chosen, "infill", terminal, began, lambda model, kind: _start(chosen, flags, model, kind, terminal))
+    return draw(chosen, "infill", terminal, began, lambda model, kind: _infill(chosen, flags, model, kind, terminal))
 
 
-def _start(chosen: Infill, flags: set[str], model: Any, kind: "Modality", terminal: Terminal) -> "Gaps | PartialRow":
-    """What stays of the text that was typed, or of a row of the test split."""
+def _infill(
+    chosen: InfillOptions, flags: set[str], model: "Model", kind: "Modality", terminal: Terminal
+) -> "tuple[Infill, PartialRow | None]":
+    """The request to fill the text that was typed, or a part of a row of the test split."""
     if kind.running and (flags or not chosen.text):
         refused = f"{min(flags)} is for images, music and grids" if flags else "infill needs a text with gaps"
         raise InputError(f'{refused}; e.g. zellige infill {chosen.run} "the ____ of the ________"')
     if kind.running:
-        from ..models.infill import gaps
-
         tokenizer = model.tokenizer
         if tokenizer.unit == "token":
             sign, spaced = chosen.mask_token, tokenizer.decode(tokenizer.encode(" a")).startswith(" ")
             before = f", with the space before it: had{sign} sons" if spaced else ""
             terminal.note(f"each {sign} is one token of {tokenizer.name}, a word or a piece of one{before}")
-        return gaps(tokenizer, chosen.text, int(model.method.shape[0]), chosen.mask_token)
+        request = _request(chosen, Infill)
+        request.masked_texts(model)  # what is wrong with the text is said first
+        return request, None
     row = _of_a_row(chosen, model, kind, terminal) if not chosen.text else PartialRow(kind.read(chosen.text))
     if (row.fixed >= 0).all():
         raise InputError("nothing to fill: all of it is given; leave some of it free")
-    return row
+    return _request(chosen, Infill, text=None, fixed=row.fixed), row
 
 
-def _of_a_row(chosen: Infill, model: Any, kind: "Modality", terminal: Terminal) -> PartialRow:
+def _of_a_row(chosen: InfillOptions, model: Any, kind: "Modality", terminal: Terminal) -> PartialRow:
     """A part of --example, by --keep or as the data's own puzzle."""
     from ..evaluation.corpus import beside_training, corpus_of
 

@@ -1,6 +1,8 @@
 """The pages that are plain text of our own: help, and what `zellige list` prints. Importing this imports nothing heavy."""
 
 import json
+import re
+import typing
 from pathlib import Path
 from typing import Any
 
@@ -61,14 +63,11 @@ LISTS = {
     "recipes": "configurations of papers, for train: the number to reach, what it costs",
 }
 CHOICES = '''\
-"""The options of all samplers by name, for type checkers; written by `cli.help.write` from what the samplers declare."""
+"""The arguments of `zellige.sample` and `zellige.infill` by name, for type checkers; written by `cli.help.write` from what the
+samplers and the requests declare."""
 
+from collections.abc import Sequence
 from typing import Any, TypedDict
-
-
-class SamplerChoices(TypedDict, total=False):
-    """The options of one sampler or another; what is left out is as that sampler has it (`zellige list samplers`)."""
-
 '''
 TABLES = Path(__file__).with_name("lists.json")  # read without torch; `write` writes it
 
@@ -96,7 +95,6 @@ def tables() -> dict[str, list[dict[str, str]]]:
 
 def methods() -> list[dict[str, str]]:
     """A row for each method, from its own file: the docstring's title and its row of the table of systems."""
-    import re
     import sys
 
     from ..methods import METHODS
@@ -155,19 +153,46 @@ def options() -> list[dict[str, str]]:
 
 
 def choices() -> str:
-    """The text of `samplers/choices.py`: the options of all samplers, for type checkers."""
-    lines = []
+    """The text of `models/choices.py`."""
+    from ..models.infill import Infill
+    from ..models.sample import Sample
+    from ..models.sampling import Sampling
+
+    text, options = CHOICES, []
     for option, names in _sampler_options():
         kind = option.kind.__name__ if option.plain else "Any"
-        lines.append(f"    {option.name}: {kind}{' | None' * (option.default is None)}  # {_takers(names)}\n")
-    return CHOICES + "".join(lines)
+        options.append(f"{option.name}: {kind}{' | None' * (option.default is None)}  # {_takers(names)}")
+    text += _typed_dict("SamplerChoices", "TypedDict", "Options of the samplers (`zellige list samplers`).", options)
+    shared = _annotations(Sampling, {"options"})
+    inherited = {line.partition(":")[0] for line in shared} | {"options"}
+    for title, base, about, lines in (
+        ("SamplingChoices", "SamplerChoices", "The fields of `Sampling`.", shared),
+        ("SampleChoices", "SamplingChoices", "The fields of `Sample`.", _annotations(Sample, inherited)),
+        ("InfillChoices", "SamplingChoices", "The fields of `Infill` beside the text.",
+         _annotations(Infill, inherited | {"text", "fixed"})),
+    ):  # fmt: skip
+        text += _typed_dict(title, base, about, lines)
+    return text
+
+
+def _typed_dict(title: str, base: str, about: str, lines: list[str]) -> str:
+    entries = "".join(f"    {line}\n" for line in lines)
+    return f'\n\nclass {title}({base}, total=False):\n    """{about}"""\n\n{entries}'
+
+
+def _annotations(cls: type, without: set[str]) -> list[str]:
+    """`name: annotation` of the fields of a dataclass."""
+    hints = {name: hint for name, hint in typing.get_type_hints(cls).items() if name not in without}
+    plain = {name: hint.__name__ if isinstance(hint, type) else str(hint) for name, hint in hints.items()}
+    return [f"{name}: {re.sub('(typing|collections.abc)[.]', '', hint)}" for name, hint in plain.items()]
 
 
 def _sampler_options() -> list[tuple[Any, list[str]]]:
-    """Each option of a sampler with the samplers that have it, but for those that every command that draws names itself."""
+    """Each option of a sampler with the samplers that have it, but for the fields of every request for samples."""
+    from ..models.sampling import DECODING
     from ..samplers import every_option
 
-    return [value for name, value in every_option().items() if name not in ("temperature", "top_p")]
+    return [value for name, value in every_option().items() if name not in DECODING]
 
 
 def _takers(names: list[str]) -> str:
@@ -224,6 +249,6 @@ def recipe(name: str) -> dict[str, str]:
 
 
 def write() -> None:
-    """Write `lists.json` and `samplers/choices.py` anew, after a change of a method, a sampler, the catalogue or a recipe."""
-    (Path(__file__).parents[1] / "samplers" / "choices.py").write_text(choices(), encoding="utf-8")
+    """Write `lists.json` and `models/choices.py`, after a change of a method, a sampler, the catalogue or a recipe."""
+    (Path(__file__).parents[1] / "models" / "choices.py").write_text(choices(), encoding="utf-8")
     TABLES.write_text(json.dumps(tables(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

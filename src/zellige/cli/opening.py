@@ -18,7 +18,7 @@ def show_shipped(terminal: Terminal, seed: int = 0, name: str = NAME, seconds: f
         return 0
     from ..models.frames import Frame, collect
     from ..models.model import load
-    from ..models.watch import watch
+    from ..models.sample import watch
     from .viewer import Viewer
 
     card, texts = shipped.card(name), 0

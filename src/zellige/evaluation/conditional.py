@@ -8,7 +8,7 @@ method then draws is the bound of the law that writes the continuation while the
     in blocks     each block given those before; in the block where the context ends, it is given as above
     ar            -log p itself, by the chain rule; nothing is drawn
     other noise   a bound too, but of the clamped chain: the network takes the context for noisy tokens, and even the exact
-                  denoiser of the joint law does not fill by its conditional law ("approximate"; `models.infill.approximate`)
+                  denoiser of the joint law does not fill by its conditional law ("approximate"; `models.masked_text.approximate`)
 
 A pair has its own random numbers, a function of the seed and of its tokens, so a number does not depend on what it is batched
 with. Its draws are R independent replicates, each spread evenly over the strata, and their spread gives the error.
@@ -29,7 +29,7 @@ from ..core.random import mix
 from ..errors import InputError, check_counts
 from ..methods.diffusion import Diffusion
 from ..methods.method import Method
-from ..models.infill import approximate
+from ..models.masked_text import approximate
 from ..models.model import as_model
 from ..samplers.ask import clean_where_fixed, expected_time
 from ..samplers.sampler import State

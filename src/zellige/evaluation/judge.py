@@ -291,7 +291,7 @@ class Own:
     def draw(self, count: int, length: int, seed: int) -> list[str]:
         """Its own texts."""
         from ..models.frames import collect
-        from ..models.watch import watch
+        from ..models.sample import watch
 
         return collect(watch(self.model, count=count, length=length, seed=seed, defaults=False)).texts
 

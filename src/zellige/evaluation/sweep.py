@@ -37,7 +37,7 @@ from ..core.random import categorical, mix
 from ..errors import InputError, check_counts
 from ..models.frames import collect
 from ..models.model import fingerprint
-from ..models.watch import watch
+from ..models.sample import watch
 from ..samplers import choose_sampler
 from ..samplers.pairing import admissible, of_length
 from ..schema import read_lines, read_text

@@ -19,7 +19,7 @@ from ..data import Corpus
 from ..data.rows import evenly_spaced
 from ..data.smiles import is_molecule
 from ..models.frames import Frame, collect
-from ..models.watch import watch
+from ..models.sample import watch
 from ..samplers import SAMPLERS
 from ..show.kinds import of
 from .interval import Proportion

@@ -1,10 +1,10 @@
-"""How a model is sampled where nobody says otherwise: generation_config.json beside its weights, as in transformers.
+"""A model's sampling defaults: generation_config.json beside its weights, as in transformers.
 
     {"zellige": "0.2.0", "sampler": "confidence", "steps": 81, "temperature": 0.7}
 
-The entries are arguments of `zellige.sample`. What draws for people takes them (`sample`, `watch`, `infill`, `pipeline`, `serve`,
-`play`); what measures a model does not: a likelihood, a comparison, samples that are judged are of the model's own distribution
-unless their options say otherwise.
+The entries are the fields of `sampling.Decoding` and the options of a sampler. `sample`, `watch`, `infill`, `pipeline`, `serve`
+and `play` use them. Measurements do not: a likelihood, a comparison and an evaluation of samples are of the model's own
+distribution unless their options say otherwise.
 """
 
 import json
@@ -13,59 +13,40 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from ..arguments import checked
-from ..errors import InputError, check_counts
+from ..errors import InputError
 from ..methods.method import Method
-from ..samplers import choose_sampler, every_option
-from ..samplers.grid import step_size
+from ..samplers import every_option
 from ..schema import parse, read_text, shown, structure
 from .checkpoint.read import check_sums
 from .config import AGAIN, refuse_unknown
+from .sampling import DECODING, Decoding
 
 GENERATION = "generation_config.json"  # of a model's folder
-STEPS = 1_000_000  # at most, of a sampler
-
-
-PLAIN = ("sampler", "steps", "temperature", "top_p")  # arguments of every sampling; the others are options of a sampler
 
 
 def names() -> tuple[str, ...]:
-    """What generation_config.json may hold: the plain arguments and every option of a sampler."""
-    return tuple(dict.fromkeys((*PLAIN, *every_option())))
-
-
-@checked
-def check_steps(steps: int | None) -> None:
-    """InputError where a sampler cannot take so many steps."""
-    if steps is None:
-        return
-    check_counts(steps=steps)
-    if steps > STEPS:
-        raise InputError(f"`steps` is {steps:,}; it must be at most {STEPS:,}")
+    """The entries of a generation_config.json: the fields of `Decoding` and every option of a sampler."""
+    return tuple(dict.fromkeys((*DECODING, *every_option())))
 
 
 def check_defaults(values: Mapping[str, Any], method: Method) -> dict[str, Any]:
-    """Sampling defaults as a dict of those that are given; InputError where `method` cannot be sampled so."""
+    """Return the sampling defaults that are given; InputError where `method` does not support them."""
     refuse_unknown(values, names(), "the sampling defaults have")
     entries = {name: value for name, value in values.items() if value is not None}
-    check_steps(entries.get("steps"))
-    options = {name: value for name, value in entries.items() if name not in PLAIN}
-    sampler = choose_sampler(
-        entries.get("sampler"), method, entries.get("temperature", 1.0), entries.get("top_p", 1.0), options
-    )
-    sampler.times(method, entries.get("steps"))
+    decoding = Decoding.of(**entries)
+    decoding.sampler_for(method).times(method, decoding.steps)
     return entries
 
 
 def write_defaults(folder: Path, defaults: Mapping[str, Any]) -> None:
-    """Write generation_config.json into a model's folder; nothing where there are none."""
+    """Write generation_config.json into a model's folder; no file without defaults."""
     if defaults:
         text = json.dumps({"zellige": __version__, **defaults}, indent=1)
         (folder / GENERATION).write_text(text + "\n", encoding="utf-8")
 
 
 def read_defaults(folder: Path, method: Method, ours: bool = True) -> dict[str, Any]:
-    """The sampling defaults that lie beside a model; {} where there are none.
+    """Return the sampling defaults in a model's folder; {} without any.
 
     Args:
         ours: the folder is Zellige's own; beside a model in a layout of others only a file that Zellige wrote is read.
@@ -93,29 +74,16 @@ def read_defaults(folder: Path, method: Method, ours: bool = True) -> dict[str, 
         raise InputError(message if message.startswith(source) else f"{source}: {message}") from None
 
 
-def with_defaults(model: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of `sample` with the defaults that the model carries for those of which nothing is said.
-
-    Who names another sampler asks for none of the options and steps of the model's; who gives the size of the steps, not for
-    their number; a sampler that is made already has all of its own.
-    """
-    asked = {name: value for name, value in arguments.items() if value is not None or name not in PLAIN}
-    carried = dict(getattr(model, "defaults", {}))
-    sampler = asked.get("sampler")
-    if sampler is not None and not isinstance(sampler, str):
-        return asked
-    if any(name in asked and asked[name] != carried.get(name) for name in ("sampler", "block_sampler")):
-        carried = {name: carried[name] for name in ("temperature", "top_p") if name in carried}
-    grid = asked.get("grid")
-    if isinstance(grid, str) and step_size(grid) is not None:
-        carried.pop("steps", None)
-    return carried | asked
+def trained_on_documents(model: Any) -> bool:
+    """Whether the model was trained on documents, so that the token that ends one ends a text."""
+    data = getattr(getattr(model, "config", None), "data", None)
+    return getattr(data, "pack", "wrap") != "wrap"
 
 
 def end_token(tokenizer: Any, documents: bool = False) -> int | None:
-    """The token that ends a text, where the tokenizer has one.
+    """The token that ends a text; None where there is none.
 
-    Of characters none does; but a line end ends a molecule, and the text of a model that was trained on `documents`.
+    No character does; but a line end ends a molecule, and the text of a model trained on `documents`.
     """
     token = getattr(tokenizer, "separator", None)
     ends = getattr(tokenizer, "unit", "token") == "token" or getattr(tokenizer, "kind", "text") == "smiles"

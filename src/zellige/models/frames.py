@@ -1,37 +1,41 @@
-"""Frames of a sample while it is drawn, and the texts that were drawn."""
+"""Frames of a sampling trajectory, and the samples at its end."""
 
+import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
+from ..files import write_file
 from ..launched import Place, join
 from ..samplers import State
 from ..samplers.growing import Ending, Growth, again
 from ..samplers.metropolis import Walk, report
 from ..show.numbers import count, counted, duration, token_rate
 from ..show.style import Mark
+from .sampling import Sampling
 
-BATCH = 16  # texts drawn at once
+S = TypeVar("S", bound=Sampling)
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A sampler's state after `step` of `steps` steps, with the text on it.
+    """The state of a batch after `step` of `steps` sampling steps.
 
     Attributes:
         state: the sampler's state.
-        t: the time it stands at, 1 before the first step, 0 after the last.
+        t: its time, 1 before the first step, 0 after the last.
         before: (B, L) the tokens one step earlier.
-        first: the number of the first text in it (of `count`).
-        seconds: time spent in sampling this batch so far, without what was done with the frames.
-        tokenizer, mask: what makes a text of tokens; the mask's token or None.
-        end: the token that ends a text, of a model that was trained on documents; else None.
-        classes: what the class of each text is called, where they were asked for; else ().
-        expected_calls: how many network calls a text takes in expectation, where that is known; the mean of all texts.
+        first: the number of the first sample in it (of `count`).
+        seconds: time spent sampling this batch so far, without the time spent on the frames.
+        tokenizer, mask: of the model; the mask's token or None.
+        end: the token that ends a text, of a model trained on documents; else None.
+        classes: the name of the class of each sample; () without classes.
+        expected_calls: network evaluations of a sample in expectation, the mean of all samples; None where unknown.
     """
 
     state: State
@@ -55,28 +59,28 @@ class Frame:
 
     @property
     def fixed(self) -> Tensor:
-        """(B, L) bool, what was given."""
+        """(B, L) bool, the given tokens."""
         return self.state.fixed
 
     @property
     def calls(self) -> Tensor:
-        """(B,) network calls so far."""
+        """(B,) network evaluations so far."""
         return self.state.calls
 
     @property
     def masked(self) -> Tensor:
-        """(B, L) bool, what is still to come; of noise that absorbs into a token of the data, nothing is at the end."""
+        """(B, L) bool, masked tokens. Noise that absorbs into a token of the data leaves none at the end."""
         ended = self.step == self.steps and self.mask is not None and self.mask < self.tokenizer.size
         return torch.zeros_like(self.fixed) if self.mask is None or ended else self.x == self.mask
 
     @property
     def new(self) -> Tensor:
-        """(B, L) bool, what took its value in this step."""
+        """(B, L) bool, tokens that took their value in this step."""
         return (self.x != self.before) & ~self.masked
 
     @property
     def ends(self) -> list[int]:
-        """How many tokens each text has: all, but where it ended before; drawn in any order it has not before the last step."""
+        """Tokens of each text: all, or fewer where it ended. Sampled in any order, a text does not end before the last step."""
         memory = self.state.memory
         if isinstance(memory, Growth):
             return memory.ends.tolist()
@@ -85,7 +89,7 @@ class Frame:
 
     @property
     def reached(self) -> list[int]:
-        """How far each text is given or being written; of a sampler that writes from left to right less than all of it."""
+        """The end of what is given or being written of each text; a sampler that writes left to right is not at the end of it."""
         memory = self.state.memory
         if not isinstance(memory, Growth):
             return self.ends
@@ -98,7 +102,7 @@ class Frame:
         return [self.tokenizer.decode(row[:end]) for row, end in zip(self.x.tolist(), self.ends)]
 
     def marks(self, row: int) -> list[Mark]:
-        """What happened to each token of a row, as `show.style` names it."""
+        """The state of each token of a sample, as `show.style` names it."""
         known = torch.zeros_like(self.fixed) if self.mask is None else self.before != self.mask
         codes = torch.full_like(self.x, 2)
         codes[self.x != self.before] = 4  # another token than before
@@ -111,11 +115,19 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """Finished texts and what they cost; and where they are the ends of chains, how these walked, a `Walk` a batch.
+class Samples:
+    """Finished samples and their cost.
 
-    classes: the class that each was asked for, where there is one.
-    Where texts that repeat themselves were drawn again: how often each was before (`tries`), and how many still do.
+    Attributes:
+        texts, tokens: of each sample.
+        calls: network evaluations of each.
+        steps: sampling steps; seconds: of all batches.
+        walks: where the samples are ends of Markov chains: a `Walk` for each batch.
+        expected_calls: network evaluations of a sample in expectation; None where unknown.
+        tries: how often each sample was drawn again since it repeated itself.
+        repeating: samples that still repeat themselves.
+        classes: the class of each sample, or None.
+        request: what was asked for, with the model's defaults filled in.
     """
 
     texts: list[str]
@@ -128,31 +140,53 @@ class Drawn:
     tries: list[int] = field(default_factory=list)
     repeating: int = 0
     classes: list[str | None] = field(default_factory=list)
+    request: Sampling | None = None
 
     @property
     def idle(self) -> list[int]:
-        """Steps of each text in which nothing moved, so that the network was not asked (it may be asked twice in others)."""
+        """Steps of each sample without a network evaluation, since nothing moved (other steps may evaluate it twice)."""
         return [max(self.steps - calls, 0) for calls in self.calls]
 
     @property
     def speed(self) -> float:
-        """Tokens a second, all texts together."""
+        """Tokens a second, all samples together."""
         return sum(map(len, self.tokens)) / self.seconds if self.seconds else 0.0
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Each sample as JSON has it: {text, tokens, seed, calls, prompt}, with its class where it has one."""
+        request = self.request
+        prompts = [None] * len(self.texts) if request is None else request.prompts(len(self.texts))
+        return [
+            {"text": text, "tokens": tokens, "seed": None if request is None else request.seed, "calls": calls, "prompt": prompt}
+            | ({} if label is None else {"class": label})
+            for text, tokens, calls, prompt, label in zip(self.texts, self.tokens, self.calls, prompts, self.classes)
+        ]  # fmt: skip
+
+    def save(self, path: str | Path) -> Path:
+        """Write the samples as JSON lines (.jsonl), or one text a line."""
+        path = Path(path)
+        lines = (
+            [json.dumps(line, ensure_ascii=False) for line in self.lines()] if path.suffix == ".jsonl" else self.texts
+        )
+        write_file(path, "".join(f"{line}\n" for line in lines))
+        return path
 
     def __str__(self) -> str:
         """`2 samples, 512 tokens, 0.9 s, 569 tokens/s`, below it `63 network calls each (64 steps, 1 idle, 62.8 calls expected)`.
 
         Of chains also `38.2% of 1,000 proposals accepted, autocorrelation time 21 proposals`.
         """
-        many = f"{counted(len(self.texts), 'sample')}, {counted(sum(map(len, self.tokens)), 'token')}"
+        number = f"{counted(len(self.texts), 'sample')}, {counted(sum(map(len, self.tokens)), 'token')}"
         calls = f"{_range(self.calls)} network call{'' if set(self.calls) == {1} else 's'} each"
         expected = "" if self.expected_calls is None else f", {self.expected_calls:,.1f} calls expected"
         steps = f"({counted(self.steps, 'step')}, {_range(self.idle)} idle{expected})"
-        walked = f"\n  {report(self.walks)}" if self.walks else ""
-        return f"{many}, {duration(self.seconds)}, {token_rate(self.speed)}\n  {calls} {steps}{walked}{self._again()}"
+        walks = f"\n  {report(self.walks)}" if self.walks else ""
+        return (
+            f"{number}, {duration(self.seconds)}, {token_rate(self.speed)}\n  {calls} {steps}{walks}{self._redrawn()}"
+        )
 
-    def _again(self) -> str:
-        """`3 samples drawn again, 5 times in all; 1 sample still below entropy` on a line of its own, where there are such."""
+    def _redrawn(self) -> str:
+        """`3 samples drawn again, 5 times in all; 1 sample still below entropy` on its own line; "" where there are none."""
         redrawn = sum(tries > 0 for tries in self.tries)
         if not redrawn:
             return ""
@@ -165,60 +199,76 @@ def _range(values: list[int]) -> str:
     return count(low) if low == high else f"{count(low)} to {count(high)}"
 
 
-def collect(frames: Iterable[Frame], see: Callable[[Frame], None] | None = None) -> Drawn:
-    """Run through the frames (showing each to `see`) and keep what the last of each batch holds."""
-    texts: list[str] = []
-    tokens: list[list[int]] = []
-    calls: list[int] = []
-    walks: list[Walk] = []
-    tries: list[int] = []
-    classes: list[str | None] = []
-    steps, seconds, expected, repeating = 0, 0.0, None, 0
+def collect(frames: Iterable[Frame], see: Callable[[Frame], None] | None = None) -> Samples:
+    """Return the samples at the end of a trajectory; each frame is shown to `see`."""
+    batches: list[Samples] = []
     for frame in frames:
         if see:
             see(frame)
         if frame.step == frame.steps:
-            steps, seconds, expected = frame.steps, seconds + frame.seconds, frame.expected_calls
-            texts += frame.text
-            tokens += [row[:end] for row, end in zip(frame.x.tolist(), frame.ends)]
-            calls += frame.calls.tolist()
-            classes += frame.classes or [None] * len(frame.x)
-            memory = frame.state.memory
-            walks += [memory] if isinstance(memory, Walk) else []
-            tries += memory.tries.tolist() if isinstance(memory, Growth) and memory.tries is not None else []
-            repeating += len(again(frame.state))
-    return Drawn(texts, tokens, calls, steps, seconds, walks, expected, tries, repeating, classes)
+            batches.append(_finished(frame))
+    return joined(batches)
 
 
-def share(here: Place, count: int, seed: int, classes: Sequence[str]) -> dict[str, Any] | None:
-    """What a process asks `watch` for in the place of `count`, `seed` and `classes`; None where nothing is left for it."""
-    mine = range(here.rank, count * max(len(classes), 1), here.world)
-    if not mine:
-        return None
-    one = (
-        {"count": len(mine), "classes": None}
-        if not classes
-        else {"count": 1, "classes": [classes[n // count] for n in mine]}
+def _finished(frame: Frame) -> Samples:
+    """The samples of a batch's last frame."""
+    memory = frame.state.memory
+    tries = memory.tries if isinstance(memory, Growth) else None
+    return Samples(
+        texts=frame.text,
+        tokens=[row[:end] for row, end in zip(frame.x.tolist(), frame.ends)],
+        calls=frame.calls.tolist(),
+        steps=frame.steps,
+        seconds=frame.seconds,
+        walks=[memory] if isinstance(memory, Walk) else [],
+        expected_calls=frame.expected_calls,
+        tries=[0] * len(frame.x) if tries is None else tries.tolist(),
+        repeating=len(again(frame.state)),
+        classes=list(frame.classes) or [None] * len(frame.x),
     )
-    return one | {"seed": [(seed, n) for n in mine]}
 
 
-def gather_texts(here: Place, drawn: Drawn | None) -> Drawn:
-    """What all have drawn, as if one had drawn it; every process must ask."""
-    import torch
+def joined(parts: Sequence[Samples], numbers: Sequence[int] | None = None) -> Samples:
+    """Join sets of samples into one; `numbers` has the place of each sample of the parts in it, in their order by default."""
+    total = sum(len(part.texts) for part in parts)
+    places = sorted(range(total), key=range(total).__getitem__ if numbers is None else numbers.__getitem__)
 
+    def column(name: str) -> list[Any]:
+        values = [value for part in parts for value in getattr(part, name)]
+        return [values[place] for place in places]
+
+    return Samples(
+        texts=column("texts"),
+        tokens=column("tokens"),
+        calls=column("calls"),
+        steps=parts[-1].steps if parts else 0,
+        seconds=sum(part.seconds for part in parts),
+        walks=[walk for part in parts for walk in part.walks],
+        expected_calls=parts[-1].expected_calls if parts else None,
+        tries=column("tries"),
+        repeating=sum(part.repeating for part in parts),
+        classes=column("classes"),
+    )
+
+
+# ---------------------------------------------------------------------------------------------------- several processes
+def share(here: Place, request: S) -> S | None:
+    """The part of a request that a process draws: every sample whose number leaves its rank; None where none is left for it."""
+    classes = request.classes or ()
+    numbers = range(here.rank, request.count * max(len(classes), 1), here.world)
+    if not numbers:
+        return None
+    seed = [(request.seed, number) for number in numbers]
+    if not classes:
+        return replace(request, count=len(numbers), seed=seed)
+    return replace(request, count=1, classes=[classes[number // request.count] for number in numbers], seed=seed)
+
+
+def gather(here: Place, samples: Samples | None) -> Samples:
+    """Join what all processes have drawn, as if one had; every process must call it."""
     join(here)
-    every: list[Any] = [None] * here.world
-    torch.distributed.all_gather_object(every, drawn)
-    every = [each for each in every if each is not None]
-    columns = {
-        name: [
-            getattr(each, name)[i] for i in range(len(every[0].texts)) for each in every if i < len(getattr(each, name))
-        ]
-        for name in ("texts", "tokens", "calls", "tries", "classes")
-    }
-    walks = [walk for each in every for walk in each.walks]
-    return Drawn(
-        steps=every[0].steps, seconds=max(each.seconds for each in every), walks=walks,
-        expected_calls=every[0].expected_calls, repeating=sum(each.repeating for each in every), **columns,
-    )  # fmt: skip
+    parts: list[Any] = [None] * here.world
+    torch.distributed.all_gather_object(parts, samples)
+    parts = [part for part in parts if part is not None]
+    numbers = [rank + here.world * row for rank, part in enumerate(parts) for row in range(len(part.texts))]
+    return replace(joined(parts, numbers), seconds=max(part.seconds for part in parts))

@@ -1,219 +1,182 @@
-"""Filling gaps: what is given stays, the rest is drawn."""
+"""`zellige.Infill`: fill the masked spans of texts or rows; what is given stays. `infill` is it as a function.
+
+    zellige.infill(model, "the quick _____ fox")            # ["the quick brown fox"]
+    zellige.Infill(text="the quick _____ fox").run(model)   # Samples: texts, tokens, network evaluations, ...
+
+**The distribution.** The text is the beginning of one of the model's own length. Where the noise is a mask, the positions after
+it stay masked and the network is not evaluated there: a mask says nothing, so the spans have their conditional distribution given
+the text, with the rest summed out by the network's own predictions (with the exact network the same distribution as if the rest
+were sampled too; with a trained one that of reading the text alone), at one network evaluation a masked token at most. Noise that
+is tokens is read as text wherever it stands: there the rest is sampled, too, and cut off; keeping tokens is approximate.
+
+Importing this file imports no torch.
+"""
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Unpack, overload
-
-import numpy as np
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from ..arguments import checked
-from ..core.batch import by_length, whole_numbers
 from ..errors import InputError
-from ..samplers.choices import SamplerChoices
-from ..show.kinds import Modality, added, of
-from .frames import BATCH, Drawn, collect
-from .model import as_model, find_classes
-from .watch import before_word, flat_rows, length_of, watch
+from ..requests import declared, option, takes
+from .choices import InfillChoices, SamplerChoices
+from .sample import Sample
+from .sampling import Sampling
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
+    from ..show.kinds import Modality
+    from .frames import Frame, Samples
+    from .masked_text import MaskedText
+    from .model import Model
 
 
-def approximate(model: Any) -> str | None:
-    """What to say where tokens are given to a process for which keeping them is not exact; None where it is."""
-    process = model.method.process
-    if (
-        process is None or process.mask is not None
-    ):  # a chain keeps the conditional law; a mask is no noise where it is given
-        return None
-    return "given tokens are kept, which is approximate for this noise: the rest is not drawn from the exact conditional law"
+@declared
+class Infill(Sampling):
+    """Texts or rows with their masked spans filled, `count` times each; everything else stays exactly as it is."""
 
+    text: str | Sequence[str] | None = option(
+        "the text with masked spans, or several: each is filled as it would be alone; of a grid the puzzle: 53..7....",
+        default=None,
+    )
+    fixed: Any = option(
+        "instead of a text (L,) or (N, L) tokens, -1 where one is sampled: half an image, some voices",
+        default=None,
+        hidden=True,
+    )
+    mask_token: str = option("what marks one missing token, a character or a subword", default="_")
 
-@dataclass(frozen=True)
-class Gaps:
-    """A text with gaps, as tokens.
+    def run(self, model: Any, see: "Callable[[Frame], None] | None" = None) -> "Samples":
+        """Fill the spans; each frame of the trajectory is shown to `see`.
 
-    Attributes:
-        parts: what is given, verbatim, and between two parts how many tokens are missing.
-        fixed: the tokens, -1 where one is missing.
-    """
+        Returns:
+            The filled texts or rows: `count` of the first one (with classes, of each class), then of the second, and so on.
 
-    parts: list[str | int]
-    fixed: list[int]
+        Raises:
+            InputError: as `Sample.trajectory`; nothing to fill, or a text that is too long or not in the vocabulary.
+        """
+        from ..show.kinds import of
+        from .model import as_model
 
-    def pieces(self, tokens: Sequence[int], tokenizer: Any) -> list[tuple[str, bool]]:
-        """The text with its gaps filled from `tokens`, in pieces: (text, whether it was filled in)."""
-        out, at = [], 0
-        free = [i for i, token in enumerate(self.fixed) if token < 0]
-        for part in self.parts:
-            if isinstance(part, str):
-                out.append((part, False))
-                continue
-            where = free[at : at + part]
-            at += part
-            before = list(tokens[: where[0]][-1:])
-            text = added(tokenizer, before, [tokens[i] for i in where])
-            typed = out[-1][0] if out else ""
-            joined = before_word(tokenizer, typed) != typed  # its blank stands already
-            out.append((text.removeprefix(" ") if joined else text, True))
-        return out
+        model = as_model(model)
+        kind = of(model.tokenizer)
+        if (self.text is None) == (self.fixed is None):
+            raise InputError("infill needs a text with gaps, or fixed tokens; give one of the two")
+        request = self.with_defaults(model) if self.defaults else self
+        if kind.running and self.text is not None:
+            samples = request._fill_texts(model, see)
+        else:
+            rows = kind.rows(self.rows(kind))
+            samples = request._sample(fixed=rows, count=self.count * len(rows)).run(model, see)
+        return replace(samples, request=request)
 
-    def fill(self, tokens: Sequence[int], tokenizer: Any) -> str:
-        """The text with its gaps filled from `tokens`; what was given stays as it was given."""
-        return "".join(text for text, _ in self.pieces(tokens, tokenizer))
+    def rows(self, kind: "Modality") -> "Tensor":
+        """The given tokens (L,) or (N, L) of what is no running text, -1 where one is free."""
+        import numpy as np
 
+        from ..core.batch import whole_numbers
+        from ..show.kinds import Modality
+        from .trajectory import flat_rows
 
-def gaps(tokenizer: Any, text: str, length: int, mask_token: str = "_") -> Gaps:
-    """Read a text with gaps: each `mask_token` is one missing token, a character, a byte or a subword.
+        if self.text is not None and type(kind).read is Modality.read:
+            raise InputError(
+                f"this model makes {kind.many}, and no text is one; give `fixed`: tokens, -1 where one is to be drawn"
+            )
+        fixed = self.fixed if self.text is None else np.stack([kind.read(text) for text in self.given_texts()])
+        return flat_rows(whole_numbers("fixed", fixed), kind.shape)
 
-    Raises:
-        InputError: nothing to fill, too long, or a character that is not in the vocabulary.
-    """
-    if not mask_token or mask_token not in text:
-        raise InputError(
-            f"nothing to fill: no '{mask_token}' in the text; mark each missing token with it, or set `mask_token`"
-        )
-    parts: list[str | int] = []
-    fixed: list[int] = []
-    if getattr(tokenizer, "unit", "token") == "char":
-        # read as a whole, so that an error names the position in what was typed
-        stand_in = tokenizer.decode([0])
-        tokenizer.encode(text.replace(mask_token, stand_in * len(mask_token)), "the text")
-    split = text.split(mask_token)
-    for i, part in enumerate(split, 1):
-        if i > 1:
-            if parts and isinstance(parts[-1], int):
-                parts[-1] += 1
-            else:
-                parts.append(1)
-            fixed.append(-1)
-        if part:
-            parts.append(part)
-            fixed += tokenizer.encode(before_word(tokenizer, part) if i < len(split) else part, "the text")
-    if len(fixed) > length:
-        raise InputError(f"the text has {len(fixed):,} tokens, the model takes {length:,}; shorten it")
-    return Gaps(parts, fixed)
+    def given_texts(self) -> list[str]:
+        return [self.text] if isinstance(self.text, str) else list(self.text or ())
 
+    def masked_texts(self, model: "Model") -> "list[MaskedText]":
+        """The texts, read for a model."""
+        from .masked_text import masked_text
+        from .trajectory import length_of
 
-class SampleChoices(SamplerChoices, total=False):
-    """The arguments of `zellige.sample`, which `pipeline("sample", ...)` takes."""
+        length = length_of(model, self.length)
+        return [masked_text(model.tokenizer, text, length, self.mask_token) for text in self.given_texts()]
 
-    count: int
-    steps: int | None
-    sampler: Any
-    seed: int
-    temperature: float | None
-    top_p: float | None
-    length: int | None
-    batch: int
-    classes: Any
-    defaults: bool
+    def _sample(self, **changes: Any) -> Sample:
+        """The request for samples with the same fields, and these."""
+        return Sample(**{each.name: getattr(self, each.name) for each in fields(Sampling)} | changes)
 
+    def _fill_texts(self, model: "Model", see: "Callable[[Frame], None] | None") -> "Samples":
+        """The filled texts. Sample number k of a text has the random numbers of (seed, k), whatever stands beside it; a text that
+        stands in the list again goes on counting."""
+        from ..core.batch import by_length
+        from .frames import joined
+        from .model import find_classes
 
-class InfillChoices(SampleChoices, total=False):
-    """The arguments of `zellige.infill`, which `pipeline("infill", ...)` takes."""
-
-    mask_token: str
+        masked = self.masked_texts(model)
+        classes = 1 if self.classes is None else len(find_classes(model, self.classes))
+        each = self.count * classes
+        seen: Counter[str] = Counter()
+        first: list[int] = []
+        for text in self.given_texts():
+            first.append(seen[text] * each)
+            seen[text] += 1
+        parts, numbers = [], []
+        for group in by_length([len(text.fixed) for text in masked], len(masked) if classes == 1 else 1):
+            seed = [(self.seed, first[i] + k) for i in group for k in range(each)]
+            request = self._sample(
+                fixed=[masked[i].fixed for i in group], alone=True, count=self.count * len(group), seed=seed
+            )
+            samples = request.run(model, see)
+            length = len(masked[group[0]].fixed)
+            texts = [masked[group[k // each]].fill(row, model.tokenizer) for k, row in enumerate(samples.tokens)]
+            parts.append(replace(samples, texts=texts, tokens=[row[:length] for row in samples.tokens]))
+            numbers += [i * each + k for i in group for k in range(each)]
+        return joined(parts, numbers)
 
 
 @overload
-def infill(model: Any, text: str, **choices: Unpack[InfillChoices]) -> list[str] | np.ndarray: ...
+def infill(model: Any, text: str, **choices: Unpack[InfillChoices]) -> "list[str] | np.ndarray": ...
 @overload
-def infill(model: Any, text: Sequence[str], **choices: Unpack[InfillChoices]) -> list[list[str]] | np.ndarray: ...
+def infill(model: Any, text: Sequence[str], **choices: Unpack[InfillChoices]) -> "list[list[str]] | np.ndarray": ...
 @overload
 def infill(
     model: Any, text: None = None, *, fixed: Any, **choices: Unpack[InfillChoices]
-) -> list[str] | np.ndarray: ...
+) -> "list[str] | np.ndarray": ...
 @checked
+@takes(Infill, SamplerChoices)
 def infill(
-    model: Any,
-    text: str | Sequence[str] | None = None,
-    *,
-    fixed: Any = None,
-    count: int = 1,
-    steps: int | None = None,
-    seed: int = 0,
-    mask_token: str = "_",
-    sampler: Any = None,
-    temperature: float | None = None,
-    top_p: float | None = None,
-    length: int | None = None,
-    batch: int = BATCH,
-    classes: Any = None,
-    defaults: bool = True,
-    **options: Unpack[SamplerChoices],
+    model: Any, text: str | Sequence[str] | None = None, *, fixed: Any = None, **choices: Unpack[InfillChoices]
 ) -> Any:
-    """Fill the gaps of `text`, `count` times; everything else stays exactly as it is.
-
-    `infill(model, "the quick _____ fox")`: each `_`, or what `mask_token` says, is one missing token, a character or a subword.
-    For a grid the text is a puzzle, "53..7....": a dot is a blank. The other arguments are those of `watch`.
-
-    **The law.** The text is the beginning of one of the model's own length. Where the noise is a mask, the places behind it stay
-    masked and nothing is asked about them: a mask says nothing, so that the gaps have the conditional law given the text, the
-    rest summed out, by the network's own answers for an unseen rest (with the exact network the same law as if the rest were
-    drawn too; with a trained one that of reading the text alone), at one network call a gap at most. Noise that is tokens is
-    read as text wherever it stands: there the rest is drawn, too, and is cut off; keeping tokens is approximate.
+    """Fill the masked spans of `text`, `count` times; everything else stays exactly as it is.
 
     Args:
-        text: one, or several: each is then filled as it would be alone, those of one length in the same calls of the network. A
-            text that stands in the list again has random numbers of its own.
-        fixed: instead of a text (L,) or (N, L) tokens, or rows in their own shape, -1 where one is to be drawn: half an image,
-            some voices; of a grid its symbols, of a Sudoku digits, and there a 0 is a blank too.
+        model: a `Model`, or the path or id of one.
+        text: one, or several: each is then filled as it would be alone, those of one length in the same network evaluations. A
+            text that stands in the list again has random numbers of its own. For a grid it is a puzzle: a dot is a blank.
+        fixed: instead of a text (L,) or (N, L) tokens, or rows in their own shape, -1 where one is sampled; of a grid its
+            symbols, of a Sudoku digits, and there a 0 is a blank too.
+        choices: the fields of `zellige.Infill`, and the options of the sampler.
 
     Returns:
         The texts, of several a list of them for each; of images, music and grids an array (count, *shape), or (N, count, *shape)
         for N rows or texts, as `zellige.sample` gives it. With several `classes` there are `count` of each.
     """
+    from ..show.kinds import of
+    from .model import as_model
+
     model = as_model(model)
     kind = of(model.tokenizer)
-    if (text is None) == (fixed is None):
-        raise InputError("infill needs a text with gaps, or fixed tokens; give one of the two")
-    if text is not None and not isinstance(text, str) and not text:
+    if text is not None and not isinstance(text, str) and not text and fixed is None:
         return []
-    how: dict[str, Any] = {"steps": steps, "sampler": sampler, "temperature": temperature, "top_p": top_p}
-    how |= {"length": length, "batch": batch, "classes": classes, "defaults": defaults, **options}
-    if text is not None and kind.running:
-        texts = fill_texts(model, [text] if isinstance(text, str) else text, count, seed, mask_token, **how)
-        return texts[0] if isinstance(text, str) else texts
-    if text is not None and type(kind).read is Modality.read:
-        raise InputError(
-            f"this model makes {kind.many}, and no text is one; give `fixed`: tokens, -1 where one is to be drawn"
-        )
-    if text is not None:
-        fixed = np.stack([kind.read(one) for one in ([text] if isinstance(text, str) else text)])
-    else:
-        fixed = kind.tokens(fixed)
-    tokens = flat_rows(whole_numbers("fixed", fixed), kind.shape)
-    many = tokens.ndim > 1 and not isinstance(text, str)
-    rows = kind.rows(tokens)
-    values = kind.values(collect(watch(model, fixed=rows, count=count * len(rows), seed=seed, **how)).tokens)
-    return values.reshape(len(rows), -1, *kind.shape) if many and not kind.running else values
+    request = Infill.of(text=text, fixed=None if fixed is None else kind.tokens(fixed), **choices)
+    samples = request.run(model)
+    if kind.running:
+        texts = kind.values(samples.tokens) if request.text is None else samples.texts
+        return texts if isinstance(text, str) or text is None else _split(texts, len(text))
+    values = kind.values(samples.tokens)
+    rows = request.rows(kind)
+    return values.reshape(len(rows), -1, *kind.shape) if rows.ndim > 1 and not isinstance(text, str) else values
 
 
-def fill_texts(
-    model: Any, texts: Sequence[str], count: int, seed: int, mask_token: str = "_", **how: Any
-) -> list[list[str]]:
-    """Each text filled `count` times (of each class). Text number k of one has the random numbers of (seed, k), whatever stands
-    beside it; where the same text stands in the list again, it goes on counting."""
-    every = [gaps(model.tokenizer, text, length_of(model, how.get("length")), mask_token) for text in texts]
-    classes = 1 if how.get("classes") is None else len(find_classes(model, how["classes"]))
-    each = count * classes
-    seen: Counter[str] = Counter()
-    first: list[int] = []
-    for text in texts:
-        first.append(seen[text] * each)
-        seen[text] += 1
-    out: list[list[str]] = [[] for _ in texts]
-    for group in by_length([len(text.fixed) for text in every], len(texts) if classes == 1 else 1):
-        seeds = [(seed, first[i] + k) for i in group for k in range(each)]
-        rows = [every[i].fixed for i in group]
-        drawn = collect(watch(model, fixed=rows, count=count * len(group), seed=seeds, alone=True, **how))
-        for k, row in enumerate(drawn.tokens):
-            i = group[k // each]
-            out[i].append(every[i].fill(row, model.tokenizer))
-    return out
-
-
-def filled(gapped: Gaps, drawn: Drawn, tokenizer: Any) -> Drawn:
-    """Drawn rows as the text with its gaps filled; what comes after the text is cut off."""
-    texts = [gapped.fill(row, tokenizer) for row in drawn.tokens]
-    tokens = [row[: len(gapped.fixed)] for row in drawn.tokens]
-    return replace(drawn, texts=texts, tokens=tokens)
+def _split(values: list[str], parts: int) -> list[list[str]]:
+    """A list in equal parts."""
+    size = len(values) // parts
+    return [values[part * size : (part + 1) * size] for part in range(parts)]

@@ -206,7 +206,7 @@ def _corpus(model: Any) -> tuple[Any, str]:
 
 
 def _watch(model: Any, work: Work, seed: int) -> list[Any]:
-    from ..models.watch import watch_some
+    from ..models.sample import watch_some
 
     frames = []
     for frame in watch_some(model, work.watched, steps=work.steps, seed=seed):

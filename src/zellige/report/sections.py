@@ -9,8 +9,8 @@ import numpy as np
 
 from ..evaluation.result import Result, fullest
 from ..models.checkpoint.layout import sample_files
-from ..models.infill import approximate
-from ..models.watch import watch
+from ..models.masked_text import approximate
+from ..models.sample import watch
 from ..schema import read_lines
 from ..show.kinds import Modality, of
 from ..show.numbers import byte_size, count, duration, flop_rate, parameters, percent, token_rate

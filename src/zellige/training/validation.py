@@ -15,7 +15,7 @@ from ..models.checkpoint.layout import samples_file
 from ..models.config import Train
 from ..models.frames import collect
 from ..models.model import Model
-from ..models.watch import watch_some
+from ..models.sample import watch_some
 from ..samplers.pairing import admissible
 from ..show import kinds
 from .ema import EMA

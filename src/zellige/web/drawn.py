@@ -1,7 +1,7 @@
-"""A draw as the page sees it: each step, and of each token that it put in the law that this one came from.
+"""A sample as the page shows it: each step, and the distribution that each of its tokens was drawn from.
 
-A sampler is handed its method by `Sampler.guided`. `Witness` stands round that method and notes what it says, so the laws on the
-page are the very ones that were drawn from, temperature and top-p included, at no further call of the network.
+A sampler draws from `Sampler.guided(method)`. `RecordingMethod` wraps that method and keeps its predictions, so the distributions
+on the page are the very ones that were drawn from, temperature and top-p included, at no further network evaluation.
 """
 
 import math
@@ -10,67 +10,82 @@ from dataclasses import fields
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ..core.maths import xlogy
-from ..core.prediction import DataScore, posterior
+from ..core.prediction import DataScore, Prediction, posterior
 from ..models.frames import Frame
+from ..models.model import Model
 from ..report.trace import page_text
+from ..samplers import Sampler
 from ..samplers.growing import Growth
 from ..show.kinds import of
 
-RIVALS = 5  # tokens of a law that the page shows, the likeliest first
+RIVALS = 5  # tokens of a distribution that the page shows, most probable first
+Predictions = list[
+    tuple[list[int] | None, Tensor]
+]  # (positions, distributions (N, K)) of one sample; None: all positions
 
 
-class Witness:
-    """A method that notes what it is asked for, clean posteriors or laws of a next token; `laws` are (places, law) of one row."""
+class RecordingMethod:
+    """A method that appends its predictions to a list: clean posteriors, or distributions of a next token."""
 
-    def __init__(self, method: Any, laws: list[tuple[list[int] | None, torch.Tensor]]):
-        self.method, self.laws = method, laws
+    def __init__(self, method: Any, predictions: Predictions):
+        self.method, self.predictions = method, predictions
 
     def __getattr__(self, name: str) -> Any:
         if name == "method" or name.startswith("__"):
             raise AttributeError(name)
         return getattr(self.method, name)
 
-    def predict(self, x_t: Any, t: Any, **more: Any) -> Any:
-        pred = self.method.predict(x_t, t, **more)
-        if isinstance(pred, DataScore):  # a chain on the data: there is no clean posterior
-            return pred
+    def predict(self, x_t: Tensor, t: Tensor | float, **more: Any) -> Prediction | DataScore:
+        """The prediction of the method; see `Diffusion.predict`."""
+        prediction = self.method.predict(x_t, t, **more)
+        if isinstance(prediction, DataScore):  # a chain on the data has no clean posterior
+            return prediction
         at = more.get("at")
-        places = None if at is None else at[0].nonzero()[:, 0].tolist()
-        law = posterior(pred)
-        self.laws.append((places, law.reshape(-1, law.shape[-1])))
-        return pred
+        positions = None if at is None else at[0].nonzero()[:, 0].tolist()
+        p = posterior(prediction)
+        self.predictions.append((positions, p.reshape(-1, p.shape[-1])))
+        return prediction
 
-    def next(self, h: Any) -> Any:
-        law = self.method.next(h)
-        self.laws.append(([], law))  # of the place that this step writes
-        return law
+    def next(self, h: Tensor) -> Tensor:
+        """The distribution of the next token; see `AR.next`."""
+        p = self.method.next(h)
+        self.predictions.append(([], p))  # of the position that this step writes
+        return p
 
-    def of_length(self, length: int) -> "Witness":
-        return Witness(self.method.of_length(length), self.laws)
+    def of_length(self, length: int) -> "RecordingMethod":
+        """The same for texts of `length` tokens."""
+        return RecordingMethod(self.method.of_length(length), self.predictions)
 
 
-def witnessed(sampler: Any, laws: list[Any]) -> Any:
-    """The sampler, whose method notes its laws in `laws`."""
+def recorded(sampler: Sampler, predictions: Predictions) -> Sampler:
+    """The sampler, whose method appends its predictions to a list."""
 
-    class Witnessed(type(sampler)):
+    class Recorded(type(sampler)):
         def guided(self, method: Any) -> Any:
-            return Witness(super().guided(method), laws)
+            return RecordingMethod(super().guided(method), predictions)
 
-    return Witnessed(**{field.name: getattr(sampler, field.name) for field in fields(sampler) if field.init})
+    return Recorded(**{field.name: getattr(sampler, field.name) for field in fields(sampler) if field.init})
 
 
-class Seen:
-    """The steps of one text as plain data for the page; `cost`: -log p of each token that stands, under the law it came from."""
+class Recorder:
+    """The steps of one sample as plain data for the page.
 
-    def __init__(self, model: Any, laws: list[Any]):
-        self.tokenizer, self.kind, self.laws = model.tokenizer, of(model.tokenizer), laws
+    Attributes:
+        predictions: those of the current step, as `recorded` appends them.
+        cost: -log p of each sampled token, under the distribution that it was drawn from, in nats.
+    """
+
+    def __init__(self, model: Model):
+        self.tokenizer, self.kind = model.tokenizer, of(model.tokenizer)
+        self.predictions: Predictions = []
         self.pieces: dict[int, str] = {}
         self.cost: dict[int, float] = {}
 
     def piece(self, token: int) -> str | None:
-        """What a token shows; None: nothing is there yet."""
+        """The text of a token; None for a masked one."""
         if not 0 <= token < self.tokenizer.size:
             return None
         if token not in self.pieces:
@@ -78,8 +93,8 @@ class Seen:
         return self.pieces[token]
 
     def steps(self, frames: Iterator[Frame]) -> Iterator[dict[str, Any]]:
-        """{step, steps, t, calls, changes}; of the first `start` and `given`, of the last `tokens`, `text` and more."""
-        memory: Any = None  # of the sampler, one step before
+        """{step, steps, t, calls, changes}; the first with `start` and `given`, the last with `tokens`, `text` and more."""
+        memory: Any = None  # of the sampler, one step earlier
         for frame in frames:
             x, before, masked = frame.x[0], frame.before[0], frame.masked[0].tolist()
             tokens = [-1 if gone else token for token, gone in zip(x.tolist(), masked)]
@@ -92,42 +107,44 @@ class Seen:
                 step["start"] = [self.piece(token) for token in tokens]
                 step["given"] = [int(held and not gone) for held, gone in zip(frame.fixed[0].tolist(), masked)]
             changed = (x != before).nonzero()[:, 0].tolist()
-            laws = self._laws(changed, memory)
-            step["changes"] = [self._change(i, tokens[i], laws.get(i)) for i in changed]
-            self.laws.clear()
+            distributions = self._distributions(changed, memory)
+            step["changes"] = [self._change(i, tokens[i], distributions.get(i)) for i in changed]
+            self.predictions.clear()
             memory = frame.state.memory
             if frame.step == frame.steps:
                 step |= self._last(frame, tokens)
             yield step
 
-    def _laws(self, changed: list[int], memory: Any) -> dict[int, torch.Tensor]:
-        """The distribution that each position was drawn from, the last one of the step.
+    def _distributions(self, changed: list[int], memory: Any) -> dict[int, Tensor]:
+        """The distribution (K,) that each position was drawn from, the last one of the step.
 
-        Of a next token that of the position that is written; in a block the positions count from where the block begins.
+        Of a next token that of the position that is written; in a block the positions count from the beginning of the block.
         """
-        out: dict[int, torch.Tensor] = {}
+        distributions: dict[int, Tensor] = {}
         inner = memory.inner if isinstance(memory, Growth) else None
         first = 0 if inner is None else memory.end - inner.x.shape[1]
-        for places, law in self.laws:
+        for positions, p in self.predictions:
             if inner is not None:
-                places = [first + i for i in places or range(len(law))]
-            where = changed[:1] if places == [] else range(len(law)) if places is None else places
-            out |= dict(zip(where, law))
-        return out
+                positions = [first + i for i in positions or range(len(p))]
+            where = changed[:1] if positions == [] else range(len(p)) if positions is None else positions
+            distributions |= dict(zip(where, p))
+        return distributions
 
-    def _change(self, i: int, token: int, law: torch.Tensor | None) -> list[Any]:
-        """[place, token, piece, p of it, entropy in bits, [[rival, p], ...]]; no law: the last three are left out."""
-        if law is None or token < 0:
+    def _change(self, i: int, token: int, p: Tensor | None) -> list[Any]:
+        """[position, token, piece, probability, entropy in bits, [[rival, its probability], ...]]; without p the first three."""
+        if p is None or token < 0:
             self.cost.pop(i, None)
             return [i, token, self.piece(token)]
-        law = law[: self.tokenizer.size].double()
-        law = law / law.sum().clamp_min(1e-300)
-        p, top = float(law[token]), law.topk(min(RIVALS, len(law)))
-        self.cost[i] = float(-xlogy(torch.ones(()), law[token])) if p else math.inf
+        p = p[: self.tokenizer.size].double()
+        p = p / p.sum().clamp_min(1e-300)
+        probability, top = float(p[token]), p.topk(min(RIVALS, len(p)))
+        self.cost[i] = float(-xlogy(torch.ones(()), p[token])) if probability else math.inf
         rivals = [[self.piece(j), round(v, 4)] for v, j in zip(top.values.tolist(), top.indices.tolist()) if v > 0]
-        return [i, token, self.piece(token), round(p, 4), round(float(-xlogy(law, law).sum()) / math.log(2), 2), rivals]
+        bits = float(-xlogy(p, p).sum()) / math.log(2)
+        return [i, token, self.piece(token), round(probability, 4), round(bits, 2), rivals]
 
     def _last(self, frame: Frame, tokens: list[int]) -> dict[str, Any]:
+        """What the last step has beside: the tokens, the text, -log p of the tokens as they were drawn."""
         end = frame.ends[0]
         nats = sum(self.cost.values())
         more: dict[str, Any] = {"verdict": self.kind.verdict(tokens)} if not self.kind.running else {}

@@ -11,7 +11,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, Response, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from .. import samplers
 from ..arguments import MOST_SEED
@@ -19,57 +19,56 @@ from ..data import DATASETS
 from ..errors import InputError, unknown
 from ..evaluation.bracket import GAP_STEPS, bound_gaps, bracket_gaps, gaps_work
 from ..models import shipped
-from ..models.defaults import PLAIN, end_token, with_defaults
-from ..models.infill import approximate, gaps
-from ..models.model import class_names, find_classes, identity, unit
-from ..models.watch import watch
+from ..models.masked_text import approximate, masked_text
+from ..models.model import Model, class_names, find_classes, identity, unit
+from ..models.sample import Sample
+from ..models.sampling import Decoding
 from ..report.page import asset, fill_template
 from ..report.trace import page_text, piece_layout
-from ..samplers import choose_sampler
+from ..requests import Option, options_of
 from ..samplers.pairing import of_length, usual_steps
 from ..samplers.replay import path_of
 from ..show.kinds import of
 from ..show.numbers import parameters
-from .drawn import Seen, witnessed
+from .body import Body, DecodingBody
+from .drawn import Recorder, recorded
 from .export import Recorded, exported, formats
 from .guard import Guard, Limits
 from .refusals import WRONG, Refusals
 from .worker import Job, Worker, in_turns
 
-
-def sampler_fields(sampler: type[samplers.Sampler]) -> list[dict[str, Any]]:
-    """The options of a sampler, {name, kind, note, default}; its temperature and top-p have fields of their own."""
-    return [
-        {"name": option.name, "kind": option.word, "note": option.help, "default": option.default}
-        for option in samplers.options_of(sampler).values()
-        if option.name not in PLAIN
-    ]
-
-
-STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+LAID_OUT = ("steps", "sampler", "temperature", "top_p")  # fields of `Decoding` with a place of their own on the page
 LIMITS = Limits(body=8 << 20, waiting=64, lanes=8, steps=2_000)
 
 
-class Draw(BaseModel):
-    """What the page asks for: what begins the text (with `_` where something is missing), or the tokens that stay."""
+def page_options(sampler: type[samplers.Sampler]) -> dict[str, Option]:
+    """The options that the page lists for a sampler: those of the sampler, and the fields of `Decoding` that no sampler has."""
+    every = {name: option for name, option in options_of(Decoding).items() if name not in samplers.every_option()}
+    return {name: option for name, option in (every | options_of(sampler)).items() if name not in LAID_OUT}
 
-    model_config = STRICT
+
+def sampler_fields(sampler: type[samplers.Sampler]) -> list[dict[str, Any]]:
+    """The options of a sampler as the page reads them: {name, kind, note, default}."""
+    return [
+        {"name": option.name, "kind": option.word, "note": option.help, "default": option.default}
+        for option in page_options(sampler).values()
+    ]
+
+
+class Draw(DecodingBody):
+    """A request of the page for one sample: the beginning of the text (`_` for a masked token), or the tokens that stay."""
+
     model: int = Field(0, ge=0)
-    sampler: str | None = None
-    options: dict[str, Any] = {}
-    steps: int | None = Field(None, ge=1)
-    temperature: float | None = Field(None, ge=0, le=100)
-    top_p: float | None = Field(None, gt=0, le=1)
+    options: dict[str, Any] = Field(default_factory=dict)
     seed: int = Field(0, ge=0, le=MOST_SEED)
     class_: str | None = Field(None, alias="class")
     text: str = ""
     fixed: list[int] | None = None
 
 
-class AskedBound(BaseModel):
-    """Tokens that were drawn, and which of them were given: a bound is asked for, or both sides."""
+class AskedBound(Body):
+    """A request for -log p of sampled tokens given those that were `held`, from above or from both sides."""
 
-    model_config = STRICT
     model: int = Field(0, ge=0)
     tokens: list[int]
     held: list[int]
@@ -121,49 +120,47 @@ def about(number: int, name: str, model: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def own_options(asked: dict[str, Any]) -> dict[str, Any]:
-    """The options that are given; InputError where no sampler has one of them."""
-    for name in asked:
-        if name not in samplers.every_option():
-            raise unknown("option", name, samplers.every_option())
-    return {name: value for name, value in asked.items() if value is not None}
+def known_options(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that are given; InputError where there is none of such a name."""
+    names = {**options_of(Decoding), **samplers.every_option()}
+    for name in options:
+        if name not in names:
+            raise unknown("option", name, names)
+    return {name: value for name, value in options.items() if value is not None}
 
 
-def draw_job(asked: Draw, model: Any, limits: Limits) -> Job:
-    """A draw of one text, alone in its group: its steps are seen one by one. InputError where something is wrong."""
+def draw_request(asked: Draw, model: Model) -> Sample:
+    """The request for samples that the page makes."""
+    kind, length = of(model.tokenizer), int(model.method.shape[0])
+    request = Sample.of(**asked.decoding(), **known_options(asked.options), seed=asked.seed, classes=asked.class_)
+    if asked.fixed is not None:
+        return dataclasses.replace(request, fixed=asked.fixed, alone=len(asked.fixed) < length)
+    if not kind.running:
+        return dataclasses.replace(request, fixed=kind.read(asked.text).tolist() if asked.text else None)
+    if "_" in asked.text:
+        return dataclasses.replace(request, fixed=masked_text(model.tokenizer, asked.text, length).fixed, alone=True)
+    return dataclasses.replace(request, prompt=asked.text or None)
+
+
+def draw_job(asked: Draw, model: Model, limits: Limits) -> Job:
+    """One sample, alone in its group: its steps are seen one by one. InputError where something is wrong."""
     limits.check("text", len(asked.text), "characters in a text")
+    limits.check("tokens", len(asked.fixed or ()), "tokens")
     if asked.class_ is not None:
         find_classes(model, asked.class_)
-    kind, length = of(model.tokenizer), int(model.method.shape[0])
-    laws: list[Any] = []
-    way = with_defaults(model, {name: getattr(asked, name) for name in PLAIN} | own_options(asked.options))
-    sampler, steps, temperature, top_p = (way.pop(name, None) for name in PLAIN)
-    chosen = choose_sampler(sampler, model.method, temperature, top_p, way, end_token(model.tokenizer))
-    how: dict[str, Any] = {
-        "sampler": witnessed(chosen, laws),
-        "steps": steps,
-        "seed": asked.seed,
-        "classes": asked.class_,
-    }
-    if asked.fixed is not None:
-        limits.check("tokens", len(asked.fixed), "tokens")
-        how |= {"fixed": asked.fixed, "alone": len(asked.fixed) < length}
-    elif not kind.running and asked.text:
-        how["fixed"] = kind.read(asked.text).tolist()
-    elif "_" in asked.text:
-        how |= {"fixed": gaps(model.tokenizer, asked.text, length).fixed, "alone": True}
-    elif asked.text:
-        how["prompt"] = asked.text
-    size = len(how["fixed"]) if "fixed" in how else length
-    limits.check_draw(chosen, model.method, steps, size)
-    frames = watch(model, count=1, **how)
-    law = f"{chosen.name} (its error with many calls: {chosen.error})" + (
-        f"; {note}" if "fixed" in how and (note := approximate(model)) else ""
-    )
+    request = draw_request(asked, model)
+    size = int(model.method.shape[0]) if request.fixed is None else len(request.fixed)
+    trajectory = request.trajectory(model)
+    limits.check_draw(trajectory.sampler, model.method, trajectory.steps, size)
+    note = approximate(model) if request.fixed is not None else None
+    sampler = trajectory.sampler
+    distribution = f"{sampler.name} (its error with many calls: {sampler.error}){f'; {note}' if note else ''}"
+    recorder = Recorder(model)
+    frames = dataclasses.replace(trajectory, sampler=recorded(sampler, recorder.predictions)).frames()
 
     def start(jobs: Sequence[Job]) -> Iterator[dict[str, Any]]:
-        for step in Seen(model, laws).steps(frames):
-            yield step | {"size": size, "distribution": law} if "start" in step else step
+        for step in recorder.steps(frames):
+            yield step | {"size": size, "distribution": distribution} if "start" in step else step
 
     return Job(object(), start, lambda job, step: step)
 

@@ -13,9 +13,9 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from ..errors import InputError
-from ..models.model import identity
+from ..models.model import Model, identity
 from ..show.kinds import of
-from .completions import Completion, answer, opening, parts, plan, usage
+from .completions import Completion, Plan, Step, answer, opening, parts, plan, usage
 from .guard import Guard, Limits
 from .refusals import WRONG, Refusals
 from .worker import Worker, in_turns
@@ -34,7 +34,9 @@ def refusal(status: int, code: str, message: str, param: str | None = None) -> d
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
-def application(model: Any, name: str, limits: Limits | None = None, host: str = "127.0.0.1", token: str | None = None):
+def application(
+    model: Model, name: str, limits: Limits | None = None, host: str = "127.0.0.1", token: str | None = None
+):
     """The ASGI application that serves one model of text under `name`.
 
     Raises InputError: the model makes no text.
@@ -73,24 +75,24 @@ def application(model: Any, name: str, limits: Limits | None = None, host: str =
     async def _(asked: Completion, request: Request) -> Response:
         if asked.model and asked.model != name:
             return JSONResponse(*_no_model(asked.model, name))
-        own = plan(asked, model, limits)
-        steps = request.app.state.worker.ask(own.job()).steps(request.is_disconnected)
+        completion = plan(asked, model, limits)
+        steps = request.app.state.worker.ask(completion.job()).steps(request.is_disconnected)
         if asked.stream:
-            return StreamingResponse(stream(asked, own, steps), media_type="text/event-stream")
-        last: dict[str, Any] | None = None
+            return StreamingResponse(stream(asked, completion, steps), media_type="text/event-stream")
+        last: Step | None = None
         async for step in steps:
             last = step
-        return Response(status_code=499) if last is None else JSONResponse(answer(asked, name, own, last))
+        return Response(status_code=499) if last is None else JSONResponse(answer(asked, name, completion, last))
 
-    async def stream(asked: Completion, own: Any, steps: AsyncIterator[dict[str, Any]]) -> AsyncIterator[str]:
+    async def stream(asked: Completion, completion: Plan, steps: AsyncIterator[Step]) -> AsyncIterator[str]:
         head, last = opening(name), None
         try:
             async for step in steps:
                 last = step
-                for part in parts(asked, head, own, step):
+                for part in parts(asked, head, completion, step):
                     yield f"data: {json.dumps(part, ensure_ascii=False)}\n\n"
             if last is not None and (asked.stream_options or {}).get("include_usage"):
-                yield f"data: {json.dumps(head | {'choices': [], 'usage': usage(own, last)})}\n\n"
+                yield f"data: {json.dumps(head | {'choices': [], 'usage': usage(completion, last)})}\n\n"
         except WRONG as error:
             yield f"data: {json.dumps(refusals.of(error)[1])}\n\n"
         yield "data: [DONE]\n\n"

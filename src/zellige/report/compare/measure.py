@@ -23,7 +23,7 @@ from ...models.checkpoint.layout import WEIGHTS
 from ...models.checkpoint.read import read_metrics
 from ...models.frames import Frame, collect
 from ...models.locate import locate
-from ...models.watch import watch
+from ...models.sample import watch
 from ...samplers.pairing import admissible
 from ...schema import sha256
 from .record import Bound, Measurement, Quality

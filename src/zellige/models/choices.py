@@ -1,12 +1,13 @@
-"""The options of all samplers by name, for type checkers; written by `cli.help.write` from what the samplers declare."""
+"""The arguments of `zellige.sample` and `zellige.infill` by name, for type checkers; written by `cli.help.write` from what the
+samplers and the requests declare."""
 
+from collections.abc import Sequence
 from typing import Any, TypedDict
 
 
 class SamplerChoices(TypedDict, total=False):
-    """The options of one sampler or another; what is left out is as that sampler has it (`zellige list samplers`)."""
+    """Options of the samplers (`zellige list samplers`)."""
 
-    top_k: int | None  # all but metropolis
     drop_crossing: bool  # all but metropolis
     grid: str  # ancestral, euler, remasking, tau_leaping
     argmax: str  # ancestral, remasking, tau_leaping
@@ -29,3 +30,33 @@ class SamplerChoices(TypedDict, total=False):
     redraw: int  # blockwise, left_to_right
     block_sampler: Any  # blockwise
     stride: int | None  # blockwise
+
+
+class SamplingChoices(SamplerChoices, total=False):
+    """The fields of `Sampling`."""
+
+    steps: int | None
+    sampler: Any
+    temperature: float | None
+    top_p: float | None
+    top_k: int | None
+    count: int
+    seed: int | Sequence[tuple[int, int]]
+    length: int | None
+    classes: Any
+    batch: int
+    defaults: bool
+
+
+class SampleChoices(SamplingChoices, total=False):
+    """The fields of `Sample`."""
+
+    prompt: str | Sequence[str] | None
+    fixed: Any
+    alone: bool
+
+
+class InfillChoices(SamplingChoices, total=False):
+    """The fields of `Infill` beside the text."""
+
+    mask_token: str

@@ -1,0 +1,148 @@
+"""`zellige.Sample`: samples of a model, free or continuing a prompt; `sample` and `watch` are it as functions.
+
+    zellige.sample(model, count=4, seed=0)                # ["...", "...", "...", "..."]
+    zellige.Sample(count=4, seed=0).run(model)            # Samples: texts, tokens, network evaluations, ...
+    for frame in zellige.watch(model, steps=8): ...       # every step of the sampling trajectory
+
+Importing this file imports no torch.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Unpack
+
+from ..arguments import checked
+from ..errors import InputError
+from ..requests import declared, option, takes
+from .choices import SampleChoices, SamplerChoices
+from .sampling import Sampling
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from .frames import Frame, Samples
+    from .trajectory import Trajectory
+
+
+@declared
+class Sample(Sampling):
+    """Samples of a model, free or continuing a prompt."""
+
+    prompt: str | Sequence[str] | None = option(
+        "the beginning of each sample; or a list with one for each row, as the rows of `fixed`", default=None
+    )
+    fixed: Any = option(
+        "given tokens (L,) or (N, L), -1 where one is free; of N rows the first has the first samples, then the second",
+        default=None,
+        hidden=True,
+    )
+    alone: bool = option(
+        "of `fixed` shorter than a sample: sample nothing after it, where the noise is a mask or the sampler writes left to "
+        "right; see `zellige.infill`",
+        default=False,
+        hidden=True,
+    )
+
+    def given_texts(self) -> list[str]:
+        return [self.prompt] if isinstance(self.prompt, str) else list(self.prompt or ())
+
+    def trajectory(self, model: Any) -> "Trajectory":
+        """The request resolved for a model.
+
+        Raises:
+            InputError: unknown sampler, one that the method does not support, an option that it does not take, a number out of
+                its range, a prompt that is too long or not in the vocabulary, a class that the model does not know.
+        """
+        import torch
+
+        from ..samplers.ask import hides
+        from ..samplers.sampler import HIDDEN
+        from .defaults import end_token, trained_on_documents
+        from .model import as_model, text_classes
+        from .trajectory import Trajectory, fixed_tokens, length_of, prompt_tokens
+
+        model = as_model(model)
+        request = self.with_defaults(model) if self.defaults else self
+        method, tokenizer, fixed, length = model.method, model.tokenizer, self.fixed, self.length
+        condition = None if self.classes is None else text_classes(model, self.classes, self.count, fixed)
+        count = self.count if condition is None else len(condition)
+        if not isinstance(self.seed, int) and len(self.seed) != count:
+            raise InputError(
+                f"`seed` has {len(self.seed):,} pairs, and there are {count:,} texts; give one for each, or a number"
+            )
+        documents = trained_on_documents(model)
+        end = None if fixed is not None else end_token(tokenizer, documents)
+        sampler = request.sampler_for(method, end)
+        if self.alone and sampler.grows and length is None:
+            length = int(torch.as_tensor(fixed).shape[-1])
+        length = length_of(model, length, sampler.grows)
+        if fixed is None and self.prompt:
+            fixed = prompt_tokens(tokenizer, self.given_texts(), length, sampler.grows)
+        if fixed is not None:
+            beyond = HIDDEN if self.alone and not sampler.grows and hides(method) else -1
+            fixed = fixed_tokens(fixed, tokenizer, length, count, beyond)
+        sampler.admit(method, fixed)
+        return Trajectory(
+            model, sampler, request.steps, self.seed, count, length, self.batch, fixed, condition,
+            end if documents else None,
+        )  # fmt: skip
+
+    def run(self, model: Any, see: "Callable[[Frame], None] | None" = None) -> "Samples":
+        """Draw the samples; each frame of the trajectory is shown to `see`."""
+        from .frames import collect
+        from .model import as_model
+
+        model = as_model(model)
+        samples = collect(self.trajectory(model).frames(), see)
+        return replace(samples, request=self.with_defaults(model) if self.defaults else self)
+
+
+@checked
+@takes(Sample, SamplerChoices)
+def watch(model: Any, **choices: Unpack[SampleChoices]) -> "Iterator[Frame]":
+    """Draw samples and return every step: frames of one batch after another, from the first state to the last.
+
+    Args:
+        model: a `Model`, or the path or id of one.
+        choices: the fields of `zellige.Sample`, and the options of the sampler.
+
+    Raises:
+        InputError: as `Sample.trajectory`, before the first frame.
+    """
+    return Sample.of(**choices).trajectory(model).frames()
+
+
+@checked
+@takes(Sample, SamplerChoices)
+def sample(model: Any, **choices: Unpack[SampleChoices]) -> "list[str] | np.ndarray":
+    """Draw samples: `sample(model, count=4, steps=64, seed=0)`.
+
+    Args:
+        model: a `Model`, or the path or id of one.
+        choices: the fields of `zellige.Sample`, and the options of the sampler. `fixed` of a grid has its symbols.
+
+    Returns:
+        A list of texts; of images and music an array (count, *shape) of their tokens, of grids one of their symbols: of a Sudoku
+        its digits.
+
+    Raises:
+        InputError: as `Sample.trajectory`.
+    """
+    from ..show import kinds
+    from .model import as_model
+
+    model = as_model(model)
+    kind, request = kinds.of(model.tokenizer), Sample.of(**choices)
+    if request.fixed is not None:
+        request = replace(request, fixed=kind.tokens(request.fixed))
+    return kind.values(request.run(model).tokens)
+
+
+def watch_some(model: Any, count: int, steps: int | None = None, seed: int = 0) -> "Iterator[Frame]":
+    """The trajectory of `count` samples of the model's own distribution; with classes one of each in turn, from the first on."""
+    from .model import class_names
+
+    if not (names := class_names(model)):
+        return watch(model, count=count, steps=steps, seed=seed, defaults=False)
+    classes = [number % len(names) for number in range(count)]
+    return watch(model, classes=classes, steps=steps, seed=seed, defaults=False)

@@ -1,0 +1,155 @@
+"""How samples are asked for: every field is declared here once, with its help, its range and its default.
+
+`Decoding` says how tokens are sampled, which a model may carry in its generation_config.json; `Sampling` adds what a request
+decides. `zellige.Sample` and `zellige.Infill` are such requests. The functions of Python, pipelines, the command line, the web
+page, the endpoint and the harness read these fields. Importing this file imports no torch.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import field, fields, replace
+from typing import TYPE_CHECKING, Any, Self
+
+from ..requests import check_ranges, declared, option
+
+if TYPE_CHECKING:
+    from ..methods.method import Method
+    from ..samplers import Sampler
+
+BATCH = 16  # samples drawn at once
+STEPS = 1_000_000  # of a sampler, at most
+
+
+@declared
+class Decoding:
+    """How tokens are sampled. A field that is None is left to the model's defaults, then to the method and the sampler.
+
+    Attributes:
+        options: of the sampler, by name (`zellige list samplers`); of a block sampler also those of the sampler inside.
+    """
+
+    steps: int | None = option(
+        "sampling steps: fewer are faster, more follow the model more closely; default: the model's own, else T of a model of T "
+        "steps, else 64",
+        default=None,
+        minimum=1,
+        maximum=STEPS,
+    )
+    sampler: Any = option(
+        "how tokens are drawn, step by step (zellige list samplers); default: the model's own, else the method's, ancestral for "
+        "most",
+        default=None,
+    )
+    temperature: float | None = option(
+        "below 1 favours likely tokens, 0 takes the likeliest; default: the model's own, else 1",
+        default=None,
+        minimum=0,
+    )
+    top_p: float | None = option(
+        "keep the likeliest tokens that hold this share of the probability; default: the model's own, else 1, all",
+        default=None,
+        above=0,
+        maximum=1,
+    )
+    top_k: int | None = option(
+        "keep so many of the likeliest tokens, before top-p; default: the model's own, else all",
+        default=None,
+        minimum=1,
+        maximum=STEPS,
+    )
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self):
+        check_ranges(self)
+
+    @classmethod
+    def of(cls, **values: Any) -> Self:
+        """The request with these fields; any other name is an option of the sampler."""
+        names = {each.name for each in fields(cls)} - {"options"}
+        options = dict(values.pop("options", {}))
+        options |= {name: value for name, value in values.items() if name not in names}
+        return cls(**{name: value for name, value in values.items() if name in names}, options=options)
+
+    def decoding(self) -> dict[str, Any]:
+        """The fields of `Decoding` that are given, and the options of the sampler beside them."""
+        values = {each.name: getattr(self, each.name) for each in fields(Decoding) if each.name != "options"}
+        return {name: value for name, value in values.items() if value is not None} | dict(self.options)
+
+    def with_defaults(self, model: Any) -> Self:
+        """The request with the defaults that the model carries for what it leaves open.
+
+        Another sampler than the model's takes neither its steps nor its options; a grid that gives the size of a step does not
+        take their number; a sampler that is made already has all its options.
+        """
+        from ..samplers.grid import step_size
+
+        given, carried = self.decoding(), dict(getattr(model, "defaults", {}))
+        if self.sampler is not None and not isinstance(self.sampler, str):
+            return self
+        if any(name in given and given[name] != carried.get(name) for name in ("sampler", "block_sampler")):
+            carried = {name: value for name, value in carried.items() if name in KEPT}
+        grid = given.get("grid")
+        if isinstance(grid, str) and step_size(grid) is not None:
+            carried.pop("steps", None)
+        every = carried | given
+        options = {name: value for name, value in every.items() if name not in DECODING}
+        return replace(self, **{name: value for name, value in every.items() if name in DECODING}, options=options)
+
+    def sampler_for(self, method: "Method", end: int | None = None, beside: Collection[str] = ()) -> "Sampler":
+        """The sampler for a method.
+
+        Args:
+            end: the token that ends a text, where the sampler stops at one and no option names it.
+            beside: more names that a caller may have meant by an unknown option.
+
+        Raises:
+            InputError: unknown sampler, an option that it does not take, a number out of its range, a method that it does not
+                support.
+        """
+        from ..samplers import choose_sampler
+
+        options = {"top_k": self.top_k} if self.top_k is not None else {}
+        names = [each.name for each in fields(self) if each.name != "options"]
+        return choose_sampler(
+            self.sampler, method, self.temperature, self.top_p, {**options, **self.options}, end, [*names, *beside]
+        )
+
+
+DECODING = tuple(each.name for each in fields(Decoding) if each.name != "options")
+KEPT = tuple(
+    name for name in DECODING if name not in ("sampler", "steps")
+)  # of a model's defaults, with another sampler
+
+
+@declared
+class Sampling(Decoding):
+    """What the requests for samples share.
+
+    Attributes:
+        seed: of all samples; or for each a pair (seed, number): the sample of that number under that seed.
+        classes: the name or number of one, or several.
+    """
+
+    count: int = option("number of samples; with classes, of each", default=1, minimum=1)
+    seed: int | Sequence[tuple[int, int]] = option(
+        "of the random numbers; a sample depends on it and on its own number alone", default=0
+    )
+    length: int | None = option(
+        "tokens of a sample; default: the model's length; more than that with a sampler that writes left to right",
+        default=None,
+        minimum=1,
+    )
+    classes: Any = option("of a model with classes: a name or number, or several", default=None)
+    batch: int = option("samples drawn at once; they do not depend on it", default=BATCH, minimum=1)
+    defaults: bool = option(
+        "leave what is not given to the model's generation_config.json; without: the model's own distribution",
+        default=True,
+    )
+
+    def given_texts(self) -> list[str]:
+        """The texts that the samples continue or fill, in order; [] without any."""
+        return []
+
+    def prompts(self, samples: int) -> list[str | None]:
+        """The text that each of so many samples continues or fills."""
+        texts = self.given_texts()
+        return [texts[number * len(texts) // samples] if texts else None for number in range(samples)]

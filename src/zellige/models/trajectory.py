@@ -1,0 +1,222 @@
+"""The sampling trajectory: every state of a set of samples, from noise to the last step.
+
+Each sample has its own stream of random numbers, a function of (seed, its number), so that it does not depend on the samples
+beside it. (The network's rounding may: a sample can differ where two tokens are equally likely to within a few ulps.)
+
+(B, L) below are the samples of a batch and the tokens of a sample.
+"""
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from ..core.batch import tensor, whole_numbers
+from ..core.random import Streams, mix
+from ..errors import InputError, check_counts
+from ..samplers import Blockwise, Sampler, State, pairing, run
+from ..samplers.growing import again, merged
+from ..samplers.pairing import Distribution, distribution_of, of_length
+from ..samplers.sampler import start_distribution
+from ..show import kinds
+from .frames import Frame
+from .model import Model, class_names
+
+Seed = int | Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """A request for samples, resolved and checked for one model; `frames` computes it, one batch after another.
+
+    Attributes:
+        sampler: the sampler itself; steps: how many, None for its own number.
+        seed: of all samples; or a pair (seed, number) for each.
+        count, length, batch: samples, tokens of each, samples at once.
+        fixed: (N, length) tokens, -1 where one is free, HIDDEN where nothing is sampled; `count` is a multiple of N.
+        condition: (count,) the class of each sample; None: the network is given no class.
+        end: the token that ends a text, of a model trained on documents.
+    """
+
+    model: Model
+    sampler: Sampler
+    steps: int | None
+    seed: Seed
+    count: int
+    length: int
+    batch: int
+    fixed: Tensor | None = None
+    condition: Tensor | None = None
+    end: int | None = None
+
+    @property
+    def distribution(self) -> Distribution:
+        """The distribution that the samples are drawn from, and the number that bounds it."""
+        return distribution_of(self.sampler, self.model.method, self.steps)
+
+    def times(self) -> list[float]:
+        """The time of each frame, from 1 to 0; times that are a mere counter, or several numbers, are spaced evenly."""
+        grid = self.sampler.times(of_length(self.model.method, self.length), self.steps)
+        times = [float(t) for t in (grid if grid.ndim == 1 else grid[:, 0])]
+        if grid.ndim > 1 or 1 < times[0] < math.inf:
+            return [1 - i / max(len(times) - 1, 1) for i in range(len(times))]
+        return [min(max(t, 0.0), 1.0) for t in times]
+
+    def expected_calls(self) -> float | None:
+        """Network evaluations of a sample in expectation, the mean of all samples; None where the sampler does not know."""
+        method = of_length(self.model.method, self.length)
+        times = self.sampler.times(method, self.steps).to(start_distribution(method))
+        free = [self.length] if self.fixed is None else (self.fixed == -1).sum(-1).tolist()
+        if self.sampler.grows and len(set(free)) > 1:
+            return None  # how much of a text is read depends on where the masked spans of the others begin
+        counts = [self.sampler.expected_calls(method, times, number) for number in free]
+        known = [count for count in counts if count is not None]
+        return sum(known) / len(known) if len(known) == len(counts) else None
+
+    def frames(self) -> Iterator[Frame]:
+        """Every state of one batch after another; the method is in evaluation mode meanwhile.
+
+        Raises InputError before the first one: the sampler cannot take so many steps.
+        """
+        return self._frames(self.times(), self.expected_calls())
+
+    def _frames(self, times: list[float], expected: float | None) -> Iterator[Frame]:
+        method, names, tokenizer = self.model.method, class_names(self.model), self.model.tokenizer
+        mask, training = pairing.blank(method), method.training
+        method.eval()
+        try:
+            for first in range(0, self.count, self.batch):
+                numbers = torch.arange(first, min(first + self.batch, self.count))
+                labels = () if self.condition is None else tuple(names[i] for i in self.condition[numbers].tolist())
+                states, before, seconds = self._states(numbers), None, 0.0
+                while True:
+                    started = time.perf_counter()
+                    numbered_state = next(states, None)
+                    seconds += time.perf_counter() - started
+                    if numbered_state is None:
+                        break
+                    step, state = numbered_state
+                    yield Frame(
+                        state, step, len(times) - 1, times[min(step, len(times) - 1)],
+                        state.x if before is None else before,
+                        first, self.count, seconds, tokenizer, mask, self.end, expected, labels,
+                    )  # fmt: skip
+                    before = state.x
+        finally:
+            method.train(training)
+
+    def _states(self, numbers: Tensor) -> Iterator[tuple[int, State]]:
+        """(step, state) of the samples of these numbers.
+
+        Samples that repeat themselves are drawn again from the beginning, at most `sampler.redraws()` times, each time with
+        another stream of random numbers; the last step is that of all of them.
+        """
+        method, sampler = self.model.method, self.sampler
+        device = next((p.device for p in method.parameters()), torch.device("cpu"))
+        rows, whole = torch.arange(len(numbers)), None
+        last = len(sampler.times(of_length(method, self.length), self.steps)) - 1
+        for attempt in range(sampler.redraws() + 1):
+            sample_numbers = numbers[rows.cpu()]
+            streams = Streams(self._seeds(sample_numbers, attempt), start_distribution(method).device)
+            fixed = None
+            if self.fixed is not None:
+                fixed = self.fixed[sample_numbers * len(self.fixed) // self.count].to(device)
+            condition = None if self.condition is None else self.condition[sample_numbers].to(device)
+            shape = (len(rows), self.length)
+            states = run(sampler, method, shape, self.steps, fixed=fixed, generator=streams, condition=condition)
+            for step, part in enumerate(states):
+                state = part if whole is None else merged(whole, rows, part)
+                if step == last and attempt < sampler.redraws() and len(again(state)):
+                    break
+                yield step, state
+            else:
+                return
+            whole, rows = state, again(state)
+
+    def _seeds(self, numbers: Tensor, attempt: int) -> list[int]:
+        """The seed of each sample's stream."""
+        pairs = [(self.seed, n) if isinstance(self.seed, int) else self.seed[n] for n in numbers.tolist()]
+        return [mix(*pair, *([attempt] if attempt else [])) for pair in pairs]
+
+
+# ------------------------------------------------------------------------------------------------------ lengths and tokens
+def length_of(model: Model, length: int | None, grows: bool = False) -> int:
+    """Tokens of a sample: the model's own length, or a shorter one; a longer one where the sampler goes on (`grows`)."""
+    most, running = int(model.method.shape[0]), kinds.of(model.tokenizer).running
+    if length is None:
+        return most
+    check_counts(length=length)
+    if length > most and not (grows and running):
+        blocks = running and Blockwise.refuse(model.method) is None
+        more = ", or a block sampler: `block_sampler` ancestral" if blocks else ""
+        raise InputError(f"`length` is {length:,}, the model takes {most:,}; use {most:,} or less{more}")
+    if length < most and not running:
+        raise InputError(f"`length` is {length:,}, the rows of this model have {most:,} places; leave it out")
+    return length
+
+
+def flat_rows(values: Tensor, shape: Sequence[int]) -> Tensor:
+    """Rows of a shape, (*shape) or (N, *shape), as (L,) or (N, L); anything else as it is."""
+    axes = len(shape)
+    return values.flatten(-axes) if axes > 1 and tuple(values.shape[-axes:]) == tuple(shape) else values
+
+
+def fixed_tokens(fixed: Any, tokenizer: Any, length: int, count: int, beyond: int = -1) -> Tensor:
+    """Return the given tokens (L,) or (N, L) as (N, length), -1 where one is free.
+
+    Args:
+        count: samples, a multiple of N.
+        beyond: what stands after the given tokens.
+    """
+    rows = flat_rows(whole_numbers("fixed", fixed).cpu(), getattr(tokenizer, "shape", ()))
+    rows = rows[None] if rows.ndim == 1 else rows
+    if rows.ndim != 2:
+        raise InputError(f"`fixed` is {tensor(rows)}; it must be (L,) or (N, L) tokens, -1 where one is free")
+    N, width = rows.shape
+    if width > length or (width < length and not kinds.of(tokenizer).running):
+        raise InputError(f"fixed has {width:,} places, the model takes {length:,}; give a token or -1 for each")
+    low, high = (int(x) for x in rows.aminmax()) if rows.numel() else (-1, -1)
+    if low < -1 or high >= tokenizer.size:
+        wrong = low if low < -1 else high
+        raise InputError(f"fixed holds {wrong:,}; give tokens 0 to {tokenizer.size - 1:,}, and -1 where one is free")
+    mask = getattr(tokenizer, "mask", None)
+    if mask is not None and bool((rows == mask).any()):
+        raise InputError(f"fixed holds {mask:,}, the mask; give -1 where a token is free")
+    if not N or count % N:
+        raise InputError(f"`count` is {count:,}, fixed has {N:,} rows; give a multiple of that")
+    return pad(rows, (0, length - width), value=beyond)
+
+
+def prompt_tokens(tokenizer: Any, prompts: Sequence[str], length: int, grows: bool) -> list[list[int]]:
+    """The tokens of each prompt, -1 after those that are shorter than others."""
+    rows = [_prompt(tokenizer, prompt, length, grows) for prompt in prompts]
+    longest = max(map(len, rows), default=0)
+    return [row + [-1] * (longest - len(row)) for row in rows]
+
+
+def _prompt(tokenizer: Any, prompt: str, length: int, grows: bool) -> list[int]:
+    tokens = tokenizer.encode(before_word(tokenizer, prompt))
+    if len(tokens) > length:
+        has = f"the prompt has {len(tokens):,} tokens, "
+        if grows:
+            raise InputError(f"{has}the text {length:,}; give a larger `length`")
+        raise InputError(f"{has}the model takes {length:,}; shorten it, or use `length` with a block sampler")
+    return tokens
+
+
+def before_word(tokenizer: Any, text: str) -> str:
+    """Return `text` without a blank at its end that the tokenizer would join to the next word.
+
+    Subwords begin with their blank: no text has the tokens of "Once " followed by those of "upon", and a model has never seen
+    them. Without the blank the next token may bring it. Unchanged where the tokens of a longer text begin with those of `text`.
+    """
+    if getattr(tokenizer, "unit", "token") != "token" or not text.endswith(" ") or not text.strip():
+        return text
+    tokens = tokenizer.encode(text)
+    longer = tokenizer.encode(text + text.split()[-1])
+    return text if longer[: len(tokens)] == tokens else text[:-1]
