@@ -1,9 +1,9 @@
 """Who draws: a few threads for each model, of which one computes at a time, a network evaluation each in turn.
 
-So a long request holds up none, not even within a step: `in_turns` puts a `pause` before every network evaluation. Requests that
-agree in all but their texts (`Job.key`) are drawn in one batch; each text has its own stream of random numbers
-(`models.trajectory`: `seed` as pairs), so that an answer does not depend on who else asks. At each pause a group that nobody waits for any longer is
-dropped: all have hung up or are out of time.
+So a long request delays no other, not even within a step: `in_turns` puts a `pause` before every network evaluation. Requests
+that agree in all but their texts (`Job.key`) are sampled in one batch; each text has its own stream of random numbers
+(`models.trajectory`: `seed` as pairs), so an answer does not depend on the other requests. At each pause a group that nobody
+waits for is dropped: its clients have hung up or are out of time.
 """
 
 import asyncio
