@@ -1,0 +1,124 @@
+"""The numbers of docs/learn: simple models of the tales beside the shipped ones, and samplers beside one another.
+
+    python benchmarks/learn.py baselines TALES     n-gram models of characters and of tokens, on the test sequences of `tales-mdlm`
+    python benchmarks/learn.py text TALES          32 texts of `tales-mdlm` by each sampler: network evaluations and quality
+    python benchmarks/learn.py sudoku              64 Sudokus of `sudoku` by each sampler: network evaluations, how many are valid
+
+TALES is a folder with train.txt, validation.txt and test.txt. The first takes a minute of one core, the others some ten.
+"""
+
+import argparse
+import math
+import re
+import time
+from pathlib import Path
+
+import numpy as np
+
+import zellige
+from zellige import Data
+from zellige.data.prepare import prepare
+from zellige.evaluation.ngram import NGrams
+from zellige.show.kinds import of
+
+SPLITS = ("train", "validation", "test")
+TEXT: list[dict] = [
+    *({"sampler": "ancestral", "steps": steps} for steps in (4, 16, 64, 256)),
+    {"sampler": "first_hitting"},
+    {"sampler": "remasking", "steps": 64},
+    {"sampler": "confidence", "steps": 16},
+    {"sampler": "confidence", "steps": 64},
+    {"sampler": "ancestral", "steps": 64, "temperature": 0.7, "top_p": 0.9},
+    {"sampler": "remasking", "steps": 64, "temperature": 0.7, "top_p": 0.9},
+    {"sampler": "confidence", "steps": 64, "temperature": 0.7, "top_p": 0.9},
+]
+SUDOKU: list[dict] = [
+    *({"sampler": "ancestral", "steps": steps} for steps in (4, 16, 64, 256)),
+    {"sampler": "first_hitting"},
+    {"sampler": "remasking", "steps": 64},
+    {"sampler": "confidence", "steps": 16},
+    {"sampler": "confidence", "steps": 81},
+    {"sampler": "confidence", "steps": 81, "temperature": 0.7},
+]
+
+
+def characters(rows: np.ndarray, model: zellige.Model, alphabet: dict[str, int]) -> np.ndarray:
+    """The characters of rows of tokens, (N, longest), -1 where a row has ended."""
+    texts = [model.tokenizer.decode(row.tolist()) for row in rows]
+    out = np.full((len(texts), max(map(len, texts))), -1)
+    for row, text in zip(out, texts):
+        row[: len(text)] = [alphabet.setdefault(character, len(alphabet)) for character in text]
+    return out
+
+
+def corpus(model: zellige.Model, folder: str) -> dict[str, np.ndarray]:
+    read = prepare(Data("text", path=folder), int(model.method.shape[0]), tokenizer=model.tokenizer)
+    return {split: np.asarray(read.split(split).array()) for split in SPLITS}
+
+
+def samples_of(model: zellige.Model, count: int, how: dict) -> tuple[np.ndarray, float, float]:
+    """Tokens of `count` samples, the mean number of network evaluations of one, and the processor seconds of one."""
+    began = time.process_time()
+    *_, last = zellige.watch(model, count=count, batch=count, seed=0, defaults=False, **how)
+    seconds = (time.process_time() - began) / count
+    return last.x.numpy(), float(last.calls.float().mean()), seconds
+
+
+def baselines(folder: str) -> None:
+    model = zellige.load("tales-mdlm")
+    rows = corpus(model, folder)
+    alphabet: dict[str, int] = {}
+    chars = {split: characters(rows[split], model, alphabet) for split in SPLITS}
+    n = int((chars["test"] >= 0).sum())
+    print(f"test: {rows['test'].shape[0]} sequences, {n:,} characters, {rows['test'].size / n:.3f} tokens a character")
+    models = {"characters": (chars, len(alphabet), 6), "tokens": (rows, model.tokenizer.size, 4)}
+    for name, (data, size, order) in models.items():
+        grams = NGrams(data["train"], data["validation"], size, order)
+        for m in range(order + 1):
+            print(f"{name}, {m}-gram: {grams.nats(data['test'], m).sum() / n / math.log(2):.3f} bits/char", flush=True)
+
+
+def text(folder: str) -> None:
+    """How likely a 6-gram model of the tales finds samples, how varied they are, and how many of their words are none of the tales."""
+    model = zellige.load("tales-mdlm")
+    rows = corpus(model, folder)
+    alphabet: dict[str, int] = {}
+    train, validation = (characters(rows[split], model, alphabet) for split in ("train", "validation"))
+    words = set(re.findall(r"\w+", "".join((Path(folder) / f"{split}.txt").read_text("utf-8") for split in SPLITS[:2])))
+    real = [model.tokenizer.decode(row.tolist()) for row in rows["test"][:32]]
+    samples = {"real text": (real, float("nan"), 0.0)}
+    for how in TEXT:
+        tokens, calls, seconds = samples_of(model, 32, how)
+        named = ", ".join(f"{key} {value}" for key, value in how.items())
+        samples[named] = ([model.tokenizer.decode(row.tolist()) for row in tokens], calls, seconds)
+    for texts, *_ in samples.values():
+        for character in "".join(texts):
+            alphabet.setdefault(character, len(alphabet))
+    grams = NGrams(train, validation, len(alphabet), 6)
+    print(
+        f"{'samples':<55} {'evaluations':>11} {'seconds':>8} {'bits/char':>9} {'unknown words':>13} {'distinct words':>14}"
+    )
+    for name, (texts, calls, seconds) in samples.items():
+        bits = sum(grams.nats(np.array([alphabet[c] for c in text])[None]).sum() for text in texts)
+        found = re.findall(r"\w+", " ".join(part for text in texts for part in re.findall(r"\s.*\s", text, re.S)))
+        unknown = sum(word not in words for word in found) / len(found)
+        different = len({word.lower() for word in found}) / len(found)
+        print(f"{name:<55} {calls:>11.1f} {seconds:>8.2f} {bits / sum(map(len, texts)) / math.log(2):>9.3f} "
+              f"{unknown:>13.1%} {different:>14.1%}", flush=True)  # fmt: skip
+
+
+def sudoku() -> None:
+    model = zellige.load("sudoku")
+    for how in SUDOKU:
+        tokens, calls, seconds = samples_of(model, 64, how)
+        valid = of(model.tokenizer).valid(tokens)
+        named = ", ".join(f"{key} {value}" for key, value in how.items())
+        print(f"{named:<50} {calls:>6.1f} evaluations {seconds:>6.2f} s {np.mean(valid):>7.1%} valid", flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["baselines", "text", "sudoku"])
+    parser.add_argument("tales", nargs="?", default="")
+    chosen = parser.parse_args()
+    sudoku() if chosen.what == "sudoku" else {"baselines": baselines, "text": text}[chosen.what](chosen.tales)
