@@ -25,5 +25,6 @@ class FromRepository(MetadataHookInterface):
         if name := os.environ.get("GITHUB_REPOSITORY"):
             address, tag = f"https://github.com/{name}", os.environ.get("GITHUB_REF_NAME", "main")
             metadata["urls"] = {what: address + page.format(tag=tag) for what, page in PAGES.items()}
+            readme = re.sub(r"(!\[[^\]]*\]\()(?!https?:)", rf"\1{address}/raw/{tag}/", readme)  # pictures, as files
             readme = re.sub(r"\]\((?!https?:|#)", rf"]({address}/blob/{tag}/", readme)
         metadata["readme"] = {"content-type": "text/markdown", "text": readme}

@@ -3,11 +3,13 @@
 A page that is made of docstrings by directives has its text as Sphinx writes plain text; every other page is its own source.
 """
 
+import re
 from pathlib import Path
 
 from sphinx.builders.text import TextBuilder
 from sphinx.writers.text import TextTranslator
 
+INCLUDED = re.compile(r"```\{include\} (\S+)\n.*?```\n", re.DOTALL)
 TEXTS: dict[str, str] = {}  # page -> its twin
 
 
@@ -15,7 +17,9 @@ def twin(app, page, template, context, doctree):
     """Keep the twin of a page that is being written; generated pages (search, index) have no doctree and no twin."""
     if doctree is None:
         return
-    text = Path(app.env.doc2path(page)).read_text(encoding="utf-8")
+    path = Path(app.env.doc2path(page))
+    text = path.read_text(encoding="utf-8")
+    text = INCLUDED.sub(lambda found: (path.parent / found[1]).read_text(encoding="utf-8"), text)
     if "{eval-rst}" in text:
         copy, builder = doctree.deepcopy(), TextBuilder(app, app.env)
         builder.init()

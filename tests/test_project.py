@@ -150,10 +150,13 @@ def test_links_between_the_pages_lead_somewhere():
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-def test_nothing_names_a_method_that_is_not_there():
-    """The README's table of systems is that of METHODS."""
-    table = re.findall(r"^\| `(\w+)` ", (ROOT / "README.md").read_text(), re.MULTILINE)
-    assert table == list(zellige.METHODS)
+def test_the_pages_that_help_to_choose_name_every_method():
+    """And each sampler; no other name."""
+    known = {*zellige.METHODS, *zellige.SAMPLERS}
+    readme = (ROOT / "README.md").read_text().partition("\n## Which method")[2].partition("\n## ")[0]
+    assert {*zellige.METHODS} <= set(re.findall(r"`(\w+)`", readme)) <= known
+    choose = (ROOT / "docs" / "learn" / "choose.md").read_text()
+    assert set(re.findall(r"^\| `(\w+)` ", choose, re.MULTILINE)) == known
 
 
 # ------------------------------------------------------------------------------------------------- commands, snippets

@@ -100,6 +100,7 @@ def test_the_address_is_that_of_the_repository(metadata):
     assert urls["Changelog"] == "https://github.com/someone/zellige/blob/v1/CHANGELOG.md"
     readme = metadata.get_payload()
     assert "](https://github.com/someone/zellige/blob/v1/docs/index.md)" in readme
+    assert "](https://github.com/someone/zellige/raw/v1/docs/pictures/appear.gif)" in readme
     assert not re.search(r"\]\((?!https?://)", readme)
 
 
