@@ -150,13 +150,14 @@ def test_links_between_the_pages_lead_somewhere():
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-def test_the_pages_that_help_to_choose_name_every_method():
-    """And each sampler; no other name."""
-    known = {*zellige.METHODS, *zellige.SAMPLERS}
+def test_the_pages_that_help_to_choose_name_every_method_and_sampler():
+    def named(page: str, entry: str) -> list[str]:
+        return re.findall(rf"^\| {entry} \|", (ROOT / "docs" / page).read_text(), re.MULTILINE)
+
+    assert sorted(named("learn/choose.md", r"`(\w+)`")) == sorted(zellige.METHODS)
+    assert sorted(named("tutorials/choose_sampler.md", r"\[`(\w+)`\]\(.*?\)")) == sorted(zellige.SAMPLERS)
     readme = (ROOT / "README.md").read_text().partition("\n## Which method")[2].partition("\n## ")[0]
-    assert {*zellige.METHODS} <= set(re.findall(r"`(\w+)`", readme)) <= known
-    choose = (ROOT / "docs" / "learn" / "choose.md").read_text()
-    assert set(re.findall(r"^\| `(\w+)` ", choose, re.MULTILINE)) == known
+    assert {*zellige.METHODS} <= set(re.findall(r"`(\w+)`", readme)) <= {*zellige.METHODS, *zellige.SAMPLERS}
 
 
 # ------------------------------------------------------------------------------------------------- commands, snippets
