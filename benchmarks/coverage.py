@@ -23,7 +23,7 @@ import zellige
 from zellige.core.batch import Batch
 from zellige.core.prediction import posterior
 from zellige.evaluation import two_sides
-from zellige.evaluation.bracket import SETS, BracketRow, BracketTable, Work, _divisors
+from zellige.evaluation.bracket import SETS, BracketRow, BracketTable, Work
 from zellige.evaluation.corpus import corpus_of
 from zellige.evaluation.evaluate import asked_of, evaluate_rows
 from zellige.evaluation.interval import FREEDOM
@@ -150,7 +150,17 @@ def texts(run: str, count: int, repeats: int, numbers: tuple[int, ...]) -> None:
     path, counting = path_of(method, 64), dict[str, BracketRow]()
     for seed in range(repeats):
         work = Lookup(
-            method, asked.rows, chosen, path, {}, _divisors(numbers), 0, seed, 4096, torch.device("cpu"), tables
+            method,
+            asked.rows,
+            chosen,
+            path,
+            {},
+            tuple(sorted(set(numbers))),
+            0,
+            seed,
+            4096,
+            torch.device("cpu"),
+            tables,
         )
         made = BracketTable([work(i) for i in range(len(work))], scale, asked, max(numbers))
         for row in made.sides(path, numbers) + made.widths(path, numbers):

@@ -16,8 +16,8 @@ import zellige
 from zellige.data import zero_shot
 from zellige.evaluation.evaluate import evaluate_rows
 from zellige.evaluation.protocol import PROTOCOLS, Protocol
+from zellige.evaluation.requests import EvaluateSuite, Local
 from zellige.evaluation.result import Result, difference
-from zellige.evaluation.suite import judge
 from zellige.samplers.pairing import of_length
 
 BASE = PROTOCOLS["zellige"]
@@ -67,7 +67,11 @@ def measure(model: Any, name: str, protocol: Protocol, data: str, limit: int, se
             of_length(model.method, int(model.method.shape[0])), kept[name], draws=protocol.draws, seed=seed,
             limit=limit, t_min=protocol.t_min, ends=protocol.ends, batch=128,
         )  # fmt: skip
-    rows = judge(model, protocol=protocol, root=data, only=[name], limit=limit, seed=seed, batch=128).rows
+    rows = (
+        EvaluateSuite(protocol=protocol, data=Local(data), only=(name,), limit=limit, seed=seed, batch=128)
+        .run(model)
+        .rows
+    )
     assert rows[0].result is not None, rows[0].reason
     return rows[0].result
 

@@ -10,8 +10,9 @@ import torch
 
 from zellige import Config, Data, InputError
 from zellige.data.tokenizer_by_name import train_bpe
-from zellige.evaluation.choices import Record, score_choices
+from zellige.evaluation.choices import Question
 from zellige.evaluation.conditional import bound
+from zellige.evaluation.requests import EvaluatePairs
 from zellige.methods import METHODS, build
 from zellige.models.config import Train
 from zellige.models.model import Model, identity, load
@@ -86,11 +87,11 @@ def results(saved, tasks, tmp_path_factory):
 
 def test_its_likelihood_is_that_of_evaluate(results, saved):
     """Each choice of each question, and both accuracies."""
-    records = [Record(q["question"], tuple(f" {c}" for c in q["choices"]), q["gold"]) for q in QUESTIONS]
-    judged = score_choices(str(saved), records, draws=8, seed=3)
+    records = [Question(q["question"], tuple(f" {c}" for c in q["choices"]), q["gold"]) for q in QUESTIONS]
+    judged = EvaluatePairs(records, draws=8, seed=3).run(str(saved))
     samples = sorted(results["samples"]["local_choice"], key=lambda s: s["doc_id"])
     theirs = [-float(likelihood) for sample in samples for likelihood, _ in sample["filtered_resps"]]
-    assert theirs == pytest.approx(judged.bounds.nats.tolist(), rel=1e-6, abs=1e-5)
+    assert theirs == pytest.approx(judged.nats.tolist(), rel=1e-6, abs=1e-5)
     found = results["results"]["local_choice"]
     assert judged.accuracy is not None
     assert found["acc,none"] == judged.accuracy.value

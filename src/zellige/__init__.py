@@ -17,7 +17,10 @@ if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
     from .data import Data as Data
     from .errors import InputError as InputError
     from .evaluation.requests import Evaluate as Evaluate
+    from .evaluation.requests import EvaluateBracket as EvaluateBracket
+    from .evaluation.requests import EvaluatePairs as EvaluatePairs
     from .evaluation.requests import EvaluateSteps as EvaluateSteps
+    from .evaluation.requests import EvaluateSuite as EvaluateSuite
     from .evaluation.requests import evaluate as evaluate
     from .exact.verify import verify as verify
     from .methods import METHODS as METHODS
@@ -72,6 +75,9 @@ _WHERE = {  # public name -> the module that defines it
     "evaluate": "evaluation.requests",
     "Evaluate": "evaluation.requests",
     "EvaluateSteps": "evaluation.requests",
+    "EvaluateBracket": "evaluation.requests",
+    "EvaluateSuite": "evaluation.requests",
+    "EvaluatePairs": "evaluation.requests",
     "Record": "show.record",
     "verify": "exact.verify",
     "compare": "report.compare.comparison",

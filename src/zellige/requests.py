@@ -273,6 +273,8 @@ def _plain(value: Any) -> Any:
         return os.fspath(value)
     if isinstance(value, HandedOver) or not _is_plain(value):
         return {"handed_over": value.kind if isinstance(value, HandedOver) else type(value).__name__}
+    if isinstance(value, Mapping):
+        return {str(name): _plain(part) for name, part in value.items()}
     if dataclasses.is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     return [_plain(part) for part in value]
@@ -282,7 +284,7 @@ def _is_plain(value: Any) -> bool:
     """Whether a value is a dataclass that its fields make again, or a group of such values."""
     if dataclasses.is_dataclass(value):
         return "__dataclass_params__" in vars(type(value))
-    return isinstance(value, tuple)
+    return isinstance(value, (tuple, Mapping))
 
 
 def data_of_json(kind: type, value: Any) -> Any:

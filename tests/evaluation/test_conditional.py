@@ -18,9 +18,10 @@ from zellige.core.process import absorbing, uniform
 from zellige.core.schedule import CLEAN
 from zellige.data.tokenizer import Bytes, Characters
 from zellige.data.tokenizer_by_name import train_bpe
-from zellige.evaluation.choices import Record, read_pairs, score_choices
+from zellige.evaluation.choices import Question, read_pairs
 from zellige.evaluation.conditional import Conditional, bound, bound_tokens, greedy, replicates, tokenize_pair, windows
 from zellige.evaluation.interval import Proportion, student
+from zellige.evaluation.requests import EvaluatePairs
 from zellige.methods import build
 from zellige.methods.method import Method
 from zellige.samplers import Ancestral, FirstHitting
@@ -281,8 +282,8 @@ def test_a_file_of_pairs(tmp_path):
     file = tmp_path / "pairs.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     records = read_pairs(file)
-    assert records == [Record("ab", ("ca",)), Record("a", ("b", "cab", "cc"), 1), Record("", ("aa", "c"), 1)]
-    judged = score_choices(model, records, draws=8, seed=1)
+    assert records == [Question("ab", ("ca",)), Question("a", ("b", "cab", "cc"), 1), Question("", ("aa", "c"), 1)]
+    judged = EvaluatePairs(records, draws=8, seed=1).run(model)
     texts = [(r.context, c) for r in records for c in r.choices]
     each = bound(model, texts, 8, 1).nats.tolist()
     right = [each[0], each[2], each[5]]
@@ -294,7 +295,7 @@ def test_a_file_of_pairs(tmp_path):
     assert [n for line in plain["result"]["pairs"] for n in line["nats"]] == each
     assert plain["result"]["accuracy"]["right"] == by_nats
     assert judged.note is None
-    assert "approximate" in (score_choices(Little("udlm"), records, draws=2).note or "")
+    assert "approximate" in (EvaluatePairs(records, draws=2).run(Little("udlm")).note or "")
 
 
 @pytest.mark.parametrize(

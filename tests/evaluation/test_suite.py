@@ -20,7 +20,8 @@ from zellige.data import zero_shot
 from zellige.data.detokenize import DETOKENIZERS
 from zellige.data.tokenizer import Bytes, Characters
 from zellige.evaluation.protocol import CODE, PROTOCOLS
-from zellige.evaluation.suite import SUITES, judge
+from zellige.evaluation.requests import EvaluateSuite, Local
+from zellige.evaluation.suite import SUITES
 from zellige.methods import build
 from zellige.models.config import Config
 from zellige.models.model import Model
@@ -161,8 +162,8 @@ def data(shared):
 
 def test_the_same_table_across_batch_size_and_processes(model, data):
     """WikiText-2, LAMBADA and AG News from local files; the others are named with a reason."""
-    one = judge(model, root=data, limit=24, seed=3)
-    two = judge(model, root=data, limit=24, seed=3, batch=7, processes=2)
+    one = EvaluateSuite(data=Local(data), limit=24, seed=3).run(model)
+    two = EvaluateSuite(data=Local(data), limit=24, seed=3, batch=7, processes=2).run(model)
     assert [row.name for row in one.rows] == [*SUITES["zero-shot"]]
     got = {row.name: row.result for row in one.rows if row.result is not None}
     assert set(got) == {"wikitext2", "lambada", "ag_news"}
@@ -176,7 +177,10 @@ def test_the_same_table_across_batch_size_and_processes(model, data):
         assert a.draws_low < a.value < a.draws_high
         assert a.per_sequence is not None
         assert a.per_sequence.value > a.perplexity
-    assert judge(model, root=data, limit=24, seed=4, only=["lambada"]).rows[0].result.value != got["lambada"].value  # type: ignore[union-attr]
+    assert (
+        EvaluateSuite(data=Local(data), limit=24, seed=4, only=["lambada"]).run(model).rows[0].result.value
+        != got["lambada"].value
+    )  # type: ignore[union-attr]
     plain = json.loads(zellige.show.record.dumps(one.to_dict()))  # pyright: ignore
     row = plain["result"]["sets"][1]
     assert row["set"] == "wikitext2"
@@ -186,7 +190,8 @@ def test_the_same_table_across_batch_size_and_processes(model, data):
 
 def test_each_protocol_changes_what_is_judged(model, data):
     found = {
-        name: judge(model, protocol=name, root=data, limit=8, only=["wikitext2"]).rows[0].result for name in PROTOCOLS
+        name: EvaluateSuite(protocol=name, data=Local(data), limit=8, only=["wikitext2"]).run(model).rows[0].result
+        for name in PROTOCOLS
     }
     kinds = {name: r.kind for name, r in found.items() if r is not None}
     assert kinds == {"zellige": "bound", "mdlm": "estimate", "sedd": "estimate", "bd3lm": "estimate"}
@@ -196,13 +201,13 @@ def test_each_protocol_changes_what_is_judged(model, data):
 
 def test_a_shorter_context_and_a_wrong_vocabulary(model, data):
     short = replace(PROTOCOLS["zellige"], length=16)
-    assert judge(model, protocol=short, root=data, limit=8, only=["lambada"]).about["length"] == 16
+    assert EvaluateSuite(protocol=short, data=Local(data), limit=8, only=["lambada"]).run(model).about["length"] == 16
     long = replace(short, length=128)
     with pytest.raises(zellige.InputError, match=r"rows have 128 tokens, the model takes 64"):
-        judge(model, protocol=long, root=data, only=["lambada"])
+        EvaluateSuite(protocol=long, data=Local(data), only=["lambada"]).run(model)
     small = Model(model.method, Characters("ab \n"), model.config)
     with pytest.raises(zellige.InputError, match=r"'I' in lambada is not in the vocabulary"):
-        judge(small, root=data, only=["lambada"], protocol=replace(short, detokenize=False))
+        EvaluateSuite(data=Local(data), only=["lambada"], protocol=replace(short, detokenize=False)).run(small)
 
 
 def test_the_command(model, data, tmp_path, monkeypatch, capsys):

@@ -14,7 +14,8 @@ from zellige.cli.generate import real_images
 from zellige.core.batch import Batch
 from zellige.data import Data
 from zellige.errors import InputError
-from zellige.evaluation.choices import Record, score_choices
+from zellige.evaluation.choices import Question
+from zellige.evaluation.requests import EvaluatePairs
 from zellige.models.model import class_names, find_classes
 from zellige.show.terminal import Terminal
 
@@ -256,9 +257,9 @@ def test_topics_as_classes(tmp_path, capsys):
         assert last.count("d") > 0.7 * sum(map(last.count, "abcd")), method
         given, without = zellige.evaluate(model, limit=40), zellige.evaluate(model, limit=40, unconditional=True)
         assert given.value < without.value
-        record = Record("", ("aaa", "ddd"), label="World")
-        scored, other, none = (score_choices(model, [record], draws=4, **how).bounds.nats
-                               for how in ({}, {"label": "3"}, {"unconditional": True}))  # fmt: skip
+        record = Question("", ("aaa", "ddd"), label="World")
+        scored, other, none = (EvaluatePairs([record], draws=4, **how).run(model).nats
+                               for how in ({}, {"classes": "3"}, {"unconditional": True}))  # fmt: skip
         assert scored[0] < none[0] < other[0], method
         assert other[1] < none[1] < scored[1], method
         if method == "ar":  # exact: by the bound of the rows themselves, told the class

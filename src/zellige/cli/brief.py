@@ -25,12 +25,13 @@ SHOWN: dict[str, tuple[str, str]] = {
                         "batch processes device"),
     "Generate": ("RUN --generate [options]", "judge count steps sampler temperature top-p length frontier calls samplers "
                  "samples reference features mauve data.path out seed"),
-    "Suite": ("RUN --suite zero-shot [options]", ""),
+    "SuiteOptions": ("RUN --suite zero-shot [options]", ""),
     "StepsOptions": ("RUN --steps 32 128 continuous [options]", "steps data.path data.name split draws limit seed processes "
                      "device"),
-    "Pairs": ("RUN --pairs FILE.jsonl [options]", ""),
+    "PairsOptions": ("RUN --pairs FILE.jsonl [options]", ""),
     "Probe": ("RUN --probe ag_news [options]", ""),
-    "Bracket": ("RUN --bracket [options]", "limit numbers orders per-step steps own data.path data.name split seed device"),
+    "BracketOptions": ("RUN --bracket [options]", "limit numbers orders per-step steps own data.path data.name split seed "
+                       "device"),
     "TrainFeatures": ("--train-features FOLDER [options]", "data.name data.path epochs seed device"),
     "SampleOptions": ("RUN [options]", "prompt count steps sampler length temperature top-p top-k class seed watch out "
                "block-sampler grid order confidence remasking device"),

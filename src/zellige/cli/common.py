@@ -113,14 +113,6 @@ def bars(terminal: Terminal) -> Iterator[Callable[..., Callable[[int, int], None
         yield show
 
 
-Estimator = Annotated[
-    str,
-    tyro.conf.arg(
-        help="bound, or another that the method admits: any_order, random, forward, backward; of csm path, loss"
-    ),
-]
-
-
 def write_json(terminal: Terminal, command: str, arguments: Any, result: Any, began: float, **more: Any) -> None:
     """The result as JSON, where --json asks for it."""
     if terminal.json is not None:

@@ -9,7 +9,7 @@ import tyro
 
 from ..data import Data
 from ..errors import InputError
-from ..evaluation.requests import Evaluate, EvaluateSteps
+from ..evaluation.requests import Evaluate
 from ..launched import this_process
 from ..show.numbers import byte_size, path
 from ..show.terminal import Terminal
@@ -29,18 +29,7 @@ from .common import (
     unfinished_folder,
 )
 from .evaluate_again import Mode, again, audit, status
-from .evaluate_bounds import (
-    Bracket,
-    Pairs,
-    StepsOptions,
-    Suite,
-    bracket,
-    pairs,
-    save_steps,
-    steps,
-    steps_lines,
-    suite,
-)
+from .evaluate_bounds import BRACKET, PAIRS, STEPS, SUITE
 from .evaluate_classifiers import Probe, probe, train_features
 from .generate import Generate, generate
 
@@ -150,11 +139,8 @@ def save_bound(result: "Result", folder: Path, terminal: Terminal) -> None:
 
 TITLE = "The likelihood of a text, with its 95% intervals."
 OTHERS: dict[str, tuple[Callable[..., Document | None], type]] = {
-    "--suite": (suite, Suite),
     "--generate": (generate, Generate),
-    "--pairs": (pairs, Pairs),
     "--probe": (probe, Probe),
-    "--bracket": (bracket, Bracket),
 }
 BOUND = Mode(
     Evaluate,
@@ -166,15 +152,10 @@ BOUND = Mode(
     save_bound,
 )
 MODES: dict[str, Mode] = {  # by the flag of `evaluate` that makes another command of it
-    "--steps": Mode(
-        EvaluateSteps,
-        StepsOptions,
-        "evaluate --steps",
-        "The bound against the number of steps.",
-        steps,
-        steps_lines,
-        save_steps,
-    ),  # last: others have an option of that name
+    "--suite": SUITE,
+    "--pairs": PAIRS,
+    "--bracket": BRACKET,
+    "--steps": STEPS,  # last: others have an option of that name
 }
 
 

@@ -1,11 +1,10 @@
-"""`zellige evaluate RUN` with `--pairs`, `--steps`, `--suite` or `--bracket`: bounds of texts, each in another table."""
+"""`zellige evaluate RUN` with `--pairs`, `--steps`, `--suite` or `--bracket`: their options, what they print and write."""
 
-import dataclasses
 import io
 import math
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,32 +12,25 @@ import tyro
 
 from ..data import Data
 from ..errors import InputError
-from ..evaluation.requests import CONTINUOUS, EvaluateSteps
+from ..evaluation.protocol import protocol_named
+from ..evaluation.requests import CONTINUOUS, EvaluateBracket, EvaluatePairs, EvaluateSteps, EvaluateSuite
 from ..launched import this_process
 from ..show.numbers import byte_size, columns, count, counted, decimals, path, pm, quantity
-from ..show.progress import Bar
 from ..show.record import as_file
 from ..show.terminal import Terminal
-from . import options
 from .common import (
-    Document,
-    Estimator,
     OfModel,
-    OfRun,
-    OfTexts,
-    Where,
     bars,
     command_options,
     file_suffix,
     load,
-    note_change,
     of_model,
     resumable,
-    run_folder,
     typed_data,
     unfinished_folder,
     write_result,
 )
+from .evaluate_again import Mode
 
 if TYPE_CHECKING:
     from ..evaluation.bracket import Bracket as BracketResult
@@ -49,50 +41,29 @@ if TYPE_CHECKING:
 
 
 @command_options
-class Pairs(OfRun):
-    pairs: str = ""
-    """a .jsonl with the fields context and continuation, or context, choices and answer; and class, if the model has classes"""
-    draws: int = 32
-    """draws of each pair"""
-    batch: int = 64
-    """rows in one call of the network; the numbers do not depend on it"""
-    prefix: bool = False
-    """the token that ends documents stands before each context"""
-    classes: Annotated[str | None, tyro.conf.arg(name="class")] = None
-    """of a model with classes: that of all pairs, by name or number; the field class of each if not given, else none"""
-    unconditional: bool = False
-    """of a model with classes, tell it none"""
+class PairsOptions(OfModel):
+    request: Annotated[EvaluatePairs, tyro.conf.arg(name="")] = field(default_factory=EvaluatePairs)
 
 
-def pairs(words: Sequence[str], terminal: Terminal, began: float, write: bool = True) -> Document | None:
+def pairs(chosen: PairsOptions, words: Sequence[str], terminal: Terminal) -> "ChoiceScores":
     """`zellige evaluate RUN --pairs FILE`"""
-    about = "-log p(continuation | context) of pairs in a file, and the accuracy of choices."
-    chosen = options.parse(Pairs, words, "evaluate --pairs", about=about, most=1)
     if not chosen.run:
         raise InputError("evaluate needs a run; e.g. zellige evaluate runs/demo --pairs pairs.jsonl")
-    if chosen.unconditional and chosen.classes is not None:
-        raise InputError("--unconditional tells no class, and --class tells one; leave one of the two out")
     with terminal.waiting("loading"):
-        from ..evaluation import choices
-
-        records = choices.read_pairs(chosen.pairs)
-    folder = run_folder(chosen.run) if write else None
+        chosen.request.questions()  # before a model is loaded
     model = load(terminal, chosen.run, "evaluate", chosen)
-    with Bar(terminal, "pairs", 1, "rows") as bar:
-        judged = choices.score_choices(
-            model, records, chosen.draws, chosen.seed, chosen.batch, prefix=chosen.prefix, label=chosen.classes,
-            unconditional=chosen.unconditional, source=chosen.pairs,
-            progress=lambda done, total: bar.update(done, total=total),
-        )  # fmt: skip
-    for line in describe_pairs(judged):
-        terminal.result(line)
-    document = judged.to_dict(dataclasses.asdict(chosen))
-    if folder is not None:
-        draws = chosen.draws if chosen.draws != Pairs.draws else None
-        classes = {"class": chosen.classes, "unconditional": chosen.unconditional}
-        suffix = file_suffix(prefix=chosen.prefix, draws=draws, seed=chosen.seed or None, **classes)
-        write_result(terminal, folder / f"pairs-{Path(chosen.pairs).stem}{suffix}.json", document)
-    return document
+    with bars(terminal) as show:
+        return replace(chosen.request, progress=show("pairs", "rows")).run(model)
+
+
+def save_pairs(judged: "ChoiceScores", folder: Path, terminal: Terminal) -> None:
+    """Write it into a run; the name has every choice that is not the default's."""
+    request, usual = judged.request, EvaluatePairs()
+    assert isinstance(request, EvaluatePairs)
+    draws = request.draws if request.draws != usual.draws else None
+    classes = {"class": request.classes, "unconditional": request.unconditional}
+    suffix = file_suffix(prefix=request.prefix, draws=draws, seed=request.seed or None, **classes)
+    write_result(terminal, folder / f"pairs-{Path(request.pairs).stem}{suffix}.json", judged.to_dict())
 
 
 def describe_pairs(judged: "ChoiceScores") -> list[str]:
@@ -194,67 +165,44 @@ def step_name(T: int) -> str:
     return count(T) if T else CONTINUOUS
 
 
-@dataclass(frozen=True)
-class Local(Where):
-    path: str | None = None
-    """a folder of local copies, with a subfolder for each set: wikitext-2, lambada, ag_news, ..."""
-
-
 @command_options
-class Suite(OfTexts):
-    suite: str = "zero-shot"
-    """zero-shot: PTB, WikiText-2 and -103, LM1B, LAMBADA, AG News, PubMed, arXiv"""
-    protocol: str = "zellige"
-    """zellige, or the choices of a paper: mdlm, sedd, bd3lm"""
-    data: Local = field(default_factory=Local)
-    only: tuple[str, ...] = ()
-    """these sets of the suite alone"""
-    draws: int | None = None
-    """draws of each row; the protocol's if not given"""
-    limit: int | None = None
-    """so many rows of each set, evenly spaced; all if not given"""
-    estimator: Estimator = "bound"
+class SuiteOptions(OfModel):
+    request: Annotated[EvaluateSuite, tyro.conf.arg(name="")] = field(default_factory=EvaluateSuite)
 
 
-def suite(words: Sequence[str], terminal: Terminal, began: float, write: bool = True) -> Document | None:
+def suite(chosen: SuiteOptions, words: Sequence[str], terminal: Terminal) -> "SuiteTable | None":
     """`zellige evaluate RUN --suite NAME`"""
-    chosen = options.parse(Suite, words, "evaluate --suite", about="The zero-shot table of the literature.", most=1)
-    from ..evaluation.protocol import protocol_named
-    from ..evaluation.suite import SUITES
+    request, here = chosen.request, this_process()
+    with terminal.waiting("loading"):
+        from ..evaluation.suite import SUITES
 
-    protocol_named(chosen.protocol)
-    SUITES[chosen.suite]  # an unknown one is refused before a model is read
+        protocol_named(request.protocol)
+        SUITES[request.suite]  # an unknown one is refused before a model is read
     model = load(terminal, chosen.run, "evaluate", chosen)
-    from ..evaluation.suite import judge
-
-    here = this_process()
-    folder = run_folder(chosen.run) if write else None
-    with resumable(terminal), Bar(terminal, "evaluate", 1, "rows") as bar:
+    with bars(terminal) as show, resumable(terminal):
         name = [""]
+        update = show("evaluate", "rows", lambda: name[0])
 
         def begin(of: str) -> None:
             name[0] = of
-            bar.update(0, of, total=1)
+            update(0, 1)
 
-        table = judge(
-            model, chosen.suite, chosen.protocol, root=chosen.data.path, cache=chosen.data.cache, only=chosen.only,
-            draws=chosen.draws, seed=chosen.seed, limit=chosen.limit, batch=chosen.batch, estimator=chosen.estimator,
-            processes=chosen.processes, distributed=here.world > 1,
-            keep=unfinished_folder(chosen.run, chosen.data.cache), begin=begin,
-            progress=lambda done, total: bar.update(done, name[0], total=total),
-        )  # fmt: skip
-    if here.rank:
-        return None
-    for line in describe_suite(table):
-        terminal.result(line)
-    document = table.to_dict(dataclasses.asdict(chosen))
-    if folder is not None:
-        suffix = file_suffix(
-            only=chosen.only, estimator=chosen.estimator if chosen.estimator != "bound" else None, limit=chosen.limit,
-            draws=chosen.draws if chosen.draws != table.protocol.draws else None, seed=chosen.seed or None,
-        )  # fmt: skip
-        write_result(terminal, folder / f"suite-{chosen.suite}-{chosen.protocol}{suffix}.json", document)
-    return document
+        table = replace(
+            request, begin=begin, progress=update, distributed=here.world > 1,
+            keep=unfinished_folder(chosen.run, request.data.cache),
+        ).run(model)  # fmt: skip
+    return None if here.rank else table
+
+
+def save_suite(table: "SuiteTable", folder: Path, terminal: Terminal) -> None:
+    """Write it into a run; the name has every choice that is not the default's."""
+    request = table.request
+    assert isinstance(request, EvaluateSuite)
+    suffix = file_suffix(
+        only=request.only, estimator=request.estimator if request.estimator != "bound" else None, limit=request.limit,
+        draws=request.draws if request.draws != table.protocol.draws else None, seed=request.seed or None,
+    )  # fmt: skip
+    write_result(terminal, folder / f"suite-{table.suite}-{table.protocol.name}{suffix}.json", table.to_dict())
 
 
 def describe_suite(table: "SuiteTable") -> list[str]:
@@ -309,54 +257,21 @@ def _suite_row(name: str, result: Any) -> tuple[str, ...]:
 
 
 @command_options
-class Bracket(OfTexts):
+class BracketOptions(OfModel):
     bracket: bool = False
-    """-log p from above (importance-weighted) and from below (TUBE); exact of an order, and of the surest-first samplers"""
+    """two-sided bound on -log p: importance-weighted from above, TUBE from below; exact of an order and of confidence order"""
+    request: Annotated[EvaluateBracket, tyro.conf.arg(name="")] = field(default_factory=EvaluateBracket)
     data: Data = field(default_factory=Data)
     """another data set than the run's own, or where that lies"""
-    split: str = "test"
-    """train, validation or test"""
-    limit: int | None = 16
-    """so many texts, evenly spaced"""
-    numbers: tuple[int, ...] = (1, 8, 64, 512)
-    """draws of one estimate; each divides the largest, and of each text four times the largest are drawn"""
-    orders: tuple[str, ...] = ("forward", "backward")
-    """forward, backward, or positions such as 2,0,1"""
-    per_step: tuple[int, ...] = (1, 4)
-    """tokens that the samplers of exact laws draw at once"""
-    steps: int = 64
-    """T of the chain where no order gives the method's law"""
-    own: int | None = 16
-    """samples of the model's own that are weighed too; None: none of them"""
 
 
-def bracket(words: Sequence[str], terminal: Terminal, began: float, write: bool = True) -> Document | None:
+def bracket(chosen: BracketOptions, words: Sequence[str], terminal: Terminal) -> "BracketResult":
     """`zellige evaluate RUN --bracket`"""
-    about = "-log p between an upper and a lower bound, and the laws whose -log p is exact."
-    chosen = options.parse(Bracket, words, "evaluate --bracket", about=about, most=1)
     model = load(terminal, chosen.run, "evaluate", chosen)
-    data = typed_data(chosen, words, model.config.data)
-    from ..evaluation.bracket import bracket as judge
-    from ..evaluation.corpus import corpus_of
-
-    corpus = corpus_of(model, data)
-    with resumable(terminal), Bar(terminal, "bracket", 1, "texts") as bar:
-        result = judge(
-            model, corpus, chosen.split, chosen.numbers, chosen.seed, chosen.limit, chosen.batch, orders=chosen.orders,
-            per_step=chosen.per_step, steps=chosen.steps, own=chosen.own or 0, processes=chosen.processes,
-            keep=unfinished_folder(chosen.run, model.config.data.cache),
-            progress=lambda done, total: bar.update(done, total=total),
-        )  # fmt: skip
-    arguments = dataclasses.asdict(chosen) | {"data": None if data is None else dataclasses.asdict(data)}
-    result = dataclasses.replace(result, arguments=arguments)
-    for line in describe_bracket(result):
-        terminal.result(line)
-    note_change(terminal, result.about)
-    document = result.to_dict()
-    folder = run_folder(chosen.run) if write else None
-    if folder is not None:
-        _write_bracket(terminal, folder / f"bracket-{_bracket_name(chosen, result)}.json", document)
-    return document
+    request = replace(chosen.request, data=typed_data(chosen, words, model.config.data))
+    with bars(terminal) as show, resumable(terminal):
+        keep = unfinished_folder(chosen.run, model.config.data.cache)
+        return replace(request, progress=show("bracket", "texts"), keep=keep).run(model)
 
 
 def describe_bracket(result: "BracketResult") -> list[str]:
@@ -405,21 +320,39 @@ def _bracket_cells(row: "BracketRow", law: str) -> tuple[str, ...]:
     return (name, value, drawn, "-" if row.calls is None else count(row.calls))
 
 
-def _bracket_name(chosen: Bracket, result: "BracketResult") -> str:
-    """`SET-SPLIT`, and every choice that is not the default's."""
-    where = "-".join(filter(None, (result.about["data"], result.about.get("other"), chosen.split)))
-    names = ("numbers", "orders", "per_step", "steps", "own", "limit", "seed")
-    values: dict[str, Any] = {name: getattr(chosen, name) for name in names} | {"own": chosen.own or 0}
-    return where + file_suffix(**{k: v for k, v in values.items() if v != getattr(Bracket, k)})
-
-
-def _write_bracket(terminal: Terminal, file: Any, document: dict[str, Any]) -> None:
-    """The JSON, and the figure beside it."""
+def save_bracket(result: "BracketResult", folder: Path, terminal: Terminal) -> None:
+    """Write the JSON into a run, and the figure beside it; the name has every choice that is not the default's."""
     from ..files import write_file
     from ..report.bracket import bracket_figure
 
+    request, usual = result.request, EvaluateBracket()
+    assert isinstance(request, EvaluateBracket)
+    where = "-".join(filter(None, (result.about["data"], result.about.get("other"), request.split)))
+    names = ("numbers", "orders", "per_step", "steps", "own", "limit", "seed")
+    values: dict[str, Any] = {name: getattr(request, name) for name in names} | {"own": request.own or 0}
+    suffix = file_suffix(**{name: value for name, value in values.items() if value != getattr(usual, name)})
+    file, document = folder / f"bracket-{where}{suffix}.json", result.to_dict()
     write_file(file, as_file(document))
     drawn, picture = io.StringIO(), file.with_suffix(".svg")
     bracket_figure(document).savefig(drawn, format="svg", metadata={"Date": None})
     write_file(picture, drawn.getvalue())
     terminal.result(f"  written   {path(file)}   {path(picture)}")
+
+
+SUITE = Mode(
+    EvaluateSuite, SuiteOptions, "evaluate --suite", "The zero-shot table of the literature.", suite, describe_suite,
+    save_suite,
+)  # fmt: skip
+PAIRS = Mode(
+    EvaluatePairs, PairsOptions, "evaluate --pairs",
+    "-log p(continuation | context) of pairs in a file, and the accuracy of choices.", pairs, describe_pairs, save_pairs,
+)  # fmt: skip
+BRACKET = Mode(
+    EvaluateBracket, BracketOptions, "evaluate --bracket",
+    "-log p between an upper and a lower bound, and the laws whose -log p is exact.", bracket, describe_bracket,
+    save_bracket,
+)  # fmt: skip
+STEPS = Mode(
+    EvaluateSteps, StepsOptions, "evaluate --steps", "The bound against the number of steps.", steps, steps_lines,
+    save_steps,
+)  # fmt: skip

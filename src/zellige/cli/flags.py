@@ -1,6 +1,8 @@
 """The fields of a frozen dataclass as options: what each takes, what it is without it, and whether a word will do for it."""
 
 import dataclasses
+import functools
+import operator
 import types
 import typing
 from collections.abc import Iterator, Sequence
@@ -157,7 +159,17 @@ def named_fields(cls: type) -> Iterator[tuple[Any, str | None, Any]]:
             positional = tyro.conf.Positional in marks
             name = None if positional else next((m.name for m in marks if getattr(m, "name", None) is not None), name)
             hint = typing.get_args(hint)[0]
-        yield field, name, hint
+        yield field, name, _typed(hint) if option is not None else hint
+
+
+def _typed(hint: Any) -> Any:
+    """What can be typed of the values that a declared field takes: words for any, no dataclass beside others."""
+    if hint is Any:
+        return str
+    if typing.get_origin(hint) in (Union, types.UnionType):
+        parts = [part for part in typing.get_args(hint) if not dataclasses.is_dataclass(part)]
+        return functools.reduce(operator.or_, parts)
+    return hint
 
 
 def positionals(cls: type) -> list[str]:

@@ -215,6 +215,7 @@ def _view(cls: Any) -> Any:
     """
     fields = [field for field, _, _ in named_fields(cls)]
     hints = typing.get_type_hints(cls, include_extras=True)
+    hints |= {field.name: kind for field, _, kind in named_fields(cls) if option_of(field)}
     nested = {field.name: _view(kind) for field, _, kind in named_fields(cls) if dataclasses.is_dataclass(kind)}
     if not any(map(option_of, dataclasses.fields(cls))) and all(nested[n] is _bare(hints[n]) for n in nested):
         return cls
@@ -233,8 +234,9 @@ def _viewed(field: Any, hint: Any, nested: dict[str, Any], helps: dict[str, str]
     default: Any = dataclasses.field(default=field.default)
     if field.name in nested:
         kind = nested[field.name]
-        if field.default_factory is not dataclasses.MISSING:
-            default = dataclasses.field(default_factory=lambda: _as_view(kind, field.default_factory()))
+        made = field.default_factory
+        made = made if made is not dataclasses.MISSING else lambda: field.default
+        default = dataclasses.field(default_factory=lambda: _as_view(kind, made()))
     elif tyro.conf.Positional not in marks:
         name = (option and option.flag) or next((m.name for m in marks if getattr(m, "name", None)), field.name)
         said = helps.get(f"--{name}".replace("_", "-"), "")

@@ -1,38 +1,35 @@
-"""Between which two numbers -log p of a text lies, and the exact values of the laws that have one: `zellige evaluate --bracket`.
+"""Two-sided bound on -log p of a text, and the exact values of the laws that have one: `zellige evaluate --bracket`.
 
 The mathematics: `two_sides`; how a text is weighed by a sampler's own code: `samplers.replay`. `Work` weighs groups of texts,
 `Bracket` and its rows are the result, and `bound_gaps` and `bracket_gaps` bound -log p of a part of a row given the rest of it.
 """
 
 import math
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path as File
-from typing import Any
+from typing import Any, Required, TypedDict
 
 import torch
 from torch import Tensor
 
-from ..arguments import checked
 from ..core.batch import Batch
 from ..core.random import mix
-from ..data import Corpus
-from ..errors import InputError, at_least, check_counts
+from ..errors import InputError, check_counts
 from ..methods.method import Method
-from ..models.model import as_model, fingerprint
+from ..models.model import fingerprint
 from ..samplers import Confidence, FixedOrder, Sampler
 from ..samplers.confidence import Measure
 from ..samplers.pairing import of_length
 from ..samplers.replay import Oracle, Path, Replayed, Trajectory, no_order, path_of, weigh
-from ..show.record import json_record
+from ..schema import structure
+from ..show.record import Record, json_record
 from . import workers
 from .conditional import RowStreams
-from .corpus import corpus_of
-from .evaluate import Asked, asked_of, evaluate_rows
+from .evaluate import Asked, evaluate_rows
 from .interval import FREEDOM, LEVEL, OVER_TEXTS
-from .likelihood import bounded, number_of_tokens
-from .result import Result, summarize
+from .likelihood import number_of_tokens
+from .result import Result, interval_ends, summarize
 from .two_sides import SKEWED, bidirectional, effective, from_above, from_below, replicates, skewness, width
 
 GROUP = 16  # texts that are asked at once
@@ -173,10 +170,26 @@ class BracketRow:
         each = None if r.nats is None else r.nats.tolist()
         return entries | {"value": r.value, **ends, "over_draws": drawn | {"freedom": r.freedom}, "nats": each}
 
+    @classmethod
+    def from_dict(cls, row: "_Row", unit: str) -> "BracketRow":
+        """Of what `to_dict` gave; sides that are exact are so of their result, too."""
+        names = ("name", "law", "side", "n", "calls", "own", "why", "effective", "skewness")
+        entries: dict[str, Any] = {name: value for name, value in row.items() if name in names}
+        if row["value"] is None:
+            return cls(**entries)
+        drawn = row.get("over_draws", {"low": None, "high": None, "freedom": None})
+        kind, nats = ("exact" if row["side"] == "oracle" else row["side"]), row.get("nats")
+        result = Result(
+            row["value"], *interval_ends({"low": row.get("low"), "high": row.get("high")}), unit, kind, draws=row["n"],
+            freedom=drawn["freedom"], nats=None if nats is None else torch.tensor(nats, dtype=torch.float64),
+        )  # fmt: skip
+        low, high = interval_ends({"low": drawn["low"], "high": drawn["high"]})
+        return cls(**entries, result=replace(result, draws_low=low, draws_high=high))
+
 
 @dataclass(frozen=True)
-class Bracket:
-    """The rows of one model and one set of texts, and how they were made.
+class Bracket(Record):
+    """Both sides of -log p of one model on one set of texts, and how they were computed.
 
     Attributes:
         rows: in the order in which they are shown.
@@ -188,7 +201,6 @@ class Bracket:
     protocol: dict[str, Any]
     seed: int
     seconds: float = 0.0
-    arguments: dict[str, Any] = field(default_factory=dict)
 
     def named(self, name: str, own: bool = False) -> BracketRow:
         return next(row for row in self.rows if row.name == name and row.own == own)
@@ -199,8 +211,53 @@ class Bracket:
         interval = {"level": LEVEL, "over_texts": OVER_TEXTS, "over_draws": OVER_DRAWS}
         return json_record(
             "evaluate", self.arguments, result, interval=interval, unit=self.unit, kind="bracket", protocol=self.protocol,
-            seed=self.seed, seconds=self.seconds,
+            seed=self.seed, seconds=self.seconds, request=self.request,
         )  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "Bracket":
+        written = structure(document, _Written, f"'{source}'", instead="give one of bracket-*.json")
+        rows = [BracketRow.from_dict(row, written["unit"]) for row in written["result"]["rows"]]
+        about, seconds = written["result"]["about"], written["seconds"] or 0.0
+        return cls(rows, written["unit"], about, written["protocol"], written["seed"], seconds)
+
+
+class _Drawn(TypedDict):
+    low: float | None
+    high: float | None
+    freedom: int | None
+
+
+class _Row(TypedDict, total=False):
+    name: Required[str]
+    law: Required[str]
+    side: Required[str]
+    n: Required[int]
+    value: Required[float | None]
+    calls: float | None
+    own: bool
+    why: str | None
+    effective: float | None
+    skewness: float | None
+    low: float | None
+    high: float | None
+    over_draws: _Drawn
+    nats: list[float] | None
+
+
+class _Rows(TypedDict):
+    rows: list[_Row]
+    about: dict[str, Any]
+
+
+class _Written(TypedDict):
+    """The types of what stands in the JSON of a bracket."""
+
+    result: _Rows
+    unit: str
+    protocol: dict[str, Any]
+    seed: int
+    seconds: float | None
 
 
 class BracketTable:
@@ -296,60 +353,6 @@ BOUND_DRAWS = 64
 MEASURES: dict[Measure, str] = {"probability": "confidence", "margin": "margin", "entropy": "entropy"}
 
 
-@checked
-def bracket(
-    model: Any,
-    data: Any = None,
-    split: str = "test",
-    numbers: Sequence[int] = NUMBERS,
-    seed: int = 0,
-    limit: int | None = GROUP,
-    batch: int = 64,
-    *,
-    orders: Sequence[str] = ("forward", "backward"),
-    per_step: Sequence[int] = (1, 4),
-    steps: int = 64,
-    own: int = GROUP,
-    processes: int = 1,
-    keep: File | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> Bracket:
-    """Both sides of a model's -log p on a data set, and the exact values of the laws that have one, in one unit.
-
-    Args:
-        model: a `Model`, or a run folder, a saved folder or a hub id.
-        data: a `Data`, the name of a data set, or a `Corpus` that `prepare` made; by default what it was trained on.
-        numbers: of draws of one estimate; each divides the largest. Of each text SETS times the largest are drawn.
-        limit: so many texts, evenly spaced.
-        batch: rows in one call of the network; a matter of memory and speed only.
-        orders: "forward", "backward" or positions such as "2,0,1".
-        per_step: how many tokens the samplers of an order and the surest-first ones draw at once.
-        steps: T of the chain of a method in continuous time whose law no order gives.
-        own: how many samples of the model's own are weighed too; 0: none.
-        processes, keep: see `evaluate_rows`.
-        progress: called with (texts done, texts in all).
-
-    Raises:
-        InputError: the method has no bound; texts packed into rows; a number that is below 1 or no divisor.
-    """
-    began = time.perf_counter()
-    model = as_model(model)
-    numbers = _divisors(numbers)
-    check_counts(batch=batch, steps=steps, processes=processes)
-    at_least("own", own, 0)
-    method = model.method
-    if not bounded(method):
-        raise InputError(
-            f"{method.name} defines no likelihood bound, so there is nothing to bracket; use another model"
-        )
-    asked = asked_of(model, data if isinstance(data, Corpus) else corpus_of(model, data, split=split), split)
-    made = bracket_rows(
-        method, asked, numbers, seed, limit, batch, orders=orders, per_step=per_step, steps=steps, own=own,
-        processes=processes, keep=keep, progress=progress,
-    )  # fmt: skip
-    return replace(made, seconds=time.perf_counter() - began)
-
-
 def bracket_rows(
     method: Any,
     asked: Asked,
@@ -367,10 +370,16 @@ def bracket_rows(
     keep: File | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Bracket:
-    """As `bracket`, of a method on the rows of `asked`."""
+    """Both sides of a method's -log p on the rows of `asked`, and the exact values of the distributions that have one.
+
+    Args:
+        numbers: ascending; each divides the largest, of which SETS times as many are drawn of each text.
+        bound_draws: draws of the bound that stands beside them.
+        keep: see `evaluate_rows`; the others: see `requests.EvaluateBracket`.
+    """
     if limit is not None and limit < 2:
         raise InputError(f"`limit` is {limit}; it must be 2 or more: an interval needs two texts")
-    rows, numbers = asked.rows, _divisors(numbers)
+    rows, numbers = asked.rows, tuple(numbers)
     N = min(len(rows), limit or len(rows))
     chosen = [i * len(rows) // N for i in range(N)]
     if rows.collate([rows[chosen[0]]]).segments is not None:
@@ -450,18 +459,6 @@ def exact_laws(
             where = f" in each block of {block}" if block < method.shape[0] else ""
             paths[f"{name}, {size}"] = Replayed(sampler, f"{law}, {size}{where}", -(-block // k))
     return paths | {"greedy order, an oracle": Oracle()}, refused
-
-
-def _divisors(numbers: Sequence[int]) -> tuple[int, ...]:
-    """The numbers of draws, each once, ascending."""
-    wanted = tuple(sorted(set(numbers))) or NUMBERS
-    check_counts(numbers=wanted[0])
-    for n in wanted:
-        if wanted[-1] % n:
-            raise InputError(
-                f"`numbers` has {n}, which does not divide {wanted[-1]}; each number must divide the largest"
-            )
-    return wanted
 
 
 GAP_SETS, GAP_PLACES = 8, 4  # replicates, and draws of each of a bound

@@ -8,18 +8,20 @@ A line with choices counts by its right one in the mean, and in two accuracies, 
 A model with classes is told the `class` of a line, where it has one, by name or number.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
+from torch import Tensor
 
 from ..errors import InputError
-from ..models.model import as_model, class_names, find_classes, fingerprint, identity, which_weights
-from ..schema import parse, read_text, shown
-from . import conditional
-from .conditional import BATCH, DRAWS, Conditional
+from ..models.model import class_names, find_classes, fingerprint, identity, which_weights
+from ..schema import parse, read_text, shown, structure
+from ..show.record import Record
+from .conditional import Conditional
 from .interval import Proportion
 from .likelihood import whose_law
 from .result import Result, summarize
@@ -28,7 +30,7 @@ PROTOCOL = "zellige-pairs-1"
 
 
 @dataclass(frozen=True)
-class Record:
+class Question:
     """A line of a file of pairs: a context, the texts that may follow, which of them is right, and its class."""
 
     context: str
@@ -37,7 +39,7 @@ class Record:
     label: str | int | None = None
 
 
-def read_pairs(path: str | Path) -> list[Record]:
+def read_pairs(path: str | Path) -> list[Question]:
     """The lines of a .jsonl file: a `context` (empty if there is none) with a `continuation`, or with `choices` and an `answer`.
 
     The answer is the number of a choice, from 0, or its text.
@@ -55,7 +57,7 @@ def read_pairs(path: str | Path) -> list[Record]:
     return records
 
 
-def _record(line: str, where: str) -> Record:
+def _record(line: str, where: str) -> Question:
     entry = parse(line, where, "write an object with context and continuation")
     if not isinstance(entry, dict) or ("continuation" in entry) == ("choices" in entry):
         raise InputError(
@@ -69,46 +71,51 @@ def _record(line: str, where: str) -> Record:
     if not choices or not all(choices):
         raise InputError(f"{where} has nothing to judge; a continuation is a text of one character or more")
     if "choices" not in entry:
-        return Record(context, tuple(choices), label=entry.get("class"))
+        return Question(context, tuple(choices), label=entry.get("class"))
     answer = entry.get("answer")
     answer = choices.index(answer) if answer in choices else answer
     if type(answer) is not int or not 0 <= answer < len(choices):
         raise InputError(f"{where} has no right answer; give answer, a number from 0 to {len(choices) - 1} or a choice")
-    return Record(context, tuple(choices), answer, entry.get("class"))
+    return Question(context, tuple(choices), answer, entry.get("class"))
 
 
 @dataclass(frozen=True)
-class ChoiceScores:
-    """What a model says of a file of pairs.
+class ChoiceScores(Record):
+    """-log p of the choices of a file of pairs.
 
     Attributes:
         result: the mean over the right continuations, per token; its interval is that of other pairs of the same kind.
         drawn: half the 95% interval of the mean over the draws, for these very pairs; infinite where it is not known.
-        records: the lines.
-        bounds: the nats of every choice, one line after another.
+        questions: the lines.
+        nats, error, tokens: (choices,) of every choice, one line after another: -log p, its standard error over the draws, and
+            how many tokens it has.
         accuracy, normalised: the share of lines with choices whose right one has the least nats, and the least nats per
             character; None where no line has choices.
+        note: where the bound is of another distribution than the model's own conditional: which.
     """
 
     result: Result
     drawn: float
-    records: list[Record]
-    bounds: Conditional
+    questions: tuple[Question, ...]
+    nats: Tensor
+    error: Tensor
+    tokens: Tensor
     accuracy: Proportion | None
     normalised: Proportion | None
+    note: str | None = None
 
     @property
-    def note(self) -> str | None:
-        return self.bounds.note
+    def about(self) -> dict[str, Any]:
+        return self.result.about
 
-    def to_dict(self, arguments: Any = None) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As JSON has it: the keys of every command's, and `pairs` with the nats of each."""
-        out = self.result.to_dict("evaluate", arguments)
-        nats, error, tokens = (x.tolist() for x in (self.bounds.nats, self.bounds.error, self.bounds.tokens))
+        out = replace(self.result, request=self.request, loading=self.loading).to_dict("evaluate")
+        nats, error, tokens = (values.tolist() for values in (self.nats, self.error, self.tokens))
         lines, at = [], 0
-        for record in self.records:
-            here = slice(at, at + len(record.choices))
-            line = {"context": record.context, "choices": [*record.choices], "answer": record.answer}
+        for question in self.questions:
+            here = slice(at, at + len(question.choices))
+            line = {"context": question.context, "choices": [*question.choices], "answer": question.answer}
             lines.append(line | {"nats": nats[here], "error": error[here], "tokens": tokens[here]})
             at = here.stop
         more: dict[str, Any] = {"over_draws": self.drawn, "note": self.note, "pairs": lines}
@@ -116,75 +123,122 @@ class ChoiceScores:
             more[name] = None if share is None else share.to_dict()
         return out | {"result": out["result"] | more}
 
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "ChoiceScores":
+        written = structure(document, _Written, f"'{source}'", instead="give one of pairs-*.json")
+        numbers, drawn = written["result"], written["result"]["over_draws"]
+        drawn = math.inf if drawn is None else drawn
+        result = Result.from_dict({**document, "result": {**document["result"], "over_draws": None}}, source)
+        result = replace(result, draws_low=result.value - drawn, draws_high=result.value + drawn)
+        pairs = numbers["pairs"]
+        nats, error, tokens = (
+            torch.tensor([math.inf if n is None else n for pair in pairs for n in pair[name]], dtype=kind)
+            for name, kind in (("nats", torch.float64), ("error", torch.float64), ("tokens", torch.long))
+        )
+        questions = tuple(Question(pair["context"], tuple(pair["choices"]), pair["answer"]) for pair in pairs)
+        shares = (numbers["accuracy"], numbers["accuracy_normalised"])
+        accuracy, normalised = (None if s is None else Proportion(s["right"], s["total"]) for s in shares)
+        return cls(result, drawn, questions, nats, error, tokens, accuracy, normalised, numbers["note"])
 
-def score_choices(
-    model: Any,
-    records: Sequence[Record],
-    draws: int = DRAWS,
-    seed: int = 0,
-    batch: int = BATCH,
-    *,
-    prefix: bool = False,
-    label: Any = None,
-    unconditional: bool = False,
-    source: str = "pairs",
-    progress: Callable[[int, int], None] | None = None,
+
+class _Share(TypedDict):
+    right: int
+    total: int
+
+
+class _Pair(TypedDict):
+    context: str
+    choices: list[str]
+    answer: int
+    nats: list[float | None]
+    error: list[float | None]
+    tokens: list[int]
+
+
+class _Numbers(TypedDict):
+    over_draws: float | None
+    note: str | None
+    pairs: list[_Pair]
+    accuracy: _Share | None
+    accuracy_normalised: _Share | None
+
+
+class _Written(TypedDict):
+    """What stands in the JSON of choices beside what any result has."""
+
+    result: _Numbers
+
+
+def scores(
+    model: Any, questions: Sequence[Question], bounds: Conditional, protocol: dict[str, Any], source: str
 ) -> ChoiceScores:
-    """Bound the nats of every choice of every record; arguments as in `conditional.bound`.
+    """The mean, the accuracies and the protocol of the bounds of every choice.
 
-    label: the class, a name or a number, that a model with classes is told of every record; that of each record if not given.
-    unconditional: tell it none.
-    source: what to call the records in the protocol.
+    Args:
+        bounds: of every choice of every question, one after another.
+        protocol: the entries of the protocol that only the request knows.
+        source: what to call the questions.
     """
-    model, records = as_model(model), list(records)
-    classes, given_class = _classes(model, records, label, unconditional)
-    bounds = conditional.bound(
-        model, [(r.context, choice) for r in records for choice in r.choices], draws, seed, batch,
-        prefix=prefix, classes=classes, progress=progress,
-    )  # fmt: skip
-    starts = torch.tensor([0, *(len(r.choices) for r in records)]).cumsum(0)
-    right = starts[:-1] + torch.tensor([r.answer for r in records])
+    starts = torch.tensor([0, *(len(question.choices) for question in questions)]).cumsum(0)
+    right = starts[:-1] + torch.tensor([question.answer for question in questions])
     table, tokens = bounds.table[right], bounds.tokens[right]
     unit = "bits/char" if model.tokenizer.unit == "char" else "nats/token"
     method, sets = model.method, bounds.table.shape[1]
+    strata = "none" if bounds.kind == "exact" else f"{sets} replicates of {bounds.draws // sets} stratified draws"
     protocol = {
         "name": PROTOCOL,
         "estimator": "bound of the conditional: the context is given, clean",
         "law": whose_law(method),
         "draws": bounds.draws,
-        "strata": "none" if bounds.kind == "exact" else f"{sets} replicates of {bounds.draws // sets} stratified draws",
+        "strata": strata,
         "tokens": "the whole text is tokenized; a token across the border counts as continuation",
-        "prefix": prefix,
         "window": f"{int(method.shape[0])} tokens; a longer context loses its beginning",
         "network": method.precision,
         "bound": "float64",
         "weights": which_weights(model),
-        "seed": seed,
-    } | ({"class": given_class} if given_class else {})
+    } | protocol
     about = identity(model) | {
         "data": source,
-        "pairs": len(records),
-        "sha256": fingerprint([asdict(record) for record in records]),
+        "pairs": len(questions),
+        "sha256": fingerprint([asdict(question) for question in questions]),
     }
-    result = summarize(table, tokens, unit, bounds.kind, draws=bounds.draws, seed=seed, protocol=protocol, about=about)
-    counts = [_counts(r, bounds.nats[a:b]) for r, a, b in zip(records, starts[:-1], starts[1:]) if len(r.choices) > 1]
+    result = summarize(
+        table, tokens, unit, bounds.kind, draws=bounds.draws, seed=protocol["seed"], protocol=protocol, about=about
+    )
+    counts = [
+        _counts(question, bounds.nats[a:b])
+        for question, a, b in zip(questions, starts[:-1], starts[1:])
+        if len(question.choices) > 1
+    ]
     shares = [Proportion(sum(c[i] for c in counts), len(counts)) for i in (0, 1)] if counts else [None, None]
-    return ChoiceScores(result, result.draws_half, records, bounds, *shares)
+    return ChoiceScores(
+        result,
+        result.draws_half,
+        tuple(questions),
+        bounds.nats,
+        bounds.error,
+        bounds.tokens,
+        shares[0],
+        shares[1],
+        bounds.note,
+    )
 
 
-def _classes(model: Any, records: Sequence[Record], label: Any, unconditional: bool) -> tuple[torch.Tensor | None, str]:
-    """The class (choices of all records,) that the model is told with each choice, -1 for none, and how that is called."""
-    labels = [None if unconditional else record.label if label is None else label for record in records]
+def classes_told(
+    model: Any, questions: Sequence[Question], label: Any, unconditional: bool
+) -> tuple[torch.Tensor | None, str]:
+    """The class (choices of all questions,) that the model is told with each choice, -1 for none, and how that is called."""
+    labels = [None if unconditional else question.label if label is None else label for question in questions]
     if all(one is None for one in labels):
         return None, "without the class" if class_names(model) else ""
     numbers = [-1 if one is None else int(find_classes(model, one)) for one in labels]
-    each = torch.tensor([n for n, record in zip(numbers, records) for _ in record.choices])
+    each = torch.tensor([n for n, question in zip(numbers, questions) for _ in question.choices])
     if label is not None:
         return each, f"given the class {class_names(model)[numbers[0]]}"
     return each, "given the class, of lines that have one" if -1 in numbers else "given the class"
 
 
-def _counts(record: Record, nats: torch.Tensor) -> tuple[bool, bool]:
+def _counts(question: Question, nats: torch.Tensor) -> tuple[bool, bool]:
     """Whether the right choice has the least nats, and the least per character."""
-    characters = torch.tensor([len(choice) for choice in record.choices])
-    return int(nats.argmin()) == record.answer, int((nats / characters).argmin()) == record.answer
+    characters = torch.tensor([len(choice) for choice in question.choices])
+    return int(nats.argmin()) == question.answer, int((nats / characters).argmin()) == question.answer

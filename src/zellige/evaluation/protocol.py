@@ -74,6 +74,13 @@ class Protocol:
         }
         return {"name": self.name, "about": self.about, "choices": choices}
 
+    @classmethod
+    def from_dict(cls, entries: Mapping[str, Any]) -> "Protocol":
+        """Of what `to_dict` gave."""
+        values = {name: choice["value"] for name, choice in entries["choices"].items()}
+        sources = {name: choice["from"] for name, choice in entries["choices"].items()}
+        return cls(entries["name"], **values, about=entries["about"], sources=sources)
+
 
 def protocol_named(name: "str | Protocol") -> Protocol:
     """A protocol by its name."""

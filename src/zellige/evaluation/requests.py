@@ -2,29 +2,38 @@
 
     Evaluate            an upper bound on -log p of a data set, or -log p itself where the method knows it
     EvaluateSteps       the same of samplers of several numbers of steps
+    EvaluateBracket     -log p from above and from below, and exactly where an order or a sampler gives it
+    EvaluateSuite       the zero-shot data sets of the literature, by the protocol of a paper
+    EvaluatePairs       -log p(continuation | context) of pairs in a file, and the accuracy of choices
 
 They import no torch before they run. What they compute stands in the files that they import then.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..arguments import is_number
 from ..data import Corpus, Data
-from ..errors import InputError
+from ..errors import InputError, check_counts
 from ..requests import HandedOver, Request, aside, data_of_json, declared, option, verb
+from .protocol import Protocol, protocol_named
 
 if TYPE_CHECKING:
+    from .bracket import Bracket
+    from .choices import ChoiceScores, Question
     from .result import Result
     from .steps import StepsTable
+    from .suite import SuiteTable
 
 Progress = Callable[[int, int], None]  # told (done, total)
 CONTINUOUS = "continuous"
 TWO = "an interval needs two texts"
 LIMIT = "evaluate only this many sequences, evenly spaced (default: all)"
+ESTIMATOR = "bound, or another that the method admits: any_order, random, forward, backward; of csm path, loss"
 DATA = (
     "what to evaluate, as `train` takes it, or a `Corpus`: by default what the model was trained on. Values that stand in no "
     "split are all evaluated, each text for itself"
@@ -49,10 +58,7 @@ class Evaluate(Request["Result"]):
     seed: int = option("seed of the draws", default=0)
     limit: int | None = option(LIMIT, default=None, minimum=2, why=TWO)
     batch: int = option("sequences per network evaluation", default=64, minimum=1)
-    estimator: str = option(
-        "bound, or another that the method admits: any_order, random, forward, backward; of csm path, loss",
-        default="bound", kw_only=True,
-    )  # fmt: skip
+    estimator: str = option(ESTIMATOR, default="bound", kw_only=True)
     ends: str = option(
         "endpoint terms: model, its own; jumps, each in one jump; none; published, as in the code of MD4, GenMD4, D3PM",
         default="model", kw_only=True,
@@ -178,6 +184,210 @@ def _steps(word: str) -> int:
     if not is_number(word) or int(word) < 1:
         raise InputError(f"`steps` is '{word}'; it must be a whole number of 1 or more, or {CONTINUOUS}")
     return int(word)
+
+
+@declared
+class EvaluateBracket(Request["Bracket"]):
+    """Two-sided bound on -log p of a data set, and the exact values of the distributions that have one, in one unit.
+
+    From above an importance-weighted bound, from below TUBE; exact are the distributions of an order and those of the samplers
+    that take the most confident token first. The method must have a bound, and a row of the data must hold one text.
+    """
+
+    renamed: ClassVar[Mapping[str, str]] = {"bracket": ""}
+
+    data: Any = option(DATA, default=None, hidden=True, read=partial(data_of_json, Data))
+    split: str = option("train, validation or test", default="test")
+    numbers: tuple[int, ...] = option(
+        "draws of one estimate; each divides the largest, and of each text four times the largest are drawn",
+        default=(1, 8, 64, 512),
+    )  # fmt: skip
+    seed: int = option("seed of the draws", default=0)
+    limit: int | None = option("evaluate only this many texts, evenly spaced", default=16, minimum=2, why=TWO)
+    batch: int = option("sequences per network evaluation", default=64, minimum=1)
+    orders: tuple[str, ...] = option(
+        "forward, backward, or positions such as 2,0,1", default=("forward", "backward"), kw_only=True
+    )
+    per_step: tuple[int, ...] = option(
+        "tokens that the samplers of exact distributions draw at once", default=(1, 4), kw_only=True
+    )
+    steps: int = option(
+        "T of the chain where no order gives the distribution of the method", default=64, minimum=1, kw_only=True
+    )
+    own: int | None = option(
+        "samples of the model's own that are weighed too; None: none of them", default=16, minimum=0, kw_only=True
+    )
+    processes: int = option("worker processes", default=1, minimum=1, kw_only=True)
+    keep: Path | None = aside(
+        "a folder for parts that are done, which are read again after an interruption", default=None
+    )
+    progress: Progress | None = aside("called with (texts done, texts in all)", default=None)
+    reading: Progress | None = aside("called with (bytes read, bytes in all)", default=None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_counts(numbers=min(self.numbers, default=1))
+        largest = max(self.numbers, default=1)
+        for n in self.numbers:
+            if largest % n:
+                raise InputError(
+                    f"`numbers` has {n}, which does not divide {largest}; each number must divide the largest"
+                )
+
+    @classmethod
+    def record(cls) -> "type[Bracket]":
+        from .bracket import Bracket
+
+        return Bracket
+
+    def run(self, model: Any) -> "Bracket":
+        """Evaluate both sides of a model."""
+        from ..models.model import as_model
+        from .bracket import bracket_rows
+        from .corpus import corpus_of
+        from .evaluate import asked_of
+        from .likelihood import bounded
+
+        began = time.perf_counter()
+        model = as_model(model)
+        if not bounded(model.method):
+            raise InputError(
+                f"{model.method.name} defines no likelihood bound, so there is nothing to bracket; use another model"
+            )
+        if isinstance(self.data, HandedOver):
+            raise self.data.refuse("data")
+        corpus = self.data if isinstance(self.data, Corpus) else corpus_of(model, self.data, self.reading, self.split)
+        made = bracket_rows(
+            model.method, asked_of(model, corpus, self.split), sorted(set(self.numbers)) or EvaluateBracket().numbers,
+            self.seed, self.limit, self.batch, orders=self.orders, per_step=self.per_step, steps=self.steps,
+            own=self.own or 0, processes=self.processes, keep=self.keep, progress=self.progress,
+        )  # fmt: skip
+        return replace(made, seconds=time.perf_counter() - began, request=self.saved())
+
+
+@dataclass(frozen=True)
+class Local:
+    """Local copies of the data sets of a suite."""
+
+    path: str | None = None
+    """a folder of local copies, with a subfolder for each set: wikitext-2, lambada, ag_news, ..."""
+    cache: str | None = None
+    """folder for downloads; ZELLIGE_CACHE or ~/.cache/zellige if not given"""
+
+
+@declared
+class EvaluateSuite(Request["SuiteTable"]):
+    """The data sets of a suite, evaluated by one protocol: the zero-shot table of the literature.
+
+    A set that cannot be had is named with the reason, and the others are evaluated.
+    """
+
+    suite: str = option(
+        "zero-shot: PTB, WikiText-2 and -103, LM1B, LAMBADA, AG News, PubMed, arXiv", default="zero-shot"
+    )
+    protocol: str | Protocol = option(
+        "zellige, or the choices of a paper: mdlm, sedd, bd3lm", default="zellige",
+        read=lambda value: value if isinstance(value, str) else Protocol(**value),
+    )  # fmt: skip
+    data: Local = option("where the sets are", default=Local(), kw_only=True, read=lambda value: Local(**value))
+    only: tuple[str, ...] = option("these sets of the suite alone", default=(), kw_only=True)
+    draws: int | None = option(
+        "Monte Carlo samples per sequence; those of the protocol if not given", default=None, minimum=1, kw_only=True
+    )
+    seed: int = option("seed of the draws", default=0, kw_only=True)
+    limit: int | None = option(
+        "evaluate only this many sequences of each set, evenly spaced (default: all)", default=None, minimum=2, why=TWO,
+        kw_only=True,
+    )  # fmt: skip
+    batch: int = option("sequences per network evaluation", default=64, minimum=1, kw_only=True)
+    estimator: str = option(ESTIMATOR, default="bound", kw_only=True)
+    processes: int = option("worker processes", default=1, minimum=1, kw_only=True)
+    distributed: bool = aside("share the work with the other ranks of torchrun or Slurm", default=False)
+    keep: Path | None = aside(
+        "a folder for parts that are done, which are read again after an interruption", default=None
+    )
+    begin: Callable[[str], None] | None = aside("called with the name of each set", default=None)
+    progress: Progress | None = aside("called with (sequences done, in all), of each set", default=None)
+
+    @classmethod
+    def record(cls) -> "type[SuiteTable]":
+        from .suite import SuiteTable
+
+        return SuiteTable
+
+    def run(self, model: Any) -> "SuiteTable":
+        """Evaluate a model on each set."""
+        from ..models.model import as_model, identity
+        from .suite import SUITES, SuiteTable, evaluate_sets, refuse
+
+        began = time.perf_counter()
+        names, protocol, model = SUITES[self.suite], protocol_named(self.protocol), as_model(model)
+        refuse(self.suite, self.only, model, self.estimator, self.data.path)
+        rows = evaluate_sets(
+            model, self.only or names, protocol, self.data.path, self.data.cache, self.begin,
+            draws=self.draws or protocol.draws, seed=self.seed, limit=self.limit, batch=self.batch,
+            estimator=self.estimator, processes=self.processes, distributed=self.distributed, keep=self.keep,
+            progress=self.progress,
+        )  # fmt: skip
+        about = identity(model) | {"length": protocol.length or model.method.shape[0]}
+        seconds = time.perf_counter() - began
+        return SuiteTable(self.suite, protocol, rows, about, self.seed, seconds, request=self.saved())
+
+
+@declared
+class EvaluatePairs(Request["ChoiceScores"]):
+    """-log p(continuation | context) of each pair, as an upper bound or exactly, and the accuracy of choices."""
+
+    pairs: Any = option(
+        "a .jsonl with the fields context and continuation, or context, choices and answer; and class, if the model has "
+        "classes",
+        default="",
+    )  # fmt: skip
+    draws: int = option("Monte Carlo samples per pair", default=32, minimum=1)
+    seed: int = option("with the pair's own tokens it decides its draws", default=0)
+    batch: int = option("sequences per network evaluation", default=64, minimum=1)
+    prefix: bool = option("the token that ends documents stands before each context", default=False, kw_only=True)
+    classes: str | int | None = option(
+        "of a model with classes: that of all pairs, by name or number; the field class of each if not given, else none",
+        default=None, flag="class", kw_only=True,
+    )  # fmt: skip
+    unconditional: bool = option("do not tell a class-conditional model the class", default=False, kw_only=True)
+    progress: Progress | None = aside("called with (network evaluations done, in all)", default=None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.unconditional and self.classes is not None:
+            raise InputError("`unconditional` tells no class, and `classes` tells one; leave one of the two out")
+
+    @classmethod
+    def record(cls) -> "type[ChoiceScores]":
+        from .choices import ChoiceScores
+
+        return ChoiceScores
+
+    def questions(self) -> "Sequence[Question]":
+        """The lines of the file of pairs."""
+        from .choices import read_pairs
+
+        if isinstance(self.pairs, dict) and "handed_over" in self.pairs:
+            raise HandedOver(self.pairs["handed_over"]).refuse("pairs")
+        return read_pairs(self.pairs) if isinstance(self.pairs, (str, Path)) else list(self.pairs)
+
+    def run(self, model: Any) -> "ChoiceScores":
+        """Evaluate every choice of every pair."""
+        from ..models.model import as_model
+        from . import conditional
+        from .choices import classes_told, scores
+
+        questions, model = self.questions(), as_model(model)
+        classes, told = classes_told(model, questions, self.classes, self.unconditional)
+        bounds = conditional.bound(
+            model, [(question.context, choice) for question in questions for choice in question.choices], self.draws,
+            self.seed, self.batch, prefix=self.prefix, classes=classes, progress=self.progress,
+        )  # fmt: skip
+        protocol = {"prefix": self.prefix, "seed": self.seed} | ({"class": told} if told else {})
+        source = str(self.pairs) if isinstance(self.pairs, (str, Path)) else "pairs"
+        return replace(scores(model, questions, bounds, protocol, source), request=self.saved())
 
 
 evaluate = verb(Evaluate, "evaluate")

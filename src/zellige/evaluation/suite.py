@@ -3,23 +3,23 @@
 A set that cannot be had, for want of a network, of an extra or of a local copy, is named with the reason; the others are judged.
 """
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 
 from ..data import zero_shot as sets
 from ..data.remote import Unreachable
 from ..errors import InputError, Registry, unknown
-from ..models.model import as_model, fingerprint, identity, told_none, which_weights
+from ..models.model import fingerprint, told_none, which_weights
 from ..samplers.pairing import of_length
-from ..show.record import json_record
-from .evaluate import GROUP, evaluate_rows
+from ..schema import structure
+from ..show.record import Record, json_record
+from .evaluate import evaluate_rows
 from .likelihood import Likelihood
-from .protocol import Protocol, protocol_named
+from .protocol import Protocol
 from .result import Result
 
 SUITES: Registry[tuple[str, ...]] = Registry("suite")
@@ -47,7 +47,7 @@ class SuiteRow:
 
 
 @dataclass(frozen=True)
-class SuiteTable:
+class SuiteTable(Record):
     """A suite judged: a row for each set, the protocol, and what was judged."""
 
     suite: str
@@ -57,7 +57,7 @@ class SuiteTable:
     seed: int
     seconds: float
 
-    def to_dict(self, arguments: Any = None) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As JSON has it: the whole protocol, and each set's own result with its own."""
         each = [
             {"set": row.name, "reason": row.reason}
@@ -70,69 +70,75 @@ class SuiteTable:
         kind = None if first is None else first.kind
         classes = {} if first is None else {key: first.protocol[key] for key in ("class",) if key in first.protocol}
         return json_record(
-            "evaluate", arguments, result, unit="nats/token", kind=kind, protocol=self.protocol.to_dict() | classes,
-            seed=self.seed, seconds=self.seconds,
+            "evaluate", self.arguments, result, unit="nats/token", kind=kind, protocol=self.protocol.to_dict() | classes,
+            seed=self.seed, seconds=self.seconds, request=self.request,
         )  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "SuiteTable":
+        written = structure(document, _Written, f"'{source}'", instead="give one of suite-*.json")
+        rows = [
+            SuiteRow(row["set"], reason=row["reason"])
+            if "reason" in row
+            else SuiteRow(row["set"], Result.from_dict({**row, "seed": written["seed"]}, source))
+            for row in written["result"]["sets"]
+        ]
+        suite, about, seconds = written["result"]["suite"], written["result"]["about"], written["seconds"] or 0.0
+        return cls(suite, Protocol.from_dict(written["protocol"]), tuple(rows), about, written["seed"], seconds)
 
 
 _KEYS = ("result", "interval", "unit", "kind", "protocol", "seconds")
 
 
-def judge(
-    model: Any,
-    suite: str = "zero-shot",
-    protocol: str | Protocol = "zellige",
-    *,
-    root: str | None = None,
-    only: Sequence[str] = (),
-    draws: int | None = None,
-    seed: int = 0,
-    limit: int | None = None,
-    batch: int = GROUP,
-    estimator: str = "bound",
-    processes: int = 1,
-    distributed: bool = False,
-    keep: Path | None = None,
-    cache: str | None = None,
-    begin: Callable[[str], None] | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> SuiteTable:
-    """Judge a model on the data sets of a suite.
+class _Sets(TypedDict):
+    suite: str
+    sets: list[dict[str, Any]]
+    about: dict[str, Any]
 
-    Args:
-        model: a `Model`, or a run folder, a saved folder or a hub id.
-        protocol: a name of `protocol.PROTOCOLS`, or a `Protocol`, e.g. `replace(PROTOCOLS["mdlm"], t_min=0.0)`.
-        root: a folder of local copies, with a subfolder for each set; else they are fetched.
-        only: these sets of the suite alone.
-        draws: of each row; the protocol's if not given.
-        begin, progress: called with the name of each set, and with (rows done, rows in all).
-        The others: see `evaluate.evaluate_rows`.
 
-    Raises:
-        InputError: a name is not known, the model has no bound or is not of text, or no set at all can be judged.
-    """
-    started = time.perf_counter()
-    known = SUITES[suite]
+class _Written(TypedDict):
+    """The types of what stands in the JSON of a suite."""
+
+    result: _Sets
+    protocol: dict[str, Any]
+    seed: int
+    seconds: float | None
+
+
+def refuse(suite: str, only: Sequence[str], model: Any, estimator: str, root: str | None) -> None:
+    """InputError for what is wrong for every set of a suite, said once."""
     for name in only:
-        if name not in known:
-            raise unknown("set", name, known)
-    protocol, model = protocol_named(protocol), as_model(model)
+        if name not in SUITES[suite]:
+            raise unknown("set", name, SUITES[suite])
     if model.tokenizer.shape:
         raise InputError(
             f"the run was trained on {model.tokenizer.describe()}, and `suite` {suite} is text; leave it out"
         )
-    Likelihood(model.method, estimator)  # what is wrong for every set is said once
+    Likelihood(model.method, estimator)
     if root is not None and not Path(root).expanduser().is_dir():
         raise InputError(f"no folder at '{root}'; give one with a subfolder for each set, e.g. wikitext-2, lambada")
+
+
+def evaluate_sets(
+    model: Any, names: Sequence[str], protocol: Protocol, root: str | None, cache: str | None,
+    begin: Callable[[str], None] | None = None, **how: Any,
+) -> tuple[SuiteRow, ...]:  # fmt: skip
+    """A row for each data set: its result, or why there is none.
+
+    Args:
+        root: a folder of local copies, with a subfolder for each set; else they are fetched, into `cache`.
+        begin: called with the name of each set.
+        how: the other arguments of `evaluate_rows`.
+
+    Raises:
+        InputError: no set at all can be evaluated.
+    """
     rows, silent = [], []
-    for name in only or known:
+    for name in names:
         if begin:
             begin(name)
         try:
-            result = _judge(
-                model, name, protocol, root, cache, draws=draws or protocol.draws, seed=seed, limit=limit, batch=batch,
-                estimator=estimator, processes=processes, distributed=distributed, keep=keep, progress=progress,
-            )  # fmt: skip
+            result = _evaluate_set(model, name, protocol, root, cache, **how)
         except InputError as reason:
             rows.append(SuiteRow(name, reason=str(reason)))
             silent += [reason.reason] if isinstance(reason, Unreachable) else []
@@ -150,11 +156,10 @@ def judge(
             else "; ".join(f"{row.name}: {row.reason.partition(';')[0]}" for row in rows)
         )
         raise InputError(first if len(same) == 1 else f"none of the sets can be judged: {first}")
-    about = identity(model) | {"length": protocol.length or model.method.shape[0]}
-    return SuiteTable(suite, protocol, tuple(rows), about, seed, time.perf_counter() - started)
+    return tuple(rows)
 
 
-def _judge(model: Any, name: str, protocol: Protocol, root: str | None, cache: str | None, **how: Any) -> Result:
+def _evaluate_set(model: Any, name: str, protocol: Protocol, root: str | None, cache: str | None, **how: Any) -> Result:
     path = None if root is None else sets.folder_of(root, name)
     length = protocol.length or int(model.method.shape[0])
     if length > model.method.window:
