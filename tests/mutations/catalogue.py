@@ -57,8 +57,8 @@ SCHEDULES = [
     M(
         "the length of an end is what is left of it",
         S,
-        "whole = torch.where(early, lost, left)",
-        "whole = torch.where(early, lost, share)",
+        "whole = torch.where(early, before, after)",
+        "whole = torch.where(early, before, share)",
         "bound.draws md4",
     ),
     M(
@@ -71,8 +71,8 @@ SCHEDULES = [
     M(
         "alpha of a token ends at 0, not at alpha_1",
         C,
-        "self.alpha_0 - (self.alpha_0 - self.alpha_1) * lost",
-        "self.alpha_0 - self.alpha_0 * lost",
+        "self.alpha_0 - (self.alpha_0 - self.alpha_1) * loss",
+        "self.alpha_0 - self.alpha_0 * loss",
         "bound.draws genmd4",
     ),
     M(
@@ -193,8 +193,8 @@ PROCESSES = [
     M(
         "a likelihood that forgets that the token was kept",
         P,
-        "return lost.scatter_add(-1, x, a.expand(lost.shape).gather(-1, x))",
-        "return lost",
+        "return redraw.scatter_add(-1, x, a.expand(redraw.shape).gather(-1, x))",
+        "return redraw",
         "process.fast",
     ),
     M("a rate from a state to itself", P, "return r.scatter(-1, x_t[..., None], 0.0)", "return r", "process.fast"),
@@ -236,7 +236,7 @@ PROCESSES = [
     M(
         "absorbing noise starts at t = 1: the jump from the prior is missing",
         P,
-        "self.start = PRIOR if known and bool((prior == 0).any()) else 1.0",
+        "self.start = PRIOR if readable and bool((prior == 0).any()) else 1.0",
         "self.start = 1.0",
         "bound.draws mdlm",
     ),
@@ -261,7 +261,7 @@ PREDICTIONS = [
     M(
         "a leave-one-out ratio that is not divided by what stands at x_t",
         R,
-        "torch.where(possible, then / torch.where(possible, here, 1.0), 0.0)",
+        "torch.where(possible, then / torch.where(possible, p_x_t, 1.0), 0.0)",
         "torch.where(possible, then, 0.0)",
         "prediction.kernel",
     ),
@@ -444,7 +444,7 @@ DRAWS = [
     M(
         "a replaced token drawn with the u that replaced it",
         D,
-        "_invert(distribution, u / torch.where(drawn, p, 1.0))",
+        "_invert(distribution, u / torch.where(redraw, p, 1.0))",
         "_invert(distribution, u)",
         "draws.distributions",
     ),
@@ -465,8 +465,8 @@ DRAWS = [
     M(
         "Poisson counts that are one too few",
         D,
-        "return count.masked_scatter(some, high)",
-        "return count.masked_scatter(some, low)",
+        "return count.masked_scatter(positive, high)",
+        "return count.masked_scatter(positive, low)",
         "draws.distributions",
     ),
     M(
@@ -550,22 +550,22 @@ MASKED = [
     M(
         "the cross-entropy with the mask among the tokens",
         A,
-        "weight=each, exclude=mask).double()",
-        "weight=each).double()",
+        "weight=weights, exclude=mask).double()",
+        "weight=weights).double()",
         "bound.closed-form mdlm",
     ),
     M(
         "the network sees the tokens that it predicts",
         A,
-        "h = self.hidden(x_t, t, batch, self.clean(batch), chosen)",
-        "h = self.hidden(batch.tokens, t, batch, self.clean(batch), chosen)",
+        "h = self.hidden(x_t, t, batch, self.clean(batch), where)",
+        "h = self.hidden(batch.tokens, t, batch, self.clean(batch), where)",
         "bound.closed-form mdlm",
     ),
     M(
         "a weight given to the wrong row",
         A,
-        "each = chosen.weights(weight)",
-        "each = chosen.weights(None if weight is None else weight.flip(0))",
+        "weights = where.weights(weight)",
+        "weights = where.weights(None if weight is None else weight.flip(0))",
         "bound.draws md4",
     ),
     M(
@@ -646,21 +646,21 @@ TERMS = [
     M(
         "what comes before t = 1 costs its share of what comes there, not of all masks",
         T,
-        "weight = (r.double() / seen)",
+        "weight = (r.double() / mask_count)",
         "weight = (r.double() / c)",
         "bound.draws md4",
     ),
     M(
         "the last step is left out",
         T,
-        '"reconstruction": last, "prior": first}',
-        '"reconstruction": torch.zeros_like(last), "prior": first}',
+        '"reconstruction": last, "prior": prior_value}',
+        '"reconstruction": torch.zeros_like(last), "prior": prior_value}',
         "bound.draws mdlm",
     ),
     M(
         "the first step is left out",
         T,
-        '"reconstruction": last, "prior": first}',
+        '"reconstruction": last, "prior": prior_value}',
         '"reconstruction": last, "prior": torch.zeros_like(last)}',
         "bound.draws d3pm",
     ),
@@ -675,16 +675,16 @@ TERMS = [
     M(
         "the prior's KL is a mean over positions",
         T,
-        "(each if batch.mask is None else each * batch.mask).sum(-1)",
-        "(each if batch.mask is None else each * batch.mask).mean(-1)",
+        "(divergence if batch.mask is None else divergence * batch.mask).sum(-1)",
+        "(divergence if batch.mask is None else divergence * batch.mask).mean(-1)",
         "bound.draws udlm",
     ),
     M("the jump at t = 0 is missing", T, "if not jumps_at(method.process, 0):", "if True:", "bound.draws md4"),
     M(
         "a time given to the wrong row",
         T,
-        "chosen.of(value) for value in (batch.tokens, x_t, t, *per_row)",
-        "chosen.of(value) for value in (batch.tokens, x_t, t.flip(0), *per_row)",
+        "where.of(value) for value in (batch.tokens, x_t, t, *per_row)",
+        "where.of(value) for value in (batch.tokens, x_t, t.flip(0), *per_row)",
         "bound.draws udlm",
     ),
     M(
@@ -719,7 +719,13 @@ TERMS = [
 ]
 G, U, Z = "methods/genmd4.py", "methods/uniform.py", "methods/score.py"
 FAMILIES = [
-    M("the weight of x_0 without its 1", G, "w[x_0] * (here + 1)", "w[x_0] * here", "bound.closed-form genmd4"),
+    M(
+        "the weight of x_0 without its 1",
+        G,
+        "w[x_0] * (log_mu_x_0 + 1)",
+        "w[x_0] * log_mu_x_0",
+        "bound.closed-form genmd4",
+    ),
     M(
         "the push of RLOO twice as strong",
         G,
@@ -737,15 +743,15 @@ FAMILIES = [
     M(
         "log q of masks for that of tokens",
         G,
-        "each = torch.where(masked, lost, untouched)",
-        "each = torch.where(masked, untouched, lost)",
+        "log_q = torch.where(masks, log_masked, log_kept)",
+        "log_q = torch.where(masks, log_kept, log_masked)",
         "bound.draws genmd4",
     ),
     M(
         "the learnt exponents without the jump at t = 0",
         G,
-        "        if self.config.begin:\n            z, other",
-        "        if False:\n            z, other",
+        "        if self.config.begin:\n            z_1, z_2",
+        "        if False:\n            z_1, z_2",
         "bound.draws genmd4",
     ),
     M(
@@ -793,7 +799,7 @@ FAMILIES = [
     M(
         "a distribution that keeps what the token itself says",
         U,
-        "return logits.scatter_add(-1, x_t[..., None], -own[..., None])",
+        "return logits.scatter_add(-1, x_t[..., None], -log_q[..., None])",
         "return logits",
         "bound.closed-form d3pm",
     ),
@@ -896,14 +902,14 @@ PAPERS = [
     M(
         "AR's bound is a mean over tokens",
         AR,
-        "chosen.sum(nll.double(), weighted=True)}",
-        "chosen.sum(nll.double(), weighted=True) / batch.tokens.shape[1]}",
+        "where.sum(nll.double(), weighted=True)}",
+        "where.sum(nll.double(), weighted=True) / batch.tokens.shape[1]}",
         "blocks.ar ar",
     ),
     M(
         "a document is told the last token of the one before",
         AR,
-        "return before.masked_fill(first, self.begin)",
+        "return before.masked_fill(starts, self.begin)",
         "return before",
         "blocks.documents ar",
     ),
@@ -939,7 +945,7 @@ PAPERS = [
     M(
         "Z(x) without the sequence that jumped",
         TJ,
-        "before = others[i, None] + z",
+        "before = other_rate[i, None] + z",
         "before = total[row][i, None] + 0 * z",
         "bound.jumps tauldr",
     ),
@@ -974,15 +980,15 @@ PAPERS = [
     M(
         "the second sum of J-sampling without its 2",
         CS,
-        "second = weight * (there if entropy else 2 * self._score(there))",
-        "second = weight * (there if entropy else self._score(there))",
+        "second = weight * (outputs if entropy else 2 * self._score(outputs))",
+        "second = weight * (outputs if entropy else self._score(outputs))",
         "score.objective csm",
     ),
     M(
         "noise that never draws the token itself again",
         CS,
-        "other, same = self.config.noise / V, 1 - self.config.noise + self.config.noise / V",
-        "other, same = self.config.noise / V, 1 - self.config.noise",
+        "q_other, q_same = self.config.noise / V, 1 - self.config.noise + self.config.noise / V",
+        "q_other, q_same = self.config.noise / V, 1 - self.config.noise",
         "score.objective csm",
     ),
     M(
@@ -1027,8 +1033,8 @@ NETWORKS = [
     M(
         "blocks see across documents",
         AN,
-        "seen = seen & (document[:, None, a:b] == document[:, i:j, None])",
-        "seen = seen & (document[:, None, a:b] >= 0)",
+        "sight_of = sight_of & (document[:, None, a:b] == document[:, i:j, None])",
+        "sight_of = sight_of & (document[:, None, a:b] >= 0)",
         "blocks.documents bd3lm",
     ),
     M(
@@ -1048,8 +1054,8 @@ NETWORKS = [
     M(
         "a cache whose positions begin anew",
         AT,
-        "first = cache.place if cache is not None else",
-        "first = 0 * cache.place if cache is not None else",
+        "begin = cache.place if cache is not None else",
+        "begin = 0 * cache.place if cache is not None else",
         "blocks.cache bd3lm",
     ),
     M(
@@ -1069,8 +1075,8 @@ NETWORKS = [
     M(
         "the clean stream is told the noisy one's time",
         EM,
-        "each = [time, time if clean_time is None else clean_time]",
-        "each = [time, time]",
+        "times = [time, time if clean_time is None else clean_time]",
+        "times = [time, time]",
         "blocks.streams bd3lm",
     ),
     M(
@@ -1151,15 +1157,15 @@ SAMPLERS = [
     M(
         "thinning that keeps every token",
         SK,
-        "torch.where(keep, x, at.of(state.x))",
+        "torch.where(keep, x, where.of(state.x))",
         "x",
         "sampler.ancestral-choose genmd4",
     ),
     M(
         "top-p drops the token that crosses",
         SG,
-        "(reached - ordered < most)",
-        "(reached <= most)",
+        "(cumulative - descending < threshold)",
+        "(cumulative <= threshold)",
         "sampler.guided mdlm",
     ),
     M(
@@ -1200,16 +1206,16 @@ SAMPLERS = [
     M(
         "the time of an event that was rejected is forgotten",
         SH,
-        "x[accepted], chosen.any(-1)), memory=masked), accepted",
-        "x[accepted], chosen.any(-1)), memory=torch.where(accepted, masked, state.memory)), accepted",
+        "x[success], at.any(-1)), memory=noise), success",
+        "x[success], at.any(-1)), memory=torch.where(success, noise, state.memory)), success",
         why="too little for the chi-square of some thousand draws, and exact times are not enumerated",
         tests="tests/samplers/test_first_hitting.py -k thinning_one_token",
     ),
     M(
         "later positions are drawn first in any order",
         SO,
-        "torch.where(some, left.double(), 1.0)",
-        "torch.where(some, left.double() * (1 + torch.arange(left.shape[-1])), 1.0)",
+        "torch.where(possible, left.double(), 1.0)",
+        "torch.where(possible, left.double() * (1 + torch.arange(left.shape[-1])), 1.0)",
         "sampler.any_order-distribution mdlm",
     ),
     M(
@@ -1286,14 +1292,14 @@ SAMPLERS = [
     M(
         "ReMDM's largest sigma with alpha_t in place of alpha_s",
         SR,
-        "most = ((1 - alpha_s) / alpha_t.clamp_min(1e-300)).clamp_max(1.0)",
-        "most = ((1 - alpha_t) / alpha_t.clamp_min(1e-300)).clamp_max(1.0)",
+        "limit = ((1 - alpha_s) / alpha_t.clamp_min(1e-300)).clamp_max(1.0)",
+        "limit = ((1 - alpha_t) / alpha_t.clamp_min(1e-300)).clamp_max(1.0)",
         "sampler.remasking mdlm",
     ),
     M(
         "what is masked again at the wrong positions",
         SR,
-        "again = ~masked & ~state.fixed & random.bernoulli(sigma, generator)",
+        "again = ~masks & ~state.fixed & random.bernoulli(sigma, generator)",
         "again = ~state.fixed & random.bernoulli(sigma, generator)",
         "sampler.remasking mdlm",
     ),
@@ -1315,15 +1321,15 @@ SAMPLERS = [
     M(
         "a candidate that never stays",
         SU,
-        "stay = (most - total).clamp_min(0.0)",
-        "stay = 0 * (most - total).clamp_min(0.0)",
+        "stay = (limit - total).clamp_min(0.0)",
+        "stay = 0 * (limit - total).clamp_min(0.0)",
         "sampler.uniformisation-drawn udlm",
     ),
     M(
         "a cache that is stale",
         SB,
-        "if cached and not state.fixed[rows, memory.begin : end].all():",
-        "if cached and memory.begin < 0:",
+        "if has_cache and not state.fixed[rows, memory.begin : end].all():",
+        "if has_cache and memory.begin < 0:",
         "sampler.blockwise bd3lm",
     ),
     M(
@@ -1358,8 +1364,8 @@ SAMPLERS = [
     M(
         "given positions are proposed",
         SM,
-        "each = degree[x].masked_fill(state.fixed, 0.0)",
-        "each = degree[x]",
+        "degrees = degree[x].masked_fill(state.fixed, 0.0)",
+        "degrees = degree[x]",
         "sampler.metropolis csm",
     ),
     M(
@@ -1555,7 +1561,7 @@ RUNS = [
     M(
         "a downloaded file in the cache is taken unread",
         "data/catalogue.py",
-        "if not wanted or _sum_there(target, kind, cache) == wanted:",
+        "if not expected_digest or _sum_there(target, kind, cache) == expected_digest:",
         "if target.is_file():",
         why=RUN,
         tests="tests/data/test_cache_folder.py -k damaged_download",
@@ -1563,8 +1569,8 @@ RUNS = [
     M(
         "a file of the same size is taken for the one whose sum is remembered",
         "data/sums.py",
-        "if isinstance(known, list) and known[:-1] == before:",
-        "if isinstance(known, list) and known[0] == before[0]:",
+        "if isinstance(entry, list) and entry[:-1] == before:",
+        "if isinstance(entry, list) and entry[0] == before[0]:",
         why=RUN,
         tests="tests/data/test_shards.py -k did_not_change",
     ),

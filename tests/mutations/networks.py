@@ -18,8 +18,8 @@ CONNECTIONS = [
     M(
         "the class is forgotten beside a time",
         AT,
-        "return c + embedded, rows",
-        "return 0 * c + embedded, rows",
+        "return c + vector, rows",
+        "return 0 * c + vector, rows",
         "networks.classes udlm",
     ),
     M(
@@ -40,8 +40,8 @@ CONNECTIONS = [
     M(
         "the masks read what was mixed at the positions before",
         BK,
-        "at.of(mixed)",
-        "at.of(mixed.roll(1, 1))",
+        "at.of(values)",
+        "at.of(values.roll(1, 1))",
         "networks.masks mdlm",
     ),
     M(
@@ -107,8 +107,8 @@ CONNECTIONS = [
     M(
         "candidates at given positions",
         SU,
-        "torch.where(free(method, some), bound[some.x], 0.0)",
-        "bound[some.x]",
+        "torch.where(free(method, subset), bound[subset.x], 0.0)",
+        "bound[subset.x]",
         "sampler.uniformisation-infill-drawn udlm",
     ),
     M(
@@ -144,14 +144,14 @@ CONNECTIONS = [
     M(
         "expected evaluations of blocks count a prompt as drawn",
         SB,
-        "drawn = min(free - max(N - end, 0), min(end, N) - begin)",
-        "drawn = min(end, N) - begin",
+        "count = min(free - max(N - end, 0), min(end, N) - begin)",
+        "count = min(end, N) - begin",
         "sampler.calls bd3lm",
     ),
     M(
         "a step that reveals nothing is expected to ask",
         SK,
-        "return float((1 - (1 - masked * reveal) ** free).sum())",
+        "return float((1 - (1 - mask_probability * reveal) ** free).sum())",
         "return float(len(reveal))",
         "sampler.calls md4",
     ),

@@ -226,15 +226,15 @@ DATA = of(
     (
         "class 10 stands before class 2",
         "data/prepare.py",
-        "key=lambda value: (len(value), value) if all(map(str.isdecimal, seen)) else value",
+        "key=lambda value: (len(value), value) if all(map(str.isdecimal, labels_found)) else value",
         "key=lambda value: value",
         "data/test_images.py -k own_texts",
     ),
     (
         "each block of images has the labels of the first",
         "data/image_files.py",
-        "yield np.stack(images), labels[first : first + TOGETHER]",
-        "yield np.stack(images), labels[: len(part)]",
+        "yield np.stack(images), labels[begin : begin + TOGETHER]",
+        "yield np.stack(images), labels[: len(batch)]",
         "data/test_images.py -k block_after_block",
     ),
     (
@@ -261,8 +261,8 @@ DATA = of(
     (
         "labels of a split of images are the first of all",
         "data/pixels.py",
-        "classes={split: classes[first:stop]",
-        "classes={split: classes[: stop - first]",
+        "classes={split: classes[start:stop]",
+        "classes={split: classes[: stop - start]",
         "data/test_images.py -k bit_for_bit",
     ),
     (
@@ -289,14 +289,14 @@ DATA = of(
     (
         "a last line without its end is lost",
         "data/readers.py",
-        "    if rest.strip():\n",
-        "    if rest.endswith('\\n'):\n",
+        "    if remainder.strip():\n",
+        "    if remainder.endswith('\\n'):\n",
         "data/test_data_reading.py -k test_documents",
     ),
     (
         "a line that a block cuts loses its beginning",
         "data/readers.py",
-        '(rest + text).split("\\n")',
+        "(remainder + text).split(\"\\n\")",
         'text.split("\\n")',
         "data/test_data_reading.py -k block_cuts",
     ),
@@ -310,8 +310,8 @@ DATA = of(
     (
         "separators between files are no characters",
         "data/cache.py",
-        "len(end) * (len(separated) + len(closed))",
-        "len(end) * len(closed)",
+        "len(end) * (len(prefix) + len(suffix))",
+        "len(end) * len(suffix)",
         "data/test_data_corpus.py -k folders_and_globs",
     ),
     (
@@ -331,14 +331,14 @@ DATA = of(
     (
         "a changed file of the same size is believed",
         "data/sums.py",
-        "known[:-1] == before",
-        "known[0] == before[0]",
+        "entry[:-1] == before",
+        "entry[0] == before[0]",
         "data/test_shards.py",
     ),
     (
         "a damaged file of the cache is read",
         "data/folder.py",
-        "or sum_of(folder / name) == wanted[name]",
+        "or sum_of(folder / name) == expected_sums[name]",
         "or bool(sum_of(folder / name))",
         "data/test_data_corpus.py -k damaged_cache",
     ),
@@ -359,8 +359,8 @@ DATA = of(
     (
         "documents of a second file begin where those of the first do",
         "data/token_files.py",
-        "one[:-1] + begin for",
-        "one[:-1] for",
+        "offsets[:-1] + begin for",
+        "offsets[:-1] for",
         "data/test_token_files.py -k documents or joined",
     ),
     (

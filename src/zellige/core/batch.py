@@ -26,8 +26,8 @@ def whole_numbers(name: str, value: Any) -> Tensor:
     except (TypeError, ValueError, RuntimeError, OverflowError):
         tokens = None
     if tokens is None or (tokens.dtype not in WHOLE and tokens.numel()):
-        what = of_kind(value) if tokens is None else tensor(tokens)
-        raise InputError(f"`{name}` is {what}; it must be a tensor, array or list of whole numbers")
+        description = of_kind(value) if tokens is None else tensor(tokens)
+        raise InputError(f"`{name}` is {description}; it must be a tensor, array or list of whole numbers")
     return tokens.long()
 
 
@@ -54,11 +54,11 @@ class Batch:
         if self.tokens.ndim != 2 or self.tokens.dtype not in WHOLE:
             raise InputError(f"tokens are {tensor(self.tokens)}; they must be (B, L) whole numbers")
         for name, kind in (("mask", torch.bool), ("segments", torch.long)):
-            beside = getattr(self, name)
-            if beside is not None and (beside.shape != self.tokens.shape or beside.dtype != kind):
-                what = "True and False" if kind is torch.bool else "whole numbers"
+            field = getattr(self, name)
+            if field is not None and (field.shape != self.tokens.shape or field.dtype != kind):
+                expected = "True and False" if kind is torch.bool else "whole numbers"
                 raise InputError(
-                    f"`{name}` is {tensor(beside)}; it must be {what}, of the shape {tuple(self.tokens.shape)}"
+                    f"`{name}` is {tensor(field)}; it must be {expected}, of the shape {tuple(self.tokens.shape)}"
                 )
 
     @property

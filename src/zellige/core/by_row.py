@@ -23,20 +23,20 @@ def by_row(row: Tensor, K: int, kinds: Sequence[object]) -> Iterator[tuple[list[
         row: the row of each position (N,), in order.
         kinds: of each row of the batch; rows of different kinds never come together.
     """
-    ends, most = 0, part(row.device)
+    ends, limit = 0, part(row.device)
     spans: dict[object, list[tuple[int, int, int]]] = {}
-    for b, n in zip(*(each.tolist() for each in row.unique_consecutive(return_counts=True))):
+    for b, n in zip(*(group.tolist() for group in row.unique_consecutive(return_counts=True))):
         spans.setdefault(kinds[b], []).append((b, ends, n))
         ends += n
-    for each in spans.values():
-        while each:
+    for group in spans.values():
+        while group:
             longest = m = 0
-            for m, (_, _, n) in enumerate([*each, (0, 0, ends + most)]):
-                if m and (m + 1) * max(longest, n) * K > most:
+            for m, (_, _, n) in enumerate([*group, (0, 0, ends + limit)]):
+                if m and (m + 1) * max(longest, n) * K > limit:
                     break
                 longest = max(longest, n)
-            chosen, each = each[:m], each[m:]
-            rows, first, count = zip(*chosen)
-            first, count = torch.tensor([first, count], device=row.device)[..., None]
+            members, group = group[:m], group[m:]
+            rows, starts, count = zip(*members)
+            starts, count = torch.tensor([starts, count], device=row.device)[..., None]
             n = torch.arange(longest, device=row.device)
-            yield list(rows), torch.where(n < count, first + n, ends)
+            yield list(rows), torch.where(n < count, starts + n, ends)

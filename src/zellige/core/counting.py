@@ -43,28 +43,28 @@ def uniforms(counter: Words, key: tuple[Tensor, Tensor]) -> Tensor:
 def _counted(words: tuple[Tensor, ...]) -> np.ndarray:
     """The four words, (4, *) uint64, of tensors of the CPU: by NumPy, whose operations on some numbers take a fifth of the time
     of PyTorch's; of a few by Python, which takes 10 us for one."""
-    each = np.broadcast(*(word.numpy() for word in words))
-    if each.size <= FEW:
-        made = [_rounds(*map(int, word), _whole) for word in each]  # pyright: ignore
-        return np.array(made, dtype=np.uint64).T.reshape(4, *each.shape)
+    grid = np.broadcast(*(word.numpy() for word in words))
+    if grid.size <= FEW:
+        results = [_rounds(*map(int, word), _whole) for word in grid]  # pyright: ignore
+        return np.array(results, dtype=np.uint64).T.reshape(4, *grid.shape)
     return _rounds_of_arrays(*(word.numpy() for word in words))
 
 
 def _rounds_of_arrays(a: Any, b: Any, c: Any, d: Any, k: Any, l: Any) -> np.ndarray:
     """The ten rounds on arrays that broadcast, (4, *) uint64: both products of a round in one operation, into memory at hand."""
     shape = np.broadcast_shapes(*(np.shape(word) for word in (a, b, c, d, k, l)))
-    ones = (1,) * len(shape)
+    axes = (1,) * len(shape)
     x, y, low = (np.empty((2, *shape), np.uint64) for _ in range(3))  # (a, c), (b, d)
-    key = np.empty((2, *np.broadcast_shapes(ones, k.shape, l.shape)), np.uint64)
+    key = np.empty((2, *np.broadcast_shapes(axes, k.shape, l.shape)), np.uint64)
     x[0], x[1], y[0], y[1], key[0], key[1] = a, c, b, d, k, l
-    multipliers, weyl = (np.array(pair, np.uint64).reshape(2, *ones) for pair in (_MULTIPLIERS, _WEYL))
+    multipliers, weyl = (np.array(pair, np.uint64).reshape(2, *axes) for pair in (_MULTIPLIERS, _WEYL))
     word, half = np.uint64(WORD), np.uint64(32)
-    for added in key + np.arange(10, dtype=np.uint64).reshape(10, 1, *ones) * weyl & word:
+    for round_key in key + np.arange(10, dtype=np.uint64).reshape(10, 1, *axes) * weyl & word:
         np.multiply(x, multipliers, out=x)
         np.bitwise_and(x, word, out=low)
         np.right_shift(x, half, out=x)
         np.bitwise_xor(x[::-1], y, out=y)
-        np.bitwise_xor(y, added, out=y)
+        np.bitwise_xor(y, round_key, out=y)
         x, y, low = y, low[::-1], x
     return np.stack((x[0], y[0], x[1], y[1]))
 
@@ -125,8 +125,8 @@ class Counter:
     def spare(self, device: torch.device) -> Tensor:
         """A uniform () of this part that is none of those that are drawn, and moves none of them."""
         row = torch.full((), self.part, dtype=torch.long, device=device) if isinstance(self.part, int) else self.part
-        none = torch.zeros((), dtype=torch.long, device=device)
-        return self._draw(none, row, call=0)
+        zero = torch.zeros((), dtype=torch.long, device=device)
+        return self._draw(zero, row, call=0)
 
     def stratified(self, n: int, device: torch.device | None) -> Tensor:
         """As `stratified` over the rows of all parts."""
@@ -156,9 +156,9 @@ class Streams:
 
     def of(self, rows: Tensor) -> "Streams":
         """Those of these rows (N,), which go on where they are, and which the others then find so."""
-        some = copy.copy(self)
-        some.rows = rows if self.rows is None else self.rows[rows]
-        return some
+        subset = copy.copy(self)
+        subset.rows = rows if self.rows is None else self.rows[rows]
+        return subset
 
     def count(self) -> None:
         """Use up a draw of each row."""
@@ -167,8 +167,8 @@ class Streams:
     def draw(self, row: Tensor, position: Tensor) -> Tensor:
         """The next uniforms of these rows at these positions, which broadcast; every row uses up a draw."""
         self.count()
-        row, none = row if self.rows is None else self.rows[row], torch.zeros((), dtype=torch.long, device=row.device)
-        return uniforms((position, self.calls[row], none, none), (self.key[0][row], self.key[1][row]))
+        row, zero = row if self.rows is None else self.rows[row], torch.zeros((), dtype=torch.long, device=row.device)
+        return uniforms((position, self.calls[row], zero, zero), (self.key[0][row], self.key[1][row]))
 
     def uniform(self, shape: Sequence[int], device: torch.device | None) -> Tensor:
         if len(self) != shape[0]:

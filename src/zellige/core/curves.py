@@ -149,9 +149,9 @@ class Polynomial(Schedule):
             return super().alpha_of(x, t)
         t = as_time(t).expand(x.shape)
         inside = (t >= 0) & (t <= 1)  # only the exponents of x, so that nothing is (*, K)
-        lost = self.tau(torch.where(inside, t, 0.5)) ** self.w[x]
+        loss = self.tau(torch.where(inside, t, 0.5)) ** self.w[x]
         end, _ = self._end(torch.where(inside, CLEAN, t), x)
-        return torch.where(inside, self.alpha_0 - (self.alpha_0 - self.alpha_1) * lost, end.to(lost))
+        return torch.where(inside, self.alpha_0 - (self.alpha_0 - self.alpha_1) * loss, end.to(loss))
 
     def _weight(self, t):
         # with alpha_0 = 1, tau^w may underflow; w / tau does not

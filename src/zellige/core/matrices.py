@@ -37,16 +37,16 @@ class MatrixCache:
         """The matrices (U, K, K) of distinct keys (U,), of which those that are not here are made."""
         if self.kind != (kind := (keys.device, keys.dtype)):
             self.kind, self.matrices, self.terms = kind, {}, None
-        wanted = keys.tolist()
-        new = [key not in self.matrices for key in wanted]
+        key_list = keys.tolist()
+        new = [key not in self.matrices for key in key_list]
         if self.matrices and any(new):
-            one = next(iter(self.matrices.values()))
-            if len(self.matrices) + sum(new) > min(MANY, KEPT // (8 * one.numel())):
-                self.matrices, new = {}, [True] * len(wanted)
+            sample_matrix = next(iter(self.matrices.values()))
+            if len(self.matrices) + sum(new) > min(MANY, KEPT // (8 * sample_matrix.numel())):
+                self.matrices, new = {}, [True] * len(key_list)
         if any(new):
-            made = make(keys[torch.tensor(new, device=keys.device)])
-            self.matrices.update(zip(itertools.compress(wanted, new), made))
-        return torch.stack([self.matrices[key] for key in wanted])
+            fresh = make(keys[torch.tensor(new, device=keys.device)])
+            self.matrices.update(zip(itertools.compress(key_list, new), fresh))
+        return torch.stack([self.matrices[key] for key in key_list])
 
 
 class Dense(Process):
@@ -90,7 +90,7 @@ class Dense(Process):
             return f(flat[:, None], Q[where])[:, 0].reshape(v.shape)
         order = where.argsort(stable=True)
         parts = flat[order].split(where.bincount(minlength=len(Q)).tolist())
-        out = torch.cat([f(part, one) for part, one in zip(parts, Q)])
+        out = torch.cat([f(piece, matrix) for piece, matrix in zip(parts, Q)])
         return out[order.argsort()].reshape(v.shape)
 
     def matrix(self, s, t):
@@ -235,10 +235,10 @@ class CTMC(Dense):
         terms, P = [torch.eye(self.K).to(self.R)], torch.eye(self.K).to(self.R) + self.R / max(self.fastest, 1e-300)
         for n in range(1, 21):
             terms.append(terms[-1] @ P / n)
-        made = torch.stack(terms)
-        if made.numel() * 8 <= KEPT:
-            self.cache.terms = made
-        return made
+        stack = torch.stack(terms)
+        if stack.numel() * 8 <= KEPT:
+            self.cache.terms = stack
+        return stack
 
 
 class Kernels(Sequence[Tensor]):
@@ -315,20 +315,20 @@ class Chain(Dense):
     def _of(self, keys):
         """From the last product that is held, or from the step i itself, one more step of all that need one at a time."""
         pairs = [divmod(int(key), self.T + 2) for key in keys.tolist()]
-        here = [j if j > self.T else i or j // self.every * self.every for i, j in pairs]
-        Q = self.products[self._at([0 if i or j > self.T else n // self.every for n, (i, j) in zip(here, pairs)])]
-        if ended := [u for u, (i, j) in enumerate(pairs) if i < j > self.T]:
-            Q[self._at(ended)] = self.prior
-        while some := [u for u, (_, j) in enumerate(pairs) if here[u] < j]:
-            new = [u for u in some if here[u] in (0, pairs[u][0])]  # nothing to multiply yet
-            more = [u for u in some if u not in new]
+        reached = [j if j > self.T else i or j // self.every * self.every for i, j in pairs]
+        Q = self.products[self._at([0 if i or j > self.T else n // self.every for n, (i, j) in zip(reached, pairs)])]
+        if at_prior := [u for u, (i, j) in enumerate(pairs) if i < j > self.T]:
+            Q[self._at(at_prior)] = self.prior
+        while unfinished := [u for u, (_, j) in enumerate(pairs) if reached[u] < j]:
+            new = [u for u in unfinished if reached[u] in (0, pairs[u][0])]  # nothing to multiply yet
+            more = [u for u in unfinished if u not in new]
             if new:
-                Q[self._at(new)] = self._steps([here[u] for u in new])
+                Q[self._at(new)] = self._steps([reached[u] for u in new])
             if more:
                 at = self._at(more)
-                Q[at] = Q[at] @ self._steps([here[u] for u in more])
-            for u in some:
-                here[u] += 1
+                Q[at] = Q[at] @ self._steps([reached[u] for u in more])
+            for u in unfinished:
+                reached[u] += 1
         return Q
 
     def _at(self, numbers: list[int]) -> Tensor:

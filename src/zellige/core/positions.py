@@ -35,10 +35,10 @@ class Positions:
         """Values (B, L, *) of all positions, or (B,) or (B, 1, *) of rows -> (N, *) of these."""
         if values.ndim == 1:
             return values[self.row]
-        every = values.flatten(0, 1)
+        flat = values.flatten(0, 1)
         if values.shape[1] == 1:
-            return every[self.row]
-        return every if len(self.index) == len(every) else every[self.index]  # all of them stand in their order
+            return flat[self.row]
+        return flat if len(self.index) == len(flat) else flat[self.index]  # all of them stand in their order
 
     def put(self, x: Tensor, values: Tensor) -> Tensor:
         """x (B, L) with values (N,) at these positions; those of a position, which may be there twice, are equal."""
@@ -75,9 +75,9 @@ def positions(at: Tensor, most: int | None = None, spare: Tensor | None = None) 
     flat = at.flatten()
     n = flat.sum()
     u = torch.rand((), device=at.device) if spare is None else spare
-    first = (u * n).long().clamp_max((n - 1).clamp_min(0))  # 0 unless there are too many
-    first = torch.where(n > most, first, 0)
-    turn = torch.where(flat, (flat.cumsum(0) - 1 + first) % n.clamp_min(1), most)  # which of them a position is
+    offset = (u * n).long().clamp_max((n - 1).clamp_min(0))  # 0 unless there are too many
+    offset = torch.where(n > most, offset, 0)
+    turn = torch.where(flat, (flat.cumsum(0) - 1 + offset) % n.clamp_min(1), most)  # which of them a position is
     place = torch.where(turn < most, turn, most)
     index = flat.long().argmax().expand(most + 1).scatter(0, place, torch.arange(B * L, device=at.device))[:most]
     share = torch.where(torch.arange(most, device=at.device) < n, torch.where(n > most, n / most, 1.0), 0.0)

@@ -73,9 +73,9 @@ class LeaveOneOut:
     def ratio(self, s):
         mu = self.mu.to(self.process.prior)
         now = self.process.push(mu, CLEAN, self.t)  # D3PM eq. 4, without its q(x_t | x_s)
-        here = now.gather(-1, self.x_t[..., None])
-        possible, then = here > 0, now if s is self.t else self.process.push(mu, CLEAN, s)
-        return torch.where(possible, then / torch.where(possible, here, 1.0), 0.0)
+        p_x_t = now.gather(-1, self.x_t[..., None])
+        possible, then = p_x_t > 0, now if s is self.t else self.process.push(mu, CLEAN, s)
+        return torch.where(possible, then / torch.where(possible, p_x_t, 1.0), 0.0)
 
 
 @dataclass(frozen=True)
@@ -205,8 +205,8 @@ def truth(process: Process, x_0: Tensor, x_t: Tensor, t: Tensor) -> Mean:
 def score_given(process: Process, x_0: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
     """`score` of `truth` by one row of Q_{0,t}: q(. | x_0) / q(x_t | x_0), (*, K); 0 where x_t is impossible."""
     distribution = process.marginal(x_0, t)
-    here = distribution.gather(-1, x_t[..., None])
-    return distribution * torch.where(here > 0, 1 / here, 0.0)
+    q_x_t = distribution.gather(-1, x_t[..., None])
+    return distribution * torch.where(q_x_t > 0, 1 / q_x_t, 0.0)
 
 
 # ---------------------------------------------------------------------------------- a mean, on its support

@@ -48,9 +48,9 @@ class Process(nn.Module):
         self.register_buffer("prior", prior, persistent=False)
         clean = torch.ones(self.K, dtype=torch.bool) if clean is None else clean
         self.register_buffer("clean", clean, persistent=False)
-        known = not prior.is_meta  # asked once: a device would have to wait for the answer
-        self.start = PRIOR if known and bool((prior == 0).any()) else 1.0
-        self.hides = mask is not None and known and not bool(clean[mask])
+        readable = not prior.is_meta  # asked once: a device would have to wait for the answer
+        self.start = PRIOR if readable and bool((prior == 0).any()) else 1.0
+        self.hides = mask is not None and readable and not bool(clean[mask])
 
     # ---------------------------------------------------------------------------------- the definition
     def matrix(self, s: Tensor | float, t: Tensor | float) -> Tensor:
@@ -182,8 +182,8 @@ class Mixture(Process):
 
     def likelihood(self, x_t, s, t):
         x, a = x_t[..., None], self._keep(s, t)
-        lost = ((1 - a) * self.prior[x]).expand(*x_t.shape, self.K)
-        return lost.scatter_add(-1, x, a.expand(lost.shape).gather(-1, x))
+        redraw = ((1 - a) * self.prior[x]).expand(*x_t.shape, self.K)
+        return redraw.scatter_add(-1, x, a.expand(redraw.shape).gather(-1, x))
 
     def rate_into(self, x_t, t):
         r = (self.schedule.beta(self.as_time(t)).to(self.prior) * self.prior[x_t][..., None]).expand(*x_t.shape, self.K)

@@ -85,10 +85,10 @@ def from_tables(distributions: Callable[[Tensor], Tensor], K: int, x: Tensor, ge
     """
     states, place = torch.arange(K, device=x.device).expand(len(x), K), x
     if x.device.type == "cpu":
-        there = torch.zeros(len(x), K, dtype=torch.bool).scatter_(1, x, True)
-        place = (there.cumsum(1) - 1).gather(1, x)
-        states = there.int().argsort(dim=1, descending=True, stable=True)[
-            :, : int(there.sum(1).max()) if x.numel() else 0
+        present = torch.zeros(len(x), K, dtype=torch.bool).scatter_(1, x, True)
+        place = (present.cumsum(1) - 1).gather(1, x)
+        states = present.int().argsort(dim=1, descending=True, stable=True)[
+            :, : int(present.sum(1).max()) if x.numel() else 0
         ]
     cumulative = distributions(states).cumsum(-1, dtype=torch.float64)
     return _pick_shared(cumulative, place, uniform(x.shape, generator, x.device))
@@ -104,8 +104,8 @@ def poisson(mean: Tensor, generator: Randomness = None, at: Tensor | None = None
     shape = mean.shape if at is None else (*at.shape, mean.shape[-1])
     u = uniform(shape, generator, mean.device)
     u, count = u if at is None else u[at], torch.zeros_like(mean, dtype=torch.float64)
-    some = u >= (-mean.double()).exp()
-    u, mean = u[some], mean[some].double().clamp_max(1e12)
+    positive = u >= (-mean.double()).exp()
+    u, mean = u[positive], mean[positive].double().clamp_max(1e12)
     low, high = torch.zeros_like(u), torch.ones_like(u)  # P(N <= low) <= u
     while (short := torch.special.gammaincc(high + 1, mean) <= u).any():
         low, high = torch.where(short, high, low), torch.where(short, 2 * high, high)
@@ -113,7 +113,7 @@ def poisson(mean: Tensor, generator: Randomness = None, at: Tensor | None = None
         middle = ((low + high) / 2).floor()
         short = torch.special.gammaincc(middle + 1, mean) <= u
         low, high = torch.where(short, middle, low), torch.where(short, high, middle)
-    return count.masked_scatter(some, high)
+    return count.masked_scatter(positive, high)
 
 
 def exponential(shape: Sequence[int], generator: Randomness = None, device: torch.device | None = None) -> Tensor:
@@ -136,13 +136,13 @@ def replace(x: Tensor, probability: Tensor | float, distribution: Tensor, genera
         probability = torch.full((), probability, dtype=torch.float64, device=x.device)
     p = probability.to(x.device, torch.float64).expand(x.shape)
     if hasattr(generator, "categorical"):  # every outcome is to be enumerated
-        unchanged = torch.zeros(*x.shape, len(distribution), dtype=p.dtype, device=x.device).scatter(
+        identity = torch.zeros(*x.shape, len(distribution), dtype=p.dtype, device=x.device).scatter(
             -1, x[..., None], 1.0
         )
-        return categorical((1 - p)[..., None] * unchanged + p[..., None] * distribution, generator)
+        return categorical((1 - p)[..., None] * identity + p[..., None] * distribution, generator)
     u = uniform(x.shape, generator, x.device)
-    drawn = u < p
-    return torch.where(drawn, _invert(distribution, u / torch.where(drawn, p, 1.0)), x)
+    redraw = u < p
+    return torch.where(redraw, _invert(distribution, u / torch.where(redraw, p, 1.0)), x)
 
 
 def _invert(p: Tensor, u: Tensor) -> Tensor:
@@ -167,12 +167,12 @@ def _pick_shared(cumulative: Tensor, place: Tensor, u: Tensor) -> Tensor:
     sums = cumulative.flatten()
     total = sums.take(start + (K - 1))
     u = torch.minimum(u * total, torch.nextafter(total, torch.zeros_like(total)))
-    found, width = torch.zeros_like(start), 1 << K.bit_length() - 1
+    index, width = torch.zeros_like(start), 1 << K.bit_length() - 1
     while width:  # sums at or below u, of which there are at least `found`
-        more = found + width
+        more = index + width
         below = (sums.take(start + more.clamp_max(K) - 1) <= u) & (more <= K)
-        found, width = torch.where(below, more, found), width // 2
-    return found
+        index, width = torch.where(below, more, index), width // 2
+    return index
 
 
 def _uniform_at(shape: Sequence[int], generator: Randomness, device: torch.device, at: Tensor | None) -> Tensor:
@@ -225,9 +225,9 @@ def spread(n: Tensor, generator: Randomness = None) -> Tensor:
 def row_by_row(n: Tensor, generator: Randomness = None) -> Tensor:
     """As `spread`, one uniform for each group, in strata one after another: the groups of the first row have the largest."""
     row, rows = _among(len(n), generator, n.device)
-    each = row[:, None] * n.shape[1] + torch.arange(n.shape[1], dtype=torch.float64, device=n.device)
+    stratum = row[:, None] * n.shape[1] + torch.arange(n.shape[1], dtype=torch.float64, device=n.device)
     total = rows * n.shape[1]
-    return (total - 1 - each + uniform(n.shape, generator, n.device)) / total
+    return (total - 1 - stratum + uniform(n.shape, generator, n.device)) / total
 
 
 def _among(n: int, generator: Randomness, device: torch.device | None) -> tuple[Tensor, int]:

@@ -91,8 +91,8 @@ class Schedule(nn.Module):
 
     def as_time(self, t: Tensor | float) -> Tensor:
         """A time as a tensor, where the schedule's own numbers are (a table, exponents) if it has any."""
-        own = next(itertools.chain(self.parameters(), self.buffers()), None)
-        return as_time(t) if own is None else as_time(t, own.device).to(own.device)
+        buffer = next(itertools.chain(self.parameters(), self.buffers()), None)
+        return as_time(t) if buffer is None else as_time(t, buffer.device).to(buffer.device)
 
     def alpha(self, t: Tensor | float) -> Tensor:
         """P(untouched at t | clean): 1 at CLEAN, 0 at PRIOR."""
@@ -123,20 +123,20 @@ class Schedule(nn.Module):
         (*, 1) or (*, K); with `x` (*) of these states, (*).
         """
         clean, noisy = self._alpha(_ends(t))
-        lost, left = 1 - clean, noisy
-        longest = lost.amax().detach(), left.amax().detach()
-        t, lost, left = (t[..., None], lost, left) if x is None else (t, lost[x], left[x])
+        before, after = 1 - clean, noisy
+        longest = before.amax().detach(), after.amax().detach()
+        t, before, after = (t[..., None], before, after) if x is None else (t, before[x], after[x])
         early = t < 0
         length = torch.where(early, *longest)
         length = torch.where(length > 0, length, 1.0)
         share = (1 - torch.where(early, -t, t - 1) / length).clamp(0.0, 1.0)  # of the end, until alpha is 1 or 0
-        whole = torch.where(early, lost, left)
-        part = torch.where(share > 0, whole * share, 0.0)
-        alpha, gone = torch.where(early, 1 - part, part), torch.where(early, part, 1 - part)
+        whole = torch.where(early, before, after)
+        remainder = torch.where(share > 0, whole * share, 0.0)
+        alpha, noise = torch.where(early, 1 - remainder, remainder), torch.where(early, remainder, 1 - remainder)
         if not rate:
-            return alpha, gone
+            return alpha, noise
         pace = torch.where(share > 0, whole / length, 0.0)
-        return pace / torch.where(alpha > 0, alpha, 1.0), pace / torch.where(gone > 0, gone, 1.0)
+        return pace / torch.where(alpha > 0, alpha, 1.0), pace / torch.where(noise > 0, noise, 1.0)
 
     def log_snr(self, t: Tensor | float) -> Tensor:
         """log(alpha / (1 - alpha)) (MD4, section 3); +-inf at CLEAN and PRIOR."""

@@ -58,29 +58,29 @@ class Raw:
 
 
 def locate_files(
-    data: "Data", fetch: Fetch, published: dict[str, tuple[str, str | None]] | None = None
+    data: "Data", fetch: Fetch, files_of_entry: dict[str, tuple[str, str | None]] | None = None
 ) -> tuple[dict[str, Path], dict[str, Any]]:
     """The published files by split, downloaded or from the folder (the file) `data.path`, and what is known of them.
 
     published: others than the catalogue's `files`: its labels.
     """
-    published = DATASETS[data.name].files if published is None else published
+    files_of_entry = DATASETS[data.name].files if files_of_entry is None else files_of_entry
     if not data.path:
-        if not published:
+        if not files_of_entry:
             raise InputError(f"the data set {data.name} needs a file; give it by `data.path`")
-        files = {split: fetch(where) for split, where in published.items()}
-        return files, {"addresses": {split: where[0] for split, where in published.items()}} | sums(files)
+        files = {split: fetch(where) for split, where in files_of_entry.items()}
+        return files, {"addresses": {split: where[0] for split, where in files_of_entry.items()}} | sums(files)
     path = Path(data.path).expanduser()
     if not path.is_dir():
         files = {"all": file_names.find_files(data.path)[0]}
         return files, sums(files)
-    if not published:
+    if not files_of_entry:
         raise InputError(f"'{data.path}' is a folder; the data set {data.name} needs a file of it")
     files = {}
-    for split, (address, _) in published.items():
+    for split, (address, _) in files_of_entry.items():
         name = address.rpartition("/")[2]
-        there = (path / n for n in (name, f"{name}.xz", name.removesuffix(".gz")) if (path / n).is_file())
-        file = next(there, None)
+        candidates = (path / n for n in (name, f"{name}.xz", name.removesuffix(".gz")) if (path / n).is_file())
+        file = next(candidates, None)
         if file is None:
             raise InputError(f"no '{name}' in folder '{data.path}'; give the folder that holds the published files")
         files[split] = file

@@ -61,48 +61,48 @@ def prepare_arrays(
     classes = raw.classes if raw.cut else cut_splits(raw.classes, data, entry)
     names = checked_classes(data, raw.names or entry.classes, splits, classes) if data.labels else ()
     if raw.kind == "image":
-        splits, own, protocol = _images(splits, raw, data)
+        splits, levels, protocol = _images(splits, raw, data)
     else:
         if data.name == "array":
             refuse(data, "levels", "images")
             refuse(data, "size", "images")
             refuse(data, "flip", "images")
-        own, protocol = raw.tokenizer, raw.about.get("protocol", "")
-    own = own or Levels(raw.size, raw.shape, raw.kind, raw.unit, raw.ordered, raw.labels)
-    places = math.prod(own.shape)
+        levels, protocol = raw.tokenizer, raw.about.get("protocol", "")
+    levels = levels or Levels(raw.size, raw.shape, raw.kind, raw.unit, raw.ordered, raw.labels)
+    places = math.prod(levels.shape)
     if tokenizer is not None:
-        require_same(tokenizer, own)
+        require_same(tokenizer, levels)
     if length not in (None, places):
-        shape = " x ".join(map(str, own.shape))
-        of = f"{shape} = {places:,}" if len(own.shape) > 1 else f"{places:,} places"
+        shape = " x ".join(map(str, levels.shape))
+        of = f"{shape} = {places:,}" if len(levels.shape) > 1 else f"{places:,} places"
         raise InputError(f"`net.length` is {length:,}, the rows of {data.name} have {of}; leave it out")
-    ready, dtype, first = {}, dtype_for(own.size), 0
+    ready, dtype, start = {}, dtype_for(levels.size), 0
     for name, rows in splits.items():
         if not len(rows):
             raise InputError(f"{tell(data)} has no row for the {name} split; set `data.validation` and `data.test`")
         more: dict[str, Any] = {"labels": classes.get(name)}
         if raw.pixels:  # opened again by whoever reads it
             file = TokenFile(raw.pixels, "uint8", raw.pixels.stat().st_size)
-            more |= {"start": first, "stop": first + rows.size}
-            ready[name], first = Rows(Shards([file]), places, **more), first + rows.size
+            more |= {"start": start, "stop": start + rows.size}
+            ready[name], start = Rows(Shards([file]), places, **more), start + rows.size
             continue
         narrow = rows if isinstance(rows, np.memmap) else rows.astype(dtype, copy=False)
         ready[name] = Rows(
             np.ascontiguousarray(narrow).reshape(-1), places,
             characters=raw.characters(rows) if raw.characters else None, clues=raw.clues.get(name), **more,
         )  # fmt: skip
-    for name, other in entry.same.items():
-        if name not in ready and other in ready:
-            ready[name] = ready[other]
+    for name, copy_of in entry.same.items():
+        if name not in ready and copy_of in ready:
+            ready[name] = ready[copy_of]
     about = {"name": data.name, "what": entry.what, "licence": entry.licence} | raw.about
     if "sha256" not in about:
         about["sha256"] = _digest(raw.splits.values())
     about |= {
         "splits": {name: count_rows(rows) for name, rows in ready.items()},
-        "tokenizer": describe_tokenizer(own),
-        "kind": own.kind,
-        "shape": [*own.shape],
-        "levels": own.size,
+        "tokenizer": describe_tokenizer(levels),
+        "kind": levels.kind,
+        "shape": [*levels.shape],
+        "levels": levels.size,
         "protocol": protocol,
         "pack": "rows",
         "separator": "none",
@@ -110,7 +110,7 @@ def prepare_arrays(
         "dtype": dtype,
     }
     about |= {"classes": [*names]} if names else {}
-    return Corpus(own, ready, about)
+    return Corpus(levels, ready, about)
 
 
 def _digest(arrays: Iterable[np.ndarray]) -> str:
@@ -143,8 +143,8 @@ def _images(splits: dict[str, np.ndarray], raw: Raw, data: "Data") -> tuple[dict
     if levels != raw.size:
         splits = {name: quantised(x, raw.size, levels) for name, x in splits.items()}
         changes.append(f"{raw.size} to {levels} levels in equal bins")
-    own = Levels(levels, (height, width, *colours), "image", "dim", ordered=True)
-    return splits, own, ", ".join(filter(None, changes))
+    kind = Levels(levels, (height, width, *colours), "image", "dim", ordered=True)
+    return splits, kind, ", ".join(filter(None, changes))
 
 
 # ---------------------------------------------------------------------------------------------------- labels

@@ -101,13 +101,13 @@ def write_tokens(
         try:
             starts, ranges = array("q"), {}
             for split, pieces in splits:
-                start, first = store.written, len(starts)
+                start, start_count = store.written, len(starts)
                 characters, texts = _write_split(store, starts, encode(tokenizer, pieces, of), tokenizer, documents)
                 ranges[split] = {
                     "start": start,
                     "stop": store.written,
                     "characters": characters,
-                    "documents": [first, len(starts)],
+                    "documents": [start_count, len(starts)],
                     "texts": texts,
                 }
         finally:
@@ -139,19 +139,19 @@ def _write_split(
     separator, characters, texts = tokenizer.separator, 0, 0
     end = np.array([] if separator is None else [separator], np.uint32)
     between = inside = False  # whether a file of running text has ended before; whether the document goes on
-    for chunks, encoded in batches:
+    for chunks, tokens_of_batch in batches:
         parts, at = [], store.written
-        for (text, ends), tokens in zip(chunks, encoded):
-            separated = [end] if between and len(tokens) else []
+        for (text, ends), tokens in zip(chunks, tokens_of_batch):
+            prefix = [end] if between and len(tokens) else []
             if documents and not inside:
                 starts.append(at)
-            closed = [end] if ends and documents else []
-            for part in (*separated, tokens, *closed):
-                parts.append(part)
-                at += len(part)
+            suffix = [end] if ends and documents else []
+            for piece in (*prefix, tokens, *suffix):
+                parts.append(piece)
+                at += len(piece)
             characters += count_characters(text, tokens, tokenizer)
             if tokenizer.unit != "token":  # a newline is a character, an end-of-text token is none
-                characters += len(end) * (len(separated) + len(closed))
+                characters += len(end) * (len(prefix) + len(suffix))
             between, inside = ends and not documents, not ends
             texts += ends
         store.append(parts)
@@ -249,20 +249,20 @@ def batches(chunks: Iterable[Piece]) -> Iterator[list[Piece]]:
 
 def chunks(pieces: Iterable[Piece]) -> Iterator[Piece]:
     """The pieces, each short enough for one call, and cut where no tokenizer joins: before a space that follows a letter."""
-    rest, size = "", 0
+    remainder, size = "", 0
     for text, ends in pieces:
         size += len(text)
-        text = rest + text
+        text = remainder + text
         if ends or size < BATCH:
-            rest = "" if ends else text
+            remainder = "" if ends else text
         else:  # what follows the last safe cut is kept for the next piece
             at = _cut(text, max(0, len(text) - CHUNK), len(text))
-            text, rest = text[:at], text[at:]
+            text, remainder = text[:at], text[at:]
         if ends or size >= BATCH:
             yield from _split(text, ends)
-        size = len(rest) if size >= BATCH else size
-    if rest:
-        yield from _split(rest, False)
+        size = len(remainder) if size >= BATCH else size
+    if remainder:
+        yield from _split(remainder, False)
 
 
 def _split(text: str, ends: bool) -> Iterator[Piece]:

@@ -296,10 +296,10 @@ def fetch(address: str, checksum: str | None, cache: Path, progress: Callable[[i
     What is there is checked too (read for that once, as long as its times stay), and downloaded again where it is damaged.
     """
     target = download_path(address, cache)
-    kind, _, wanted = (checksum or "").rpartition(":")
+    kind, _, expected_digest = (checksum or "").rpartition(":")
     kind, damage = kind or "sha256", ""
     if target.exists():
-        if not wanted or _sum_there(target, kind, cache) == wanted:
+        if not expected_digest or _sum_there(target, kind, cache) == expected_digest:
             return target
         damage = f"'{target}' is damaged, and "
     digest = hashlib.new(kind)
@@ -311,19 +311,21 @@ def fetch(address: str, checksum: str | None, cache: Path, progress: Callable[[i
     try:
         with urllib.request.urlopen(address, timeout=60) as response:
             make_place(target.parent)
-            total, done = int(response.headers.get("Content-Length") or 0), 0
+            total, received = int(response.headers.get("Content-Length") or 0), 0
             with aside.open("xb") as out:
                 while block := response.read(1 << 20):
                     digest.update(block)
                     out.write(block)
-                    done += len(block)
+                    received += len(block)
                     if progress:
-                        progress(done, max(total, done))
+                        progress(received, max(total, received))
                 out.flush()
                 os.fsync(out.fileno())
-        if wanted and digest.hexdigest() != wanted:
+        if expected_digest and digest.hexdigest() != expected_digest:
             actual = f"{digest.name} {digest.hexdigest()[:8]}..."
-            raise InputError(f"'{address}' has {actual}, not {wanted[:8]}...; give a local copy by `data.path`")
+            raise InputError(
+                f"'{address}' has {actual}, not {expected_digest[:8]}...; give a local copy by `data.path`"
+            )
         os.replace(aside, target)
     except OSError as problem:
         reason = getattr(problem, "reason", None) or problem

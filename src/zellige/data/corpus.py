@@ -80,10 +80,10 @@ class Data:
     @property
     def remote(self) -> str | None:
         """The first of its texts that lies in a store elsewhere; None: all are files here, or known by their name."""
-        named = (
-            part for text in (self.path, self.mix, self.validation, self.test) for part in str(text or "").split(",")
+        places = (
+            place for text in (self.path, self.mix, self.validation, self.test) for place in str(text or "").split(",")
         )
-        return next((part.strip() for part in named if is_remote(part.strip())), None)
+        return next((place.strip() for place in places if is_remote(place.strip())), None)
 
     @staticmethod
     @checked
@@ -126,19 +126,21 @@ class Data:
         splits = by_split(values, field)
         more: dict[str, Any] = {"tokenizer": tokenizer, "pack": pack, "fill": fill, "validation": validation}
         more |= {"test": test, "levels": levels, "size": size, "kind": kind, "flip": flip, "cache": cache}
-        if (texts := [are_texts(part) for part in splits.values()]) and any(texts):
+        if (texts := [are_texts(values_of) for values_of in splits.values()]) and any(texts):
             if not all(texts):
                 raise InputError(
                     "some splits of the data are texts, and others are none; give a list of texts for each"
                 )
             if labels is not None or vocabulary:
-                which = "labels" if labels is not None else "vocabulary"
-                raise InputError(f"`{which}` goes with integers, and the data is texts; leave it out")
+                option = "labels" if labels is not None else "vocabulary"
+                raise InputError(f"`{option}` goes with integers, and the data is texts; leave it out")
             return OwnData(splits, name="text", **more)
-        splits = {split: integers(part) for split, part in splits.items()}
-        shaped = bool(kind) or any(getattr(part, "ndim", 0) > 2 for part in splits.values()) or labels is not None
+        splits = {split: integers(values_of) for split, values_of in splits.items()}
+        has_shape = (
+            bool(kind) or any(getattr(values_of, "ndim", 0) > 2 for values_of in splits.values()) or labels is not None
+        )
         more |= {"vocabulary": vocabulary or largest_token(splits.values()) + 1, "labels": labels is not None}
-        return OwnData(splits, labels, name="array" if shaped else "tokens", **more)
+        return OwnData(splits, labels, name="array" if has_shape else "tokens", **more)
 
 
 class OwnData(Data):
@@ -169,10 +171,10 @@ def as_data(data: Any) -> Data:
     if not isinstance(data, str):
         return Data.of(data)
     refuse_path("data", data)
-    there = Path(data).exists()
-    if not there and ("\n" in data or data.count(" ") > 2):
+    exists = Path(data).exists()
+    if not exists and ("\n" in data or data.count(" ") > 2):
         raise InputError(f"`data` is {quoted(data)}, and no file is called so; give texts in a list: data=[...]")
-    return Data(data_of(data), path=data) if data not in DATASETS and (there or {*"./*"} & {*data}) else Data(data)
+    return Data(data_of(data), path=data) if data not in DATASETS and (exists or {*"./*"} & {*data}) else Data(data)
 
 
 @dataclass(frozen=True)

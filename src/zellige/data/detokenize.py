@@ -68,8 +68,8 @@ LM1B: Sequence[Rule] = (
 
 def apply(rules: Sequence[Rule], text: str) -> str:
     """The text after all the rules, in order."""
-    for what, by in rules:
-        text = text.replace(what, by) if isinstance(what, str) else what.sub(by, text)
+    for pattern, by in rules:
+        text = text.replace(pattern, by) if isinstance(pattern, str) else pattern.sub(by, text)
     return text
 
 

@@ -52,7 +52,7 @@ def data_of(path: str) -> str:
 def visible(folder: Path) -> list[Path]:
     """All files below a folder, in order, but those whose name, or the name of a folder that they are in, begins with a dot."""
     files = (path for path in folder.rglob("*") if path.is_file())
-    return sorted(path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts))
+    return sorted(path for path in files if not any(name.startswith(".") for name in path.relative_to(folder).parts))
 
 
 def find_files(path: str, unnamed: bool = False) -> list[Any]:
@@ -67,11 +67,11 @@ def find_files(path: str, unnamed: bool = False) -> list[Any]:
     if place.is_file():
         return [place]
     if place.is_dir():
-        every = visible(place)
-        files = [f for f in every if (_holds_text(f) if unnamed else kind(f) in KINDS)]
+        found_files = visible(place)
+        files = [f for f in found_files if (_holds_text(f) if unnamed else kind(f) in KINDS)]
         if files:
             return files
-        raise InputError(_no_text(path, every, unnamed))
+        raise InputError(_no_text(path, found_files, unnamed))
     files = [Path(f) for f in glob.glob(str(place), recursive=True) if Path(f).is_file()]
     if files:
         return sorted(files)
@@ -88,8 +88,8 @@ def find_files(path: str, unnamed: bool = False) -> list[Any]:
 
 def _holds_text(path: Path) -> bool:
     """Whether a file of a folder is text: by its name, or by how it begins, unpacked."""
-    packed = path.suffix.lower() in PACKED
-    suffix = "".join(path.suffixes[-2:-1] if packed else path.suffixes[-1:]).lower()
+    compressed = path.suffix.lower() in PACKED
+    suffix = "".join(path.suffixes[-2:-1] if compressed else path.suffixes[-1:]).lower()
     if suffix in (*KINDS, *IMAGES) or path.suffix.lower() == ".zst":  # which not every installation can open
         return suffix not in IMAGES
     try:
@@ -123,9 +123,9 @@ def named(files: Sequence[Path], most: int = 3) -> str:
 def left_out(path: str | None, files: Sequence[Any]) -> list[str]:
     """Of the folder `path`, a phrase about the files that are not among those that are read; [] where there are none."""
     folder = Path(path or "").expanduser()
-    there = visible(folder) if path and not is_remote(path) and folder.is_dir() else []
-    others = sorted({*there} - {*files})
-    return [named(others)] if others else []
+    candidates = visible(folder) if path and not is_remote(path) and folder.is_dir() else []
+    ignored = sorted({*candidates} - {*files})
+    return [named(ignored)] if ignored else []
 
 
 def suffixes(files: Sequence[File]) -> str:

@@ -55,11 +55,13 @@ def read_whole(
     meta = read_json(folder / "meta.json")
     structure(meta, form, f"'{folder / 'meta.json'}'")
     sizes_of, sum_of = sizes(meta), (sums or Sums(folder)).of
-    wanted = {name: meta["sha256"] for name in sizes_of if name == main} | meta.get("files", {})
-    for name in [*sizes_of, *(wanted.keys() - sizes_of)]:
+    expected_sums = {name: meta["sha256"] for name in sizes_of if name == main} | meta.get("files", {})
+    for name in [*sizes_of, *(expected_sums.keys() - sizes_of)]:
         try:
             size = (folder / name).stat().st_size
-            right = size == sizes_of.get(name, size) and (name not in wanted or sum_of(folder / name) == wanted[name])
+            right = size == sizes_of.get(name, size) and (
+                name not in expected_sums or sum_of(folder / name) == expected_sums[name]
+            )
         except OSError as problem:
             raise InputError(f"'{folder / name}' is missing ({problem.strerror})") from None
         if not right:
@@ -92,15 +94,15 @@ def written_aside(folder: Path, whole: Callable[[Path], Any], what: str) -> Iter
     try:
         yield aside
         for file in aside.iterdir():
-            with file.open("rb") as written:
-                os.fsync(written.fileno())
+            with file.open("rb") as stream:
+                os.fsync(stream.fileno())
         try:
             os.rename(aside, folder)
         except OSError:  # another process was first, or a broken folder is in the way
-            there = None
+            handle = None
             with suppress(InputError):
-                there = whole(folder)
-            if there is None:
+                handle = whole(folder)
+            if handle is None:
                 shutil.rmtree(folder, ignore_errors=True)
                 os.rename(aside, folder)
         _sync_folder(folder.parent)

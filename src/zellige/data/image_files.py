@@ -59,38 +59,38 @@ def read_images(data: "Data", progress: Progress | None, shape: tuple[int, ...] 
         raise InputError(f"'{data.path}' is no folder; give one that holds .png and .jpg files, or a Hugging Face id")
     splits, depth = _splits(folder, data)
     names, labels = _classes(folder, splits, depth, data)
-    every = [path for files in splits.values() for path in files]
-    report = unpack.read_twice(every, progress)
+    all_files = [path for files in splits.values() for path in files]
+    report = unpack.read_twice(all_files, progress)
     paths = "".join(f"{split} {path.relative_to(folder)}\n" for split, files in splits.items() for path in files)
     made_by = {
-        "files": unpack.digest_files(every, report),
+        "files": unpack.digest_files(all_files, report),
         "paths": hashlib.sha256(paths.encode(errors="surrogateescape")).hexdigest(),
         "size": str(data.size), "colours": data.colours, "levels": levels,
     }  # fmt: skip
 
     def blocks(split: str) -> Iterator[Block]:
-        pixels, own = _decode(every[0], data.colours)
+        pixels, mode = _decode(all_files[0], data.colours)
         if shape and pixels.shape != shape:
-            there, wanted = (" x ".join(map(str, s)) for s in (pixels.shape, shape))
+            size, other_size = (" x ".join(map(str, s)) for s in (pixels.shape, shape))
             raise InputError(
-                f"'{every[0]}' is {there}, and the images of {data.name} are {wanted}; give the published ones"
+                f"'{all_files[0]}' is {size}, and the images of {data.name} are {other_size}; give the published ones"
             )
-        first = _First(f"'{every[0]}'", own, data.colours, pixels.shape)
-        return _decoded(splits[split], labels[split], first, data.size, levels, report)
+        like = _First(f"'{all_files[0]}'", mode, data.colours, pixels.shape)
+        return _decoded(splits[split], labels[split], like, data.size, levels, report)
 
     about = {
         "sha256": made_by["files"],
-        "files": [str(path) for path in every][:100],
+        "files": [str(path) for path in all_files][:100],
         "protocol": _protocol(data, levels),
     }
-    if left_out := file_names.left_out(data.path, every):
+    if left_out := file_names.left_out(data.path, all_files):
         about["left_out"] = left_out
     raw = cached(
         catalogue.cache_folder(data.cache), made_by, lambda: {split: blocks(split) for split in splits},
         f"'{data.path}'", levels, data.labels, names=names, about=about,
     )  # fmt: skip
     if progress:  # all of it, also where a cache made the second reading needless
-        total = sum(path.stat().st_size for path in every)
+        total = sum(path.stat().st_size for path in all_files)
         progress(total, total)
     return raw
 
@@ -110,17 +110,17 @@ def _splits(folder: Path, data: "Data") -> tuple[dict[str, list[Path]], int]:
     files = [path for path in file_names.visible(folder) if path.suffix.lower() in file_names.IMAGES]
     if not files:
         raise InputError(f"no .png or .jpg file in folder '{data.path}'; give one that holds images")
-    own: dict[str, list[Path]] = {}
+    folders: dict[str, list[Path]] = {}
     for path in files:
         top, *inside = path.relative_to(folder).parts
         if inside and (split := file_names.folder_split(top)):  # what lies beside the folders of splits is not read
-            own.setdefault(split, []).append(path)
-    if own and "train" not in own and sum(map(len, own.values())) == len(files):
-        there = " and ".join(split for split in SPLITS if split in own)
-        raise InputError(f"'{data.path}' holds {there} and no train; give the folder that holds train, too")
-    if "train" not in own:
-        own = {"all": sorted(files, key=lambda path: hashlib.sha256(bytes(path.relative_to(folder))).digest())}
-    return cut_splits(own, data, DATASETS[data.name]), int("train" in own)  # pyright: ignore
+            folders.setdefault(split, []).append(path)
+    if folders and "train" not in folders and sum(map(len, folders.values())) == len(files):
+        names = " and ".join(split for split in SPLITS if split in folders)
+        raise InputError(f"'{data.path}' holds {names} and no train; give the folder that holds train, too")
+    if "train" not in folders:
+        folders = {"all": sorted(files, key=lambda path: hashlib.sha256(bytes(path.relative_to(folder))).digest())}
+    return cut_splits(folders, data, DATASETS[data.name]), int("train" in folders)  # pyright: ignore
 
 
 def _classes(
@@ -148,11 +148,11 @@ def _decoded(
 ) -> Iterator[Block]:
     """The files in blocks, decoded by several threads; no more than a block is in memory."""
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        for first in range(0, len(files), TOGETHER):
-            part = files[first : first + TOGETHER]
-            images = list(pool.map(partial(_fitted, like=like, size=size, levels=levels), part))
-            report(sum(path.stat().st_size for path in part))
-            yield np.stack(images), labels[first : first + TOGETHER]
+        for begin in range(0, len(files), TOGETHER):
+            batch = files[begin : begin + TOGETHER]
+            images = list(pool.map(partial(_fitted, like=like, size=size, levels=levels), batch))
+            report(sum(path.stat().st_size for path in batch))
+            yield np.stack(images), labels[begin : begin + TOGETHER]
 
 
 @dataclass(frozen=True)
@@ -167,8 +167,8 @@ class _First:
 
 def _fitted(path: Path, like: _First, size: int | str, levels: int) -> np.ndarray:
     """The pixels of a file, (H, W) or (H, W, 3), in the size and levels that are asked for."""
-    pixels, own = _decode(path, like.asked)
-    return _alike(pixels, own, f"'{path}'", like, size, levels)
+    pixels, mode = _decode(path, like.asked)
+    return _alike(pixels, mode, f"'{path}'", like, size, levels)
 
 
 def _alike(pixels: np.ndarray, own: str, of: str, like: _First, size: int | str, levels: int) -> np.ndarray:
@@ -178,8 +178,8 @@ def _alike(pixels: np.ndarray, own: str, of: str, like: _First, size: int | str,
         )
     height, width = pixels.shape[:2]
     if not size and (height, width) != like.shape[:2]:
-        first = " x ".join(map(str, like.shape[:2]))
-        raise InputError(f"{of} is {height} x {width} and {like.of} is {first}; give `data.size`, e.g. 32 or 48x36")
+        like_size = " x ".join(map(str, like.shape[:2]))
+        raise InputError(f"{of} is {height} x {width} and {like.of} is {like_size}; give `data.size`, e.g. 32 or 48x36")
     return quantised(smaller(pixels[None], *sides(size, height, width, f"{of} is")), 256, levels)[0]
 
 
@@ -209,53 +209,53 @@ def _decode(path: Path, colours: str) -> tuple[np.ndarray, str]:
 def _pixels(image: Any, colours: str, of: str) -> tuple[np.ndarray, str]:
     """The same of an image of Pillow."""
     if image.mode in SEEN_THROUGH or "transparency" in image.info:
-        own = MODES[SEEN_THROUGH.get(image.mode) or image.mode]
+        mode = MODES[SEEN_THROUGH.get(image.mode) or image.mode]
         image = image.convert("RGBA")
         if image.getchannel("A").getextrema() != (255, 255):
             raise InputError(f"{of} has an alpha channel; flatten it on a background first, and save it without")
-        image = image.convert("L" if own == "grey" else "RGB")  # of three equal colours L is that level
+        image = image.convert("L" if mode == "grey" else "RGB")  # of three equal colours L is that level
     if image.mode not in MODES:
         bits = "16 bits or more a colour" if image.mode[0] in "IF" else f"the colours {image.mode}"
         raise InputError(f"{of} has {bits}; save it with 8 bits, as RGB or grey")
-    own = MODES[image.mode]
-    return np.asarray(image.convert({"rgb": "RGB", "grey": "L"}[colours or own])), own
+    mode = MODES[image.mode]
+    return np.asarray(image.convert({"rgb": "RGB", "grey": "L"}[colours or mode])), mode
 
 
 # ---------------------------------------------------------------------------------------------------- the hub
 def _from_hub(data: "Data", levels: int) -> Raw:
     """Image by image, as from files; the splits as published, and cut where one is missing."""
     cache = catalogue.cache_folder(data.cache)
-    loaded = load_hub(data, (str(data.path), None, {}), cache)
-    splits = {file_names.NAMES[split]: rows for split, rows in loaded.items() if split in file_names.NAMES}
+    dataset = load_hub(data, (str(data.path), None, {}), cache)
+    splits = {file_names.NAMES[split]: rows for split, rows in dataset.items() if split in file_names.NAMES}
     if "train" not in splits:
-        raise InputError(f"'{data.path}' has no train split ({', '.join(loaded)}); give another id")
-    chosen = cut_splits({split: np.arange(len(rows)) for split, rows in splits.items()}, data, DATASETS[data.name])
+        raise InputError(f"'{data.path}' has no train split ({', '.join(dataset)}); give another id")
+    numbers = cut_splits({split: np.arange(len(rows)) for split, rows in splits.items()}, data, DATASETS[data.name])
     source = {split: splits.get(split, splits["train"]) for split in SPLITS}
     column = image_column(data, splits["train"])
     label, names = label_column(data, splits["train"]) if data.labels else ("", ())
     begins = f"train image 0 of '{data.path}'"
-    pixels, own = _hub_pixels(splits["train"][0][column], data, begins)
-    first = _First(begins, own, data.colours, pixels.shape)
+    pixels, mode = _hub_pixels(splits["train"][0][column], data, begins)
+    like = _First(begins, mode, data.colours, pixels.shape)
 
     def blocks(split: str) -> Iterator[Block]:
         rows = source[split]
-        for begin in range(0, len(chosen[split]), TOGETHER):
-            part = [int(i) for i in chosen[split][begin : begin + TOGETHER]]
+        for begin in range(0, len(numbers[split]), TOGETHER):
+            batch = [int(i) for i in numbers[split][begin : begin + TOGETHER]]
             images = []
-            for i in part:
+            for i in batch:
                 of = f"{split} image {i} of '{data.path}'"
-                pixels, own = _hub_pixels(rows[i][column], data, of)
-                images.append(_alike(pixels, own, of, first, data.size, levels))
-            yield np.stack(images), [int(rows[i][label]) if label else -1 for i in part]
+                pixels, mode = _hub_pixels(rows[i][column], data, of)
+                images.append(_alike(pixels, mode, of, like, data.size, levels))
+            yield np.stack(images), [int(rows[i][label]) if label else -1 for i in batch]
 
-    prints = [[split, len(rows), getattr(rows, "_fingerprint", "")] for split, rows in loaded.items()]
+    prints = [[split, len(rows), getattr(rows, "_fingerprint", "")] for split, rows in dataset.items()]
     made_by = {
-        "hub": data.path, "fingerprints": prints, "chosen": {split: [len(c), int(c[0])] for split, c in chosen.items()},
+        "hub": data.path, "fingerprints": prints, "chosen": {split: [len(c), int(c[0])] for split, c in numbers.items()},
         "size": str(data.size), "colours": data.colours, "levels": levels, "label": label,
     }  # fmt: skip
     about = {"hub": data.path, "fingerprints": prints, "protocol": _protocol(data, levels)}
     about["sha256"] = hashlib.sha256(repr(prints).encode()).hexdigest()
-    splits_of = lambda: {split: blocks(split) for split in chosen}  # noqa: E731
+    splits_of = lambda: {split: blocks(split) for split in numbers}  # noqa: E731
     return cached(cache, made_by, splits_of, f"'{data.path}'", levels, data.labels, names=names, about=about)
 
 
@@ -276,8 +276,8 @@ def read_imagenet(data: "Data", progress: Progress | None) -> Raw:
     """The published batches in the folder `data.path`."""
     side, levels = int(data.name.removeprefix("imagenet")), levels_of(data, 256)
     splits = _files(data)
-    every = [path for files in splits.values() for path in files]
-    report = unpack.read_twice(every, progress)
+    all_files = [path for files in splits.values() for path in files]
+    report = unpack.read_twice(all_files, progress)
     height, width = sides(data.size, side, side)
     sums = {split: unpack.digest_files(files, report) for split, files in splits.items()}
     made_by = {"imagenet": sums, "size": [height, width], "levels": levels}
@@ -290,7 +290,7 @@ def read_imagenet(data: "Data", progress: Progress | None) -> Raw:
 
     changes = [f"{side} x {side} to {height} x {width} by area means"] if (height, width) != (side, side) else []
     changes += [f"256 to {levels} levels in equal bins"] if levels != 256 else []
-    about = {"sha256": sums, "files": [str(path) for path in every], "protocol": ", ".join(changes)}
+    about = {"sha256": sums, "files": [str(path) for path in all_files], "protocol": ", ".join(changes)}
     return cached(
         catalogue.cache_folder(data.cache), made_by, lambda: {split: blocks(split) for split in splits},
         f"'{data.path}'", levels, data.labels, names=_names(Path(data.path or "").expanduser()), about=about,
@@ -377,8 +377,8 @@ def _array(archive: zipfile.ZipFile, name: str, path: Path) -> tuple[tuple[int, 
     def pieces() -> Iterator[np.ndarray]:
         width = int(np.prod(shape[1:], dtype=np.int64))
         with file:
-            for first in range(0, shape[0], ROWS_TOGETHER):
-                count = min(ROWS_TOGETHER, shape[0] - first) * width
+            for begin in range(0, shape[0], ROWS_TOGETHER):
+                count = min(ROWS_TOGETHER, shape[0] - begin) * width
                 raw = file.read(count * dtype.itemsize)
                 if len(raw) < count * dtype.itemsize:
                     raise EOFError("it ends too early")

@@ -37,8 +37,8 @@ def mnist(data: "Data", fetch: Fetch) -> Raw:
     files, about = locate_files(data, fetch)
     classes = {}
     if data.labels:
-        labels, beside = locate_files(data, fetch, DATASETS[data.name].labels)
-        classes, about = {split: idx(path) for split, path in labels.items()}, about | {"labels": beside["sha256"]}
+        labels, label_sums = locate_files(data, fetch, DATASETS[data.name].labels)
+        classes, about = {split: idx(path) for split, path in labels.items()}, about | {"labels": label_sums["sha256"]}
     return Raw({split: idx(path) for split, path in files.items()}, 256, about=about, classes=classes)
 
 
@@ -49,9 +49,9 @@ def binarized(data: "Data", fetch: Fetch) -> Raw:
     the same law. Arrays of zeros and ones are taken as they are.
     """
     folder = Path(data.path or "").expanduser()
-    drawn = sorted(folder.glob("*.amat")) if data.path and folder.is_dir() else []
-    if drawn:
-        files = {str(file_names.split_of(p)): p for p in drawn}
+    amat_files = sorted(folder.glob("*.amat")) if data.path and folder.is_dir() else []
+    if amat_files:
+        files = {str(file_names.split_of(p)): p for p in amat_files}
         if data.labels:
             raise InputError(f"the .amat files in '{data.path}' have no labels; leave out `data.labels`")
         splits = {split: amat(files[split]) for split in ("train", "validation", "test") if split in files}
@@ -103,17 +103,17 @@ def cifar(data: "Data", fetch: Fetch) -> Raw:
     """
     if elsewhere := copies(data, fetch):
         return elsewhere
-    train, test, labels, listed = CIFAR[data.name]
+    train, test, labels, class_file = CIFAR[data.name]
     archive_name = DATASETS[data.name].files["all"][0].rpartition("/")[2]
     if folder := extracted(data, [*train, *test], archive_name):
         files = {name: folder / name for name in [*train, *test]}
-        there, about = files | {listed: folder / listed}, sums(files)
-        members = {name: path.read_bytes() for name, path in there.items() if path.is_file()}
+        all_sources, about = files | {class_file: folder / class_file}, sums(files)
+        members = {name: path.read_bytes() for name, path in all_sources.items() if path.is_file()}
         source = folder
     else:
-        found, about = locate_files(data, fetch)
-        source = found["all"]
-        members = unpacked(source, listed, archive_name)
+        files_, about = locate_files(data, fetch)
+        source = files_["all"]
+        members = unpacked(source, class_file, archive_name)
     whole = lambda name: name in members and len(members[name]) % (labels + 3072) == 0  # noqa: E731
     missing = next((name for name in [*train, *test] if not whole(name)), "")
     if missing:
@@ -121,7 +121,7 @@ def cifar(data: "Data", fetch: Fetch) -> Raw:
     records = {"train": b"".join(members[n] for n in train), "test": b"".join(members[n] for n in test)}
     classes = {split: cifar_labels(raw, labels) for split, raw in records.items()} if data.labels else {}
     splits = {split: cifar_images(raw, labels) for split, raw in records.items()}
-    names = tuple(members.get(listed, b"").decode("utf-8", "replace").split())
+    names = tuple(members.get(class_file, b"").decode("utf-8", "replace").split())
     return Raw(splits, 256, about=about, classes=classes, names=names)
 
 
@@ -130,18 +130,18 @@ def extracted(data: "Data", names: list[str], archive: str) -> Path | None:
 
     InputError where it is the version for Python, which is pickled, or where a file is missing.
     """
-    given = Path(data.path or "").expanduser()
-    if not data.path or not given.is_dir() or (given / archive).is_file():
+    source_path = Path(data.path or "").expanduser()
+    if not data.path or not source_path.is_dir() or (source_path / archive).is_file():
         return None
-    folders = [given, *sorted(path for path in given.iterdir() if path.is_dir())]
+    folders = [source_path, *sorted(path for path in source_path.iterdir() if path.is_dir())]
     folder = max(folders, key=lambda folder: sum((folder / name).is_file() for name in names))
     missing = [name for name in names if not (folder / name).is_file()]
     if not missing:
         return folder
-    pickled = next((f for f in folders for name in names if (f / name.removesuffix(".bin")).is_file()), None)
-    if len(missing) == len(names) and pickled:
+    python_folder = next((f for f in folders for name in names if (f / name.removesuffix(".bin")).is_file()), None)
+    if len(missing) == len(names) and python_folder:
         raise InputError(
-            f"'{pickled}' is the version for Python, which is pickled and is not opened; "
+            f"'{python_folder}' is the version for Python, which is pickled and is not opened; "
             f"give {archive} ({_ADDRESS}), or the folder that is in it"
         )
     if len(missing) < len(names):
@@ -182,10 +182,10 @@ def on_hub(data: "Data") -> bool:
 
 def read_hub(data: "Data") -> Raw:
     """The images of a data set of the Hugging Face hub, by its splits."""
-    published = {split: split for split in ("train", "test")}
-    loaded = load_hub(data, (str(data.path), None, published), cache_folder(data.cache))
+    split_names = {split: split for split in ("train", "test")}
+    dataset = load_hub(data, (str(data.path), None, split_names), cache_folder(data.cache))
     splits, classes, names = {}, {}, ()
-    for split, rows in loaded.items():
+    for split, rows in dataset.items():
         splits[split] = np.stack([np.asarray(image, np.uint8) for image in rows[image_column(data, rows)]])
         if data.labels:
             column, names = label_column(data, rows)
@@ -215,6 +215,6 @@ def digits(data: "Data", fetch: Fetch) -> Raw:
     """scikit-learn's 1,797 digits of 8 x 8, levels 0 to 16, in the order of the writers."""
     from sklearn.datasets import load_digits
 
-    loaded = load_digits()
-    images, labels = loaded["images"], loaded["target"]  # pyright: ignore
+    sklearn_digits = load_digits()
+    images, labels = sklearn_digits["images"], sklearn_digits["target"]  # pyright: ignore
     return Raw({"all": images.astype(np.uint8)}, 17, classes={"all": labels} if data.labels else {})

@@ -95,9 +95,9 @@ class Levels(BaseTokenizer):
         level = dict.fromkeys([*FREE, "0"], -1) | level
         wrong = next((word for word in words if word not in level), None)
         if wrong is not None:
-            known = f"{self._signs[0]} to {self._signs[-1]}"
+            signs = f"{self._signs[0]} to {self._signs[-1]}"
             raise InputError(
-                f"'{wrong}' in {of} is not in the model's vocabulary ({known}; . leaves a {self.unit} free)"
+                f"'{wrong}' in {of} is not in the model's vocabulary ({signs}; . leaves a {self.unit} free)"
             )
         if len(words) != math.prod(self.shape):
             takes = f"{' x '.join(map(str, self.shape))} = {math.prod(self.shape):,}"

@@ -35,38 +35,38 @@ class Pool(Rows):
     def __init__(self, parts: Sequence[Rows], shares: Sequence[int]):
         self.parts, self.shares = parts, shares
         self.length, self.padding, self.clues, self.labels = parts[0].length, parts[0].padding, None, None
-        self.ends = np.cumsum([len(part) for part in parts])
-        self._text_ends = np.cumsum([part.texts for part in parts])
+        self.ends = np.cumsum([len(source) for source in parts])
+        self._text_ends = np.cumsum([source.texts for source in parts])
         self._count, self.texts = int(self.ends[-1]), int(self._text_ends[-1])
         self.tokens_total, self.cut, self.left_out = (
-            sum(getattr(part, name) for part in parts) for name in ("tokens_total", "cut", "left_out")
+            sum(getattr(source, name) for source in parts) for name in ("tokens_total", "cut", "left_out")
         )
-        characters = [part.characters for part in parts if part.characters is not None]
+        characters = [source.characters for source in parts if source.characters is not None]
         self.characters = sum(characters) if len(characters) == len(parts) else None
-        starts = [part.documents for part in parts if part.documents is not None]
-        sizes = [np.diff(one) for one in starts]
+        starts = [source.documents for source in parts if source.documents is not None]
+        sizes = [np.diff(begin) for begin in starts]
         self.documents = np.cumsum(np.concatenate([[0], *sizes])) if starts else None
 
     @property
     def sources(self) -> list[tuple[int, int]]:
-        return [(len(part), share) for part, share in zip(self.parts, self.shares)]
+        return [(len(source), share) for source, share in zip(self.parts, self.shares)]
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         if not -self._count <= index < self._count:
             raise IndexError(f"row {index} of {self._count}")
         index %= self._count
-        part = int(np.searchsorted(self.ends, index, "right"))
-        return self.parts[part][index - int(self.ends[part]) + len(self.parts[part])]
+        number = int(np.searchsorted(self.ends, index, "right"))
+        return self.parts[number][index - int(self.ends[number]) + len(self.parts[number])]
 
     def _texts(self, chosen: np.ndarray) -> np.ndarray:
-        every = np.full((len(chosen), self.length), -1, np.int64)
+        tokens = np.full((len(chosen), self.length), -1, np.int64)
         of = np.searchsorted(self._text_ends, chosen, "right")
-        for i, part in enumerate(self.parts):
-            every[of == i] = part._texts(chosen[of == i] - int(self._text_ends[i]) + part.texts)
-        return every
+        for i, source in enumerate(self.parts):
+            tokens[of == i] = source._texts(chosen[of == i] - int(self._text_ends[i]) + source.texts)
+        return tokens
 
     def tail(self) -> np.ndarray:
-        return np.concatenate([part.tail() for part in self.parts])
+        return np.concatenate([source.tail() for source in self.parts])
 
 
 def parse_mix(text: str) -> dict[str, float]:
@@ -128,18 +128,18 @@ def prepare_mix(
         tokenizer = tokenizer_by_name.named_tokenizer(
             data.tokenizer, lambda address, checksum: catalogue.fetch(address, checksum, cache, progress)
         )
-    each = {name: prepare(_source(name, data), length, tokenizer=tokenizer, progress=progress) for name in weights}
-    for corpus in each.values():
+    corpora = {name: prepare(_source(name, data), length, tokenizer=tokenizer, progress=progress) for name in weights}
+    for corpus in corpora.values():
         corpus.split("train")  # or it says that there is none
     pools = {}
     for split in SPLITS:
-        parts = {name: corpus.rows[split] for name, corpus in each.items() if split in corpus.rows}
+        parts = {name: corpus.rows[split] for name, corpus in corpora.items() if split in corpus.rows}
         if parts:
-            pools[split] = Pool([*parts.values()], shares if len(parts) == len(each) else [1] * len(parts))
-    abouts = {name: corpus.about for name, corpus in each.items()}
+            pools[split] = Pool([*parts.values()], shares if len(parts) == len(corpora) else [1] * len(parts))
+    abouts = {name: corpus.about for name, corpus in corpora.items()}
     about: dict[str, Any] = {
         "name": "text",
-        "what": f"{len(each)} sources, mixed by weights",
+        "what": f"{len(corpora)} sources, mixed by weights",
         "licence": "; ".join(dict.fromkeys(about["licence"] for about in abouts.values())),
         "files": [file for about in abouts.values() for file in about.get("files", [])][:100],
         "mix": {
@@ -160,18 +160,18 @@ def prepare_mix(
         "length": length,
         "tokens_sha256": _digest([about.get("tokens_sha256", about.get("sha256")) for about in abouts.values()]),
     }
-    return Corpus(tokenizer, pools, about, tuple(note for corpus in each.values() for note in corpus.notes))
+    return Corpus(tokenizer, pools, about, tuple(note for corpus in corpora.values() for note in corpus.notes))
 
 
 def _source(name: str, data: Data) -> Data:
     """The Data of one source: what the mixture says of all, as far as it means something to this one."""
-    one = as_data(name)
-    if DATASETS[one.name].shaped:
+    source = as_data(name)
+    if DATASETS[source.name].shaped:
         raise InputError(f"`data.mix` is of texts and tokens, and '{name}' is neither; leave it out")
-    field = data.field if one.name == "text" and is_documents(find_files(one.path or "")[0]) else None
-    own = one.name in ("text", "tokens", "pydocs")
-    shares = {"validation": data.validation, "test": data.test} if own else {}
-    return dataclasses.replace(one, field=field, pack=data.pack, fill=data.fill, cache=data.cache, **shares)
+    field = data.field if source.name == "text" and is_documents(find_files(source.path or "")[0]) else None
+    is_named = source.name in ("text", "tokens", "pydocs")
+    shares = {"validation": data.validation, "test": data.test} if is_named else {}
+    return dataclasses.replace(source, field=field, pack=data.pack, fill=data.fill, cache=data.cache, **shares)
 
 
 def _digest(what: Any) -> str:

@@ -44,7 +44,7 @@ def read_arrays(data: Data, fetch: Fetch) -> Raw:
     files = local_arrays(data)
     splits, labels, names = {}, {}, []
     if isinstance(data, OwnData):
-        splits |= {split: np.asarray(part) for split, part in data.values.items()}
+        splits |= {split: np.asarray(part_array) for split, part_array in data.values.items()}
         labels |= {} if data.classes is None else {"all": np.asarray(data.classes)}
     if not files and not splits:
         raise InputError(f"the data set {data.name} needs a .npy or .npz file; give it by `data.path`")
@@ -62,21 +62,21 @@ def checked_arrays(
     """Arrays as they were found, after a look at them: whole numbers, of one shape, in their range."""
     tell = f"'{data.path}'" if data.path else "the array"
     shapes = {x.shape[1:] for x in splits.values()}
-    first = next(iter(splits.values()))
-    if any(not np.issubdtype(x.dtype, np.integer) for x in splits.values()) or first.ndim < 2 or not first.size:
-        raise InputError(f"{tell} has shape {first.shape} and type {first.dtype}; give whole numbers, (N, ...)")
+    reference = next(iter(splits.values()))
+    if any(not np.issubdtype(x.dtype, np.integer) for x in splits.values()) or reference.ndim < 2 or not reference.size:
+        raise InputError(f"{tell} has shape {reference.shape} and type {reference.dtype}; give whole numbers, (N, ...)")
     if len(shapes) > 1:
         raise InputError(f"{tell} has rows of different shapes ({', '.join(map(str, sorted(shapes)))}); give one shape")
     image = data.name != "array" or data.kind == "image"
-    if image and first.ndim not in (3, 4):
+    if image and reference.ndim not in (3, 4):
         raise InputError(
-            f"{tell} has rows of shape {first.shape[1:]}; images are (height, width) or (height, width, colours)"
+            f"{tell} has rows of shape {reference.shape[1:]}; images are (height, width) or (height, width, colours)"
         )
     low, high = min(int(x.min()) for x in splits.values()), max(int(x.max()) for x in splits.values())
     size = 256 if data.name != "array" else data.vocabulary or high + 1
     if low < 0 or high >= size:
-        allowed = f"from 0 to {size - 1:,}" if data.vocabulary or data.name != "array" else "0 or more"
-        raise InputError(f"{tell} holds {low if low < 0 else high:,}; entries must be {allowed}")
+        span = f"from 0 to {size - 1:,}" if data.vocabulary or data.name != "array" else "0 or more"
+        raise InputError(f"{tell} holds {low if low < 0 else high:,}; entries must be {span}")
     more: dict[str, Any] = {"about": about, "classes": labels, "names": tuple(names)}
     return Raw(splits, size, **more) if image else Raw(splits, size, "grid", "cell", False, **more)
 

@@ -24,7 +24,7 @@ def by_split(values: Any, field: str | None = None) -> dict[str, Any]:
     for name in values:
         if name not in NAMES:
             raise InputError(f"the data has a split {quoted(str(name))}; splits are {', '.join(SPLITS)}")
-    splits = {NAMES[name]: _column(part, field) for name, part in values.items()}
+    splits = {NAMES[name]: _column(value, field) for name, value in values.items()}
     if len(splits) < len(values) or not splits:
         raise InputError(f"the data has splits {', '.join(values) or 'of no name'}; give train, validation and test")
     return {name: splits[name] for name in SPLITS if name in splits}
@@ -81,23 +81,25 @@ def largest_token(parts: Iterable[Any]) -> int:
     """The largest integer of all parts; -1 where there is none: whoever reads them says what they are."""
     import numpy as np
 
-    most = -1
-    for part in parts:
-        for some in part if isinstance(part, (list, tuple)) and len({np.shape(each) for each in part}) > 1 else [part]:
-            array = np.asarray(some)
+    largest = -1
+    for split in parts:
+        for chunk in (
+            split if isinstance(split, (list, tuple)) and len({np.shape(entry) for entry in split}) > 1 else [split]
+        ):
+            array = np.asarray(chunk)
             if array.size and np.issubdtype(array.dtype, np.integer):
-                most = max(most, int(array.max()))
-    return most
+                largest = max(largest, int(array.max()))
+    return largest
 
 
 def open_texts(source: "TextSource", texts: Mapping[str, Sequence[str]], documents: bool, raw: bool) -> None:
     """Fill in a source that reads these texts: each a document, or one stream with what ends a document between them."""
     source.tell, source.documents = "the list of texts", documents
     source.several = max(map(len, texts.values()), default=0) > 1
-    source.total = sum(len(text) for part in texts.values() for text in part)
+    source.total = sum(len(text) for value in texts.values() for text in value)
     digest = hashlib.sha256()
-    for split, part in texts.items():
-        for text in (split, *part):
+    for split, value in texts.items():
+        for text in (split, *value):
             try:
                 digest.update(f"{len(text)} {text}".encode())
             except UnicodeEncodeError:
@@ -105,10 +107,10 @@ def open_texts(source: "TextSource", texts: Mapping[str, Sequence[str]], documen
     source.about["sha256"] = digest.hexdigest()
     source.identity = lambda: [source.about["sha256"], documents, raw]
 
-    def pieces(part: Sequence[str]) -> Iterator[tuple[str, bool]]:
-        for text in part:
+    def pieces(value: Sequence[str]) -> Iterator[tuple[str, bool]]:
+        for text in value:
             source.report(len(text))
             if text:
                 yield (text.encode().decode("latin-1") if raw else text), True
 
-    source.parts = {split: (lambda report, part=part: pieces(part)) for split, part in texts.items()}
+    source.parts = {split: (lambda report, value=value: pieces(value)) for split, value in texts.items()}

@@ -53,16 +53,16 @@ def write_pixels(folder: Path, splits: Mapping[str, Iterable[Block]], of: str) -
         shape, labels, rows, digest = None, [], {}, hashlib.sha256()
         with (aside / "pixels.bin").open("wb") as out:
             for split, blocks in splits.items():
-                first = len(labels)
+                start = len(labels)
                 for images, classes in blocks:
                     shape = shape or images.shape[1:]
                     if images.shape[1:] != shape:
                         raise InputError(f"{of} has images of {shape} and of {images.shape[1:]}; give one `data.size`")
-                    stored = np.ascontiguousarray(images, np.uint8).data
-                    out.write(stored)
-                    digest.update(stored)
+                    buffer = np.ascontiguousarray(images, np.uint8).data
+                    out.write(buffer)
+                    digest.update(buffer)
                     labels += map(int, classes)
-                rows[split] = [first, len(labels)]
+                rows[split] = [start, len(labels)]
         np.save(aside / "labels.npy", np.array(labels, np.int64))
         meta = {"shape": list(shape or ()), "splits": rows, "sha256": digest.hexdigest()}
         return write_meta(aside, meta, {"pixels.bin": meta["sha256"]})
@@ -89,11 +89,11 @@ def cached(
         meta = None
     meta = write_pixels(folder, splits(), of) if meta is None else meta
     shape, rows = tuple(meta["shape"]), meta["splits"]
-    every = np.memmap(folder / "pixels.bin", np.uint8, "r").reshape(-1, *shape)
+    pixels = np.memmap(folder / "pixels.bin", np.uint8, "r").reshape(-1, *shape)
     classes = np.load(folder / "labels.npy")
     return Raw(
-        {split: every[first:stop] for split, (first, stop) in rows.items()}, levels, cut=True,
-        classes={split: classes[first:stop] for split, (first, stop) in rows.items()} if labels else {},
+        {split: pixels[start:stop] for split, (start, stop) in rows.items()}, levels, cut=True,
+        classes={split: classes[start:stop] for split, (start, stop) in rows.items()} if labels else {},
         pixels=folder / "pixels.bin", **more,
     )  # fmt: skip
 
@@ -104,10 +104,10 @@ def sides(size: int | str, height: int, width: int, of: str = "the images are") 
         return height, width
     words = re.fullmatch(r"(\d+)x(\d+)", str(size))
     new = (int(words[1]), int(words[2])) if words else (int(size), int(size))
-    most = f"{height}x{width}" if words else min(height, width)
+    limit = f"{height}x{width}" if words else min(height, width)
     if not (1 <= new[0] <= height and 1 <= new[1] <= width):
         raise InputError(
-            f"`data.size` is {size}; {of} {height} x {width}, give {'at most' if words else '1 to'} {most}"
+            f"`data.size` is {size}; {of} {height} x {width}, give {'at most' if words else '1 to'} {limit}"
         )
     return new
 
@@ -147,10 +147,10 @@ def smaller(x: np.ndarray, new_height: int, new_width: int) -> np.ndarray:
     rows, columns = overlap(height, new_height), overlap(width, new_width)
     area = height * width  # of a new pixel, in units of 1 / (new_height new_width)
     out = np.empty((len(x), new_height, new_width, *x.shape[3:]), x.dtype)
-    for first in range(0, len(x), 1024):  # whole numbers below 2^53: exact in floating point
-        part = np.moveaxis(x[first : first + 1024].astype(np.float64), (1, 2), (-2, -1))
-        sums = (rows @ part @ columns.T).astype(np.int64)
-        out[first : first + 1024] = np.moveaxis((2 * sums + area) // (2 * area), (-2, -1), (1, 2))
+    for start in range(0, len(x), 1024):  # whole numbers below 2^53: exact in floating point
+        batch = np.moveaxis(x[start : start + 1024].astype(np.float64), (1, 2), (-2, -1))
+        sums = (rows @ batch @ columns.T).astype(np.int64)
+        out[start : start + 1024] = np.moveaxis((2 * sums + area) // (2 * area), (-2, -1), (1, 2))
     return out
 
 

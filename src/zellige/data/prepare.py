@@ -143,10 +143,12 @@ def _check(data: Data) -> None:
                 )
             reads = ", ".join(f"`data.{name}`" for name in entry.reads)
             raise InputError(f"`data.{option.name}` has no effect on {data.name}, which reads {reads}; leave it out")
-    beside = next((name for name in ("path", "labels") if data.mix and getattr(data, name)), None)
-    beside = beside or next((n for n in ("validation", "test") if data.mix and isinstance(getattr(data, n), str)), None)
-    if beside:
-        raise InputError(f"`data.{beside}` is of one corpus, and `data.mix` names several; leave one of them out")
+    conflict = next((name for name in ("path", "labels") if data.mix and getattr(data, name)), None)
+    conflict = conflict or next(
+        (n for n in ("validation", "test") if data.mix and isinstance(getattr(data, n), str)), None
+    )
+    if conflict:
+        raise InputError(f"`data.{conflict}` is of one corpus, and `data.mix` names several; leave one of them out")
     if data.path and isinstance(data, OwnData):
         raise InputError(f"`data.path` '{data.path}' has no effect beside data that is handed over; leave it out")
     if data.pack not in PACKS:
@@ -167,8 +169,10 @@ def _check(data: Data) -> None:
             "`data.fill` ends documents, and `data.pack` wrap has none; use `data.pack` packed or document"
         )
     if data.crop and (data.pack != "wrap" or data.mix):
-        beside = "`data.mix`" if data.mix else f"`data.pack` {data.pack}"
-        raise InputError(f"`data.crop` takes rows anywhere in one running text, and not beside {beside}; leave it out")
+        conflict = "`data.mix`" if data.mix else f"`data.pack` {data.pack}"
+        raise InputError(
+            f"`data.crop` takes rows anywhere in one running text, and not beside {conflict}; leave it out"
+        )
     if data.name == "text" and not (data.path or data.mix or isinstance(data, OwnData)):
         raise InputError("`data.name` text needs a file; give it by `data.path`")
     if data.kind not in ("", "image", "grid"):
@@ -198,18 +202,18 @@ def _rows(
     from .rows import Rows
 
     starts = None if data.pack == "wrap" else np.load(folder / "documents.npy", mmap_mode="r")
-    every, ready, tokens = open_tokens(folder, meta), {}, {}
+    tokens_of, ready, tokens = open_tokens(folder, meta), {}, {}
     for split, of in meta["splits"].items():
-        first, last = of["documents"]
+        start, stop = of["documents"]
         tokens[split] = of["stop"] - of["start"]
         ready[split] = Rows(
-            every,
+            tokens_of,
             length,
             start=of["start"],
             stop=of["stop"],
             characters=of["characters"],
             labels=(labels or {}).get(split),
-            **({} if starts is None else document_layout(data, np.asarray(starts[first : last + 1]), tokenizer)),
+            **({} if starts is None else document_layout(data, np.asarray(starts[start : stop + 1]), tokenizer)),
         )
         if starts is None:  # exactly: less the characters of the tail that fills no row
             tail = ready[split].tail()
@@ -218,9 +222,9 @@ def _rows(
     if not any(tokens.values()):
         raise InputError(f"{source.tell} holds no characters; give a file with text, or `data.name` pydocs")
     require_rows({split: len(r) for split, r in ready.items()}, tokens, length, source.tell)
-    for split, other in source.entry.same.items():
-        if split not in ready and other in ready:
-            ready[split] = ready[other]
+    for split, copy_of in source.entry.same.items():
+        if split not in ready and copy_of in ready:
+            ready[split] = ready[copy_of]
     return ready
 
 
@@ -256,17 +260,19 @@ def _document_labels(source: TextSource, meta: dict[str, Any]) -> "tuple[dict[st
         chain.from_iterable(readers.read_labels(p, source.form, entry.label) for o in order for p in source.files[o])
     )
     ranges = {split: of["documents"] for split, of in meta["splits"].items()}
-    if len(values) != max(last for _, last in ranges.values()):
+    if len(values) != max(stop for _, stop in ranges.values()):
         raise InputError(f"{source.tell} has {len(values):,} labels and another number of documents; give one for each")
-    first, last = ranges.get("train", (0, len(values)))
-    seen = {*values[first:last]}
-    known = [str(i + 1) for i in range(len(entry.classes))]  # published ones count from 1
-    known = known or sorted(seen, key=lambda value: (len(value), value) if all(map(str.isdecimal, seen)) else value)
-    number = {value: i for i, value in enumerate(known)}
+    start, stop = ranges.get("train", (0, len(values)))
+    labels_found = {*values[start:stop]}
+    numbers = [str(i + 1) for i in range(len(entry.classes))]  # published ones count from 1
+    numbers = numbers or sorted(
+        labels_found, key=lambda value: (len(value), value) if all(map(str.isdecimal, labels_found)) else value
+    )
+    number = {value: i for i, value in enumerate(numbers)}
     wrong = next((value for value in values if value not in number), None)
     if wrong is not None:
         raise InputError(
-            f"{source.tell} has the label '{wrong}', which no training text has; there are {', '.join(known)}"
+            f"{source.tell} has the label '{wrong}', which no training text has; there are {', '.join(numbers)}"
         )
     labels = np.array([number[value] for value in values], np.int64)
-    return {split: labels[first:last] for split, (first, last) in ranges.items()}, list(entry.classes or known)
+    return {split: labels[start:stop] for split, (start, stop) in ranges.items()}, list(entry.classes or numbers)

@@ -109,12 +109,12 @@ def _text(path: Readable, file: IO[bytes], raw: bool) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder("latin-1" if raw else "utf-8")()
     start = 0  # of the block, in the unpacked file
     while True:
-        held = len(decoder.getstate()[0])  # bytes of a character that the block before began
+        pending = len(decoder.getstate()[0])  # bytes of a character that the block before began
         block = file.read(BLOCK)
         try:
             text = decoder.decode(block, final=not block)
         except UnicodeDecodeError as problem:
-            raise _not_text(path, problem.object[problem.start], start - held + problem.start) from None
+            raise _not_text(path, problem.object[problem.start], start - pending + problem.start) from None
         if start == 0 and not raw:
             if block.startswith(b"%PDF-"):  # many of them begin as UTF-8
                 raise _not_text(path, block[0], 0)
@@ -137,36 +137,36 @@ def _ended(blocks: Iterator[str]) -> Iterator[Piece]:
 
 
 def _lines(blocks: Iterator[str]) -> Iterator[Piece]:
-    rest = ""
+    remainder = ""
     for text in blocks:
-        *whole, rest = (rest + text).split("\n")
+        *whole, remainder = (remainder + text).split("\n")
         for line in whole:
             if line.strip():
                 yield line.rstrip("\r"), True
-    if rest.strip():
-        yield rest.rstrip("\r"), True
+    if remainder.strip():
+        yield remainder.rstrip("\r"), True
 
 
 def _sequences(path: Readable, blocks: Iterator[str]) -> Iterator[Piece]:
     """The sequences of a FASTA file: what stands between two headers (`>...`) in one line; comments (`;...`) are left out."""
-    held: list[str] = []
+    buffer: list[str] = []
     header = False
     for line, _ in _lines(blocks):
         if line.startswith(">"):
-            if held:
-                yield "".join(held), True
-            held, header = [], True
+            if buffer:
+                yield "".join(buffer), True
+            buffer, header = [], True
         elif not line.startswith(";"):
             if not header:
                 raise InputError(
                     f"'{path}' does not begin with a header (>...), as FASTA does; give it the suffix .txt if it is other text"
                 )
-            held.append("".join(line.split()))
-            if len(held) == LINES:  # a chromosome is not held as a whole
-                yield "".join(held[:-1]), False
-                held = held[-1:]
-    if held:
-        yield "".join(held), True
+            buffer.append("".join(line.split()))
+            if len(buffer) == LINES:  # a chromosome is not held as a whole
+                yield "".join(buffer[:-1]), False
+                buffer = buffer[-1:]
+    if buffer:
+        yield "".join(buffer), True
 
 
 def _json_lines(path: Readable, file: IO[bytes]) -> Iterator[tuple[int, dict]]:
@@ -197,11 +197,11 @@ def _csv_rows(path: Readable, file: IO[bytes], columns: tuple[str, ...]) -> Iter
                 raise _not_text(path, line[problem.start], at + problem.start) from None
             at += len(line)
 
-    every = lines()
-    first = next(every, "")
-    header = re.sub(r'"[^"]*"', "", first)
+    line_iterator = lines()
+    head = next(line_iterator, "")
+    header = re.sub(r'"[^"]*"', "", head)
     sign = usual if columns else max(",;\t", key=lambda sign: (header.count(sign), sign == usual))
-    rows = csv.reader(chain([first], every), delimiter=sign)
+    rows = csv.reader(chain([head], line_iterator), delimiter=sign)
     header = columns or tuple(next(rows, ()))
     for row in rows:
         if row:
@@ -217,8 +217,8 @@ def _columns(path: Readable, file: IO[bytes], fields: tuple[str, ...]) -> Iterat
 
             table = parquet.ParquetFile(file)
             names = table.schema_arrow.names
-            wanted = fields or _guess(dict.fromkeys(names))
-            batches = table.iter_batches(1024, columns=[*wanted] if {*wanted} <= {*names} else None)
+            names_wanted = fields or _guess(dict.fromkeys(names))
+            batches = table.iter_batches(1024, columns=[*names_wanted] if {*names_wanted} <= {*names} else None)
         else:
             head = file.read(6)
             file.seek(0)

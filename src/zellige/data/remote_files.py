@@ -106,9 +106,9 @@ def _store(path: str) -> tuple[Any, str]:
 
     match = SCHEME.match(path)
     scheme = match[1] if match else ""
-    known = {*fsspec.available_protocols(), *PACKAGES}
-    if scheme not in known:
-        near = nearest(scheme, sorted(known))
+    protocols = {*fsspec.available_protocols(), *PACKAGES}
+    if scheme not in protocols:
+        near = nearest(scheme, sorted(protocols))
         use = f"did you mean '{near}://'?" if near else "use s3://, gs://, hf://, https:// or another of fsspec"
         raise InputError(f"'{path}' has a scheme that is not known, '{scheme}'; {use}")
     if reason := silence(_host(scheme, path)):

@@ -71,8 +71,8 @@ class Rows(Dataset):
             self.texts = len(sizes)
             self._sizes = np.minimum(-(-sizes // fill) * fill, length)
             self.tokens_total = int(self._sizes.sum())
-            one = np.arange(self.texts), np.arange(self.texts + 1)
-            self._order, self._first = best_fit(self._sizes, length) if packed else one
+            single = np.arange(self.texts), np.arange(self.texts + 1)
+            self._order, self._first = best_fit(self._sizes, length) if packed else single
             self._count = len(self._first) - 1
         self.labels = labels
         share = (total - self.left_out) / max(total, 1)
@@ -140,14 +140,14 @@ class Rows(Dataset):
 
     def _texts(self, chosen: np.ndarray) -> np.ndarray:
         """(n, L) int64, rows of the stream or documents."""
-        every = np.full((len(chosen), self.length), -1, np.int64)
-        for row, i in zip(every, chosen.tolist()):
+        tokens = np.full((len(chosen), self.length), -1, np.int64)
+        for row, i in zip(tokens, chosen.tolist()):
             if self.documents is None:
                 begin = self._start + i * self.length
                 row[:] = self._tokens[begin : begin + self.length]
             else:
                 row[: self._sizes[i]] = self._document(i)
-        return every
+        return tokens
 
     def tail(self) -> np.ndarray:
         """The tokens that fill no row (pack "wrap")."""

@@ -89,10 +89,10 @@ def atoms_of(text: str) -> list[Atom] | None:
     while at < len(text):
         sign = text[at]
         if atom := _ATOM.match(text, at):
-            made = _atom(atom)
-            if made is None:
+            new_atom = _atom(atom)
+            if new_atom is None:
                 return None
-            atoms.append(made)
+            atoms.append(new_atom)
             if last >= 0 and not join(last, len(atoms) - 1, bond):
                 return None
             at, bond, last = atom.end(), "", len(atoms) - 1
@@ -159,8 +159,8 @@ def _matched(free: set[int], near: dict[int, list[int]]) -> bool:
     """Whether all of `free` can be put into pairs of neighbours: the one with the fewest of them is tried first."""
     if not free:
         return True
-    first = min(free, key=lambda i: sum(j in free for j in near[i]))
-    return any(_matched(free - {first, j}, near) for j in near[first] if j in free)
+    tightest = min(free, key=lambda i: sum(j in free for j in near[i]))
+    return any(_matched(free - {tightest, j}, near) for j in near[tightest] if j in free)
 
 
 def _ring_bonds(atoms: list[Atom]) -> Iterator[tuple[int, int]]:
@@ -169,12 +169,12 @@ def _ring_bonds(atoms: list[Atom]) -> Iterator[tuple[int, int]]:
         for j in atom.bonds:
             if j < i:
                 continue
-            reached, ends = {i}, [i]
+            visited, ends = {i}, [i]
             while ends:
-                here = ends.pop()
-                for there in atoms[here].bonds:
-                    if {here, there} != {i, j} and there not in reached:
-                        reached.add(there)
-                        ends.append(there)
-            if j in reached:
+                node = ends.pop()
+                for neighbour in atoms[node].bonds:
+                    if {node, neighbour} != {i, j} and neighbour not in visited:
+                        visited.add(neighbour)
+                        ends.append(neighbour)
+            if j in visited:
                 yield i, j

@@ -45,21 +45,21 @@ class Sums:
         kind: another sum, "md5".
         """
         name, now, before = _name(path, kind), time.time(), _state(path)
-        known = self._new.get(name) or self._known.get(name)
-        if isinstance(known, list) and known[:-1] == before:
+        entry = self._new.get(name) or self._known.get(name)
+        if isinstance(entry, list) and entry[:-1] == before:
             report(before[0])
-            return known[-1]
-        known = [*before, sha256(path, report, kind)]
+            return entry[-1]
+        entry = [*before, sha256(path, report, kind)]
         if before == _state(path) and max(before[1:3]) < (now - SETTLED) * 1e9:
-            self._new[name] = known
-        return known[-1]
+            self._new[name] = entry
+        return entry[-1]
 
     def keep(self) -> None:
         """Write the sums that came since; where the cache cannot be written they are forgotten."""
         if not self._new:
             return
-        there = {name: known for name, known in self._known.items() if os.path.exists(_split(name)[0])}
-        self._known, self._new = there | self._new, {}
+        existing = {name: entry for name, entry in self._known.items() if os.path.exists(_split(name)[0])}
+        self._known, self._new = existing | self._new, {}
         self._write()
 
     def _write(self) -> None:
@@ -75,15 +75,15 @@ class Sums:
         All of them are read. What lies in the cache itself is forgotten then, so that whoever reads it next reads it through.
         """
         wrong = []
-        for name, known in self._known.items():
+        for name, entry in self._known.items():
             path, kind = _split(name)
             with contextlib.suppress(OSError):
-                if known[:-1] == _state(path) and sha256(path, kind=kind) != known[-1]:
+                if entry[:-1] == _state(path) and sha256(path, kind=kind) != entry[-1]:
                     wrong.append(name)
                     yield path
         inside = [name for name in wrong if _split(name)[0].is_relative_to(self.cache.absolute())]
         if inside:
-            self._known = {name: known for name, known in self._known.items() if name not in inside}
+            self._known = {name: entry for name, entry in self._known.items() if name not in inside}
             self._write()
 
 

@@ -52,9 +52,9 @@ def chorales(data: "Data", fetch: Fetch) -> Raw:
     low, high = int(pitches[pitches != SILENT].min()), int(pitches.max())
     splits = {
         {"valid": "validation"}.get(split, split): np.stack([
-            level(p[first : first + steps], low)
+            level(p[start : start + steps], low)
             for p in group
-            for first in range(0, len(p) - steps + 1, HOP if split == "train" else steps)
+            for start in range(0, len(p) - steps + 1, HOP if split == "train" else steps)
         ])
         for split, group in pieces.items()
         if any(len(p) >= steps for p in group)
@@ -95,21 +95,21 @@ def sudoku(data: "Data", fetch: Fetch) -> Raw:
         raise InputError(f"`data.size` is {data.size}; a sudoku is 4 x 4 or 9 x 9, give 4 or 9")
     if side == 4:
         if data.path or data.augment:
-            what = "`data.path`" if data.path else "`data.augment`"
-            raise InputError(f"{what} is for sudokus of 9 x 9, and the 4 x 4 ones are all there; use `data.size` 9")
-        every = grids4()
+            option = "`data.path`" if data.path else "`data.augment`"
+            raise InputError(f"{option} is for sudokus of 9 x 9, and the 4 x 4 ones are all there; use `data.size` 9")
+        all_grids = grids4()
         return Raw(
-            dict.fromkeys(("train", "validation", "test"), every), 4, "grid", "cell", False, labels=(1, 2, 3, 4),
+            dict.fromkeys(("train", "validation", "test"), all_grids), 4, "grid", "cell", False, labels=(1, 2, 3, 4),
             about={"protocol": "all 288 grids, the same in every split"},
         )  # fmt: skip
     files, about = locate_files(data, fetch)
     puzzles, solutions = puzzles_and_solutions(next(iter(files.values())))
     splits = cut_splits({"all": np.arange(len(solutions))}, data, DATASETS["sudoku"])
-    held = {key for name in splits if name != "train" for key in invariants(solutions[splits[name]])}
-    twins = np.array([key in held for key in invariants(solutions[splits["train"]])])
+    invariant_set = {key for name in splits if name != "train" for key in invariants(solutions[splits[name]])}
+    twins = np.array([key in invariant_set for key in invariants(solutions[splits["train"]])])
     splits["train"] = splits["train"][~twins]
-    rows = {name: solutions[which] for name, which in splits.items()}
-    clues = {name: puzzles[which].reshape(len(which), 81).astype(np.int64) - 1 for name, which in splits.items()}
+    rows = {name: solutions[numbers] for name, numbers in splits.items()}
+    clues = {name: puzzles[numbers].reshape(len(numbers), 81).astype(np.int64) - 1 for name, numbers in splits.items()}
     protocol = f"{int(twins.sum())} symmetric twins of held-out grids left out of training"
     if twins.any():
         about["left_out"] = [f"{int(twins.sum()):,} training grids, symmetric twins of held-out ones"]
@@ -139,8 +139,8 @@ def solved(grids: np.ndarray) -> np.ndarray:
     boxes = grids.reshape(-1, k, k, k, k).swapaxes(2, 3).reshape(-1, n, n)
 
     def distinct(lines: np.ndarray) -> np.ndarray:
-        sorted_ = np.sort(lines, -1)
-        return (sorted_[..., 1:] != sorted_[..., :-1]).all((-1, -2))
+        ordering = np.sort(lines, -1)
+        return (ordering[..., 1:] != ordering[..., :-1]).all((-1, -2))
 
     return distinct(grids) & distinct(grids.swapaxes(1, 2)) & distinct(boxes)
 
@@ -152,8 +152,8 @@ def puzzles_and_solutions(path: Path) -> tuple[np.ndarray, np.ndarray]:
     wrong = next((i for i, row in enumerate(rows, 2) if any(len(x) != 81 or not x.isascii() for x in row)), None)
     if wrong is not None or not rows:
         raise InputError(f"line {wrong or 1:,} of '{path}' is not a puzzle and its solution; give 81 digits for each")
-    both = np.array([[[*map(_digit, x)] for x in row] for row in rows], np.uint8).reshape(-1, 2, 9, 9)
-    puzzles, solutions = both[:, 0], both[:, 1]
+    pair = np.array([[[*map(_digit, x)] for x in row] for row in rows], np.uint8).reshape(-1, 2, 9, 9)
+    puzzles, solutions = pair[:, 0], pair[:, 1]
     whole = solved(solutions) & (solutions.min((1, 2)) > 0) & ((puzzles == 0) | (puzzles == solutions)).all((1, 2))
     if not whole.all():
         raise InputError(f"line {int(np.argmin(whole)) + 2:,} of '{path}' is not a sudoku and its solution; mend it")
@@ -200,8 +200,8 @@ def symmetric(grids: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         bands, within = order(3), order(3, 3)
         lines = (3 * bands[:, :, None] + np.take_along_axis(within, bands[:, :, None], 1)).reshape(N, 9)
         out = np.take_along_axis(out, np.expand_dims(lines, 3 - axis), axis)
-    turned = generator.random(N) < 0.5
-    return np.where(turned[:, None, None], out.swapaxes(1, 2), out).astype(np.uint8)
+    transpose = generator.random(N) < 0.5
+    return np.where(transpose[:, None, None], out.swapaxes(1, 2), out).astype(np.uint8)
 
 
 # ---------------------------------------------------------------------------------------------------- texts of one length
@@ -213,8 +213,8 @@ def molecules(data: "Data", fetch: Fetch) -> Raw:
         f"one molecule a row of {length}, ended and filled up with line ends, which are modelled; shuffled"
     )
     tokenizer = Characters("".join({*"".join(lines), "\n"}), "smiles", (length,))
-    mixed = [lines[i] for i in np.random.default_rng(0).permutation(len(lines))]  # the file goes from small to large
-    rows = _encode(tokenizer, "".join(line.ljust(length, "\n") for line in mixed))
+    shuffle = [lines[i] for i in np.random.default_rng(0).permutation(len(lines))]  # the file goes from small to large
+    rows = _encode(tokenizer, "".join(line.ljust(length, "\n") for line in shuffle))
     ends = int(tokenizer.separator or 0)
     count = lambda x: int((x != ends).sum()) + len(x)  # noqa: E731  (a molecule's characters and its end)
     return Raw(

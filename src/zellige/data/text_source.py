@@ -54,8 +54,8 @@ class TextSource:
     @property
     def whole(self) -> str | None:
         """The part that other splits are cut off the end of: all of it, or one's own train split where another is missing."""
-        own = self.data.name == "text" and "train" in self.parts and not {*SPLITS} <= self.parts.keys()
-        return "all" if "all" in self.parts else "train" if own else None
+        incomplete = self.data.name == "text" and "train" in self.parts and not {*SPLITS} <= self.parts.keys()
+        return "all" if "all" in self.parts else "train" if incomplete else None
 
     @property
     def cut(self) -> list[float] | None:
@@ -80,9 +80,9 @@ class TextSource:
     def scan(self, alphabet: bool) -> Contents:
         """Go through all of it; `alphabet` asks for its symbols."""
         parts, symbols, characters, spaces = dict.fromkeys(self.parts, 0), set(), 0, 0
-        for part, pieces in self.parts.items():
+        for split, pieces in self.parts.items():
             for text, ends in pieces(self.report):
-                parts[part] += ends if self.documents else len(text)
+                parts[split] += ends if self.documents else len(text)
                 characters += len(text)
                 spaces += text.count(" ") + text.count("\n")
                 if alphabet:
@@ -99,7 +99,9 @@ class TextSource:
             return [(split, pieces(self.report)) for split, pieces in self.parts.items()]
         pieces = _Peekable(self.parts[self.whole or "all"](self.report))
         cut = [(split, pieces.until(end, self.documents)) for split, end in ends.items()]
-        return cut + [(split, part(self.report)) for split, part in self.parts.items() if split != self.whole]
+        return cut + [
+            (split, read_split(self.report)) for split, read_split in self.parts.items() if split != self.whole
+        ]
 
 
 class _Peekable:
@@ -129,9 +131,9 @@ def boundaries(source: TextSource, counts: dict[str, int]) -> dict[str, int]:
     validation = validation if validation >= 1 else validation * total
     ends = {"train": round(total - validation - test), "validation": round(total - test), "test": total}
     if ends["train"] < 1:
-        what = "documents" if source.documents else "characters"
+        unit = "documents" if source.documents else "characters"
         raise InputError(
-            f"{source.tell} has {total:,} {what}, validation and test take {round(validation + test):,}; "
+            f"{source.tell} has {total:,} {unit}, validation and test take {round(validation + test):,}; "
             "set `data.validation` and `data.test` lower"
         )
     return {name: end for name, end in ends.items() if {"validation": validation, "test": test}.get(name, 1) > 0}
@@ -151,9 +153,9 @@ def open_source(
     elif data.path:
         _from_files(source, _sort_files(data, entry), form)
     elif entry.files:
-        fetched = {split: [catalogue.fetch(*where, cache, progress)] for split, where in entry.files.items()}
+        downloads = {split: [catalogue.fetch(*where, cache, progress)] for split, where in entry.files.items()}
         source.about["addresses"] = {split: where[0] for split, where in entry.files.items()}
-        _from_files(source, fetched, form)
+        _from_files(source, downloads, form)
     else:
         _from_hub(source, form, cache)
     return source
@@ -168,18 +170,18 @@ def _from_pydocs(source: TextSource, form: Format) -> None:
     source.about["sha256"] = sha
 
     def pieces(report: Report) -> Iterator[Piece]:
-        for part in paragraphs if form.lines else [text]:  # a-z and space: the same as bytes
-            report(len(part))
-            yield part, True
+        for paragraph in paragraphs if form.lines else [text]:  # a-z and space: the same as bytes
+            report(len(paragraph))
+            yield paragraph, True
 
     source.parts = {"all": pieces}
 
 
 def _sort_files(data: "Data", entry: Source) -> dict[str, list[Any]]:
     """The files of `data.path` by split; "all" where the text is to be cut."""
-    own = data.name == "text"
-    files = _of_fields(data, file_names.find_files(data.path or "", unnamed=own))
-    if own:
+    is_text = data.name == "text"
+    files = _of_fields(data, file_names.find_files(data.path or "", unnamed=is_text))
+    if is_text:
         paths = {"validation": data.validation, "test": data.test}
         paths = {
             split: _of_fields(data, file_names.find_files(path, unnamed=True))
@@ -194,7 +196,7 @@ def _sort_files(data: "Data", entry: Source) -> dict[str, list[Any]]:
     sorted_files: dict[str, list[Any]] = {
         split: [f for f in files if file_names.split_of(f) == split] for split in SPLITS
     }
-    sorted_files = {split: part for split, part in sorted_files.items() if part}
+    sorted_files = {split: found for split, found in sorted_files.items() if found}
     if not sorted_files:
         raise InputError(
             f"'{data.path}' does not say which split of {data.name} it is; name it train, valid or test, or use `data.name` text"
@@ -209,15 +211,15 @@ def _of_fields(data: "Data", files: list[Any]) -> list[Any]:
 
 
 def _from_files(source: TextSource, files: dict[str, list[Any]], form: Format) -> None:
-    every = list(chain.from_iterable(files.values()))
-    file_names.require_columns(source.data.field, every)
-    source.documents = form.lines or any(file_names.is_documents(f) for f in every)
-    source.total = sum(unpack.size_of(f) for f in every)
+    all_files = list(chain.from_iterable(files.values()))
+    file_names.require_columns(source.data.field, all_files)
+    source.documents = form.lines or any(file_names.is_documents(f) for f in all_files)
+    source.total = sum(unpack.size_of(f) for f in all_files)
     if source.total == 0:
         raise InputError(f"{source.tell} holds no characters; give a file with text, or `data.name` pydocs")
 
-    form = _with_column(source, every, form)
-    fasta = [file_names.kind(f) in file_names.FASTA for f in every]
+    form = _with_column(source, all_files, form)
+    fasta = [file_names.kind(f) in file_names.FASTA for f in all_files]
     source.several, source.sequences = any(fasta), all(fasta)
 
     def part(paths: list[Any]) -> Callable[[Report], Iterator[Piece]]:
@@ -226,9 +228,9 @@ def _from_files(source: TextSource, files: dict[str, list[Any]], form: Format) -
     def identity() -> Any:
         of = source.sums.of if source.sums else sha256
         sums = {split: unpack.digest_files(paths, source.report, of) for split, paths in files.items()}
-        remote = any(isinstance(f, RemoteFile) for f in every)
+        remote = any(isinstance(f, RemoteFile) for f in all_files)
         source.about["states" if remote else "sha256"] = sums.get("all", sums)
-        lines = form.lines and not all(file_names.is_documents(f) for f in every)
+        lines = form.lines and not all(file_names.is_documents(f) for f in all_files)
         return [sums, form.fields, form.columns, lines, form.raw]
 
     source.parts = {split: part(paths) for split, paths in files.items()}
@@ -236,37 +238,42 @@ def _from_files(source: TextSource, files: dict[str, list[Any]], form: Format) -
     if source.data.name == "text" and "train" in files:
         source.about["taken"] = _taken(source)
     source.identity = identity
-    source.about["files"] = [str(f) for f in every][:100]
-    if len({file_names.kind(f) for f in every}) > 1:
-        source.about["read"] = [f"{len(every):,} files: {file_names.suffixes(every)}", *source.about.get("read", [])]
-    if left_out := file_names.left_out(source.data.path, every):
+    source.about["files"] = [str(f) for f in all_files][:100]
+    if len({file_names.kind(f) for f in all_files}) > 1:
+        source.about["read"] = [
+            f"{len(all_files):,} files: {file_names.suffixes(all_files)}",
+            *source.about.get("read", []),
+        ]
+    if left_out := file_names.left_out(source.data.path, all_files):
         source.about["left_out"] = left_out
 
 
 def _with_column(source: TextSource, files: list[Any], form: Format) -> Format:
     """The form with the column that holds the text of one's own files, where none is named. No remote file is opened for it."""
-    first = next((f for f in files if file_names.is_documents(f) and not isinstance(f, RemoteFile)), None)
-    column = readers.text_column(first, form) if first and source.data.name == "text" and not form.fields else None
+    table_file = next((f for f in files if file_names.is_documents(f) and not isinstance(f, RemoteFile)), None)
+    column = (
+        readers.text_column(table_file, form) if table_file and source.data.name == "text" and not form.fields else None
+    )
     if column is None:
         return form
-    name, others = column
-    beside = ", ".join(other for other in others if other != name)
-    source.about["read"] = [f"column '{name}', the one with the longest texts; by `data.field` another ({beside})"]
+    name, alternatives = column
+    listing = ", ".join(column_name for column_name in alternatives if column_name != name)
+    source.about["read"] = [f"column '{name}', the one with the longest texts; by `data.field` another ({listing})"]
     return replace(form, fields=(name,))
 
 
 def _taken(source: TextSource) -> str:
     """Which splits are one's own, and what the others are."""
-    own, cut = ", ".join(source.parts), source.cut or []
+    user_splits, cut = ", ".join(source.parts), source.cut or []
     noun = "documents" if source.documents else "characters"
-    rest = [
+    remaining = [
         f"{split} is the last {share:.0%} of train"
         if share < 1
         else f"{split} is the last {share:,.0f} {noun} of train"
         for split, share in zip(("validation", "test"), cut)
         if share
     ]
-    return "; ".join([f"splits of your own: {own}", *rest])
+    return "; ".join([f"splits of your own: {user_splits}", *remaining])
 
 
 def load_hub(data: "Data", hub: tuple[str, str | None, dict[str, str]], cache: Path) -> dict[str, Any]:
@@ -281,11 +288,11 @@ def load_hub(data: "Data", hub: tuple[str, str | None, dict[str, str]], cache: P
     with remote.hub_silence() as silence:
         try:
             if not names:
-                every: Any = datasets.load_dataset(name, configuration, cache_dir=str(cache / "hub"))
-                return dict(every)
+                dataset: Any = datasets.load_dataset(name, configuration, cache_dir=str(cache / "hub"))
+                return dict(dataset)
             return {
-                split: datasets.load_dataset(name, configuration, split=published, cache_dir=str(cache / "hub"))
-                for split, published in names.items()
+                split: datasets.load_dataset(name, configuration, split=hub_split, cache_dir=str(cache / "hub"))
+                for split, hub_split in names.items()
             }
         except Exception as problem:
             if silence:
@@ -298,14 +305,14 @@ def load_hub(data: "Data", hub: tuple[str, str | None, dict[str, str]], cache: P
 def _from_hub(source: TextSource, form: Format, cache: Path) -> None:
     entry, lines = source.entry, source.entry.lines and not form.lines  # a row a line of one text; or a document
     assert entry.hub is not None
-    loaded, (name, configuration, _) = load_hub(source.data, entry.hub, cache), entry.hub
-    for rows in loaded.values():
+    dataset, (name, configuration, _) = load_hub(source.data, entry.hub, cache), entry.hub
+    for rows in dataset.values():
         missing = next((column for column in form.fields if len(rows) and column not in rows[0]), None)
         if missing is not None:
             columns = ", ".join(rows[0])
             raise InputError(f"field '{missing}' is not in '{name}' (fields: {columns}); give one by `data.field`")
     source.documents = not lines
-    source.total = sum(len(rows) for rows in loaded.values())
+    source.total = sum(len(rows) for rows in dataset.values())
     source.about |= {"hub": name, "configuration": configuration}
 
     def part(rows: Any) -> Callable[[Report], Iterator[Piece]]:
@@ -320,7 +327,7 @@ def _from_hub(source: TextSource, form: Format, cache: Path) -> None:
 
         return pieces
 
-    source.parts = {split: part(rows) for split, rows in loaded.items()}
-    prints = [[split, len(rows), getattr(rows, "_fingerprint", "")] for split, rows in loaded.items()]
+    source.parts = {split: part(rows) for split, rows in dataset.items()}
+    prints = [[split, len(rows), getattr(rows, "_fingerprint", "")] for split, rows in dataset.items()]
     source.about["fingerprints"] = prints
     source.identity = lambda: [name, configuration, prints, form.fields, form.raw]

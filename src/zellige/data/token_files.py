@@ -66,19 +66,19 @@ class Shards:
 
     def map(self, i: int) -> np.ndarray:
         """The tokens of one file."""
-        opened = self._maps[i]
-        if opened is None:
-            opened = self._maps[i] = self.files[i].open()
-        return opened
+        array = self._maps[i]
+        if array is None:
+            array = self._maps[i] = self.files[i].open()
+        return array
 
     def __getitem__(self, part: slice) -> np.ndarray:
         begin, end, _ = part.indices(self.size)
-        first = int(np.searchsorted(self.ends, begin, "right")) - 1
+        shard = int(np.searchsorted(self.ends, begin, "right")) - 1
         pieces = []
         while begin < end:
-            start, stop = int(self.ends[first]), int(self.ends[first + 1])
-            pieces.append(self.map(first)[begin - start : min(end, stop) - start])
-            begin, first = stop, first + 1
+            start, stop = int(self.ends[shard]), int(self.ends[shard + 1])
+            pieces.append(self.map(shard)[begin - start : min(end, stop) - start])
+            begin, shard = stop, shard + 1
         return pieces[0] if len(pieces) == 1 else np.concatenate([np.empty(0, self.dtype), *pieces])
 
     def min(self) -> int:
@@ -90,10 +90,10 @@ class Shards:
     @property
     def starts(self) -> np.ndarray | None:
         """Where documents begin in the whole, and the last ends, (D + 1,); None where a file does not say."""
-        every = [file.starts for file in self.files]
-        if any(one is None for one in every):
+        starts_of = [file.starts for file in self.files]
+        if any(offsets is None for offsets in starts_of):
             return None
-        begins = [one[:-1] + begin for one, begin in zip(every, self.ends) if one is not None]
+        begins = [offsets[:-1] + begin for offsets, begin in zip(starts_of, self.ends) if offsets is not None]
         return np.concatenate([*begins, self.ends[-1:]])
 
 
@@ -170,16 +170,16 @@ def _megatron(path: Path, index: Path) -> TokenFile:
         raise InputError(f"'{index}' is cut off ({len(content):,} bytes); copy or make it again")
     sizes = np.frombuffer(content, "<i4", sequences, head).astype(np.int64)
     begins = np.frombuffer(content, "<i8", sequences, head + 4 * sequences)
-    first = np.frombuffer(
+    pointers = np.frombuffer(
         content, "<i8", documents, head + 12 * sequences
     )  # sequence of each document, and S at the end
     ends, size = np.cumsum(np.append(0, sizes)), path.stat().st_size
     width = np.dtype(TYPES[code]).itemsize
-    whole = (begins == ends[:-1] * width).all() and not ((first < 0) | (first > sequences)).any()
+    whole = (begins == ends[:-1] * width).all() and not ((pointers < 0) | (pointers > sequences)).any()
     if not ends[-1] or ends[-1] * width != size or not whole:
         raise InputError(
             f"'{index}' says {int(ends[-1]):,} tokens of {width} bytes one after another, and '{path.name}' has {size:,} bytes; "
             "copy or make both again"
         )
-    starts = np.unique(np.concatenate([[0], ends[first], ends[-1:]]))
+    starts = np.unique(np.concatenate([[0], ends[pointers], ends[-1:]]))
     return TokenFile(path, TYPES[code], int(ends[-1]), starts=starts)

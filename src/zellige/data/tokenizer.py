@@ -151,19 +151,19 @@ class Tokens(BaseTokenizer):
         inner.no_truncation()
         self.known = 1 + max(inner.get_vocab(with_added_tokens=True).values(), default=-1)
         self.size = self.known if size is None else size
-        known = (END, "[SEP]", "</s>", "<eos>", "<|end_of_text|>")
-        self.separator = next((i for i in map(inner.token_to_id, known) if i is not None), None)
+        candidates = (END, "[SEP]", "</s>", "<eos>", "<|end_of_text|>")
+        self.separator = next((i for i in map(inner.token_to_id, candidates) if i is not None), None)
 
     def encode_pieces(self, pieces: Sequence[str], of: str = "the corpus") -> list[np.ndarray]:
         batch = getattr(self.inner, "encode_batch_fast", self.inner.encode_batch)  # fast: without the offsets
         encodings = batch(list(pieces), add_special_tokens=False)
-        encoded = [np.array(array("I", e.ids)) for e in encodings]  # five times as fast as NumPy reads a list
-        if self.mask is not None and any((ids == self.mask).any() for ids in encoded):
+        arrays = [np.array(array("I", e.ids)) for e in encodings]  # five times as fast as NumPy reads a list
+        if self.mask is not None and any((ids == self.mask).any() for ids in arrays):
             sign = self.inner.id_to_token(self.mask)
             raise InputError(
                 f"{of} holds '{sign}', the model's mask, which is no text; leave it out, or infill with `mask_token`"
             )
-        return encoded
+        return arrays
 
     def decode(self, tokens: Iterable[int], mask: str = "·") -> str:
         values = tokens.tolist() if hasattr(tokens, "tolist") else tokens  # pyright: ignore[reportAttributeAccessIssue]
@@ -183,8 +183,8 @@ class Tokens(BaseTokenizer):
     def save(self, folder: str | Path) -> None:
         """Write `tokenizer.json` as the library has it, and the `tokenizer_config.json` that transformers reads."""
         definition = json.loads(self.inner.to_str())
-        beside = {key: value for key, value in self.to_dict().items() if key not in definition and key != "zellige"}
-        config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, OURS: beside}
+        extra = {key: value for key, value in self.to_dict().items() if key not in definition and key != "zellige"}
+        config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, OURS: extra}
         if self.separator is not None:
             config["eos_token"] = self.inner.id_to_token(self.separator)
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -218,9 +218,9 @@ def load(folder: str | Path) -> Tokenizer:
         from tokenizers import Tokenizer as Inner
 
         within = {key: data.pop(key) for key in ("name", "rows", "mask") if key in data}  # as it once was
-        beside = within or _beside(path)
-        name = beside.get("name") or path.resolve().parent.name
-        return Tokens(Inner.from_str(json.dumps(data)), name, beside.get("rows"), beside.get("mask"))
+        extra = within or _beside(path)
+        name = extra.get("name") or path.resolve().parent.name
+        return Tokens(Inner.from_str(json.dumps(data)), name, extra.get("rows"), extra.get("mask"))
     except InputError:
         if path.exists():
             raise
@@ -233,8 +233,8 @@ def _beside(path: Path) -> dict[str, Any]:
     """What the config beside a tokenizer.json says of it that the library has no place for: its name, its rows."""
     config = path.parent / CONFIG
     entries = read_json(config) if config.is_file() else {}
-    beside = entries.get(OURS, entries.get(FORMERLY))
-    return beside if isinstance(beside, dict) else {}
+    extra = entries.get(OURS, entries.get(FORMERLY))
+    return extra if isinstance(extra, dict) else {}
 
 
 def require_same(trained: Tokenizer, other: Tokenizer) -> None:

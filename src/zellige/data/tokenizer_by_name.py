@@ -57,8 +57,8 @@ def named_tokenizer(spec: str, fetch: Callable[[str, str], Path]) -> Tokenizer:
         try:
             encoder, merges = (fetch(*GPT2_FILES[name]) for name in GPT2_FILES)
         except InputError as problem:
-            what = str(problem).partition(";")[0]
-            raise InputError(f"{what}; give a folder of {' and '.join(GPT2_FILES)} by `data.tokenizer`") from None
+            cause = str(problem).partition(";")[0]
+            raise InputError(f"{cause}; give a folder of {' and '.join(GPT2_FILES)} by `data.tokenizer`") from None
         return Tokens(_special(ByteLevelBPETokenizer(str(encoder), str(merges)), END), "gpt2")
     if path.exists():
         folder = path if path.is_dir() else path.parent
@@ -70,8 +70,8 @@ def named_tokenizer(spec: str, fetch: Callable[[str, str], Path]) -> Tokenizer:
                     return Tokens(_special(inner, END), "gpt2" if inner.get_vocab_size() == 50257 else name)
             if (folder / "vocab.txt").exists() and path.name != "tokenizer.json":
                 words = str(path if path.is_file() else folder / "vocab.txt")
-                cased = any(w.isalpha() and w != w.lower() for w in Path(words).read_text(encoding="utf-8").split())
-                inner = BertWordPieceTokenizer(words, lowercase=not cased)
+                has_case = any(w.isalpha() and w != w.lower() for w in Path(words).read_text(encoding="utf-8").split())
+                inner = BertWordPieceTokenizer(words, lowercase=not has_case)
                 return Tokens(_special(inner, "[SEP]"), "bert")
         except Exception as problem:
             raise InputError(

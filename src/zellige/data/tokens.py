@@ -35,7 +35,7 @@ def prepare_tokens(data: Data, length: int, tokenizer: "Tokenizer | None") -> Co
         )
     tokenizer = tokenizer or tk.Integers(data.vocabulary)
     integers, files = _integers(data, tell, tokenizer.size)
-    parts = {split: _documents(part, data, tell) for split, part in integers.items()}
+    parts = {split: _documents(split_tokens, data, tell) for split, split_tokens in integers.items()}
     tokens, starts = _joined(parts, tell)
     _check(tokens, tokenizer.size, data, tell)
     if starts is None and tokens.ndim == 2 and tokens.shape[1] != length:
@@ -44,10 +44,12 @@ def prepare_tokens(data: Data, length: int, tokenizer: "Tokenizer | None") -> Co
     source = TextSource(data, DATASETS["tokens"], None)
     source.parts = {split: lambda report: iter(()) for split in parts}
     source.documents = starts is not None or tokens.ndim == 2  # what is counted
-    counts = {split: len(part) if begin is None else len(begin) - 1 for split, (part, begin) in parts.items()}
+    counts = {
+        split: len(split_tokens) if begin is None else len(begin) - 1 for split, (split_tokens, begin) in parts.items()
+    }
     ends = boundaries(source, counts) if "all" in parts else dict(zip(counts, accumulate(counts.values())))
-    mapped = isinstance(tokens, (np.memmap, Shards))
-    narrow = tokens if mapped else tokens.astype(store.dtype_for(tokenizer.size))
+    is_mapped = isinstance(tokens, (np.memmap, Shards))
+    narrow = tokens if is_mapped else tokens.astype(store.dtype_for(tokenizer.size))
     ready, begin = {}, 0
     for split, end in ends.items():
         if starts is None and isinstance(narrow, Shards):
@@ -79,15 +81,15 @@ def prepare_tokens(data: Data, length: int, tokenizer: "Tokenizer | None") -> Co
 
 def _joined(parts: dict[str, Any], tell: str) -> tuple[Any, np.ndarray | None]:
     """The splits one after another: the tokens, and where each document begins and the last ends."""
-    (tokens, starts), *others = parts.values()
-    for part, begin in others:
-        if part.shape[1:] != tokens.shape[1:]:
-            raise InputError(f"{tell} have rows {tokens.shape} and {part.shape} in two splits; give one form")
+    (tokens, starts), *later = parts.values()
+    for piece, begin in later:
+        if piece.shape[1:] != tokens.shape[1:]:
+            raise InputError(f"{tell} have rows {tokens.shape} and {piece.shape} in two splits; give one form")
         starts = None if starts is None else np.concatenate([starts[:-1], begin + len(tokens)])
         if isinstance(tokens, Shards):
-            tokens = Shards([*tokens.files, *part.files])
+            tokens = Shards([*tokens.files, *piece.files])
         else:
-            tokens = np.concatenate([tokens, part])
+            tokens = np.concatenate([tokens, piece])
     return tokens, starts
 
 
@@ -123,9 +125,9 @@ def _other(path: Path) -> str:
     with path.open("rb") as file:
         begin = file.read(4096)
     size, array = path.stat().st_size, begin.startswith(b"\x93NUMPY")
-    other = form_of(begin)
-    if other or (array and path.suffix == ".npy"):
-        return other
+    form = form_of(begin)
+    if form or (array and path.suffix == ".npy"):
+        return form
     if array or path.suffix == ".npy":
         return "a .npy under another name" if array else "it does not begin as a .npy does"
     if size % 2:
@@ -142,21 +144,21 @@ _MARKED = "give files that say where documents end (Megatron's .idx, datatrove's
 
 def _documents(tokens: Any, data: Data, tell: str) -> tuple[Any, np.ndarray | None]:
     """The tokens as an array; of documents one after another, with where each begins and the last ends, (D + 1,)."""
-    listed = isinstance(tokens, (list, tuple))
+    is_list = isinstance(tokens, (list, tuple))
     if isinstance(tokens, Shards):
         if data.pack != "wrap" and tokens.starts is None:
             raise InputError(f"`data.pack` {data.pack} needs documents, and {tell} is one stream; {_MARKED}")
         return tokens, None if data.pack == "wrap" else tokens.starts
     if data.pack == "wrap":
-        if listed and len({np.shape(each) for each in tokens}) > 1:
+        if is_list and len({np.shape(text) for text in tokens}) > 1:
             raise InputError(f"{tell} are sequences of different length; give `data.pack` packed or document")
         return tokens if isinstance(tokens, np.ndarray) else np.asarray(tokens), None
-    texts = [np.asarray(each) for each in tokens] if listed else np.asarray(tokens)
-    if not len(texts) or any(np.ndim(each) != 1 for each in texts):
+    texts = [np.asarray(text) for text in tokens] if is_list else np.asarray(tokens)
+    if not len(texts) or any(np.ndim(text) != 1 for text in texts):
         raise InputError(
             f"`data.pack` {data.pack} needs documents, not the one stream of {tell}; give sequences, (N, L) or one by one"
         )
-    texts = [each for each in texts if len(each)]
+    texts = [text for text in texts if len(text)]
     return np.concatenate(texts), np.cumsum([0, *map(len, texts)])
 
 

@@ -52,13 +52,13 @@ class _Counted(io.RawIOBase):
 
 def read_twice(files: list[Path], progress: Callable[[int, int], None] | None) -> Callable[[int], None]:
     """What to call with each number of bytes read, of files that are read for their sum and then for what is in them."""
-    total, done = sum(path.stat().st_size for path in files), 0
+    total, count_read = sum(path.stat().st_size for path in files), 0
 
     def report(count: int) -> None:
-        nonlocal done
-        done += count
+        nonlocal count_read
+        count_read += count
         if progress:
-            progress(min(done // 2, total), total)
+            progress(min(count_read // 2, total), total)
 
     return report
 
@@ -91,8 +91,8 @@ def _open(path: Readable, report: Callable[[int], None]) -> IO[bytes]:
     if suffix == ".xz":
         return lzma.open(file, "rb")
     if suffix == ".zst":
-        packed = arrow_library(path).CompressedInputStream(file, "zstd")
-        return io.BufferedReader(packed, BLOCK)  # pyright: ignore[reportReturnType]
+        stream = arrow_library(path).CompressedInputStream(file, "zstd")
+        return io.BufferedReader(stream, BLOCK)  # pyright: ignore[reportReturnType]
     if suffix == ".zip":
         archive = zipfile.ZipFile(file)
         inside = [m for m in archive.infolist() if not m.is_dir() and not re.search(r"(^|/)(\.|__MACOSX/)", m.filename)]

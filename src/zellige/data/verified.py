@@ -28,13 +28,13 @@ def damages(cache: Path, report: Callable[[Path], None] = lambda path: None) -> 
                 read(folder)
             except InputError as problem:
                 yield f"{problem}; {MADE}"
-    published = [where for entry in DATASETS.values() for where in (*entry.files.values(), *entry.labels.values())]
-    for address, checksum in (*published, *GPT2_FILES.values()):
+    addresses = [where for entry in DATASETS.values() for where in (*entry.files.values(), *entry.labels.values())]
+    for address, checksum in (*addresses, *GPT2_FILES.values()):
         path = download_path(address, cache)
-        kind, _, wanted = (checksum or "").rpartition(":")
-        if wanted and path.is_file():
+        kind, _, digest = (checksum or "").rpartition(":")
+        if digest and path.is_file():
             report(path)
-            if sha256(path, kind=kind or "sha256") != wanted:
+            if sha256(path, kind=kind or "sha256") != digest:
                 yield f"'{path}' is damaged; {FETCHED}"
     for path in Sums(cache).damaged():  # last: it forgets what is damaged in the cache, so that its next reader sees it
         if not path.is_relative_to(cache.absolute()):

@@ -98,14 +98,14 @@ def _need_datasets(name: str) -> None:
 
 def _joined(pieces: Iterable[tuple[str, bool]]) -> Iterator[str]:
     """Documents from pieces of them."""
-    held: list[str] = []
+    buffer: list[str] = []
     for text, ends in pieces:
-        held.append(text)
+        buffer.append(text)
         if ends:
-            yield "".join(held)
-            held = []
-    if held:
-        yield "".join(held)
+            yield "".join(buffer)
+            buffer = []
+    if buffer:
+        yield "".join(buffer)
 
 
 def _lines(name: str, text: str) -> list[str]:
@@ -126,16 +126,18 @@ class FixedFirst(Rows):
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         row = super().__getitem__(index)
-        counted = row.get("mask", torch.ones(self.length, dtype=torch.bool)).clone()
-        counted[0] = False
-        return row | {"mask": counted}
+        mask = row.get("mask", torch.ones(self.length, dtype=torch.bool)).clone()
+        mask[0] = False
+        return row | {"mask": mask}
 
 
 def begin_token(tokenizer: Tokenizer) -> int | None:
     """The token that begins a text: [CLS], <s>, or the one that ends it."""
     inner = getattr(tokenizer, "inner", None)
-    known = [inner.token_to_id(word) for word in ("[CLS]", "<s>", "<|begin_of_text|>")] if inner is not None else []
-    return next((token for token in known if token is not None), tokenizer.separator)
+    candidates = (
+        [inner.token_to_id(word) for word in ("[CLS]", "<s>", "<|begin_of_text|>")] if inner is not None else []
+    )
+    return next((token for token in candidates if token is not None), tokenizer.separator)
 
 
 def cut_rows(
@@ -146,17 +148,17 @@ def cut_rows(
     Raises:
         InputError: a character that is not in the vocabulary, too little text, no token that ends a text.
     """
-    separator, first = tokenizer.separator, begin_token(tokenizer)
-    if separator is None or first is None:
+    separator, begin_id = tokenizer.separator, begin_token(tokenizer)
+    if separator is None or begin_id is None:
         raise InputError(
             f"a suite ends texts with a token, and '{tokenizer.name}' has none; use `data.name` for one data set"
         )
     whole: list[np.ndarray] = []
     for at in range(0, len(documents), BATCH):
-        some = [text.encode().decode("latin-1") if tokenizer.raw else text for text in documents[at : at + BATCH]]
-        for tokens in tokenizer.encode_pieces(some, name):
+        batch = [text.encode().decode("latin-1") if tokenizer.raw else text for text in documents[at : at + BATCH]]
+        for tokens in tokenizer.encode_pieces(batch, name):
             whole.append(np.append(tokens, [separator] * eos).astype(np.int64))
-    head, tail = ([first] if begin != "none" else []), [separator] * end
+    head, tail = ([begin_id] if begin != "none" else []), [separator] * end
     inside = length - len(head) - len(tail)
     kind = FixedFirst if begin == "given" else Rows
     longer = [len(text) - inside for text in whole if len(text) > inside] if pack == "document" else []

@@ -29,8 +29,8 @@ def log_likelihood(method: Diffusion, times: Tensor) -> Tensor:
         p = prior
         for t, s in itertools.pairwise(times):
             time = t.expand(X.shape)
-            each = kernel(method.predict(X, time, context=context), s.expand(X.shape))  # (N, L, K)
-            p = p @ each[:, torch.arange(L), X].prod(-1)
+            kernels = kernel(method.predict(X, time, context=context), s.expand(X.shape))  # (N, L, K)
+            p = p @ kernels[:, torch.arange(L), X].prod(-1)
         return p
 
     if method.clean(Batch(X)) is None:
@@ -49,19 +49,19 @@ def expected(method: Diffusion, x_0: Tensor, t: Tensor | float, s: Tensor | floa
     time = t.reshape(-1, 1, 1).expand(-1, *X.shape).reshape(-1, L)  # (n N, L), every x_t at every time
     later = None if s is None else torch.as_tensor(s, dtype=torch.float64).reshape(-1, 1, 1).expand(t.numel(), *X.shape)
     x_t = X.repeat(t.numel(), 1)
-    known, noisy = x_0[:, None].expand(-1, len(x_t), -1), x_t.expand(len(x_0), -1, -1)
+    clean, noisy = x_0[:, None].expand(-1, len(x_t), -1), x_t.expand(len(x_0), -1, -1)
     q = process.likelihood(x_t, CLEAN, time)[:, torch.arange(L), x_0].prod(-1).T  # (M, n N)
     shape, later = noisy.shape, None if later is None else later.reshape(-1, L)
     if method.clean(Batch(x_0)) is None:
         pred = method.predict(x_t, time)
     else:  # blocks: what the network says of x_t depends on x_0
-        known, noisy = known.reshape(-1, L), noisy.reshape(-1, L)
+        clean, noisy = clean.reshape(-1, L), noisy.reshape(-1, L)
         time, later = time.repeat(len(x_0), 1), None if later is None else later.repeat(len(x_0), 1)
-        pred = method.predict(noisy, time, context=known)
-    target = truth(process, known, noisy, time.expand(noisy.shape))
+        pred = method.predict(noisy, time, context=clean)
+    target = truth(process, clean, noisy, time.expand(noisy.shape))
     value = bound.continuous(target, pred) if later is None else bound.discrete(target, pred, later)
-    each = torch.where(q > 0, q * value.reshape(shape).sum(-1), 0.0)
-    return each.reshape(len(x_0), -1, len(X)).sum(-1).T.reshape(*t.shape, len(x_0))
+    terms = torch.where(q > 0, q * value.reshape(shape).sum(-1), 0.0)
+    return terms.reshape(len(x_0), -1, len(X)).sum(-1).T.reshape(*t.shape, len(x_0))
 
 
 def step_bound(method: Diffusion, x_0: Tensor, times: Tensor) -> Tensor:
@@ -127,8 +127,8 @@ def integral(method: Diffusion, x_0: Tensor, low: float, high: float, n: int = 6
     """The integral of the continuous bound over t from low to high, for each x_0 (M, L): (M,) nats."""
     u, weight = quadrature(n)
     t = low + (high - low) * u
-    some = (t > low + (1e-12 if low < 0 else 0.0)) & (t < high)  # nearer to it, and 1 - alpha rounds
-    return (high - low) * weight[some] @ expected(method, x_0, t[some], None)
+    inside = (t > low + (1e-12 if low < 0 else 0.0)) & (t < high)  # nearer to it, and 1 - alpha rounds
+    return (high - low) * weight[inside] @ expected(method, x_0, t[inside], None)
 
 
 @torch.no_grad()

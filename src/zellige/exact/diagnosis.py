@@ -43,8 +43,8 @@ def explained(cls: type[Method]) -> list[str]:
         if not isinstance(method, Diffusion):
             continue
         try:
-            asked = [*_distribution(method), *_sight(method)]
-            sentences = asked or [*_moments(method)] or [*_terms(method)]
+            wrong_predictions = [*_distribution(method), *_sight(method)]
+            sentences = wrong_predictions or [*_moments(method)] or [*_terms(method)]
         except Exception:  # a wrong method may fail anywhere; its checks have said so
             continue
         if sentences:
@@ -60,17 +60,18 @@ def _distribution(method: Diffusion) -> Iterator[str]:
     pred = method.predict(X, INSIDE[1], context=method.clean(Batch(X)))
     if (mu := getattr(pred, "mu", None)) is None:
         return
-    if process.mask is not None and float(most := mu[..., process.mask].max()) > 1e-9:
-        yield f"the prediction has up to {float(most):.3g} of its mass on the mask: a network never says it"
+    if process.mask is not None and float(largest := mu[..., process.mask].max()) > 1e-9:
+        yield f"the prediction has up to {float(largest):.3g} of its mass on the mask: a network never says it"
     total = mu.sum(-1)
     if float((total - 1).abs().max()) > 1e-9:
-        least, most = float(total.min()), float(total.max())
-        cause = ": a normaliser over V + 1 in place of V" if process.mask is not None and most < 1 + 1e-9 else ""
-        yield f"the prediction sums to {least:.3g} to {most:.3g}, not to 1{cause}"
+        least, largest = float(total.min()), float(total.max())
+        cause = ": a normaliser over V + 1 in place of V" if process.mask is not None and largest < 1 + 1e-9 else ""
+        yield f"the prediction sums to {least:.3g} to {largest:.3g}, not to 1{cause}"
     if process.mask is not None and isinstance(pred, Mean):
-        held = mu.gather(-1, X[..., None])[..., 0][process.mask != X]
-        if float((1 - held).max()) > 1e-9:
-            yield f"a token that is not masked has only {float(held.min()):.3g} of the prediction: it must be carried over"
+        kept_probability = mu.gather(-1, X[..., None])[..., 0][process.mask != X]
+        if float((1 - kept_probability).max()) > 1e-9:
+            least = float(kept_probability.min())
+            yield f"a token that is not masked has only {least:.3g} of the prediction: it must be carried over"
 
 
 @torch.no_grad()
@@ -80,23 +81,23 @@ def _sight(method: Diffusion) -> Iterator[str]:
     x_0 = enumeration.states(V, L)
     if mask is None or method.clean(Batch(x_0)) is not None:
         return
-    seen, features = [], method.network.features
+    inputs, features = [], method.network.features
 
     def watched(x: Tensor, *args: Any, **more: Any) -> Tensor:
-        seen.append(x)
+        inputs.append(x)
         return features(x, *args, **more)
 
     def shown(ask: Callable[[], Any]) -> bool:
-        seen.clear()
+        inputs.clear()
         ask()
-        return bool(seen) and not bool(torch.cat(seen).eq(mask).any())
+        return bool(inputs) and not bool(torch.cat(inputs).eq(mask).any())
 
     method.network.features = watched
     try:
         all_masks, t = torch.full_like(x_0, mask), torch.full((len(x_0),), 0.5, dtype=torch.float64)
         draw = lambda of: lambda: [of(Batch(x_0), torch.Generator().manual_seed(seed)) for seed in range(4)]  # noqa: E731
-        asked = {"bound": lambda: method.diffusion(Batch(x_0), all_masks, t)} if not method.steps else {}
-        for name, ask in {**asked, "loss": draw(method.loss), "bound ": draw(method.bound)}.items():
+        questions = {"bound": lambda: method.diffusion(Batch(x_0), all_masks, t)} if not method.steps else {}
+        for name, ask in {**questions, "loss": draw(method.loss), "bound ": draw(method.bound)}.items():
             if shown(ask):
                 yield f"the {name.strip()} asks the network about texts without a mask: it sees the tokens that it predicts"
     finally:
@@ -119,13 +120,13 @@ def _moments(method: Diffusion) -> Iterator[str]:
             "it is multiplied by t": lambda t: t,
         }
         yield from _ratios(method, [(t, None) for t in INSIDE], causes)
-    every = {
+    causes_of_steps = {
         "the weight is of s in place of t": lambda t, s: (1 - alpha(t)) / (1 - alpha(s)),
         "the probability to be revealed is not there": lambda t, s: (1 - alpha(t)) / (alpha(s) - alpha(t)),
         "(alpha_s - alpha_t) is not divided by 1 - alpha_t": lambda t, s: 1 - alpha(t),
     }
     steps = [(0.75, 0.5), (0.5, 0.25), (1.0, 0.25)]
-    yield from _ratios(method, [step for step in steps if step[0] <= method.process.start], every)
+    yield from _ratios(method, [step for step in steps if step[0] <= method.process.start], causes_of_steps)
 
 
 def _ratios(method: Diffusion, moments: list[tuple], causes: dict[str, Callable[..., float]]) -> Iterator[str]:
@@ -138,21 +139,21 @@ def _ratios(method: Diffusion, moments: list[tuple], causes: dict[str, Callable[
             truth(method.process, x_0, x_t, time),
         )
         if s is None:
-            ours, true = method.diffusion(Batch(x_0), x_t, time[:, 0]), bound.continuous(target, pred).sum(-1)
+            values, true = method.diffusion(Batch(x_0), x_t, time[:, 0]), bound.continuous(target, pred).sum(-1)
         else:
             later = torch.full_like(time, s)
-            ours, true = (
+            values, true = (
                 method.step(Batch(x_0), x_t, time[:, 0], later[:, 0]),
                 bound.discrete(target, pred, later).sum(-1),
             )
-        alike = true.isinf() & (ours == true)  # a score's step that its clipped kernel never takes
-        ours, true = ours.masked_fill(alike, 0.0), true.masked_fill(alike, 0.0)
-        asked = true > 1e-9
-        each = ours[asked] / true[asked]
-        ratios.append(each)
-        apart.append(float((q * (ours - true)).sum() / q.sum()))
+        alike = true.isinf() & (values == true)  # a score's step that its clipped kernel never takes
+        values, true = values.masked_fill(alike, 0.0), true.masked_fill(alike, 0.0)
+        positive = true > 1e-9
+        ratio = values[positive] / true[positive]
+        ratios.append(ratio)
+        apart.append(float((q * (values - true)).sum() / q.sum()))
         where = (t, s) if abs(apart[-1]) >= max(map(abs, apart)) else where
-    if all(bool((each - 1).abs().max() < SURE) for each in ratios):
+    if all(bool((ratio - 1).abs().max() < SURE) for ratio in ratios):
         return
     worst = max(apart, key=abs)
     kind = f"at t = {where[0]:g}" if where[1] is None else f"of the step from t = {where[0]:g} to {where[1]:g}"
@@ -161,7 +162,7 @@ def _ratios(method: Diffusion, moments: list[tuple], causes: dict[str, Callable[
     arguments = [(t,) if s is None else (t, s) for t, s in moments]
     functions = {**{cause: lambda *_, c=c: c for cause, c in FACTORS.items()}, **causes}
     for cause, f in functions.items():
-        if all(bool((each - f(*a)).abs().max() < SURE * max(1.0, abs(f(*a)))) for each, a in zip(ratios, arguments)):
+        if all(bool((ratio - f(*a)).abs().max() < SURE * max(1.0, abs(f(*a)))) for ratio, a in zip(ratios, arguments)):
             yield f"{begin}: {cause}"
             return
     yield f"{begin}: its ratio goes from {float(torch.cat(ratios).min()):.3g} to {float(torch.cat(ratios).max()):.3g}"
@@ -177,16 +178,16 @@ def _terms(method: Diffusion) -> Iterator[str]:
     reaches = isinstance(method, Absorbing) and _exact(method, distribution)
     with torch.no_grad():
         for name, draw in (("bound", method.bound), *([("loss", method.loss)] * method.loss_is_bound)):
-            ours = bounds.expectation(draw, x_0, nodes(method, loss=name == "loss"))
+            values = bounds.expectation(draw, x_0, nodes(method, loss=name == "loss"))
             terms = _true_terms(method, x_0, jumps=name == "loss")
             whole = torch.stack(list(terms.values())).sum(0)
-            off = ours - whole
+            off = values - whole
             if float(off.abs().max()) < 1e-5:
                 continue
-            gap = float((distribution * ours).sum()) - entropy if reaches else float((distribution * off).sum())
-            what = "the entropy, at the exact network" if reaches else "the sum of its terms"
-            begin = f"the {name} is {abs(gap):.3g} nats {'below' if gap < 0 else 'above'} {what}"
-            yield f"{begin}{_cause(off, ours, whole, terms)}"
+            gap = float((distribution * values).sum()) - entropy if reaches else float((distribution * off).sum())
+            reference = "the entropy, at the exact network" if reaches else "the sum of its terms"
+            begin = f"the {name} is {abs(gap):.3g} nats {'below' if gap < 0 else 'above'} {reference}"
+            yield f"{begin}{_cause(off, values, whole, terms)}"
 
 
 def _cause(off: Tensor, ours: Tensor, whole: Tensor, terms: dict[str, Tensor]) -> str:
@@ -209,8 +210,12 @@ def _true_terms(method: Diffusion, x_0: Tensor, jumps: bool) -> dict[str, Tensor
         terms = bounds.continuous_terms(method, x_0, jumps=jumps)
         return {name: terms[name] for name in ("diffusion", "reconstruction", "prior")}
     times = method.grid(method.steps)
-    first, last = bounds.step_bound(method, x_0, times[:2]), bounds.expected(method, x_0, times[-2], CLEAN)
-    return {"diffusion": bounds.step_bound(method, x_0, times) - first - last, "reconstruction": last, "prior": first}
+    prior_term, last_term = bounds.step_bound(method, x_0, times[:2]), bounds.expected(method, x_0, times[-2], CLEAN)
+    return {
+        "diffusion": bounds.step_bound(method, x_0, times) - prior_term - last_term,
+        "reconstruction": last_term,
+        "prior": prior_term,
+    }
 
 
 @torch.no_grad()
@@ -226,6 +231,6 @@ def _exact(method: Diffusion, distribution: Tensor) -> bool:
     true: Any = enumeration.Denoiser(method.process, distribution, L).predict(X, 0.5)
     logits.zero_()
     logits[0] = true.mu.clamp_min(1e-300).log().clamp_min(-80.0)
-    here = method.process.mask == X
-    ours: Any = method.predict(X, 0.5)
-    return bool((ours.mu - true.mu)[here].abs().max() < 1e-9)
+    at_mask = method.process.mask == X
+    prediction: Any = method.predict(X, 0.5)
+    return bool((prediction.mu - true.mu)[at_mask].abs().max() < 1e-9)

@@ -33,13 +33,13 @@ def generator(method: Diffusion, t: Tensor, context: Tensor | None = None) -> Te
     x = X.repeat(len(t), 1)
     context = None if context is None else context.expand(x.shape)
     pred = method.predict(x, t.repeat_interleave(len(X))[:, None], context=context)
-    each = reverse_rate(pred).reshape(len(t), len(X), L, K)
+    rates = reverse_rate(pred).reshape(len(t), len(X), L, K)
     G = torch.zeros(len(t), len(X), len(X), dtype=torch.float64)
     for i, y in itertools.product(range(L), range(K)):
-        moved = X.clone()
-        moved[:, i] = y
-        to = index(moved, K).expand(len(t), -1)[..., None]
-        G.scatter_add_(2, to, each[:, :, i, y, None])
+        target = X.clone()
+        target[:, i] = y
+        to = index(target, K).expand(len(t), -1)[..., None]
+        G.scatter_add_(2, to, rates[:, :, i, y, None])
     return G - torch.diag_embed(G.sum(-1))  # a rate to itself is zero
 
 
@@ -86,16 +86,16 @@ def _noisy(method: Diffusion) -> bool:
 def joint_kernel(method: Diffusion, X: Tensor, t: float, s: float) -> Tensor:
     """The kernel from t to s, all positions at once: (K^L, K^L)."""
     time = torch.full(X.shape, t, dtype=torch.float64)
-    each = kernel(method.predict(X, time), torch.full_like(time, s))  # (N, L, K)
-    return each[:, torch.arange(X.shape[1]), X].prod(-1)
+    kernels = kernel(method.predict(X, time), torch.full_like(time, s))  # (N, L, K)
+    return kernels[:, torch.arange(X.shape[1]), X].prod(-1)
 
 
 # ---------------------------------------------------------------------------------- one token at a time, at times that are drawn
 def gauss(n: int) -> tuple[Tensor, Tensor]:
     """Gauss-Legendre nodes in (0, 1) and weights, (n,) each."""
     k = torch.arange(1, n, dtype=torch.float64)
-    beside = torch.diag_embed(k / (4 * k * k - 1).sqrt(), 1)
-    x, v = torch.linalg.eigh(beside + beside.mT)  # Golub and Welsch 1969
+    off_diagonal = torch.diag_embed(k / (4 * k * k - 1).sqrt(), 1)
+    x, v = torch.linalg.eigh(off_diagonal + off_diagonal.mT)  # Golub and Welsch 1969
     return (1 + x) / 2, v[0] ** 2
 
 
@@ -107,16 +107,16 @@ def hits(method: Diffusion, length: int, n: int = 12) -> tuple[Tensor, Tensor]:
     """
     process, (x, w) = method.process, gauss(n)
     bends = [0.0, *(1 - float(process.schedule.alpha(t)) for t in (0.0, 1.0)), 1.0]  # of what the network is told
-    u, weight, lost = torch.zeros(1, 0).double(), torch.ones(1).double(), torch.ones(1).double()
+    u, weight, noise = torch.zeros(1, 0).double(), torch.ones(1).double(), torch.ones(1).double()
     for left in range(length, 0, -1):
-        ends = torch.stack([(b / lost).clamp_max(1.0) ** left for b in bends], -1)  # (B, 4)
-        part = ends.diff(dim=-1)[:, :, None]
-        node, share = (ends[:, :-1, None] + part * x).flatten(1), (part * w).flatten(1)  # (B, 3 n)
+        ends = torch.stack([(b / noise).clamp_max(1.0) ** left for b in bends], -1)  # (B, 4)
+        widths = ends.diff(dim=-1)[:, :, None]
+        node, share = (ends[:, :-1, None] + widths * x).flatten(1), (widths * w).flatten(1)  # (B, 3 n)
         u = torch.cat((u.repeat_interleave(node.shape[1], 0), node.reshape(-1, 1)), 1)
         weight = (weight[:, None] * share).reshape(-1)
-        lost = (lost[:, None] * node ** (1 / left)).reshape(-1)
-    some = weight > 0
-    return u[some], weight[some]
+        noise = (noise[:, None] * node ** (1 / left)).reshape(-1)
+    positive = weight > 0
+    return u[positive], weight[positive]
 
 
 @torch.no_grad()

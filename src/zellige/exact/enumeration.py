@@ -73,11 +73,13 @@ class Denoiser(Diffusion):
 
     def predict(self, x_t, t, *, at=None, condition=None, context=None, segments=None):
         t = torch.as_tensor(t, dtype=torch.float64).expand(x_t.shape)
-        each = self.process.likelihood(x_t, CLEAN, t)  # (B, L, K)
-        each = each[:, torch.arange(x_t.shape[1]), self.x_0].movedim(-1, 1)  # (B, L, M): q(x_t^i | x_0^i) for each x_0
+        likelihoods = self.process.likelihood(x_t, CLEAN, t)  # (B, L, K)
+        likelihoods = likelihoods[:, torch.arange(x_t.shape[1]), self.x_0].movedim(
+            -1, 1
+        )  # (B, L, M): q(x_t^i | x_0^i) for each x_0
         L = range(x_t.shape[1])
-        others = torch.stack([each[:, [j for j in L if j != i]].prod(1) for i in L], 1)
-        joint = self.distribution * (others * each if self.parameterization == "mean" else others)
+        product = torch.stack([likelihoods[:, [j for j in L if j != i]].prod(1) for i in L], 1)
+        joint = self.distribution * (product * likelihoods if self.parameterization == "mean" else product)
         ratio = torch.zeros(*x_t.shape, self.process.K, dtype=joint.dtype)
         for i in range(x_t.shape[1]):  # sum over x_0 by its token at i
             ratio[:, i] = ratio[:, i].index_add(-1, self.x_0[:, i], joint[:, i])

@@ -61,11 +61,11 @@ def transitions(method: Method) -> tuple[Tensor, Tensor, Tensor]:
     """The moves of the chain: from x (E,), to y (E,), with probability (E,) > 0; else it stays. x, y index `states`."""
     if why := enumerable(method):
         raise InputError(f"{why}; at most {TEXTS:,} are")
-    V, walked = method.vocabulary, cast(OverNeighbours, method)
-    arrows = walked.neighbourhood
+    V, chain = method.vocabulary, cast(OverNeighbours, method)
+    arrows = chain.neighbourhood
     X = states(V, method.shape[0])
     device = next(method.parameters(), torch.empty(0)).device
-    v = torch.cat([walked.predict(part.to(device), 0.0).v.double().cpu() for part in X.split(4096)]).clamp_min(0.0)
+    v = torch.cat([chain.predict(batch.to(device), 0.0).v.double().cpu() for batch in X.split(4096)]).clamp_min(0.0)
     x, i, new = arrows.walk(X).nonzero().unbind(-1)
     y, old = moved(X, V)[x, i, new], X[x, i]
     ratio = torch.where(arrows.of(X)[x, i, new], v[x, i, new], 1 / v[y, i, old])
@@ -121,8 +121,8 @@ def log_ratio(method: Method, x: Tensor, reference: Tensor, order: Sequence[int]
     (completeness): with those of a distribution it is the same along every path. Other scores are of no distribution, and how
     far two paths are apart says how far they are from one. A v below 0 counts as 0.
     """
-    walked = cast(OverNeighbours, method)
-    arrows = walked.neighbourhood
+    chain = cast(OverNeighbours, method)
+    arrows = chain.neighbourhood
     path = functools.cache(arrows.path)
     now, total = reference.clone(), torch.zeros(len(x), dtype=torch.float64, device=x.device)
     for i in range(x.shape[1]) if order is None else order:
@@ -134,7 +134,7 @@ def log_ratio(method: Method, x: Tensor, reference: Tensor, order: Sequence[int]
             before, after = now[rows], now[rows].scatter(-1, place, new)
             along = arrows.of(old[:, 0]).gather(-1, new)
             at = torch.zeros_like(before, dtype=torch.bool).scatter(-1, place, True)
-            pred = walked.predict(torch.where(along, before, after), 0.0, at=at)
+            pred = chain.predict(torch.where(along, before, after), 0.0, at=at)
             log_v = pred.v.double().clamp_min(0.0).gather(-1, torch.where(along, new, old)).log()[:, 0]
             total[rows] += torch.where(along[:, 0], log_v, -log_v)
             now[rows] = after
@@ -147,5 +147,5 @@ def path_distribution(method: Method, order: Sequence[int] | None = None) -> Ten
         raise InputError(f"{why}; at most {TEXTS:,} are")
     device = next(method.parameters(), torch.empty(0)).device
     parts = states(method.vocabulary, method.shape[0]).split(4096)
-    ratios = [log_ratio(method, part.to(device), torch.zeros_like(part).to(device), order).cpu() for part in parts]
+    ratios = [log_ratio(method, batch.to(device), torch.zeros_like(batch).to(device), order).cpu() for batch in parts]
     return torch.cat(ratios).softmax(0)

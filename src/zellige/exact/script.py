@@ -97,7 +97,7 @@ def scripts(
             yield value, script.probability
         else:
             entries, n = script.sizes[len(outcomes)]
-            open_ended += [[*outcomes, here] for here in itertools.product(range(n), repeat=entries)]
+            open_ended += [[*outcomes, combination] for combination in itertools.product(range(n), repeat=entries)]
 
 
 def branches(
@@ -117,11 +117,13 @@ def branches(
         if script.ahead is None:
             yield at, value, script.probability
             continue
-        here = states(script.ahead.shape[-1], entries := script.ahead.shape[1])
-        possible = script.ahead[:, torch.arange(entries), here].prod(-1) != 0  # what is no number stays, and is seen
+        combinations = states(script.ahead.shape[-1], entries := script.ahead.shape[1])
+        possible = (
+            script.ahead[:, torch.arange(entries), combinations].prod(-1) != 0
+        )  # what is no number stays, and is seen
         for piece in possible.nonzero().split(PIECE):
-            row, which = piece.unbind(-1)
-            open_ended.append((at[row], [*(o[row] for o in outcomes), here[which]]))
+            row, outcome = piece.unbind(-1)
+            open_ended.append((at[row], [*(o[row] for o in outcomes), combinations[outcome]]))
 
 
 def transition(sampler: Sampler, method: Method, state: State, t: Tensor, s: Tensor) -> Tensor:
@@ -155,10 +157,10 @@ def sample_distributions(sampler: Sampler, method: Method, steps: int | Tensor, 
     state = replace(state, x=X.repeat(T, 1))
     t, s = (u.repeat_interleave(N)[:, None] for u in (times[:-1], times[1:]))
     matrices = transition(sampler, method, state, t, s).reshape(T, N, N)
-    each = start[X]
+    probabilities = start[X]
     if fixed is not None:
-        each = torch.where(fixed >= 0, (fixed == X).double(), each)
-    distributions = [each.prod(-1)]
+        probabilities = torch.where(fixed >= 0, (fixed == X).double(), probabilities)
+    distributions = [probabilities.prod(-1)]
     for matrix in matrices:
         distributions.append(distributions[-1] @ matrix)
     return torch.stack(distributions)
@@ -172,9 +174,9 @@ def run_distribution(
     Every outcome of every draw is followed; states with equal tokens, those of a sampler inside too, are taken to be one.
     `fixed` is (length,), -1 where free.
     """
-    reached, _ = _followed(sampler, method, length, steps, fixed)
+    finals, _ = _followed(sampler, method, length, steps, fixed)
     distribution = torch.zeros(method.vocabulary**length, dtype=torch.float64)
-    for x, (_, p) in reached.items():
+    for x, (_, p) in finals.items():
         distribution[index(torch.tensor(x[:length]), method.vocabulary)] += p
     return distribution
 
@@ -197,16 +199,16 @@ def _followed(
 
     method = of_length(method, length)
     state = sampler.init(method, (1, length), fixed=None if fixed is None else fixed[None])
-    reached, calls = {(): (state, 1.0)}, float(state.calls)
+    frontier, calls = {(): (state, 1.0)}, float(state.calls)
     times, method = sampler.times(method, steps), sampler.guided(method)
     for t, s in itertools.pairwise(times):
         after: dict[tuple[int, ...], tuple[State, float]] = {}
-        for state, before in reached.values():
+        for state, before in frontier.values():
             step = functools.partial(sampler.step, method, state, t, s)
             for new, p in scripts(step, 1):
                 x = tokens(new)
                 if p > 0:
                     after[x] = (new, before * float(p) + (after[x][1] if x in after else 0.0))
                     calls += before * float(p) * int(new.calls - state.calls)
-        reached = after
-    return reached, calls
+        frontier = after
+    return frontier, calls

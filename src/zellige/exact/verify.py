@@ -56,8 +56,14 @@ class Report:
 
     def lines(self) -> list[str]:
         """The table, 80 columns."""
-        drawn = sum(row.key.endswith("-drawn") for row in self.rows)
-        random = f"{drawn} tests of draws" if drawn > 1 else "one test of draws" if drawn else "nothing random"
+        random_tests = sum(row.key.endswith("-drawn") for row in self.rows)
+        random = (
+            f"{random_tests} tests of draws"
+            if random_tests > 1
+            else "one test of draws"
+            if random_tests
+            else "nothing random"
+        )
         out = [f"By enumeration ({V} tokens, length {L}) and quadrature, float64, {random}.", ""]
         out.append(f"{'largest error':>65}{'tolerance':>11}")
         group = None
@@ -67,12 +73,12 @@ class Report:
                 out.append(group)
             out.append(f"  {_name(row):<52}{_error(row):>11}{row.claim:>11}  {'ok' if row.ok else 'FAIL'}")
         of = {name: sum(row.method == name for row in self.rows) for name in dict.fromkeys(r.method for r in self.rows)}
-        each = [f"   {name} {n}" for name, n in of.items() if name]
-        n, failed = len(self.rows), len(self.failures)
-        fails = f", {failed} fails" if failed == 1 else f", {failed} fail" if failed else ""
-        few = each if len(each) < 4 else []
-        out += ["", f"{n - failed} of {n} hold{fails}{''.join(few)}   {numbers.duration(self.seconds)}"]
-        out += [] if few else ["".join(each[i : i + 7]).strip() for i in range(0, len(each), 7)]
+        counts = [f"   {name} {n}" for name, n in of.items() if name]
+        n, failures = len(self.rows), len(self.failures)
+        fails = f", {failures} fails" if failures == 1 else f", {failures} fail" if failures else ""
+        few = counts if len(counts) < 4 else []
+        out += ["", f"{n - failures} of {n} hold{fails}{''.join(few)}   {numbers.duration(self.seconds)}"]
+        out += [] if few else ["".join(counts[i : i + 7]).strip() for i in range(0, len(counts), 7)]
         for name, sentences in self.words.items():
             out += ["", f"what is wrong with {name}", *(f"  {sentence}" for sentence in sentences)]
         for row in self.failures:
@@ -198,34 +204,34 @@ def _verify(
     sampler: str | None,
     progress: Callable[[int, int, str], None] | None,
 ) -> Report:
-    started, rows = perf_counter(), []
+    begin, rows = perf_counter(), []
     variants = cache(lambda cls, kinds: [*identities.variants(cls, kinds)])
     checks = [(key, cls) for key in keys for cls in (classes if key in OWN else [None])]
-    chosen = {
+    pair_samplers = {
         key: s for key, s in SAMPLERS.items() if sampler in (None, key) and not s.grows
     }  # the others are of several steps
-    paired = classes if chosen and (sampler is not None or (only is None and len(classes) > 1)) else []
-    total = len(checks) + len(paired)
-    for done, (key, cls) in enumerate(checks):
+    pair_classes = classes if pair_samplers and (sampler is not None or (only is None and len(classes) > 1)) else []
+    total = len(checks) + len(pair_classes)
+    for number, (key, cls) in enumerate(checks):
         name = cls.name if cls else ""
         if progress:
-            progress(done, total, f"{name} {key}".strip())
+            progress(number, total, f"{name} {key}".strip())
         checked_rows = _checked(key, variants(cls, key.startswith("sampler."))) if cls else SHARED[key]()
         rows += [replace(row, key=key, method=name) for row in checked_rows]
     pairings, notes = {}, []
-    for done, cls in enumerate(paired, len(checks)):
+    for number, cls in enumerate(pair_classes, len(checks)):
         if progress:
-            progress(done, total, f"{cls.name} samplers")
+            progress(number, total, f"{cls.name} samplers")
         for variant, method in variants(cls, True):
             name = f"{cls.name} {variant}".strip()
-            pairs = {key: _pair(name, method, s(), sampler is not None) for key, s in chosen.items()}
+            pairs = {key: _pair(name, method, s(), sampler is not None) for key, s in pair_samplers.items()}
             pairings[name] = {key: value for key, (value, _) in pairs.items()}
             notes += [note for _, note in pairs.values() if note]
     wrong = {row.method for row in rows if not row.ok}
     words = {cls.name: sentences for cls in classes if cls.name in wrong and (sentences := diagnosis.explained(cls))}
     return Report(
         tuple(rows),
-        perf_counter() - started,
+        perf_counter() - begin,
         pairings,
         tuple(dict.fromkeys(notes)),
         {c.name: numbers.path(reference(c)) for c in classes},

@@ -87,14 +87,14 @@ def build(
         net = cls.build_network(net, vocabulary, config)
     if length is None:
         raise InputError("an own network does not say its length; give length=")
-    made = cls.resolve(config)(net, vocabulary, (length,), config)  # pyright: ignore[reportCallIssue]
-    made.ordered = ordered
-    return made
+    instance = cls.resolve(config)(net, vocabulary, (length,), config)  # pyright: ignore[reportCallIssue]
+    instance.ordered = ordered
+    return instance
 
 
 def reference(method: type[Method]) -> str:
     """How a command line names a method: mdlm, or file.py:Class for an own one."""
-    if (known := METHODS.get(method.name)) and method.__module__ == known.__module__:
+    if (builtin := METHODS.get(method.name)) and method.__module__ == builtin.__module__:
         return method.name  # also of the class of one file that `resolve` chose
     file = getattr(sys.modules.get(method.__module__), "__file__", None)
     return f"{file}:{method.__qualname__}" if file else method.__qualname__

@@ -58,16 +58,16 @@ class Absorbing(Diffusion):
         With `group` (B, L), which of its row's groups a position is in, the sum over each of them: (B, groups). The head is
         computed at the masks only, or at other positions `at` (B, L) bool.
         """
-        chosen = positions(x_t == self.process.mask, self.most(batch), batch.spare) if at is None else positions(at)
-        h = self.hidden(x_t, t, batch, self.clean(batch), chosen)
-        each = chosen.weights(weight)
-        each = None if each is None else each.to(h.dtype if h.dtype == torch.float64 else torch.float32)
-        target, mask = chosen.of(batch.tokens), self.process.mask
-        ce = cross_entropy(self.network, h, target, weight=each, exclude=mask).double()
+        where = positions(x_t == self.process.mask, self.most(batch), batch.spare) if at is None else positions(at)
+        h = self.hidden(x_t, t, batch, self.clean(batch), where)
+        weights = where.weights(weight)
+        weights = None if weights is None else weights.to(h.dtype if h.dtype == torch.float64 else torch.float32)
+        target, mask = where.of(batch.tokens), self.process.mask
+        ce = cross_entropy(self.network, h, target, weight=weights, exclude=mask).double()
         if group is None:
-            return chosen.sum(ce, weighted=True)
+            return where.sum(ce, weighted=True)
         total = torch.zeros(len(x_t), int(group.max()) + 1, dtype=torch.float64, device=x_t.device)
-        return total.index_put((chosen.row, chosen.of(group)), ce, accumulate=True)
+        return total.index_put((where.row, where.of(group)), ce, accumulate=True)
 
     def most(self, batch):
         # numbers of masks and times are spread evenly over the rows, so that their sum is within L of its mean, and one more
@@ -87,8 +87,8 @@ class Absorbing(Diffusion):
         B, L = batch.tokens.shape
         if self.lost is None:
             return None
-        some = 1 - self.process.schedule.clean_end**L
-        return math.ceil(B * some + 6 * math.sqrt(B * some * (1 - some))) + 6
+        p = 1 - self.process.schedule.clean_end**L
+        return math.ceil(B * p + 6 * math.sqrt(B * p * (1 - p))) + 6
 
     def prior_term(self, batch, generator=None):
         """The jump PRIOR -> t = 1: alpha_1 times the cross-entropy of the input that is all masks. (B,) nats."""
@@ -98,7 +98,7 @@ class Absorbing(Diffusion):
         if alpha_1 == 0.0:
             return torch.zeros(len(x), dtype=torch.float64, device=x.device)
         x_t = self.process.sample_prior(x.shape)
-        if any(part is not None for part in (batch.mask, batch.segments, batch.condition, self.clean(batch))):
+        if any(field is not None for field in (batch.mask, batch.segments, batch.condition, self.clean(batch))):
             x_t = x_t if batch.mask is None else torch.where(batch.mask, x_t, x)
             return alpha_1 * self.cross_entropy(
                 batch, x_t, PRIOR, at=batch.counted
@@ -156,8 +156,8 @@ class Masked(Absorbing):
     def _lost(self, low: float, high: float) -> float | None:
         """The mean of 1 - alpha between two times, or over the steps of discrete time."""
         times = self.grid(self.steps)[:-1] if self.steps else low + (high - low) * (torch.arange(1024.0) + 0.5) / 1024
-        lost = 1 - self.process.schedule.alpha(times.double())
-        return None if lost.is_meta else float(lost.mean())
+        noise = 1 - self.process.schedule.alpha(times.double())
+        return None if noise.is_meta else float(noise.mean())
 
     @classmethod
     def states(cls, vocabulary, config):
@@ -208,12 +208,12 @@ class Masked(Absorbing):
             return {}
         place = lambda batch: torch.arange(batch.tokens.shape[1], device=batch.tokens.device)  # noqa: E731
         draw = lambda batch, generator: random.uniform(batch.tokens.shape, generator, batch.tokens.device)  # noqa: E731
-        one = "one token at a time, "
+        prefix = "one token at a time, "
         return {
             "any_order": Estimator(self._any_order, "any order, exactly k masks", strata="numbers of masks"),
-            "forward": Estimator(lambda b, _=None: self.in_order(b, place(b)), one + "left to right", exact=True),
-            "backward": Estimator(lambda b, _=None: self.in_order(b, -place(b)), one + "right to left", exact=True),
-            "random": Estimator(lambda b, g=None: self.in_order(b, draw(b, g)), one + "another order for each draw"),
+            "forward": Estimator(lambda b, _=None: self.in_order(b, place(b)), prefix + "left to right", exact=True),
+            "backward": Estimator(lambda b, _=None: self.in_order(b, -place(b)), prefix + "right to left", exact=True),
+            "random": Estimator(lambda b, g=None: self.in_order(b, draw(b, g)), prefix + "another order for each draw"),
         }
 
     def in_order(self, batch: Batch, when: Tensor) -> Tensor:
@@ -231,13 +231,13 @@ class Masked(Absorbing):
         place = places(when.expand(x.shape).double().masked_fill(~counted, torch.inf), group)
         total = torch.zeros(len(x), dtype=torch.float64, device=device)
         turns = torch.arange(int(n.max()), device=device) < n.amax(-1, keepdim=True)  # (B, largest block)
-        for part in turns.nonzero().split(max(len(x), TOKENS // x.shape[1])):
-            row, turn = part[:, 0], part[:, 1:]
-            here, later = batch.take(row), counted[row] & (place[row] >= turn)
+        for turn_chunk in turns.nonzero().split(max(len(x), TOKENS // x.shape[1])):
+            row, turn = turn_chunk[:, 0], turn_chunk[:, 1:]
+            batch_part, later = batch.take(row), counted[row] & (place[row] >= turn)
             at = later & (place[row] == turn)
-            x_t = here.tokens.masked_fill(later, self.mask)
-            h = self.hidden(x_t, None, here, self.clean(here))[at]
-            nll = cross_entropy(self.network, h, here.tokens[at], exclude=self.mask)
+            x_t = batch_part.tokens.masked_fill(later, self.mask)
+            h = self.hidden(x_t, None, batch_part, self.clean(batch_part))[at]
+            nll = cross_entropy(self.network, h, batch_part.tokens[at], exclude=self.mask)
             total = total.index_add(0, row[at.nonzero()[:, 0]], nll.double())  # RADD section 3.3
         return total
 

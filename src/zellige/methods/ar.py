@@ -70,8 +70,8 @@ class AR(Method):
         before = F.pad(batch.tokens[:, :-1], (1, 0), value=self.begin)
         if batch.segments is None:
             return before
-        first = F.pad(batch.segments[:, 1:] != batch.segments[:, :-1], (1, 0), value=True)
-        return before.masked_fill(first, self.begin)
+        starts = F.pad(batch.segments[:, 1:] != batch.segments[:, :-1], (1, 0), value=True)
+        return before.masked_fill(starts, self.begin)
 
     def logits(self, h):
         return super().logits(h)[..., : self.vocabulary]
@@ -86,9 +86,11 @@ class AR(Method):
         )
 
     def terms(self, batch, generator=None):
-        chosen = positions(batch.counted)
-        h = chosen.of(self.hidden(self.inputs(batch), None, batch))
+        where = positions(batch.counted)
+        h = where.of(self.hidden(self.inputs(batch), None, batch))
         spare = None if self.config.begin is None else self.vocabulary
-        target, each = chosen.of(batch.tokens), chosen.weights(None)
-        nll = cross_entropy(self.network, h, target, weight=None if each is None else each.to(h.dtype), exclude=spare)
-        return {"next token": chosen.sum(nll.double(), weighted=True)}
+        target, weights = where.of(batch.tokens), where.weights(None)
+        nll = cross_entropy(
+            self.network, h, target, weight=None if weights is None else weights.to(h.dtype), exclude=spare
+        )
+        return {"next token": where.sum(nll.double(), weighted=True)}

@@ -134,10 +134,10 @@ class Blocks(Diffusion):
             fewer = length // block * block
             raise InputError(f"length {length} is not a multiple of block {block}; nearest: {fewer} or {fewer + block}")
         super().__init__(network, vocabulary, shape, config, *noise, **more)
-        clipped = torch.tensor(config.clip, dtype=torch.float64) if config.search or config.clip != (0, 1) else None
-        self.register_buffer("interval", clipped, persistent=config.search)
+        interval = torch.tensor(config.clip, dtype=torch.float64) if config.search or config.clip != (0, 1) else None
+        self.register_buffer("interval", interval, persistent=config.search)
         self.adapts = 64 if config.search else 0
-        self.loss_is_bound = self.loss_is_bound and clipped is None
+        self.loss_is_bound = self.loss_is_bound and interval is None
 
     @classmethod
     def states(cls, vocabulary, config):
@@ -162,8 +162,10 @@ class Blocks(Diffusion):
         if batch.segments is not None:
             _, place = documents(batch.segments)
         group = (place % self.config.block == 0).cumsum(-1) - 1
-        L, most = x.shape[1], torch.compiler.is_compiling()  # so many blocks that no row can have more
-        blocks = -(-L // self.config.block) if batch.segments is None else L if most else int(group[:, -1].max()) + 1
+        L, compiling = x.shape[1], torch.compiler.is_compiling()  # so many blocks that no row can have more
+        blocks = (
+            -(-L // self.config.block) if batch.segments is None else L if compiling else int(group[:, -1].max()) + 1
+        )
         n = x.new_zeros(len(x), blocks)
         return group, n.scatter_add(1, group, batch.counted.long())
 
@@ -204,8 +206,8 @@ class Blocks(Diffusion):
     def adapt(self, batch, generator=None):
         """Take the interval whose loss varies least over the rows of the batch, the same random numbers for each."""
         assert self.interval is not None
-        counted = batch.counted.sum(-1).clamp_min(1)
-        best, least = search(lambda ends, g: self.clipped(batch, ends, g) / counted, self.interval, generator)
+        lengths = batch.counted.sum(-1).clamp_min(1)
+        best, least = search(lambda ends, g: self.clipped(batch, ends, g) / lengths, self.interval, generator)
         self.interval.copy_(best)
         return f"t in [{best[0]:.2f}, {best[1]:.2f}], where the loss has variance {least:.3g}"
 

@@ -156,8 +156,8 @@ class CSM(Method):
         rows, x, place, weight = self.neighbourhood.reversed_texts(y, batch.counted, k, generator)
         i = torch.arange(len(rows), device=rows.device)
         h = self.hidden(x, None, batch.take(rows))[i, place]
-        there = self.logits(h).gather(-1, y[rows, place][:, None])[:, 0].double()  # at x, for y
-        second = weight * (there if entropy else 2 * self._score(there))  # the second
+        outputs = self.logits(h).gather(-1, y[rows, place][:, None])[:, 0].double()  # at x, for y
+        second = weight * (outputs if entropy else 2 * self._score(outputs))  # the second
         value = self._drawn(batch, first, forward, generator) if forward else self._sum(batch, y, first)
         return value.index_add(0, rows, -second)  # (5), or (7)
 
@@ -174,10 +174,10 @@ class CSM(Method):
         x, V = batch.tokens, self.vocabulary
         distribution = torch.full((V,), 1 / V, dtype=torch.float64, device=x.device)
         z = torch.where(batch.counted, random.replace(x, self.config.noise, distribution, generator), x)
-        other, same = self.config.noise / V, 1 - self.config.noise + self.config.noise / V
+        q_other, q_same = self.config.noise / V, 1 - self.config.noise + self.config.noise / V
 
         def each(logits: Tensor, z: Tensor, x: Tensor) -> Tensor:
-            of_y = torch.full_like(logits, other).scatter(-1, x[:, None], same)  # q(y | x)
+            of_y = torch.full_like(logits, q_other).scatter(-1, x[:, None], q_same)  # q(y | x)
             return (self._score(logits) - of_y / of_y.gather(-1, z[:, None]) + 1).square()  # (6)
 
         return self._sum(batch, z, each)
@@ -185,10 +185,10 @@ class CSM(Method):
     def _sum(self, batch: Batch, x: Tensor, f: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
         """Sum over y in N(x) of f(logits, x, tokens of the batch) (N, V) at each position that counts: x (B, L) -> (B,)."""
         at = batch.counted
-        here, tokens = x[at], batch.tokens[at]
+        x_at, tokens = x[at], batch.tokens[at]
 
         def each(logits: Tensor, i: slice) -> Tensor:
-            return torch.where(self.neighbourhood.of(here[i]), f(logits, here[i], tokens[i]), 0.0).sum(-1).double()
+            return torch.where(self.neighbourhood.of(x_at[i]), f(logits, x_at[i], tokens[i]), 0.0).sum(-1).double()
 
         h = self.hidden(x, None, batch)[at]
         value = each_position(self.network.head, h, self.vocabulary, each)  # pyright: ignore

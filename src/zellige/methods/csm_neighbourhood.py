@@ -158,13 +158,13 @@ def _drawn(
     if k == 0:
         row, place, token = (arrows(x) & counted[..., None]).nonzero().unbind(-1)
         return row, place, token, torch.ones(len(row), dtype=torch.float64, device=x.device)
-    each = on(degree, x.device)[x] * counted
-    total, places, tokens = each.sum(-1), [], []
-    some = torch.where(total[:, None] > 0, each, 1.0)  # where there is none, any: its weight is 0
+    degrees = on(degree, x.device)[x] * counted
+    total, places, tokens = degrees.sum(-1), [], []
+    weights = torch.where(total[:, None] > 0, degrees, 1.0)  # where there is none, any: its weight is 0
     for _ in range(k):
-        places.append(random.categorical(some, generator))
-        one = arrows(x.gather(-1, places[-1][:, None])[:, 0])
-        tokens.append(random.categorical((one | ~one.any(-1, True)).double(), generator))
+        places.append(random.categorical(weights, generator))
+        targets = arrows(x.gather(-1, places[-1][:, None])[:, 0])
+        tokens.append(random.categorical((targets | ~targets.any(-1, True)).double(), generator))
     row = torch.arange(len(x), device=x.device).repeat(k)
     return row, torch.cat(places), torch.cat(tokens), total.repeat(k) / k  # J-sampling: (5) and (7) of `csm`
 

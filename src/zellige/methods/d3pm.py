@@ -148,8 +148,8 @@ class D3PM(Absorbing):
             "neighbour_weights",
             "mask_rate",
         )
-        each = {name: getattr(config, name) for name in kernel}
-        noise = Noise(config.process, config.diffusion_steps, config.schedule, **each)
+        choices = {name: getattr(config, name) for name in kernel}
+        noise = Noise(config.process, config.diffusion_steps, config.schedule, **choices)
         at_least("auxiliary", config.auxiliary, 0)
         at_least("log_eps", config.log_eps, 0)
         if config.log_eps and (config.last, config.prediction) != ("image", "leave-one-out"):
@@ -176,8 +176,8 @@ class D3PM(Absorbing):
         mu = self._clean(logits, x_t).softmax(-1)  # D3PM section 3.3
         if self.parameterization == "mean":
             return restricted(self.process, mu, x_t, t)
-        if self.config.last == "image" and bool((first := self._says_mean(t)).any()):
-            mu = torch.where(first[..., None], as_leave_one_out(restricted(self.process, mu, x_t, t)).mu, mu)
+        if self.config.last == "image" and bool((is_mean := self._says_mean(t)).any()):
+            mu = torch.where(is_mean[..., None], as_leave_one_out(restricted(self.process, mu, x_t, t)).mu, mu)
         return LeaveOneOut(self.process, mu, x_t, t)  # D3PM eq. 4
 
     def _clean(self, outputs: Tensor, x_t: Tensor) -> Tensor:
@@ -190,8 +190,8 @@ class D3PM(Absorbing):
 
     def _says_mean(self, t: Tensor) -> Tensor:
         """Where p~ is read as p(x_0 | x_t), (*) bool: everywhere, or at t = 1/T alone (`last`)."""
-        first = (t * self.steps).round() == 1
-        return first & (self.config.last == "image") | (self.parameterization == "mean")
+        last_step = (t * self.steps).round() == 1
+        return last_step & (self.config.last == "image") | (self.parameterization == "mean")
 
     # ---------------------------------------------------------------------------------- the closed forms
     def step(self, batch, x_t, t, s, scale=1, auxiliary=0.0, rows=None):
@@ -237,9 +237,11 @@ class D3PM(Absorbing):
     def as_published(self):
         if self.parameterization == "mean":
             raise InputError("the published bound of d3pm reads its network by eq. 4, and this one says p(x_0 | x_t)")
-        other = copy.copy(self)
-        other.config = replace(self.config, last="image", log_eps=self.config.log_eps or 1e-6)  # that of the image code
-        return other
+        copied = copy.copy(self)
+        copied.config = replace(
+            self.config, last="image", log_eps=self.config.log_eps or 1e-6
+        )  # that of the image code
+        return copied
 
     def loss(self, batch, generator=None):
         if self.config.auxiliary == 0:
@@ -258,8 +260,8 @@ class D3PM(Absorbing):
             return image_step(self.process, self._clean(logits, x_t), x_0, x_t, t, s, self.config.log_eps)
         if s is None or self.config.process != "uniform":
             return super().cost(logits, x_0, x_t, t, s)
-        others = uniform.as_others(self.process, self._clean(logits, x_t), x_t, t, self._says_mean(t))
-        return uniform.uniform_step(self.process, others, x_0, x_t, t, s)  # D3PM eq. 1, a term of the sum
+        leave_one_out = uniform.as_others(self.process, self._clean(logits, x_t), x_t, t, self._says_mean(t))
+        return uniform.uniform_step(self.process, leave_one_out, x_0, x_t, t, s)  # D3PM eq. 1, a term of the sum
 
 
 def image_step(process: Process, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor, s: Tensor, eps: float) -> Tensor:

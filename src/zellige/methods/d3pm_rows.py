@@ -94,15 +94,15 @@ class _Step(torch.autograd.Function):
     def forward(ctx, logits, rows, x_0, x_t, row, scale, auxiliary):
         log_mu, (N, K) = logits.log_softmax(-1), logits.shape
         mu, gradient, values = log_mu.exp(), logits.new_empty(N + 1, K), logits.new_empty(N + 1, dtype=torch.float64)
-        for some, index in by_row(row, K, rows.kinds):
+        for row_list, index in by_row(row, K, rows.kinds):
             at = index.clamp_max(N - 1)
-            Q, into, inverse = rows.tables(some)
+            Q, into, inverse = rows.tables(row_list)
             value, slope = moments(Q, into, inverse, mu[at], x_0[at], x_t[at])
             gradient[index], values[index] = slope.mul_(scale).to(gradient), scale * value.double()
-        gradient, values, beside = gradient[:N], values[:N], log_mu.gather(-1, x_0[:, None])
-        gradient.add_(mu, alpha=auxiliary).scatter_add_(-1, x_0[:, None], torch.full_like(beside, -auxiliary))
+        gradient, values, log_p = gradient[:N], values[:N], log_mu.gather(-1, x_0[:, None])
+        gradient.add_(mu, alpha=auxiliary).scatter_add_(-1, x_0[:, None], torch.full_like(log_p, -auxiliary))
         ctx.save_for_backward(gradient)
-        return values - auxiliary * beside[:, 0]  # D3PM eq. 5
+        return values - auxiliary * log_p[:, 0]  # D3PM eq. 5
 
     @staticmethod
     @once_differentiable

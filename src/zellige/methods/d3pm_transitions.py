@@ -94,7 +94,7 @@ def neighbours(embedding: Tensor, k: int) -> Tensor:
         )
     parts = embedding.to(D).split(4096)
     apart = torch.cat(
-        [torch.cdist(part, embedding.to(D), compute_mode="donot_use_mm_for_euclid_dist") for part in parts]
+        [torch.cdist(piece, embedding.to(D), compute_mode="donot_use_mm_for_euclid_dist") for piece in parts]
     )
     return apart.fill_diagonal_(math.inf).sort(dim=-1, stable=True).indices[:, :k]
 
@@ -188,10 +188,12 @@ def _informed(left: Tensor, V: int, redrawn: float) -> Tensor:
     low, high = torch.zeros_like(left), torch.ones_like(left)
     for _ in range(60):
         alpha = (low + high) / 2
-        other = (1 - alpha) * redrawn
-        mean = alpha / V + other
+        off_diagonal = (1 - alpha) * redrawn
+        mean = alpha / V + off_diagonal
         # D3PM eq. 17
-        information = maths.xlogy(alpha + other, (alpha + other) / mean) + (V - 1) * maths.xlogy(other, other / mean)
+        information = maths.xlogy(alpha + off_diagonal, (alpha + off_diagonal) / mean) + (V - 1) * maths.xlogy(
+            off_diagonal, off_diagonal / mean
+        )
         more = information > left * math.log(V)
         low, high = torch.where(more, low, alpha), torch.where(more, alpha, high)
     return torch.where(left % 1 == 0, left, low)
@@ -226,13 +228,13 @@ def strengths(jumps: Callable[[Tensor], Tensor], beta: Tensor, most: float = STR
     are multiplied by a number first. No step is stronger than `most`; where all are and it is not enough, the prior's term
     of the bound says so.
     """
-    lost, top = math.pi**2 / 16 * beta, -float(left(jumps(torch.tensor([most], dtype=D))).log())
-    low, high = 0.0, math.log(max(top / float(lost.min()), 1.0))
+    decay, top = math.pi**2 / 16 * beta, -float(left(jumps(torch.tensor([most], dtype=D))).log())
+    low, high = 0.0, math.log(max(top / float(decay.min()), 1.0))
     for _ in range(50):
         middle = (low + high) / 2
-        enough = (lost * math.exp(middle)).clamp_max(top).sum() >= FORGOTTEN
+        enough = (decay * math.exp(middle)).clamp_max(top).sum() >= FORGOTTEN
         low, high = (low, middle) if enough else (middle, high)
-    target = torch.exp(-(lost * math.exp(high)).clamp_max(top))
+    target = torch.exp(-(decay * math.exp(high)).clamp_max(top))
     low, high = torch.full_like(beta, math.log(1e-9)), torch.full_like(beta, math.log(most))
     for _ in range(50):
         middle = (low + high) / 2
@@ -253,9 +255,9 @@ def informed(kernel: Callable[[float], Tensor], distribution: Tensor, removed: T
     As in the paper the information is computed at geometrically spaced strengths and interpolated, linearly in their log.
     """
     log_strength = torch.linspace(math.log(1e-6), math.log(1e5), points, dtype=D)
-    lost = torch.stack([1 - kept(kernel(float(s)), distribution) for s in log_strength.exp()]).cummax(0).values
-    i = torch.searchsorted(lost, removed).clamp(1, points - 1)
-    share = (removed - lost[i - 1]) / (lost[i] - lost[i - 1]).clamp_min(1e-300)
+    loss = torch.stack([1 - kept(kernel(float(s)), distribution) for s in log_strength.exp()]).cummax(0).values
+    i = torch.searchsorted(loss, removed).clamp(1, points - 1)
+    share = (removed - loss[i - 1]) / (loss[i] - loss[i - 1]).clamp_min(1e-300)
     return torch.lerp(log_strength[i - 1], log_strength[i], share.clamp(0.0, 1.0)).exp()
 
 
@@ -271,13 +273,13 @@ def levels(kind: str, K: int, T: int, schedule: str, width: int = 0, strength: s
         raise InputError(f"`width` is {width}; with {K} levels it must be from 0 to {K - 1}")
     if kind == "band":
         width = width or max(K // 4, 1)
-        jumps, most = band_jumps, K / (2 * width + 1)
+        jumps, limit = band_jumps, K / (2 * width + 1)
     else:
-        jumps, most = gaussian_jumps, STRONGEST
-    each = betas(schedule, T)
-    if kind == "band" or strength == "matched" or not forgets(jumps(K, each, width)):
-        each = strengths(lambda b: jumps(K, b, width), each, most)
-    steps = Kernels(lambda b: _jumps(jumps(K, b, width)), each)
+        jumps, limit = gaussian_jumps, STRONGEST
+    beta = betas(schedule, T)
+    if kind == "band" or strength == "matched" or not forgets(jumps(K, beta, width)):
+        beta = strengths(lambda b: jumps(K, b, width), beta, limit)
+    steps = Kernels(lambda b: _jumps(jumps(K, b, width)), beta)
     return Chain(steps, torch.full((K,), 1 / K, dtype=D))
 
 
@@ -319,8 +321,8 @@ def graph(
             left = math.exp(-mask_rate * a)
             return torch.cat((left * Q, torch.full((N, 1), 1 - left, dtype=D)), 1)
 
-        removed = torch.arange(1, T, dtype=D) / T
-        exponents = informed(moved, prior if distribution is None else distribution, removed)
+        loss = torch.arange(1, T, dtype=D) / T
+        exponents = informed(moved, prior if distribution is None else distribution, loss)
         alpha = torch.cat((torch.ones(1, dtype=D), torch.exp(-slowest * exponents), torch.zeros(1, dtype=D)))
     else:
         alpha = table(schedule, T, N, absorbing=bool(mask_rate))
@@ -380,8 +382,8 @@ class Noise:
     def __post_init__(self) -> None:
         at_least("diffusion_steps", self.steps, 1)
         if not 0 < self.mask_proportion < 1:
-            most = "use `process` absorbing" if self.mask_proportion == 1 else "it must be above 0 and below 1"
-            raise InputError(f"`mask_proportion` is {self.mask_proportion:g}; {most}")
+            hint = "use `process` absorbing" if self.mask_proportion == 1 else "it must be above 0 and below 1"
+            raise InputError(f"`mask_proportion` is {self.mask_proportion:g}; {hint}")
         if self.scaling != "exponential" and self.kind != "nearest":
             raise InputError(f"`scaling` {self.scaling} needs `process` nearest; drop it")
         if self.neighbour_weights != "equal" and (not self.kind.endswith("nearest") or self.scaling != "exponential"):
@@ -395,8 +397,8 @@ class Noise:
         """The process of V tokens, on one state more where there is a mask."""
         kind, T, schedule, ordinal = self.kind, self.steps, self.schedule, self.kind in ("gaussian", "band")
         if schedule in ("paper", "auto"):
-            others = "cosine" if kind == "uniform" and schedule == "paper" else "mutual-information"
-            schedule = "linear" if ordinal or self.scaling != "exponential" else others
+            default = "cosine" if kind == "uniform" and schedule == "paper" else "mutual-information"
+            schedule = "linear" if ordinal or self.scaling != "exponential" else default
         if ordinal:
             if schedule == "mutual-information":
                 raise InputError(f"`schedule` mutual-information is not for `process` {kind}; use linear or cosine")

@@ -105,18 +105,18 @@ def discrete_time(
     with `every` all of them. T is the method's own unless `steps` says otherwise.
     """
     T = steps or method.steps
-    times, here = method.grid(T, batch.tokens.device), between(method, T)
+    times, steps_between = method.grid(T, batch.tokens.device), between(method, T)
     if every:
-        each = (jump(method, batch, times[i], times[i + 1], generator) for i in here)
-        diffusion = sum(each, torch.zeros(len(batch), dtype=torch.float64, device=times.device))
+        step_values = (jump(method, batch, times[i], times[i + 1], generator) for i in steps_between)
+        diffusion = sum(step_values, torch.zeros(len(batch), dtype=torch.float64, device=times.device))
     else:
         diffusion = drawn_step(method, batch, generator, T, proposal)
     last = jump(method, batch, times[-2], times[-1], generator)
     if method.start != PRIOR:
-        first = method.prior_term(batch, generator)
+        prior_value = method.prior_term(batch, generator)
     else:
-        first = jump(method, batch, times[0], times[1], generator) if T > 1 else torch.zeros_like(last)
-    return {"diffusion": diffusion, "reconstruction": last, "prior": first}
+        prior_value = jump(method, batch, times[0], times[1], generator) if T > 1 else torch.zeros_like(last)
+    return {"diffusion": diffusion, "reconstruction": last, "prior": prior_value}
 
 
 def between(method: "Diffusion", steps: int) -> range:
@@ -128,12 +128,12 @@ def drawn_step(
     method: "Diffusion", batch: Batch, generator: Randomness = None, steps: int = 0, proposal: Proposal | None = None
 ) -> Tensor:
     """The sum of the steps `between`, of which each row draws one, stratified: (B,) nats."""
-    here, times = between(method, steps), method.grid(steps, batch.tokens.device)
-    if len(here) == 0:
+    steps_between, times = between(method, steps), method.grid(steps, batch.tokens.device)
+    if len(steps_between) == 0:
         return torch.zeros(len(batch), dtype=torch.float64, device=times.device)
     u = random.stratified(len(batch), generator, times.device)
-    i, weight = (proposal or Proposal.even(len(here))).steps(u)
-    t, s = times[here.start + i], times[here.start + i + 1]
+    i, weight = (proposal or Proposal.even(len(steps_between))).steps(u)
+    t, s = times[steps_between.start + i], times[steps_between.start + i + 1]
     return weight * method.step(batch, method.corrupt(batch, t[:, None], generator), t, s)
 
 
@@ -160,8 +160,8 @@ def prior(method: "Diffusion", batch: Batch, generator: Randomness = None) -> Te
     """KL(q(x | x_0) || prior) where sampling starts, and the jump PRIOR -> t = 1 if it starts there."""
     x_0, start = batch.tokens, method.process.start
     if start != PRIOR:
-        each = bound.prior(method.process, x_0, start)  # D3PM eq. 1, its first term
-        return (each if batch.mask is None else each * batch.mask).sum(-1)
+        divergence = bound.prior(method.process, x_0, start)  # D3PM eq. 1, its first term
+        return (divergence if batch.mask is None else divergence * batch.mask).sum(-1)
     if not jumps_at(method.process, 1):
         return torch.zeros(len(x_0), dtype=torch.float64, device=x_0.device)
     t = torch.full((len(x_0),), PRIOR, dtype=torch.float64, device=x_0.device)
@@ -182,17 +182,17 @@ def one_by_one(method: "Diffusion", batch: Batch, generator: Randomness = None, 
     Of the r tokens of it c = 1..r are still to come; with the m masks that are then seen each costs r/m of their sum. Rows in
     which nothing comes are not asked.
     """
-    masked = method.process.movable(method.corrupt(batch, end, generator)) & batch.counted
-    here = masked if end == 0.0 else batch.counted & ~masked  # what is revealed in this end
-    group, r, c, x_t = mask_some(method, replace(batch, mask=here), generator)
-    seen = c if end == 0.0 else c + torch.zeros_like(c).scatter_add(1, group, (batch.counted & ~here).long())
-    x_t = x_t if end == 0.0 else x_t.masked_fill(batch.counted & ~here, method.process.mask)  # pyright: ignore
+    masks = method.process.movable(method.corrupt(batch, end, generator)) & batch.counted
+    revealed = masks if end == 0.0 else batch.counted & ~masks  # what is revealed in this end
+    group, r, c, x_t = mask_some(method, replace(batch, mask=revealed), generator)
+    mask_count = c if end == 0.0 else c + torch.zeros_like(c).scatter_add(1, group, (batch.counted & ~revealed).long())
+    x_t = x_t if end == 0.0 else x_t.masked_fill(batch.counted & ~revealed, method.process.mask)  # pyright: ignore
     value = torch.zeros(len(batch), dtype=torch.float64, device=x_t.device)
-    rows = here.any(-1).nonzero()[:, 0]
+    rows = revealed.any(-1).nonzero()[:, 0]
     if len(rows) == 0:
         return value
     t = torch.full((len(rows),), end, dtype=torch.float64, device=x_t.device)
-    weight = (r.double() / seen).gather(1, group)[rows]
+    weight = (r.double() / mask_count).gather(1, group)[rows]
     return value.index_add(0, rows, method.step(batch.take(rows), x_t[rows], t, torch.full_like(t, CLEAN), weight))
 
 
@@ -231,17 +231,17 @@ def summed(
         per_row: what else f takes, e.g. the end of a step; of each row or position, as t is.
         weight: (B, L), that of each position in the sum.
     """
-    chosen, values = _chosen(method, batch, x_t, t, per_row, at)
-    share = None if weight is None else chosen.of(weight)
+    where, values = _chosen(method, batch, x_t, t, per_row, at)
+    share = None if weight is None else where.of(weight)
 
     def here(logits: Tensor, i: slice) -> Tensor:
         value = f(logits, *(value[i] for value in values)).double()
         return value if share is None else share[i] * value
 
-    h = method.hidden(x_t, per_position(t), batch, method.clean(batch), chosen)
+    h = method.hidden(x_t, per_position(t), batch, method.clean(batch), where)
     inside = {*method.network.parameters()}  # of which the head alone is used behind the hidden states
     learnt = [p for p in method.parameters() if p not in inside]
-    return chosen.sum(each_position(method.network.head, h, method.process.K, here, learnt))  # pyright: ignore
+    return where.sum(each_position(method.network.head, h, method.process.K, here, learnt))  # pyright: ignore
 
 
 def from_prediction(
@@ -256,33 +256,33 @@ def from_prediction(
 
     For a method that gives `predict` whole, whose positions are not independent.
     """
-    chosen, (x_0, x, time, *later) = _chosen(method, batch, x_t, t, () if s is None else (s,), None)
+    where, (x_0, x, time, *later) = _chosen(method, batch, x_t, t, () if s is None else (s,), None)
     at = method.process.movable(x_t) & batch.counted
-    beside = {"condition": batch.condition, "segments": batch.segments, "context": method.clean(batch)}
-    pred = method.predict(x_t, per_position(t), at=at, **beside)
+    inputs = {"condition": batch.condition, "segments": batch.segments, "context": method.clean(batch)}
+    pred = method.predict(x_t, per_position(t), at=at, **inputs)
     target = truth(method.process, x_0, x, time)
     value = bound.discrete(target, pred, later[0]) if later else bound.continuous(target, pred)
-    value = value if weight is None else chosen.of(weight) * value
-    return chosen.sum(value.double())
+    value = value if weight is None else where.of(weight) * value
+    return where.sum(value.double())
 
 
 def _chosen(
     method: "Diffusion", batch: Batch, x_t: Tensor, t: Tensor, per_row: tuple[Tensor, ...], at: Tensor | None
 ) -> tuple[Positions, list[Tensor]]:
     """The positions, and x_0, x_t, t and `per_row` there."""
-    most = None if at is not None else method.most(batch)
+    limit = None if at is not None else method.most(batch)
     if at is None:
         at = method.process.movable(x_t) if batch.mask is None else method.process.movable(x_t) & batch.mask
-    chosen = positions(at, most, batch.spare)
-    return chosen, [chosen.of(value) for value in (batch.tokens, x_t, t, *per_row)]
+    where = positions(at, limit, batch.spare)
+    return where, [where.of(value) for value in (batch.tokens, x_t, t, *per_row)]
 
 
 # ---------------------------------------------------------------------------------- exactly k masks
 def places(order: Tensor, group: Tensor) -> Tensor:
     """The place of each position in its group when that is sorted by `order`, (B, L), (B, L) -> (B, L) long."""
     sorted_by = lambda values: values.argsort(-1).argsort(-1)  # noqa: E731
-    first = F.pad(group[:, 1:] != group[:, :-1], (1, 0), value=True)
-    start = torch.where(first, torch.arange(group.shape[1], device=group.device), 0).cummax(-1).values
+    starts = F.pad(group[:, 1:] != group[:, :-1], (1, 0), value=True)
+    start = torch.where(starts, torch.arange(group.shape[1], device=group.device), 0).cummax(-1).values
     return sorted_by(group * group.shape[1] + sorted_by(order)) - start
 
 
@@ -297,8 +297,8 @@ def mask_some(method: "Diffusion", batch: Batch, generator: Randomness = None) -
         order = order.masked_fill(~batch.mask, 2.0)  # given positions come last
     k = 1 + (method.spread(n, generator) * n).long().clamp_max(n - 1)
     k = torch.where(n > 0, k, 0)
-    lost = places(order, group) < k.gather(1, group)
-    return group, n, k.clamp_min(1), batch.tokens.masked_fill(lost, method.process.mask)  # pyright: ignore
+    masks = places(order, group) < k.gather(1, group)
+    return group, n, k.clamp_min(1), batch.tokens.masked_fill(masks, method.process.mask)  # pyright: ignore
 
 
 # ---------------------------------------------------------------------------------- times
@@ -379,14 +379,14 @@ class Diffusion(Method):
             context: for a network of blocks, the clean tokens (B, L) of earlier blocks, or a cache of what stands
                 before x_t.
         """
-        beside = Batch(x_t, None, segments, condition)
+        inputs = Batch(x_t, None, segments, condition)
         refuse_times(self, x_t, t, at)
         refuse_tokens(x_t, self.process.K)
-        chosen = None if at is None else positions(at)
-        h = self.hidden(x_t, t, beside, context, chosen)
+        where = None if at is None else positions(at)
+        h = self.hidden(x_t, t, inputs, context, where)
         t = as_time(t, x_t.device).to(x_t.device, torch.float64).expand(x_t.shape)
-        if chosen is not None:
-            x_t, t = chosen.of(x_t), chosen.of(t)
+        if where is not None:
+            x_t, t = where.of(x_t), where.of(t)
         return self.read(self.logits(h), x_t, t)
 
     def clean(self, batch: Batch) -> Tensor | None:
@@ -495,8 +495,8 @@ class Diffusion(Method):
 
         Only where that code has terms at the ends of time that are not the model's; where it has none, they are left out.
         """
-        if (other := self.as_published()) is not None:
-            return other.terms(batch, generator)
+        if (variant := self.as_published()) is not None:
+            return variant.terms(batch, generator)
         raise NotImplementedError
 
     def jump_terms(self, batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:

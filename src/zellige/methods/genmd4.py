@@ -83,18 +83,20 @@ class GenMD4(Absorbing):
             return super().cost(logits, x_0, x_t, t, s)
         w, log_mu = self.schedule.w, self.process.without_mask(logits).log_softmax(-1)
         mean = (log_mu.exp() * w.to(log_mu)).sum(-1).double()
-        here = log_mu.gather(-1, x_0[:, None])[:, 0].double()
+        log_mu_x_0 = log_mu.gather(-1, x_0[:, None])[:, 0].double()
         pace = (1 - self.schedule.begin) / self.schedule.tau(t)  # r = w tau'/tau: tau^w may underflow
-        return pace * (mean - w[x_0] * (here + 1))  # MD4 eq. 32
+        return pace * (mean - w[x_0] * (log_mu_x_0 + 1))  # MD4 eq. 32
 
     # ---------------------------------------------------------------------------------- learning the exponents
     def log_q(self, batch: Batch, x_t: Tensor, t: Tensor) -> Tensor:
         """log q(x_t | x_0) at times t (B,) for x_t (B, L) that x_0 can become, over the positions that count: (B,) nats."""
-        masked = x_t == self.process.mask
-        lost = self.schedule.w[batch.tokens] * self.schedule.tau(t).log()[:, None] + math.log1p(-self.schedule.alpha_1)
-        untouched = maths.log1mexp(torch.where(masked, 1.0, -lost))  # 1.0: where it is not asked no gradient is nan
-        each = torch.where(masked, lost, untouched)  # MD4 section 6: q(x_t | x_0)
-        return (each if batch.mask is None else each.masked_fill(~batch.mask, 0.0)).sum(-1)
+        masks = x_t == self.process.mask
+        log_masked = self.schedule.w[batch.tokens] * self.schedule.tau(t).log()[:, None] + math.log1p(
+            -self.schedule.alpha_1
+        )
+        log_kept = maths.log1mexp(torch.where(masks, 1.0, -log_masked))  # 1.0: where it is not asked no gradient is nan
+        log_q = torch.where(masks, log_masked, log_kept)  # MD4 section 6: q(x_t | x_0)
+        return (log_q if batch.mask is None else log_q.masked_fill(~batch.mask, 0.0)).sum(-1)
 
     def rloo(self, batch: Batch, z: Tensor, other: Tensor, t: Tensor, s: Tensor | None = None) -> Tensor:
         """The mean of the bounds at t (B,), per unit of time or of the step to s, of two draws z, other (B, L): (B,) nats.
@@ -104,10 +106,10 @@ class GenMD4(Absorbing):
         x_t = torch.cat((z, other))
         rows = positions(self.process.movable(x_t).any(-1, keepdim=True))  # where nothing is masked nothing is asked
         of = rows.index % len(batch)
-        part, noisy, time = batch.take(of), x_t[rows.index], t[of]
-        f, g = rows.sum(self.diffusion(part, noisy, time) if s is None else self.step(part, noisy, time, s[of])).chunk(
-            2
-        )
+        batch_part, noisy, time = batch.take(of), x_t[rows.index], t[of]
+        f, g = rows.sum(
+            self.diffusion(batch_part, noisy, time) if s is None else self.step(batch_part, noisy, time, s[of])
+        ).chunk(2)
         push = (f - g).detach() / 2 * (self.log_q(batch, z, t) - self.log_q(batch, other, t))
         return (f + g) / 2 + (push - push.detach())  # MD4 appendix I.2
 
@@ -115,11 +117,11 @@ class GenMD4(Absorbing):
         if not self.config.learn:
             return torch.stack(list(self.jump_terms(batch, generator).values())).sum(0)
         t = 1 - random.stratified(len(batch), generator, batch.tokens.device)
-        z, other = self.corrupt(batch, t[:, None], generator), self.corrupt(batch, t[:, None], generator)
-        total = self.rloo(batch, z, other, t) + self.prior_term(batch)
+        z_1, z_2 = self.corrupt(batch, t[:, None], generator), self.corrupt(batch, t[:, None], generator)
+        total = self.rloo(batch, z_1, z_2, t) + self.prior_term(batch)
         if self.config.begin:
-            z, other = self.corrupt(batch, 0.0, generator), self.corrupt(batch, 0.0, generator)
-            total = total + self.rloo(batch, z, other, torch.zeros_like(t), torch.full_like(t, CLEAN))
+            z_1, z_2 = self.corrupt(batch, 0.0, generator), self.corrupt(batch, 0.0, generator)
+            total = total + self.rloo(batch, z_1, z_2, torch.zeros_like(t), torch.full_like(t, CLEAN))
         return total
 
     def published(self, batch, generator=None, steps=0):
@@ -129,10 +131,10 @@ class GenMD4(Absorbing):
         diffusion = self.diffusion(batch, self.corrupt(batch, t[:, None], generator), t) / (1 - begin)
         value = torch.zeros_like(diffusion)
         if begin:
-            lost = self.schedule.w[: self.vocabulary].double() * math.log(begin) + math.log1p(
+            log_noise = self.schedule.w[: self.vocabulary].double() * math.log(begin) + math.log1p(
                 -self.config.eps
             )  # log(1 - alpha)
-            guess = lost.exp() * (lost.logsumexp(-1) - lost)
+            guess = log_noise.exp() * (log_noise.logsumexp(-1) - log_noise)
             value = (guess[batch.tokens] * batch.counted).sum(-1)
         return {"diffusion": diffusion, "reconstruction": value, "prior": torch.zeros_like(diffusion)}
 

@@ -88,9 +88,9 @@ def refuse_times(method: "Method", x: Tensor, t: Tensor | float, at: Tensor | No
     if method.process is None or torch.compiler.is_compiling() or not _at_hand(t := as_time(t)):
         return
     low, high = method.process.span
-    first, last = (float(value) for value in torch.where(t.isinf(), low, t.detach().double()).aminmax())
-    if not low - ROUNDING <= first <= last <= high + ROUNDING:  # so of nan
-        wrong = last if low <= first else first
+    earliest, latest = (float(value) for value in torch.where(t.isinf(), low, t.detach().double()).aminmax())
+    if not low - ROUNDING <= earliest <= latest <= high + ROUNDING:  # so of nan
+        wrong = latest if low <= earliest else earliest
         raise InputError(f"`t` is {wrong:g}; it must be from {low:g} to {high:g}, CLEAN or PRIOR")
 
 
@@ -185,20 +185,20 @@ class Method(nn.Module):
 
     def of_length(self, length: int) -> Self:
         """The same method for texts of `length` tokens. They share the network, whose own length stays the `window`."""
-        other = object.__new__(type(self))  # copy.copy would call the class, of a method that FSDP shards
-        other.__dict__.update(self.__dict__)
-        other._window, other.shape = self.window, (length,)
-        return other
+        copied = object.__new__(type(self))  # copy.copy would call the class, of a method that FSDP shards
+        copied.__dict__.update(self.__dict__)
+        copied._window, copied.shape = self.window, (length,)
+        return copied
 
     # ---------------------------------------------------------------------------------- how it is made
     @classmethod
     def checked(cls, config: C | None) -> C:
         """The config, the default one for None; InputError where one of its `choices` is unknown. A constructor begins so."""
-        chosen: Any = cls.Config() if config is None else config
-        for field, known in cls.choices.items():
-            if (name := getattr(chosen, field)) not in known:
-                raise unknown(field, name, known, f"zellige train {cls.name} --help")
-        return chosen
+        checked_config: Any = cls.Config() if config is None else config
+        for field, names in cls.choices.items():
+            if (name := getattr(checked_config, field)) not in names:
+                raise unknown(field, name, names, f"zellige train {cls.name} --help")
+        return checked_config
 
     @classmethod
     def resolve(cls, config: Any) -> "type[Method]":
@@ -322,10 +322,10 @@ class Method(nn.Module):
         function = getattr(self.network, entry)
         if not self._compile or torch.compiler.is_compiling():
             return function
-        made = self.__dict__.setdefault("_compiled", {})
-        if entry not in made:
-            made[entry] = torch.compile(function)
-        return made[entry]
+        cache = self.__dict__.setdefault("_compiled", {})
+        if entry not in cache:
+            cache[entry] = torch.compile(function)
+        return cache[entry]
 
     def __getstate__(self) -> dict[str, Any]:
         """For a copy, or another process, which compiles anew."""
@@ -353,8 +353,10 @@ class Method(nn.Module):
                 more["clean_time"] = self.input_times(x, CLEAN, None)
         elif context is not None:
             more["cache"] = context
-        some = at is not None and len(at.index) < x.numel()  # where all are read, the network has nothing to leave out
-        if some and getattr(self.network, "chooses", False):
+        subset = (
+            at is not None and len(at.index) < x.numel()
+        )  # where all are read, the network has nothing to leave out
+        if subset and getattr(self.network, "chooses", False):
             more["at"] = at
         times = self.input_times(x, t, more.get("segments"))
         with products(x.device, self._precision):
@@ -404,8 +406,8 @@ def largest(t: Tensor, block: int, segments: Tensor | None = None) -> Tensor:
     With packed documents, `segments` (B, L), blocks are counted from the first position of each.
     """
     start, place = documents(torch.zeros_like(t, dtype=torch.long) if segments is None else segments)
-    first = start + place // block * block
-    return torch.full_like(t, CLEAN).scatter_reduce(1, first, t, "amax").gather(1, first)
+    start_of_block = start + place // block * block
+    return torch.full_like(t, CLEAN).scatter_reduce(1, start_of_block, t, "amax").gather(1, start_of_block)
 
 
 for _name in ("terms", "bound", "loss"):  # of Method itself; a class that has its own: `__init_subclass__`

@@ -110,9 +110,9 @@ class RADD(Masked):
             return self.k_dce(batch, x_t, k[:, 0])
         u = 1 - random.stratified(len(batch), generator, batch.tokens.device)  # in (0, 1]
         if kind == "lambda-dce":
-            lost = random.bernoulli(u[:, None].expand(batch.tokens.shape), generator)
-            lost = lost if batch.mask is None else lost & batch.mask
-            return self.lambda_dce(batch, torch.where(lost, self.mask, batch.tokens), u)
+            masks = random.bernoulli(u[:, None].expand(batch.tokens.shape), generator)
+            masks = masks if batch.mask is None else masks & batch.mask
+            return self.lambda_dce(batch, torch.where(masks, self.mask, batch.tokens), u)
         of = self.t_dce if kind == "t-dce" else self.t_dse
         ends = diffusion.reconstruction(self, batch, generator) + self.prior_term(batch)
         return of(batch, self.corrupt(batch, u[:, None], generator), u) + ends

@@ -197,18 +197,18 @@ class TauLDR(Diffusion):
 
     def loss(self, batch, generator=None):
         t = 1 - random.stratified(len(batch), generator, batch.tokens.device)  # in (0, 1]
-        one, auxiliary = torch.ones_like(t), self.config.auxiliary
+        ones, auxiliary = torch.ones_like(t), self.config.auxiliary
         rows = rows_of(self.process, self.network, t, self.parameterization != "mean")
         if rows is None:
             x_t = self.corrupt(batch, t[:, None], generator)
         else:
             x_t = rows.sample(batch.tokens, batch.counted, generator)
         if self.config.objective == "generic":
-            return self.weighted(tauldr_rows.both, batch, x_t, t, one, auxiliary, rows)
-        jumped = tauldr_rows.jump(self.process, x_t, t, batch.counted, generator)
-        one_pass, x = self.config.objective == "one-pass", jumped
+            return self.weighted(tauldr_rows.both, batch, x_t, t, ones, auxiliary, rows)
+        x_tilde = tauldr_rows.jump(self.process, x_t, t, batch.counted, generator)
+        one_pass, x = self.config.objective == "one-pass", x_tilde
         if one_pass:
-            x = torch.where(random.bernoulli(torch.full_like(t, 0.5), generator)[:, None], jumped, x_t)
+            x = torch.where(random.bernoulli(torch.full_like(t, 0.5), generator)[:, None], x_tilde, x_t)
         if rows is None:
             after = tauldr_rows.after(self.process, batch.tokens, x, t, batch.counted)
         else:
@@ -216,9 +216,9 @@ class TauLDR(Diffusion):
         if one_pass:
             return self.weighted(tauldr_rows.both, batch, x, t, 2 / (1 + after), auxiliary, rows)  # 2/(1 + 1/w)
         w = torch.where(after > 0, 1 / after, 1.0)  # 0 where x~ is no jump's end
-        first, second = tauldr_rows.leaving, tauldr_rows.signal  # tauLDR proposition 2, term by term
+        leaving, signal = tauldr_rows.leaving, tauldr_rows.signal  # tauLDR proposition 2, term by term
         if self.config.objective == "one-pass-biased":  # as if x~ had the distribution of x_t
-            return self.weighted(second, batch, jumped, t, w, auxiliary, rows, unweighted=first)
+            return self.weighted(signal, batch, x_tilde, t, w, auxiliary, rows, unweighted=leaving)
         at_first = self.config.auxiliary_pass == "first"
-        value = self.weighted(first, batch, x_t, t, one, auxiliary * at_first, rows)
-        return value + self.weighted(second, batch, jumped, t, w, auxiliary * (not at_first), rows)
+        value = self.weighted(leaving, batch, x_t, t, ones, auxiliary * at_first, rows)
+        return value + self.weighted(signal, batch, x_tilde, t, w, auxiliary * (not at_first), rows)

@@ -120,9 +120,9 @@ class Noise:
             slow, growth = gap(R, distribution), self.growth or 100.0
             base = SLOWEST / (growth - 1) if self.base is None else self.base * slow
             return CTMC(R / slow, distribution, Exponential(base, growth, self.min_time))  # tauLDR section 4.1
-        made, unit = (process.uniform, K) if self.kind == "uniform" else (process.absorbing, 1)
+        make, unit = (process.uniform, K) if self.kind == "uniform" else (process.absorbing, 1)
         total = SLOWEST if self.base is None else self.base * unit
-        return made(K, LinearSigma(total * self.min_time, total))
+        return make(K, LinearSigma(total * self.min_time, total))
 
     def _sigmas(self, K: int) -> tuple[float, float]:
         """The paper's for 256 states in proportion, unless they are given."""

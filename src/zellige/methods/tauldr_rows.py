@@ -67,14 +67,14 @@ def after(process: Process, x_0: Tensor, x: Tensor, t: Tensor, counted: Tensor) 
     leave = z[x] * counted
     total, at = leave.sum(-1), counted & process.movable(x)  # elsewhere nothing leads into x
     row = at.nonzero()[:, 0]
-    clean, here, time, others = x_0[at], x[at], t[row], total[row] - leave[at]
+    clean, state, time, other_rate = x_0[at], x[at], t[row], total[row] - leave[at]
     share = []
     for i in torch.arange(len(row), device=x.device).split(max(1, PART // process.K)):
-        into, u = process.rate_into(here[i], time[i]), score_given(process, clean[i], here[i], time[i])
-        before = others[i, None] + z  # Z of the sequence that jumps from each state to here
+        into, u = process.rate_into(state[i], time[i]), score_given(process, clean[i], state[i], time[i])
+        before = other_rate[i, None] + z  # Z of the sequence that jumps from each state to here
         flow = torch.where(into > 0, into * u / before, 0.0).sum(-1)  # the sum over y of 1/w, above
         share.append(flow / process.schedule.beta(time[i])[:, 0])
-    return (total == 0).double().index_add(0, row, torch.cat(share) if share else others)
+    return (total == 0).double().index_add(0, row, torch.cat(share) if share else other_rate)
 
 
 def weight(process: Process, x_0: Tensor, x: Tensor, t: Tensor, counted: Tensor) -> Tensor:
@@ -130,11 +130,11 @@ class RowTables:
         total, K = (self.exits[x] * counted).sum(-1), len(self.exits)
         size, flows = max(1, part(x.device) // K), []
         rows = torch.arange(len(x), device=x.device)[:, None].expand_as(x).flatten()
-        for b, clean, here in zip(*(each.split(size) for each in (rows, x_0.flatten(), x.flatten()))):
-            before = (total[b] - self.exits[here])[:, None] + self.exits  # Z of the sequence that had y in place of x
+        for b, clean, state in zip(*(columns.split(size) for columns in (rows, x_0.flatten(), x.flatten()))):
+            before = (total[b] - self.exits[state])[:, None] + self.exits  # Z of the sequence that had y in place of x
             Q = self.Q[b, clean]
-            flow = (Q * (self.into[here] / before)).sum(-1)  # the sum over y of 1/w
-            flows.append(flow / Q.gather(-1, here[:, None])[:, 0])
+            flow = (Q * (self.into[state] / before)).sum(-1)  # the sum over y of 1/w
+            flows.append(flow / Q.gather(-1, state[:, None])[:, 0])
         return torch.where(counted, torch.cat(flows).view_as(total[:, None].expand_as(x)), 0.0).sum(-1) + (total == 0)
 
     def sum(self, f: Callable[..., Tensor], logits: Tensor, x_0: Tensor, x: Tensor, row: Tensor) -> Tensor:
@@ -162,20 +162,20 @@ def moments(
     row, at = torch.arange(len(x), device=x.device)[:, None], x[..., None]
     q, slope = inverse[row, x], into[row, x]
     v = (mu if others else q * mu) @ Q  # tauLDR proposition 1
-    here = v.gather(-1, at) if others else None
-    v = v if here is None else v / here
+    v_x_t = v.gather(-1, at) if others else None
+    v = v if v_x_t is None else v / v_x_t
     excess = Q[row, x_0].mul_(q.gather(-1, x_0[..., None])).sub_(v).div_(v)  # rho - 1
     excess.clamp_min_(-1 + torch.finfo(v.dtype).eps)  # of u = 0, where the value is R v
     if f is leaving:
-        each, by_v = -excess, -slope
+        values, by_v = -excess, -slope
     else:
-        each, by_v = excess.log1p().mul_(excess + 1), slope * (excess if f is both else excess + 1)
+        values, by_v = excess.log1p().mul_(excess + 1), slope * (excess if f is both else excess + 1)
     if f is both:
-        each.sub_(excess)  # keeps its digits where rho is near 1
-    value = each.mul_(v).mul_(slope).sum(-1)  # tauLDR proposition 2
-    if here is not None:
+        values.sub_(excess)  # keeps its digits where rho is near 1
+    value = values.mul_(v).mul_(slope).sum(-1)  # tauLDR proposition 2
+    if v_x_t is not None:
         by_v.scatter_add_(-1, at, -(by_v * v).sum(-1, keepdim=True))
-        return value, -mu * ((by_v / here) @ Q.mT)  # the sum of mu times its slope is 0
+        return value, -mu * ((by_v / v_x_t) @ Q.mT)  # the sum of mu times its slope is 0
     gradient = (by_v @ Q.mT).mul_(q)
     return value, mu * ((gradient * mu).sum(-1, keepdim=True) - gradient)
 
@@ -206,8 +206,8 @@ class _Sum(torch.autograd.Function):
         N, K = logits.shape
         gradient, values = logits.new_empty(N + 1, K), logits.new_empty(N + 1, dtype=torch.float64)
         kinds = [f is both and flat for flat in rows.flat]  # of the parts the flows cancel in their sum alone
-        for some, index in by_row(row, K, kinds):
-            Q, inverse, into = rows.tables(some, kinds[some[0]])
+        for row_list, index in by_row(row, K, kinds):
+            Q, inverse, into = rows.tables(row_list, kinds[row_list[0]])
             at, dtype = index.clamp_max(N - 1), Q.dtype if rows.others or f is not both else logits.dtype
             value, slope = moments(f, Q, inverse, into, logits[at].to(dtype).softmax(-1), x_0[at], x[at], rows.others)
             gradient[index], values[index] = slope.to(gradient), value.double()

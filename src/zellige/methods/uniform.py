@@ -73,8 +73,8 @@ def uniform_bound(process: Process, log_v: Tensor, x_0: Tensor, x_t: Tensor, t: 
     at_x_0 = log_v.gather(-1, x_0[:, None])[:, 0].double() - log_r
     jump = torch.where(same, 0.0, log_r.exp() * (at_x_0.expm1() - at_x_0))
     excess = (d.expm1() - d).sum(-1) if torch.compiler.is_compiling() else _Excess.apply(d)
-    rest = log_u.exp() * excess.double()
-    return process.schedule.beta(t)[:, 0] / process.K * (rest + jump)  # SEDD theorem 3.6
+    others = log_u.exp() * excess.double()
+    return process.schedule.beta(t)[:, 0] / process.K * (others + jump)  # SEDD theorem 3.6
 
 
 def uniform_step(process: Process, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor, s: Tensor) -> Tensor:
@@ -92,12 +92,12 @@ def uniform_step(process: Process, logits: Tensor, x_0: Tensor, x_t: Tensor, t: 
     a, w = alpha_t / alpha_s, (1 - alpha_s) / K
     u, odds = (1 - a) / K, torch.where(w > 0, alpha_s / torch.where(w > 0, w, 1.0), 0.0)
     log_mu = logits.log_softmax(-1)
-    every = (log_mu.exp() * odds[:, None].to(logits)).log1p().sum(-1).double()
+    log_sum = (log_mu.exp() * odds[:, None].to(logits)).log1p().sum(-1).double()
     mu_t, mu_0 = log_mu.gather(-1, torch.stack([x_t, x_0], -1)).double().exp().unbind(-1)
     n, n_0 = alpha_t * mu_t + (1 - alpha_t) / K, alpha_t * same + (1 - alpha_t) / K
     at_x_t = maths.xlogy(a * w, (alpha_s * same + w) / (alpha_s * mu_t + w))
     at_x_0 = maths.xlogy(alpha_s * (u + a * same), (alpha_s + w) / (alpha_s * mu_0 + w))
-    return (u * w * (odds.log1p() - every) + at_x_t + at_x_0 + maths.xlogy(n_0, n / n_0)) / n_0  # D3PM eq. 1
+    return (u * w * (odds.log1p() - log_sum) + at_x_t + at_x_0 + maths.xlogy(n_0, n / n_0)) / n_0  # D3PM eq. 1
 
 
 class _Excess(torch.autograd.Function):
@@ -123,5 +123,5 @@ def as_others(process: Process, logits: Tensor, x_t: Tensor, t: Tensor, at: Tens
     """
     alpha = process.schedule.alpha(t)[..., 0]
     at = at & (alpha < 1)  # a given token has no noise, and no others to be told apart from
-    own = torch.where(at, torch.log1p(process.K * alpha / (1 - alpha)), 0.0).to(logits)
-    return logits.scatter_add(-1, x_t[..., None], -own[..., None])  # Bayes: less log q(x_t | x_0)
+    log_q = torch.where(at, torch.log1p(process.K * alpha / (1 - alpha)), 0.0).to(logits)
+    return logits.scatter_add(-1, x_t[..., None], -log_q[..., None])  # Bayes: less log q(x_t | x_0)

@@ -93,8 +93,8 @@ def sight(block: int, streams: int, x: Tensor, segments: Tensor | None = None, v
 def documents(segments: Tensor) -> tuple[Tensor, Tensor]:
     """Of packed documents (B, L), each in one piece: where the document of a position begins, and its place in it."""
     place = torch.arange(segments.shape[1], device=segments.device).expand(segments.shape)
-    first = F.pad(segments[:, 1:] != segments[:, :-1], (1, 0), value=True)
-    start = torch.where(first, place, 0).cummax(-1).values
+    starts = F.pad(segments[:, 1:] != segments[:, :-1], (1, 0), value=True)
+    start = torch.where(starts, place, 0).cummax(-1).values
     return start, place - start
 
 
@@ -124,24 +124,24 @@ def parts(
         queries, pieces = (rows, ALL_HEADS, slice(i, j)), tuple((of, ALL_HEADS, slice(a, b)) for of, a, b, _ in keys)
         if document is None and valid is None and j - i <= block:
             return Part(queries, pieces, None)
-        seen = torch.cat([visible(i, j, a, b, related) for _, a, b, related in keys], -1)
-        return Part(queries, pieces, torch.where(seen[:, None], 0.0, -torch.inf))
+        sight_of = torch.cat([visible(i, j, a, b, relation) for _, a, b, relation in keys], -1)
+        return Part(queries, pieces, torch.where(sight_of[:, None], 0.0, -torch.inf))
 
-    def visible(i: int, j: int, a: int, b: int, related: Callable[..., Tensor]) -> Tensor:
-        seen = related(orders[:, None, a:b], order[:, i:j, None])
+    def visible(i: int, j: int, a: int, b: int, relation: Callable[..., Tensor]) -> Tensor:
+        sight_of = relation(orders[:, None, a:b], order[:, i:j, None])
         if document is not None:
-            seen = seen & (document[:, None, a:b] == document[:, i:j, None])
-        return seen if valid is None else seen & valid[:, None, a:b]
+            sight_of = sight_of & (document[:, None, a:b] == document[:, i:j, None])
+        return sight_of if valid is None else sight_of & valid[:, None, a:b]
 
-    made, clean = [], slice(noisy, None)
+    plan, clean = [], slice(noisy, None)
     for i in range(0, length, size):
         j = min(i + size, length)
         if noisy:
-            own = (slice(0, noisy), max(i - spill, 0), min(j + spill, length), torch.eq)
+            own_block = (slice(0, noisy), max(i - spill, 0), min(j + spill, length), torch.eq)
             earlier = (clean, 0, j if spill else (j - 1) // block * block, torch.lt)
-            made.append(part(slice(0, noisy), i, j, own, *[earlier] * (earlier[2] > 0)))
-        made.append(part(clean, i, j, (clean, 0, before + min(j + spill, length), torch.le)))
-    return made
+            plan.append(part(slice(0, noisy), i, j, own_block, *[earlier] * (earlier[2] > 0)))
+        plan.append(part(clean, i, j, (clean, 0, before + min(j + spill, length), torch.le)))
+    return plan
 
 
 class Tiles(NamedTuple):
@@ -159,18 +159,18 @@ def tiles(length: int, block: int, streams: int, device: torch.device) -> Tiles:
     """
     from torch.nn.attention.flex_attention import create_block_mask
 
-    padded = max(-(-length // TILE), 3 - streams) * TILE
+    padded_length = max(-(-length // TILE), 3 - streams) * TILE
     with torch.inference_mode(False):  # the mask may be kept for a training
-        real, b, noisy = (torch.full((), n, device=device) for n in (length, block, padded * (streams - 1)))
+        real, b, noisy = (torch.full((), n, device=device) for n in (length, block, padded_length * (streams - 1)))
 
         def sees(row, head, q, k):
             clean_q, clean_k = q >= noisy, k >= noisy
             q, k = torch.where(clean_q, q - noisy, q), torch.where(clean_k, k - noisy, k)
-            earlier, own = k // b < q // b, k // b == q // b
-            return (k < real) & torch.where(clean_k, earlier | (own & clean_q), own & ~clean_q)
+            earlier, same_block = k // b < q // b, k // b == q // b
+            return (k < real) & torch.where(clean_k, earlier | (same_block & clean_q), same_block & ~clean_q)
 
-        n = padded * streams
-        return Tiles(create_block_mask(sees, None, None, n, n, device=device, BLOCK_SIZE=TILE), padded)
+        n = padded_length * streams
+        return Tiles(create_block_mask(sees, None, None, n, n, device=device, BLOCK_SIZE=TILE), padded_length)
 
 
 kept_tiles = lru_cache(maxsize=64)(tiles)
@@ -245,12 +245,12 @@ class Chunks(torch.autograd.Function):
         dq, dk, dv = like(q, q.shape[2]), like(k, k.shape[2]).zero_(), like(v, v.shape[2]).zero_()
         for queries, keys, hidden in ctx.plan:
             mask = None if hidden is None else hidden.to(q.dtype)
-            what = (grad[queries], q[queries], gather(k, keys), gather(v, keys), out[queries], sums[queries])
-            dq[queries], *made = BACKWARD(*what, 0.0, False, attn_mask=mask)
+            inputs = (grad[queries], q[queries], gather(k, keys), gather(v, keys), out[queries], sums[queries])
+            dq[queries], *gradients = BACKWARD(*inputs, 0.0, False, attn_mask=mask)
             sizes = [positions.stop - positions.start for *_, positions in keys]
-            for total, whole in zip((dk, dv), made):
-                for piece, part in zip(keys, whole.split(sizes, 2)):
-                    total[piece] += part
+            for total, whole in zip((dk, dv), gradients):
+                for piece, slice_ in zip(keys, whole.split(sizes, 2)):
+                    total[piece] += slice_
         return dq, dk, dv, None
 
 
@@ -304,12 +304,12 @@ class Past(NamedTuple):
     def followed(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """All keys and values, those of the next positions (B, H, n, W) last."""
         if self.room is None:
-            both = zip((self.keys, self.values), (keys, values))
-            k, v = (torch.cat((old.to(new.dtype), new), 2) for old, new in both)
+            pairs = zip((self.keys, self.values), (keys, values))
+            k, v = (torch.cat((old.to(new.dtype), new), 2) for old, new in pairs)
             return k, v
-        first, end = self.end - self.keys.shape[2], self.end + keys.shape[2]
+        start, end = self.end - self.keys.shape[2], self.end + keys.shape[2]
         self.room.keys[:, :, self.end : end], self.room.values[:, :, self.end : end] = keys, values
-        return self.room.keys[:, :, first:end].to(keys.dtype), self.room.values[:, :, first:end].to(values.dtype)
+        return self.room.keys[:, :, start:end].to(keys.dtype), self.room.values[:, :, start:end].to(values.dtype)
 
 
 @dataclass(frozen=True)
@@ -359,9 +359,9 @@ class Cache:
 
     def last(self, places: int) -> "Cache":
         """Only the last places: the window of a text that passes the trained length. Positions go on counting."""
-        first = max(len(self) - places, 0)
-        keys, values = (tuple(y[:, :, first:] for y in of) for of in (self.keys, self.values))
-        return replace(self, keys=keys, values=values, valid=self.valid[:, first:])
+        start = max(len(self) - places, 0)
+        keys, values = (tuple(y[:, :, start:] for y in of) for of in (self.keys, self.values))
+        return replace(self, keys=keys, values=values, valid=self.valid[:, start:])
 
     def free(self, n: int) -> bool:
         """Whether there is room for n more places, and this cache is the one that may write there."""

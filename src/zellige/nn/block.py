@@ -174,8 +174,8 @@ class Block(nn.Module):
         q, k, v = (y.transpose(1, 2) for y in (q, k, qkv[:, :, 2]))
         if past is not None:
             k, v = past.followed(k, v)
-        mixed = attend(q, k, v, seen.plan).transpose(1, 2).reshape(B, L, D)
-        return self.out(mixed if at is None else at.of(mixed)), k, v
+        values = attend(q, k, v, seen.plan).transpose(1, 2).reshape(B, L, D)
+        return self.out(values if at is None else at.of(values)), k, v
 
     def remember(self, x, rotary, time, seen, past=None, at: Places | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """As `forward`, with all keys and values."""
@@ -244,14 +244,14 @@ class ShortConv(nn.Module):
         document = sight.document
         order = torch.zeros_like(document) if sight.order is None else sight.order
         clean = x[len(x) // 2 :] if sight.streams == 2 else x
-        own, past = (F.pad(y, (0, 0, reach, reach)) for y in (x, clean.repeat(sight.streams, 1, 1)))
+        stream, past = (F.pad(y, (0, 0, reach, reach)) for y in (x, clean.repeat(sight.streams, 1, 1)))
         documents, orders = (F.pad(y, (reach, reach), value=-1) for y in (document, order))
         out = torch.zeros_like(x)
         for d, w in enumerate(self.weight):
             same = documents[:, d : d + L] == document
-            here, earlier = same & (orders[:, d : d + L] == order), same & (orders[:, d : d + L] < order)
-            here, earlier = (y[..., None].repeat(sight.streams, 1, 1) for y in (here, earlier))
-            read = own[:, d : d + L] * here
+            same_block, earlier = same & (orders[:, d : d + L] == order), same & (orders[:, d : d + L] < order)
+            same_block, earlier = (y[..., None].repeat(sight.streams, 1, 1) for y in (same_block, earlier))
+            read = stream[:, d : d + L] * same_block
             if sight.order is not None:
                 read = read + past[:, d : d + L] * earlier
             out = out + w * read
@@ -269,8 +269,8 @@ class Near(torch.autograd.Function):
     def forward(ctx, x, past, weight):
         ctx.save_for_backward(x, past, weight)
         out = torch.zeros_like(x)
-        for w, read, written in zip(*taps(weight, x, past, out, out.unflatten(0, (-1, len(past))))):
-            written.addcmul_(read, w)
+        for w, read, target in zip(*taps(weight, x, past, out, out.unflatten(0, (-1, len(past))))):
+            target.addcmul_(read, w)
         return out
 
     @staticmethod
@@ -279,23 +279,23 @@ class Near(torch.autograd.Function):
         x, past, weight = ctx.saved_tensors
         dx, dpast, dweight = torch.zeros_like(x), torch.zeros_like(past), torch.zeros_like(weight)
         whole = grad.unflatten(0, (-1, len(past))).sum(0, keepdim=True)  # both streams read the same past
-        each = (taps(weight, x, past, grad, whole), taps(dweight, dx, dpast, grad, whole))
-        for (w, read, written), (dw, dread, _) in zip(*(zip(*tap) for tap in each)):
-            dread.addcmul_(written, w)
-            dw.add_((read * written).flatten(0, -2).sum(0))
+        tap_lists = (taps(weight, x, past, grad, whole), taps(dweight, dx, dpast, grad, whole))
+        for (w, read, target), (dw, dread, _) in zip(*(zip(*tap) for tap in tap_lists)):
+            dread.addcmul_(target, w)
+            dw.add_((read * target).flatten(0, -2).sum(0))
         return dx, dpast, dweight
 
 
 def taps(weight, x, past, out, later) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
     """Each weight, what it reads, and where that is added: in the block itself, then (to `later`) from those before."""
     reach, (blocks, b) = len(weight) // 2, x.shape[1:3]
-    weights, read, written = [], [], []
+    weights, read, targets = [], [], []
     for d in range(max(-reach, 1 - b), min(reach, b - 1) + 1):
         weights.append(weight[reach + d])
         read.append(x[:, :, max(d, 0) : b + min(d, 0)])
-        written.append(out[:, :, max(-d, 0) : b - max(d, 0)])
+        targets.append(out[:, :, max(-d, 0) : b - max(d, 0)])
     for d in range(-reach, 0):  # places 0 .. -d - 1 of a block reach beyond its beginning
         weights.append(weight[reach + d])
         read.append(past[None, :, reach + d :][:, :, : blocks * b].unflatten(2, (blocks, b))[:, :, :, :-d])
-        written.append(later[:, :, :, :-d])
-    return weights, read, written
+        targets.append(later[:, :, :, :-d])
+    return weights, read, targets

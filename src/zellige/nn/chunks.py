@@ -42,11 +42,11 @@ def each_position(
         if not more:
             return _scanned(head, h, f, size)
         # `f` closes over what is learnt: the compiler differentiates, chunk after chunk, and makes logits again backwards
-        run = lambda part: checkpoint(lambda here: f(_logits(head, here), part), h[part], use_reentrant=False)  # noqa: E731
-        return torch.cat([run(part) for part in parts])
+        run = lambda span: checkpoint(lambda here: f(_logits(head, here), span), h[span], use_reentrant=False)  # noqa: E731
+        return torch.cat([run(span) for span in parts])
     parameters = [p for p in dict.fromkeys((*head.parameters(), *more)) if p.requires_grad]
     if not torch.is_grad_enabled():
-        return torch.cat([f(_logits(head, h[part]), part) for part in parts])
+        return torch.cat([f(_logits(head, h[span]), span) for span in parts])
     return _Chunks.apply(head, f, parts, h, *parameters)
 
 
@@ -69,31 +69,31 @@ class _Chunks(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
-        made, ctx.gradients = ctx.gradients, None
-        if made is not None and (grad == grad[:1]).all():  # a sum or a mean
-            made = [None if g is None else g.mul_(grad[0].to(g)) for g in made]
+        gradients, ctx.gradients = ctx.gradients, None
+        if gradients is not None and (grad == grad[:1]).all():  # a sum or a mean
+            gradients = [None if g is None else g.mul_(grad[0].to(g)) for g in gradients]
         else:
-            made = ctx.run(grad)[1]
-        return None, None, None, *made
+            gradients = ctx.run(grad)[1]
+        return None, None, None, *gradients
 
 
 def _sweep(head, f, parts, h, parameters, weight, with_h):
     """The values (N,), and the gradients of their sum (weighted) for h and the parameters."""
     values, dh = [], torch.empty_like(h) if with_h else None
     total = [torch.zeros_like(p) for p in parameters]
-    for part in parts:
+    for span in parts:
         with torch.enable_grad():
-            here = h[part].requires_grad_(with_h)
-            value = f(_logits(head, here), part)
-            whole = value.sum() if weight is None else (value * weight[part]).sum()
-        inputs = [*([here] if with_h else []), *parameters]
-        made = (
+            h_span = h[span].requires_grad_(with_h)
+            value = f(_logits(head, h_span), span)
+            whole = value.sum() if weight is None else (value * weight[span]).sum()
+        inputs = [*([h_span] if with_h else []), *parameters]
+        gradients = (
             list(torch.autograd.grad(whole, inputs, allow_unused=True)) if whole.requires_grad else [None] * len(inputs)
         )
         if dh is not None:
-            g = made.pop(0)
-            dh[part] = 0.0 if g is None else g
-        for sum_, g in zip(total, made):
+            g = gradients.pop(0)
+            dh[span] = 0.0 if g is None else g
+        for sum_, g in zip(total, gradients):
             if g is not None:
                 sum_.add_(g)
         values.append(value.detach())
@@ -107,13 +107,13 @@ def _scanned(head: nn.Module, h: Tensor, f: Callable[..., Tensor], size: int) ->
     low = {"enabled": torch.is_autocast_enabled(kind), "dtype": torch.get_autocast_dtype(kind)}
     names, parameters = zip(*head.named_parameters())
 
-    def value(parameters: tuple[Tensor, ...], here: Tensor, which: Tensor) -> Tensor:
+    def value(parameters: tuple[Tensor, ...], h_chunk: Tensor, index: Tensor) -> Tensor:
         with torch.autocast(kind, **low):
-            return f(_logits(partial(functional_call, head, dict(zip(names, parameters))), here), which)
+            return f(_logits(partial(functional_call, head, dict(zip(names, parameters))), h_chunk), index)
 
     whole = F.pad(h, (0, 0, 0, -len(h) % size)).unflatten(0, (-1, size))  # (chunks, size, D)
-    which = torch.arange(whole.shape[0] * size, device=h.device).clamp_max(len(h) - 1).view(-1, size)
-    return _Scan.apply(value, which, whole, *parameters).flatten()[: len(h)]  # pyright: ignore
+    index = torch.arange(whole.shape[0] * size, device=h.device).clamp_max(len(h) - 1).view(-1, size)
+    return _Scan.apply(value, index, whole, *parameters).flatten()[: len(h)]  # pyright: ignore
 
 
 @torch.library.custom_op("zellige::added", mutates_args=())
@@ -138,26 +138,26 @@ class _Scan(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, value, which, h, *parameters):
-        ctx.save_for_backward(which, h, *parameters)
+    def forward(ctx, value, index, h, *parameters):
+        ctx.save_for_backward(index, h, *parameters)
         ctx.value = value
 
         def chunk(carry, x):
             return carry.clone(), value(parameters, *x)
 
-        return scan(chunk, h.new_zeros(()), (h, which))[1]
+        return scan(chunk, h.new_zeros(()), (h, index))[1]
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
-        which, h, *parameters = ctx.saved_tensors
+        index, h, *parameters = ctx.saved_tensors
 
         def chunk(total, x):
-            here, i, g = x
-            made, dh = torch.func.vjp(lambda p, y: ctx.value(p, y, i), tuple(parameters), here)[1](g)
-            return tuple(_added(a, b.to(a)) for a, b in zip(total, made)), dh
+            h_chunk, i, g = x
+            gradients, dh = torch.func.vjp(lambda p, y: ctx.value(p, y, i), tuple(parameters), h_chunk)[1](g)
+            return tuple(_added(a, b.to(a)) for a, b in zip(total, gradients)), dh
 
-        total, dh = scan(chunk, tuple(torch.zeros_like(p) for p in parameters), (h, which, grad))
+        total, dh = scan(chunk, tuple(torch.zeros_like(p) for p in parameters), (h, index, grad))
         return None, None, dh, *total
 
 

@@ -31,8 +31,8 @@ class Classifier(nn.Module):
         h = self.trunk.features(x, time, segments=segments)
         if mask is None:
             return h.mean(1)
-        counted = mask[..., None].to(h.dtype)
-        return (h * counted).sum(1) / counted.sum(1).clamp_min(1)
+        weights = mask[..., None].to(h.dtype)
+        return (h * weights).sum(1) / weights.sum(1).clamp_min(1)
 
     def forward(self, x: Tensor, time: Tensor | None = None, **kwargs: Any) -> Tensor:
         """Logits (B, classes); arguments as in `embed`."""
@@ -53,8 +53,8 @@ class ImageClassifier(nn.Module):
     def __init__(self, colours: int, classes: int, width: int):
         super().__init__()
         convolutions = nn.Conv2d(colours, 32, 5, 2, 2), nn.Conv2d(32, 64, 3, 2, 1), nn.Conv2d(64, 64, 3, 1, 1)
-        layers = [(each, nn.BatchNorm2d(each.out_channels), nn.ReLU()) for each in convolutions]
-        self.trunk = nn.Sequential(*(layer for each in layers for layer in each))
+        layers = [(convolution, nn.BatchNorm2d(convolution.out_channels), nn.ReLU()) for convolution in convolutions]
+        self.trunk = nn.Sequential(*(layer for convolution in layers for layer in convolution))
         last = nn.Linear(64 * 16, width), nn.BatchNorm1d(width, affine=False)
         self.features = nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten(), *last)
         self.output = nn.Sequential(nn.ReLU(), nn.Linear(width, classes))

@@ -55,8 +55,8 @@ def chunked(
     if torch.is_autocast_enabled(kind):
         compute = torch.get_autocast_dtype(kind)
     if torch.compiler.is_compiling():
-        each = torch.ones(len(h), dtype=torch.float32, device=h.device) if weight is None else weight
-        nll = _whole(h, W, b, target, each, -1 if exclude is None else exclude, compute, torch.is_grad_enabled())[0]
+        weights = torch.ones(len(h), dtype=torch.float32, device=h.device) if weight is None else weight
+        nll = _whole(h, W, b, target, weights, -1 if exclude is None else exclude, compute, torch.is_grad_enabled())[0]
         return nll if weight is None else nll * weight
     if torch.is_grad_enabled():
         return _Chunked.apply(h, W, b, target, weight, exclude, compute)
@@ -80,14 +80,17 @@ class _Chunked(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad):
         h, W, b, target, weight, nll = ctx.saved_tensors
-        made, ctx.gradients = ctx.gradients, None  # scaled in place and given away; a second backward makes them anew
-        if made is not None and (grad == grad[:1]).all():  # a sum or a mean: one number for all rows
-            made = [None if g is None else g.mul_(grad[0]) if len(grad) else g for g in made]
+        gradients, ctx.gradients = (
+            ctx.gradients,
+            None,
+        )  # scaled in place and given away; a second backward makes them anew
+        if gradients is not None and (grad == grad[:1]).all():  # a sum or a mean: one number for all rows
+            gradients = [None if g is None else g.mul_(grad[0]) if len(grad) else g for g in gradients]
         else:
             row = grad if weight is None else grad * weight
             with torch.autocast(h.device.type, enabled=False):
-                _, *made = _sweep(h, W, b, target, row, ctx.exclude, ctx.compute, ctx.needs_input_grad[:3])
-        dh, dW, db = (None if g is None else g.to(p.dtype) for g, p in zip(made, (h, W, b)))
+                _, *gradients = _sweep(h, W, b, target, row, ctx.exclude, ctx.compute, ctx.needs_input_grad[:3])
+        dh, dW, db = (None if g is None else g.to(p.dtype) for g, p in zip(gradients, (h, W, b)))
         return dh, dW, db, None, (grad * nll if ctx.needs_input_grad[4] else None), None, None
 
 
@@ -105,9 +108,9 @@ def _whole(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """`_sweep` as torch.compile takes it: nll (N,), and the gradients of sum(weight * nll) for h, W and b, or nothing."""
     with torch.autocast(h.device.type, enabled=False):
-        needed = (gradients, gradients, gradients)
-        nll, *made = _sweep(h, W, b, target, weight, None if exclude < 0 else exclude, compute, needed)
-    return nll, *(nll.new_empty(0) if g is None else g for g in made)  # pyright: ignore[reportReturnType]
+        flags = (gradients, gradients, gradients)
+        nll, *results = _sweep(h, W, b, target, weight, None if exclude < 0 else exclude, compute, flags)
+    return nll, *(nll.new_empty(0) if g is None else g for g in results)  # pyright: ignore[reportReturnType]
 
 
 @_whole.register_fake
@@ -125,12 +128,12 @@ def _save(ctx, inputs, output):
 
 def _gradients(ctx, grad, *_):
     """Those that were made, times the one number that every row's own is its weight times: a sum or a mean of weighted rows."""
-    weight, *made = ctx.saved_tensors
+    weight, *values = ctx.saved_tensors
     size = (weight * weight).sum()
     g = (grad * weight).sum() / torch.where(size > 0, size, 1.0)
     alike = (grad - g * weight).abs().amax() <= 1e-4 * (g * weight).abs().amax()
     torch._assert_async(alike, "the rows of a compiled cross-entropy are weighed once: by `weight`")
-    dh, dW, db = (None if dtype is None else (g * m).to(dtype) for m, dtype in zip(made, ctx.dtypes))
+    dh, dW, db = (None if dtype is None else (g * m).to(dtype) for m, dtype in zip(values, ctx.dtypes))
     return dh, dW, db, None, None, None, None, None
 
 
@@ -171,19 +174,19 @@ def _sweep(h, W, b, target, weight, exclude, compute, needed):
             torch.addmm(b.to(compute), h_[i], W_.T, out=G)
         if exclude is not None:
             G[:, exclude] = -torch.inf
-        for part, j in zip(G.split(rows), range(start, i.stop, rows)):
-            j = slice(j, j + len(part))
-            p = scratch[: len(part)].copy_(part) if low else part
-            top, picked = p.amax(-1), p.gather(1, target[j, None])[:, 0]
+        for rows_, j in zip(G.split(rows), range(start, i.stop, rows)):
+            j = slice(j, j + len(rows_))
+            p = scratch[: len(rows_)].copy_(rows_) if low else rows_
+            top, z_target = p.amax(-1), p.gather(1, target[j, None])[:, 0]
             torch.softmax(p, -1, out=p)
-            nll[j] = top - p.amax(-1).log() - picked  # the largest p is 1 / sum exp(z - top)
+            nll[j] = top - p.amax(-1).log() - z_target  # the largest p is 1 / sum exp(z - top)
             if not any(needed):
                 continue
             p.scatter_add_(1, target[j, None], -torch.ones_like(p[:, :1]))
             if db is not None:
                 db.addmv_(p.T, w[j])
             if low:
-                part.copy_(p)
+                rows_.copy_(p)
         if dh is not None:
             dh[i] = (G @ W_) * w[i, None]
         if dW is not None and not low:

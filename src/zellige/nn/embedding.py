@@ -25,10 +25,10 @@ def rotary_at(position: Tensor, width: int, base: float = 1e4) -> Tensor:
 def axial_table(grid: tuple[int, ...], width: int, base: float = 100.0) -> Tensor:
     """(2, prod(grid), width / 2): as `rotary_table`, the frequencies shared out among the axes of a grid (Heo et al. 2024)."""
     pairs, axes = width // 2, len(grid)
-    each = [pairs // axes + (axis < pairs % axes) for axis in range(axes)]
+    counts = [pairs // axes + (axis < pairs % axes) for axis in range(axes)]
     places = torch.cartesian_prod(*[torch.arange(n, dtype=torch.float64) for n in grid]).reshape(-1, axes)
     angle = [
-        places[:, a, None] * base ** (-torch.arange(n, dtype=torch.float64) / max(n, 1)) for a, n in enumerate(each)
+        places[:, a, None] * base ** (-torch.arange(n, dtype=torch.float64) / max(n, 1)) for a, n in enumerate(counts)
     ]
     angle = torch.cat(angle, -1)
     return torch.stack((angle.cos(), angle.sin())).float()
@@ -43,10 +43,10 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 def both(time: Tensor, clean_time: Tensor | None, x: Tensor) -> Tensor:
     """Times of noisy rows x (B, L), then of as many clean ones: (2B,) or (2B, L)."""
-    each = [time, time if clean_time is None else clean_time]
-    if max(t.ndim for t in each) < 2:
-        return torch.cat([t.expand(len(x)) for t in each])
-    return torch.cat([(t[:, None] if t.ndim == 1 else t).expand(x.shape) for t in each])
+    times = [time, time if clean_time is None else clean_time]
+    if max(t.ndim for t in times) < 2:
+        return torch.cat([t.expand(len(x)) for t in times])
+    return torch.cat([(t[:, None] if t.ndim == 1 else t).expand(x.shape) for t in times])
 
 
 class TimeEmbedding(nn.Module):
@@ -69,8 +69,8 @@ class TimeEmbedding(nn.Module):
         return torch.cat(waves, -1)
 
     def forward(self, time: Tensor) -> Tensor:
-        embedded = self.mlp(self.sinusoid(time).to(next(self.parameters()).dtype))
-        return F.silu(embedded) if self.silu else embedded
+        vector = self.mlp(self.sinusoid(time).to(next(self.parameters()).dtype))
+        return F.silu(vector) if self.silu else vector
 
 
 def check_told(timed: bool, time: Tensor | None, classes: nn.Embedding | None, condition: Tensor | None) -> None:

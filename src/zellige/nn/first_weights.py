@@ -75,6 +75,6 @@ def _sines(p: Tensor, net: Net) -> None:
     place, D = torch.arange(len(p), dtype=torch.float64), p.shape[1]
     quarter = torch.arange(D // 4, dtype=torch.float64)
     angles = [axis[:, None] * 1e-4 ** (quarter / max(D / 4, 1)) for axis in (place % width, place // width)]
-    made = torch.cat([wave(angle) for angle in angles for wave in (torch.sin, torch.cos)], 1)
+    table = torch.cat([wave(angle) for angle in angles for wave in (torch.sin, torch.cos)], 1)
     nn.init.zeros_(p)
-    p[:, : made.shape[1]].copy_(made.to(p))
+    p[:, : table.shape[1]].copy_(table.to(p))

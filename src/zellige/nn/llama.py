@@ -152,19 +152,19 @@ class Llama(nn.Module):
             raise InputError("this network takes no time and no classes; leave them out")
         if self.net.length < L:
             raise InputError(f"the input has {L:,} positions; the network was built for {self.net.length:,}")
-        seen = None if segments is None else (segments[:, :, None] == segments[:, None, :])[:, None]
+        mask = None if segments is None else (segments[:, :, None] == segments[:, None, :])[:, None]
         angles = self._angles(L, x.device)
         h = self.embedding(x)
         for layer in self.layers:
-            h = layer(h, angles, seen)
+            h = layer(h, angles, mask)
         h = self.norm(h)
         if not self.net.shift:
             return h
         before = torch.cat((h[:, :1], h[:, :-1]), 1)
         if segments is None:
             return before
-        first = F.pad(segments[:, 1:] != segments[:, :-1], (1, 0), value=True)
-        return torch.where(first[..., None], h, before)
+        starts = F.pad(segments[:, 1:] != segments[:, :-1], (1, 0), value=True)
+        return torch.where(starts[..., None], h, before)
 
     def _angles(self, length: int, device: torch.device) -> tuple[Tensor, Tensor]:
         """cos and sin (L, 1, W / 2) of position times frequency, all in float32 as the published code has it."""

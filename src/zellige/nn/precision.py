@@ -69,17 +69,17 @@ def float32_products(tf32: bool) -> Iterator[None]:
     The setting is one of the process. The innermost of a thread counts, and of several threads the last that entered; what was
     set before comes back when all have left.
     """
-    mine = [tf32]
+    entry = [tf32]
     with _lock:
         if not _asked:
             _before[:] = [_read(setting) for setting in _SETTINGS]
-        _asked.append(mine)
+        _asked.append(entry)
         _write(_values(tf32))
     try:
         yield
     finally:
         with _lock:
-            _asked[:] = [other for other in _asked if other is not mine]
+            _asked[:] = [request for request in _asked if request is not entry]
             _write(_values(_asked[-1][0]) if _asked else _before)
 
 

@@ -58,10 +58,10 @@ class Table(nn.Module):
         entries = []
         for start in range(0, L, self.block):
             end = min(start + self.block, L)
-            seen = self._whole(cache, torch.cat((clean[:, :start], x[:, start:end]), 1))
-            first = start if cache is None else start + cache.place[:, None]
-            at = (first + torch.arange(end - start, device=x.device)).expand(len(x), -1)
-            rows = self.logits[:, (seen * self.place).sum(-1)]
+            tokens = self._whole(cache, torch.cat((clean[:, :start], x[:, start:end]), 1))
+            begin = start if cache is None else start + cache.place[:, None]
+            at = (begin + torch.arange(end - start, device=x.device)).expand(len(x), -1)
+            rows = self.logits[:, (tokens * self.place).sum(-1)]
             entries.append(rows[:, torch.arange(len(x), device=x.device)[:, None], at])
         return torch.cat(entries, 2)
 
@@ -94,12 +94,12 @@ class Table(nn.Module):
         condition: Tensor | None = None,
     ) -> Cache:
         """The cache of `advance` alone."""
-        known = torch.ones_like(x, dtype=torch.bool) if valid is None else valid
-        place = known.sum(-1)
+        valid_ = torch.ones_like(x, dtype=torch.bool) if valid is None else valid
+        place = valid_.sum(-1)
         if cache is not None:
             x, place = torch.cat((cache.keys[0][:, 0, :, 0], x), 1), cache.place + place
-            known = torch.cat((cache.valid, known), 1)
-        return Cache((x[:, None, :, None],), (), (), known, place)
+            valid_ = torch.cat((cache.valid, valid_), 1)
+        return Cache((x[:, None, :, None],), (), (), valid_, place)
 
     def head(self, h: Tensor) -> Tensor:
         return h

@@ -127,7 +127,7 @@ class DiT(nn.Module):
         B = len(x)
         clean = clean if x.shape[1] > self.block else None  # in a single block nothing stands before
         streams = 1 if clean is None else 2
-        seen = sight(self.block, streams, x, segments, None if cache is None else cache.valid)
+        view = sight(self.block, streams, x, segments, None if cache is None else cache.valid)
         if clean is not None:
             x, time = torch.cat((x, clean)), None if time is None else both(time, clean_time, x)
             condition = None if condition is None else condition.repeat(2)
@@ -135,11 +135,11 @@ class DiT(nn.Module):
         h, rotary = self._embed(x), self._rotary(x, cache)
         for i, block in enumerate(self.blocks):
             past = None if cache is None else cache.layer(i, x.shape[1])
-            here = at if i + 1 == len(self.blocks) else None
+            where_ = at if i + 1 == len(self.blocks) else None
             if self.net.checkpoint and torch.is_grad_enabled():
-                h = checkpoint(block, h, rotary, c, seen, past, here, use_reentrant=False)
+                h = checkpoint(block, h, rotary, c, view, past, where_, use_reentrant=False)
             else:
-                h = block(h, rotary, c, seen, past, here)
+                h = block(h, rotary, c, view, past, where_)
         return self._end(h[:B] if at is None else h, c, at)
 
     def advance(
@@ -159,22 +159,22 @@ class DiT(nn.Module):
         self._check(x, time, None, condition, None, cache)
         self._check_whole(x, cache, valid)
         segments = None if valid is None else valid.long()
-        seen = sight(self.block, 1, x, segments, None if cache is None else cache.valid)
+        view = sight(self.block, 1, x, segments, None if cache is None else cache.valid)
         c = self.told(x, time, condition)
         h, rotary = self._embed(x), self._rotary(x, cache, valid)
         able = torch.ones_like(x, dtype=torch.bool) if valid is None else valid
-        made = []
+        layers_ = []
         for i, block in enumerate(self.blocks):
             assert isinstance(block, Block)
             past = None if cache is None else cache.layer(i, x.shape[1])
             tail = h.new_zeros(len(x), self.net.conv // 2, h.shape[-1]) if past is None else past[2]
             if tail.shape[1]:
                 tail = torch.cat((tail, h * able[..., None]), 1)[:, x.shape[1] :].clone()
-            h, k, v = block.remember(h, rotary, c, seen, past)
-            made.append((k, v, tail))
+            h, k, v = block.remember(h, rotary, c, view, past)
+            layers_.append((k, v, tail))
         place = able.sum(-1) + (0 if cache is None else cache.place)
         able = able if cache is None else torch.cat((cache.valid, able), 1)
-        keys, values, tails = zip(*made)
+        keys, values, tails = zip(*layers_)
         if torch.is_grad_enabled():
             return self._end(h, c), Cache(keys, values, tails, able, place)
         if cache is not None and cache.free(x.shape[1]):
@@ -208,8 +208,8 @@ class DiT(nn.Module):
         if cache is None and valid is None:
             cos, sin = self.rotary[:, :L]
             return cos, sin
-        first = cache.place if cache is not None else -(~valid).sum(-1)  # pyright: ignore
-        position = first[:, None] + torch.arange(L, device=x.device)
+        begin = cache.place if cache is not None else -(~valid).sum(-1)  # pyright: ignore
+        position = begin[:, None] + torch.arange(L, device=x.device)
         cos, sin = rotary_at(position.clamp_min(0), self.net.hidden // self.net.heads)
         return cos, sin
 
@@ -218,8 +218,8 @@ class DiT(nn.Module):
             return h
         if self.modulation is None:
             return self.norm(h)
-        embedded, where = c
-        shift, scale = self.modulation(embedded, where if where is None or at is not None else where[: len(h)])
+        vector, where = c
+        shift, scale = self.modulation(vector, where if where is None or at is not None else where[: len(h)])
         return modulate(self.norm, h, *chosen(at, shift, scale))
 
     def _check(self, x, time, segments, condition, clean, cache) -> None:
@@ -269,10 +269,10 @@ class DiT(nn.Module):
         rows = torch.arange(len(x), device=x.device)[:, None]
         if time is None:
             return (c if self.time is None else c + self.time(self._never(x))), rows
-        embedded, where = self.embed_time(time)
+        vector, where = self.embed_time(time)
         if where is None or where.shape[-1] == 1:
-            return c + embedded, rows
-        return (c[:, None] + embedded[where]).flatten(0, 1), torch.arange(x.numel(), device=x.device).view(x.shape)
+            return c + vector, rows
+        return (c[:, None] + vector[where]).flatten(0, 1), torch.arange(x.numel(), device=x.device).view(x.shape)
 
     def _never(self, x: Tensor) -> Tensor:
         """The time that a network is told which is not told any: sigma = 0."""

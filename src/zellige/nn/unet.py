@@ -63,8 +63,8 @@ class PatchBlock(nn.Module):
 
     def attention(self, x: Tensor) -> Tensor:
         q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(q, k, v, dropout_p=self.dropout if self.training else 0.0)
-        y = self.out(mixed.transpose(1, 2).flatten(2))
+        values = F.scaled_dot_product_attention(q, k, v, dropout_p=self.dropout if self.training else 0.0)
+        y = self.out(values.transpose(1, 2).flatten(2))
         return y * F.dropout(torch.ones_like(y[:, :1]), self.dropout, self.training)
 
 
@@ -253,14 +253,14 @@ class UNet(nn.Module):
         sides = [max(self.image[:2])]
         while len(sides) < resolutions:
             sides.append((sides[-1] + 1) // 2)
-        asked = self.net.attention
-        missing = [side for side in asked if side not in (0, *sides)]
-        if missing and asked != Net.attention:
+        requested_sides = self.net.attention
+        missing = [side for side in requested_sides if side not in (0, *sides)]
+        if missing and requested_sides != Net.attention:
             height, width, _ = self.image
             raise InputError(
                 f"`net.attention` is {missing[0]}; the resolutions of {height} x {width} are {', '.join(map(str, sides))}"
             )
-        return [side in asked for side in sides]
+        return [side in requested_sides for side in sides]
 
     def initialise(self) -> None:
         """First weights as each kind's authors have them; the head is zero, so that its first distribution is uniform (or about

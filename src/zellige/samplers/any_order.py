@@ -46,8 +46,8 @@ class AnyOrder(Sampler):
 
     @classmethod
     def refuse(cls, method):
-        timed = "needs a network that is not told the time" if method.time_conditioned else None
-        return absorbs(method, one=True) or timed
+        reason = "needs a network that is not told the time" if method.time_conditioned else None
+        return absorbs(method, one=True) or reason
 
     def distribution(self, method, steps):
         return (
@@ -62,16 +62,16 @@ class AnyOrder(Sampler):
         return torch.arange(-(-length // self.per_step), -1, -1, dtype=torch.float64)
 
     def step(self, method: Diffusion, state, t, s, generator=None):
-        chosen = self._choose(free(method, state), generator)
+        at = self._choose(free(method, state), generator)
         time = expected_time(method, state)
-        return redraw(method, state, chosen, time, posterior, generator)  # RADD section 3.3
+        return redraw(method, state, at, time, posterior, generator)  # RADD section 3.3
 
     def _choose(self, masked: Tensor, generator: Randomness) -> Tensor:
         """Which of the masked positions (B, L) come next: `per_step` of them, drawn without replacement."""
-        chosen = torch.zeros_like(masked)
+        at = torch.zeros_like(masked)
         for _ in range(min(self.per_step, masked.shape[-1])):
-            left = masked & ~chosen
-            some = left.any(-1, keepdim=True)
-            where = random.categorical(torch.where(some, left.double(), 1.0), generator)
-            chosen = chosen.scatter(-1, where[:, None], some | chosen.gather(-1, where[:, None]))
-        return chosen
+            left = masked & ~at
+            possible = left.any(-1, keepdim=True)
+            where = random.categorical(torch.where(possible, left.double(), 1.0), generator)
+            at = at.scatter(-1, where[:, None], possible | at.gather(-1, where[:, None]))
+        return at

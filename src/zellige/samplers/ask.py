@@ -63,19 +63,19 @@ def choose_then_ask(
         distribution: the clean posterior (N, K) of the prediction.
     """
     largest = reveal.amax(-1)
-    chosen = free(method, state) & random.bernoulli(largest.expand(state.x.shape), generator)
+    at = free(method, state) & random.bernoulli(largest.expand(state.x.shape), generator)
     if reveal.shape[-1] == 1:
-        return redraw(method, state, chosen, t, distribution, generator)
-    pred = ask(method, state, chosen, t)
+        return redraw(method, state, at, t, distribution, generator)
+    pred = ask(method, state, at, t)
     if pred is None:
         for _ in range(2):  # the draws below, which other rows may make
-            random.discard(chosen.shape, generator)
+            random.discard(at.shape, generator)
         return state
-    x = random.categorical(distribution(pred), generator, chosen)
-    at = positions(chosen)
-    relative = (reveal / largest[..., None]).expand(len(chosen), 1, -1)[at.row, 0, x]
-    keep = random.bernoulli(relative, generator, chosen)
-    return fill(state, chosen, torch.where(keep, x, at.of(state.x)), chosen.any(-1))
+    x = random.categorical(distribution(pred), generator, at)
+    where = positions(at)
+    relative = (reveal / largest[..., None]).expand(len(at), 1, -1)[where.row, 0, x]
+    keep = random.bernoulli(relative, generator, at)
+    return fill(state, at, torch.where(keep, x, where.of(state.x)), at.any(-1))
 
 
 def ask_then_choose(
@@ -98,8 +98,8 @@ def ask_then_choose(
         distribution: the kernel (N, K) of any other prediction, such as a guided one, from which is then drawn as in `redraw`.
     """
     at = free(method, state)
-    asked = positions(at)
-    pred, later = ask(method, state, at, t), asked.of(s.expand(at.shape))
+    where = positions(at)
+    pred, later = ask(method, state, at, t), where.of(s.expand(at.shape))
     if pred is None:
         for _ in range(2):  # the draws below, which other rows may make
             random.discard(at.shape, generator)
@@ -107,11 +107,11 @@ def ask_then_choose(
     if not isinstance(pred, Score):
         random.discard(at.shape, generator)
         return fill(state, at, random.categorical(distribution(pred, later), generator, at), at.any(-1))
-    shown = random.bernoulli(reveal(pred, later), generator, at)
-    chosen = asked.put(at, shown)
-    v = pred.v if torch.compiler.is_compiling() else pred.v[shown]  # compiled, no shape depends on what was drawn
+    reveals = random.bernoulli(reveal(pred, later), generator, at)
+    revealed_at = where.put(at, reveals)
+    v = pred.v if torch.compiler.is_compiling() else pred.v[reveals]  # compiled, no shape depends on what was drawn
     v = torch.where(method.process.clean, v, 0.0)
-    return fill(state, chosen, random.categorical(v, generator, chosen), at.any(-1))
+    return fill(state, revealed_at, random.categorical(v, generator, revealed_at), at.any(-1))
 
 
 def calls_of(reveal: Tensor, free: int) -> float:
@@ -120,8 +120,8 @@ def calls_of(reveal: Tensor, free: int) -> float:
     A step asks if it reveals any: sum_i 1 - (1 - r_i)^free, with r_i the probability that a position is revealed in step i. For
     the kernel of absorbing noise r_i = alpha_s - alpha_t (RADD, arXiv 2406.03736, on its expected function evaluations).
     """
-    masked = torch.cat((reveal.new_ones(1), (1 - reveal).cumprod(0)[:-1]))
-    return float((1 - (1 - masked * reveal) ** free).sum())
+    mask_probability = torch.cat((reveal.new_ones(1), (1 - reveal).cumprod(0)[:-1]))
+    return float((1 - (1 - mask_probability * reveal) ** free).sum())
 
 
 def free(method: Diffusion, state: State) -> Tensor:
@@ -134,13 +134,13 @@ def expected_time(method: Diffusion, state: State) -> Tensor:
 
     To 1/1000; of a T-step model one of the T times that its network knows.
     """
-    process, fixed, device = method.process, given_places(method, state), state.x.device
-    share = (process.movable(state.x) & ~fixed).sum(-1) / (~fixed).sum(-1).clamp_min(1)
+    process, given_at, device = method.process, given_places(method, state), state.x.device
+    share = (process.movable(state.x) & ~given_at).sum(-1) / (~given_at).sum(-1).clamp_min(1)
     even = torch.arange(1001, dtype=torch.float64, device=device) / 1000
     t = method.grid(method.steps, device)[:-1].flip(0).clamp_max(1.0) if method.steps else even
     alpha = process.schedule.alpha(t)  # (n, 1), or (n, K)
-    lost = 1 - (alpha if alpha.shape[-1] == 1 else alpha[:, process.clean]).mean(-1)
-    return t[torch.searchsorted(lost.contiguous(), share.to(lost)).clamp_max(len(t) - 1)][:, None]
+    noise = 1 - (alpha if alpha.shape[-1] == 1 else alpha[:, process.clean]).mean(-1)
+    return t[torch.searchsorted(noise.contiguous(), share.to(noise)).clamp_max(len(t) - 1)][:, None]
 
 
 def hides(method: Diffusion) -> bool:

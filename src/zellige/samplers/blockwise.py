@@ -79,8 +79,8 @@ class Blockwise(Growing):
 
     def layout(self, method: Diffusion) -> tuple[int, int, int]:
         """Tokens of the first block, of each later one, and how many of them and before them the network sees: the window."""
-        block, most, window = method.block, method.window, window_of(method, self.window)
-        if not 0 < block < most:
+        block, limit, window = method.block, method.window, window_of(method, self.window)
+        if not 0 < block < limit:
             stride = self.stride or max(window // 2, 1)
             if stride > window:
                 raise InputError(f"`stride` is {stride:,}, the window has {window:,} tokens; give {window:,} or less")
@@ -88,34 +88,34 @@ class Blockwise(Growing):
         if self.stride not in (None, block):
             raise InputError(f"`stride` is {self.stride:,}, this network has blocks of {block:,}; leave it out")
         if self.window is None:
-            return block, block, most - most % block
+            return block, block, limit - limit % block
         if window % block:
             below, above = window - window % block, window + -window % block
-            near = f"{below:,} or {above:,}" if below and above <= most else f"{below or above:,}"
+            near = f"{below:,} or {above:,}" if below and above <= limit else f"{below or above:,}"
             raise InputError(f"`window` {window:,} is not a multiple of block {block:,}; nearest: {near}")
         return block, block, window
 
     def distribution(self, method, steps):
-        first, *_ = self.layout(method)
-        distribution = self.inner.distribution(of_length(method, first), steps)
+        first_block, *_ = self.layout(method)
+        distribution = self.inner.distribution(of_length(method, first_block), steps)
         if self.window not in (None, method.window) or self.ending.entropy is not None:
             return super().distribution(method, steps)
         if method.exact and distribution.number is not None:  # a token a block: steps draw none together
             distribution = continuous_distribution(method)
         return (
             distribution
-            if first == method.shape[0]
+            if first_block == method.shape[0]
             else Distribution(f"{distribution.of}, block after block", distribution.number)
         )
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """(steps of all blocks + 1, 3): blocks left, and the times from and to which the inner sampler steps; then zeros."""
-        first, stride, _ = self.layout(method)
-        later = max(-(-(method.shape[0] - first) // stride), 0)
-        grids = {size: self.inner.times(of_length(method, size), steps).double() for size in {first, stride}}
+        first_block, stride, _ = self.layout(method)
+        later = max(-(-(method.shape[0] - first_block) // stride), 0)
+        grids = {size: self.inner.times(of_length(method, size), steps).double() for size in {first_block, stride}}
         rows = [torch.zeros(1, 3)]
         for left in range(1, later + 2):
-            grid = grids[stride if left <= later else first]
+            grid = grids[stride if left <= later else first_block]
             rows.append(torch.stack((torch.full_like(grid[1:], left), grid[:-1], grid[1:]), -1).cpu())
         return torch.cat(rows[::-1])
 
@@ -123,24 +123,26 @@ class Blockwise(Growing):
         """The inner sampler's of each block, and the calls that read what stands before it; None where texts may end early."""
         if self.ending != Ending():
             return None
-        first, stride, window = self.layout(method)
-        cached, N, read, total = 0 < method.block < method.window, method.shape[0], 0, 0.0
-        inside = of_length(method, method.block if cached else window)
+        first_block, stride, window = self.layout(method)
+        has_cache, N, read, total = 0 < method.block < method.window, method.shape[0], 0, 0.0
+        inside = of_length(method, method.block if has_cache else window)
         for left in range(int(times[0, 0]), 0, -1):
-            mine = times[times[:, 0] == left]
-            end = first + (int(times[0, 0]) - left) * stride
-            begin = 0 if end == first else end - stride
-            drawn = min(free - max(N - end, 0), min(end, N) - begin)  # all later ones are free: see `check_given`
-            if drawn <= 0:
+            block_times = times[times[:, 0] == left]
+            end = first_block + (int(times[0, 0]) - left) * stride
+            begin = 0 if end == first_block else end - stride
+            count = min(free - max(N - end, 0), min(end, N) - begin)  # all later ones are free: see `check_given`
+            if count <= 0:
                 continue
-            if cached:
+            if has_cache:
                 total += sum(1 for _ in pieces(read, begin, min(read, window - method.block), window, method.block))
                 read = begin
-            grid = torch.cat((mine[:, 1], mine[-1:, 2]))
-            each = self.inner.expected_calls(inside, grid, drawn + max(end - N, 0))  # the last block is drawn whole
-            if each is None:
+            grid = torch.cat((block_times[:, 1], block_times[-1:, 2]))
+            evaluations = self.inner.expected_calls(
+                inside, grid, count + max(end - N, 0)
+            )  # the last block is drawn whole
+            if evaluations is None:
                 return None
-            total += each
+            total += evaluations
         return total
 
     def most_calls(self, times):
@@ -151,10 +153,10 @@ class Blockwise(Growing):
         check_given(method, fixed, *self.layout(method)[:2])
 
     def init(self, method: Diffusion, shape, *, fixed=None, generator=None):
-        state, (first, _, _) = super().init(method, shape, fixed=fixed, generator=generator), self.layout(method)
+        state, (first_block, _, _) = super().init(method, shape, fixed=fixed, generator=generator), self.layout(method)
         rows = torch.arange(shape[0], device=state.x.device)
         memory = Growth(0, 0, torch.full_like(rows, shape[1]), rows)
-        return self._begin(method, replace(state, memory=memory), first, generator)
+        return self._begin(method, replace(state, memory=memory), first_block, generator)
 
     def step(self, method: Diffusion, state, t, s, generator=None):
         memory, left, last = state.memory, int(t[0]), bool(s[0] != t[0])
@@ -172,9 +174,9 @@ class Blockwise(Growing):
     def _put(self, state: State, inner: State) -> State:
         """The state with what the inner sampler has made of its block."""
         memory: Growth = state.memory
-        rows, first = memory.rows, memory.end - inner.x.shape[1]
+        rows, start = memory.rows, memory.end - inner.x.shape[1]
         x, calls = state.x.clone(), inner.calls - memory.inner.calls  # pyright: ignore[reportOptionalMemberAccess]
-        x[rows, first : memory.end] = inner.x[:, : x.shape[1] - first]
+        x[rows, start : memory.end] = inner.x[:, : x.shape[1] - start]
         return replace(state, x=x, calls=state.calls.index_add(0, rows, calls), memory=replace(memory, inner=inner))
 
     def _begin(self, method: Diffusion, state: State, new: int, generator: Randomness) -> State:
@@ -184,14 +186,14 @@ class Blockwise(Growing):
         rows, end = memory.rows, memory.end
         if len(rows) == 0:
             return state
-        cached, N = 0 < method.block < method.window, state.x.shape[1]
-        if cached and not state.fixed[rows, memory.begin : end].all():
+        has_cache, N = 0 < method.block < method.window, state.x.shape[1]
+        if has_cache and not state.fixed[rows, memory.begin : end].all():
             state = self._read(method, state, window)
-        first = memory.begin if cached else end - window
-        place = torch.arange(first, min(end, N), device=state.x.device)
-        known = state.fixed[rows, first:end] | (place < memory.begin)
-        fixed = pad(torch.where(known, state.x[rows, first:end], -1), (0, end - first - len(place)), value=-1)
-        shape = (len(rows), end - first)
+        start = memory.begin if has_cache else end - window
+        place = torch.arange(start, min(end, N), device=state.x.device)
+        given_at = state.fixed[rows, start:end] | (place < memory.begin)
+        fixed = pad(torch.where(given_at, state.x[rows, start:end], -1), (0, end - start - len(place)), value=-1)
+        shape = (len(rows), end - start)
         inside, streams = of_length(method, shape[1]), random.of_rows(generator, rows)
         inner = replace(self.inner.init(inside, shape, fixed=fixed, generator=streams), context=state.context)
         return replace(state, memory=replace(state.memory, inner=inner))
@@ -199,10 +201,10 @@ class Blockwise(Growing):
     def _read(self, method: Diffusion, state: State, window: int) -> State:
         """The context once it has read everything before the block, of the texts that are still written."""
         memory, context, calls = state.memory, state.context, state.calls
-        x, one = state.x[memory.rows], torch.ones_like(memory.rows)
-        held = 0 if context is None else len(context)
+        x, ones = state.x[memory.rows], torch.ones_like(memory.rows)
+        length = 0 if context is None else len(context)
         more = {} if state.condition is None else {"condition": state.condition[memory.rows]}
-        for piece in pieces(memory.read, memory.begin, held, window, method.block):
+        for piece in pieces(memory.read, memory.begin, length, window, method.block):
             context = method.extend(context, x[:, piece], **more).last(window - method.block)  # BD3-LM algorithm 2
-            calls = calls.index_add(0, memory.rows, one)
+            calls = calls.index_add(0, memory.rows, ones)
         return replace(state, context=context, calls=calls, memory=replace(memory, read=memory.begin))

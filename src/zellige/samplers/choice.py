@@ -52,33 +52,33 @@ def choose_sampler(
     if inside is not None and sampler not in (None, "blockwise"):
         raise InputError(f"`block_sampler` goes with `sampler` blockwise, not {sampler}; leave one of them out")
     name = "blockwise" if inside is not None else sampler or getattr(method, "sampler", "ancestral")
-    own = options_of(find(name))
-    if "end" in own:
+    takes = options_of(find(name))
+    if "end" in takes:
         options.setdefault("end", end)
     if name == "blockwise":
-        others = {key: options.pop(key) for key in list(options) if key not in own}
+        inner_options = {key: options.pop(key) for key in list(options) if key not in takes}
         if inside is None or isinstance(inside, str):
-            options["block_sampler"] = _make(inside or "ancestral", others, beside)
-        elif others:
-            raise InputError(f"`{next(iter(others))}` goes with a sampler's name; this one is made already")
+            options["block_sampler"] = _make(inside or "ancestral", inner_options, beside)
+        elif inner_options:
+            raise InputError(f"`{next(iter(inner_options))}` goes with a sampler's name; this one is made already")
     for key, value in zip(PLAIN, (temperature, top_p)):
         if value != 1:
             options[key] = value
-    made = _make(name, options, beside)
-    check(made, method)
-    return made
+    instance = _make(name, options, beside)
+    check(instance, method)
+    return instance
 
 
 def _make(name: str, options: dict[str, Any], beside: Collection[str]) -> Sampler:
     cls = find(name)
-    own = options_of(cls)
+    declared_options = options_of(cls)
     for option in options:
-        if option not in own:
+        if option not in declared_options:
             if option not in every_option():
                 raise _misnamed(option, beside)
-            shown = [each for each in own if each not in options_of(Truncation)]
+            names = [key for key in declared_options if key not in options_of(Truncation)]
             takes = (
-                f"its options: {', '.join(f'`{each}`' for each in shown)}" if shown else "it has no options of its own"
+                f"its options: {', '.join(f'`{key}`' for key in names)}" if names else "it has no options of its own"
             )
             raise InputError(f"sampler '{name}' takes no `{option}`; {takes}")
     return cls(**options)
@@ -95,7 +95,7 @@ def every_option() -> dict[str, tuple[Option, list[str]]]:
 
 def _misnamed(name: str, beside: Collection[str]) -> TypeError:
     """The error for an argument that neither the caller nor a sampler has."""
-    every = [*beside, *every_option()]
-    near = meant(name, every)
-    hint = f"did you mean '{near}'?" if near else f"there are {', '.join(dict.fromkeys(every))}"
+    names = [*beside, *every_option()]
+    near = meant(name, names)
+    hint = f"did you mean '{near}'?" if near else f"there are {', '.join(dict.fromkeys(names))}"
     return TypeError(f"no argument is called '{name}'; {hint}")

@@ -67,26 +67,26 @@ class Confidence(Sampler):
         return torch.arange(min(steps, length), -1, -1, dtype=torch.float64)
 
     def step(self, method: Diffusion, state, t, s, generator=None):
-        masked = free(method, state)
-        pred = ask(method, state, masked, expected_time(method, state))
+        masks = free(method, state)
+        pred = ask(method, state, masks, expected_time(method, state))
         if pred is None:
-            random.discard(masked.shape, generator)
+            random.discard(masks.shape, generator)
             return state
-        sure = torch.full(masked.shape, -1.0, dtype=torch.float64, device=masked.device)
-        own = self._measure(posterior(unguided(pred))).double()
-        sure[masked] = own.round(decimals=5)  # equal but for the network's rounding: a tie
+        sure = torch.full(masks.shape, -1.0, dtype=torch.float64, device=masks.device)
+        measure = self._measure(posterior(unguided(pred))).double()
+        sure[masks] = measure.round(decimals=5)  # equal but for the network's rounding: a tie
         if self.threshold is None:
-            k = (masked.sum(-1) / t.reshape(-1)).ceil()
+            k = (masks.sum(-1) / t.reshape(-1)).ceil()
         else:
             k = (sure >= self.threshold).sum(-1).clamp_min(1)
         rank = torch.argsort(sure, dim=-1, descending=True, stable=True).argsort(-1)
-        chosen = masked & (rank < k[:, None])
-        distribution = posterior(pred)[chosen[masked]]
-        return fill(state, chosen, random.categorical(distribution, generator, chosen), masked.any(-1))
+        at = masks & (rank < k[:, None])
+        distribution = posterior(pred)[at[masks]]
+        return fill(state, at, random.categorical(distribution, generator, at), masks.any(-1))
 
     def _measure(self, p: Tensor) -> Tensor:
         """How sure, (N, K) -> (N,)."""
         if self.confidence == "entropy":
             return 1 + maths.xlogy(p, p).sum(-1) / math.log(max(p.shape[-1] - 1, 2))
-        first, second = p.topk(2, -1).values.unbind(-1)  # MaskGIT; Kim et al. 2025 for the margin
-        return first if self.confidence == "probability" else first - second
+        largest, second = p.topk(2, -1).values.unbind(-1)  # MaskGIT; Kim et al. 2025 for the margin
+        return largest if self.confidence == "probability" else largest - second

@@ -70,42 +70,45 @@ class FirstHitting(Sampler):
 
     def step(self, method: Diffusion, state, t, s, generator=None):
         if absorbs(method, one=True) is None:
-            masked, chosen = self._next(method, state, generator)
-            time = method.process.schedule.inverse(1 - masked)[:, None]
-            return replace(redraw(method, state, chosen, time, posterior, generator), memory=masked)
+            noise, at = self._next(method, state, generator)
+            time = method.process.schedule.inverse(1 - noise)[:, None]
+            return replace(redraw(method, state, at, time, posterior, generator), memory=noise)
         rows = free(method, state).any(-1).nonzero()[:, 0]
         while len(rows):  # those whose token is still to come
-            some = state.take(rows)
+            subset = state.take(rows)
             streams = random.of_rows(generator, rows)
-            new, accepted = self._candidate(method, some, streams)
-            put = lambda old, values, rows=rows: old.index_copy(0, rows, values)  # noqa: E731
+            new, success = self._candidate(method, subset, streams)
+            scatter = lambda old, values, rows=rows: old.index_copy(0, rows, values)  # noqa: E731
             state = replace(
-                state, x=put(state.x, new.x), calls=put(state.calls, new.calls), memory=put(state.memory, new.memory)
+                state,
+                x=scatter(state.x, new.x),
+                calls=scatter(state.calls, new.calls),
+                memory=scatter(state.memory, new.memory),
             )
-            rows = rows[~accepted]
+            rows = rows[~success]
         return state
 
     def _next(self, method: Diffusion, state: State, generator: Randomness) -> tuple[Tensor, Tensor]:
         """1 - alpha (B,) at the next event, of the fastest token if they differ, and where it is, (B, L) bool."""
         left = free(method, state)
-        n, some = left.sum(-1), left.any(-1, keepdim=True)
+        n, possible = left.sum(-1), left.any(-1, keepdim=True)
         u = 1 - random.uniform((len(n),), generator, n.device)  # in (0, 1]
         event = state.memory * u ** (1 / n.clamp_min(1))  # first hitting, proposition 4.1
-        masked = torch.where(n > 0, event, state.memory)
-        where = random.categorical(torch.where(some, left.double(), 1.0), generator)
-        return masked, torch.zeros_like(left).scatter(-1, where[:, None], some)
+        noise = torch.where(n > 0, event, state.memory)
+        where = random.categorical(torch.where(possible, left.double(), 1.0), generator)
+        return noise, torch.zeros_like(left).scatter(-1, where[:, None], possible)
 
     def _candidate(self, method: Diffusion, state: State, generator: Randomness) -> tuple[State, Tensor]:
         """One candidate event of each row, and which rows (B,) accepted theirs."""
         schedule = method.process.schedule
         assert isinstance(schedule, Polynomial)
-        masked, chosen = self._next(method, state, generator)
-        w = schedule.w.to(masked)
-        place = (masked / (1 - schedule.alpha_1)) ** (1 / w.max())  # tau; above 1 between PRIOR and t = 1
-        pred = ask(method, state, chosen, schedule.time(place.clamp_max(1.0))[:, None])
+        noise, at = self._next(method, state, generator)
+        w = schedule.w.to(noise)
+        place = (noise / (1 - schedule.alpha_1)) ** (1 / w.max())  # tau; above 1 between PRIOR and t = 1
+        pred = ask(method, state, at, schedule.time(place.clamp_max(1.0))[:, None])
         assert pred is not None
-        x = random.categorical(posterior(pred), generator, chosen)
+        x = random.categorical(posterior(pred), generator, at)
         alike = (place > 1) | (place < schedule.begin)
-        accepted = random.bernoulli(torch.where(alike, 1.0, w[x] / w.max()), generator)  # thinning: w_k / max w
-        revealed = chosen & accepted[:, None]
-        return replace(fill(state, revealed, x[accepted], chosen.any(-1)), memory=masked), accepted
+        success = random.bernoulli(torch.where(alike, 1.0, w[x] / w.max()), generator)  # thinning: w_k / max w
+        reveal_at = at & success[:, None]
+        return replace(fill(state, reveal_at, x[success], at.any(-1)), memory=noise), success

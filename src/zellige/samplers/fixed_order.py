@@ -75,6 +75,6 @@ def _permutation(order: str | Sequence[int]) -> list[int]:
     except ValueError:
         raise InputError(f"unknown order '{order}'; forward, backward, or positions such as 2,0,1") from None
     if sorted(positions) != list(range(len(positions))):
-        listed = ",".join(map(str, positions))
-        raise InputError(f"order {listed} is not a permutation; name each position from 0 to {len(positions) - 1} once")
+        names = ",".join(map(str, positions))
+        raise InputError(f"order {names} is not a permutation; name each position from 0 to {len(positions) - 1} once")
     return positions

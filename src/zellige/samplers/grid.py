@@ -67,8 +67,8 @@ def spaced(method: Diffusion, steps: int | None, grid: str = "uniform") -> Tenso
     if T and grid != "uniform":
         raise InputError(f"grid '{grid}' needs continuous time; {method.name} has {T:,} steps, use uniform")
     if T and T % steps:
-        *most, last = sorted(divisors(T, steps)[:3], reverse=True)
-        use = f"{', '.join(map(str, most))} or {last}" if most else last
+        *leading, last = sorted(divisors(T, steps)[:3], reverse=True)
+        use = f"{', '.join(map(str, leading))} or {last}" if leading else last
         raise InputError(f"{steps} steps do not divide the grid T = {T}; use {use}")
     if grid == "uniform":
         return method.grid(steps)
@@ -115,9 +115,9 @@ def _even_in_log_snr(method: Diffusion, steps: int) -> Tensor:
     step = (end - begin) / steps
     ends = torch.tensor([end, begin, end - step, begin + step], dtype=torch.float64, device=device)
     high, low, near_high, near_low = schedule.log_snr(ends)[:, 0]  # MD4 section 3
-    first, last = torch.where(high.isinf(), near_high, high), torch.where(low.isinf(), near_low, low)
-    each = first + (last - first) * torch.linspace(0.0, 1.0, steps + 1, dtype=torch.float64, device=device)
-    return schedule.inverse(each.sigmoid())
+    begin_snr, end_snr = torch.where(high.isinf(), near_high, high), torch.where(low.isinf(), near_low, low)
+    values = begin_snr + (end_snr - begin_snr) * torch.linspace(0.0, 1.0, steps + 1, dtype=torch.float64, device=device)
+    return schedule.inverse(values.sigmoid())
 
 
 GRID = (

@@ -84,10 +84,10 @@ def close(state: State, ending: Ending) -> State:
     """The state after what was being written: what texts that have ended are filled up with is the token that ends them."""
     memory: Growth = state.memory
     x, rows = state.x, memory.rows
-    ended = ending.find(x[rows], state.fixed[rows], memory.begin, memory.end)
-    ends, repeats = memory.ends.index_copy(0, rows, ended), None
+    end_at = ending.find(x[rows], state.fixed[rows], memory.begin, memory.end)
+    ends, repeats = memory.ends.index_copy(0, rows, end_at), None
     if ending.entropy is not None:
-        low = ending.repeats(x[rows], memory.end) & (ended == min(memory.end, x.shape[1]))  # no token ended it before
+        low = ending.repeats(x[rows], memory.end) & (end_at == min(memory.end, x.shape[1]))  # no token ended it before
         before = torch.zeros_like(ends, dtype=torch.bool) if memory.repeats is None else memory.repeats
         repeats = before.index_copy(0, rows, low)
     if ending.token is not None:
@@ -153,14 +153,14 @@ def again(state: State) -> Tensor:
 def merged(whole: State, rows: Tensor, part: State) -> State:
     """The state of all texts, of which those of `rows` (R,) are drawn again: `part`, whose calls come on top."""
     old, new = whole.memory, part.memory
-    none = torch.zeros_like(whole.calls)
+    zeros = torch.zeros_like(whole.calls)
     repeats = None if new.repeats is None else old.repeats.index_copy(0, rows, new.repeats)
     memory = replace(
         new,
         ends=old.ends.index_copy(0, rows, new.ends),
         rows=rows[new.rows],
         repeats=old.repeats.index_fill(0, rows, False) if repeats is None else repeats,
-        tries=(none if old.tries is None else old.tries).index_add(0, rows, torch.ones_like(rows)),
+        tries=(zeros if old.tries is None else old.tries).index_add(0, rows, torch.ones_like(rows)),
     )
     x, calls = whole.x.index_copy(0, rows, part.x), whole.calls.index_add(0, rows, part.calls)
     return State(x, whole.fixed, calls, None, memory, whole.condition)
@@ -170,10 +170,10 @@ def begin(state: State, new: int) -> State:
     """The state in which the next `new` tokens are being written, of the texts that have not ended and have some left to draw."""
     memory: Growth = state.memory
     left = (memory.ends == state.x.shape[1]) & ~state.fixed[:, memory.begin :].all(-1)
-    unfinished = left[memory.rows].nonzero()[:, 0]
-    context = None if state.context is None else state.context.take(unfinished)
+    open_rows = left[memory.rows].nonzero()[:, 0]
+    context = None if state.context is None else state.context.take(open_rows)
     end = memory.begin + new
-    return replace(state, context=context, memory=replace(memory, end=end, rows=memory.rows[unfinished], inner=None))
+    return replace(state, context=context, memory=replace(memory, end=end, rows=memory.rows[open_rows], inner=None))
 
 
 def pieces(read: int, start: int, held: int, window: int, block: int) -> Iterator[slice]:
@@ -191,8 +191,8 @@ def pieces(read: int, start: int, held: int, window: int, block: int) -> Iterato
 def window_of(method: Method, asked: int | None) -> int:
     """How many tokens the network sees at most, the one that is drawn among them."""
     if asked is not None and not 1 <= asked <= method.window:
-        most = method.window
-        raise InputError(f"`window` is {asked:,}, the model takes {most:,}; give a number from 1 to {most:,}")
+        limit = method.window
+        raise InputError(f"`window` is {asked:,}, the model takes {limit:,}; give a number from 1 to {limit:,}")
     return asked or method.window
 
 

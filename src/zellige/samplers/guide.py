@@ -134,15 +134,15 @@ def top_p(p: Tensor, value: float, drop: bool = False) -> Tensor:
     """
     if value >= 1.0:
         return p
-    ordered = p.sort(-1, descending=True).values
-    reached, most = ordered.cumsum(-1, dtype=torch.float64), value * p.sum(-1, keepdim=True)
+    descending = p.sort(-1, descending=True).values
+    cumulative, threshold = descending.cumsum(-1, dtype=torch.float64), value * p.sum(-1, keepdim=True)
     if drop:
-        size = (reached <= most).sum(-1, keepdim=True)
-        crossing = ordered.gather(-1, size.clamp_max(p.shape[-1] - 1))
-        kept = (p > crossing) | (p == ordered[..., :1]) | (size == p.shape[-1])
-        return torch.where(kept, p, 0.0)
-    size = (reached - ordered < most).sum(-1, keepdim=True).clamp_min(1)
-    return torch.where(p >= ordered.gather(-1, size - 1), p, 0.0)
+        size = (cumulative <= threshold).sum(-1, keepdim=True)
+        crossing = descending.gather(-1, size.clamp_max(p.shape[-1] - 1))
+        nucleus = (p > crossing) | (p == descending[..., :1]) | (size == p.shape[-1])
+        return torch.where(nucleus, p, 0.0)
+    size = (cumulative - descending < threshold).sum(-1, keepdim=True).clamp_min(1)
+    return torch.where(p >= descending.gather(-1, size - 1), p, 0.0)
 
 
 def top_k(p: Tensor, value: int | None) -> Tensor:

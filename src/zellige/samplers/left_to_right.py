@@ -38,8 +38,8 @@ class LeftToRight(Growing):
         return None if method.parameterization == "next" else "needs a network that says the next token"
 
     def distribution(self, method, steps):
-        own = self.window in (None, method.window) and self.ending.entropy is None
-        return Distribution("autoregression", {}) if own else super().distribution(method, steps)
+        unchanged_model = self.window in (None, method.window) and self.ending.entropy is None
+        return Distribution("autoregression", {}) if unchanged_model else super().distribution(method, steps)
 
     def times(self, method: Method, steps: int | None) -> Tensor:
         """A counter of the tokens left, whatever `steps` says."""
@@ -62,11 +62,11 @@ class LeftToRight(Growing):
 
     def step(self, method: Any, state, t, s, generator=None):
         memory: Growth = state.memory
-        drawn = ~state.fixed[memory.rows, memory.begin]
-        if drawn.any():
+        free_rows = ~state.fixed[memory.rows, memory.begin]
+        if free_rows.any():
             state, h = self._read(method, state)
-            rows, x = memory.rows[drawn], state.x.clone()
-            x[rows, memory.begin] = random.categorical(method.next(h[drawn]), random.of_rows(generator, rows))
+            rows, x = memory.rows[free_rows], state.x.clone()
+            x[rows, memory.begin] = random.categorical(method.next(h[free_rows]), random.of_rows(generator, rows))
             state = replace(state, x=x)
         return begin(close(state, self.ending), 1)
 
@@ -74,9 +74,9 @@ class LeftToRight(Growing):
         """The state whose context has read all tokens so far, and the hidden states (R, D) after the last of them."""
         memory, context, calls, h = state.memory, state.context, state.calls, torch.empty(0)
         x = pad(state.x[memory.rows], (1, 0), value=method.begin)
-        window, one = window_of(method, self.window), torch.ones_like(memory.rows)
+        window, ones = window_of(method, self.window), torch.ones_like(memory.rows)
         more = {} if state.condition is None else {"condition": state.condition[memory.rows]}
         for piece in pieces(memory.read, memory.end, 0 if context is None else len(context), window, 1):
             h, context = method.advance(context, x[:, piece], **more)
-            context, calls = context.last(window - 1), calls.index_add(0, memory.rows, one)
+            context, calls = context.last(window - 1), calls.index_add(0, memory.rows, ones)
         return replace(state, context=context, calls=calls, memory=replace(memory, read=memory.end)), h[:, -1]

@@ -128,9 +128,9 @@ class Metropolis(Sampler):
     def step(self, method: OverNeighbours, state, t, s, generator=None):
         x, arrows = state.x, method.neighbourhood
         degree = on(arrows.degree, x.device)
-        each = degree[x].masked_fill(state.fixed, 0.0)  # (B, L): neighbours by the position in which they differ
-        d_x = each.sum(-1)
-        place = random.categorical(torch.where(d_x[:, None] > 0, each, 1.0), generator)[:, None]
+        degrees = degree[x].masked_fill(state.fixed, 0.0)  # (B, L): neighbours by the position in which they differ
+        d_x = degrees.sum(-1)
+        place = random.categorical(torch.where(d_x[:, None] > 0, degrees, 1.0), generator)[:, None]
         old = x.gather(-1, place)
         new = random.categorical(arrows.walk(old[:, 0]).double(), generator)[:, None]
         y = x.scatter(-1, place, new)
@@ -141,9 +141,9 @@ class Metropolis(Sampler):
         ratio = torch.where(along, v, 1 / v)[:, 0]
         d_y = d_x + (degree[new] - degree[old])[:, 0]
         chance = torch.where(d_x > 0, self._heated(ratio) * self.hastings(d_x, d_y), 0.0).clamp_max(1.0)
-        moved = random.bernoulli(chance, generator)
-        x = torch.where(moved[:, None], y, x)
-        walk = Walk(state.memory.accepted + moved, _mean(x), state.memory.proposed + 1, state.memory)
+        accept = random.bernoulli(chance, generator)
+        x = torch.where(accept[:, None], y, x)
+        walk = Walk(state.memory.accepted + accept, _mean(x), state.memory.proposed + 1, state.memory)
         return replace(state, x=x, calls=state.calls + 1, memory=walk)
 
     def hastings(self, d_x: Tensor, d_y: Tensor) -> Tensor:
@@ -176,10 +176,8 @@ def autocorrelation_time(path: Tensor) -> float:
 
 def report(walks: Sequence[Walk]) -> str:
     """`38.2% of 1,000 proposals accepted, autocorrelation time 21 proposals`: of all chains, the time of their second half."""
-    accepted, proposed = torch.cat([walk.accepted for walk in walks]).double(), walks[0].proposed
-    path = torch.cat([walk.path() for walk in walks])[:, proposed // 2 :]
+    acceptances, proposals = torch.cat([walk.accepted for walk in walks]).double(), walks[0].proposed
+    path = torch.cat([walk.path() for walk in walks])[:, proposals // 2 :]
     time = autocorrelation_time(path)
     autocorrelation = "nothing moved" if math.isnan(time) else f"autocorrelation time {time:,.0f} proposals"
-    return (
-        f"{100 * float(accepted.mean()) / max(proposed, 1):.1f}% of {proposed:,} proposals accepted, {autocorrelation}"
-    )
+    return f"{100 * float(acceptances.mean()) / max(proposals, 1):.1f}% of {proposals:,} proposals accepted, {autocorrelation}"

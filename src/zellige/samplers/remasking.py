@@ -108,38 +108,38 @@ class Remasking(Sampler):
         return replace(state, memory=torch.zeros(shape, dtype=torch.float64, device=state.x.device))
 
     def step(self, method: Diffusion, state, t, s, generator=None):
-        process, schedule, masked = method.process, method.process.schedule, free(method, state)
+        process, schedule, masks = method.process, method.process.schedule, free(method, state)
         alpha_t, alpha_s = schedule.alpha(t), schedule.alpha(s)  # (1,) or (B, 1, 1)
-        sigma = self.sigma(state, masked, alpha_t[..., 0], alpha_s[..., 0])
-        again = ~masked & ~state.fixed & random.bernoulli(sigma, generator)
-        held = torch.zeros_like(sigma) if self.remasking == "conf" else sigma
-        chosen = masked & random.bernoulli(reveal(alpha_t[..., 0], alpha_s[..., 0], held), generator)
-        pred = ask(method, state, chosen, t)
+        sigma = self.sigma(state, masks, alpha_t[..., 0], alpha_s[..., 0])
+        again = ~masks & ~state.fixed & random.bernoulli(sigma, generator)
+        remask = torch.zeros_like(sigma) if self.remasking == "conf" else sigma
+        at = masks & random.bernoulli(reveal(alpha_t[..., 0], alpha_s[..., 0], remask), generator)
+        pred = ask(method, state, at, t)
         if pred is None:
-            random.discard(masked.shape, generator)
+            random.discard(masks.shape, generator)
             memory = state.memory
         else:
-            greedy = is_greedy(self.argmax, s).expand(chosen.shape)[chosen]
-            x = random.categorical(likeliest(posterior(pred), greedy), generator, chosen)
+            greedy = is_greedy(self.argmax, s).expand(at.shape)[at]
+            x = random.categorical(likeliest(posterior(pred), greedy), generator, at)
             probability = posterior(unguided(pred)).gather(-1, x[:, None])[:, 0]
-            memory = state.memory.masked_scatter(chosen, probability.double())
-            state = fill(state, chosen, x, chosen.any(-1))
+            memory = state.memory.masked_scatter(at, probability.double())
+            state = fill(state, at, x, at.any(-1))
         return replace(state, x=torch.where(again, process.sample_prior(state.x.shape), state.x), memory=memory)
 
     def sigma(self, state: State, masked: Tensor, alpha_t: Tensor, alpha_s: Tensor) -> Tensor:
         """The probability that a token is masked again, (B, L)."""
         # ReMDM eq. 7; at PRIOR no token is left to be masked
-        most = ((1 - alpha_s) / alpha_t.clamp_min(1e-300)).clamp_max(1.0)
+        limit = ((1 - alpha_s) / alpha_t.clamp_min(1e-300)).clamp_max(1.0)
         if self.remasking == "conf":
             weight = (-state.memory).masked_fill(masked | state.fixed, -torch.inf).softmax(-1)
-            return most * weight.nan_to_num(0.0)  # nan: a row without tokens
+            return limit * weight.nan_to_num(0.0)  # nan: a row without tokens
         if self.remasking == "rescale":
-            most = self.eta * most  # ReMDM section 4, as the others
+            limit = self.eta * limit  # ReMDM section 4, as the others
         elif self.remasking == "loop":
-            most = torch.where(alpha_s == alpha_t, most.clamp_max(self.eta), 0.0)
+            limit = torch.where(alpha_s == alpha_t, limit.clamp_max(self.eta), 0.0)
         else:
-            most = most.clamp_max(self.eta)
-        return most.expand(state.x.shape)
+            limit = limit.clamp_max(self.eta)
+        return limit.expand(state.x.shape)
 
 
 def reveal(alpha_t: Tensor, alpha_s: Tensor, sigma: Tensor) -> Tensor:

@@ -74,10 +74,10 @@ def weigh(method: Any, batch: Batch, path: Path, generator: Randomness = None, d
     block = method.block if 0 < method.block < length else length
     inside, context, pieces = of_length(method, block), None, []
     for begin in range(0, length, block):
-        here = slice(begin, begin + block)
-        mask = None if batch.mask is None else batch.mask[:, here]
-        part = Batch(batch.tokens[:, here], mask, None, batch.condition)
-        x, log_w, calls = path(inside, part, context, generator, draw)
+        span = slice(begin, begin + block)
+        mask = None if batch.mask is None else batch.mask[:, span]
+        block_batch = Batch(batch.tokens[:, span], mask, None, batch.condition)
+        x, log_w, calls = path(inside, block_batch, context, generator, draw)
         read = begin + block < length
         pieces.append((x, log_w, calls + read))
         if read:
@@ -153,15 +153,15 @@ class Oracle:
         calls = torch.zeros(len(x), dtype=torch.long, device=x.device)
         state = State(start, ~counted, calls, context, None, batch.condition)
         log_w = torch.zeros(len(x), dtype=torch.float64, device=x.device)
-        while (masked := free(method, state)).any():
-            pred = ask(method, state, masked, expected_time(method, state))
+        while (masks := free(method, state)).any():
+            pred = ask(method, state, masks, expected_time(method, state))
             assert pred is not None
-            here = _log(posterior(pred).double(), x[masked]).clamp_min(LEAST)
-            each = torch.full(x.shape, -math.inf, dtype=torch.float64, device=x.device).masked_scatter(masked, here)
-            best, some = each.max(-1), masked.any(-1)
-            log_w = log_w + torch.where(some, best.values, 0.0)
-            at = torch.zeros_like(masked).scatter(1, best.indices[:, None], some[:, None])
-            state = fill(state, at, x[at], some)
+            log_p = _log(posterior(pred).double(), x[masks]).clamp_min(LEAST)
+            log_p_at = torch.full(x.shape, -math.inf, dtype=torch.float64, device=x.device).masked_scatter(masks, log_p)
+            best, unfinished = log_p_at.max(-1), masks.any(-1)
+            log_w = log_w + torch.where(unfinished, best.values, 0.0)
+            at = torch.zeros_like(masks).scatter(1, best.indices[:, None], unfinished[:, None])
+            state = fill(state, at, x[at], unfinished)
         return state.x, log_w, state.calls
 
 
@@ -196,13 +196,13 @@ class Trajectory:
                 chain.append(x)
                 continue
             rows = at.any(-1).nonzero()[:, 0]
-            here = where_noised(batch, t)[rows]
+            times_t = where_noised(batch, t)[rows]
             condition = None if batch.condition is None else batch.condition[rows]
             cache = None if context is None else context.take(rows)
-            pred = method.predict(x[rows], here, at=at[rows], condition=condition, context=cache)
+            pred = method.predict(x[rows], times_t, at=at[rows], condition=condition, context=cache)
             distribution = kernel(pred, s.expand(int(at.sum())))
-            chosen = distribution if draw else _backward(method, batch.tokens[at], x[at], t, s)
-            new = random.categorical(chosen, generator, at)
+            proposal = distribution if draw else _backward(method, batch.tokens[at], x[at], t, s)
+            new = random.categorical(proposal, generator, at)
             row = at.nonzero()[:, 0]
             log_w = log_w.index_add(0, row, _log(distribution.double(), new))
             x = x.masked_scatter(at, new)

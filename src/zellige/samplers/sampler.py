@@ -177,10 +177,10 @@ def check(sampler: Sampler, method: Any) -> None:
     _answers(method)
     why = sampler.refuse(method)
     if why is not None:
-        ours = lambda name, s: s.error.startswith("none") or name == method.sampler  # noqa: E731
-        others = [name for name, s in SAMPLERS.items() if ours(name, s) and s.refuse(method) is None]
-        *most, last = others[:3] or ["another method"]
-        use = f"{', '.join(most)} or {last}" if most else last
+        is_exact = lambda name, s: s.error.startswith("none") or name == method.sampler  # noqa: E731
+        alternatives = [name for name, s in SAMPLERS.items() if is_exact(name, s) and s.refuse(method) is None]
+        *leading, last = alternatives[:3] or ["another method"]
+        use = f"{', '.join(leading)} or {last}" if leading else last
         raise InputError(f"sampler '{sampler.name}' {why}; with {method.name} use {use}")
     if sampler.inner is not None:
         check(sampler.inner, of_length(method, method.block or method.window))
@@ -203,10 +203,10 @@ def start(method: Method, shape: tuple[int, int], fixed: Tensor | None = None, g
         x = random.replace(
             torch.zeros(shape, dtype=torch.long, device=distribution.device), 1.0, distribution, generator
         )
-    held = torch.zeros_like(x, dtype=torch.bool) if fixed is None else fixed.to(x.device).expand(shape) != -1
+    fixed_at = torch.zeros_like(x, dtype=torch.bool) if fixed is None else fixed.to(x.device).expand(shape) != -1
     if fixed is not None:
         x = torch.where(fixed.to(x.device) >= 0, fixed.to(x.device), x)
-    return State(x, held, torch.zeros(shape[0], dtype=torch.long, device=x.device))
+    return State(x, fixed_at, torch.zeros(shape[0], dtype=torch.long, device=x.device))
 
 
 @torch.no_grad()

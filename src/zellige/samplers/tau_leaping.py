@@ -126,16 +126,16 @@ class TauLeaping(OnGrid):
 
     def correct(self, method: Diffusion, state: State, t: Tensor, h: Tensor, generator: Randomness = None) -> State:
         """A leap of size h at time t of the rates that keep p_t."""
-        process, masked = method.process, free(method, state)
+        process, masks = method.process, free(method, state)
         if process.mask is None:
             return self._leap(method, state, t, h, corrector_rate, generator)
-        lost = ~masked & ~state.fixed & random.bernoulli(_single(h * _loss(method, state.x, t)), generator)
+        remask = ~masks & ~state.fixed & random.bernoulli(_single(h * _loss(method, state.x, t)), generator)
         if _chosen_first(method):
             reveal = _single(h[..., None] * method.process.schedule.weight(t))
             state = choose_then_ask(method, state, reveal, t, posterior, generator)
         else:
             state = self._leap(method, state, t, h, corrector_rate, generator)
-        return replace(state, x=torch.where(lost, process.mask, state.x))
+        return replace(state, x=torch.where(remask, process.mask, state.x))
 
     def _leap(self, method: Diffusion, state: State, t: Tensor, h: Tensor, rate, generator: Randomness) -> State:
         """Jumps of `rate` for a time h, at the free positions."""
@@ -176,14 +176,14 @@ def leap_distribution(x: Tensor, mean: Tensor) -> Tensor:
 
     Displacements live on a circle that no number of jumps with a chance above 1e-17 goes round.
     """
-    K, most = mean.shape[-1], float(mean.sum(-1).max())
-    jumps = most + 9 * most**0.5 + 30  # Bernstein: P(Poisson(m) >= m + x) <= exp(-x^2 / (2 m + 2 x / 3))
+    K, total = mean.shape[-1], float(mean.sum(-1).max())
+    jumps = total + 9 * total**0.5 + 30  # Bernstein: P(Poisson(m) >= m + x) <= exp(-x^2 / (2 m + 2 x / 3))
     size = 2 ** int(2 * jumps * (K - 1) + 1).bit_length()
-    y, moved = torch.arange(K, device=x.device), torch.arange(size, device=x.device)
-    moved = torch.where(moved < size // 2, moved, moved - size)
+    y, displacement = torch.arange(K, device=x.device), torch.arange(size, device=x.device)
+    displacement = torch.where(displacement < size // 2, displacement, displacement - size)
     flow = mean.new_zeros(*x.shape, size).scatter(-1, (y - x[..., None]) % size, mean)
     distribution = torch.fft.irfft((torch.fft.rfft(flow) - mean.sum(-1, keepdim=True)).exp(), size).clamp_min(0.0)
-    return torch.zeros_like(mean).scatter_add(-1, (x[..., None] + moved).clamp(0, K - 1), distribution)
+    return torch.zeros_like(mean).scatter_add(-1, (x[..., None] + displacement).clamp(0, K - 1), distribution)
 
 
 def single_distribution(x: Tensor, mean: Tensor) -> Tensor:

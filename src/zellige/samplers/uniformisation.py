@@ -67,8 +67,8 @@ class Uniformisation(Sampler):
             return why
         if method.parameterization == "score":
             return "needs a prediction that is a distribution, not a score"
-        known = isinstance(method.process, Mixture | CTMC) and one_alpha(method.process)
-        return None if known else "needs one schedule for all rates"
+        supported = isinstance(method.process, Mixture | CTMC) and one_alpha(method.process)
+        return None if supported else "needs one schedule for all rates"
 
     def distribution(self, method, steps):
         return continuous_distribution(method)
@@ -82,10 +82,12 @@ class Uniformisation(Sampler):
         like = {"dtype": torch.float64, "device": process.prior.device}
         top, base = process.schedule.sigma(torch.tensor(method.span[::-1], **like))[:, 0]
         slow, fast = pace(process)
-        first = slow * top.clamp(max=_forgotten(process, length))
+        begin = slow * top.clamp(max=_forgotten(process, length))
         last = slow * base.clamp(min=NEAR_CLEAN / length / fast)
-        each = torch.lerp(first.expm1().log(), last.expm1().log(), torch.linspace(0, 1, max(steps, STEPS) + 1, **like))
-        inner = process.schedule.inverse((-each.exp().log1p() / slow).exp()).clamp(*method.span)
+        values = torch.lerp(
+            begin.expm1().log(), last.expm1().log(), torch.linspace(0, 1, max(steps, STEPS) + 1, **like)
+        )
+        inner = process.schedule.inverse((-values.exp().log1p() / slow).exp()).clamp(*method.span)
         before = [] if process.start == 1.0 and inner[0] == 1.0 else [process.start]
         return torch.cat((inner.new_tensor(before), inner, inner.new_tensor([CLEAN])))
 
@@ -94,8 +96,8 @@ class Uniformisation(Sampler):
         t, s = t.reshape(-1).expand(rows), s.reshape(-1).expand(rows)
         jump = (schedule.sigma(t)[:, 0] > _forgotten(method.process, method.shape[0]) * (1 + 1e-9)) | s.isinf()
         if bool(jump.any()):
-            others = replace(state, fixed=state.fixed | ~jump[:, None])
-            state = replace(Ancestral().step(method, others, t[:, None], s[:, None], generator), fixed=state.fixed)
+            jump_state = replace(state, fixed=state.fixed | ~jump[:, None])
+            state = replace(Ancestral().step(method, jump_state, t[:, None], s[:, None], generator), fixed=state.fixed)
         todo = (~jump).nonzero()[:, 0]
         if len(todo) == 0:
             return state
@@ -104,17 +106,17 @@ class Uniformisation(Sampler):
         sigma, low = schedule.sigma(t)[:, 0].clone(), schedule.sigma(s)[:, 0]
         while len(todo):  # the rows with a candidate still to come
             streams = random.of_rows(generator, todo)
-            some = state.take(todo)
-            each = torch.where(free(method, some), bound[some.x], 0.0)
-            total = each.sum(-1)
+            subset = state.take(todo)
+            rates = torch.where(free(method, subset), bound[subset.x], 0.0)
+            total = rates.sum(-1)
             sigma[todo] -= random.exponential((len(todo),), streams, total.device) / total
-            here = sigma[todo] > low[todo]
-            where = random.categorical(torch.where(here[:, None], each, 1.0), streams)
-            at = torch.zeros_like(some.fixed).scatter(-1, where[:, None], here[:, None])
-            some = self._candidate(method, some, at, sigma[todo], bound, streams)
-            put = lambda old, values, rows=todo: old.index_copy(0, rows, values)  # noqa: E731
-            state = replace(state, x=put(state.x, some.x), calls=put(state.calls, some.calls))
-            todo = todo[here]
+            inside = sigma[todo] > low[todo]
+            where = random.categorical(torch.where(inside[:, None], rates, 1.0), streams)
+            at = torch.zeros_like(subset.fixed).scatter(-1, where[:, None], inside[:, None])
+            subset = self._candidate(method, subset, at, sigma[todo], bound, streams)
+            scatter = lambda old, values, rows=todo: old.index_copy(0, rows, values)  # noqa: E731
+            state = replace(state, x=scatter(state.x, subset.x), calls=scatter(state.calls, subset.calls))
+            todo = todo[inside]
         return state
 
     def _candidate(
@@ -126,12 +128,12 @@ class Uniformisation(Sampler):
             random.discard(at.shape, generator)
             return state
         rate = unit_rate(method.process, pred.x_t) * score(pred)
-        most, total = bound[pred.x_t], rate.sum(-1)
-        if bool((total > most * (1 + 1e-6)).any()):
+        limit, total = bound[pred.x_t], rate.sum(-1)
+        if bool((total > limit * (1 + 1e-6)).any()):
             raise ArithmeticError(
                 f"a rate of {float(total.max()):g} is above its bound; the process has no such distribution"
             )
-        stay = (most - total).clamp_min(0.0)
+        stay = (limit - total).clamp_min(0.0)
         distribution = rate.to(stay).scatter(-1, pred.x_t[:, None], stay[:, None])  # thinning: accept with rate / bound
         return fill(state, at, random.categorical(distribution, generator, at), at.any(-1))
 
@@ -158,11 +160,11 @@ def bounds(process: Process, low: Tensor, high: Tensor) -> Tensor:
     """b(x) for each unit of sigma, for all times at which low <= sigma <= high: (K,)."""
     if isinstance(process, Mixture):
         return torch.where(process.prior > 0, 1 / -torch.expm1(-low) - process.prior, 0.0)
-    part = low * (high / low) ** torch.linspace(0, 1, PARTS + 1, dtype=torch.float64, device=low.device)
-    Q = process.matrix(CLEAN, process.schedule.inverse((-part).exp()))[:, process.clean]  # (PARTS + 1, V, K)
+    sigmas = low * (high / low) ** torch.linspace(0, 1, PARTS + 1, dtype=torch.float64, device=low.device)
+    Q = process.matrix(CLEAN, process.schedule.inverse((-sigmas).exp()))[:, process.clean]  # (PARTS + 1, V, K)
     into = unit_rate(process, torch.arange(process.K, device=low.device)).T  # R off its diagonal
     leave = into.sum(-1)
-    growth = ((leave.max() + leave) * part.diff()[:, None]).exp()[:, None]
+    growth = ((leave.max() + leave) * sigmas.diff()[:, None]).exp()[:, None]
     possible = Q[:-1] > 0
-    most = torch.where(possible, Q[1:] @ into * growth / torch.where(possible, Q[:-1], 1.0), 0.0)
-    return most.amax((0, 1))
+    ratios = torch.where(possible, Q[1:] @ into * growth / torch.where(possible, Q[:-1], 1.0), 0.0)
+    return ratios.amax((0, 1))

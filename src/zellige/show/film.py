@@ -38,10 +38,10 @@ def film(kind: Modality, steps: Iterable[tuple[str, np.ndarray]], suffix: str, h
     pictures = [_picture(kind, rows, head, held) for head, rows in steps]
     size = max(p.width for p in pictures), max(p.height for p in pictures)
     size = size[0] + size[0] % 2, size[1] + size[1] % 2  # the codec has no odd ones
-    framed = [Image.new("RGB", size, "white") for _ in pictures]
-    for frame, picture in zip(framed, pictures):
+    frames_ = [Image.new("RGB", size, "white") for _ in pictures]
+    for frame, picture in zip(frames_, pictures):
         frame.paste(picture, (0, 0))
-    return _mp4(framed) if suffix == ".mp4" else _gif(framed)
+    return _mp4(frames_) if suffix == ".mp4" else _gif(frames_)
 
 
 def _gif(pictures: Sequence[Any]) -> bytes:
@@ -74,15 +74,15 @@ def _picture(kind: Modality, rows: np.ndarray, head: str, held: np.ndarray | Non
 
     if not kind.running:
         return Image.open(io.BytesIO(kind.png(rows, held))).convert("RGB")
-    wide, most = 64, 60
+    wide, limit = 64, 60
     font = ImageFont.truetype(font_manager.findfont("DejaVu Sans Mono"), 15)
     texts = [escape(kind.tokenizer.decode(row.tolist()), keep="\n\t").split("\n") for row in rows]
     lines = [
-        part
+        piece
         for i, paragraphs in enumerate(texts)
         for line in ([""] if i else []) + paragraphs
-        for part in textwrap.wrap(line, wide, drop_whitespace=False) or [""]
-    ][:most]
+        for piece in textwrap.wrap(line, wide, drop_whitespace=False) or [""]
+    ][:limit]
     picture = Image.new("RGB", (wide * 9 + 30, 22 * (len(lines) + 1) + 20), "white")
     ink = ImageDraw.Draw(picture)
     ink.text((15, 8), head, fill="#59616b", font=font)

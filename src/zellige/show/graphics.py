@@ -31,34 +31,32 @@ class Graphics:
 
     def rows(self, pixels: np.ndarray, columns: int, most: int) -> int:
         """Lines that `draw` takes of a picture (H, W, 3), in so many columns, `most` at most."""
-        every, scale = self._fit(pixels, columns, most)
-        return -(-len(pixels[::every]) * scale // self.cell[1])
+        stride, scale = self._fit(pixels, columns, most)
+        return -(-len(pixels[::stride]) * scale // self.cell[1])
 
     def draw(self, pixels: np.ndarray, columns: int, most: int, number: int) -> str:
         """The sequence that shows a picture where the cursor stands, as large as whole pixels of it go.
 
         number: of the picture; drawn again it takes the place of what it was.
         """
-        every, scale = self._fit(pixels, columns, most)
-        thinned = pixels[::every, ::every]
+        stride, scale = self._fit(pixels, columns, most)
+        sample = pixels[::stride, ::stride]
         if self.protocol == "sixel":
-            return sixel(thinned, scale)
-        return kitty(thinned.repeat(scale, 0).repeat(scale, 1), self.rows(pixels, columns, most), number)
+            return sixel(sample, scale)
+        return kitty(sample.repeat(scale, 0).repeat(scale, 1), self.rows(pixels, columns, most), number)
 
     def _fit(self, pixels: np.ndarray, columns: int, most: int) -> tuple[int, int]:
         """(every, scale): each so manieth pixel is shown, so much enlarged; one of the two is 1."""
         (across, down), (height, width) = self.cell, pixels.shape[:2]
-        every = max(1, -(-height // (most * down)), -(-width // (columns * across)))
-        return every, max(1, min(most * down // height, columns * across // width))
+        stride = max(1, -(-height // (most * down)), -(-width // (columns * across)))
+        return stride, max(1, min(most * down // height, columns * across // width))
 
 
 def graphics_of(environ: Mapping[str, str], descriptor: int | None) -> Graphics | None:
     """How the terminal behind a file descriptor shows pixels: as its environment says, else as it answers; None: not at all."""
-    multiplexed = "TMUX" in environ or environ.get("TERM", "").startswith(
-        ("screen", "tmux")
-    )  # passes no kitty graphics on
+    in_tmux = "TMUX" in environ or environ.get("TERM", "").startswith(("screen", "tmux"))  # passes no kitty graphics on
     kitty_here = environ.get("TERM") in KITTY_TERMS or environ.get("TERM_PROGRAM") in KITTY_PROGRAMS
-    if not multiplexed and (kitty_here or "KITTY_WINDOW_ID" in environ):
+    if not in_tmux and (kitty_here or "KITTY_WINDOW_ID" in environ):
         return Graphics("kitty")
     answer = "" if descriptor is None else query(descriptor)
     attributes = re.search(r"\x1b\[\?([\d;]+)c", answer)

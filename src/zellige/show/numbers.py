@@ -52,8 +52,12 @@ def duration(seconds: float) -> str:
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
-    hours, rest = divmod(whole, 3600)
-    return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"
+    hours, seconds_left = divmod(whole, 3600)
+    return (
+        f"{hours}:{seconds_left // 60:02}:{seconds_left % 60:02}"
+        if hours
+        else f"{seconds_left // 60}:{seconds_left % 60:02}"
+    )
 
 
 def byte_size(n: float) -> str:
@@ -86,10 +90,10 @@ def pm(value: float, half: float, places: int = 3) -> str:
 
     A number of a million or more, such as the perplexity of a model that has learnt nothing, is `5.6e+18 ± 2.1e+18`.
     """
-    known = math.isfinite(half)
-    if max(abs(value), half if known else 0.0) >= 1e6:
-        return f"{value:.1e} ± " + (f"{half:.1e}" if known else "unknown")
-    if not known:
+    finite = math.isfinite(half)
+    if max(abs(value), half if finite else 0.0) >= 1e6:
+        return f"{value:.1e} ± " + (f"{half:.1e}" if finite else "unknown")
+    if not finite:
         return f"{value:.{places}f} ± unknown"
     least = 10.0**-places
     value = 0.0 if abs(value) < least / 2 else value  # no -0.000
@@ -121,10 +125,10 @@ def columns(rows: Iterable[Sequence[str]], align: str, indent: int = 0, gap: int
     widths = [max((cells(row[i]) for row in table), default=0) for i in range(len(align))]
     lines = []
     for row in table:
-        padded = [
+        padded_cells = [
             " " * (w - cells(c)) + c if a == ">" else c + " " * (w - cells(c)) for c, w, a in zip(row, widths, align)
         ]
-        lines.append((" " * indent + (" " * gap).join(padded)).rstrip())
+        lines.append((" " * indent + (" " * gap).join(padded_cells)).rstrip())
     return lines
 
 
@@ -161,13 +165,15 @@ def path(p: str | os.PathLike) -> str:
     """
     location = Path(p)
     try:
-        shown = str(location.resolve().relative_to(Path.cwd())) if location.is_absolute() else str(location)
+        text = str(location.resolve().relative_to(Path.cwd())) if location.is_absolute() else str(location)
     except ValueError:
-        shown = str(location)
-    if not shown.isprintable():
-        typed = ("\\" + c if c in "\\'" else escape(c) if ord(c) < 128 or c.isprintable() else _code(c) for c in shown)
-        return f"$'{''.join(typed)}'"
-    return shlex.quote(shown)
+        text = str(location)
+    if not text.isprintable():
+        characters = (
+            "\\" + c if c in "\\'" else escape(c) if ord(c) < 128 or c.isprintable() else _code(c) for c in text
+        )
+        return f"$'{''.join(characters)}'"
+    return shlex.quote(text)
 
 
 def _code(char: str) -> str:

@@ -84,26 +84,28 @@ class Watch:
         width = min(self.terminal.width, 80)
         high = max(self.terminal.height - 1, 4) if self.terminal.motion else None
         if picture.pixels is not None and (graphics := self.terminal.graphics):
-            text, most = [""] * graphics.rows(picture.pixels, *self._room), self._room[1]
+            text, limit = [""] * graphics.rows(picture.pixels, *self._room), self._room[1]
         elif picture.block is None:
-            text, most = self._wrap(picture, width - len(self.indent) - 1), min(self.HIGH, high or self.HIGH) - 2
+            text, limit = self._wrap(picture, width - len(self.indent) - 1), min(self.HIGH, high or self.HIGH) - 2
         else:
             text = painted(picture.block, self.terminal.styled and self.terminal.unicode, self.terminal.hues)
-            most = len(text) if high is None else high - 2
-        if len(text) > most:
-            left = f"… {len(text) - most + 1} lines"
+            limit = len(text) if high is None else high - 2
+        if len(text) > limit:
+            left = f"… {len(text) - limit + 1} lines"
             grown = picture.total is not None
-            text = [f"{left} before", *text[1 - most :]] if grown else [*text[: most - 1], f"{left} more"]
+            text = [f"{left} before", *text[1 - limit :]] if grown else [*text[: limit - 1], f"{left} more"]
         new = sum(mark == "new" for mark in picture.marks)
-        masked = sum(mark in ("masked", "again") for mark in picture.marks)
-        shown, total = len(picture.marks) - masked, picture.total or max(len(picture.marks), 1)
-        styled = self.terminal.styled and self.terminal.unicode
-        counts = f"{count(shown)} of {count(total)} revealed{'' if styled or not new else f', {count(new)} new'}"
+        mask_count = sum(mark in ("masked", "again") for mark in picture.marks)
+        shown_count, total = len(picture.marks) - mask_count, picture.total or max(len(picture.marks), 1)
+        has_style = self.terminal.styled and self.terminal.unicode
+        counts = (
+            f"{count(shown_count)} of {count(total)} revealed{'' if has_style or not new else f', {count(new)} new'}"
+        )
         foot = f"{counts}  {picture.foot}".rstrip()
         room = min(22, width - 2 - len(foot))
         if room >= 5:
-            dim = (lambda s: self.terminal.paint(s, "dim")) if styled else (lambda s: s)
-            foot = f"{gauge(shown / total, room, not styled, dim)} {foot}"
+            dim = (lambda s: self.terminal.paint(s, "dim")) if has_style else (lambda s: s)
+            foot = f"{gauge(shown_count / total, room, not has_style, dim)} {foot}"
         return [picture.head, *(self.indent + line for line in text), foot]
 
     @property
@@ -117,14 +119,14 @@ class Watch:
         pixels = None if self.picture is None else self.picture.pixels
         if pixels is None or (graphics := self.terminal.graphics) is None:
             return ""
-        rows, drawn = graphics.rows(pixels, *self._room), graphics.draw(pixels, *self._room, self._number)
-        return f"\x1b7\x1b[{rows}A\r\x1b[{len(self.indent)}C{drawn}\x1b8"
+        rows, sequence = graphics.rows(pixels, *self._room), graphics.draw(pixels, *self._room, self._number)
+        return f"\x1b7\x1b[{rows}A\r\x1b[{len(self.indent)}C{sequence}\x1b8"
 
     def _wrap(self, picture: Picture, width: int) -> list[str]:
         """Cut into lines by cells, not words: a token that appears must not move the others."""
-        styled = self.terminal.styled and self.terminal.unicode
+        has_style = self.terminal.styled and self.terminal.unicode
         lines, used, open_style = [""], 0, ""
-        for text, style in self._runs(picture, styled):
+        for text, style in self._runs(picture, has_style):
             for char in text:
                 wide = cells(char)
                 if char == "\n" or used + wide > width:

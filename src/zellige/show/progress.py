@@ -27,11 +27,11 @@ class Pace:
 
 def gauge(share: float, width: int, ascii: bool = False, dim=lambda text: text) -> str:
     """A bar of `width` cells: `━━━━━╸━━━`, the rest dim; where no style tells the two apart, the rest is blank."""
-    filled = min(max(share, 0.0), 1.0) * width
-    whole = int(filled)
+    width_done = min(max(share, 0.0), 1.0) * width
+    whole = int(width_done)
     head = "━" * whole + ("╸" if whole < width else "")
-    rest = "━" * (width - len(head))
-    return head + (" " * len(rest) if ascii else dim(rest))
+    tail = "━" * (width - len(head))
+    return head + (" " * len(tail) if ascii else dim(tail))
 
 
 def _line(terminal: Terminal, label: str, share: float, must: list[str], may: Sequence[str], rest: str) -> str:
@@ -89,8 +89,8 @@ class Bar:
             self.terminal.say(" ".join(f for f in fields if f))
 
     def _left(self) -> str:
-        passed = self.clock() - self.started
-        return duration(passed / self.done * (self.total - self.done)) if self.done and passed > 1 else ""
+        elapsed = self.clock() - self.started
+        return duration(elapsed / self.done * (self.total - self.done)) if self.done and elapsed > 1 else ""
 
     def _draw(self) -> str:
         if not self.done and self.total == 1:  # how much there is to do is not known yet
@@ -98,8 +98,8 @@ class Bar:
         left = self._left()
         between = "/" if self.as_text is count else " of "
         must = [f"{self.as_text(self.done)}{between}{self.as_text(self.total)}{' ' + self.unit if self.unit else ''}"]
-        rest = f"{left} left" if left else ""
-        return _line(self.terminal, f"  {self.label}", self.done / self.total, must, [self.detail], rest)
+        suffix = f"{left} left" if left else ""
+        return _line(self.terminal, f"  {self.label}", self.done / self.total, must, [self.detail], suffix)
 
 
 class Training:
@@ -181,8 +181,8 @@ class Training:
         return str(self.speed) if self.speed else ""
 
     def _left(self) -> str:
-        steps, passed = self.now - self.first, self.clock() - self.started
-        return duration(passed / steps * (self.total - self.now)) if steps and passed > 1 else ""
+        steps, elapsed = self.now - self.first, self.clock() - self.started
+        return duration(elapsed / steps * (self.total - self.now)) if steps and elapsed > 1 else ""
 
     def _draw(self) -> str:
         left = self._left()

@@ -168,8 +168,8 @@ def checkout() -> str | None:
 
 
 def _git(root: Path, *words: str) -> str:
-    done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, timeout=10, check=True)
-    return done.stdout.strip()
+    result = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, timeout=10, check=True)
+    return result.stdout.strip()
 
 
 @cache
@@ -220,12 +220,12 @@ def _write(value: Any, line: str) -> str:
     if isinstance(value, (list, tuple)):
         parts = [_write(v, inner) for v in value]
         if any(isinstance(v, (dict, list, tuple)) for v in value):
-            return "[" + ",".join(inner + part for part in parts) + line + "]"
+            return "[" + ",".join(inner + item for item in parts) + line + "]"
         return "[" + ", ".join(parts) + "]"
     if isinstance(value, float) and not math.isfinite(value):
         return "null"
-    known = value is None or isinstance(value, (bool, int, float, str, dict))
-    return _leaf(value if known else str(value))
+    is_plain = value is None or isinstance(value, (bool, int, float, str, dict))
+    return _leaf(value if is_plain else str(value))
 
 
 def _leaf(value: Any) -> str:

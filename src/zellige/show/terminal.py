@@ -111,8 +111,8 @@ class Terminal:
 
     def paint(self, text: str, style: str, *, out: bool = False) -> str:
         """`text` in a style (red, green, cyan, dim, bold) where stderr (or stdout) shows it."""
-        styled, colored = (self.out_styled, self.out_colored) if out else (self.styled, self.colored)
-        if not text or not styled or (style in ("red", "green", "cyan") and not colored):
+        has_style, has_color = (self.out_styled, self.out_colored) if out else (self.styled, self.colored)
+        if not text or not has_style or (style in ("red", "green", "cyan") and not has_color):
             return text
         return f"\x1b[{_SGR[style]}m{text}\x1b[0m"
 

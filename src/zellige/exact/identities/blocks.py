@@ -31,11 +31,11 @@ def transformer(method: Method, block: int) -> Any:
     """A method like this one on a transformer whose weights are fixed numbers, for texts of length 6 in blocks."""
     config = dataclasses.replace(method.config, block=block) if "block" in vars(method.config) else method.config
     net = Net(layers=2, hidden=12, heads=3, length=LONG, conv=3, condition=8)
-    made = methods.build(type(method), V, net, config).double().eval()
+    instance = methods.build(type(method), V, net, config).double().eval()
     with torch.no_grad():
-        for i, p in enumerate(made.parameters()):
+        for i, p in enumerate(instance.parameters()):
             p.copy_(numbers(p.numel() + i)[i:].reshape(p.shape) * 2 / p.shape[-1] ** 0.5)
-    return made
+    return instance
 
 
 def noisy(method: Method, block: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -59,15 +59,15 @@ def two_streams_are_block_by_block(method: Method):
         return
     worst = Largest()
     for block in lengths(method):
-        one = transformer(method, block)
-        x_0, x_t, t = noisy(one, block)
-        both = one.hidden(x_t, t, Batch(x_0), one.clean(Batch(x_0)))
+        model = transformer(method, block)
+        x_0, x_t, t = noisy(model, block)
+        streams = model.hidden(x_t, t, Batch(x_0), model.clean(Batch(x_0)))
         for i in range(0, LONG, block):
-            seen, time = torch.cat((x_0[:, :i], x_t[:, i : i + block]), 1), torch.full_like(t, CLEAN)
+            inputs, time = torch.cat((x_0[:, :i], x_t[:, i : i + block]), 1), torch.full_like(t, CLEAN)
             time[:, i : i + block] = t[:, i : i + block]
-            times = one.input_times(seen, time[:, : i + block], None)
-            alone = one.network.features(seen, times)[:, i:]
-            worst.see(both[:, i : i + block], alone, f"L' = {block}, block {i // block}")
+            times = model.input_times(inputs, time[:, : i + block], None)
+            alone = model.network.features(inputs, times)[:, i:]
+            worst.see(streams[:, i : i + block], alone, f"L' = {block}, block {i // block}")
     yield worst.row(BLOCKS, "two streams at once = block by block")
 
 
@@ -77,17 +77,21 @@ def a_cache_changes_nothing(method: Method):
     """A block behind remembered keys and values, read at once or block by block, against a pass over all before it."""
     worst = Largest()
     for block in lengths(method):
-        one, cache = transformer(method, block), None
-        x_0, x_t, t = noisy(one, block)
-        read = x_t if one.process is None else x_0  # what stands before
+        model, cache = transformer(method, block), None
+        x_0, x_t, t = noisy(model, block)
+        read = x_t if model.process is None else x_0  # what stands before
         for i in range(block, LONG, block):
-            cache = one.extend(cache, read[:, i - block : i])
-            here, time = x_t[:, i : i + block], torch.full_like(t, CLEAN)
+            cache = model.extend(cache, read[:, i - block : i])
+            block_tokens, time = x_t[:, i : i + block], torch.full_like(t, CLEAN)
             time[:, i : i + block] = t[:, i : i + block]
-            times = one.input_times(x_t, time[:, : i + block], None)
-            whole = one.network.features(torch.cat((read[:, :i], here), 1), times)[:, i:]
-            for kind, memory in (("block by block", cache), ("at once", one.extend(None, read[:, :i]))):
-                worst.see(one.hidden(here, t[:, i : i + block], None, memory), whole, f"L' = {block}, {i} read {kind}")
+            times = model.input_times(x_t, time[:, : i + block], None)
+            whole = model.network.features(torch.cat((read[:, :i], block_tokens), 1), times)[:, i:]
+            for kind, memory in (("block by block", cache), ("at once", model.extend(None, read[:, :i]))):
+                worst.see(
+                    model.hidden(block_tokens, t[:, i : i + block], None, memory),
+                    whole,
+                    f"L' = {block}, {i} read {kind}",
+                )
     yield worst.row(BLOCKS, "with a cache = without one")
 
 
@@ -101,18 +105,18 @@ def packed_documents_are_each_alone(method: Method):
     worst = Largest()
     segments = torch.arange(len(DOCUMENTS)).repeat_interleave(torch.tensor(DOCUMENTS))
     for block in lengths(method) if by_blocks(method) else (0,):
-        one = transformer(method, block)
-        x_0, x_t, t = noisy(one, max(block, 1))
-        first = t.gather(1, _firsts(segments, block)[None].expand(t.shape))  # one time for each block
-        packed = Batch(x_0, segments=segments.expand(x_0.shape))
-        reads = one.inputs(packed) if isinstance(one, AR) else x_t
-        whole, begin = one.hidden(reads, first, packed, _beside(one, packed)), 0
+        model = transformer(method, block)
+        x_0, x_t, t = noisy(model, max(block, 1))
+        block_times = t.gather(1, _firsts(segments, block)[None].expand(t.shape))  # one time for each block
+        packed_batch = Batch(x_0, segments=segments.expand(x_0.shape))
+        reads = model.inputs(packed_batch) if isinstance(model, AR) else x_t
+        whole, begin = model.hidden(reads, block_times, packed_batch, _beside(model, packed_batch)), 0
         for length in DOCUMENTS:
             at = slice(begin, begin + length)
             alone = Batch(x_0[:, at])
-            seen = one.inputs(alone) if isinstance(one, AR) else x_t[:, at]
-            ours = one.hidden(seen, first[:, at], alone, _beside(one, alone))
-            worst.see(whole[:, at], ours, f"L' = {block}, positions {begin} to {begin + length - 1}")
+            inputs = model.inputs(alone) if isinstance(model, AR) else x_t[:, at]
+            hidden = model.hidden(inputs, block_times[:, at], alone, _beside(model, alone))
+            worst.see(whole[:, at], hidden, f"L' = {block}, positions {begin} to {begin + length - 1}")
             begin += length
     yield worst.row(BLOCKS, "packed documents = each of them alone", 1e-6)  # rotary angles are float32
 
@@ -145,15 +149,15 @@ def next_distributions(method: Diffusion, x: Tensor) -> Tensor:
 @torch.no_grad()
 def blocks_of_one_are_autoregression(method: BD3LM):
     """L' = 1 is autoregression: by counts in each draw, by times in expectation if alpha runs from 1 to 0."""
-    drawn, mean, one, X = Largest(), Largest(), Largest(), enumeration.states(V, L)
+    draws, mean, total, X = Largest(), Largest(), Largest(), enumeration.states(V, L)
     nll = -next_distributions(method, X).gather(-1, X[..., None])[..., 0].log().sum(-1)
     for seed in range(4):
-        drawn.see(method.bound(Batch(X), torch.Generator().manual_seed(seed)), nll, f"draw {seed}")
-    one.see((-nll).exp().sum(), 1.0, "all x")
+        draws.see(method.bound(Batch(X), torch.Generator().manual_seed(seed)), nll, f"draw {seed}")
+    total.see((-nll).exp().sum(), 1.0, "all x")
     method.process.schedule = Linear(0.0)
     mean.see(bounds.continuous_terms(method, X)["diffusion"], nll, "x_0")
-    yield drawn.row(BLOCKS, "L' = 1: the bound = -log p, token by token")
-    yield one.row(BLOCKS, "... and p(x) over all x sums to 1")
+    yield draws.row(BLOCKS, "L' = 1: the bound = -log p, token by token")
+    yield total.row(BLOCKS, "... and p(x) over all x sums to 1")
     yield mean.row(BLOCKS, "... E over t, where alpha runs from 1 to 0", QUADRATURE)
 
 
@@ -168,14 +172,16 @@ def one_block_is_mdlm(method: Method):
     value, gradient, batch = Largest(), Largest(), Batch(enumeration.states(V, LONG)[::50])
     for time in (False, True):
         config = dataclasses.replace(method.config, time=time)
-        ours = transformer(type(method)(method.network, V, (L,), config), LONG)
-        theirs: Any = methods.build(MDLM, V, ours.network.net, MDLM.Config(config.schedule, time)).double().eval()
-        theirs.load_state_dict(ours.state_dict())
+        blocks = transformer(type(method)(method.network, V, (L,), config), LONG)
+        mdlm: Any = methods.build(MDLM, V, blocks.network.net, MDLM.Config(config.schedule, time)).double().eval()
+        mdlm.load_state_dict(blocks.state_dict())
         for of in ("loss", "bound"):
-            losses = [getattr(m, of)(batch, torch.Generator().manual_seed(1)).sum() for m in (ours, theirs)]
+            losses = [getattr(m, of)(batch, torch.Generator().manual_seed(1)).sum() for m in (blocks, mdlm)]
             value.see(losses[0], losses[1], of)
-            one, other = (torch.autograd.grad(v, list(m.parameters())) for v, m in zip(losses, (ours, theirs)))
-            for a, b in zip(one, other):
+            gradients, mdlm_gradients = (
+                torch.autograd.grad(v, list(m.parameters())) for v, m in zip(losses, (blocks, mdlm))
+            )
+            for a, b in zip(gradients, mdlm_gradients):
                 gradient.see(a, b, of)
     yield value.row(BLOCKS, "L' = L: loss and bound of MDLM, value")
     yield gradient.row(BLOCKS, "... and gradient")
@@ -185,13 +191,13 @@ def one_block_is_mdlm(method: Method):
 @torch.no_grad()
 def the_bound_of_ar_is_its_likelihood(method: Method):
     """Its likelihood, against the distributions of the next tokens by growing inputs."""
-    same, one, X = Largest(), Largest(), enumeration.states(V, L)
+    same, total, X = Largest(), Largest(), enumeration.states(V, L)
     begin, nll = torch.full_like(X[:, :1], V), torch.zeros(len(X), dtype=torch.float64)
     for i in range(L):
         h = method.network.features(torch.cat((begin, X[:, :i]), 1))[:, -1]
         nll -= method.next(h).gather(-1, X[:, i, None])[:, 0].log()  # pyright: ignore
-    ours = method.bound(Batch(X))
-    same.see(ours, nll, "x")
-    one.see((-ours).exp().sum(), 1.0, "all x")
+    bound = method.bound(Batch(X))
+    same.see(bound, nll, "x")
+    total.see((-bound).exp().sum(), 1.0, "all x")
     yield same.row(BLOCKS, "the bound = -log p, token by token")
-    yield one.row(BLOCKS, "... and p(x) over all x sums to 1")
+    yield total.row(BLOCKS, "... and p(x) over all x sums to 1")

@@ -77,17 +77,17 @@ def closed_form_is_the_generic_bound(method: Diffusion):
     last = [(0.0, CLEAN)] if jumps_at(method.process, 0) else []
     for t, s in [*moments, *(step for step in STEPS if step[0] <= method.process.start), *last]:
         x_0, x_t, time, _ = pairs(method.process, t)
-        ours, generic = both(x_0, x_t, time, s)
+        closed, generic = both(x_0, x_t, time, s)
         where = f"t = {t:g}" + ("" if s is None else f" to {s:g}")
-        k = int((ours - generic).abs().argmax())
+        k = int((closed - generic).abs().argmax())
         noisy = ["m" if int(i) == method.process.mask else int(i) for i in x_t[k]]
-        value.see(ours, generic, f"{where}   x_0 = {x_0[k].tolist()}   x_t = {noisy}")
+        value.see(closed, generic, f"{where}   x_0 = {x_0[k].tolist()}   x_t = {noisy}")
         finite = generic.isfinite()  # a clipped score may exclude x_0
         weights = 1.1 + numbers(int(finite.sum()))
         forms = both(x_0[finite], x_t[finite], time[finite], s)
-        some = lambda v, w=weights: torch.autograd.grad((w * v).sum(), parameters, materialize_grads=True)  # noqa: E731
-        for one, other in zip(*map(some, forms)):
-            gradient.see(one, other, where)
+        gradients = lambda v, w=weights: torch.autograd.grad((w * v).sum(), parameters, materialize_grads=True)  # noqa: E731
+        for closed_gradient, generic_gradient in zip(*map(gradients, forms)):
+            gradient.see(closed_gradient, generic_gradient, where)
     yield value.row(BOUND, "closed form = generic bound")
     yield gradient.row(BOUND, "... its gradient")
 
@@ -134,11 +134,11 @@ def implicit_is_denoising_score_entropy():
             denoising = p_0[enumeration.index(x_0, P.K)] * q * bound.continuous(truth(P, x_0, x_t, time), score).sum(-1)
             implicit = torch.zeros((), dtype=torch.float64)
             for i, y in itertools.product(range(L), range(P.K)):
-                moved = X.clone()
-                moved[:, i] = y
-                back = v[enumeration.index(moved, P.K), i].gather(-1, X[:, i : i + 1])[:, 0]
-                each = R[y, X[:, i]] * v[:, i, y] - R[X[:, i], y] * back.log()  # SEDD proposition 3.3
-                implicit = implicit + (p_t * torch.where(X[:, i] == y, 0.0, each)).sum()
+                target = X.clone()
+                target[:, i] = y
+                back = v[enumeration.index(target, P.K), i].gather(-1, X[:, i : i + 1])[:, 0]
+                terms = R[y, X[:, i]] * v[:, i, y] - R[X[:, i], y] * back.log()  # SEDD proposition 3.3
+                implicit = implicit + (p_t * torch.where(X[:, i] == y, 0.0, terms)).sum()
             apart.append(denoising.sum() - implicit)
         worst.see(apart[0], apart[1], f"{name}, t = {t}")
     yield worst.row(BOUND, "implicit = denoising score entropy + a constant")
@@ -181,15 +181,15 @@ def free_of_time(method: Diffusion, schedule: Schedule) -> Masked | None:
 @own("bound.schedule")
 @torch.no_grad()
 def time_free_the_schedule_does_not_matter(method: Diffusion):
-    worst, first = Largest(), None
+    worst, reference = Largest(), None
     ends = (1e-2, 0.99)
     for schedule in (Linear(*ends), Cosine(*ends), Polynomial(3.0, *ends)):
         free = free_of_time(method, schedule)
         if free is None:
             return
         value = total(free, enumeration.states(V, L))
-        first = value if first is None else first
-        worst.see(value, first, type(schedule).__name__)
+        reference = value if reference is None else reference
+        worst.see(value, reference, type(schedule).__name__)
     yield worst.row(BOUND, "time-free: the schedule does not matter", QUADRATURE)
 
 
@@ -267,8 +267,8 @@ def one_position_loses_nothing(method: Diffusion):
     for steps in (1, 2, 8):
         times = grid(method, steps)
         p = enumeration.marginal(method.process, enumeration.embed(method.process, distribution, 1), 1, float(times[0]))
-        ours = (distribution * bounds.step_bound(denoiser, denoiser.x_0, times)).sum()
-        worst.see(ours, enumeration.entropy(distribution) + maths.kl(p, prior), f"T = {steps}")
+        value = (distribution * bounds.step_bound(denoiser, denoiser.x_0, times)).sum()
+        worst.see(value, enumeration.entropy(distribution) + maths.kl(p, prior), f"T = {steps}")
     yield worst.row(BOUND, "one position: T steps = H + KL(p_1 || prior)")
 
 
@@ -288,8 +288,8 @@ def the_exact_network_reaches_the_entropy(method: Diffusion):
     if discrete(method):
         return
     worst, alpha_1 = Largest(), 1e-5 if method.process.mask is None else 0.3  # the start at t = 1 costs O(alpha_1^2)
-    moved = ends(method, alpha_1)
-    worst.see(torch.tensor(_entropy_gap(method)), 0.0, f"alpha(1) = {alpha_1:g}" if moved else "its own alpha(1)")
+    changes = ends(method, alpha_1)
+    worst.see(torch.tensor(_entropy_gap(method)), 0.0, f"alpha(1) = {alpha_1:g}" if changes else "its own alpha(1)")
     yield worst.row(BOUND, "exact network: terms = H + KL(p_1 || prior)", QUADRATURE)
 
 

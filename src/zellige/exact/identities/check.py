@@ -189,17 +189,17 @@ def variants(cls: type[Method], kinds: bool = False) -> Iterator[tuple[str, Meth
 
     With `kinds`, only those that a sampler with the exact network could tell from the ones before.
     """
-    seen = set()
+    kinds_so_far = set()
     for changes in cls.variants:
         method = enumerable(cls, **changes)
         walks = type(getattr(method, "neighbourhood", None))  # of a method without a process
         noise = () if method.process is None else tuple(method.process.matrix(CLEAN, 0.5).flatten().tolist())
         kind = (noise, walks, method.parameterization)
         kind += tuple(s.refuse(method) for s in SAMPLERS.values())
-        if not kinds or kind not in seen:
+        if not kinds or kind not in kinds_so_far:
             words = (k if v is True else v if isinstance(v, str) else f"{k} {v}" for k, v in changes.items())
             yield ", ".join(words), method
-        seen.add(kind)
+        kinds_so_far.add(kind)
 
 
 def again(method: Method, **changes: Any) -> Method:

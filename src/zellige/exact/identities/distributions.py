@@ -74,13 +74,13 @@ def samplers_have_the_distribution_they_claim(method: Diffusion) -> Iterator[Row
     absorbs = method.process.mask is not None  # else the rates are steep near t = 0
     yield limit.row(SAMPLER, "ancestral, T without end = continuous time", PRECISE if absorbs else QUADRATURE)
     if FirstHitting.refuse(method) is None and one_alpha(method):
-        first = Largest()
-        first.see(of_clean(method, distributions.event_distribution(FirstHitting(), method)), p, "x_0")
-        yield first.row(SAMPLER, "first_hitting = continuous time", PRECISE)
+        hitting = Largest()
+        hitting.see(of_clean(method, distributions.event_distribution(FirstHitting(), method)), p, "x_0")
+        yield hitting.row(SAMPLER, "first_hitting = continuous time", PRECISE)
     if AnyOrder.refuse(method) is None:
-        one = Largest()
-        one.see(of_clean(method, script.sample_distribution(AnyOrder(), method, L)), p, "x_0")
-        yield one.row(SAMPLER, "any_order = continuous time", PRECISE)
+        orders = Largest()
+        orders.see(of_clean(method, script.sample_distribution(AnyOrder(), method, L)), p, "x_0")
+        yield orders.row(SAMPLER, "any_order = continuous time", PRECISE)
 
 
 @own("bound.distribution")

@@ -32,9 +32,9 @@ def draws_have_the_bound_as_expectation(method: Diffusion):
     value, gradient, x_0 = Largest(), Largest(), enumeration.states(V, L)[[1, 3, 8]]  # with each token at each position
     end_at(method, 0.1)  # so that the ends are seen, which are of order alpha(1)^2
     with torch.set_grad_enabled(not method.loss_is_bound):
-        ours = bounds.expectation(method.bound, x_0, nodes(method, loss=False))
+        expected = bounds.expectation(method.bound, x_0, nodes(method, loss=False))
         bound = total(method, x_0)
-    value.see(ours.detach(), bound.detach(), "x_0")
+    value.see(expected.detach(), bound.detach(), "x_0")
     if not method.steps and method.span != (0.0, 1.0):  # else it has no ends that are passed otherwise
         with torch.no_grad():
             jumps = bounds.expectation(lambda *draw: sum(method.jump_terms(*draw).values()), x_0, nodes(method))  # pyright: ignore
@@ -42,10 +42,12 @@ def draws_have_the_bound_as_expectation(method: Diffusion):
     yield value.row(BOUND, "E over the draws of its terms = the bound", QUADRATURE)
     if method.loss_is_bound:
         exact = getattr(method.config, "loss", "").endswith("dce") and method.config.loss != "t-dce"  # has no ends
-        ours, bound = bounds.expectation(method.loss, x_0, nodes(method)), total(method, x_0, jumps=not exact)
+        expected, bound = bounds.expectation(method.loss, x_0, nodes(method)), total(method, x_0, jumps=not exact)
     weights, parameters = 1.1 + numbers(len(x_0)), list(method.parameters())
-    for one, other in zip(*(torch.autograd.grad((weights * v).sum(), parameters) for v in (ours, bound))):
-        gradient.see(one, other, "the loss" if method.loss_is_bound else "the bound")
+    for drawn_gradient, bound_gradient in zip(
+        *(torch.autograd.grad((weights * v).sum(), parameters) for v in (expected, bound))
+    ):
+        gradient.see(drawn_gradient, bound_gradient, "the loss" if method.loss_is_bound else "the bound")
     yield gradient.row(BOUND, "E of the drawn gradient = its gradient", QUADRATURE)
 
 

@@ -25,13 +25,16 @@ def tauldr_losses_have_the_bound_as_expectation(method: Diffusion):
     for objective in method.choices["objective"]:
         if objective == "one-pass-biased":
             continue
-        one = again(method, objective=objective, auxiliary=0.0)
-        assert isinstance(one, Diffusion)
-        parameters = list(one.parameters())
+        variant = again(method, objective=objective, auxiliary=0.0)
+        assert isinstance(variant, Diffusion)
+        parameters = list(variant.parameters())
         # tauLDR proposition 2
-        ours, whole = bounds.expectation(one.loss, x_0, nodes(one)), bounds.continuous_terms(one, x_0)["diffusion"]
-        value.see(ours, whole, objective)
-        for a, b in zip(*(torch.autograd.grad((weights * f).sum(), parameters) for f in (ours, whole))):
+        expected, whole = (
+            bounds.expectation(variant.loss, x_0, nodes(variant)),
+            bounds.continuous_terms(variant, x_0)["diffusion"],
+        )
+        value.see(expected, whole, objective)
+        for a, b in zip(*(torch.autograd.grad((weights * f).sum(), parameters) for f in (expected, whole))):
             gradient.see(a, b, objective)
     yield value.row(BOUND, "generic, two-pass, one-pass: E of the loss", QUADRATURE)
     yield gradient.row(BOUND, "... its gradient", QUADRATURE)
@@ -44,10 +47,13 @@ def the_published_pass_is_biased(method: Diffusion):
     if not isinstance(method, TauLDR) or method.process.mask is not None:  # at a mask the first term is always 0
         return
 
-    published = again(method, objective="one-pass-biased", auxiliary=0.0)
-    assert isinstance(published, TauLDR)
+    biased_variant = again(method, objective="one-pass-biased", auxiliary=0.0)
+    assert isinstance(biased_variant, TauLDR)
     x_0 = enumeration.states(V, L)[[1, 3, 8]]
-    away = bounds.expectation(published.loss, x_0, nodes(published)) - bounds.continuous_terms(method, x_0)["diffusion"]
+    away = (
+        bounds.expectation(biased_variant.loss, x_0, nodes(biased_variant))
+        - bounds.continuous_terms(method, x_0)["diffusion"]
+    )
     where = "expected failure, as published: " + ", ".join(f"{float(a):.3f}" for a in away)
     yield above(BOUND, "one pass without the weight  is another number", float(away.abs().min()), 0.01, "≥ 0.01", where)
 

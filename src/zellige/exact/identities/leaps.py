@@ -44,8 +44,8 @@ def euler_steps_are_their_definition(method: Diffusion):
     for t in INSIDE:
         time = torch.full((len(state.x), 1), t, dtype=torch.float64)
         move = h * reverse_rate(method.predict(state.x, time.expand(state.x.shape)))
-        each = move.scatter_add(-1, state.x[..., None], 1 - move.sum(-1, keepdim=True))  # (N, L, K)
-        distribution = each[:, torch.arange(L), state.x].prod(-1)  # (N, N): from each state to each
+        kernels = move.scatter_add(-1, state.x[..., None], 1 - move.sum(-1, keepdim=True))  # (N, L, K)
+        distribution = kernels[:, torch.arange(L), state.x].prod(-1)  # (N, N): from each state to each
         worst.see(transition(Euler(), method, state, time, time - h), distribution, f"t = {t}")
     yield worst.row(SAMPLER, "euler  one step = 1 + h R")
 
@@ -89,8 +89,8 @@ def corrector_rates_keep_the_marginal(method: Diffusion):
         net = torch.zeros(K**L, dtype=p.dtype).index_add(0, enumeration.index(X, K), -flow.sum((1, 2)))
         for i in range(L):
             for y in range(K):
-                moved = X.index_fill(1, torch.tensor(i), y)
-                net = net.index_add(0, enumeration.index(moved, K), flow[:, i, y])
+                target = X.index_fill(1, torch.tensor(i), y)
+                net = net.index_add(0, enumeration.index(target, K), flow[:, i, y])
         worst.see(net, 0.0, f"t = {t}")
     yield worst.row(SAMPLER, "corrector's rates  p_t (R + Rhat) = 0")
 
@@ -144,9 +144,9 @@ def correctors_stand_at_the_end_of_a_step(method: Diffusion):
         worst.see(torch.tensor(len(sampler.made) - 1.0), float(number), where)
         worst.see(sampler.made[0], torch.stack((t, t - 0.125), -1), where)
         on = t <= begin
-        expected = torch.stack((torch.where(on, t - 0.125, 0.5), torch.where(on, 0.125 * size, 0.0)), -1)
-        for made in sampler.made[1:]:
-            worst.see(made, expected, where)
+        correct = torch.stack((torch.where(on, t - 0.125, 0.5), torch.where(on, 0.125 * size, 0.0)), -1)
+        for record in sampler.made[1:]:
+            worst.see(record, correct, where)
     yield worst.row(SAMPLER, "tau_leaping, correctors  at s, so many, so long")
 
 
@@ -164,10 +164,10 @@ def uniformisation_keeps_what_is_given(method: Diffusion) -> Iterator[Row]:
     *_, last = run(
         Uniformisation(), truth_of(method), (draws, L), fixed=fixed, generator=torch.Generator().manual_seed(1)
     )
-    seen = enumeration.index(last.x, method.process.K).bincount(minlength=len(exact))
+    counts = enumeration.index(last.x, method.process.K).bincount(minlength=len(exact))
     possible = exact > 0
-    expected = draws * exact[possible]
-    chi_2 = (seen[possible] - expected).square().div(expected).sum() + draws * int(seen[~possible].sum())
+    means = draws * exact[possible]
+    chi_2 = (counts[possible] - means).square().div(means).sum() + draws * int(counts[~possible].sum())
     freedom = int(possible.sum()) - 1
     p = float(torch.special.gammaincc(torch.tensor(freedom / 2).double(), (chi_2 / 2).double()))
     where = f"{draws:,} draws, chi-square {float(chi_2):.1f} with {freedom} degrees of freedom"

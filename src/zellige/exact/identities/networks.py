@@ -29,14 +29,14 @@ NETWORKS = "networks"
 SINGLE = 1e-6  # rotary angles and embeddings of the time are float32
 
 
-def with_numbers(made: Any) -> Any:
+def with_numbers(network: Any) -> Any:
     """The same with fixed numbers for weights, in float64; norms near 1."""
-    made = made.double().eval()
+    network = network.double().eval()
     with torch.no_grad():
-        for i, (name, p) in enumerate(made.named_parameters()):
-            each = numbers(p.numel() + i)[i:].reshape(p.shape)
-            p.copy_(1 + each / 4 if "norm" in name and p.ndim == 1 else each / max(p[0].numel(), 4) ** 0.5)
-    return made
+        for i, (name, p) in enumerate(network.named_parameters()):
+            values = numbers(p.numel() + i)[i:].reshape(p.shape)
+            p.copy_(1 + values / 4 if "norm" in name and p.ndim == 1 else values / max(p[0].numel(), 4) ** 0.5)
+    return network
 
 
 # ---------------------------------------------------------------------------------- classes
@@ -59,40 +59,41 @@ def classed(method: Method) -> Iterator[Any]:
 def a_class_is_its_row(method: Method):
     """Rows of class 0, of class 1 and of none, against a network that is told nothing and has that row for "no class"."""
     try:
-        several = [made for made in classed(method) if getattr(made.network, "classes", None) is not None]
+        several = [instance for instance in classed(method) if getattr(instance.network, "classes", None) is not None]
     except methods.InputError:  # a network of its own
         return
     if not several:
         return
     bounds, steps, apart = Largest(), Largest(), math.inf
-    for made in several:
-        apart = min(apart, _see_classes(made, bounds, steps))
+    for instance in several:
+        apart = min(apart, _see_classes(instance, bounds, steps))
     yield bounds.row(NETWORKS, "classes: bound = of a network of that class")
     yield above(NETWORKS, "... and of two classes two bounds", apart, 1e-3, "≥ 1e-03")
-    if any(_step(made, None) is not None for made in several):
+    if any(_step(instance, None) is not None for instance in several):
         yield steps.row(NETWORKS, "... and a step of ancestral")
 
 
-def _see_classes(made: Any, bounds: Largest, steps: Largest) -> float:
+def _see_classes(instance: Any, bounds: Largest, steps: Largest) -> float:
     """Compare the bounds and steps of each class; returns how far apart the bounds of two classes are, at most."""
-    table = made.network.classes.weight
+    table = instance.network.classes.weight
     rows, X = table.clone(), enumeration.states(V, L)
     for number in (0, 1, -1):
         condition = torch.full((len(X),), number)
-        ours = made.bound(Batch(X, condition=condition), torch.Generator().manual_seed(1))
-        drawn = _step(made, condition)
+        values = instance.bound(Batch(X, condition=condition), torch.Generator().manual_seed(1))
+        transition = _step(instance, condition)
         table[-1] = rows[number]
-        bounds.see(ours, made.bound(Batch(X), torch.Generator().manual_seed(1)), f"class {number}")
-        if drawn is not None:
-            steps.see(drawn, _step(made, None), f"class {number}")  # pyright: ignore[reportArgumentType]
+        bounds.see(values, instance.bound(Batch(X), torch.Generator().manual_seed(1)), f"class {number}")
+        if transition is not None:
+            steps.see(transition, _step(instance, None), f"class {number}")  # pyright: ignore[reportArgumentType]
         table[-1] = rows[-1]
-    mixed = torch.arange(len(X)) % 3 - 1
-    ours = made.bound(Batch(X, condition=mixed), torch.Generator().manual_seed(1))
-    each = [
-        made.bound(Batch(X, condition=torch.full_like(mixed, c)), torch.Generator().manual_seed(1)) for c in (-1, 0, 1)
+    mixture = torch.arange(len(X)) % 3 - 1
+    values = instance.bound(Batch(X, condition=mixture), torch.Generator().manual_seed(1))
+    class_values = [
+        instance.bound(Batch(X, condition=torch.full_like(mixture, c)), torch.Generator().manual_seed(1))
+        for c in (-1, 0, 1)
     ]
-    bounds.see(ours, torch.stack(each).gather(0, (mixed + 1)[None])[0], "a batch of all three")
-    return float((each[1] - each[2]).abs().max())
+    bounds.see(values, torch.stack(class_values).gather(0, (mixture + 1)[None])[0], "a batch of all three")
+    return float((class_values[1] - class_values[2]).abs().max())
 
 
 def _step(made: Any, condition: Tensor | None) -> Tensor | None:
@@ -114,19 +115,19 @@ def hidden_states_of_the_masks_alone(method: Method):
     worst = Largest()
     for block in lengths(method) if by_blocks(method) else (0,):
         try:
-            one = transformer(method, block)
+            model = transformer(method, block)
         except methods.InputError:  # a network of its own
             return
-        if not getattr(one.network, "chooses", False):
+        if not getattr(model.network, "chooses", False):
             return
-        x_0, x_t, t = noisy(one, max(block, 1))
+        x_0, x_t, t = noisy(model, max(block, 1))
         batch, time = Batch(x_0), t if block else t[:, :1]
-        for name, masked in (("the masks", x_t == V), ("one a row", torch.arange(x_t.shape[1]) == x_0[:, :1])):
-            at = positions(masked.expand(x_t.shape))
-            beside = one.clean(batch)
+        for name, masks in (("the masks", x_t == V), ("one a row", torch.arange(x_t.shape[1]) == x_0[:, :1])):
+            at = positions(masks.expand(x_t.shape))
+            context = model.clean(batch)
             worst.see(
-                one.hidden(x_t, time, batch, beside, at),
-                at.of(one.hidden(x_t, time, batch, beside)),
+                model.hidden(x_t, time, batch, context, at),
+                at.of(model.hidden(x_t, time, batch, context)),
                 f"L' = {block}, {name}",
             )
     yield worst.row(NETWORKS, "hidden states at the masks = those at all", SINGLE)
@@ -155,10 +156,10 @@ def a_unet_is_its_definition():
             x = enumeration.states(V, 3).repeat(1, net.length // 3)[::4]
             time = torch.linspace(0, 8, len(x), dtype=torch.float64)
             classes = torch.arange(len(x)) % 3 - 1
-            ours = network.features(x, time, condition=classes)
-            worst.see(ours, _defined(network, x, time, classes), f"{kind}, levels {levels}")
+            hidden = network.features(x, time, condition=classes)
+            worst.see(hidden, _defined(network, x, time, classes), f"{kind}, levels {levels}")
             alone = [network.features(x[i : i + 1], time[i : i + 1], condition=classes[i : i + 1])[0] for i in (0, 3)]
-            worst.see(ours[[0, 3]], torch.stack(alone), f"{kind}, a row alone")
+            worst.see(hidden[[0, 3]], torch.stack(alone), f"{kind}, a row alone")
     yield worst.row(NETWORKS, "U-Net = its definition, layer by layer", SINGLE)
 
 
@@ -186,22 +187,22 @@ def _defined(network: UNet, x: Tensor, time: Tensor, classes: Tensor) -> Tensor:
         pixels = _normed(h, b.attention.norm).flatten(2)
         q, k, v = (_linear(pixels.mT, b.attention.qkv).mT).chunk(3, 1)
         weight = (torch.einsum("bdi,bdj->bij", q, k) / q.shape[1] ** 0.5).softmax(-1)
-        mixed = torch.einsum("bij,bdj->bdi", weight, v)
-        return (h + _linear(mixed.mT, b.attention.out).mT.reshape(h.shape)) * scale
+        values_out = torch.einsum("bij,bdj->bdi", weight, v)
+        return (h + _linear(values_out.mT, b.attention.out).mT.reshape(h.shape)) * scale
 
     h = _convolved(h, network.input)
-    beside = [h]
+    skips = [h]
     for layer in network.down:
         h = block(layer, h) if not isinstance(layer, nn.Conv2d) else _halved(h, layer)
-        beside.append(h)
+        skips.append(h)
     for layer in network.middle:
         h = block(layer, h)
     for layer in network.up:
         if isinstance(layer, nn.Conv2d):
-            tall, wide = beside[-1].shape[2:]
+            tall, wide = skips[-1].shape[2:]
             h = _convolved(h.repeat_interleave(2, 2).repeat_interleave(2, 3)[:, :, :tall, :wide], layer)
         else:
-            h = block(layer, torch.cat((h, beside.pop()), 1))
+            h = block(layer, torch.cat((h, skips.pop()), 1))
     h = _convolved(F.silu(_normed(h, network.norm)), network.output)
     return h.unflatten(1, (colours, net.channels)).permute(0, 3, 4, 1, 2).flatten(1, 3)
 
@@ -213,10 +214,10 @@ def _linear(x: Tensor, layer: Any) -> Tensor:
 
 def _normed(h: Tensor, layer: nn.GroupNorm) -> Tensor:
     """By the mean and variance of each group's channels and pixels."""
-    each = h.unflatten(1, (layer.num_groups, -1))
-    mean = each.mean((2, 3, 4), keepdim=True)
-    deviation = ((each - mean).square().mean((2, 3, 4), keepdim=True) + 1e-6).sqrt()
-    return ((each - mean) / deviation).flatten(1, 2) * layer.weight[:, None, None] + layer.bias[:, None, None]
+    groups = h.unflatten(1, (layer.num_groups, -1))
+    mean = groups.mean((2, 3, 4), keepdim=True)
+    deviation = ((groups - mean).square().mean((2, 3, 4), keepdim=True) + 1e-6).sqrt()
+    return ((groups - mean) / deviation).flatten(1, 2) * layer.weight[:, None, None] + layer.bias[:, None, None]
 
 
 def _convolved(h: Tensor, layer: nn.Conv2d) -> Tensor:

@@ -27,11 +27,11 @@ def _same(worst: Largest, of: Callable[[Any], Tensor], convert: bool = False) ->
     for (name, P), t in itertools.product(processes().items(), INSIDE):
         X, time, _ = reachable(P, t)
         three = _three(P, X, time)
-        first = of(three["mean"])
+        reference = of(three["mean"])
         for kind, pred in three.items():
             forms = [f(pred) for f in (as_mean, as_leave_one_out, as_score)] if convert else [pred]
             for form in forms:
-                worst.see(of(form), first, f"{name}, t = {t}: {kind}")
+                worst.see(of(form), reference, f"{name}, t = {t}: {kind}")
 
 
 @shared("prediction.bayes")
@@ -42,8 +42,8 @@ def reverse_kernel_is_bayes_rule():
         p_s = enumeration.marginal(P, enumeration.embed(P, data_distribution(), L), L, s)
         Q = torch.kron(P.matrix(s, t), P.matrix(s, t))[:, enumeration.index(X, P.K)]
         whole = (p_s[:, None] * Q / p_t).T.reshape(-1, P.K, P.K)  # p(x_s | x_t) on K^L
-        ours = reverse(enumeration.Denoiser(P, data_distribution(), L).predict(X, time), s)
-        worst.see(ours, torch.stack([whole.sum(2), whole.sum(1)], 1), f"{name}, {t} to {s}")
+        kernels = reverse(enumeration.Denoiser(P, data_distribution(), L).predict(X, time), s)
+        worst.see(kernels, torch.stack([whole.sum(2), whole.sum(1)], 1), f"{name}, {t} to {s}")
     yield worst.row(PREDICTION, "reverse kernel = Bayes' rule on K^L")
 
 

@@ -99,13 +99,13 @@ def rates_factorise_over_positions():
         worst.see(_derivative(joint, t), joint(t) @ R, f"{name}, t = {t}: forward equation on K^L")
         p = enumeration.marginal(P, enumeration.embed(P, data_distribution(), L), L, t)
         X, time, p_t = reachable(P, t)
-        each = reverse_rate(enumeration.Denoiser(P, data_distribution(), L).predict(X, time))  # (N, L, K)
+        rates = reverse_rate(enumeration.Denoiser(P, data_distribution(), L).predict(X, time))  # (N, L, K)
         whole = R[:, enumeration.index(X, P.K)].T * p / p_t[:, None]  # (N, K^L): R(y, x) p(y) / p(x)
         for i, y in itertools.product(range(L), range(P.K)):
-            moved = X.clone()
-            moved[:, i] = y
-            here = whole.gather(-1, enumeration.index(moved, P.K)[:, None])[:, 0]
-            worst.see(each[:, i, y], torch.where(X[:, i] == y, 0.0, here), f"{name}, t = {t}")
+            target = X.clone()
+            target[:, i] = y
+            rate = whole.gather(-1, enumeration.index(target, P.K)[:, None])[:, 0]
+            worst.see(rates[:, i, y], torch.where(X[:, i] == y, 0.0, rate), f"{name}, t = {t}")
     yield worst.row(PROCESS, "rates position by position = rates on K^L")
 
 

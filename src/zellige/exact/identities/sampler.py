@@ -80,10 +80,10 @@ def distance(
     if fixed is not None:
         distribution = distribution * ((fixed == X) | (fixed < 0)).all(-1)
     draws = drawn(sampler, method)
-    ours = (
+    samples = (
         _frequencies(sampler, denoiser, draws) if draws else script.sample_distribution(sampler, denoiser, steps, fixed)
     )
-    return apart(ours, distribution / distribution.sum())
+    return apart(samples, distribution / distribution.sum())
 
 
 def drawn(sampler: Sampler, method: Method) -> int:
@@ -104,8 +104,8 @@ def _frequencies(sampler: Sampler, method: Method, draws: int) -> Tensor:
 def chi_square(method: Diffusion, sampler: Sampler, identity: str) -> Row:
     """Of samples with the exact network against the data's distribution."""
     distribution, draws = data_distribution(), drawn(sampler, method)
-    seen = _frequencies(sampler, truth_of(method), draws)[enumeration.embed(method.process, distribution, L) > 0]
-    chi_2 = draws * (seen - distribution).square().div(distribution).sum() + draws * (1 - seen.sum())
+    frequencies = _frequencies(sampler, truth_of(method), draws)[enumeration.embed(method.process, distribution, L) > 0]
+    chi_2 = draws * (frequencies - distribution).square().div(distribution).sum() + draws * (1 - frequencies.sum())
     p = float(torch.special.gammaincc(torch.tensor((len(distribution) - 1) / 2).double(), chi_2 / 2))
     where = f"{draws:,} draws, chi-square {float(chi_2):.1f} with {len(distribution) - 1} degrees of freedom"
     return above(SAMPLER, identity, p, MISTAKEN, f"≥ {MISTAKEN:.0e}", where)
@@ -140,8 +140,8 @@ def _slowed(method: Diffusion) -> bool:
     schedule = getattr(method.process, "schedule", None)
     if not isinstance(schedule, Tabulated) or method.process.mask is not None:
         return False
-    lost = schedule.table.diff()
-    return torch.allclose(lost, lost[0])
+    decrease = schedule.table.diff()
+    return torch.allclose(decrease, decrease[0])
 
 
 def _order(method: Diffusion, sampler: Any, identity: str) -> Iterator[Row]:
@@ -184,8 +184,8 @@ def choosing_first_is_the_kernel(method: Diffusion):
         return
     worst, clean = Largest(), method.process.clean[enumeration.states(method.process.K, L)].all(-1)
     for steps in (1, 2, 4):
-        chosen, by_kernel = (script.sample_distribution(Ancestral(choose=c), method, steps) for c in (True, False))
-        worst.see(chosen, by_kernel, f"T = {steps}")
+        by_choice, by_kernel = (script.sample_distribution(Ancestral(choose=c), method, steps) for c in (True, False))
+        worst.see(by_choice, by_kernel, f"T = {steps}")
         worst.see(
             by_kernel[clean],
             bounds.log_likelihood(method, grid(method, steps)).exp(),
@@ -205,8 +205,8 @@ def argmax_is_the_mode_of_the_kernel(method: Diffusion):
     state = State(X, zeros.bool(), zeros[:, 0])
     for t, s in itertools.pairwise(Ancestral().times(method, 4)[1:]):  # at PRIOR most states are impossible
         time = (t.expand(len(X), 1), s.expand(len(X), 1))
-        drawn = script.transition(Ancestral(choose=False), method, state, *time)
-        mode = torch.nn.functional.one_hot(drawn.argmax(-1), len(X)).double()
+        transition = script.transition(Ancestral(choose=False), method, state, *time)
+        mode = torch.nn.functional.one_hot(transition.argmax(-1), len(X)).double()
         ways: tuple[Argmax, ...] = ("every", "last") if s == CLEAN else ("every",)
         for argmax in ways:
             worst.see(
@@ -256,7 +256,7 @@ def one_at_a_time_is_the_mean_over_orders(method: Diffusion):
     one_by_one = (FirstHitting(), AnyOrder())
     if any(sampler.refuse(method) for sampler in one_by_one) or not end_at(method, 0.1, 0.9):
         return
-    worst, mixed = Largest(), Largest()
+    worst, mixtures = Largest(), Largest()
     orders = torch.stack([script.sample_distribution(FixedOrder(order), method, L) for order in ((0, 1), (1, 0))]).mean(
         0
     )
@@ -269,8 +269,10 @@ def one_at_a_time_is_the_mean_over_orders(method: Diffusion):
         inside = torch.linspace(1.0, 0.0, steps + 1, dtype=torch.float64)
         times = torch.cat((inside.new_tensor([PRIOR]), inside, inside.new_tensor([CLEAN])))
         w = method.process.schedule.alpha(times).diff(dim=0).square().sum()  # P(both positions in one step)
-        mixed.see(script.sample_distribution(Ancestral(), method, times), mixture(w), f"T = {steps} and the two jumps")
-    yield mixed.row(SAMPLER, "p(x), T steps = (1 - w) any_order + w at once")
+        mixtures.see(
+            script.sample_distribution(Ancestral(), method, times), mixture(w), f"T = {steps} and the two jumps"
+        )
+    yield mixtures.row(SAMPLER, "p(x), T steps = (1 - w) any_order + w at once")
     away = apart(orders, mixture(2 * 0.1**2))  # the steps are without end, the jumps stay
     where = "expected failure: total variation, alpha from 0.9 to 0.1, T without end"
     yield above(SAMPLER, "any_order = p(x) with jumps at the ends", away, 1e-3, "≥ 1e-03", where)
@@ -293,9 +295,9 @@ def remasking_keeps_the_marginals(method: Diffusion):
         return
     for kind in ("cap", "rescale") if discrete(method) else ("cap", "rescale", "loop"):
         sampler = Remasking(kind, eta=0.3)
-        known = torch.zeros_like(data_distribution()).index_fill(0, torch.tensor(5), 1.0)
-        x_0, times = enumeration.embed(method.process, known, L), sampler.times(method, 8)
-        for distribution, t in zip(script.sample_distributions(sampler, truth_of(method, known), times), times):
+        point = torch.zeros_like(data_distribution()).index_fill(0, torch.tensor(5), 1.0)
+        x_0, times = enumeration.embed(method.process, point, L), sampler.times(method, 8)
+        for distribution, t in zip(script.sample_distributions(sampler, truth_of(method, point), times), times):
             worst.see(
                 distribution, enumeration.marginal(method.process, x_0, L, float(t)), f"{kind}, t = {float(t):.3f}"
             )
@@ -310,11 +312,11 @@ def blockwise_draws_the_model(method: Diffusion):
     if Blockwise.refuse(method) is not None:
         return
     worst = Largest()
-    ours, model = (
+    samples, model = (
         script.run_distribution(Blockwise(Ancestral()), method, L, 2),
         bounds.log_likelihood(method, grid(method, 2)),
     )
-    worst.see(ours, model.exp(), "T = 2")
+    worst.see(samples, model.exp(), "T = 2")
     yield worst.row(SAMPLER, "blockwise, ancestral inside = p(x)")
 
 
@@ -346,19 +348,19 @@ def guidance_changes_the_clean_posterior_alone(method: Diffusion):
     if Ancestral.refuse(method) is not None:
         return
     distribution, worst = Largest(), Largest()
-    guided: Any = Guided(method, **COLD)
+    wrapper: Any = Guided(method, **COLD)
     X = enumeration.states(method.process.K, L)
     for t in (0.25, 0.75):
         time, context = torch.full(X.shape, t, dtype=torch.float64), method.clean(Batch(X))
-        ours, p = (posterior(m.predict(X, time, context=context)).double() for m in (guided, method))
-        distribution.see(ours, by_definition(p), f"t = {t}")
+        p_wrapped, p = (posterior(m.predict(X, time, context=context)).double() for m in (wrapper, method))
+        distribution.see(p_wrapped, by_definition(p), f"t = {t}")
     yield distribution.row(SAMPLER, "guided p(x_0 | x_t) = cooled, top-k, top-p")
     clean = method.process.clean[X].all(-1)
     for steps in (1, 2):
-        p = bounds.log_likelihood(guided, grid(method, steps)).exp()
+        p = bounds.log_likelihood(wrapper, grid(method, steps)).exp()
         for choose in (True, False):
-            drawn = script.sample_distribution(Ancestral(choose=choose), guided, steps)
-            worst.see(drawn[clean], p, f"T = {steps}, choose {choose}")
+            samples = script.sample_distribution(Ancestral(choose=choose), wrapper, steps)
+            worst.see(samples[clean], p, f"T = {steps}, choose {choose}")
     yield worst.row(SAMPLER, "ancestral, guided = p(x) of the guided model")
 
 
@@ -382,24 +384,24 @@ def guidance_holds_in_blocks_and_at_other_lengths(method: Diffusion):
     model, at every length that the method admits."""
     if Blockwise.refuse(method) is not None:
         return
-    worst, wrapped = Largest(), Largest()
-    guided: Any = Guided(method, **COLD)
+    worst, difference = Largest(), Largest()
+    wrapper: Any = Guided(method, **COLD)
     for length in (1, L) if method.block else (L,):
-        ours = script.run_distribution(Blockwise(Ancestral(), **COLD), method, length, 2)
-        wrapped.see(ours, script.run_distribution(Blockwise(Ancestral()), guided, length, 2), f"length {length}")
-    yield wrapped.row(SAMPLER, "blockwise, guided = of the guided model")
+        samples = script.run_distribution(Blockwise(Ancestral(), **COLD), method, length, 2)
+        difference.see(samples, script.run_distribution(Blockwise(Ancestral()), wrapper, length, 2), f"length {length}")
+    yield difference.row(SAMPLER, "blockwise, guided = of the guided model")
     if "block" not in vars(method.config):
         return
-    one: Any = again(method, block=1)
-    if AnyOrder.refuse(of_length(one, 1)) is not None:
+    model: Any = again(method, block=1)
+    if AnyOrder.refuse(of_length(model, 1)) is not None:
         return
     X, p = enumeration.states(V, L), torch.ones(V**L, dtype=torch.float64)
     for i in range(L):
-        cache = one.extend(None, X[:, :i]) if i else None
-        blank = torch.full_like(X[:, :1], one.process.mask)
-        distribution = by_definition(posterior(one.predict(blank, PRIOR, context=cache)).double()[:, 0])
+        cache = model.extend(None, X[:, :i]) if i else None
+        blank = torch.full_like(X[:, :1], model.process.mask)
+        distribution = by_definition(posterior(model.predict(blank, PRIOR, context=cache)).double()[:, 0])
         p = p * distribution.gather(-1, X[:, i : i + 1])[:, 0]
-    worst.see(script.run_distribution(Blockwise(Ancestral(), **COLD), one, L, 1), p, "blocks of one")
+    worst.see(script.run_distribution(Blockwise(Ancestral(), **COLD), model, L, 1), p, "blocks of one")
     yield worst.row(SAMPLER, "blocks of one, guided = guided next tokens")
 
 
@@ -407,24 +409,24 @@ def guidance_holds_in_blocks_and_at_other_lengths(method: Diffusion):
 @torch.no_grad()
 def expected_calls_are_those_that_are_made(method: Diffusion):
     """With and without a prompt, every outcome followed: what a forecast of the time stands on."""
-    worst, some = Largest(), False
+    worst, applies = Largest(), False
     for name in ("ancestral", "tau_leaping", "blockwise"):
         if SAMPLERS[name].refuse(method) is not None:
             continue
         sampler: Any = SAMPLERS[name]()
         for fixed in (None, GIVEN):
             times = sampler.times(method, 2)
-            expected = sampler.expected_calls(method, times, L if fixed is None else int((fixed < 0).sum()))
-            if expected is None:
+            forecast = sampler.expected_calls(method, times, L if fixed is None else int((fixed < 0).sum()))
+            if forecast is None:
                 continue
-            some = True
-            made = script.run_calls(sampler, method, L, 2, fixed)
+            applies = True
+            calls = script.run_calls(sampler, method, L, 2, fixed)
             worst.see(
-                torch.tensor(made, dtype=torch.float64),
-                float(expected),
+                torch.tensor(calls, dtype=torch.float64),
+                float(forecast),
                 f"{name}, {'no prompt' if fixed is None else 'given [1, _]'}",
             )
-    if some:
+    if applies:
         yield worst.row(SAMPLER, "network evaluations expected = made, prompts too")
 
 

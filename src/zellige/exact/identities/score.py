@@ -59,45 +59,47 @@ def explicit(method: Method, distribution: Tensor) -> tuple[Tensor, Tensor]:
 
     The square of the difference of the scores, or the score entropy, over the neighbours; both 0 at the true scores.
     """
-    walked = cast(OverNeighbours, method)
-    arrows = walked.neighbourhood
+    chain = cast(OverNeighbours, method)
+    arrows = chain.neighbourhood
     X = enumeration.states(arrows.size, method.shape[0])
-    ours, true = walked.predict(X, 0.0), metropolis.Scores(arrows, distribution, method.shape[0]).predict(X, 0.0)
-    u, v, at = true.v, ours.v, arrows.of(X)
+    prediction, true = chain.predict(X, 0.0), metropolis.Scores(arrows, distribution, method.shape[0]).predict(X, 0.0)
+    u, v, at = true.v, prediction.v, arrows.of(X)
     if method.config.objective == "score-entropy":
-        each, rest = maths.score_entropy(u, v), maths.xlogy(u, u) - u
+        terms, constant = maths.score_entropy(u, v), maths.xlogy(u, u) - u
     else:
-        each, rest = (u - v).square(), (u - 1).square()
-    return ((each * at).sum((1, 2)), (distribution * (rest * at).sum((1, 2))).sum())
+        terms, constant = (u - v).square(), (u - 1).square()
+    return ((terms * at).sum((1, 2)), (distribution * (constant * at).sum((1, 2))).sum())
 
 
 def noised(distribution: Tensor, noise: float) -> Tensor:
     """q(z | x) of one noise step, (V^L, V^L): with chance `noise` a token is drawn anew."""
-    one = (1 - noise) * torch.eye(V, dtype=distribution.dtype) + noise / V
+    single = (1 - noise) * torch.eye(V, dtype=distribution.dtype) + noise / V
     whole = torch.ones(1, 1, dtype=distribution.dtype)
     for _ in range(L):
-        whole = torch.kron(whole, one)
+        whole = torch.kron(whole, single)
     return whole
 
 
 @own("score.objective", concrete)
 def losses_are_the_explicit_ones(method: Method):
     value, gradient, distribution, X = Largest(), Largest(), data_distribution(), enumeration.states(V, L)
-    drawn = (distribution * bounds.expectation(method.loss, X, ONCE)).sum()
+    expected = (distribution * bounds.expectation(method.loss, X, ONCE)).sum()
     if method.config.objective == "denoising":
         q = noised(distribution, method.config.noise)
-        whole, rest = explicit(method, distribution @ q)
+        whole, left_out = explicit(method, distribution @ q)
         arrows: Any = method.neighbourhood
         ratio = q[:, metropolis.moved(X, V)] / q[:, :, None, None]  # q(y | x) / q(z | x): (x, z, L, V)
-        known = ((ratio - 1).square() * arrows.of(X)).sum((2, 3))
-        true, constant = ((distribution @ q) * whole).sum(), (distribution[:, None] * q * known).sum() - rest
+        squares = ((ratio - 1).square() * arrows.of(X)).sum((2, 3))
+        true, constant = ((distribution @ q) * whole).sum(), (distribution[:, None] * q * squares).sum() - left_out
     else:
-        whole, rest = explicit(method, distribution)
-        true, constant = (distribution * whole).sum(), -rest
-    value.see(drawn, true + constant, "the data's distribution")
+        whole, left_out = explicit(method, distribution)
+        true, constant = (distribution * whole).sum(), -left_out
+    value.see(expected, true + constant, "the data's distribution")
     yield value.row(SCORE, "E of the loss = the explicit one + a constant")
-    for one, other in zip(*(torch.autograd.grad(v, list(method.parameters())) for v in (drawn, true))):
-        gradient.see(one, other, "the data's distribution")
+    for drawn_gradient, true_gradient in zip(
+        *(torch.autograd.grad(v, list(method.parameters())) for v in (expected, true))
+    ):
+        gradient.see(drawn_gradient, true_gradient, "the data's distribution")
     yield gradient.row(SCORE, "... its gradient")
 
 
@@ -114,8 +116,8 @@ def ratios_multiply_along_any_path(method: Method):
         worst.see(metropolis.path_distribution(truth, order), distribution, f"all texts, positions {list(order)}")
     yield worst.row(SCORE, "true scores: p(x)/p(x') along any path")
     if method.positive:
-        ours = [metropolis.log_ratio(method, x, y, order) for order in (range(L), range(L - 1, -1, -1))]
-        gap, where = float((ours[0] - ours[1]).abs().max()), "expected failure: scores of no distribution"
+        sums = [metropolis.log_ratio(method, x, y, order) for order in (range(L), range(L - 1, -1, -1))]
+        gap, where = float((sums[0] - sums[1]).abs().max()), "expected failure: scores of no distribution"
         yield above(SCORE, "a network's scores: two paths differ, nats", gap, 0.01, "≥ 0.01", where)
 
 
@@ -166,9 +168,9 @@ def metropolis_keeps_the_data_distribution(method: Method):
     yield stationary.row("sampler", "metropolis  keeps the data's p: p P = p")
     yield balance.row("sampler", "... in detailed balance with it")
     fixed = torch.tensor([1, -1])
-    some = torch.where((enumeration.states(V, L)[:, 0] == 1), distribution, 0.0)
+    joint = torch.where((enumeration.states(V, L)[:, 0] == 1), distribution, 0.0)
     conditional = Largest()
-    conditional.see(some @ matrix(Metropolis(), truth, fixed), some, "given [1, _]")
+    conditional.see(joint @ matrix(Metropolis(), truth, fixed), joint, "given [1, _]")
     yield conditional.row("sampler", "metropolis, infilling  keeps the conditional")
 
 

@@ -61,7 +61,7 @@ def the_two_sides_are_those_of_the_bound(method: Diffusion) -> Iterator[Row]:
     times = method.grid(method.steps or STEPS)
     of_steps = bool(method.steps) or isinstance(path, Trajectory)
     w, minus_log, inverse = expected(method, path, x_0)
-    drawn = isinstance(path, Replayed) and isinstance(path.sampler, FirstHitting)  # integrated, not summed
+    integrated = isinstance(path, Replayed) and isinstance(path.sampler, FirstHitting)  # integrated, not summed
     bound = Largest()
     if not method.approximate:
         bound.see(
@@ -77,7 +77,7 @@ def the_two_sides_are_those_of_the_bound(method: Diffusion) -> Iterator[Row]:
         )
         distribution.see(w, p, path.distribution)
         yield distribution.row(
-            BOUND, "E w = p(x) of the bounded distribution", PRECISE if drawn or not of_steps else EXACT
+            BOUND, "E w = p(x) of the bounded distribution", PRECISE if integrated or not of_steps else EXACT
         )
         below = minus_log + 1 - p * inverse  # the tangent at one draw, E p/psi = p E 1/w (TUBE)
         gap = torch.minimum(minus_log + p.log(), -p.log() - below)
@@ -97,9 +97,9 @@ def a_model_of_steps_is_drawn_by_its_own_chain(method: Diffusion) -> Iterator[Ro
     )
     yield worst.row(BOUND, "ancestral without steps = p(x) of its T steps")
     if absorbs(method, one=True) is None:
-        worst, known = Largest(), method.grid(method.steps)[:-1].clamp_max(1.0)
+        worst, grid_times = Largest(), method.grid(method.steps)[:-1].clamp_max(1.0)
         x = torch.tensor([*itertools.product((0, method.process.mask), repeat=L)])[1:]
         state = State(x, torch.zeros_like(x, dtype=torch.bool), x.new_zeros(len(x)))
-        away = (expected_time(method, state).clamp_max(1.0) - known).abs().amin(-1)
+        away = (expected_time(method, state).clamp_max(1.0) - grid_times).abs().amin(-1)
         worst.see(away, 0.0, "masks")
         yield worst.row(BOUND, "the time of a number of masks is on its grid")

@@ -43,9 +43,9 @@ def draws_have_their_distributions():
     exact.see(_shares(random.categorical(rows, Lattice(middles(MANY))), len(LAW)), LAW, "categorical")
     coins = random.bernoulli(torch.full((MANY,), 5 / 16, dtype=torch.float64), Lattice(middles(MANY)))
     exact.see(coins.double().mean(), 5 / 16, "bernoulli")
-    drawn = random.replace(torch.ones(MANY, dtype=torch.long), 5 / 16, LAW, Lattice(middles(MANY)))
-    mixed = 5 / 16 * LAW + 11 / 16 * torch.eye(len(LAW), dtype=torch.float64)[1]
-    exact.see(_shares(drawn, len(LAW)), mixed, "replace")
+    tokens = random.replace(torch.ones(MANY, dtype=torch.long), 5 / 16, LAW, Lattice(middles(MANY)))
+    mixture = 5 / 16 * LAW + 11 / 16 * torch.eye(len(LAW), dtype=torch.float64)[1]
+    exact.see(_shares(tokens, len(LAW)), mixture, "replace")
     waits = random.exponential((MANY,), Lattice(middles(MANY)))
     exact.see(-torch.expm1(-waits), middles(MANY), "exponential")
     ends = torch.tensor([0.0, 1 - 2.0**-53], dtype=torch.float64)
@@ -68,15 +68,15 @@ def draws_have_their_distributions():
 @shared("draws.strata")
 def strata_are_uniform_and_even():
     """Each time by itself is uniform, and those of one draw are equally far apart."""
-    each, even, u = Largest(), Largest(), middles(240)
-    times = torch.stack([random.stratified(4, Lattice(one[None])) for one in u])
-    each.see(times.sort(0).values, u[:, None].expand(-1, 4), "rows")
+    single, even, u = Largest(), Largest(), middles(240)
+    times = torch.stack([random.stratified(4, Lattice(value[None])) for value in u])
+    single.see(times.sort(0).values, u[:, None].expand(-1, 4), "rows")
     even.see(times.sort(1).values.diff(dim=1), 1 / 4, "rows")
     of_groups = torch.tensor([[2, 2, 0], [1, 1, 1]])
-    spread = torch.stack([random.spread(of_groups, Lattice(one[None])) for one in u])
+    spread = torch.stack([random.spread(of_groups, Lattice(value[None])) for value in u])
     for b, groups in enumerate((2, 3)):
-        here = spread[:, b, :groups]
-        each.see(here.sort(0).values, u[:, None].expand(-1, groups), f"{groups} groups of a row")
-        even.see(here.sort(1).values.diff(dim=1), 1 / groups, f"{groups} groups of a row")
-    yield each.row(DRAWS, "strata: each time is uniform by itself")
+        group_times = spread[:, b, :groups]
+        single.see(group_times.sort(0).values, u[:, None].expand(-1, groups), f"{groups} groups of a row")
+        even.see(group_times.sort(1).values.diff(dim=1), 1 / groups, f"{groups} groups of a row")
+    yield single.row(DRAWS, "strata: each time is uniform by itself")
     yield even.row(DRAWS, "... and those of one draw are evenly apart")

@@ -54,10 +54,10 @@ class Grid(Modality):
             line: list[Any] = []
             for x in range(width):
                 i = y * width + x
-                masked = looks[i] in ("masked", "again")
+                is_mask = looks[i] in ("masked", "again")
                 line += [
                     ("│ " if x % step == 0 else "", "shown"),
-                    (("·" if masked else names[i]).rjust(size), looks[i]),
+                    (("·" if is_mask else names[i]).rjust(size), looks[i]),
                 ]
                 line += [(" ", "shown")]
             out.append([*line, ("│", "shown")])
@@ -79,11 +79,11 @@ class Grid(Modality):
             ax.set_axis_off()
         for i, (ax, row, clue, bad) in enumerate(zip(axes, rows, is_fixed, self.clashes(rows))):
             ax.set(xlim=(-0.05, width + 0.05), ylim=(height + 0.05, -0.05), aspect="equal")
-            for k, gone in enumerate(self.absent(row)):
+            for k, is_absent in enumerate(self.absent(row)):
                 y, x = divmod(k, width)
                 if bad[k]:
                     ax.add_patch(Rectangle((x, y), 1, 1, color="#f6d7b8", lw=0))
-                if not gone:
+                if not is_absent:
                     colour, weight = ("#1b1f24", "bold") if clue[k] or fixed is None else ("#0072b2", "normal")
                     ax.text(x + 0.5, y + 0.52, self.labels[row[k]], ha="center", va="center", fontsize=9, color=colour,
                             weight=weight)  # fmt: skip
@@ -104,7 +104,7 @@ class Grid(Modality):
         return np.array(self.tokenizer.encode(text, "the puzzle"))
 
     def pieces(self, row: Sequence[int]) -> list[str]:
-        return ["·" if gone else self.labels[i] for i, gone in zip(row, self.absent(row))]
+        return ["·" if is_absent else self.labels[i] for i, is_absent in zip(row, self.absent(row))]
 
     # arrays ----------------------------------------------------------------------------------------------------
     def values(self, rows: Any) -> np.ndarray:
@@ -117,13 +117,13 @@ class Grid(Modality):
         """Tokens of symbols; of -1, and of a 0 that is no symbol, -1. InputError where one is not of this grid."""
         array = whole_numbers("fixed", values).numpy(force=True)
         symbols = [*(self.tokenizer.labels or range(self.tokenizer.size))]
-        known = {-1: -1, 0: -1} | {symbol: token for token, symbol in enumerate(symbols)}
-        wrong = [value for value in np.unique(array).tolist() if value not in known]
+        ids = {-1: -1, 0: -1} | {symbol: token for token, symbol in enumerate(symbols)}
+        wrong = [value for value in np.unique(array).tolist() if value not in ids]
         if wrong:
             raise InputError(
                 f"`fixed` holds {wrong[0]:,}; the cells are {symbols[0]} to {symbols[-1]}, -1 where one is free"
             )
-        return np.vectorize(known.__getitem__, otypes=[np.int64])(array)
+        return np.vectorize(ids.__getitem__, otypes=[np.int64])(array)
 
     # judged ----------------------------------------------------------------------------------------------------
     def clashes(self, rows: Any) -> np.ndarray:

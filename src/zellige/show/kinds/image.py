@@ -38,23 +38,23 @@ class Image(Modality):
 
     def block(self, row: Sequence[int], marks: Sequence[Mark] | None = None) -> list[Line]:
         """Two pixels a character; an image wider than the terminal at every second (third, ...) pixel."""
-        every = math.ceil(self.shape[1] / 76)
-        pixels = self.bitmap(row, marks)[::every, ::every].tolist()
+        stride = math.ceil(self.shape[1] / 76)
+        pixels = self.bitmap(row, marks)[::stride, ::stride].tolist()
         below = [*pixels[1::2], *([[None] * len(pixels[0])] if len(pixels) % 2 else [])]
         return [
             [("▀", (tuple(a), b and tuple(b))) for a, b in zip(top, bottom)] for top, bottom in zip(pixels[::2], below)
         ]
 
     def bitmap(self, row: Sequence[int], marks: Sequence[Mark] | None = None) -> np.ndarray:
-        shown = np.array(row)
+        values = np.array(row)
         if marks is not None:
-            shown = np.where([mark in ("masked", "again") for mark in marks], -1, shown)
-        return self.pixels(shown)[0]
+            values = np.where([mark in ("masked", "again") for mark in marks], -1, values)
+        return self.pixels(values)[0]
 
     def pieces(self, row: Sequence[int]) -> list[str]:
         """The brightness of each level, 0 to 255."""
         scale = 255 / max(self.tokenizer.size - 1, 1)
-        return ["·" if gone else str(round(scale * i)) for i, gone in zip(row, self.absent(row))]
+        return ["·" if is_absent else str(round(scale * i)) for i, is_absent in zip(row, self.absent(row))]
 
     def part(self, name: str) -> np.ndarray:
         return halves(self.shape, name)

@@ -63,16 +63,18 @@ class Modality:
         for row, fixed_row, caption in zip(rows, is_fixed, chain(captions, repeat(""))):
             blocks.append((caption, self.block(row.tolist(), self.marks(row, fixed_row)) or []))
         while blocks:
-            taken = [blocks.pop(0)]
-            while blocks and sum(_width(b) + 2 for b in (*taken, blocks[0])) - 2 <= width:
-                taken.append(blocks.pop(0))
-            out += [*([[]] if out else []), *_beside(taken)]
+            line_parts = [blocks.pop(0)]
+            while blocks and sum(_width(b) + 2 for b in (*line_parts, blocks[0])) - 2 <= width:
+                line_parts.append(blocks.pop(0))
+            out += [*([[]] if out else []), *_beside(line_parts)]
         return out
 
     def marks(self, row: np.ndarray, fixed: np.ndarray) -> list[Mark]:
         """What a finished row's tokens are: still to come, given, or drawn."""
         absent = self.absent(row)
-        return ["masked" if gone else "given" if is_fixed else "shown" for gone, is_fixed in zip(absent, fixed)]
+        return [
+            "masked" if is_absent else "given" if is_fixed else "shown" for is_absent, is_fixed in zip(absent, fixed)
+        ]
 
     # as files --------------------------------------------------------------------------------------------------
     def save(self, path: Path, rows: Any, fixed: Any = None, captions: Sequence[str] = ()) -> list[Path]:
@@ -114,16 +116,16 @@ class Modality:
         Raises InputError: this kind has no such part.
         """
         keep = keep or next(iter(self.keeps), "")
-        parts = [part.strip() for part in keep.split(",")]
-        for part in parts:
-            if part not in self.keeps:
+        parts = [piece.strip() for piece in keep.split(",")]
+        for piece in parts:
+            if piece not in self.keeps:
                 takes = f"{', '.join(self.keeps[:-1])} or {self.keeps[-1]}" if self.keeps else "nothing"
-                raise InputError(f"unknown keep '{part}'; of {self.many} one can keep {takes}")
+                raise InputError(f"unknown keep '{piece}'; of {self.many} one can keep {takes}")
         row = np.asarray(row).reshape(-1)
-        selected = np.zeros(self.shape, bool)
-        for part in parts:
-            selected |= self.part(part)
-        return np.where(selected.reshape(-1), row, -1)
+        selection = np.zeros(self.shape, bool)
+        for piece in parts:
+            selection |= self.part(piece)
+        return np.where(selection.reshape(-1), row, -1)
 
     def part(self, name: str) -> np.ndarray:
         """(*shape) bool, where a part named in `keeps` lies."""
@@ -162,12 +164,12 @@ class Modality:
 
 def halves(shape: tuple[int, ...], name: str) -> np.ndarray:
     """(*shape) bool, the top, bottom, left or right half of something with rows and columns; the odd one is kept."""
-    selected = np.zeros(shape, bool)
-    along = np.moveaxis(selected, 0 if name in ("top", "bottom") else min(1, selected.ndim - 1), 0)  # a view
+    selection = np.zeros(shape, bool)
+    along = np.moveaxis(selection, 0 if name in ("top", "bottom") else min(1, selection.ndim - 1), 0)  # a view
     half = (len(along) + 1) // 2
     along[:half] = name in ("top", "left")
     along[len(along) - half :] |= name in ("bottom", "right")
-    return selected
+    return selection
 
 
 def _width(block: tuple[str, list[Line]]) -> int:
@@ -184,8 +186,8 @@ def _beside(blocks: list[tuple[str, list[Line]]], gap: int = 2) -> list[Line]:
     out: list[Line] = []
     for row in zip(*columns):
         line: Line = []
-        for block, part in zip(blocks, row):
-            used = sum(cells(text) for text, _ in part)
-            line += [*part, (" " * (_width(block) - used + gap), "shown")]
+        for block, piece in zip(blocks, row):
+            used = sum(cells(text) for text, _ in piece)
+            line += [*piece, (" " * (_width(block) - used + gap), "shown")]
         out.append(line[:-1])
     return out

@@ -54,7 +54,7 @@ class Roll(Modality):
 
     def pieces(self, row: Sequence[int]) -> list[str]:
         """The name of each note."""
-        return ["·" if gone else note_name(p) for p, gone in zip(self._pitch(row).tolist(), self.absent(row))]
+        return ["·" if is_absent else note_name(p) for p, is_absent in zip(self._pitch(row).tolist(), self.absent(row))]
 
     # drawn -----------------------------------------------------------------------------------------------------
     def text(self, row: Sequence[int]) -> str:
@@ -63,19 +63,19 @@ class Roll(Modality):
     def block(self, row: Sequence[int], marks: Sequence[Mark] | None = None) -> list[Line]:
         """A line a voice and a bar of sixteenths in it: a note's name where it begins, a line while it is held."""
         steps, voices = self.shape
-        pitch, gone = self.pitches(row)[0], self.absent(row).reshape(self.shape)
+        pitch, is_absent = self.pitches(row)[0], self.absent(row).reshape(self.shape)
         looks: list[Any] = [*(marks or ["shown"] * (steps * voices))]
         wide = max(map(len, self.voices)) + 1
         out: list[Line] = []
-        for first in range(0, steps, BAR):
-            out.append([(f"bar {first // BAR + 1}", "shown")])
+        for start in range(0, steps, BAR):
+            out.append([(f"bar {start // BAR + 1}", "shown")])
             for voice, name in enumerate(self.voices):
                 line: list[Any] = [(name.ljust(wide), "shown")]
-                for step in range(first, min(first + BAR, steps)):
+                for step in range(start, min(start + BAR, steps)):
                     look, now = looks[step * voices + voice], pitch[step, voice]
-                    held = step > first and now == pitch[step - 1, voice] and not gone[step - 1, voice]
-                    masked = gone[step, voice] or look in ("masked", "again")
-                    cell = " ·" if masked else " -" if now == SILENT else "────" if held else note_name(now)
+                    is_held = step > start and now == pitch[step - 1, voice] and not is_absent[step - 1, voice]
+                    is_mask = is_absent[step, voice] or look in ("masked", "again")
+                    cell = " ·" if is_mask else " -" if now == SILENT else "────" if is_held else note_name(now)
                     line.append((cell.ljust(4), look))
                 out.append(line)
         return out
@@ -169,9 +169,9 @@ class Roll(Modality):
     # given -----------------------------------------------------------------------------------------------------
     def part(self, name: str) -> np.ndarray:
         """The first half of the steps, or a voice."""
-        selected = np.zeros(self.shape, bool)
-        selected[np.s_[: (self.shape[0] + 1) // 2] if name == "first" else np.s_[:, self.voices.index(name)]] = True
-        return selected
+        selection = np.zeros(self.shape, bool)
+        selection[np.s_[: (self.shape[0] + 1) // 2] if name == "first" else np.s_[:, self.voices.index(name)]] = True
+        return selection
 
 
 def _mido(what: str = "") -> Any:
