@@ -1,7 +1,7 @@
 """Planted errors outside the mathematics: what somebody would suffer from who trains, reads data, measures, serves or types.
 
-The list was made from what could go wrong, before it was looked which tests there are. `verify` knows none of these parts; `why`
-says which one it is.
+The list was made from what could go wrong, before it was looked which tests there are. `verify` knows none of these parts;
+`why` says which one it is.
 """
 
 from .mutant import Mutant
@@ -296,7 +296,7 @@ DATA = of(
     (
         "a line that a block cuts loses its beginning",
         "data/readers.py",
-        "(remainder + text).split(\"\\n\")",
+        '(remainder + text).split("\\n")',
         'text.split("\\n")',
         "data/test_data_reading.py -k block_cuts",
     ),

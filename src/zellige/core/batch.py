@@ -15,12 +15,12 @@ WHOLE = (torch.int64, torch.int32, torch.int16, torch.uint8, torch.int8)
 
 
 def tensor(value: Tensor) -> str:
-    """What a tensor is, in an error: `(2, 16) float32`."""
+    """Shape and dtype of a tensor, for an error: `(2, 16) float32`."""
     return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
 
 
 def whole_numbers(name: str, value: Any) -> Tensor:
-    """Tokens of any form as a tensor of whole numbers (*); InputError where they are none."""
+    """Return tokens of any form as a tensor (*) of whole numbers; InputError for anything else."""
     try:
         tokens = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError, OverflowError):
@@ -34,7 +34,7 @@ def whole_numbers(name: str, value: Any) -> Tensor:
 @checked
 @dataclass(frozen=True)
 class Batch:
-    """What data gives and losses take.
+    """Input of a method's loss and bound.
 
     Attributes:
         tokens: (B, L) long.
@@ -63,19 +63,19 @@ class Batch:
 
     @property
     def counted(self) -> Tensor:
-        """(B, L) bool, the positions that are noised and count."""
+        """(B, L) bool, the positions that are noised and counted."""
         return torch.ones_like(self.tokens, dtype=torch.bool) if self.mask is None else self.mask
 
     def to(self, device: torch.device | str) -> "Batch":
-        """The same batch on another device, for which nobody waits where it comes from pinned memory."""
+        """Move the batch to another device, without waiting if it is in pinned memory."""
         return self._each(lambda field: field.to(device, non_blocking=True))
 
     def pin_memory(self) -> "Batch":
-        """The same batch in memory from which a GPU copies by itself; PyTorch's DataLoader calls it so."""
+        """Copy the batch to pinned memory; PyTorch's DataLoader calls this method."""
         return self._each(Tensor.pin_memory)
 
     def take(self, rows: Tensor) -> "Batch":
-        """These rows (N,) of it, in this order."""
+        """Select sequences (N,) of the batch, in this order."""
         return self._each(lambda field: field[rows])
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
@@ -88,7 +88,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Estimator:
-    """A likelihood other than the bound.
+    """An estimator of -log p other than the bound.
 
     Attributes:
         draw: (batch, generator) -> (B,) nats.
@@ -107,7 +107,7 @@ class Estimator:
 
 
 def by_length(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
-    """The numbers of texts of these lengths, those of one length together, at most so many at once, the longest first.
+    """Group the indices of sequences of equal length, at most `most` in a group, longest first.
 
     So texts of several lengths are batched without padding.
 

@@ -1,4 +1,4 @@
-"""Positions that share the tables of their row, laid out so that all rows are one batched product."""
+"""Positions grouped by sequence, so that the tables of many sequences take part in one batched product."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,15 +9,16 @@ PART, PART_GPU = 1 << 17, 1 << 24  # numbers in one array (m, n, K), unless a si
 
 
 def part(device: torch.device) -> int:
-    """How many numbers of one array there are at one time: few on a CPU, where they stay in its cache."""
+    """Return how many numbers one array may hold: few on a CPU, where they stay in its cache."""
     return PART if device.type == "cpu" else PART_GPU
 
 
 def by_row(row: Tensor, K: int, kinds: Sequence[object]) -> Iterator[tuple[list[int], Tensor]]:
-    """Some rows of one kind, m of them, and the indices (m, n) of their positions, until all have come.
+    """Yield the indices of some sequences of one kind, m of them, and of their positions (m, n), until all have come.
 
-    A row with fewer than n positions is filled up with N, which is none: read with `clamp_max(N - 1)` and write to N + 1 places.
-    (m, n, K) has at most `part` numbers, so how many times it yields depends on N K and on the kinds, not on the number of rows.
+    A row with fewer than n positions is filled up with N, which is none: read with `clamp_max(N - 1)` and write to N + 1
+    places. (m, n, K) has at most `part` numbers, so how many times it yields depends on N K and on the kinds, not on the number
+    of rows.
 
     Args:
         row: the row of each position (N,), in order.

@@ -1,4 +1,4 @@
-"""Random numbers by counting: functions of a seed and of what is drawn, the same on every device, in a batch of any size.
+"""Counter-based random numbers: functions of a seed and a counter, equal on every device and in a batch of any size.
 
 The bits are those of Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): each word is a function
 of a key and a counter, so that there is no state.
@@ -23,7 +23,8 @@ Words = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def philox(counter: Words, key: tuple[Tensor, Tensor]) -> Words:
-    """Four words of 32 random bits for each counter: words (*) int64 in [0, 2^32) that broadcast, a key of two such words."""
+    """Four words of 32 random bits for each counter. Counter: words (*) int64 in [0, 2^32) that broadcast; key: two such
+    words."""
     words = (*counter, *key)
     if not torch.compiler.is_compiling() and all(type(word) is Tensor and word.device.type == "cpu" for word in words):
         return tuple(torch.from_numpy(_counted(words).astype(np.int64)))  # pyright: ignore
@@ -41,8 +42,8 @@ def uniforms(counter: Words, key: tuple[Tensor, Tensor]) -> Tensor:
 
 
 def _counted(words: tuple[Tensor, ...]) -> np.ndarray:
-    """The four words, (4, *) uint64, of tensors of the CPU: by NumPy, whose operations on some numbers take a fifth of the time
-    of PyTorch's; of a few by Python, which takes 10 us for one."""
+    """The four words (4, *) uint64 of CPU tensors. NumPy takes a fifth of PyTorch's time for small arrays, and Python 10 us for
+    a single counter."""
     grid = np.broadcast(*(word.numpy() for word in words))
     if grid.size <= FEW:
         results = [_rounds(*map(int, word), _whole) for word in grid]  # pyright: ignore
@@ -51,7 +52,8 @@ def _counted(words: tuple[Tensor, ...]) -> np.ndarray:
 
 
 def _rounds_of_arrays(a: Any, b: Any, c: Any, d: Any, k: Any, l: Any) -> np.ndarray:
-    """The ten rounds on arrays that broadcast, (4, *) uint64: both products of a round in one operation, into memory at hand."""
+    """The ten rounds on arrays that broadcast, (4, *) uint64: both products of a round in one operation, into memory at
+    hand."""
     shape = np.broadcast_shapes(*(np.shape(word) for word in (a, b, c, d, k, l)))
     axes = (1,) * len(shape)
     x, y, low = (np.empty((2, *shape), np.uint64) for _ in range(3))  # (a, c), (b, d)
@@ -70,7 +72,7 @@ def _rounds_of_arrays(a: Any, b: Any, c: Any, d: Any, k: Any, l: Any) -> np.ndar
 
 
 def _rounds(a: Any, b: Any, c: Any, d: Any, k: Any, l: Any, product: Callable[[Any, int], tuple[Any, Any]]) -> Any:
-    """The ten rounds, on words of whatever `product` multiplies: the high and the low word of a word times a number."""
+    """The ten rounds on words of any type. `product` multiplies a word by a number and returns the high and the low word."""
     for _ in range(10):
         (high, low), (up, down) = product(a, _MULTIPLIERS[0]), product(c, _MULTIPLIERS[1])
         a, b, c, d = up ^ b ^ k, down, high ^ d ^ l, low
@@ -89,14 +91,15 @@ def _wrapped(x: Tensor, number: int) -> tuple[Tensor, Tensor]:
 
 
 def _by_halves(x: Tensor, number: int) -> tuple[Tensor, Tensor]:
-    """Without a sum above 2^63: a compiler takes it that there is none, and is free to do anything where there is."""
+    """The same without a sum above 2^63: overflow of signed integers is undefined in compiled code."""
     low = (x & 0xFFFF) * number
     high = (x >> 16) * number + (low >> 16)
     return high >> 16, (high & 0xFFFF) << 16 | low & 0xFFFF
 
 
 class Counter:
-    """Draws that are functions of (seed, step, row, position), of one part of a step: the same on any device, in any parts.
+    """Random numbers as a function of (seed, step, example, position). They are equal on every device and for any split of a
+    step.
 
     Each call draws anew; the n-th call of a part is the n-th of every other. Part p of n has the rows p, p + n, p + 2n, ...
 
@@ -123,23 +126,23 @@ class Counter:
         return self._draw(position[None], rows[:, None]).reshape(tuple(shape))
 
     def spare(self, device: torch.device) -> Tensor:
-        """A uniform () of this part that is none of those that are drawn, and moves none of them."""
+        """A uniform () of this part that no other draw uses or changes."""
         row = torch.full((), self.part, dtype=torch.long, device=device) if isinstance(self.part, int) else self.part
         zero = torch.zeros((), dtype=torch.long, device=device)
         return self._draw(zero, row, call=0)
 
     def stratified(self, n: int, device: torch.device | None) -> Tensor:
-        """As `stratified` over the rows of all parts."""
+        """Strata over the examples of all parts; see `random.stratified`."""
         whole = torch.full((1,), WORD, dtype=torch.long, device=device)  # a row that is none
         row = self.part + self.parts * torch.arange(n, device=device, dtype=torch.float64)
         return (self._draw(torch.zeros_like(whole), whole) + row / (self.parts * n)) % 1.0
 
 
 class Streams:
-    """Draws of B rows that each have a stream: functions of (the row's seed, how many draws it has had, position).
+    """Random numbers of B sequences, each with its own stream: a function of (its seed, its number of draws, position).
 
-    So what a row draws depends on its seed alone: not on the rows beside it, nor on the device. Each call of a row draws anew; a
-    uniform has 53 bits.
+    So what a row draws depends on its seed alone: not on the rows beside it, nor on the device. Each call of a row draws anew;
+    a uniform has 53 bits.
 
     Args:
         seeds: of 63 bits, one for each row.
@@ -155,17 +158,17 @@ class Streams:
         return len(self.calls if self.rows is None else self.rows)
 
     def of(self, rows: Tensor) -> "Streams":
-        """Those of these rows (N,), which go on where they are, and which the others then find so."""
+        """The streams of these sequences (N,). They share their counters with this object."""
         subset = copy.copy(self)
         subset.rows = rows if self.rows is None else self.rows[rows]
         return subset
 
     def count(self) -> None:
-        """Use up a draw of each row."""
+        """Skip one draw of each sequence."""
         self.calls[slice(None) if self.rows is None else self.rows] += 1
 
     def draw(self, row: Tensor, position: Tensor) -> Tensor:
-        """The next uniforms of these rows at these positions, which broadcast; every row uses up a draw."""
+        """The next uniforms at these sequences and positions, which broadcast. Every sequence uses up one draw."""
         self.count()
         row, zero = row if self.rows is None else self.rows[row], torch.zeros((), dtype=torch.long, device=row.device)
         return uniforms((position, self.calls[row], zero, zero), (self.key[0][row], self.key[1][row]))

@@ -1,4 +1,4 @@
-"""The schedules of the papers: their curves of alpha, or of the total noise sigma, and SCHEDULES, where they have names.
+"""The schedules of the papers, each a curve of alpha or of the total noise sigma, and SCHEDULES, their names.
 
 Each is some lines: the curve on [0, 1], its slope and its inverse. What all schedules do beside, the ends above all, stands in
 `schedule`.
@@ -126,11 +126,11 @@ class Polynomial(Schedule):
         return self.alpha_0 == 1.0 and self.begin == 0.0, self.alpha_1 == 0.0
 
     def tau(self, t: Tensor) -> Tensor:
-        """Where on the curve t in [0, 1] lies."""
+        """Position on the curve of t in [0, 1]."""
         return self.begin + (1 - self.begin) * t
 
     def time(self, tau: Tensor) -> Tensor:
-        """The t in [0, 1] of a place tau <= 1 on the curve; 0 for what lies before its begin."""
+        """Time t in [0, 1] of tau <= 1 on the curve; 0 before the curve begins."""
         return ((tau - self.begin) / (1 - self.begin)).clamp_min(0.0)
 
     def _shape(self, t):

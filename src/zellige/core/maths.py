@@ -1,4 +1,5 @@
-"""Pure functions under everything: logarithms that are safe at zero, exact draws, stratified times.
+"""Pure functions for probabilities: logarithms that are safe at zero, divergences, binomial tails. Only this module takes the
+logarithm of a probability.
 
 No other module takes the logarithm of a probability, and no other module turns random bits into tokens.
 """
@@ -62,7 +63,7 @@ def _binomial_log_pmf(n: Tensor, k: Tensor, p: float) -> Tensor:
 
 
 def normalise(weights: Tensor) -> Tensor:
-    """Non-negative weights as a distribution over the last axis; a row of zeros (an impossible condition) stays zero."""
+    """Divide non-negative weights by their sum over the last axis; a row of zeros (an impossible condition) stays zero."""
     total = weights.sum(-1, keepdim=True)
     positive = total > 0
     return torch.where(positive, weights / torch.where(positive, total, 1.0), 0.0)

@@ -1,4 +1,4 @@
-"""Processes given by their matrices: a generator R in continuous time (tauLDR), a list of Q_i in discrete time (D3PM).
+"""Processes given by matrices: a generator R in continuous time (tauLDR), or a list of Q_i in discrete time (D3PM).
 
 There is one matrix for each distinct pair of times, never one for each position: a bound at N positions costs what N rows
 of it cost. The matrices of the papers are in `methods/tauldr_rates.py` and `methods/d3pm_transitions.py`.
@@ -18,7 +18,7 @@ from .schedule import CLEAN, Schedule, on_grid
 
 
 class MatrixCache:
-    """The last matrices that a process has made: at most MANY of them, and KEPT bytes, unless one call asks for more.
+    """Cache of a process's last matrices: at most MANY of them and KEPT bytes, unless one call needs more.
 
     No part of its state: a copy, and what is pickled, begins with an empty one.
     """
@@ -34,7 +34,7 @@ class MatrixCache:
         return MatrixCache, ()
 
     def of(self, keys: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
-        """The matrices (U, K, K) of distinct keys (U,), of which those that are not here are made."""
+        """Return the matrices (U, K, K) of distinct keys (U,), computing those that are missing."""
         if self.kind != (kind := (keys.device, keys.dtype)):
             self.kind, self.matrices, self.terms = kind, {}, None
         key_list = keys.tolist()
@@ -50,7 +50,7 @@ class MatrixCache:
 
 
 class Dense(Process):
-    """A process given by its matrices: one for each distinct pair of times, never one for each position.
+    """A process given by matrices, one for each distinct pair of times and never one for each position.
 
     A subclass says by one number which matrix belongs to a pair of times (`_key`), and makes the matrices of several
     (`_of`). The last ones stay in `cache`, since a bound asks for the same times again and again.
@@ -75,12 +75,12 @@ class Dense(Process):
         return self._key(*torch.broadcast_tensors(s, t))
 
     def _matrices(self, s: Tensor | float, t: Tensor | float) -> tuple[Tensor, Tensor]:
-        """The distinct matrices (U, K, K), and which of them (*) each time has."""
+        """The distinct matrices (U, K, K), and the index (*) of each time's matrix."""
         keys, where = self._keys(s, t).unique(return_inverse=True)
         return self.cache.of(keys, self._of) if len(keys) else self.prior.new_empty(0, self.K, self.K), where
 
     def _apart(self, v: Tensor, s: Tensor | float, t: Tensor | float, f) -> Tensor:
-        """f(v of the positions with one matrix (n, K), that matrix) for each matrix: (*, K) -> (*, K)."""
+        """Apply f(v (n, K), matrix) to the positions of each matrix: (*, K) -> (*, K)."""
         Q, where = self._matrices(s, t)
         Q, where = Q.to(torch.promote_types(v.dtype, Q.dtype)), where.expand(v.shape[:-1]).reshape(-1)
         flat = v.reshape(-1, self.K).to(Q)
@@ -215,7 +215,7 @@ class CTMC(Dense):
         return Q / Q.sum(-1, keepdim=True)
 
     def uniformised(self, h: Tensor, terms: Tensor | None = None) -> Tensor:
-        """The same by a series and squarings; `terms`: of the series, where they are at hand (`series`)."""
+        """exp(R h) by a series and squarings; `terms` are those of the series, if known (`series`)."""
         jumps = self.fastest * h
         parts = self.K / 4 if self.K > 12 else 1.0  # so that the farthest state is fewer than 20 jumps of a part away
         halvings = (jumps.clamp_min(1.0) * parts).log2().ceil()
@@ -242,7 +242,7 @@ class CTMC(Dense):
 
 
 class Kernels(Sequence[Tensor]):
-    """Q_1..Q_T, made when they are asked for, several at a time: `kernel` of strengths (U,) of the T -> (U, K, K)."""
+    """Q_1..Q_T, computed on access, several at a time: `kernel` maps strengths (U,) to (U, K, K)."""
 
     def __init__(self, kernel: Callable[[Tensor], Tensor], strengths: Tensor):
         self.kernel, self.strengths = kernel, strengths.cpu()
@@ -254,7 +254,7 @@ class Kernels(Sequence[Tensor]):
         return self.kernel(self.strengths[i][None])[0]
 
     def of(self, numbers: list[int], device: torch.device) -> Tensor:
-        """Some of them, made on a device."""
+        """Compute some of the matrices on a device."""
         return self.kernel(self.strengths[numbers].to(device))
 
 
@@ -313,7 +313,7 @@ class Chain(Dense):
         return (self._index(s) * (self.T + 2) + self._index(t)).to(self.prior)
 
     def _of(self, keys):
-        """From the last product that is held, or from the step i itself, one more step of all that need one at a time."""
+        """Start from the last stored product, or from step i itself, and multiply by one more step at a time."""
         pairs = [divmod(int(key), self.T + 2) for key in keys.tolist()]
         reached = [j if j > self.T else i or j // self.every * self.every for i, j in pairs]
         Q = self.products[self._at([0 if i or j > self.T else n // self.every for n, (i, j) in zip(reached, pairs)])]
@@ -351,7 +351,7 @@ MANY = 1024  # of them: to look one up among more costs more than to make it
 
 
 def afford(K: int, T: int = 1) -> None:
-    """InputError if T matrices of K x K are more than a process should hold."""
+    """Raise InputError if T matrices of K x K are too large to store."""
     if (size := 8 * K * K * T) > MOST:
         of = f"{T:,} matrices" if T > 1 else "a matrix"
         raise InputError(

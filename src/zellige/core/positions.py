@@ -1,4 +1,5 @@
-"""Which positions of a batch the head is asked about: all that are True, or in a compiled step a fixed number of them.
+"""The positions of a batch at which the network's head is evaluated: all that are True or, in a compiled step, a fixed number
+of them.
 
 A step that compiles whole has shapes that do not depend on what was drawn. `most` is how many positions the distribution of the
 noise lets it ask. Where fewer are True the rest is padding, which counts nothing. Where more are, n of them (a chance of 1e-9,
@@ -32,7 +33,7 @@ class Positions:
     asked: Tensor | None = None
 
     def of(self, values: Tensor) -> Tensor:
-        """Values (B, L, *) of all positions, or (B,) or (B, 1, *) of rows -> (N, *) of these."""
+        """Select values at these positions: (B, L, *) of all positions, or (B,) or (B, 1, *) of sequences -> (N, *)."""
         if values.ndim == 1:
             return values[self.row]
         flat = values.flatten(0, 1)
@@ -41,26 +42,26 @@ class Positions:
         return flat if len(self.index) == len(flat) else flat[self.index]  # all of them stand in their order
 
     def put(self, x: Tensor, values: Tensor) -> Tensor:
-        """x (B, L) with values (N,) at these positions; those of a position, which may be there twice, are equal."""
+        """Write values (N,) at these positions of x (B, L). Values of a position that occurs twice must be equal."""
         if self.asked is not None:
             values = torch.where(self.asked, values, x.flatten()[self.index])
         return x.flatten().scatter(0, self.index, values).view_as(x)
 
     def weights(self, weight: Tensor | None) -> Tensor | None:
-        """What each counts (N,) in a sum weighted by (B,) or (B, L); None: all alike."""
+        """Weight (N,) of each position in a sum weighted by (B,) or (B, L); None if all weigh the same."""
         if weight is None or self.share is None:
             return self.share if weight is None else self.of(weight)
         return self.share * self.of(weight)
 
     def sum(self, values: Tensor, weighted: bool = False) -> Tensor:
-        """The sum (B,) over each row of values (N,); `weighted`: they have been multiplied by `weights`."""
+        """Sum values (N,) over each sequence: (B,). `weighted`: they already include `weights`."""
         if self.share is not None and not weighted:
             values = torch.where(self.share > 0, self.share * values, 0.0)
         return values.new_zeros(self.rows).index_add(0, self.row, values)
 
 
 def positions(at: Tensor, most: int | None = None, spare: Tensor | None = None) -> Positions:
-    """Those where `at` (B, L) is True; in a compiled step `most` of them, or all B * L if that is None.
+    """The positions where `at` (B, L) is True; in a compiled step `most` of them, or all B * L if `most` is None.
 
     spare: () the uniform by which they are chosen where there are more; None: one of torch's global generator.
     """

@@ -1,4 +1,4 @@
-"""What a network says, in the one form that bounds and samplers need.
+"""Predictions: the output of a network in the one form that bounds and samplers need.
 
 For a noisy x_t, at each position and for every s <= t,
 
@@ -116,7 +116,8 @@ class DataScore:
 
 # ---------------------------------------------------------------------------------- what follows from a ratio
 def reverse(pred: Prediction, s: Tensor | float) -> Tensor:
-    """p(x_s | x_t), (*, K). For Mean and LeaveOneOut a distribution; for Score its sum is one but entries may be negative."""
+    """Reverse kernel p(x_s | x_t), (*, K). A distribution for Mean and LeaveOneOut; for Score it sums to one but may be
+    negative."""
     ratio = pred.ratio(s)
     if isinstance(pred, Score):  # other positions may have other times
         start = pred.t.isposinf()
@@ -126,7 +127,7 @@ def reverse(pred: Prediction, s: Tensor | float) -> Tensor:
 
 
 def _at_prior(pred: Score) -> Mean:
-    """What a score at PRIOR, which is that at t = 1, says of clean tokens."""
+    """The clean posterior of a score at PRIOR, which equals the score at t = 1."""
     process, end = pred.process, _before_prior(pred.t)
     ratio = process.unpush(pred.v.to(process.prior), CLEAN, end)
     clean = process.likelihood(pred.x_t, CLEAN, end) * ratio
@@ -134,7 +135,7 @@ def _at_prior(pred: Score) -> Mean:
 
 
 def kernel(pred: Prediction, s: Tensor | float) -> Tensor:
-    """The distribution that a sampler draws x_s from: `reverse`, which for a Score is clipped at zero and renormalised.
+    """The distribution from which a sampler draws x_s: `reverse`, clipped at zero and renormalised for a Score.
 
     At s = CLEAN a Score's is also restricted to the clean states: its total may leave mass on the mask (SEDD's denoising step).
     """
@@ -183,27 +184,27 @@ def posterior(pred: Prediction) -> Tensor:
 
 # ---------------------------------------------------------------------------------- from one into another
 def as_mean(pred: Prediction) -> Mean:
-    """The same prediction, read as p(x_0 | x_t)."""
+    """Convert a prediction to the mean parameterization, p(x_0 | x_t)."""
     return restricted(pred.process, reverse(pred, CLEAN), pred.x_t, pred.t)
 
 
 def as_leave_one_out(pred: Prediction) -> LeaveOneOut:
-    """The same prediction, read as p(x_0 | the other positions): ratio(CLEAN), normalised."""
+    """Convert a prediction to p(x_0 | the other positions): ratio(CLEAN), normalised."""
     return LeaveOneOut(pred.process, maths.normalise(pred.ratio(CLEAN)), pred.x_t, pred.t)
 
 
 def as_score(pred: Prediction) -> Score:
-    """The same prediction, read as a concrete score."""
+    """Convert a prediction to a concrete score."""
     return Score(pred.process, score(pred), pred.x_t, pred.t)
 
 
 def truth(process: Process, x_0: Tensor, x_t: Tensor, t: Tensor) -> Mean:
-    """The prediction of one who knows x_0: the target of every bound."""
+    """Oracle prediction given x_0; the target of every bound."""
     return restricted(process, process.one_hot(x_0), x_t, t)
 
 
 def score_given(process: Process, x_0: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
-    """`score` of `truth` by one row of Q_{0,t}: q(. | x_0) / q(x_t | x_0), (*, K); 0 where x_t is impossible."""
+    """`score` of `truth` from one row of Q_{0,t}: q(. | x_0) / q(x_t | x_0), (*, K); 0 where x_t is impossible."""
     distribution = process.marginal(x_0, t)
     q_x_t = distribution.gather(-1, x_t[..., None])
     return distribution * torch.where(q_x_t > 0, 1 / q_x_t, 0.0)
@@ -211,13 +212,13 @@ def score_given(process: Process, x_0: Tensor, x_t: Tensor, t: Tensor) -> Tensor
 
 # ---------------------------------------------------------------------------------- a mean, on its support
 def restricted(process: Process, mu: Tensor, x_t: Tensor, t: Tensor) -> Mean:
-    """A distribution mu (*, K) as a Mean, restricted to the clean states that x_t can come from, and renormalised."""
+    """Restrict a distribution mu (*, K) to the clean states that x_t can come from, and renormalise it to a Mean."""
     possible = (process.likelihood(x_t, CLEAN, t) > 0) & process.clean
     return Mean(process, maths.normalise(torch.where(possible, mu.to(process.prior), 0.0)), x_t, t)
 
 
 def subs(process: Process, logits: Tensor, x_t: Tensor, t: Tensor) -> Mean:
-    """The same from logits (*, K): zero masking probability, carry-over of what is not masked.
+    """`restricted` from logits (*, K): zero masking probability, and unmasked tokens are carried over.
 
     For the mask that is MDLM's SUBS (arXiv 2406.07524, section 3.2.3).
     """

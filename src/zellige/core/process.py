@@ -19,7 +19,7 @@ from .schedule import CLEAN, PRIOR, Schedule, as_time
 
 
 class Process(nn.Module):
-    """One position of the noise.
+    """The noise at one position: a Markov chain on K states.
 
     Args:
         prior: (K,) the distribution at PRIOR.
@@ -63,12 +63,12 @@ class Process(nn.Module):
 
     # ---------------------------------------------------------------------------------- what follows from it
     def as_time(self, t: Tensor | float) -> Tensor:
-        """A time as a tensor; a number is one where the prior is."""
+        """Convert a time to a tensor on the prior's device."""
         return as_time(t, self.prior.device)
 
     @property
     def span(self) -> tuple[float, float]:
-        """The times between which a model of continuous time passes continuously: with a mask from alpha = 1 to 0, else [0, 1].
+        """First and last time that a continuous-time model passes continuously: from alpha = 1 to 0 with a mask, else [0, 1].
 
         Without a mask sampling starts at t = 1 with the prior's distribution, which is the true one but for the prior's term;
         and from t = 0 a jump leads to clean tokens: a mean's rates to them have no bound.
@@ -125,11 +125,11 @@ class Process(nn.Module):
         )
 
     def movable(self, x_t: Tensor) -> Tensor:
-        """Where the reverse kernel is not a point mass: (*) -> (*) bool. Absorbing: the masks. Else everywhere."""
+        """Positions at which the reverse kernel is not a point mass: (*) -> (*) bool. Absorbing: the masks; else all."""
         return torch.ones_like(x_t, dtype=torch.bool) if self.mask is None else x_t == self.mask
 
     def without_mask(self, logits: Tensor) -> Tensor:
-        """Logits (*, K) with no mass on the mask; themselves where every state is a token."""
+        """Set the mask's logit to -inf, (*, K); unchanged where every state is a token."""
         if self.blank is None:
             return logits
         return logits.masked_fill(torch.arange(logits.shape[-1], device=logits.device) == self.blank, -torch.inf)
@@ -153,7 +153,7 @@ class Mixture(Process):
             raise ValueError("one alpha for each state needs a prior that is a single state, such as the mask")
 
     def _keep(self, s: Tensor | float, t: Tensor | float) -> Tensor:
-        """alpha_t / alpha_s, (*, 1) or (*, K); from a time where nothing is left to lose, 1."""
+        """alpha_t / alpha_s, (*, 1) or (*, K); 1 from a time at which no token is left."""
         alpha_s, alpha_t = self.schedule.alpha(self.as_time(s)), self.schedule.alpha(self.as_time(t))
         alpha_t, alpha_s = torch.broadcast_tensors(alpha_t.to(self.prior), alpha_s.to(self.prior))
         left = alpha_s > 0
@@ -211,7 +211,7 @@ class Mixture(Process):
 
 
 def absorbing(K: int, schedule: Schedule, mask: int | None = None) -> Mixture:
-    """K states one of which, the last unless said, is the mask: a token that is lost becomes the mask and stays so.
+    """Absorbing noise on K states, the mask (the last state by default) among them: a noised token becomes the mask.
 
     Clean data never holds the mask. A process that absorbs into a state of the data itself (D3PM's grey pixel) is a
     `Mixture` with that prior and no `clean` argument.
@@ -222,7 +222,7 @@ def absorbing(K: int, schedule: Schedule, mask: int | None = None) -> Mixture:
 
 
 def absorbing_uniform(K: int, schedule: Schedule, proportion: float) -> Mixture:
-    """K states, the last a mask; a token that is lost becomes the mask with probability `proportion`, else any of all states.
+    """K states, the last a mask. A noised token becomes the mask with probability `proportion`, else any state.
 
     Nothing absorbs: a mask is redrawn as any other state is. Clean data never holds it.
     """
@@ -234,5 +234,5 @@ def absorbing_uniform(K: int, schedule: Schedule, proportion: float) -> Mixture:
 
 
 def uniform(K: int, schedule: Schedule) -> Mixture:
-    """K states; a token that is lost becomes any of them with probability 1/K, itself included."""
+    """Uniform noise on K states: a noised token becomes any state with probability 1/K, itself included."""
     return Mixture(torch.full((K,), 1 / K, dtype=torch.float64), schedule)  # D3PM eq. 6

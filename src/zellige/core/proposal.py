@@ -1,4 +1,4 @@
-"""A proposal distribution of times: which times of a bound are drawn, and the weight that keeps the sum unbiased.
+"""Proposal distribution of the times at which a bound is sampled, with the weights that keep the estimate unbiased.
 
 The terms of a bound differ by orders of magnitude along time: under noise without a mask those near clean tokens are the
 largest. A density q of times in place of the even one gives a term the weight 1/q. The variance of one draw is least where q is
@@ -20,7 +20,7 @@ EVEN = 0.1  # how much of a proposal is even: no weight is more than 1 / EVEN ti
 
 @dataclass(frozen=True)
 class Proposal:
-    """A density of time that is constant in each bin.
+    """A density of time, constant in each bin.
 
     Attributes:
         edges: of the bins, rising: from 0 to 1 in continuous time, from 0 to n for n steps, which are 0 .. n - 1.
@@ -32,15 +32,15 @@ class Proposal:
 
     @classmethod
     def even(cls, size: float) -> Self:
-        """All times alike."""
+        """The uniform density."""
         return cls((0, size), (1.0,))
 
     @classmethod
     def proportional(cls, edges: Sequence[float], sizes: Sequence[float], whole: bool = False) -> Self:
-        """A density in proportion to the root mean square of the term, estimated in each bin between `edges`.
+        """A density proportional to the root mean square of the integrand, which is estimated in each bin between `edges`.
 
-        A density is at least a quarter of that of the next bin, since a few draws miss what is rare: near clean tokens most steps
-        cost nothing and some much. Then densities are smoothed over three bins and interpolated in PARTS of each, both
+        A density is at least a quarter of that of the next bin, since a few draws miss what is rare: near clean tokens most
+        steps cost nothing and some much. Then densities are smoothed over three bins and interpolated in PARTS of each, both
         geometrically; EVEN of the result is even. All is even where no size is known: they are 0, or one is not finite.
 
         Args:
@@ -68,12 +68,12 @@ class Proposal:
         return cls(tuple(fine), tuple(share.tolist()))
 
     def times(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        """Even u in [0, 1) -> times in [edges[0], edges[-1]), and the weight of each, 1 over its density: (*) each."""
+        """Map even u in [0, 1) to times in [edges[0], edges[-1]) and their weights, 1 over the density: (*) each."""
         _, time, weight = self._draw(u)
         return time, weight
 
     def steps(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        """Even u in [0, 1) -> whole steps, and the weight of each, 1 over its probability: (*) each."""
+        """Map even u in [0, 1) to whole steps and their weights, 1 over the probability: (*) each."""
         k, time, weight = self._draw(u)
         edges = torch.tensor(self.edges, dtype=torch.long, device=u.device)
         return time.floor().long().clamp(edges[k], edges[k + 1] - 1), weight
@@ -92,7 +92,7 @@ def _widths(edges: Sequence[float]) -> list[float]:
 
 
 def _between(values: Sequence[float], at: float) -> float:
-    """Values at 0, 1, 2, ... interpolated; constant beyond them."""
+    """Interpolate values at 0, 1, 2, ...; constant beyond them."""
     at = min(max(at, 0.0), len(values) - 1.0)
     k = min(int(at), len(values) - 2) if len(values) > 1 else 0
     return values[k] if len(values) == 1 else values[k] + (at - k) * (values[k + 1] - values[k])

@@ -1,4 +1,4 @@
-"""Exact draws from any source of randomness: every draw of the library goes through here.
+"""Exact sampling from any source of randomness. Only this module turns random bits into tokens.
 
 No other module turns random bits into tokens."""
 
@@ -15,13 +15,13 @@ from .positions import positions
 
 
 def mix(*numbers: int | str) -> int:
-    """One seed (63 bits) of several numbers, by a hash: streams that have nothing in common."""
+    """Hash several numbers to one seed of 63 bits, so that their streams are independent."""
     digest = hashlib.blake2b(",".join(map(str, numbers)).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
 
 
 class Source(Protocol):
-    """Where random draws come from when not from a `torch.Generator`.
+    """A source of uniforms other than `torch.Generator`.
 
     `Shard` gives one rank its rows of the draws for the whole batch. `exact.Script`, which also has `bernoulli(p)` and
     `categorical(p, at)`, enumerates the outcomes of a sampler's step.
@@ -57,7 +57,7 @@ def bernoulli(p: Tensor, generator: Randomness = None, at: Tensor | None = None)
 
 
 def categorical(p: Tensor, generator: Randomness = None, at: Tensor | None = None) -> Tensor:
-    """Draw from the distributions in the last axis of p by inverse CDF; rows need not be normalised.
+    """Sample from the distributions in the last axis of p by inverse CDF; they need not be normalised.
 
     Args:
         p: (*, K) non-negative weights; or (N, K), one row for each True of `at`.
@@ -122,7 +122,7 @@ def exponential(shape: Sequence[int], generator: Randomness = None, device: torc
 
 
 def enumerates(generator: Randomness) -> bool:
-    """Whether a source runs through all outcomes of `categorical` instead of drawing one (`exact.Script`)."""
+    """Return whether a source enumerates the outcomes of `categorical` instead of sampling one (`exact.Script`)."""
     return hasattr(generator, "categorical")
 
 
@@ -151,7 +151,7 @@ def _invert(p: Tensor, u: Tensor) -> Tensor:
 
 
 def _pick(cumulative: Tensor, u: Tensor) -> Tensor:
-    """The same from the cumulative sums of the weights."""
+    """Invert the cumulative sums of the weights at u."""
     total = cumulative[..., -1:]
     below = torch.nextafter(total, torch.zeros_like(total))  # u * total may round up to total itself
     return torch.searchsorted(cumulative, torch.minimum(u * total, below), right=True)
@@ -185,14 +185,14 @@ def _uniform_at(shape: Sequence[int], generator: Randomness, device: torch.devic
 
 
 def of_rows(generator: Randomness, rows: Tensor) -> Randomness:
-    """What these rows (N,) draw from, where each row may have its own generator."""
+    """The source of these sequences (N,), where each sequence may have its own generator."""
     if isinstance(generator, Streams):
         return generator.of(rows)
     return [generator[b] for b in rows.tolist()] if isinstance(generator, Sequence) else generator
 
 
 def discard(shape: Sequence[int], generator: Randomness) -> None:
-    """Use up the uniforms of a draw that turned out not to be needed, so that rows with their own generators stay in step."""
+    """Use up the uniforms of a draw that was not needed, so that sequences with their own generators stay in step."""
     if isinstance(generator, Streams):
         generator.count()
     elif isinstance(generator, Sequence):
@@ -231,7 +231,7 @@ def row_by_row(n: Tensor, generator: Randomness = None) -> Tensor:
 
 
 def _among(n: int, generator: Randomness, device: torch.device | None) -> tuple[Tensor, int]:
-    """Which rows (n,) of those of all parts the n rows of this one are, and how many all are."""
+    """Indices (n,) of n examples among those of all parts, and the number of all."""
     row = torch.arange(n, dtype=torch.float64, device=device)
     if isinstance(generator, Shard):
         return generator.rank * n + row, generator.world * n
@@ -239,7 +239,7 @@ def _among(n: int, generator: Randomness, device: torch.device | None) -> tuple[
 
 
 class Shard:
-    """The random numbers of one rank: its rows of those that a single process would draw for the whole batch.
+    """The random numbers of one rank: its examples' share of what a single process would draw for the whole batch.
 
     So n ranks with B rows each compute what one process computes with n B rows, strata included. The generator must be
     in the same state on every rank, and every rank must have the same number of rows.

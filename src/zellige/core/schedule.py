@@ -8,12 +8,14 @@ The two names are -inf and +inf, so they may stand inside a tensor of times (one
 s <= t keeps its meaning.
 
 **The ends.** What lies between alpha(0) and 1, and between alpha(1) and 0, is either a jump, from t = 0 to CLEAN and from PRIOR
-to t = 1, or it is passed continuously: at t in (-(1 - alpha(0)), 0) and (1, 1 + alpha(1)), the `span`, each end at an even pace,
+to t = 1, or it is passed continuously: at t in (-(1 - alpha(0)), 0) and (1, 1 + alpha(1)), the `span`, each end at an even
+pace,
 
     1 - alpha_t = (1 - alpha_0) (1 + t / (1 - alpha_0)),     alpha_t = alpha_1 (1 - (t - 1) / alpha_1)
 
-for all states alike where each has its own alpha. So among the tokens that are lost in an end any is as likely the next, whatever
-it is: p(x_0 | x_t) under absorbing noise does not change there, and what a network says of t = 0 and t = 1 holds throughout.
+for all states alike where each has its own alpha. So among the tokens that are lost in an end any is as likely the next,
+whatever it is: p(x_0 | x_t) under absorbing noise does not change there, and what a network says of t = 0 and t = 1 holds
+throughout.
 
 Every schedule maps times of shape (*) to (*, 1), or to (*, K) where each state has its own. Units: sigma, log_snr in nats.
 """
@@ -30,7 +32,8 @@ PRIOR = math.inf
 
 
 class Schedule(nn.Module):
-    """alpha_t; a subclass gives `_shape` and its slope and inverse, or `_alpha`, `_slope` and `_inverse`, for t in [0, 1].
+    """A noise schedule alpha_t. A subclass defines `_shape` with its slope and inverse, or `_alpha`, `_slope` and `_inverse`,
+    for t in [0, 1].
 
     Args:
         alpha_1: alpha at t = 1, the noisy end.
@@ -48,12 +51,12 @@ class Schedule(nn.Module):
 
     @property
     def clean_end(self) -> float:
-        """alpha at t = 0; the smallest, where each state has its own."""
+        """alpha at t = 0; the smallest, if each state has its own."""
         return self.alpha_0
 
     # -- what a subclass says, t in [0, 1], shape (*) -> (*, 1) or (*, K)
     def _shape(self, t: Tensor) -> Tensor:
-        """The curve itself, decreasing from 1 at t = 0 to 0 at t = 1."""
+        """The curve, decreasing from 1 at t = 0 to 0 at t = 1."""
         raise NotImplementedError
 
     def _shape_slope(self, t: Tensor) -> Tensor:
@@ -75,22 +78,22 @@ class Schedule(nn.Module):
         return -self._slope(t) / (1 - self._alpha(t))  # MDLM eq. 11; MD4 eq. 5
 
     def _inverse(self, alpha: Tensor) -> Tensor:
-        """The time in [0, 1], the nearer end beyond its range."""
+        """The time in [0, 1]; the nearer end for values out of range."""
         return self._shape_inverse(((alpha - self.alpha_1) / (self.alpha_0 - self.alpha_1)).clamp(0.0, 1.0))
 
     # -- what everyone asks
     @property
     def whole(self) -> tuple[bool, bool]:
-        """Whether alpha is exactly 1 at t = 0, and exactly 0 at t = 1."""
+        """(alpha is exactly 1 at t = 0, alpha is exactly 0 at t = 1)."""
         return self.alpha_0 == 1.0, self.alpha_1 == 0.0
 
     @property
     def span(self) -> tuple[float, float]:
-        """The times at which alpha is 1 and 0, where the ends are passed continuously."""
+        """The times at which alpha is 1 and 0, if the ends are passed continuously."""
         return self.clean_end - 1, 1 + self.alpha_1
 
     def as_time(self, t: Tensor | float) -> Tensor:
-        """A time as a tensor, where the schedule's own numbers are (a table, exponents) if it has any."""
+        """Convert a time to a tensor on the device of the schedule's own numbers (a table, exponents), if it has any."""
         buffer = next(itertools.chain(self.parameters(), self.buffers()), None)
         return as_time(t) if buffer is None else as_time(t, buffer.device).to(buffer.device)
 
@@ -106,15 +109,15 @@ class Schedule(nn.Module):
         return alpha.expand(*x.shape, -1).gather(-1, x[..., None])[..., 0]
 
     def beta(self, t: Tensor | float) -> Tensor:
-        """The rate -alpha'/alpha at which a token is noised; zero at CLEAN and PRIOR, and where an end is one jump."""
+        """Rate -alpha'/alpha at which a token is noised; zero at CLEAN, at PRIOR, and where an end is one jump."""
         return joined(self.as_time(t), self._beta, lambda t: self._end(t, rate=True)[0])
 
     def weight(self, t: Tensor | float) -> Tensor:
-        """-alpha'/(1 - alpha): the rate at which a noised token is restored, MDLM's and MD4's weight of the cross-entropy."""
+        """Rate -alpha'/(1 - alpha) at which a noised token is restored: the weight of the cross-entropy in MDLM and MD4."""
         return joined(self.as_time(t), self._weight, lambda t: self._end(t, rate=True)[1])
 
     def sigma(self, t: Tensor | float) -> Tensor:
-        """The total noise -log alpha in nats; infinite at PRIOR."""
+        """Total noise -log alpha in nats; infinite at PRIOR."""
         return -self.alpha(t).log()
 
     def _end(self, t: Tensor, x: Tensor | None = None, rate: bool = False) -> tuple[Tensor, Tensor]:
@@ -157,7 +160,7 @@ class Schedule(nn.Module):
 
 
 def as_time(t: Tensor | float, device: torch.device | None = None) -> Tensor:
-    """A time as a tensor of real numbers: float64 unless it has a precision of its own.
+    """Convert a time to a floating-point tensor: float64 unless it already has a precision.
 
     A number is filled in on the `device`, not copied there, which would be waited for.
     """
@@ -167,12 +170,13 @@ def as_time(t: Tensor | float, device: torch.device | None = None) -> Tensor:
 
 
 def _ends(t: Tensor) -> Tensor:
-    """The times 0 and 1, (2,), where t is and as precise; counted, not copied to a device, which would be waited for."""
+    """The times 0 and 1, (2,), with the device and dtype of t."""
     return torch.arange(2, dtype=t.dtype, device=t.device)
 
 
 def joined(t: Tensor, f: Callable[[Tensor], Tensor], end: Callable[[Tensor], Tensor]) -> Tensor:
-    """f at the times t (*) within [0, 1], `end` at others. Neither is asked elsewhere, so that no gradient is nan."""
+    """Apply f to the times t (*) within [0, 1] and `end` to the others. Neither sees the other's times, so no gradient is
+    nan."""
     inside = (t >= 0) & (t <= 1)
     free = t.device.type == "cpu" and not torch.compiler.is_compiling()  # to ask: nobody waits for the answer
     if free and bool(inside.all()):
@@ -182,7 +186,7 @@ def joined(t: Tensor, f: Callable[[Tensor], Tensor], end: Callable[[Tensor], Ten
 
 
 def on_grid(t: Tensor, T: int) -> Tensor:
-    """i of times i/T, (*) -> (*) long. Raises ValueError for any other time."""
+    """Index i of times i/T, (*) -> (*) long. Raises ValueError for any other time."""
     i = (t * T).round()
     if not torch.compiler.is_compiling() and ((t * T - i).abs() > 1e-6 * T).any():
         raise ValueError(f"a time is not on the grid of T = {T} steps; it must be i/{T}")

@@ -40,7 +40,7 @@ METHODS |= {
 
 @checked
 def find(method: str | type[Method]) -> type[Method]:
-    """The class of a method, by name or as it is. Raises InputError for an unknown name."""
+    """Return the class of a method, given by name or as a class. Raises InputError for an unknown name."""
     if isinstance(method, str):
         return METHODS[method]
     if not (isinstance(method, type) and issubclass(method, Method)):
@@ -59,7 +59,7 @@ def build(
     length: int | None = None,
     ordered: bool = False,
 ) -> Method:
-    """A method with a fresh network.
+    """Create a method with a fresh network.
 
     Args:
         method: a name in METHODS, or an own class.
@@ -93,7 +93,7 @@ def build(
 
 
 def reference(method: type[Method]) -> str:
-    """How a command line names a method: mdlm, or file.py:Class for an own one."""
+    """Name of a method on the command line: mdlm, or file.py:Class for a user's own."""
     if (builtin := METHODS.get(method.name)) and method.__module__ == builtin.__module__:
         return method.name  # also of the class of one file that `resolve` chose
     file = getattr(sys.modules.get(method.__module__), "__file__", None)

@@ -25,8 +25,7 @@ from .diffusion import Diffusion, per_position, places
 
 
 class Absorbing(Diffusion):
-    """A method of absorbing noise, the network read as p(x_0 | x_t) through SUBS (MDLM, section 3.2.3) unless it says
-    otherwise.
+    """Absorbing noise; the network parameterizes p(x_0 | x_t) by SUBS (MDLM, section 3.2.3) unless a subclass differs.
 
     A subclass may have other noise too, where nothing absorbs (`process.mask` is None): it then gives `read` and `cost`.
     """
@@ -53,7 +52,7 @@ class Absorbing(Diffusion):
         group: Tensor | None = None,
         at: Tensor | None = None,
     ) -> Tensor:
-        """The sum over the masks of each row of -log mu(x_0), times `weight` (B,) or (B, L): (B,) nats.
+        """Sum of -log mu(x_0) over the masks of each sequence, times `weight` (B,) or (B, L): (B,) nats.
 
         With `group` (B, L), which of its row's groups a position is in, the sum over each of them: (B, groups). The head is
         computed at the masks only, or at other positions `at` (B, L) bool.
@@ -113,7 +112,7 @@ TOKENS = 1 << 14  # of the inputs in one network call, where an order is followe
 
 
 class Masked(Absorbing):
-    """Absorbing noise, one alpha for all tokens, the network read as p(x_0 | x_t) through SUBS (MDLM, section 3.2.3).
+    """Absorbing noise with one alpha for all tokens; the network parameterizes p(x_0 | x_t) by SUBS (MDLM, section 3.2.3).
 
     At a mask the generic bounds become weighted cross-entropies (MDLM eq. 11 and 8, MD4 eq. 5 and section 3):
 
@@ -154,7 +153,7 @@ class Masked(Absorbing):
         self.lost = self._lost(0.0, 1.0)
 
     def _lost(self, low: float, high: float) -> float | None:
-        """The mean of 1 - alpha between two times, or over the steps of discrete time."""
+        """Mean of 1 - alpha between two times, or over the steps of discrete time."""
         times = self.grid(self.steps)[:-1] if self.steps else low + (high - low) * (torch.arange(1024.0) + 0.5) / 1024
         noise = 1 - self.process.schedule.alpha(times.double())
         return None if noise.is_meta else float(noise.mean())
@@ -198,7 +197,7 @@ class Masked(Absorbing):
 
     # ---------------------------------------------------------------------------------- orders
     def estimators(self):
-        """For a network that does not see the time, p(x) in one order, and its average over orders.
+        """Likelihoods in one order and averaged over orders, for a network without time conditioning.
 
         `forward` and `backward` are exact: -log p of the autoregressive model of that order. `random` and `any_order` are draws
         of E over orders of -log p(x in that order), which by Jensen's inequality bounds -log of the model that draws its

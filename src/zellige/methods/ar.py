@@ -66,7 +66,7 @@ class AR(Method):
         return 1
 
     def inputs(self, batch: Batch) -> Tensor:
-        """What the network reads at each position (B, L): the token before it, or the one that begins a text or a document."""
+        """Network input at each position (B, L): the token before it, or the token that begins a text or a document."""
         before = F.pad(batch.tokens[:, :-1], (1, 0), value=self.begin)
         if batch.segments is None:
             return before
@@ -77,7 +77,7 @@ class AR(Method):
         return super().logits(h)[..., : self.vocabulary]
 
     def next(self, h: Tensor) -> Tensor:
-        """The distribution of the next token by the hidden states h (*, D) up to it: (*, V) float64."""
+        """Distribution of the next token from the hidden states h (*, D) up to it: (*, V) float64."""
         return self.logits(h).double().softmax(-1)
 
     def predict(self, *_, **__):

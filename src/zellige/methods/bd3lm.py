@@ -52,7 +52,7 @@ WIDTHS, STEP = (0.5, 0.6, 0.7, 0.8, 0.9), 0.05  # of the intervals that are sear
 
 
 def intervals() -> list[tuple[float, float]]:
-    """The candidates of the search: all of [0, 1], and intervals of several widths, a step apart."""
+    """Candidate intervals: all of [0, 1], and several widths at a fixed spacing."""
     candidates = [(0.0, 1.0)]
     for width in WIDTHS:
         candidates += [(i * STEP, i * STEP + width) for i in range(round((1 - width) / STEP) + 1)]
@@ -63,7 +63,7 @@ def intervals() -> list[tuple[float, float]]:
 def search(
     loss: Callable[[Tensor, Randomness], Tensor], interval: Tensor, generator: Randomness = None
 ) -> tuple[Tensor, float]:
-    """The interval (2,) whose loss varies least over the rows and what is drawn, and that variance.
+    """The interval (2,) whose loss has the least variance over examples and noise, and that variance.
 
     Args:
         loss: of each row (B,), from an interval (2,) and what to draw from.
@@ -79,7 +79,7 @@ def search(
 
 
 class Blocks(Diffusion):
-    """Blocks one after another, diffusion inside each, whatever the network gives there: `BD3LM` or `BD3LMScore`."""
+    """Blocks one after another, diffusion inside each; the parameterization is that of `BD3LM` or `BD3LMScore`."""
 
     name = "bd3lm"
     time_input = "sigma"
@@ -173,7 +173,7 @@ class Blocks(Diffusion):
         return (random.row_by_row if self.config.row_by_row else random.spread)(n, generator)
 
     def _one(self, batch: Batch) -> bool:
-        """Whether a row is a single block."""
+        """Return whether a sequence is a single block."""
         return batch.segments is None and batch.tokens.shape[1] <= self.config.block
 
     # ---------------------------------------------------------------------------------- training
@@ -189,7 +189,8 @@ class Blocks(Diffusion):
         return self.diffusion(batch, self.noised(batch, per_position(t), interval, generator), t)  # BD3-LM eq. 8
 
     def noised(self, batch: Batch, t: Tensor, interval: Tensor, generator: Randomness = None) -> Tensor:
-        """x_t (B, L); with `resample`, blocks whose share of masks is not in the interval are drawn again, where one can be."""
+        """x_t (B, L). With `resample`, blocks whose fraction of masks is outside the interval are sampled again, where
+        possible."""
         x_t = self.corrupt(batch, t, generator)
         if not self.config.resample:
             return x_t
@@ -204,7 +205,7 @@ class Blocks(Diffusion):
             x_t = torch.where(again.gather(1, group), self.corrupt(batch, t, generator), x_t)
 
     def adapt(self, batch, generator=None):
-        """Take the interval whose loss varies least over the rows of the batch, the same random numbers for each."""
+        """Set the interval whose loss has the least variance over the batch, with common random numbers."""
         assert self.interval is not None
         lengths = batch.counted.sum(-1).clamp_min(1)
         best, least = search(lambda ends, g: self.clipped(batch, ends, g) / lengths, self.interval, generator)

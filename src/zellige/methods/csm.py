@@ -121,7 +121,7 @@ class CSM(Method):
         context: Any = None,
         segments: Tensor | None = None,
     ) -> DataScore:
-        """The concrete score of texts x_t (B, L), which know no time; `at` (B, L) bool as in `Diffusion.predict`."""
+        """Concrete score of texts x_t (B, L), which have no time; `at` (B, L) bool as in `Diffusion.predict`."""
         refuse_times(self, x_t, t, at)
         refuse_tokens(x_t, self.vocabulary)
         h, x = self.hidden(x_t, None, Batch(x_t, None, segments, condition), context), x_t
@@ -131,7 +131,7 @@ class CSM(Method):
         return DataScore(v.scatter(-1, x[..., None], 1.0), x)
 
     def _score(self, logits: Tensor) -> Tensor:
-        """c_theta, whatever the network gives."""
+        """c_theta from the network's output."""
         return logits.expm1() if self.positive else logits
 
     def terms(self, batch, generator=None):
@@ -162,7 +162,7 @@ class CSM(Method):
         return value.index_add(0, rows, -second)  # (5), or (7)
 
     def _drawn(self, batch: Batch, f: Callable[..., Tensor], k: int, generator: Randomness) -> Tensor:
-        """A draw of `_sum` of f at the texts themselves, by k neighbours of each: (B,)."""
+        """Estimate `_sum` of f at the texts themselves from k neighbours of each: (B,)."""
         x = batch.tokens
         rows, place, token, weight = self.neighbourhood.neighbours(x, batch.counted, k, generator)
         logits = self.logits(self.hidden(x, None, batch)[rows, place]).gather(-1, token[:, None])

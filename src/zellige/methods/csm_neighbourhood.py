@@ -1,4 +1,4 @@
-"""Which texts are next to each other: the neighbourhoods of concrete score matching, and of the walk of `samplers.metropolis`.
+"""Neighbourhoods of texts for concrete score matching, and for the random walk of `samplers.metropolis`.
 
 N(x) are the neighbours of a text x: one position of it moved along an arrow from its token to another. Arrows may be directed.
 A walk goes along them and against them: then it needs the Hastings factor, and a step against one reads 1/v at its other end.
@@ -57,8 +57,8 @@ class Neighbourhood:
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Texts x that have a row of y (B, L) as a neighbour, at a position of `counted` (B, L): J-sampling.
 
-        All of them with weight 1, for k = 0; or k uniform draws a row, each with weight (their number) / k: the row that it leads
-        to (M,), x (M, L), the place that moves (M,) and the weight (M,).
+        All of them with weight 1, for k = 0; or k uniform draws a row, each with weight (their number) / k: the row that it
+        leads to (M,), x (M, L), the place that moves (M,) and the weight (M,).
         """
         row, place, token, weight = _drawn(self.reversed, self.arrows_in, y, counted, k, generator)
         return row, y[row].scatter(-1, place[:, None], token[:, None]), place, weight

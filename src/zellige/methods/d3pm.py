@@ -181,7 +181,7 @@ class D3PM(Absorbing):
         return LeaveOneOut(self.process, mu, x_t, t)  # D3PM eq. 4
 
     def _clean(self, outputs: Tensor, x_t: Tensor) -> Tensor:
-        """Logits (*, K) of p~(x_0 | x_t) from what the head gives."""
+        """Logits (*, K) of p~(x_0 | x_t) from the head's output."""
         if self.config.head == "logistic":
             return near(outputs, x_t, self.process.K)
         if self.config.head == "residual":
@@ -189,7 +189,7 @@ class D3PM(Absorbing):
         return self.process.without_mask(outputs)
 
     def _says_mean(self, t: Tensor) -> Tensor:
-        """Where p~ is read as p(x_0 | x_t), (*) bool: everywhere, or at t = 1/T alone (`last`)."""
+        """Times at which p~ parameterizes p(x_0 | x_t), (*) bool: all of them, or t = 1/T alone (`last`)."""
         last_step = (t * self.steps).round() == 1
         return last_step & (self.config.last == "image") | (self.parameterization == "mean")
 
@@ -217,7 +217,7 @@ class D3PM(Absorbing):
         return diffusion.summed(self, each, batch, x_t, t, s, torch.arange(len(t), device=t.device), at=at)
 
     def _rows(self, t: Tensor, s: Tensor) -> RowTables | None:
-        """The tables of each row's step, where they pay."""
+        """Tables of each example's step, if they save time."""
         return None if self.config.log_eps else rows_of(self.process, self.network, t, s, self._says_mean(t))
 
     @property

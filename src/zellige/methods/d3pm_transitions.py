@@ -206,7 +206,8 @@ def betas(name: str, T: int) -> Tensor:
 
 
 def left(jumps: Tensor) -> Tensor:
-    """What one step leaves of the slowest mode on a line, cos(pi (i + 1/2)/K), nearly the second eigenvalue: (T, K) -> (T,)."""
+    """Factor by which one step shrinks the slowest mode on a line, cos(pi (i + 1/2)/K), nearly the second eigenvalue: (T, K) ->
+    (T,)."""
     K = jumps.shape[-1]
     mode = torch.cos(math.pi * (torch.arange(K, dtype=D) + 0.5) / K)
     change = torch.stack([(mode[n:] - mode[: K - n]).square().sum() for n in range(K)]) / mode.square().sum()
@@ -214,13 +215,13 @@ def left(jumps: Tensor) -> Tensor:
 
 
 def forgets(jumps: Tensor) -> bool:
-    """Whether T steps with these jumps (T, K) leave e^-6 or less of the slowest mode."""
+    """Return whether T steps with these jumps (T, K) leave e^-6 or less of the slowest mode."""
     return float(left(jumps).log().sum()) <= -FORGOTTEN
 
 
 def strengths(jumps: Callable[[Tensor], Tensor], beta: Tensor, most: float = STRONGEST) -> Tensor:
-    """How strong each step is: it takes from the slowest mode what Gaussian noise of these betas (T,) takes on many levels.
-    (T,)
+    """Strength (T,) of each step, such that it shrinks the slowest mode as Gaussian noise with these betas (T,) does on many
+    levels.
 
     That is a factor exp(-pi^2 beta/16). Where levels are many, a Gaussian kernel needs beta itself (0.8% more at 256 levels);
     where they are few, it needs more: the paper's betas hardly ever reach the next one (of 8 levels, 65% of the slowest mode

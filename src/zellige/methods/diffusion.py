@@ -14,8 +14,8 @@ sums over positions. Their values are nats, float64, one for each row of the bat
 A draw of the bound has both ends of every row. The times between are drawn, one for each row, evenly or by a `Proposal`; of T
 steps they may all be taken instead. Training draws one of all T steps (`one_step`): one network evaluation, and more variance.
 
-An end is passed continuously where the `span` goes on beyond [0, 1] (absorbing noise): one token at a time (`one_by_one`). It is
-a jump, all its tokens at once, in discrete time, without a mask (only the last end is left), and where it is as published
+An end is passed continuously where the `span` goes on beyond [0, 1] (absorbing noise): one token at a time (`one_by_one`). It
+is a jump, all its tokens at once, in discrete time, without a mask (only the last end is left), and where it is as published
 (`jumps`).
 """
 
@@ -46,7 +46,7 @@ from .method import Method, refuse_times, refuse_tokens
 def parts(
     method: "Diffusion", jumps: bool = False, proposal: Proposal | None = None
 ) -> dict[str, Callable[[Batch, Randomness], Tensor]]:
-    """The three terms in continuous time, which are drawn apart, each as a function of a batch: (B,) nats.
+    """The three terms in continuous time, each a function of a batch: (B,) nats. They are sampled independently.
 
     The ends are as the `span` says, or with `jumps` a jump each.
     """
@@ -65,12 +65,12 @@ def continuous_time(
     jumps: bool = False,
     proposal: Proposal | None = None,
 ) -> dict[str, Tensor]:
-    """One draw of each term with a time of its own for each row, stratified."""
+    """One sample of each term, with a stratified time for each example."""
     return {name: draw(batch, generator) for name, draw in parts(method, jumps, proposal).items()}
 
 
 def ends(method: "Diffusion", batch: Batch, generator: Randomness = None, jumps: bool = False) -> dict[str, Tensor]:
-    """One draw of the terms of both ends."""
+    """One sample of the two endpoint terms."""
     return {name: draw(batch, generator) for name, draw in parts(method, jumps).items() if name != "diffusion"}
 
 
@@ -81,7 +81,7 @@ def inside(
     proposal: Proposal | None = None,
     low: float = 0.0,
 ) -> Tensor:
-    """One draw of the mean of the diffusion term over t in (low, 1]: (B,) nats."""
+    """One sample of the mean of the diffusion term over t in (low, 1]: (B,) nats."""
     t, weight = method.draw_times(batch, generator), None
     if proposal is not None:
         t, weight = proposal.times(1 - t)
@@ -99,7 +99,7 @@ def discrete_time(
     proposal: Proposal | None = None,
     every: bool = False,
 ) -> dict[str, Tensor]:
-    """One draw of each term of the T-step model: D3PM eq. 1; MD4 section 3.
+    """One sample of each term of the T-step model: D3PM eq. 1; MD4 section 3.
 
     The last step, and the first one where it is a jump, are of every row; of those between each row has one, stratified, or
     with `every` all of them. T is the method's own unless `steps` says otherwise.
@@ -120,14 +120,14 @@ def discrete_time(
 
 
 def between(method: "Diffusion", steps: int) -> range:
-    """The steps of the T-step model that are neither the last one nor a jump from PRIOR."""
+    """The steps of the T-step model other than the last one and a jump from PRIOR."""
     return range(int(method.start == PRIOR), steps - 1)
 
 
 def drawn_step(
     method: "Diffusion", batch: Batch, generator: Randomness = None, steps: int = 0, proposal: Proposal | None = None
 ) -> Tensor:
-    """The sum of the steps `between`, of which each row draws one, stratified: (B,) nats."""
+    """The sum of the steps `between`, estimated from one stratified step for each example: (B,) nats."""
     steps_between, times = between(method, steps), method.grid(steps, batch.tokens.device)
     if len(steps_between) == 0:
         return torch.zeros(len(batch), dtype=torch.float64, device=times.device)
@@ -138,7 +138,7 @@ def drawn_step(
 
 
 def one_step(method: "Diffusion", batch: Batch, generator: Randomness = None) -> Tensor:
-    """The bound of the T-step model from one of all its steps for each row, stratified, T times: (B,) nats."""
+    """The bound of the T-step model, estimated as T times one stratified step for each example: (B,) nats."""
     _, t, s = draw_step(method, batch, generator)
     value = method.steps * method.step(batch, method.corrupt(batch, t[:, None], generator), t, s)  # D3PM eq. 1
     return value if method.start == PRIOR else value + method.prior_term(batch, generator)
@@ -147,7 +147,7 @@ def one_step(method: "Diffusion", batch: Batch, generator: Randomness = None) ->
 def jump(
     method: "Diffusion", batch: Batch, t: Tensor, s: Tensor, generator: Randomness = None, most: int | None = None
 ) -> Tensor:
-    """The bound of the step from time t to s, () each, for all rows: (B,) nats; those in which nothing can move are not asked."""
+    """The bound of the step from time t to s, () each: (B,) nats. Examples in which nothing can change are not evaluated."""
     x_t = method.corrupt(batch, t, generator)
     rows = positions(method.costly(x_t)[:, None], most, batch.spare)
     if len(rows.index) == 0:
@@ -157,7 +157,7 @@ def jump(
 
 
 def prior(method: "Diffusion", batch: Batch, generator: Randomness = None) -> Tensor:
-    """KL(q(x | x_0) || prior) where sampling starts, and the jump PRIOR -> t = 1 if it starts there."""
+    """Prior term: KL(q(x | x_0) || prior) where sampling starts, and the jump PRIOR -> t = 1 if it starts there."""
     x_0, start = batch.tokens, method.process.start
     if start != PRIOR:
         divergence = bound.prior(method.process, x_0, start)  # D3PM eq. 1, its first term
@@ -169,7 +169,7 @@ def prior(method: "Diffusion", batch: Batch, generator: Randomness = None) -> Te
 
 
 def reconstruction(method: "Diffusion", batch: Batch, generator: Randomness = None) -> Tensor:
-    """The jump t = 0 -> CLEAN."""
+    """Reconstruction term: the jump t = 0 -> CLEAN."""
     if not jumps_at(method.process, 0):
         return torch.zeros(len(batch), dtype=torch.float64, device=batch.tokens.device)
     t = torch.zeros((), dtype=torch.float64, device=batch.tokens.device)
@@ -177,7 +177,7 @@ def reconstruction(method: "Diffusion", batch: Batch, generator: Randomness = No
 
 
 def one_by_one(method: "Diffusion", batch: Batch, generator: Randomness = None, end: float = 0.0) -> Tensor:
-    """The end beyond t = 0 or t = 1 under absorbing noise, its tokens one after another in a random order: (B,) nats.
+    """Endpoint term beyond t = 0 or t = 1 under absorbing noise, its tokens revealed one by one in a random order: (B,) nats.
 
     Of the r tokens of it c = 1..r are still to come; with the m masks that are then seen each costs r/m of their sum. Rows in
     which nothing comes are not asked.
@@ -197,13 +197,13 @@ def one_by_one(method: "Diffusion", batch: Batch, generator: Randomness = None, 
 
 
 def jumps_at(process: Process, end: int) -> bool:
-    """Whether at t = `end`, 0 or 1, alpha is elsewhere than at 1 or 0; that of a process without a schedule may be."""
+    """Return whether alpha at t = `end` (0 or 1) differs from 1 or 0, or is unknown for lack of a schedule."""
     schedule = getattr(process, "schedule", None)
     return schedule is None or not schedule.whole[end]
 
 
 def draw_step(method: "Diffusion", batch: Batch, generator: Randomness = None) -> tuple[Tensor, Tensor, Tensor]:
-    """Steps i in 0..T-1, one for each row, stratified, and their times grid[i] -> grid[i + 1]: (B,) each."""
+    """Sample a stratified step i in 0..T-1 for each example, with its times grid[i] -> grid[i + 1]: (B,) each."""
     T, device = method.steps, batch.tokens.device
     i = (random.stratified(len(batch), generator, device) * T).long().clamp_max(T - 1)
     times = method.grid(T, device)
@@ -221,7 +221,7 @@ def summed(
     at: Tensor | None = None,
     weight: Tensor | None = None,
 ) -> Tensor:
-    """The sum over each row of f(logits (N, K), x_0, x_t, t, *per_row) (N,), in chunks that are never held together.
+    """Sum f(logits (N, K), x_0, x_t, t, *per_row) (N,) over each sequence, in chunks of positions.
 
     At the positions that count and can move, unless `at` (B, L) bool names others.
 
@@ -252,7 +252,7 @@ def from_prediction(
     s: Tensor | None = None,
     weight: Tensor | None = None,
 ) -> Tensor:
-    """The generic bound of `predict`, summed over the sequence: of the step to s, or per unit of time where s is None.
+    """The generic bound of `predict`, summed over the sequence: of the step to s, or per unit of time if s is None.
 
     For a method that gives `predict` whole, whose positions are not independent.
     """
@@ -269,7 +269,7 @@ def from_prediction(
 def _chosen(
     method: "Diffusion", batch: Batch, x_t: Tensor, t: Tensor, per_row: tuple[Tensor, ...], at: Tensor | None
 ) -> tuple[Positions, list[Tensor]]:
-    """The positions, and x_0, x_t, t and `per_row` there."""
+    """The positions, and x_0, x_t, t and `per_row` at them."""
     limit = None if at is not None else method.most(batch)
     if at is None:
         at = method.process.movable(x_t) if batch.mask is None else method.process.movable(x_t) & batch.mask
@@ -279,7 +279,7 @@ def _chosen(
 
 # ---------------------------------------------------------------------------------- exactly k masks
 def places(order: Tensor, group: Tensor) -> Tensor:
-    """The place of each position in its group when that is sorted by `order`, (B, L), (B, L) -> (B, L) long."""
+    """Rank of each position within its group when sorted by `order`, (B, L), (B, L) -> (B, L) long."""
     sorted_by = lambda values: values.argsort(-1).argsort(-1)  # noqa: E731
     starts = F.pad(group[:, 1:] != group[:, :-1], (1, 0), value=True)
     start = torch.where(starts, torch.arange(group.shape[1], device=group.device), 0).cummax(-1).values
@@ -287,7 +287,7 @@ def places(order: Tensor, group: Tensor) -> Tensor:
 
 
 def mask_some(method: "Diffusion", batch: Batch, generator: Randomness = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Draw k in 1..n for each group, stratified, and mask exactly k of its n positions.
+    """Sample k in 1..n for each group, stratified, and mask exactly k of its n positions.
 
     The group of each position (B, L), n and k (B, G), and x_t (B, L); k is 1 where n is 0.
     """
@@ -303,22 +303,23 @@ def mask_some(method: "Diffusion", batch: Batch, generator: Randomness = None) -
 
 # ---------------------------------------------------------------------------------- times
 def per_position(t: Tensor) -> Tensor:
-    """Times (B,) of rows or (B, L) of positions, as they broadcast to (B, L)."""
+    """Times (B,) of sequences or (B, L) of positions, with a shape that broadcasts to (B, L)."""
     return t if t.ndim == 2 else t[:, None]
 
 
 def where_noised(batch: Batch, t: Tensor | float) -> Tensor:
-    """Times (B, L), CLEAN where a token is given."""
+    """Times (B, L), CLEAN at given tokens."""
     device = batch.tokens.device
     t = as_time(t, device).to(device, torch.float64).expand(batch.tokens.shape)
     return t if batch.mask is None else torch.where(batch.mask, t, CLEAN)
 
 
 class Diffusion(Method):
-    """One paper: a network read through a parameterization, on a process.
+    """A diffusion method: a process, and a network with a parameterization on it.
 
     Class attributes, beside those of `Method`:
-        sampling_grid: how the times of a sampler's steps lie unless it is told (`samplers.grid`); an instance may say otherwise.
+        sampling_grid: how the times of a sampler's steps lie unless it is told (`samplers.grid`); an instance may say
+            otherwise.
         published_end: the time at which the steps of its authors' sampler end; None where that is not known, or not in time.
         published_fills: whether one more step, to clean tokens, follows there; else the last step goes to them.
         time_input: what a network that is conditioned on time is told: "t", in units of 1/1000, or "sigma" = -log alpha.
@@ -342,7 +343,7 @@ class Diffusion(Method):
             )
 
     def __init_subclass__(cls, **more: Any) -> None:
-        """Check what a `predict` of its own is given, as what every method is asked from outside."""
+        """Add the checks of arguments to a subclass's own `predict`."""
         super().__init_subclass__(**more)
         if "predict" in vars(cls):
             cls.pointwise = False
@@ -350,11 +351,11 @@ class Diffusion(Method):
 
     # ---------------------------------------------------------------------------------- what a paper says
     def network_time(self, t: Tensor) -> Tensor:
-        """What the network is told at time t in [0, 1]: as `time_input` says."""
+        """The network's time input at t in [0, 1], as `time_input` defines it."""
         return self.process.schedule.sigma(t)[..., 0].float() if self.time_input == "sigma" else super().network_time(t)
 
     def read(self, logits: Tensor, x_t: Tensor, t: Tensor) -> Prediction:
-        """What logits (*, K) at noisy tokens x_t (*) and times t (*) say. Positions are independent.
+        """Prediction from logits (*, K) at noisy tokens x_t (*) and times t (*). Positions are independent.
 
         A method may give `predict` whole instead, without closed forms and chunks.
         """
@@ -371,7 +372,7 @@ class Diffusion(Method):
         context: Any = None,
         segments: Tensor | None = None,
     ) -> Prediction:
-        """Ask the network about x_t (B, L) at times t (broadcast to (B, L)).
+        """Evaluate the network on x_t (B, L) at times t (broadcast to (B, L)).
 
         Args:
             at: (B, L) bool; the prediction then has the leading shape (N,) of the positions where it is True, and the
@@ -390,7 +391,7 @@ class Diffusion(Method):
         return self.read(self.logits(h), x_t, t)
 
     def clean(self, batch: Batch) -> Tensor | None:
-        """The tokens (B, L) that the network reads beside x_t when x_0 is known: none, but for a method of blocks."""
+        """Clean tokens (B, L) that the network reads beside x_t when x_0 is known; None except for a method of blocks."""
         return None
 
     @arguments.checked
@@ -410,7 +411,7 @@ class Diffusion(Method):
     # ---------------------------------------------------------------------------------- its bound
     @property
     def by_counts(self) -> bool:
-        """Whether a draw of its bound draws numbers of masks, not times."""
+        """Return whether a sample of the bound draws numbers of masks instead of times."""
         return False
 
     def diffusion(self, batch: Batch, x_t: Tensor, t: Tensor) -> Tensor:
@@ -423,7 +424,7 @@ class Diffusion(Method):
         return summed(self, self.cost, batch, x_t, t)
 
     def step(self, batch: Batch, x_t: Tensor, t: Tensor, s: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The discrete bound of the step from t to s given x_t, summed over the sequence; times as there: (B,) nats.
+        """The discrete bound of the step from t to s given x_t, summed over the sequence: (B,) nats. Times as in `diffusion`.
 
         With `weight` (B, L), that of each position in the sum.
         """
@@ -433,27 +434,28 @@ class Diffusion(Method):
 
     @property
     def span(self) -> tuple[float, float]:
-        """The times between which its model passes continuously; a model of T steps has jumps at the ends of [0, 1]."""
+        """First and last time that the model passes continuously; [0, 1] for a T-step model, with jumps at its ends."""
         return (0.0, 1.0) if self.steps else self.process.span
 
     def prior_term(self, batch: Batch, generator: Randomness = None) -> Tensor:
-        """KL(q(x | x_0) || prior) where sampling starts, and the jump PRIOR -> t = 1 if it starts there: (B,) nats."""
+        """Prior term, KL(q(x | x_0) || prior) where sampling starts, and the jump PRIOR -> t = 1 if it starts there: (B,)
+        nats."""
         return prior(self, batch, generator)
 
     def most(self, batch: Batch) -> int | None:
-        """How many positions of a batch one draw of the noise can have the head asked about; None: all of them."""
+        """Largest number of positions at which one sample of the noise needs the head; None for all positions."""
         return None
 
     def costly(self, x_t: Tensor) -> Tensor:
-        """Rows of x_t (B, L) in which a step back can cost anything: (B,) bool."""
+        """Sequences of x_t (B, L) in which a reverse step can have a cost: (B,) bool."""
         return self.process.movable(x_t).any(-1)
 
     def most_rows(self, batch: Batch) -> int | None:
-        """In how many rows something can be left to say at t = 0; None: in all."""
+        """Largest number of sequences with a reconstruction cost at t = 0; None for all."""
         return None
 
     def groups(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Positions that share a time, or a number of masks: all of a row, but in a method of blocks.
+        """Positions that share a time or a number of masks: the whole sequence, except in a method of blocks.
 
         Which group a position is in (B, L), and how many positions that count each group has (B, G); groups follow one another.
         """
@@ -462,7 +464,7 @@ class Diffusion(Method):
         return torch.zeros_like(x), n
 
     def spread(self, n: Tensor, generator: Randomness = None) -> Tensor:
-        """A uniform in [0, 1) for each group of each row, n (B, G) positions in each, evenly spread: (B, G) float64."""
+        """An evenly spread uniform in [0, 1) for each group of each example, n (B, G) positions in each: (B, G) float64."""
         return random.spread(n, generator)
 
     def draw_times(self, batch: Batch, generator: Randomness = None) -> Tensor:
@@ -483,15 +485,15 @@ class Diffusion(Method):
         return (discrete_time if self.steps else continuous_time)(self, batch, generator)
 
     def loss(self, batch, generator=None):
-        """What training minimises, the bound unless the paper differs; of T steps from one of them for each row: (B,) nats."""
+        """Training loss: the bound unless the paper differs; with T steps, one of them for each example. (B,) nats."""
         return one_step(self, batch, generator) if self.steps else self.bound(batch, generator)
 
     def as_published(self) -> "Diffusion | None":
-        """The method whose `terms` are those of `published`; None where they are computed otherwise."""
+        """The method whose `terms` are those of `published`; None if they are computed otherwise."""
         return None
 
     def published(self, batch: Batch, generator: Randomness = None, steps: int = 0) -> dict[str, Tensor]:
-        """One draw of each term as the paper's own code prints it, of `steps` steps unless 0: (B,) nats, and no bound.
+        """One sample of each term as the paper's code prints it, with `steps` steps unless 0: (B,) nats. Not a bound.
 
         Only where that code has terms at the ends of time that are not the model's; where it has none, they are left out.
         """
@@ -500,14 +502,14 @@ class Diffusion(Method):
         raise NotImplementedError
 
     def jump_terms(self, batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
-        """The same for a model that passes each end of a published schedule in one jump, all its tokens at once."""
+        """One sample of each term if each end of a published schedule is passed in one jump, all its tokens at once."""
         if self.steps:
             return discrete_time(self, batch, generator)
         return continuous_time(self, batch, generator, jumps=True)
 
     @property
     def start(self) -> float:
-        """Where the T-step model starts."""
+        """The time at which the T-step model starts."""
         return self.process.start
 
     def grid(self, steps: int, device: torch.device | None = None) -> Tensor:

@@ -1,4 +1,4 @@
-"""A method: a network and what a paper makes of it.
+"""The interface of a method: a network and what a paper computes with it.
 
 `Method` says what trainers and evaluators may ask of every paper: how it is made, its loss, its bound, the likelihoods that it
 admits, what its network is shown. A paper that undoes noise has a process and more to say: it is a `Diffusion` (`diffusion`).
@@ -33,7 +33,7 @@ ROUNDING = 1e-6  # of a time that was computed, such as that at which alpha has 
 
 
 def of_rows(function: Any, like: Any) -> Any:
-    """`terms`, `bound` or `loss` of a method, which then refuses rows that are no texts of this method."""
+    """Wrap `terms`, `bound` or `loss` of a method, so that it rejects sequences that do not fit the method."""
 
     @functools.wraps(function)
     def ask(self: "Method", batch: Batch, generator: Randomness = None) -> Any:
@@ -49,7 +49,7 @@ def of_rows(function: Any, like: Any) -> Any:
 
 
 def refuse_rows(method: "Method", batch: Batch) -> None:
-    """InputError unless the batch holds rows of the method's length and vocabulary; not looked for in a compiled step."""
+    """Raise InputError unless the batch fits the method's length and vocabulary; skipped in a compiled step."""
     if torch.compiler.is_compiling():
         return
     rows, length = batch.tokens.shape
@@ -64,12 +64,12 @@ def refuse_rows(method: "Method", batch: Batch) -> None:
 
 
 def _at_hand(x: Tensor) -> bool:
-    """Whether values can be looked at: not in a compiled step, nor on a GPU, which would have to wait for the answer."""
+    """Return whether values can be read at no cost: not in a compiled step, nor on a GPU, which would have to synchronise."""
     return not torch.compiler.is_compiling() and x.device.type == "cpu" and x.numel() > 0
 
 
 def refuse_tokens(x: Tensor, states: int) -> None:
-    """InputError where tokens are not 0 to `states` - 1, if they are at hand."""
+    """Raise InputError unless tokens are 0 to `states` - 1, if they can be read."""
     if not _at_hand(x):
         return
     low, high = (int(value) for value in x.aminmax())
@@ -78,7 +78,7 @@ def refuse_tokens(x: Tensor, states: int) -> None:
 
 
 def refuse_times(method: "Method", x: Tensor, t: Tensor | float, at: Tensor | None = None) -> None:
-    """InputError unless t are times that broadcast to the tokens x (B, L), and `at` says True or False of each."""
+    """Raise InputError unless times t broadcast to the tokens x (B, L) and `at` is (B, L) bool."""
     if isinstance(t, Tensor) and (
         t.ndim > x.ndim or any(a not in (1, b) for a, b in zip(t.shape[::-1], x.shape[::-1]))
     ):
@@ -102,7 +102,7 @@ class NoBound(TypeError):
 
 
 class Method(nn.Module):
-    """One paper: a network, and the distribution or the score that it is read as.
+    """A paper's method: a network, and the distribution or score that it parameterizes.
 
     Class attributes:
         name: how the command line calls it.
@@ -150,7 +150,7 @@ class Method(nn.Module):
     _compile: bool = False
 
     def __init_subclass__(cls, **more: Any) -> None:
-        """What is asked of a method from outside checks what it is given, also where a class has its own."""
+        """Add the checks of arguments to the public methods that a subclass overrides."""
         super().__init_subclass__(**more)
         if "Config" in vars(cls):
             checked(cls.Config, kinds=False)
@@ -175,16 +175,16 @@ class Method(nn.Module):
 
     @property
     def block(self) -> int:
-        """Tokens of a block of its network; 0 where every position sees every other."""
+        """Block length of the network; 0 if every position sees every other."""
         return getattr(self.network, "block", 0)
 
     @property
     def window(self) -> int:
-        """How many tokens its network was built for: L, also where `shape` is that of other texts (`of_length`)."""
+        """Length for which the network was built: L, also if `shape` has been changed by `of_length`."""
         return self.shape[0] if self._window is None else self._window
 
     def of_length(self, length: int) -> Self:
-        """The same method for texts of `length` tokens. They share the network, whose own length stays the `window`."""
+        """The same method for sequences of `length` tokens. It shares the network, whose own length stays the `window`."""
         copied = object.__new__(type(self))  # copy.copy would call the class, of a method that FSDP shards
         copied.__dict__.update(self.__dict__)
         copied._window, copied.shape = self.window, (length,)
@@ -193,7 +193,8 @@ class Method(nn.Module):
     # ---------------------------------------------------------------------------------- how it is made
     @classmethod
     def checked(cls, config: C | None) -> C:
-        """The config, the default one for None; InputError where one of its `choices` is unknown. A constructor begins so."""
+        """Return the config, the default one for None. Raises InputError if one of its `choices` is unknown. For a
+        constructor."""
         checked_config: Any = cls.Config() if config is None else config
         for field, names in cls.choices.items():
             if (name := getattr(checked_config, field)) not in names:
@@ -202,32 +203,32 @@ class Method(nn.Module):
 
     @classmethod
     def resolve(cls, config: Any) -> "type[Method]":
-        """The class that a config asks for: itself, unless the file has another for one of its choices (BD3-LM's score)."""
+        """Return the class for a config: this one, unless the file has another for one of its choices (BD3-LM's score)."""
         return cls
 
     @classmethod
     def states(cls, vocabulary: int, config: Any) -> int:
-        """K, the number of states of the process: what the network's head must give."""
+        """Number K of states of the process, and of logits of the network's head."""
         raise NotImplementedError
 
     @classmethod
     def timed(cls, config: Any) -> bool:
-        """Whether the network takes a time: unless `time` of the config says otherwise."""
+        """Return whether the network is time-conditioned: `time` of the config, True by default."""
         return getattr(config, "time", True)
 
     @classmethod
     def outputs(cls, vocabulary: int, config: Any) -> int:
-        """How many numbers the network's head gives a position: K logits, or two where `head` of the config is logistic."""
+        """Number of outputs of the network's head per position: K logits, or two if `head` of the config is logistic."""
         return 2 if getattr(config, "head", "logits").startswith("logistic") else cls.states(vocabulary, config)
 
     @classmethod
     def blocks(cls, config: Any) -> int:
-        """The length of the blocks that its network reads one after another; 0: it reads all of a sequence at once."""
+        """Length of the blocks that the network reads one after another; 0 if it reads the whole sequence at once."""
         return 0
 
     @classmethod
     def needs_order(cls, config: Any) -> str | None:
-        """The choice that makes sense only where tokens are ordered, as errors say it: "`process` gaussian"; or None."""
+        """The choice that needs ordered tokens, as an error names it ("`process` gaussian"); None if there is none."""
         for field, names in cls.of_levels.items():
             if (name := getattr(config, field)) in names:
                 return f"`{field}` {name}"
@@ -235,7 +236,7 @@ class Method(nn.Module):
 
     @classmethod
     def build_network(cls, net: Net, vocabulary: int, config: Any) -> nn.Module:
-        """A fresh network for this method; noise that needs an order tells a U-Net to read levels as numbers."""
+        """Create a fresh network. Noise that needs ordered tokens makes a U-Net read pixel values as numbers."""
         states, outputs, levels = (
             cls.states(vocabulary, config),
             cls.outputs(vocabulary, config),
@@ -245,30 +246,30 @@ class Method(nn.Module):
 
     # ---------------------------------------------------------------------------------- what a paper says
     def terms(self, batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
-        """One unbiased draw of each term of an upper bound on -log p(x_0), by name: (B,) nats, float64."""
+        """One unbiased sample of each term of an upper bound on -log p(x_0), by name: (B,) nats, float64."""
         raise NotImplementedError
 
     def bound(self, batch: Batch, generator: Randomness = None) -> Tensor:
-        """One unbiased draw of an upper bound on -log p(x_0), all its terms: (B,) nats."""
+        """One unbiased sample of an upper bound on -log p(x_0), the sum of all terms: (B,) nats."""
         return torch.stack(list(self.terms(batch, generator).values())).sum(0)
 
     def loss(self, batch: Batch, generator: Randomness = None) -> Tensor:
-        """What training minimises: (B,) nats, summed over the sequence; the bound unless the paper differs."""
+        """Training loss, summed over the sequence: (B,) nats. The bound, unless the paper differs."""
         return self.bound(batch, generator)
 
     def prepare(self) -> None:
-        """Make what the first loss would make and no batch changes, such as a table of matrices."""
+        """Compute in advance what the first loss would compute and no batch changes, such as a table of matrices."""
 
     def adapt(self, batch: Batch, generator: Randomness = None) -> str:
-        """Set what training tunes beside the weights, a buffer, from `adapts` rows of the validation split; in words."""
+        """Tune a buffer on `adapts` examples of the validation split, and describe the result in words."""
         raise NotImplementedError
 
     def estimators(self) -> dict[str, Estimator]:
-        """Other likelihoods that the method admits, by name; each gives (B,) nats."""
+        """Other estimators of -log p, by name; each gives (B,) nats."""
         return {}
 
     def learned_quantities(self) -> dict[str, Tensor]:
-        """What it learned about each token beside its network, by name: (V,) each; nothing for most methods.
+        """Learned quantities of each token other than the network's, by name, (V,) each; empty for most methods.
 
         Tokens are told apart by the first; a token with a larger value appears earlier in generation.
         """
@@ -276,12 +277,12 @@ class Method(nn.Module):
 
     @property
     def discrete_time(self) -> str:
-        """`discrete time, T = 64`, as a person reads it; "" where time is continuous or there is none."""
+        """`discrete time, T = 64`; "" in continuous time or without time."""
         return f"discrete time, T = {self.steps:,}" if self.steps else ""
 
     # ---------------------------------------------------------------------------------- asking the network
     def compute_in(self, precision: str, compile: bool = False) -> Self:
-        """From now on the network's matrix products are in this precision; with `compile` torch compiles its hidden states.
+        """Set the precision of the network's matrix products; with `compile` torch compiles its hidden states.
 
         For drawing and judging; a training has `train.precision` and `train.compile`. What a method makes of the network's
         answers stays in float64.
@@ -302,7 +303,7 @@ class Method(nn.Module):
 
     @property
     def precision(self) -> str:
-        """What the network computes in: "float32", "tf32" or "bfloat16"; of other weights theirs."""
+        """Precision of the network: "float32", "tf32" or "bfloat16"; else the dtype of its weights."""
         weights = next(self.parameters(), torch.empty(0))
         if self._precision == "tf32" and weights.device.type == "cuda" and weights.dtype == torch.float32:
             return "tf32"
@@ -310,15 +311,15 @@ class Method(nn.Module):
 
     @property
     def _dtype(self) -> torch.dtype | None:
-        """Of the hidden states, where it is not that of the weights."""
+        """dtype of the hidden states, if it differs from that of the weights."""
         return None if self._precision is None else PRECISIONS[self._precision]
 
     def in_precision(self, device: torch.device) -> contextlib.AbstractContextManager[None]:
-        """Within it float32 products of a GPU are as `compute_in` says: also those that are outside the hidden states."""
+        """Context in which float32 products on a GPU use the precision of `compute_in`, also outside the hidden states."""
         return products(device, None if self._dtype is not None else self._precision)
 
     def _evaluate(self, entry: str) -> Callable[..., Any]:
-        """An entry of the network, compiled where that was asked for: for the first sizes, and again for whatever varies."""
+        """An entry point of the network, compiled if requested: first for the given sizes, then for sizes that vary."""
         function = getattr(self.network, entry)
         if not self._compile or torch.compiler.is_compiling():
             return function
@@ -328,7 +329,7 @@ class Method(nn.Module):
         return cache[entry]
 
     def __getstate__(self) -> dict[str, Any]:
-        """For a copy, or another process, which compiles anew."""
+        """State for a copy or another process, without compiled functions."""
         return {name: value for name, value in self.__dict__.items() if name != "_compiled"}
 
     def hidden(
@@ -339,7 +340,7 @@ class Method(nn.Module):
         context: Any = None,
         at: Positions | None = None,
     ) -> Tensor:
-        """The hidden states (B, L, D), or (N, D) of the positions `at`.
+        """Hidden states (B, L, D) of the network, or (N, D) at the positions `at`.
 
         Given positions are CLEAN; the network is told the time of the others: one time for each row; for a network of blocks
         one for each block, if t is (B, L). `context`: what a network of blocks reads beside x, clean tokens (B, L) or a cache.
@@ -365,21 +366,20 @@ class Method(nn.Module):
         return h if self._dtype is None else h.to(self._dtype)
 
     def extend(self, cache: Any, x: Tensor, valid: Tensor | None = None, condition: Tensor | None = None) -> Any:
-        """A network of blocks' cache (None: nothing yet) once it has read clean tokens x (B, n) too; see `DiT.advance`."""
+        """Extend a cache (None: empty) of a network of blocks by clean tokens x (B, n); see `DiT.advance`."""
         more = {} if condition is None else {"condition": condition}
         with products(x.device, self._precision):
             return self.network.extend(cache, x, self.input_times(x, CLEAN, None), valid, **more)  # pyright: ignore
 
     def advance(self, cache: Any, x: Tensor, condition: Tensor | None = None) -> tuple[Tensor, Any]:
-        """Hidden states (B, n, D) of clean tokens x (B, n) after what a cache holds (None: nothing), and the cache with
-        them."""
+        """Hidden states (B, n, D) of clean tokens x (B, n) behind a cache (None: empty), and the extended cache."""
         more = {} if condition is None else {"condition": condition}
         with products(x.device, self._precision):
             h, cache = self.network.advance(cache, x, **more)  # pyright: ignore
         return h if self._dtype is None else h.to(self._dtype), cache
 
     def input_times(self, x: Tensor, t: Tensor | float | None, segments: Tensor | None) -> Tensor | None:
-        """What the network is told at times t: (B,), or (B, L) where blocks have their own."""
+        """The network's time input at times t: (B,), or (B, L) if blocks have their own times."""
         if not self.time_conditioned:
             return None
         t, L = as_time(t, x.device).to(x.device, torch.float64), x.shape[1]  # pyright: ignore[reportArgumentType]
@@ -390,18 +390,18 @@ class Method(nn.Module):
         return self.network_time(t.clamp(0.0, 1.0))
 
     def network_time(self, t: Tensor) -> Tensor:
-        """What the network is told at time t in [0, 1]: 1000 t, the unit in which the published code embeds it."""
+        """The network's time input at t in [0, 1]: 1000 t, the unit of the published embeddings."""
         return (1000 * t).float()
 
     def logits(self, h: Tensor) -> Tensor:
-        """The head's logits in float32 at least, (*, D) -> (*, K)."""
+        """Logits of the head in float32 at least, (*, D) -> (*, K)."""
         with self.in_precision(h.device):
             logits = self.network.head(h)
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def largest(t: Tensor, block: int, segments: Tensor | None = None) -> Tensor:
-    """Times (B, L) -> (B, L): at each position the largest of its block, since the given ones in it are CLEAN.
+    """Largest time of each block, times (B, L) -> (B, L): given tokens in a block are CLEAN.
 
     With packed documents, `segments` (B, L), blocks are counted from the first position of each.
     """

@@ -15,7 +15,7 @@ from .uniform import uniform_bound
 
 
 class Scored(Diffusion):
-    """The network read as a concrete score, under absorbing or uniform noise; `loss` is the diffusion term alone.
+    """A concrete-score network under absorbing or uniform noise; `loss` is the diffusion term alone.
 
     Attributes:
         scaled: whether the scores are divided by (e^sigma - 1) V, so that under absorbing noise a network near 0 is near them.

@@ -19,7 +19,7 @@ from .diffusion import Diffusion
 
 
 class Uniform(Diffusion):
-    """Uniform noise, one alpha for all tokens, the network read as the distribution of a token given the others.
+    """Uniform noise with one alpha for all tokens; the network parameterizes p(x_0 | the other positions).
 
     Such a distribution mu takes the place of x_0 in the posterior. Its scores are v_y = w(mu)_y / w(mu)_z, z = x_t, with
     w(x)_y / (1 - alpha) = 1 + x_y K / (e^sigma - 1).
@@ -117,7 +117,7 @@ class _Excess(torch.autograd.Function):
 
 
 def as_others(process: Process, logits: Tensor, x_t: Tensor, t: Tensor, at: Tensor) -> Tensor:
-    """Logits (*, K) of p(x_0 | x_t) as those of p(x_0 | the other positions) under uniform noise, where `at` (*) says so.
+    """Convert logits (*, K) of p(x_0 | x_t) to those of p(x_0 | the other positions) under uniform noise, at `at` (*) bool.
 
     They are less log q(x_t | x_0), a constant but at x_0 = x_t.
     """
