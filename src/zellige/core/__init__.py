@@ -1,1 +1,1 @@
-"""One position of noise: distributions, draws, schedules, processes, predictions, the two bounds."""
+"""The noise at one position: random sampling, schedules, processes, predictions, and the two bounds."""

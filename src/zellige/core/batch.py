@@ -38,10 +38,10 @@ class Batch:
 
     Attributes:
         tokens: (B, L) long.
-        mask: (B, L) bool or None; False where a token is given (padding): it is never noised and never counted.
+        mask: (B, L) bool or None; False at given tokens (padding), which are never noised nor counted.
         segments: (B, L) long or None; which packed document a position belongs to.
-        condition: labels or anything else that the network takes.
-        spare: () a uniform of the step's own, for what a compiled step hardly ever draws: see `positions`.
+        condition: labels, or another condition of the network.
+        spare: () a uniform for the rare draw of a compiled step; see `positions`.
     """
 
     tokens: Tensor
@@ -91,10 +91,10 @@ class Estimator:
     """An estimator of -log p other than the bound.
 
     Attributes:
-        draw: (batch, generator) -> (B,) nats.
-        about: what is done, for the protocol: "one token at a time, left to right".
-        exact: whether it is -log p of a distribution itself, with nothing drawn; else a draw whose expectation is a bound.
-        strata: what its draws are spread evenly over; None if they are independent.
+        draw: (batch, generator) -> one sample (B,) in nats.
+        about: description for the protocol: "one token at a time, left to right".
+        exact: whether it is -log p itself, without sampling; else a sample whose expectation is a bound.
+        strata: the quantity over which samples are stratified; None if they are independent.
     """
 
     draw: Callable[[Batch, Randomness], Tensor]
@@ -109,7 +109,7 @@ class Estimator:
 def by_length(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
     """Group the indices of sequences of equal length, at most `most` in a group, longest first.
 
-    So texts of several lengths are batched without padding.
+    Sequences of different lengths can so be batched without padding.
 
     >>> list(by_length([3, 5, 3, 3], 2))
     [[1], [0, 2], [3]]

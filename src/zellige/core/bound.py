@@ -6,8 +6,8 @@ An upper bound on -log p(x_0) has three terms (DDPM's L_T, L_t, L_0):
     diffusion        the integral over t in (0, 1) of `continuous`, or a sum of `discrete` over a grid
     reconstruction   t = 0 -> CLEAN; as a jump it is -log p(x_0 | x_{t=0})
 
-For an absorbing process both ends of continuous time are integrals of `continuous` too (see `core.schedule`), else jumps.
-Jumps are `discrete` too, with s or t at CLEAN or PRIOR. The methods assemble the terms; `exact.bounds` integrates them.
+For an absorbing process both endpoint terms are integrals of `continuous` too (see `core.schedule`); else they are jumps. Jumps
+are `discrete` too, with s or t at CLEAN or PRIOR. The methods assemble the terms; `exact.bounds` integrates them.
 """
 
 from torch import Tensor

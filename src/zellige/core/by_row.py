@@ -16,13 +16,12 @@ def part(device: torch.device) -> int:
 def by_row(row: Tensor, K: int, kinds: Sequence[object]) -> Iterator[tuple[list[int], Tensor]]:
     """Yield the indices of some sequences of one kind, m of them, and of their positions (m, n), until all have come.
 
-    A row with fewer than n positions is filled up with N, which is none: read with `clamp_max(N - 1)` and write to N + 1
-    places. (m, n, K) has at most `part` numbers, so how many times it yields depends on N K and on the kinds, not on the number
-    of rows.
+    A sequence with fewer than n positions is padded with the index N: read with `clamp_max(N - 1)` and write to N + 1 entries.
+        (m, n, K) has at most `part` numbers, so the number of yields depends on N K and on the kinds, not on the batch size.
 
     Args:
-        row: the row of each position (N,), in order.
-        kinds: of each row of the batch; rows of different kinds never come together.
+        row: the sequence of each position (N,), in order.
+        kinds: of each sequence of the batch; sequences of different kinds are never grouped.
     """
     ends, limit = 0, part(row.device)
     spans: dict[object, list[tuple[int, int, int]]] = {}

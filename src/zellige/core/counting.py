@@ -101,11 +101,12 @@ class Counter:
     """Random numbers as a function of (seed, step, example, position). They are equal on every device and for any split of a
     step.
 
-    Each call draws anew; the n-th call of a part is the n-th of every other. Part p of n has the rows p, p + n, p + 2n, ...
+    Each call gives new numbers; the n-th call of one part corresponds to the n-th of every other. Part p of n has the examples
+    p, p + n, p + 2n, ...
 
     Args:
         seed: of 63 bits.
-        step, part: below 2^32; tensors () for a compiled step, which would else be compiled for each.
+        step, part: below 2^32; tensors () for a compiled step, which would otherwise be compiled for each value.
     """
 
     def __init__(self, seed: int, step: int | Tensor = 0, part: int | Tensor = 0, parts: int = 1):
@@ -141,12 +142,12 @@ class Counter:
 class Streams:
     """Random numbers of B sequences, each with its own stream: a function of (its seed, its number of draws, position).
 
-    So what a row draws depends on its seed alone: not on the rows beside it, nor on the device. Each call of a row draws anew;
-    a uniform has 53 bits.
+    A sequence's numbers depend on its seed alone, not on the batch or the device. Each call gives new numbers; a uniform has 53
+    bits.
 
     Args:
-        seeds: of 63 bits, one for each row.
-        device: where they are drawn.
+        seeds: of 63 bits, one for each sequence.
+        device: of the numbers.
     """
 
     def __init__(self, seeds: Sequence[int], device: torch.device | str | None = None):

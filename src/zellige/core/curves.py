@@ -1,6 +1,6 @@
 """The schedules of the papers, each a curve of alpha or of the total noise sigma, and SCHEDULES, their names.
 
-Each is some lines: the curve on [0, 1], its slope and its inverse. What all schedules do beside, the ends above all, stands in
+Each is a few lines: the curve on [0, 1], its slope and its inverse. What all schedules share, above all the ends, is in
 `schedule`.
 """
 
@@ -81,14 +81,15 @@ class Logarithmic(Schedule):
 class Polynomial(Schedule):
     """alpha = 1 - (1 - eps) tau^w, tau = begin + (1 - begin) t (MD4, table 4; GenMD4 with one exponent for each token).
 
-    A token with a larger w keeps longer: near the clean end t^w is small. Seen from the noisy end, where generation starts,
-    it appears earlier.
+    A token with a larger w is kept longer: near the clean end t^w is small. In generation, from the noisy end, it appears
+        earlier.
 
     Args:
-        w: the exponent, a positive number, or a tensor (K,) with one for each state.
+        w: the exponent, a positive number; or a tensor (K,), one for each state.
         learnable: make w a parameter (through softplus, so it stays positive).
-        alpha_0: alpha where the curve begins, at t = 0 unless `begin` says otherwise.
-        begin: where on the curve t = 0 lies (GenMD4's t_1): alpha(0) = 1 - (1 - eps) begin^w, so a few tokens are lost there.
+        alpha_0: alpha where the curve begins, at t = 0 if `begin` is 0.
+        begin: position of t = 0 on the curve (GenMD4's t_1):
+            alpha(0) = 1 - (1 - eps) begin^w, so a few tokens are lost there.
     """
 
     def __init__(
@@ -232,7 +233,7 @@ class LinearSigma(_OfSigma):
 class Exponential(_OfSigma):
     """sigma = base (growth^t - 1), so beta = base log(growth) growth^t: tauLDR's schedule (arXiv 2205.14987, section 4.1).
 
-    `begin` is where on the curve t = 0 lies, as in `Polynomial`: t stands for begin + (1 - begin) t.
+    `begin` is the position of t = 0 on the curve, as in `Polynomial`: t means begin + (1 - begin) t.
     """
 
     def __init__(self, base: float = 3.0, growth: float = 100.0, begin: float = 0.0):
@@ -275,7 +276,7 @@ SCHEDULES |= {
 def named(
     name: str, sigma_min: float | None = None, sigma_max: float | None = None, alpha_1: float | None = None
 ) -> Schedule:
-    """The schedule of SCHEDULES by its name, with the ends that are given: of sigma if it is one of sigma, else alpha at t = 1.
+    """Return a schedule by its name in SCHEDULES, with its ends: of sigma for a schedule of sigma, else alpha at t = 1.
 
     Raises:
         InputError: ends of another kind of schedule, ends between which sigma does not increase, alpha_1 not in [0, 1).

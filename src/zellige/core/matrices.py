@@ -1,7 +1,7 @@
 """Processes given by matrices: a generator R in continuous time (tauLDR), or a list of Q_i in discrete time (D3PM).
 
-There is one matrix for each distinct pair of times, never one for each position: a bound at N positions costs what N rows
-of it cost. The matrices of the papers are in `methods/tauldr_rates.py` and `methods/d3pm_transitions.py`.
+There is one matrix for each distinct pair of times, never one for each position: a bound at N positions needs N rows of it. The
+matrices of the papers are in `methods/tauldr_rates.py` and `methods/d3pm_transitions.py`.
 """
 
 import itertools
@@ -20,7 +20,7 @@ from .schedule import CLEAN, Schedule, on_grid
 class MatrixCache:
     """Cache of a process's last matrices: at most MANY of them and KEPT bytes, unless one call needs more.
 
-    No part of its state: a copy, and what is pickled, begins with an empty one.
+    It is not part of the process's state: a copy or an unpickled process begins with an empty one.
     """
 
     def __init__(self):
@@ -52,8 +52,8 @@ class MatrixCache:
 class Dense(Process):
     """A process given by matrices, one for each distinct pair of times and never one for each position.
 
-    A subclass says by one number which matrix belongs to a pair of times (`_key`), and makes the matrices of several
-    (`_of`). The last ones stay in `cache`, since a bound asks for the same times again and again.
+    A subclass maps a pair of times to the key of its matrix (`_key`), and keys to matrices (`_of`). The last ones stay in
+    `cache`, since a bound needs the same times again and again.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class CTMC(Dense):
         prior: (K,) its stationary distribution, which is that of x at PRIOR.
 
     Raises:
-        InputError: a negative rate, rows that do not sum to zero, or a prior that R does not keep.
+        InputError: a negative rate, rows that do not sum to zero, or a prior that is not stationary under R.
     """
 
     R: Tensor
@@ -261,12 +261,12 @@ class Kernels(Sequence[Tensor]):
 class Chain(Dense):
     """Discrete time i/T with any matrices Q_1..Q_T (D3PM, arXiv 2107.03006): Q_{s,t} is their product from s to t.
 
-    They need not commute. At PRIOR every row is the prior; with start = 1 (a prior of all states) the product itself is what
-    stands at t = 1. There is no rate. Where the products from 0 are large (64 MiB) every third is held, or fewer, and those
-    between are made when asked.
+    They need not commute. At PRIOR every row is the prior; with start = 1 (a prior on all states) t = 1 has the product itself.
+    There is no rate. If the products from 0 are large (64 MiB), every third or fewer is stored, and those between are computed
+    on demand.
 
     Args:
-        steps: Q_1..Q_T, (T, K, K), or a sequence that makes them when asked.
+        steps: Q_1..Q_T, (T, K, K), or a sequence that computes them on access.
         prior: (K,) the distribution at PRIOR.
 
     Raises:
@@ -345,9 +345,9 @@ class Chain(Dense):
 
 
 MOST = 4 << 30  # bytes
-THIN = 16  # steps of a chain for each product that it holds, at most
+THIN = 16  # largest number of steps of a chain for each stored product
 KEPT = 64 << 20  # bytes of matrices in a cache
-MANY = 1024  # of them: to look one up among more costs more than to make it
+MANY = 1024  # of them: among more, a look-up costs more than the computation
 
 
 def afford(K: int, T: int = 1) -> None:
@@ -375,18 +375,17 @@ class LogTable:
     """exp(R h) of a generator, interpolated: the logarithms of its entries at nodes h from below `low` to beyond `high`,
     float64.
 
-    What `CTMC` makes by squaring costs some ten products of K x K for each time; here it is one polynomial in log h for each
-    entry. A logarithm that is e off is a probability that is e off in proportion, however small it is: so ratios keep their
-    digits.
+    `CTMC` needs some ten products of K x K for each time; here one polynomial in log h for each entry. An error e of a
+    logarithm is a relative error e of the probability, however small, so ratios keep their digits.
 
     In u = log h the logarithm of an entry is a line where m jumps lead there, then falls like A e^-u, A e^-u <= 700 (a float64
     holds no less than e^-708), and then to that of the prior; its singularities lie about pi/2 off the real line or beyond. Six
     nodes to an octave, twelve to a polynomial, leave less than `ERROR`.
 
-    Of a reversible R prior_i exp(R h)_ij is symmetric, so one triangle of each is here, (J, K (K + 1)/2).
+    For a reversible R prior_i exp(R h)_ij is symmetric, so one triangle of each matrix is stored, (J, K (K + 1)/2).
 
     Attributes:
-        whole: False where there is no table: R is not reversible, or an entry is too small (birth and death on many states).
+        whole: False if there is no table: R is not reversible, or an entry is too small (birth and death on many states).
     """
 
     def __init__(self, process: CTMC, low: float, high: float):

@@ -1,11 +1,10 @@
 """The positions of a batch at which the network's head is evaluated: all that are True or, in a compiled step, a fixed number
 of them.
 
-A step that compiles whole has shapes that do not depend on what was drawn. `most` is how many positions the distribution of the
-noise lets it ask. Where fewer are True the rest is padding, which counts nothing. Where more are, n of them (a chance of 1e-9,
-see `Absorbing.most`), so many are drawn, each with the same chance, and count n/most: the sum over them is unbiased. The
-uniform for that is the step's own, `Batch.spare`: where nothing overflows it moves no other draw, so dropout's are those of the
-step that is not compiled.
+A compiled step has shapes that do not depend on the noise. `most` is the largest number of positions that the noise makes
+likely. If fewer are True, the rest is padding of weight 0. If more are True, n of them (probability 1e-9, see
+`Absorbing.most`), `most` are sampled uniformly with weight n/most, so the sum stays unbiased. The uniform for that is
+`Batch.spare`: it changes no other random number, so dropout is that of the step that is not compiled.
 """
 
 from dataclasses import dataclass
@@ -19,11 +18,11 @@ class Positions:
     """N positions of (B, L), in their order.
 
     Attributes:
-        index: (N,) their places in the flattened (B * L,).
-        row: (N,) the row of each.
+        index: (N,) indices in the flattened (B * L,).
+        row: (N,) the sequence of each.
         rows: B.
-        share: (N,) how much each counts in a sum; None: each counts once.
-        asked: (N,) bool, whether it is one of them; padding is one of them once more, if there is any. None: all are.
+        share: (N,) weight of each in a sum; None: 1.
+        asked: (N,) bool, False for padding, which repeats one of them if there is any; None: no padding.
     """
 
     index: Tensor
@@ -39,7 +38,7 @@ class Positions:
         flat = values.flatten(0, 1)
         if values.shape[1] == 1:
             return flat[self.row]
-        return flat if len(self.index) == len(flat) else flat[self.index]  # all of them stand in their order
+        return flat if len(self.index) == len(flat) else flat[self.index]  # all positions, in order
 
     def put(self, x: Tensor, values: Tensor) -> Tensor:
         """Write values (N,) at these positions of x (B, L). Values of a position that occurs twice must be equal."""
@@ -63,7 +62,7 @@ class Positions:
 def positions(at: Tensor, most: int | None = None, spare: Tensor | None = None) -> Positions:
     """The positions where `at` (B, L) is True; in a compiled step `most` of them, or all B * L if `most` is None.
 
-    spare: () the uniform by which they are chosen where there are more; None: one of torch's global generator.
+    spare: () the uniform that selects them if there are more; None: from torch's global generator.
     """
     B, L = at.shape
     if not torch.compiler.is_compiling():
@@ -78,7 +77,7 @@ def positions(at: Tensor, most: int | None = None, spare: Tensor | None = None) 
     u = torch.rand((), device=at.device) if spare is None else spare
     offset = (u * n).long().clamp_max((n - 1).clamp_min(0))  # 0 unless there are too many
     offset = torch.where(n > most, offset, 0)
-    turn = torch.where(flat, (flat.cumsum(0) - 1 + offset) % n.clamp_min(1), most)  # which of them a position is
+    turn = torch.where(flat, (flat.cumsum(0) - 1 + offset) % n.clamp_min(1), most)  # rank of a position among them
     place = torch.where(turn < most, turn, most)
     index = flat.long().argmax().expand(most + 1).scatter(0, place, torch.arange(B * L, device=at.device))[:most]
     share = torch.where(torch.arange(most, device=at.device) < n, torch.where(n > most, n / most, 1.0), 0.0)

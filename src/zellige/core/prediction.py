@@ -4,7 +4,7 @@ For a noisy x_t, at each position and for every s <= t,
 
     ratio(s)[y] = P(x_s = y, the other positions as in x_t) / P(x_t)          (*, K)
 
-A parameterization is a way to obtain it from a network. Everything else follows:
+A parameterization obtains it from a network's output. Everything else follows:
 
     reverse kernel     p(x_s | x_t)          = q(x_t | x_s) ratio(s)[x_s]
     concrete score     p_t(y) / p_t(x_t)     = ratio(t)[y]
@@ -85,8 +85,8 @@ class Score:
     Identified only where R_t(y, x_t) > 0. ratio(s) has the right sum but may be negative; `kernel` clips it.
     Un-pushing amplifies errors of v where alpha_t / alpha_s is small (uniform noise, the first steps).
 
-    At PRIOR nothing can be un-pushed: p_t is the prior there and its score says nothing. v is then the score at t = 1, where
-    the schedule ends, and `reverse` reads the step from PRIOR through the clean posterior that it gives.
+    At PRIOR nothing can be un-pushed: p_t is the prior there, and its score carries no information. v is then the score at t =
+    1, where the schedule ends, and `reverse` takes the step from PRIOR through the corresponding clean posterior.
     """
 
     process: Process
@@ -137,7 +137,8 @@ def _at_prior(pred: Score) -> Mean:
 def kernel(pred: Prediction, s: Tensor | float) -> Tensor:
     """The distribution from which a sampler draws x_s: `reverse`, clipped at zero and renormalised for a Score.
 
-    At s = CLEAN a Score's is also restricted to the clean states: its total may leave mass on the mask (SEDD's denoising step).
+    At s = CLEAN a Score's is also restricted to the clean states: its total may leave probability on the mask (SEDD's denoising
+    step).
     """
     p = reverse(pred, s)
     if not isinstance(pred, Score):

@@ -25,13 +25,13 @@ class Process(nn.Module):
         prior: (K,) the distribution at PRIOR.
         schedule: alpha_t; None for a chain given by its matrices.
         mask: the state that absorbs, if one does, and where sampling starts.
-        clean: (K,) bool, the states that clean data can take; all of them unless said.
+        clean: (K,) bool, the states that clean data can take; all by default.
 
     Attributes:
         T: the number of steps where time is discrete, i/T; 0 where it is continuous.
         start: where sampling starts: at PRIOR if the prior excludes a state (absorbing), else at t = 1 with the prior's
             distribution.
-        hides: whether there is a mask that no clean token is, so that it says nothing of the one behind it.
+        hides: whether there is a mask that is no clean token, so that it carries no information on the token behind it.
         blank: the state that is no token, a mask that absorbs or one that may be redrawn; None where every state is a token.
     """
 
@@ -213,7 +213,7 @@ class Mixture(Process):
 def absorbing(K: int, schedule: Schedule, mask: int | None = None) -> Mixture:
     """Absorbing noise on K states, the mask (the last state by default) among them: a noised token becomes the mask.
 
-    Clean data never holds the mask. A process that absorbs into a state of the data itself (D3PM's grey pixel) is a
+    Clean data never contains the mask. A process that absorbs into a state of the data itself (D3PM's grey pixel) is a
     `Mixture` with that prior and no `clean` argument.
     """
     mask = K - 1 if mask is None else mask
@@ -224,7 +224,7 @@ def absorbing(K: int, schedule: Schedule, mask: int | None = None) -> Mixture:
 def absorbing_uniform(K: int, schedule: Schedule, proportion: float) -> Mixture:
     """K states, the last a mask. A noised token becomes the mask with probability `proportion`, else any state.
 
-    Nothing absorbs: a mask is redrawn as any other state is. Clean data never holds it.
+    Nothing absorbs: a mask is noised as any other state is. Clean data never contains it.
     """
     prior = torch.full((K,), (1 - proportion) / K, dtype=torch.float64)
     prior[-1] += proportion  # D3PM appendix A.2.6

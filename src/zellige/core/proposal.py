@@ -39,8 +39,9 @@ class Proposal:
     def proportional(cls, edges: Sequence[float], sizes: Sequence[float], whole: bool = False) -> Self:
         """A density proportional to the root mean square of the integrand, which is estimated in each bin between `edges`.
 
-        A density is at least a quarter of that of the next bin, since a few draws miss what is rare: near clean tokens most
-        steps cost nothing and some much. Then densities are smoothed over three bins and interpolated in PARTS of each, both
+        A density is at least a quarter of that of the next bin, since a few samples miss rare costs: near clean tokens most
+            steps cost nothing and some cost much. Then densities are smoothed over three bins and interpolated in PARTS of
+            each, both
         geometrically; EVEN of the result is even. All is even where no size is known: they are 0, or one is not finite.
 
         Args:

@@ -23,8 +23,8 @@ def mix(*numbers: int | str) -> int:
 class Source(Protocol):
     """A source of uniforms other than `torch.Generator`.
 
-    `Shard` gives one rank its rows of the draws for the whole batch. `exact.Script`, which also has `bernoulli(p)` and
-    `categorical(p, at)`, enumerates the outcomes of a sampler's step.
+    `Shard` gives one rank its examples' part of the numbers for the whole batch. `exact.Script`, which also has `bernoulli(p)`
+    and `categorical(p, at)`, enumerates the outcomes of a sampler's step.
     """
 
     def uniform(self, shape: Sequence[int], device: torch.device | None) -> Tensor: ...
@@ -36,8 +36,7 @@ Randomness = torch.Generator | Sequence[torch.Generator] | Source | None
 def uniform(shape: Sequence[int], generator: Randomness = None, device: torch.device | None = None) -> Tensor:
     """Uniforms in [0, 1) with 53 random bits, float64.
 
-    A list of generators gives row b of the first axis its own stream, so that what a row draws does not depend on the
-    batch it is in.
+    A list of generators gives index b of the first axis its own stream, so that its numbers do not depend on the batch.
     """
     if generator is None or isinstance(generator, torch.Generator):
         where = generator.device if generator is not None else device
@@ -60,7 +59,7 @@ def categorical(p: Tensor, generator: Randomness = None, at: Tensor | None = Non
     """Sample from the distributions in the last axis of p by inverse CDF; they need not be normalised.
 
     Args:
-        p: (*, K) non-negative weights; or (N, K), one row for each True of `at`.
+        p: (*, K) non-negative weights; or (N, K), one for each True of `at`.
         at: (B, L) bool. Uniforms are then drawn for all of (B, L) and read where `at` is True, so that the draw at a
             position does not depend on which other positions are drawn.
 
@@ -78,10 +77,10 @@ def categorical(p: Tensor, generator: Randomness = None, at: Tensor | None = Non
 
 
 def from_tables(distributions: Callable[[Tensor], Tensor], K: int, x: Tensor, generator: Randomness = None) -> Tensor:
-    """`categorical` of states x (B, L) whose distributions a row shares, never held for each position: (B, L) long.
+    """Sample states (B, L) whose distributions depend on x (B, L) and are shared within a sequence: (B, L) long.
 
-    `distributions` returns the distributions (B, n, K) of n states of each row (B, n). It is called once, with the states that
-    stand in each row; on a GPU, which would be waited for, with all of them.
+    `distributions` returns those (B, n, K) of n states of each sequence (B, n). It is called once, with the states that occur;
+    on a GPU, which would have to synchronise, with all states.
     """
     states, place = torch.arange(K, device=x.device).expand(len(x), K), x
     if x.device.type == "cpu":
@@ -97,8 +96,8 @@ def from_tables(distributions: Callable[[Tensor], Tensor], K: int, x: Tensor, ge
 def poisson(mean: Tensor, generator: Randomness = None, at: Tensor | None = None) -> Tensor:
     """Poisson counts by inverse CDF, one uniform each: means (*, K), or (N, K) with `at` as in `categorical` -> float64.
 
-    The count is the smallest n with P(N <= n) = Gamma(n + 1, mean) / n! > u, the incomplete gamma function, which is asked only
-    where u is not below e^-mean, the probability of no event. It is good to rounding up to 20 events and to 1e-9 beyond
+    The count is the smallest n with P(N <= n) = Gamma(n + 1, mean) / n! > u, the incomplete gamma function, evaluated only
+    where u is not below e^-mean, the probability of no event. It is exact to rounding up to 20 events and to 1e-9 beyond
     (torch's asymptotic series).
     """
     shape = mean.shape if at is None else (*at.shape, mean.shape[-1])
@@ -127,12 +126,11 @@ def enumerates(generator: Randomness) -> bool:
 
 
 def replace(x: Tensor, probability: Tensor | float, distribution: Tensor, generator: Randomness = None) -> Tensor:
-    """x (*), each entry with `probability` (*) a draw from `distribution` (K,) instead: (*) long. One uniform an entry, no (*,
-    K).
+    """Replace each entry of x (*), with `probability` (*), by a sample from `distribution` (K,): (*) long, from one uniform
+    each.
 
     Where u < probability, u / probability is uniform again; it has 53 bits less those of 1 / probability.
-    """
-    if not isinstance(probability, Tensor):  # filled in, not copied to a device, which would be waited for
+    """ if not isinstance(probability, Tensor): # filled in: a copy to the device would synchronise
         probability = torch.full((), probability, dtype=torch.float64, device=x.device)
     p = probability.to(x.device, torch.float64).expand(x.shape)
     if hasattr(generator, "categorical"):  # every outcome is to be enumerated
@@ -202,8 +200,8 @@ def discard(shape: Sequence[int], generator: Randomness) -> None:
 def stratified(n: int, generator: Randomness = None, device: torch.device | None = None) -> Tensor:
     """n uniforms in [0, 1), each uniform by itself, together spread evenly: (n,) float64.
 
-    u_b = frac(u + b / n) with one u: the low-discrepancy sampler of VDM (arXiv 2107.00630, appendix I.1). A source may
-    say its own strata, with a method of this name.
+    u_b = frac(u + b / n) with one u: the low-discrepancy sampler of VDM (arXiv 2107.00630, appendix I.1). A source may define
+    its own strata, in a method of this name.
     """
     if hasattr(generator, "stratified"):
         return generator.stratified(n, device)  # pyright: ignore
@@ -213,9 +211,9 @@ def stratified(n: int, generator: Randomness = None, device: torch.device | None
 
 
 def spread(n: Tensor, generator: Randomness = None) -> Tensor:
-    """A uniform in [0, 1) for each group of each row, n (B, G) positions in each: (B, G) float64.
+    """A uniform in [0, 1) for each group of each example, n (B, G) positions in each: (B, G) float64.
 
-    Evenly spread over the rows, and over the groups of each row that have a position.
+    Evenly spread over the examples, and over the groups of each example that have a position.
     """
     u = stratified(len(n), generator, n.device)[:, None]
     groups = (n > 0).sum(-1, keepdim=True).clamp_min(1)
@@ -223,7 +221,7 @@ def spread(n: Tensor, generator: Randomness = None) -> Tensor:
 
 
 def row_by_row(n: Tensor, generator: Randomness = None) -> Tensor:
-    """As `spread`, one uniform for each group, in strata one after another: the groups of the first row have the largest."""
+    """As `spread`, with strata example by example: the groups of the first example have the largest uniforms."""
     row, rows = _among(len(n), generator, n.device)
     stratum = row[:, None] * n.shape[1] + torch.arange(n.shape[1], dtype=torch.float64, device=n.device)
     total = rows * n.shape[1]
@@ -241,8 +239,8 @@ def _among(n: int, generator: Randomness, device: torch.device | None) -> tuple[
 class Shard:
     """The random numbers of one rank: its examples' share of what a single process would draw for the whole batch.
 
-    So n ranks with B rows each compute what one process computes with n B rows, strata included. The generator must be
-    in the same state on every rank, and every rank must have the same number of rows.
+    So n ranks with B examples each compute what one process computes with n B examples, strata included. The generator must be
+    in the same state on every rank, and every rank must have the same number of examples.
     """
 
     def __init__(self, generator: torch.Generator, rank: int = 0, world: int = 1):

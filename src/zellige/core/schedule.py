@@ -4,8 +4,8 @@ Time t runs from 0 (the clean end) to 1 (the noisy end). Clean data and the prio
 alpha = 1 and alpha = 0 by definition and their own names, CLEAN and PRIOR. A published schedule lives strictly between them,
 and may start below 1 (MD4's eps, SEDD's sigma_min) and end above 0 (the eps of loglinear).
 
-The two names are -inf and +inf, so they may stand inside a tensor of times (one position clean, its neighbour noisy) and
-s <= t keeps its meaning.
+The two names are -inf and +inf, so they may occur in a tensor of times (one position clean, its neighbour noisy) and s <= t
+keeps its meaning.
 
 **The ends.** What lies between alpha(0) and 1, and between alpha(1) and 0, is either a jump, from t = 0 to CLEAN and from PRIOR
 to t = 1, or it is passed continuously: at t in (-(1 - alpha(0)), 0) and (1, 1 + alpha(1)), the `span`, each end at an even
@@ -13,9 +13,8 @@ pace,
 
     1 - alpha_t = (1 - alpha_0) (1 + t / (1 - alpha_0)),     alpha_t = alpha_1 (1 - (t - 1) / alpha_1)
 
-for all states alike where each has its own alpha. So among the tokens that are lost in an end any is as likely the next,
-whatever it is: p(x_0 | x_t) under absorbing noise does not change there, and what a network says of t = 0 and t = 1 holds
-throughout.
+for all states alike where each has its own alpha. So every token lost in an end is equally likely to be the next. Under
+absorbing noise p(x_0 | x_t) does not change there, and the network's output at t = 0 and t = 1 holds throughout.
 
 Every schedule maps times of shape (*) to (*, 1), or to (*, K) where each state has its own. Units: sigma, log_snr in nats.
 """
@@ -54,7 +53,7 @@ class Schedule(nn.Module):
         """alpha at t = 0; the smallest, if each state has its own."""
         return self.alpha_0
 
-    # -- what a subclass says, t in [0, 1], shape (*) -> (*, 1) or (*, K)
+    # -- defined by a subclass, t in [0, 1], shape (*) -> (*, 1) or (*, K)
     def _shape(self, t: Tensor) -> Tensor:
         """The curve, decreasing from 1 at t = 0 to 0 at t = 1."""
         raise NotImplementedError
@@ -81,7 +80,7 @@ class Schedule(nn.Module):
         """The time in [0, 1]; the nearer end for values out of range."""
         return self._shape_inverse(((alpha - self.alpha_1) / (self.alpha_0 - self.alpha_1)).clamp(0.0, 1.0))
 
-    # -- what everyone asks
+    # -- the public interface
     @property
     def whole(self) -> tuple[bool, bool]:
         """(alpha is exactly 1 at t = 0, alpha is exactly 0 at t = 1)."""
@@ -200,7 +199,7 @@ class Tabulated(Schedule):
         alpha: (T + 1,) decreasing from alpha[0] = 1, e.g. the cumulative products of 1 - beta_i.
 
     Raises:
-        ValueError: alpha is not such a table; a time is not on the grid; a rate is asked for.
+        ValueError: alpha is not such a table; a time is not on the grid; a rate is requested.
     """
 
     table: Tensor
