@@ -130,7 +130,8 @@ def replace(x: Tensor, probability: Tensor | float, distribution: Tensor, genera
     each.
 
     Where u < probability, u / probability is uniform again; it has 53 bits less those of 1 / probability.
-    """ if not isinstance(probability, Tensor): # filled in: a copy to the device would synchronise
+    """
+    if not isinstance(probability, Tensor):  # filled in: a copy to the device would synchronise
         probability = torch.full((), probability, dtype=torch.float64, device=x.device)
     p = probability.to(x.device, torch.float64).expand(x.shape)
     if hasattr(generator, "categorical"):  # every outcome is to be enumerated
