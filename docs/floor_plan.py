@@ -77,8 +77,21 @@ def arrows() -> dict[tuple[str, str], int]:
 
 
 def layers(inside: Iterable[str], edges: set[tuple[str, str]]) -> list[list[str]]:
-    """Files in rows: each stands above all that it imports, as low as it can; in a row, near what it is joined to."""
+    """Files in rows: each stands above all that it imports, as low as it can; in a row, near what it is joined to.
+
+    A package is one box here, so two boxes may import each other, by different files; such an import moves neither.
+    """
     below = {name: {b for a, b in edges if a == name} for name in inside}
+
+    def reached(start: str) -> set[str]:
+        found, todo = set(), [start]
+        while todo:
+            todo += (new := below[todo.pop()] - found)
+            found |= new
+        return found
+
+    reach = {name: reached(name) for name in below}
+    below = {name: {b for b in names if name not in reach[b]} for name, names in below.items()}
     height: dict[str, int] = {}
     for name in TopologicalSorter(below).static_order():
         height[name] = max((height[b] + 1 for b in below[name]), default=0)
