@@ -11,6 +11,7 @@ import argparse
 import math
 import re
 import time
+from collections import deque
 from pathlib import Path
 
 import numpy as np
@@ -58,7 +59,8 @@ def corpus(model: zellige.Model, folder: str) -> dict[str, np.ndarray]:
 def samples_of(model: zellige.Model, count: int, how: dict) -> tuple[np.ndarray, float, float]:
     """Tokens of `count` samples, the mean number of network evaluations of one, and the processor seconds of one."""
     began = time.process_time()
-    *_, last = zellige.watch(model, count=count, batch=count, seed=0, defaults=False, **how)
+    frames = zellige.watch(model, count=count, batch=count, seed=0, defaults=False, **how)
+    last = deque(frames, maxlen=1).pop()  # a frame holds what the network gave: keep one
     seconds = (time.process_time() - began) / count
     return last.x.numpy(), float(last.calls.float().mean()), seconds
 
