@@ -22,6 +22,7 @@ from zellige.core import bound
 from zellige.evaluation import conditional, probe, two_sides
 from zellige.evaluation.metrics import KNOWN, METRICS, Metric
 from zellige.methods import build
+from zellige.requests import options_of
 
 DOCS = Path(__file__).parent
 MARK = "<!-- what follows is from the code: docs/pages.py -->\n"
@@ -108,14 +109,14 @@ def method_page(name: str) -> Iterator[str]:
     cls = METHODS[name]
     module = sys.modules[cls.__module__]
     yield listed("methods", name)
-    yield "To check it by enumeration, each identity with its largest error, and to train it:\n"
+    yield "Check its formulas on a small space, with the largest error of each, and train it:\n"
     yield shell(f"zellige verify {name}", f"zellige train {name} --run runs/{name}")
-    yield f"## In the words of the code\n\n**{title(module)[0]}.**\n\n{markdown(title(module)[1])}"
+    yield docstring(module)
     texts = about_fields(cls.Config)
     defaults = cls.Config()
     rows = [[f"`{field}`", f"`{getattr(defaults, field)}`", prose(about)] for field, about in texts.items()]
     if rows:
-        yield f"## Choices\n\n`{cls.__name__}.Config`; on the command line `--{next(iter(texts)).replace('_', '-')}` and so on.\n"
+        yield f"## Options\n\n`{cls.__name__}.Config`; on the command line `--{next(iter(texts)).replace('_', '-')}` and so on.\n"
         yield table(rows, ["field", "default", ""])
     yield source(module)
 
@@ -125,12 +126,12 @@ def sampler_page(name: str) -> Iterator[str]:
     module = sys.modules[cls.__module__]
     yield listed("samplers", name)
     fits = [method for method in METHODS if cls().refuse(small(method)) is None]
-    yield f"Draws from {', '.join(f'[{method}](../methods/{method}.md)' for method in fits)}, with their usual choices.\n"
+    yield f"Works with {', '.join(f'[{method}](../methods/{method}.md)' for method in fits)}, with their default options.\n"
     method = "mdlm" if "mdlm" in fits else fits[0]
-    yield "To check by enumeration what holds of its law, and to draw with it:\n"
+    yield "Check its distribution on a small space, and sample with it:\n"
     yield shell(f"zellige verify {method} --sampler {name}", f"zellige sample runs/{method} --sampler {name}")
-    yield f"## In the words of the code\n\n**{title(module)[0]}.**\n\n{markdown(title(module)[1])}"
-    yield f"## `{cls.__name__}`\n\n{markdown(inspect.getdoc(cls) or '')}"
+    yield docstring(module)
+    yield f"## Options\n\n{option_table(cls)}"
     yield source(module)
 
 
@@ -138,7 +139,7 @@ def metric_page(name: str) -> Iterator[str]:
     if name in LIKELIHOODS:
         module, typed = LIKELIHOODS[name]
         yield shell(typed)
-        yield f"## In the words of the code\n\n**{title(module)[0]}.**\n\n{markdown(title(module)[1])}"
+        yield docstring(module)
         yield source(module)
         return
     rows = of_samples()[name]
@@ -151,14 +152,34 @@ def metric_page(name: str) -> Iterator[str]:
     heads = ["name in the JSON", "unit", "better", "95% interval", "paper"]
     yield table([[", ".join(names), *alike] for alike, names in cells.items()], heads)
     takes = dict.fromkeys(name for m in rows for name in m.takes)
-    yield "Takes\n\n" + "\n".join(f"- `{name}`: {prose(KNOWN[name])}" for name in takes) + "\n"
+    yield "Input:\n\n" + "\n".join(f"- `{name}`: {prose(KNOWN[name])}" for name in takes) + "\n"
     functions = [m.function.func if isinstance(m.function, partial) else m.function for m in rows]
     for function in dict.fromkeys(functions):
         first, _, more = (inspect.getdoc(function) or "").partition("\n\n")
-        yield f"## `{function.__name__}`\n\n{prose(first)}\n\n{markdown(more)}"
         code = without_docstring(inspect.getsource(function))
-        yield f"<!-- not run: a part of its file -->\n```python\n{code}\n```\n"
+        run = f"<!-- not run: a part of its file -->\n```python\n{code}\n```\n"
+        yield folded(f"The function {function.__name__}", f"{prose(first)}\n\n{markdown(more)}\n{run}")
     yield source(inspect.getmodule(functions[0]))
+
+
+def docstring(module: Any) -> str:
+    """The docstring of a module, folded: formulas, and the differences from the paper."""
+    first, more = title(module)
+    return folded("The formulas, from the docstring", f"**{first}.**\n\n{markdown(more)}")
+
+
+def folded(summary: str, text: str) -> str:
+    """A text that a reader unfolds. No heading stands in it: a section would end before the fold does."""
+    return f"<details>\n<summary>{summary}</summary>\n\n{text}\n</details>\n"
+
+
+def option_table(cls: Any) -> str:
+    """The options of a sampler, as its fields declare them."""
+    rows = [
+        [f"`--{(entry.flag or entry.name).replace('_', '-')}`", f"`{entry.default}`", prose(entry.help)]
+        for entry in options_of(cls).values()
+    ]
+    return table(rows, ["option", "default", ""]) if rows else "None but those of every sampler.\n"
 
 
 def without_docstring(code: str) -> str:
