@@ -113,7 +113,7 @@ class Trajectory:
     def _states(self, numbers: Tensor) -> Iterator[tuple[int, State]]:
         """(step, state) of the samples of these numbers.
 
-        Samples that repeat themselves are drawn again from the beginning, at most `sampler.redraws()` times, each time with
+        Samples that repeat themselves are drawn again from the beginning, at most `redraws` times, each time with
         another stream of random numbers; the last step is that of all of them.
         """
         method, sampler = self.model.method, self.sampler
