@@ -1135,7 +1135,7 @@ def ignoring():
 @pytest.mark.parametrize("command", ["--estimator nonsense", "--ends nonsense", "--limit 1", "--steps 4 --limit 1"])
 def test_what_no_data_can_mend_is_refused_before_it_is_read(command, place, run, monkeypatch):
     """An unknown estimator was said after the tokens of a corpus had been written."""
-    monkeypatch.setattr("zellige.evaluation.evaluate.corpus_of", lambda *_, **__: pytest.fail("the data was read"))
+    monkeypatch.setattr("zellige.evaluation.corpus.corpus_of", lambda *_, **__: pytest.fail("the data was read"))
     code, out, err = run(f"evaluate runs/a {command}")
     assert (code, out) == (2, "")
     assert err.startswith(

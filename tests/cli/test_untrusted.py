@@ -14,7 +14,6 @@ import torch
 import zellige
 from zellige import Config, Data, Net, cli, trust
 from zellige.data.tokenizer import Bytes
-from zellige.evaluation.bracket import bracket
 from zellige.methods import METHODS, build
 from zellige.models.config import Train
 from zellige.models.model import Model
@@ -190,9 +189,9 @@ def test_the_data_of_a_strangers_model_is_not_fetched_unasked(run, folder, asked
         assert refused(
             answer, f"has data fetched from elsewhere, '{address}/x.txt'", "--allow-remote", "--data.path"
         ), words
-    for judge in (zellige.evaluate, bracket):
+    for request in (zellige.Evaluate(), zellige.EvaluateBracket()):
         with pytest.raises(zellige.InputError, match="fetched from elsewhere"):
-            judge(str(there))
+            request.run(str(there))
     assert asked == []
     code, _, err = run("evaluate tracked --limit 2 --allow-remote")
     assert (code, asked) == (2, [f"{address}/x.txt"]), err

@@ -21,6 +21,7 @@ from zellige.errors import InputError
 from zellige.evaluation import two_sides
 from zellige.evaluation.bracket import bracket_rows, exact_laws
 from zellige.evaluation.evaluate import Asked
+from zellige.evaluation.requests import EvaluateBracket
 from zellige.evaluation.result import summarize
 from zellige.evaluation.two_sides import bidirectional, effective, from_above, from_below, tangent
 from zellige.exact.script import branches
@@ -489,6 +490,7 @@ def test_who_has_no_row_says_why():
 )
 def test_wrong_choices_are_one_line(wrong, message):
     with pytest.raises(InputError, match=message):
+        EvaluateBracket(**wrong)
         bracket_rows(table("mdlm", {}, 3), asked(Rows(texts(3))), **wrong)
 
 

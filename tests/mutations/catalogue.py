@@ -1502,7 +1502,7 @@ STRANGERS = [
     M(
         "a result whose options have code run",
         "cli/evaluate_again.py",
-        "    refuse_unasked(made, f\"'{source}'\")\n",
+        "        refuse_unasked(untyped(mode.options, before[\"arguments\"], rest), f\"'{source}'\")\n",
         "",
         why=FILES,
         tests="tests/cli/test_untrusted.py -k result_runs_no_code",
@@ -1592,7 +1592,7 @@ RUNS = [
     ),
     M(
         "an unknown estimator is refused after the data was read",
-        "evaluation/evaluate.py",
+        "evaluation/likelihood.py",
         "    Likelihood(method, estimator, 0.0, ends, steps, terms)\n    return estimator",
         "    return estimator",
         why=RUN,
