@@ -489,9 +489,12 @@ def test_who_has_no_row_says_why():
     ],
 )
 def test_wrong_choices_are_one_line(wrong, message):
-    with pytest.raises(InputError, match=message):
+    def evaluate():
         EvaluateBracket(**wrong)
         bracket_rows(table("mdlm", {}, 3), asked(Rows(texts(3))), **wrong)
+
+    with pytest.raises(InputError, match=message):
+        evaluate()
 
 
 # --------------------------------------------------------------------------------------------- the intervals
