@@ -54,7 +54,7 @@ class Option:
         unit: of its values, for the error.
         why: the reason for its range, for the error.
         check: raises InputError for a value that may not be.
-        flag: its name on the command line, where that is not the field's.
+        flag, typed: its name and its type on the command line, where these are not the field's.
         hidden: for Python alone; neither the command line nor the page has it.
         saved: part of what is requested. False: an aside such as a progress callback, hidden and never written.
         read: makes a value of JSON's plain data, where the constructor does not take that itself.
@@ -71,6 +71,7 @@ class Option:
     why: str = ""
     check: Callable[[Any], object] | None = None
     flag: str = ""
+    typed: Any = None
     hidden: bool = False
     saved: bool = True
     read: Callable[[Any], Any] | None = None

@@ -19,7 +19,7 @@ import zellige
 from zellige import cli, samplers
 from zellige.cli import brief
 from zellige.cli import play as play_command
-from zellige.cli.drawing import Drawing
+from zellige.cli.drawing import SampleOptions
 from zellige.cli.sampler_options import SamplerOptions
 from zellige.core.batch import Batch
 from zellige.models import shipped
@@ -261,7 +261,7 @@ def test_the_words_of_the_page_are_those_of_the_options_help(monkeypatch):
     assert cli.main(["play", "x"]) == 0
     with TestClient(pages[0], base_url=HERE) as client:
         page = client.get("/").text
-    helps = brief.descriptions(Drawing)
+    helps = brief.descriptions(SampleOptions)
     for word in ("steps", "sampler", "temperature", "top-p", "seed"):
         assert f"<dt>{word}</dt><dd>{html.escape(helps[f'--{word}'])}</dd>" in page
 

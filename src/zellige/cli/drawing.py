@@ -1,6 +1,7 @@
 """`zellige sample` and `zellige infill`: their options, how samples are drawn, shown and written."""
 
 import dataclasses
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from ..show.terminal import Terminal
 from ..trust import refuse_remote
 from ..waiting import threads_for
 from . import options
-from .common import OfRun, Where, command_options, load, note_change, writable, write_json
+from .common import OfModel, Where, command_options, load, loading, note_change, put_json, writable
 from .sampler_options import SamplerOptions
 
 if TYPE_CHECKING:
@@ -33,35 +34,41 @@ R = TypeVar("R", bound=Sampling)
 
 
 @dataclass(frozen=True)
-class Drawing(OfRun):
-    count: int = 1
-    """how many texts; with --class of each"""
-    classes: Annotated[tuple[str, ...], tyro.conf.arg(name="class")] = ()
-    """of a model that was trained with --data.labels: the class of the texts, by name or number; or several"""
-    steps: int | None = None
-    """number of sampling steps: fewer are faster, more follow the model more closely; default: the model's own, else T of a
-    model of T steps, else 64"""
-    sampler: str | None = None
-    """how tokens are drawn, step by step (zellige list samplers); default: the method's own, ancestral for most"""
+class Drawing(OfModel):
+    """What `zellige sample` and `zellige infill` take beside their requests."""
+
     options: Annotated[SamplerOptions, tyro.conf.arg(name="")] = field(default_factory=SamplerOptions)
-    seed: int = 0
-    """start of the random numbers; a text depends on it and on its own number alone"""
-    temperature: float | None = None
-    """below 1 favours likely tokens, 0 takes the likeliest; default: the model's own, else 1"""
-    top_p: float | None = None
-    """keep the likeliest tokens that hold this share of the probability; default: the model's own, else 1, all"""
-    top_k: int | None = None
-    """keep so many of the likeliest tokens, before top-p; default: the model's own, else all"""
-    defaults: bool = True
-    """sample as the model says (its generation_config.json) where you do not; --no-defaults: the model's own distribution"""
-    batch: int = 16
-    """texts at once"""
     watch: bool = False
     """show the tokens appear"""
     frames: str | None = None
     """a folder: how images (music, grids) appear, as a PNG a step with the first --batch of them"""
     out: str | None = None
     """a file: .jsonl (text, tokens, seed, calls, prompt, class), .txt, .png, .mid for music; .gif or .mp4: how it came about"""
+
+    @property
+    def sampler_options(self) -> dict[str, Any]:
+        """The options of the sampler that are typed."""
+        return {name: value for name, value in dataclasses.asdict(self.options).items() if value is not None}
+
+
+@command_options
+class SampleOptions(Drawing):
+    request: Annotated[Sample, tyro.conf.arg(name="")] = field(default_factory=Sample)
+
+
+@command_options
+class InfillOptions(Drawing):
+    text: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TEXT")] = ""
+    """the text with its masked spans: each _ is one missing token, a character or a subword; of a grid the puzzle: 53..7...."""
+    request: Annotated[Infill, tyro.conf.arg(name="")] = field(default_factory=Infill)
+    example: int = 0
+    """images, music, grids: the row of the test split of which a part is given"""
+    keep: str | None = None
+    """that part: top, bottom, left, right; first (half), soprano, alto, tenor, bass; a puzzle has its own"""
+    data: Where = field(default_factory=Where)
+    """where the data set of the run lies"""
+    mark: Literal["color", "brackets", "none"] = "color"
+    """how what was filled in is told from what was given: by color, on a terminal that has it; [brackets]; none"""
 
 
 def draw(
@@ -109,7 +116,7 @@ def draw(
     if kind.colours and not (terminal.out_hues if out is None else terminal.hues or not chosen.watch):
         terminal.note(f"{kind.many} are shown where there are colours; --out x.png writes them")
     writers = [writer.see for writer in (frame_files, film) if writer is not None]
-    with threads_for(model.method, min(request.count * max(len(chosen.classes), 1), request.batch)):
+    with threads_for(model.method, min(request.count * max(len(request.labels or ()), 1), request.batch)):
         length = None if masked is None else len(masked.fixed)
         samples = None if own is None else _seen(own, model, chosen, command, length, writers, terminal)
     if shared:
@@ -117,13 +124,12 @@ def draw(
         if here.rank:
             return 0
     assert samples is not None
-    samples = replace(samples, request=request)
     labels = [label for label in samples.classes if label is not None]
     panels = Panels(kind, samples.tokens, row, labels)
     if film is not None:
         files = film.close()
     elif out is not None:
-        files = panels.write(out, samples)
+        files = panels.write(out, samples.made_by(request))
     elif masked is not None:
         pieces = [masked.pieces(tokens, model.tokenizer) for tokens in samples.tokens]
         files = show_filled(terminal, pieces, getattr(chosen, "mark", ""))
@@ -132,25 +138,25 @@ def draw(
     for verdict in panels.verdicts:
         terminal.result(verdict)
     terminal.say(str(samples))
-    law = None
-    if free is not None and not prompt and free.length is None:
-        law = free.trajectory(model).distribution
-        terminal.say(f"law      {described(law)}")
+    if samples.distribution is not None:
+        terminal.say(f"law      {described(samples.distribution)}")
     if files:
         terminal.say(f"written  {' '.join(map(path, files))}")
     if frame_files is not None:
         terminal.say(f"written  {counted(len(frame_files.files), 'frame')} in {path(frame_files.folder)}")
-    arguments = {f.name: getattr(chosen, f.name) for f in dataclasses.fields(chosen) if f.name != "options"}
-    arguments |= dataclasses.asdict(chosen.options) | request.decoding()
-    result = {
-        "samples": samples.lines(),
-        "steps": samples.steps,
-        "expected_calls": samples.expected_calls,
-        "sampling_seconds": samples.seconds,
-    } | panels.record()
-    protocol = None if law is None else {"law": law.of, "bounded by": law.number}
-    write_json(terminal, command, arguments, result, began, protocol=protocol, seed=chosen.seed)
+    request = replace(request, batch=chosen.request.batch)  # --watch draws one at a time
+    _write_json(samples.made_by(request, loading(chosen)), chosen, panels, terminal, began)
     return 0
+
+
+def _write_json(samples: "Samples", chosen: Drawing, panels: "Panels", terminal: Terminal, began: float) -> None:
+    """The record as JSON where --json asks for it, with the options that are the command's alone."""
+    document = samples.to_dict()
+    own = {each.name for each in dataclasses.fields(chosen)} - {"request", "options", "text"}
+    more = dataclasses.asdict(chosen.options) | {name: getattr(chosen, name) for name in own}
+    document["arguments"] = more | document["arguments"]
+    document["result"] |= panels.record()
+    put_json(terminal, document | {"seconds": time.monotonic() - began})
 
 
 def _with_defaults(request: R, model: "Model", terminal: Terminal) -> R:
@@ -199,8 +205,8 @@ def _seen(
     with Bar(terminal, command, 1, "steps") as bar:
 
         def count_step(frame: "Frame") -> None:
-            total = -(-frame.count // chosen.batch) * max(frame.steps, 1)
-            bar.update(frame.first // chosen.batch * frame.steps + frame.step, total=total)
+            total = -(-frame.count // request.batch) * max(frame.steps, 1)
+            bar.update(frame.first // request.batch * frame.steps + frame.step, total=total)
 
         return request.run(model, each(*writers, count_step))
 
@@ -308,7 +314,8 @@ class Panels:
         if out.suffix == ".png":
             return self.kind.save(out, self.rows, self.fixed, self.captions if self.row is not None else ())
         if out.suffix == ".jsonl" or self.kind.running:
-            return [samples.save(out)]
+            samples.save(out)
+            return [out]
         return self.kind.save(out, self.drawn)
 
 
@@ -382,42 +389,11 @@ def frames_folder(name: str, kind: "Modality") -> Path:
     return folder
 
 
-@command_options
-class SampleOptions(Drawing):
-    prompt: str | None = None
-    """what each text begins with"""
-    length: int | None = None
-    """tokens of a text; the model's length if not given, and more with --block-sampler"""
-
-
-def _request(chosen: Drawing, cls: type[R], **fields: Any) -> R:
-    """The request of a command line."""
-    options = {name: value for name, value in dataclasses.asdict(chosen.options).items() if value is not None}
-    names = {each.name for each in dataclasses.fields(cls)} & {each.name for each in dataclasses.fields(chosen)}
-    values = {name: getattr(chosen, name) for name in names - {"options"}}
-    return cls.of(**values | options | {"classes": chosen.classes or None} | fields)
-
-
 def sample(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige sample RUN`"""
     chosen = options.parse(SampleOptions, words, "sample", about="Draw texts, images, music, grids.", most=1)
-    return draw(chosen, "sample", terminal, began, lambda model, kind: (_request(chosen, Sample), None))
-
-
-@command_options
-class InfillOptions(Drawing):
-    text: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TEXT")] = ""
-    """the text with its gaps: each _ is one missing token, a character or a subword; of a grid the puzzle: 53..7...."""
-    example: int = 0
-    """images, music, grids: the row of the test split of which a part is given"""
-    keep: str | None = None
-    """that part: top, bottom, left, right; first (half), soprano, alto, tenor, bass; a puzzle has its own"""
-    data: Where = field(default_factory=Where)
-    """where the data set of the run lies"""
-    mask_token: str = "_"
-    """what marks one missing token"""
-    mark: Literal["color", "brackets", "none"] = "color"
-    """how what was filled in is told from what was given: by color, on a terminal that has it; [brackets]; none"""
+    request = replace(chosen.request, options=chosen.sampler_options)
+    return draw(chosen, "sample", terminal, began, lambda model, kind: (request, None))
 
 
 def infill(words: Sequence[str], terminal: Terminal, began: float) -> int:
@@ -434,22 +410,23 @@ def _infill(
     chosen: InfillOptions, flags: set[str], model: "Model", kind: "Modality", terminal: Terminal
 ) -> "tuple[Infill, PartialRow | None]":
     """The request to fill the text that was typed, or a part of a row of the test split."""
+    request = replace(chosen.request, options=chosen.sampler_options)
     if kind.running and (flags or not chosen.text):
         refused = f"{min(flags)} is for images, music and grids" if flags else "infill needs a text with gaps"
         raise InputError(f'{refused}; e.g. zellige infill {chosen.run} "the ____ of the ________"')
     if kind.running:
         tokenizer = model.tokenizer
         if tokenizer.unit == "token":
-            sign, spaced = chosen.mask_token, tokenizer.decode(tokenizer.encode(" a")).startswith(" ")
+            sign, spaced = request.mask_token, tokenizer.decode(tokenizer.encode(" a")).startswith(" ")
             before = f", with the space before it: had{sign} sons" if spaced else ""
             terminal.note(f"each {sign} is one token of {tokenizer.name}, a word or a piece of one{before}")
-        request = _request(chosen, Infill)
+        request = replace(request, text=chosen.text)
         request.masked_texts(model)  # what is wrong with the text is said first
         return request, None
     row = _of_a_row(chosen, model, kind, terminal) if not chosen.text else PartialRow(kind.read(chosen.text))
     if (row.fixed >= 0).all():
         raise InputError("nothing to fill: all of it is given; leave some of it free")
-    return _request(chosen, Infill, text=None, fixed=row.fixed), row
+    return replace(request, fixed=row.fixed), row
 
 
 def _of_a_row(chosen: InfillOptions, model: Any, kind: "Modality", terminal: Terminal) -> PartialRow:

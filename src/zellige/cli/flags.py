@@ -93,7 +93,7 @@ class Flag:
                 raise InputError(
                     f"{self.name} is '{text}'; it must be a whole number of {self.least} or more"
                 ) from None
-            if value < self.least and not self.judged:
+            if value < self.least and (not self.judged or self.name == "--seed"):
                 raise InputError(f"{self.name} is {value}; it must be {self.least} or more")
             most = MOST_SEED if self.name.endswith("seed") else MOST
             if value > most:
@@ -154,6 +154,7 @@ def named_fields(cls: type) -> Iterator[tuple[Any, str | None, Any]]:
             if option.hidden:
                 continue
             name = option.flag or name
+            hint = hint if option.typed is None else option.typed
         if typing.get_origin(hint) is typing.Annotated:
             marks = typing.get_args(hint)[1:]
             positional = tyro.conf.Positional in marks

@@ -1,5 +1,6 @@
 """The pages that are plain text of our own: help, and what `zellige list` prints. Importing this imports nothing heavy."""
 
+import dataclasses
 import json
 import re
 import typing
@@ -180,9 +181,10 @@ def _typed_dict(title: str, base: str, about: str, lines: list[str]) -> str:
     return f'\n\nclass {title}({base}, total=False):\n    """{about}"""\n\n{entries}'
 
 
-def _annotations(cls: type, without: set[str]) -> list[str]:
+def _annotations(cls: Any, without: set[str]) -> list[str]:
     """`name: annotation` of the fields of a dataclass."""
-    hints = {name: hint for name, hint in typing.get_type_hints(cls).items() if name not in without}
+    every = typing.get_type_hints(cls)
+    hints = {field.name: every[field.name] for field in dataclasses.fields(cls) if field.name not in without}
     plain = {name: hint.__name__ if isinstance(hint, type) else str(hint) for name, hint in hints.items()}
     return [f"{name}: {re.sub('(typing|collections.abc)[.]', '', hint)}" for name, hint in plain.items()]
 

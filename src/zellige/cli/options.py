@@ -230,7 +230,7 @@ def _viewed(field: Any, hint: Any, nested: dict[str, Any], helps: dict[str, str]
     import tyro
 
     option, marks = option_of(field), typing.get_args(hint)[1:] if typing.get_origin(hint) is Annotated else ()
-    kind = _bare(hint)
+    kind = _bare(hint) if option is None or option.typed is None else option.typed
     default: Any = dataclasses.field(default=field.default)
     if field.name in nested:
         kind = nested[field.name]

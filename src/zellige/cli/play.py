@@ -10,7 +10,7 @@ from ..show.terminal import Terminal
 from . import options
 from .brief import descriptions
 from .common import command_options, load
-from .drawing import Drawing
+from .drawing import SampleOptions
 from .listening import Listening, answer_requests, need_web
 
 MOST = 8  # models
@@ -35,7 +35,7 @@ def play(words: Sequence[str], terminal: Terminal, began: float) -> int:
     from ..web.play import LIMITS, application
 
     limits = replace(LIMITS, seconds=chosen.seconds, steps=chosen.steps)
-    helps = descriptions(Drawing)
+    helps = descriptions(SampleOptions)
     meanings = {word: helps[f"--{word}"] for word in WORDS}
     answer_requests(
         application(models, limits, chosen.host, meanings), chosen, terminal, "{}   open it in a browser".format

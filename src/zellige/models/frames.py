@@ -1,11 +1,11 @@
 """Frames of a sampling trajectory, and the samples at its end."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,7 +15,10 @@ from ..launched import Place, join
 from ..samplers import State
 from ..samplers.growing import Ending, Growth, again
 from ..samplers.metropolis import Walk, report
+from ..samplers.pairing import Distribution
+from ..schema import structure
 from ..show.numbers import count, counted, duration, token_rate
+from ..show.record import Record, json_record
 from ..show.style import Mark
 from .sampling import Sampling
 
@@ -114,9 +117,26 @@ class Frame:
         return [names[code] for code in codes[row].tolist()]
 
 
+class _Line(TypedDict):
+    text: str
+    tokens: list[int]
+    calls: int
+
+
+class _Result(TypedDict):
+    samples: list[_Line]
+    steps: int
+    expected_calls: float | None
+    sampling_seconds: float
+
+
+class _Document(TypedDict):
+    result: _Result
+
+
 @dataclass(frozen=True)
-class Samples:
-    """Finished samples and their cost.
+class Samples(Record):
+    """Finished samples and their cost: the record of `zellige.Sample` and `zellige.Infill`.
 
     Attributes:
         texts, tokens: of each sample.
@@ -127,7 +147,8 @@ class Samples:
         tries: how often each sample was drawn again since it repeated itself.
         repeating: samples that still repeat themselves.
         classes: the class of each sample, or None.
-        request: what was asked for, with the model's defaults filled in.
+        distribution: the one that the samples are drawn from; None where something is given.
+        request: the request, with the model's defaults filled in.
     """
 
     texts: list[str]
@@ -140,7 +161,7 @@ class Samples:
     tries: list[int] = field(default_factory=list)
     repeating: int = 0
     classes: list[str | None] = field(default_factory=list)
-    request: Sampling | None = None
+    distribution: Distribution | None = None
 
     @property
     def idle(self) -> list[int]:
@@ -154,7 +175,7 @@ class Samples:
 
     def lines(self) -> list[dict[str, Any]]:
         """Each sample as JSON has it: {text, tokens, seed, calls, prompt}, with its class where it has one."""
-        request = self.request
+        request = self.request if isinstance(self.request, Sampling) else None
         prompts = [None] * len(self.texts) if request is None else request.prompts(len(self.texts))
         return [
             {"text": text, "tokens": tokens, "seed": None if request is None else request.seed, "calls": calls, "prompt": prompt}
@@ -162,14 +183,41 @@ class Samples:
             for text, tokens, calls, prompt, label in zip(self.texts, self.tokens, self.calls, prompts, self.classes)
         ]  # fmt: skip
 
-    def save(self, path: str | Path) -> Path:
-        """Write the samples as JSON lines (.jsonl), or one text a line."""
+    def to_dict(self) -> dict[str, Any]:
+        request = self.request if isinstance(self.request, Sampling) else None
+        law = self.distribution
+        result = {
+            "samples": self.lines(), "steps": self.steps, "expected_calls": self.expected_calls,
+            "sampling_seconds": self.seconds,
+        }  # fmt: skip
+        return json_record(
+            None if request is None else type(request).__name__.lower(), self.arguments, result,
+            protocol=None if law is None else {"law": law.of, "bounded by": law.number},
+            seed=request.seed if request is not None and isinstance(request.seed, int) else None,
+            seconds=self.seconds, request=request,
+        )  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "Samples":
+        result = structure(dict(document), _Document, f"'{source}'")["result"]
+        lines, protocol = result["samples"], document.get("protocol") or {}
+        classes = [line.get("class") for line in document["result"]["samples"]]
+        return cls(
+            [line["text"] for line in lines], [line["tokens"] for line in lines], [line["calls"] for line in lines],
+            result["steps"], result["sampling_seconds"], expected_calls=result["expected_calls"],
+            tries=[0] * len(lines), classes=classes,
+            distribution=Distribution(protocol["law"], protocol.get("bounded by")) if "law" in protocol else None,
+        )  # fmt: skip
+
+    def save(self, path: str | Path) -> None:
+        """Write the samples: as JSON lines (.jsonl), one text a line (.txt), or as the JSON of a record."""
         path = Path(path)
-        lines = (
-            [json.dumps(line, ensure_ascii=False) for line in self.lines()] if path.suffix == ".jsonl" else self.texts
-        )
-        write_file(path, "".join(f"{line}\n" for line in lines))
-        return path
+        if path.suffix == ".jsonl":
+            write_file(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in self.lines()))
+        elif path.suffix == ".txt":
+            write_file(path, "".join(f"{text}\n" for text in self.texts))
+        else:
+            super().save(path)
 
     def __str__(self) -> str:
         """`2 samples, 512 tokens, 0.9 s, 569 tokens/s`, below it `63 network calls each (64 steps, 1 idle, 62.8 calls expected)`.
@@ -248,13 +296,14 @@ def joined(parts: Sequence[Samples], numbers: Sequence[int] | None = None) -> Sa
         tries=column("tries"),
         repeating=sum(part.repeating for part in parts),
         classes=column("classes"),
+        distribution=parts[-1].distribution if parts else None,
     )
 
 
 # ---------------------------------------------------------------------------------------------------- several processes
 def share(here: Place, request: S) -> S | None:
     """The part of a request that a process draws: every sample whose number leaves its rank; None where none is left for it."""
-    classes = request.classes or ()
+    classes = request.labels or ()
     numbers = range(here.rank, request.count * max(len(classes), 1), here.world)
     if not numbers:
         return None

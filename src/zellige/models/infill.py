@@ -41,6 +41,7 @@ class Infill(Sampling):
     text: str | Sequence[str] | None = option(
         "the text with masked spans, or several: each is filled as it would be alone; of a grid the puzzle: 53..7....",
         default=None,
+        hidden=True,
     )
     fixed: Any = option(
         "instead of a text (L,) or (N, L) tokens, -1 where one is sampled: half an image, some voices",
@@ -48,6 +49,12 @@ class Infill(Sampling):
         hidden=True,
     )
     mask_token: str = option("what marks one missing token, a character or a subword", default="_")
+
+    @classmethod
+    def record(cls) -> "type[Samples]":
+        from .frames import Samples
+
+        return Samples
 
     def run(self, model: Any, see: "Callable[[Frame], None] | None" = None) -> "Samples":
         """Fill the spans; each frame of the trajectory is shown to `see`.
@@ -111,7 +118,7 @@ class Infill(Sampling):
         from .model import find_classes
 
         masked = self.masked_texts(model)
-        classes = 1 if self.classes is None else len(find_classes(model, self.classes))
+        classes = 1 if self.labels is None else len(find_classes(model, self.labels))
         each = self.count * classes
         seen: Counter[str] = Counter()
         first: list[int] = []

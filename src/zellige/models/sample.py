@@ -29,7 +29,9 @@ class Sample(Sampling):
     """Samples of a model, free or continuing a prompt."""
 
     prompt: str | Sequence[str] | None = option(
-        "the beginning of each sample; or a list with one for each row, as the rows of `fixed`", default=None
+        "the beginning of each sample; in Python also a list of them, as the rows of `fixed`",
+        default=None,
+        typed=str | None,
     )
     fixed: Any = option(
         "given tokens (L,) or (N, L), -1 where one is free; of N rows the first has the first samples, then the second",
@@ -42,6 +44,12 @@ class Sample(Sampling):
         default=False,
         hidden=True,
     )
+
+    @classmethod
+    def record(cls) -> "type[Samples]":
+        from .frames import Samples
+
+        return Samples
 
     def given_texts(self) -> list[str]:
         return [self.prompt] if isinstance(self.prompt, str) else list(self.prompt or ())
@@ -64,7 +72,7 @@ class Sample(Sampling):
         model = as_model(model)
         request = self.with_defaults(model) if self.defaults else self
         method, tokenizer, fixed, length = model.method, model.tokenizer, self.fixed, self.length
-        condition = None if self.classes is None else text_classes(model, self.classes, self.count, fixed)
+        condition = None if self.labels is None else text_classes(model, self.labels, self.count, fixed)
         count = self.count if condition is None else len(condition)
         if not isinstance(self.seed, int) and len(self.seed) != count:
             raise InputError(
@@ -89,12 +97,17 @@ class Sample(Sampling):
 
     def run(self, model: Any, see: "Callable[[Frame], None] | None" = None) -> "Samples":
         """Draw the samples; each frame of the trajectory is shown to `see`."""
+        from ..samplers import Sampler
         from .frames import collect
         from .model import as_model
 
         model = as_model(model)
-        samples = collect(self.trajectory(model).frames(), see)
-        return replace(samples, request=self.with_defaults(model) if self.defaults else self)
+        trajectory = self.trajectory(model)
+        samples = collect(trajectory.frames(), see)
+        free = not self.prompt and self.fixed is None and self.length is None
+        distribution = trajectory.distribution if free and isinstance(trajectory.sampler, Sampler) else None
+        request = self.with_defaults(model) if self.defaults else self
+        return replace(samples, request=request, distribution=distribution)
 
 
 @checked

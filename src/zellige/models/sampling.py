@@ -6,10 +6,11 @@ page, the endpoint and the harness read these fields. Importing this file import
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import field, fields, replace
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from ..requests import check_ranges, declared, option
+from ..errors import InputError, nearest
+from ..requests import Request, check_ranges, declared, option, options_of
 
 if TYPE_CHECKING:
     from ..methods.method import Method
@@ -21,11 +22,7 @@ STEPS = 1_000_000  # of a sampler, at most
 
 @declared
 class Decoding:
-    """How tokens are sampled. A field that is None is left to the model's defaults, then to the method and the sampler.
-
-    Attributes:
-        options: of the sampler, by name (`zellige list samplers`); of a block sampler also those of the sampler inside.
-    """
+    """How tokens are sampled. A field that is None is left to the model's defaults, then to the method and the sampler."""
 
     steps: int | None = option(
         "sampling steps: fewer are faster, more follow the model more closely; default: the model's own, else T of a model of T "
@@ -38,6 +35,7 @@ class Decoding:
         "how tokens are drawn, step by step (zellige list samplers); default: the model's own, else the method's, ancestral for "
         "most",
         default=None,
+        typed=str | None,
     )
     temperature: float | None = option(
         "below 1 favours likely tokens, 0 takes the likeliest; default: the model's own, else 1",
@@ -56,7 +54,11 @@ class Decoding:
         minimum=1,
         maximum=STEPS,
     )
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] | None = option(
+        "options of the sampler, by name; of a block sampler also those of the sampler inside",
+        default=None,
+        hidden=True,
+    )
 
     def __post_init__(self):
         check_ranges(self)
@@ -65,14 +67,14 @@ class Decoding:
     def of(cls, **values: Any) -> Self:
         """The request with these fields; any other name is an option of the sampler."""
         names = {each.name for each in fields(cls)} - {"options"}
-        options = dict(values.pop("options", {}))
+        options = dict(values.pop("options", None) or {})
         options |= {name: value for name, value in values.items() if name not in names}
         return cls(**{name: value for name, value in values.items() if name in names}, options=options)
 
     def decoding(self) -> dict[str, Any]:
         """The fields of `Decoding` that are given, and the options of the sampler beside them."""
         values = {each.name: getattr(self, each.name) for each in fields(Decoding) if each.name != "options"}
-        return {name: value for name, value in values.items() if value is not None} | dict(self.options)
+        return {name: value for name, value in values.items() if value is not None} | dict(self.options or {})
 
     def with_defaults(self, model: Any) -> Self:
         """The request with the defaults that the model carries for what it leaves open.
@@ -110,7 +112,13 @@ class Decoding:
         options = {"top_k": self.top_k} if self.top_k is not None else {}
         names = [each.name for each in fields(self) if each.name != "options"]
         return choose_sampler(
-            self.sampler, method, self.temperature, self.top_p, {**options, **self.options}, end, [*names, *beside]
+            self.sampler,
+            method,
+            self.temperature,
+            self.top_p,
+            {**options, **(self.options or {})},
+            end,
+            [*names, *beside],
         )
 
 
@@ -121,29 +129,39 @@ KEPT = tuple(
 
 
 @declared
-class Sampling(Decoding):
-    """What the requests for samples share.
+class Sampling(Decoding, Request[Any]):
+    """What the requests for samples share."""
 
-    Attributes:
-        seed: of all samples; or for each a pair (seed, number): the sample of that number under that seed.
-        classes: the name or number of one, or several.
-    """
+    renamed: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("watch", "frames", "out", "example", "keep", "data", "mark"), ""
+    )  # of the command line alone
 
-    count: int = option("number of samples; with classes, of each", default=1, minimum=1)
+    count: int = option("number of samples; with classes of each", default=1, minimum=1)
     seed: int | Sequence[tuple[int, int]] = option(
-        "of the random numbers; a sample depends on it and on its own number alone", default=0
+        "start of the random numbers; a sample depends on it and on its own number alone; in Python also a pair (seed, number) "
+        "for each",
+        default=0,
+        typed=int,
     )
     length: int | None = option(
-        "tokens of a sample; default: the model's length; more than that with a sampler that writes left to right",
-        default=None,
-        minimum=1,
+        "tokens of a sample; default: the model's length; more than that with a block sampler", default=None, minimum=1
     )
-    classes: Any = option("of a model with classes: a name or number, or several", default=None)
+    classes: Any = option(
+        "of a model with classes: the class of the samples, by name or number; or several",
+        default=(),
+        flag="class",
+        typed=tuple[str, ...],
+    )
     batch: int = option("samples drawn at once; they do not depend on it", default=BATCH, minimum=1)
     defaults: bool = option(
-        "leave what is not given to the model's generation_config.json; without: the model's own distribution",
+        "sample by the model's generation_config.json where nothing is given; without it from the model's own distribution",
         default=True,
     )
+
+    @property
+    def labels(self) -> Any:
+        """The classes; None where none is given."""
+        return None if isinstance(self.classes, tuple) and not self.classes else self.classes
 
     def given_texts(self) -> list[str]:
         """The texts that the samples continue or fill, in order; [] without any."""
@@ -153,3 +171,42 @@ class Sampling(Decoding):
         """The text that each of so many samples continues or fills."""
         texts = self.given_texts()
         return [texts[number * len(texts) // samples] if texts else None for number in range(samples)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, and the options of the sampler beside them."""
+        values = {name: getattr(self, name) for name in self.fields() if name != "options"}
+        return {
+            name: _plain(value) for name, value in (values | _named(self.sampler) | dict(self.options or {})).items()
+        }
+
+    @classmethod
+    def from_dict(cls, entries: Mapping[str, Any], source: str = "it") -> Self:
+        from ..samplers import every_option
+
+        own = {name: value for name, value in entries.items() if name in cls.fields() or name in cls.renamed}
+        options = {name: value for name, value in entries.items() if name not in own and value is not None}
+        for name in options:
+            if name not in every_option():
+                near = nearest(name, [*cls.fields(), *every_option()])
+                hint = f"did you mean '{near}'?" if near else f"it has {', '.join(cls.fields())}"
+                raise InputError(f"'{source}': {cls.__name__} has no field '{name}'; {hint}")
+        if isinstance(own.get("classes"), list):
+            own["classes"] = tuple(own["classes"])
+        return replace(super().from_dict(own, source), options=options or None)
+
+
+def _named(sampler: Any) -> dict[str, Any]:
+    """A sampler that is made, as its name and its options; {} for a name."""
+    if sampler is None or isinstance(sampler, str):
+        return {}
+    options = {name: getattr(sampler, name) for name in options_of(type(sampler))}
+    if (inner := options.get("block_sampler")) is not None and not isinstance(inner, str):
+        own = options_of(type(inner))
+        options = {name: getattr(inner, name) for name in own} | options | {"block_sampler": inner.name}
+    return {"sampler": sampler.name} | {name: value for name, value in options.items() if value is not None}
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: tensors and arrays are lists."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    return [_plain(part) for part in value] if isinstance(value, list | tuple | range) else value

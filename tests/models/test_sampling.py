@@ -1,0 +1,82 @@
+"""Requests for samples: each field is declared once and stands everywhere; a record is saved, loaded and drawn again."""
+
+import inspect
+import json
+from pathlib import Path
+
+import pytest
+from tests.web.small_models import small
+
+import zellige
+from zellige import InputError, Record
+from zellige.cli.drawing import InfillOptions, SampleOptions
+from zellige.cli.flags import flags
+from zellige.models import defaults
+from zellige.models.sampling import DECODING
+from zellige.samplers import Ancestral, Blockwise, Confidence
+
+OLD = Path(__file__).parents[1] / "written_by_0_2_0" / "results"
+
+
+def test_a_field_of_decoding_stands_everywhere():
+    body = pytest.importorskip("zellige.web.body", reason="the extra `web` is missing")
+    for function in (zellige.sample, zellige.watch, zellige.infill, zellige.pipeline):
+        assert {*DECODING} <= {*inspect.signature(function).parameters}
+    for command in (SampleOptions, InfillOptions):
+        assert {f"--{name.replace('_', '-')}" for name in DECODING} <= {*flags(command)}
+    assert {*DECODING} == {*body.DecodingBody.model_fields}
+    assert {*DECODING} <= {*defaults.names()}
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        zellige.Sample(count=2, seed=3, prompt="the ", temperature=0.7),
+        zellige.Sample.of(count=2, sampler="confidence", confidence="margin", steps=4),
+        zellige.Sample(seed=[(1, 4), (2, 0)], count=2, prompt=["the", "a"], steps=4),
+        zellige.Infill(text="the ____ is", seed=1, steps=4),
+        zellige.Infill(text=["a _", "the __"], count=2, mask_token="_"),
+        zellige.Sample(sampler=Ancestral("cosine", top_k=3), steps=4),
+    ],
+    ids=str,
+)
+def test_a_record_is_saved_and_drawn_again(request_, tmp_path):
+    model = small()
+    samples = request_.run(model)
+    samples.save(tmp_path / "a.json")
+    loaded = Record.load(tmp_path / "a.json")
+    assert type(loaded.request) is type(request_)
+    assert (loaded.texts, loaded.tokens, loaded.calls, loaded.steps) == (
+        samples.texts, samples.tokens, samples.calls, samples.steps
+    )  # fmt: skip
+    assert (loaded.distribution, loaded.expected_calls) == (samples.distribution, samples.expected_calls)
+    assert loaded.request.run(model).tokens == samples.tokens
+    samples.save(tmp_path / "a.jsonl")
+    assert [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()] == json.loads(
+        json.dumps(samples.lines())
+    )
+
+
+def test_a_block_sampler_that_is_made_is_written_by_name():
+    made = Blockwise(Confidence("margin"), temperature=0.5)
+    entries = zellige.Sample(sampler=made).to_dict()
+    assert (entries["sampler"], entries["block_sampler"]) == ("blockwise", "confidence")
+    assert (entries["confidence"], entries["temperature"]) == ("margin", 0.5)
+    model = small(name="bd3lm", block=4)
+    again = zellige.Sample.from_dict(json.loads(json.dumps(entries)))
+    assert again.run(model).tokens == zellige.Sample(sampler=made).run(model).tokens
+
+
+@pytest.mark.parametrize("kind", ["sample", "infill"])
+def test_what_0_2_0_wrote_is_read(kind):
+    samples, document = Record.load(OLD / f"{kind}.json"), json.loads((OLD / f"{kind}.json").read_text())
+    assert type(samples.request).__name__.lower() == kind
+    assert samples.texts == [line["text"] for line in document["result"]["samples"]]
+    assert samples.request.seed == document["seed"]
+
+
+def test_a_field_that_there_is_not_is_named(tmp_path):
+    with pytest.raises(InputError, match="Sample has no field 'temperatures'; did you mean 'temperature'"):
+        zellige.Sample.from_dict({"temperatures": 1})
+    with pytest.raises(InputError, match="'it': `count` is 0; it must be 1 or more"):
+        zellige.Sample.from_dict({"count": 0})
