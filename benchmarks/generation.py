@@ -90,8 +90,8 @@ def lost(model: Any, steps: int, bits: int = 24) -> tuple[float, float, float]:
     return tuple(torch.stack(found).mean(0).tolist())
 
 
-def row(name: str, point: dict[str, Any], base: float) -> str:
-    numbers = [sweep.measure_of(point, m) for m in ("perplexity", "perplexity per sequence", "entropy", "seq-rep-4")]
+def row(name: str, point: sweep.JudgedSet, base: float) -> str:
+    numbers = [point.measures[m] for m in ("perplexity", "perplexity per sequence", "entropy", "seq-rep-4")]
     shown = [n.text(1 if i < 2 else 3) for i, n in enumerate(numbers)]
     return f"| {name} | {' | '.join(shown)} | {numbers[0].value / base:.2f} |"
 
@@ -135,7 +135,7 @@ def main() -> None:
     base_name = next(iter(sets))
     usual = Judge(chosen.judge)
     points = {name: sweep.score_samples(one, usual) for name, one in sets.items()}
-    base = sweep.measure_of(points[base_name], "perplexity").value
+    base = points[base_name].measures["perplexity"].value
     print(
         "\n| choice | perplexity, corpus | per sequence | entropy, nats | seq-rep-4 | of the first |\n|---|---|---|---|---|---|"
     )
@@ -166,7 +166,7 @@ def main() -> None:
         judged = first.rows if own and first.rows else judge.encode(first.texts)
         nats, tokens = judge.nats_of(judged)
         point = sweep.score_samples(first, judge, own=own)
-        numbers = [sweep.measure_of(point, m).text(1) for m in ("perplexity", "perplexity per sequence")]
+        numbers = [point.measures[m].text(1) for m in ("perplexity", "perplexity per sequence")]
         whole = "-" if judge.long == "cut" and judge.cut(judged) else f"{float(nats.sum()) / letters:.3f}"
         print(f"| {name} | {' | '.join(numbers)} | {int(tokens.sum()):,} | {whole} |")
     if usual.inner.same(model.tokenizer):

@@ -40,7 +40,7 @@ def main() -> None:
     kind, features = kinds.of(data.tokenizer), features_of(chosen.features)
     train, test = (kind.pixels(data.split(split).array()) for split in ("train", "test"))
     real, metrics = features.views(train), [m for m in METRICS.values() if m.of_images]
-    print(f"{features.about['name']}\n{library()}; {intervals(m.name for m in metrics)}")
+    print(f"{features.about.name}\n{library()}; {intervals(m.name for m in metrics)}")
     print(f"against {len(train):,} training images\n")
     print("| images | n |", " | ".join(m.name for m in metrics), "|\n|---|---|" + "---|" * len(metrics))
     for name, change in (("test images", lambda x: x), ("blurred, 3 x 3", blurred), ("noised, sigma 32", noised)):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import zellige
 from zellige import cli
 from zellige.cli.commands import COMMANDS
 from zellige.cli.completion import listed
@@ -47,6 +48,17 @@ def test_a_bound_is_read():
 def test_its_numbers_hold(folder, capsys, kind):
     assert cli.main(shlex.split(f"evaluate --from results/{kind}.json")) == 0
     assert "holds     " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["generate", "generate-images", "probe"])
+def test_a_record_is_read(folder, kind):
+    """With its request, and the numbers that it has as plain data."""
+    record = zellige.Record.load(f"results/{kind}.json")
+    assert record.request is not None
+    assert figures(record.to_dict()) == figures(read_result(f"results/{kind}.json"))
+    if kind != "generate-images":  # whose features are not stored here
+        again = {figure.name: figure for figure in figures(record.request.run(record.loading["run"]).to_dict())}
+        assert all(figure.holds(again[figure.name]) for figure in figures(record.to_dict()))
 
 
 @pytest.mark.parametrize("command", FLAGS)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
     from .evaluation.requests import Evaluate as Evaluate
     from .evaluation.requests import EvaluateBracket as EvaluateBracket
     from .evaluation.requests import EvaluatePairs as EvaluatePairs
+    from .evaluation.requests import EvaluateProbe as EvaluateProbe
+    from .evaluation.requests import EvaluateSamples as EvaluateSamples
     from .evaluation.requests import EvaluateSteps as EvaluateSteps
     from .evaluation.requests import EvaluateSuite as EvaluateSuite
     from .evaluation.requests import evaluate as evaluate
@@ -78,6 +80,8 @@ _WHERE = {  # public name -> the module that defines it
     "EvaluateBracket": "evaluation.requests",
     "EvaluateSuite": "evaluation.requests",
     "EvaluatePairs": "evaluation.requests",
+    "EvaluateSamples": "evaluation.requests",
+    "EvaluateProbe": "evaluation.requests",
     "Record": "show.record",
     "verify": "exact.verify",
     "compare": "report.compare.comparison",

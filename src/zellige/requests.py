@@ -221,6 +221,10 @@ class Request(Generic[R]):
         asides = {option.name: option.default for option in _options(type(self)) if not option.saved}
         return dataclasses.replace(self, **asides) if asides else self
 
+    def differs(self, name: str) -> bool:
+        """Whether a field has another value than its default."""
+        return getattr(self, name) != self.fields()[name].default
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it: each field that is saved, by its name."""
         return {name: _plain(getattr(self, name)) for name in self.fields()}
@@ -272,6 +276,8 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, os.PathLike):
         return os.fspath(value)
+    if isinstance(value, Mapping):
+        return {str(name): _plain(part) for name, part in value.items()}
     if isinstance(value, HandedOver) or not _is_plain(value):
         return {"handed_over": value.kind if isinstance(value, HandedOver) else type(value).__name__}
     if isinstance(value, Mapping):

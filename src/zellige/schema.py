@@ -9,6 +9,7 @@ import dataclasses
 import errno
 import hashlib
 import json
+import math
 import os
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -179,18 +180,22 @@ def either(names: tuple[str, ...]) -> str:
     return ", ".join(names[:-1]) + f" or {names[-1]}" if len(names) > 1 else "".join(names)
 
 
-def structure(value: Any, kind: Any, source: str, name: str = "", instead: str = AGAIN) -> Any:
+def structure(
+    value: Any, kind: Any, source: str, name: str = "", instead: str = AGAIN, strict: bool = True
+) -> Any:  # fmt: skip
     """JSON's plain data as `kind`.
 
     Args:
         source: what to call the file in an error, quoted.
         name: the entry of the file that the value stands in, "" for the whole.
+        strict: a dataclass has all its entries and no other. Else its defaults stand for what is absent, other entries are
+            left out, and null stands for a number that is not finite, which is read as NaN: so records are read.
 
     Raises:
         InputError: the first entry that does not fit, by its place; or what a dataclass itself refuses.
     """
     try:
-        return CONVERTER.structure(value, kind)
+        return (CONVERTER if strict else _RECORDS).structure(value, kind)
     except RecursionError:
         raise InputError(f"{source} is nested too deep; {instead}") from None
     except (cattrs.BaseValidationError, TypeError, ValueError, KeyError, AttributeError, OverflowError) as problem:
@@ -203,6 +208,21 @@ def structure(value: Any, kind: Any, source: str, name: str = "", instead: str =
         reason = str(leaf) if isinstance(leaf, Wrong) else f"does not fit ({quoted(str(leaf))[1:-1]})"
         end = "" if "; " in reason else f"; {instead}"
         raise InputError(f"{source}: {where or 'all of it'} {reason}{end}") from None
+
+
+def entries_of(value: Any) -> Any:
+    """The plain data of a record: of dataclasses, lists and tuples in each other.
+
+    A field of a dataclass is left out where it is None and so is its default.
+    """
+    if isinstance(value, Mapping):
+        return {name: entries_of(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [entries_of(each) for each in value]
+    if not dataclasses.is_dataclass(value):
+        return value
+    named = [(field, getattr(value, field.name)) for field in dataclasses.fields(value)]
+    return {f.name: entries_of(each) for f, each in named if each is not None or f.default is not None}
 
 
 def _leaf(problem: BaseException, where: str) -> tuple[str, BaseException]:
@@ -226,11 +246,11 @@ def _strict(kind: type, *also: type):
     return read
 
 
-def _object(kind: Any, read: Any):
+def _object(kind: Any, read: Any, strict: bool = True):
     """A reader that says so where the value is no JSON object, or where an entry is missing."""
     needed = list(getattr(kind, "__required_keys__", ()))
     if dataclasses.is_dataclass(kind):
-        needed = [f.name for f in dataclasses.fields(kind) if f.init]
+        needed = [f.name for f in dataclasses.fields(kind) if f.init and (strict or not _has_default(f))]
 
     def checked(value: Any, _: Any) -> Any:
         if not isinstance(value, Mapping):
@@ -241,6 +261,10 @@ def _object(kind: Any, read: Any):
         return read(value, kind)
 
     return checked
+
+
+def _has_default(field: dataclasses.Field[Any]) -> bool:
+    return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
 
 
 def _is_union_of_dataclasses(kind: Any) -> bool:
@@ -256,10 +280,13 @@ def _is_union_of_values(kind: Any) -> bool:
     return {*get_args(kind)} <= {*_NAMES, type(None)} and len({*get_args(kind)} - {type(None)}) > 1
 
 
-def _converter() -> cattrs.Converter:
-    converter = cattrs.Converter(forbid_extra_keys=True)
+def _converter(strict: bool = True) -> cattrs.Converter:
+    converter = cattrs.Converter(forbid_extra_keys=strict)
     for kind in _NAMES:
         converter.register_structure_hook(kind, _strict(kind, int) if kind is float else _strict(kind))
+    if not strict:
+        number = _strict(float, int)
+        converter.register_structure_hook(float, lambda x, kind: math.nan if x is None else number(x, kind))
 
     @converter.register_structure_hook_factory(lambda kind: dict in (kind, get_origin(kind)))
     def mapping(kind: Any) -> Any:
@@ -278,7 +305,7 @@ def _converter() -> cattrs.Converter:
 
     @converter.register_structure_hook_factory(dataclasses.is_dataclass)
     def dataclass(kind: Any) -> Any:
-        return _object(kind, make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=True))
+        return _object(kind, make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=strict), strict)
 
     @converter.register_structure_hook_factory(is_typeddict)
     def entries(kind: Any) -> Any:
@@ -325,3 +352,4 @@ def _converter() -> cattrs.Converter:
 
 
 CONVERTER = _converter()
+_RECORDS = _converter(strict=False)

@@ -13,8 +13,6 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from zellige import Config, Data, Net, cli
-from zellige.cli import options, typed
-from zellige.cli.evaluate import OTHERS
 from zellige.cli.evaluate_again import compared, of_unit, read_claims
 from zellige.data import prepare
 from zellige.data.tokenizer import Bytes
@@ -170,14 +168,6 @@ def test_options_typed_now_outrank_those_of_the_file(run):
     again = json.loads(Path("again.json").read_text())
     assert code in (0, 1), err
     assert (again["arguments"]["draws"], again["seed"], again["arguments"]["limit"]) == (4, 3, 4)
-
-
-def test_the_words_of_options_give_the_options():
-    cls = OTHERS["--generate"][1]
-    one = options.parse(
-        cls, ["x", "--calls", "8", "16", "--temperature", "0.7", "--class", "a", "b"], "evaluate", most=1
-    )
-    assert options.parse(cls, typed.words_of(cls, dataclasses.asdict(one)), "evaluate", most=1) == one
 
 
 def claims(lines: list[str], folder: Path) -> Path:

@@ -298,7 +298,7 @@ def forms() -> dict[str, type]:
         train,
         verify,
     )
-    from zellige.cli.generate import Generate
+    from zellige.cli.generate import GenerateOptions
 
     made = {f"train {name}": train.form(method) for name, method in zellige.METHODS.items()}
     places = (
@@ -318,9 +318,13 @@ def forms() -> dict[str, type]:
     for name, each in {name: each for place in places for name, each in vars(place).items()}.items():
         if dataclasses.is_dataclass(each) and isinstance(each, type):
             made[name] = each
-    swept = {name: each for name, each in made.items() if name not in ("Sweep", "Cluster")}  # parts of forms
+    swept = {name: each for name, each in made.items() if name not in ("Sweep", "Cluster", "Mode")}  # parts of forms
     swept["plan"] = plan.form(zellige.METHODS["mdlm"])
-    return swept | {"compare": compare.form(), "sweep": sweep.form(zellige.METHODS["mdlm"]), "generate": Generate}
+    return swept | {
+        "compare": compare.form(),
+        "sweep": sweep.form(zellige.METHODS["mdlm"]),
+        "generate": GenerateOptions,
+    }
 
 
 def test_how_a_model_is_loaded_is_declared_once():

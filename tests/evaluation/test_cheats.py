@@ -19,7 +19,7 @@ def test_a_cheat_fools_a_metric_by_its_direction(name, higher):
     """Lower typicality than that of real text is a fault and fools nobody; it was counted as better."""
     assert METRICS[name].higher is higher
     for value, holds in ((0.5, higher is False), (1.0, True), (1.15, True), (1.5, higher is True)):
-        assert (fooled({name: around(value)}, {name: around(1.0)}) == [name]) == holds
+        assert (fooled({name: around(value)}, {name: around(1.0)}) == (name,)) == holds
 
 
 def test_a_metric_without_a_row_is_not_judged():

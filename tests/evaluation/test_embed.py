@@ -11,6 +11,7 @@ from zellige.core.batch import Batch
 from zellige.data.tokenizer import Characters
 from zellige.evaluation.probe import (
     Labelled,
+    ProbeRecord,
     bags,
     fine_tune,
     labelled,
@@ -27,6 +28,7 @@ from zellige.models.embed import embed_tokens, features, tokens_at_once
 from zellige.models.model import Model
 from zellige.nn.block import Net
 from zellige.nn.classifier import Classifier
+from zellige.show.record import dumps
 
 TEXTS = [[0, 1, 2, 1], [2], [1, 1, 0, 2, 0, 1, 2, 2, 1, 0, 1], [2, 0, 1, 1], [0, 1, 2, 1]]
 close = torch.testing.assert_close
@@ -196,13 +198,14 @@ def test_the_probe_has_its_five_rows(tmp_path):
     names = ["bag of tokens", "linear, random weights", "linear, trained", "fine-tuned, random", "fine-tuned, trained"]
     assert [row.name for row in found.rows] == names == [*dict.fromkeys(told)]
     again = probe(model(), data, epochs=0)
-    assert [row.share for row in again.rows] == [row.share for row in found.rows[:3]]  # deterministic
+    assert again.rows == found.rows[:3]  # deterministic
     a, b = found.row("linear, trained"), found.row("bag of tokens")
-    value, half = a.above(b)
-    assert value == pytest.approx(a.share.value - b.share.value)
-    assert half > 0
-    assert len(found.gains) == 4
-    json.dumps(found.to_dict())
+    gain = found.differences[2]
+    assert gain.name == "linear, trained - bag of tokens"
+    assert gain.value == pytest.approx(a.accuracy.value - b.accuracy.value)
+    assert gain.half > 0
+    assert len(found.differences) == 4
+    assert ProbeRecord.from_dict(json.loads(dumps(found.to_dict()))) == found
 
 
 def test_the_split_and_the_data(shared):

@@ -21,6 +21,7 @@ from zellige.evaluation.image_features import features_of, trained
 from zellige.evaluation.image_quality import Views, frechet, inception, kernel_distance, radii, within
 from zellige.evaluation.interval import student
 from zellige.evaluation.metrics import METRICS, measure_images
+from zellige.evaluation.samples import SamplesRecord
 from zellige.methods import build
 from zellige.models.config import Config
 from zellige.models.model import Model
@@ -185,7 +186,7 @@ def test_features_are_written_and_read(classifier, features, pixels, tmp_path):
     image_features.save_features(*classifier, tmp_path / "seen")
     again = features_of(str(tmp_path / "seen"))
     assert torch.equal(again.views(pixels[:50]).features, features.views(pixels[:50]).features)
-    assert "not Inception" in again.about["name"]
+    assert "not Inception" in again.about.name
     assert classifier[1].accuracy > 0.8
     data = bytearray((tmp_path / "seen" / image_features.WEIGHTS).read_bytes())
     data[-3] ^= 1
@@ -276,7 +277,8 @@ def test_the_command(tmp_path, monkeypatch, capsys, classifier):
     curve = run("--count 20 --calls 1 2 --samplers ancestral --out out")
     assert len(curve["result"]["points"]) == 3
     assert (tmp_path / "out" / "generate-images-calls.svg").is_file()
-    figure = sweep_figure(curve["result"]["points"], curve["result"]["real"], "calls", "features")
+    record = SamplesRecord.from_dict(curve)
+    figure = sweep_figure(record.points, record.real, "calls", "features")
     assert figure is not None
     for ax, name in zip(figure.axes, ("FID", "KID")):
         drawn = ax.get_lines()[0].get_ydata()

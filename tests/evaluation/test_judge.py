@@ -93,8 +93,8 @@ def test_nats_are_the_chain_rule(gpt2, first):
     with torch.no_grad():
         expected = [chain(judge.inner.model, ids[:32], first) for ids in judge.encode(TEXTS)]
     agree(judge.nats(TEXTS), (torch.tensor([n for n, _ in expected]), torch.tensor([c for _, c in expected])))
-    assert judge.about["context"] == 32
-    assert judge.about["kind"] == "transformers"
+    assert judge.about.context == 32
+    assert judge.about.kind == "transformers"
 
 
 @pytest.mark.parametrize("first", ["given", "judged"])
@@ -246,7 +246,7 @@ def test_the_folder_of_a_run_is_a_judge(tmp_path):
     judge = Judge(folder, first="judged", eos="all")
     texts = ["the value", "of"]
     agree(judge.nats(texts), Judge(model, first="judged", eos="all").nats(texts))
-    assert judge.about["judge"] == str(folder)
+    assert judge.about.judge == str(folder)
 
 
 def test_a_judge_whose_config_has_changed_is_named(tmp_path):

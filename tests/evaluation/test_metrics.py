@@ -12,6 +12,7 @@ from zellige.errors import InputError
 from zellige.evaluation import metrics
 from zellige.evaluation.interval import Number, mean, student
 from zellige.evaluation.metrics import METRICS, Metric
+from zellige.evaluation.sweep import JudgedSet, Way
 
 
 def ragged(seed: int, rows: int = 12, vocabulary: int = 5) -> list[list[int]]:
@@ -171,13 +172,12 @@ def test_what_nothing_gives_is_not_taken():
 
 def test_a_metric_without_a_row_is_neither_saved_nor_printed():
     number = Number(1.0, 0.9, 1.1)
-    assert metrics.as_json({"entropy": number}) == {"entropy": {"value": 1.0, "low": 0.9, "high": 1.1}}
-    point = {"measures": {"sparkle": number.to_dict()}}
+    samples = JudgedSet(way=Way(), samples=1, samples_sha256="", tokens=1, measures={"sparkle": number})
     for plant in (
-        lambda: metrics.as_json({"entropy": number, "sparkle": number}),
+        lambda: samples.also({"entropy": number, "sparkle": number}),
         lambda: metrics.definitions(["sparkle"]),
         lambda: metrics.intervals(["sparkle"]),
-        lambda: generate_print.shown(point, "sparkle"),
+        lambda: generate_print.shown(samples, "sparkle"),
     ):
         with pytest.raises(ValueError, match=r"the metric 'sparkle' has no row; add it to METRICS"):
             plant()

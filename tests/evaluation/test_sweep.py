@@ -4,7 +4,7 @@ import json
 import math
 import re
 import shlex
-from dataclasses import asdict
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,13 +14,15 @@ from zellige import Data, Net, cli
 from zellige.data.tokenizer import Characters
 from zellige.errors import InputError
 from zellige.evaluation import sweep
+from zellige.evaluation.interval import Number
 from zellige.evaluation.judge import Judge
 from zellige.evaluation.metrics import METRICS, Metric, entropies
-from zellige.evaluation.sweep import Set, Way
+from zellige.evaluation.sweep import JudgedSet, Set, Way
 from zellige.methods import build
 from zellige.models.config import Config
 from zellige.models.model import Model
 from zellige.report import sweep as figures
+from zellige.show.record import Record, dumps
 
 TEXT = "the value of the object is returned by the function and it is the name of a class "
 L = 16
@@ -80,7 +82,7 @@ def test_the_numbers_are_those_of_the_parts(command, here):
     assert plain["result"]["real"]["measures"]["perplexity"]["value"] == pytest.approx(
         float((nats.sum() / tokens.sum()).exp())
     )
-    assert plain["protocol"]["judge"] == judge.about | {"judge": "ar"}
+    assert plain["protocol"]["judge"] == vars(judge.about) | {"judge": "ar"}
     assert plain["seed"] == 3
 
 
@@ -128,6 +130,32 @@ def test_the_same_seed_gives_the_same_file_whatever_the_batch(command, here):
     assert (here / "c/generate.jsonl").read_bytes() == (here / "d/generate.jsonl").read_bytes()
 
 
+def test_a_record_is_saved_loaded_and_run_again(here, tmp_path, monkeypatch):
+    """The same numbers bit for bit, from Python; its request is the one that was made, options of the sampler included."""
+    monkeypatch.chdir(here)
+    drawn = []
+    request = zellige.EvaluateSamples(
+        judge="ar",
+        reference="real.txt",
+        count=6,
+        steps=4,
+        sampler="remasking",
+        options={"eta": 0.1},
+        temperatures=(0.5, 1.0),
+    )
+    record = replace(request, keep=drawn.extend).run("model")
+    assert [len(each.texts) for each in drawn] == [6, 6]
+    assert record.request == request
+    record.save(tmp_path / "r.json")
+    back = zellige.Record.load(tmp_path / "r.json")
+    assert back.request == request
+    again = back.request.run(zellige.load("model"))
+    results = [dumps(each.to_dict()["result"]) for each in (record, back, again)]
+    assert results[0] == results[1] == results[2]
+    assert (back.protocol, again.protocol, back.seed) == (record.protocol, record.protocol, 0)
+    assert record.points[0].measures["entropy"].value > 0
+
+
 def test_texts_one_a_line_are_judged(command, here):
     code, out, _ = command("evaluate --generate --samples real.txt --judge ar --reference none --json - --quiet")
     point = json.loads(out)["result"]["points"][0]
@@ -168,16 +196,17 @@ def test_a_row_is_all_that_a_metric_needs(command, here, monkeypatch):
     assert re.search(r"sampler +steps .* kinds$", out, re.MULTILINE)
     assert re.search(r"^\| sampler .*\| kinds \|$", (here / "planted/generate-ar.md").read_text(), re.MULTILINE)
     assert re.search(r"^  kinds, tokens +\d+\.\d{3} ± ", command(USUAL)[1], re.MULTILINE)
-    number = sweep.measure_of(document["result"]["real"], "kinds")
-    assert sweep.fooled({"kinds": number}, {"kinds": number}) == ["kinds"]
+    loaded = Record.load(here / "planted/generate-ar.json")
+    assert sweep.fooled(loaded.real.measures, {"kinds": loaded.real.measures["kinds"]}) == ("kinds",)
 
 
 # ------------------------------------------------------------------------------------------------------- the parts
 
 
-def point(way: Way, perplexity=10.0, calls=4.0) -> dict:
-    number = {"value": perplexity, "low": perplexity - 1, "high": perplexity + 1}
-    return {"way": asdict(way), "measures": {"perplexity": number, "entropy": number}, "calls": calls}
+def point(way: Way, perplexity=10.0, calls=4.0) -> JudgedSet:
+    number = Number(perplexity, perplexity - 1, perplexity + 1)
+    measures = {"perplexity": number, "entropy": number}
+    return JudgedSet(way=way, samples=1, samples_sha256="", tokens=1, measures=measures, calls=calls)
 
 
 def test_curves_are_what_the_ways_say():
@@ -186,10 +215,10 @@ def test_curves_are_what_the_ways_say():
     points = [point(way, calls=float(way.steps or 0)) for way in sweep.different(ways)]
     assert len(points) == 5
     found = sweep.curves_of(points, "frontier")
-    assert [p["way"]["temperature"] for p in found["temperature"]] == [0.5, 1.0]
-    assert [p["way"]["top_p"] for p in found["top-p"]] == [0.9, 1.0]
+    assert [p.way.temperature for p in found["temperature"]] == [0.5, 1.0]
+    assert [p.way.top_p for p in found["top-p"]] == [0.9, 1.0]
     calls = sweep.curves_of(points, "calls")
-    assert {name: [p["way"]["steps"] for p in each] for name, each in calls.items()} == {
+    assert {name: [p.way.steps for p in each] for name, each in calls.items()} == {
         "ancestral": [4, 8], "confidence": [4],
     }  # fmt: skip
     assert sweep.curves_of(points[:1], "frontier") == sweep.curves_of(points[:1], "calls") == {}
@@ -257,7 +286,7 @@ def test_cold_samples_are_plainer_and_likelier_to_their_own_law():
         sweep.score_samples(sweep.draw_samples(own, sweep.settled(own, Way(temperature=t)), 200, 0), judge)
         for t in (0.3, 1.0)
     ]
-    cold, warm = ([sweep.measure_of(p, m) for m in ("perplexity", "entropy")] for p in found)
+    cold, warm = ([p.measures[m] for m in ("perplexity", "entropy")] for p in found)
     assert cold[0].high < warm[0].low
     assert cold[1].high < warm[1].low
     with (

@@ -10,12 +10,12 @@ import torch
 
 import zellige
 from zellige.cli import main
-from zellige.cli.generate import real_images
 from zellige.core.batch import Batch
 from zellige.data import Data
 from zellige.errors import InputError
 from zellige.evaluation.choices import Question
 from zellige.evaluation.requests import EvaluatePairs
+from zellige.evaluation.samples import real_images
 from zellige.models.model import class_names, find_classes
 from zellige.show.terminal import Terminal
 
@@ -129,14 +129,14 @@ def test_infill_of_a_class(model):
 def test_real_images_are_of_the_classes_that_were_asked_for(model):
     """What FID compares with, and what stands beside; its images are about as bright as their class's number."""
     terminal = Terminal(quiet=True)
-    (name, rows), (_, floor) = real_images("test", model, None, 10, [2, 2], terminal)
-    assert name == "array test of these classes"
-    assert rows.mean(1).min() > 1.5
-    assert floor.mean(1).min() > 1.5
-    assert len(floor) == 10
+    reference, floor = real_images("test", model, None, 10, [2, 2], terminal)
+    assert reference.name == "array test of these classes"
+    assert reference.rows.mean(1).min() > 1.5
+    assert floor.rows.mean(1).min() > 1.5
+    assert len(floor.rows) == 10
     every = [real_images("test", model, None, 10, classes, terminal) for classes in ([], [0, 1, 2])]
-    assert [reference[0] for reference, _ in every] == ["array test"] * 2
-    assert np.array_equal(every[0][0][1], every[1][0][1])
+    assert [reference.name for reference, _ in every] == ["array test"] * 2
+    assert np.array_equal(every[0][0].rows, every[1][0].rows)
 
 
 def test_saved_and_loaded(model, tmp_path):

@@ -502,7 +502,7 @@ METRICS = of(
     ),
     (
         "the real images that stand beside are the reference itself",
-        "cli/generate.py",
+        "evaluation/samples.py",
         'other = corpus.about["name"], "train" if split != "train" else "test"',
         'other = corpus.about["name"], split',
         "models/test_class_names.py -k real_images",

@@ -25,7 +25,8 @@ from zellige.report.compare import comparison, entrant, figure, table
 from zellige.report.compare import comparison as comparer
 from zellige.report.compare import reference as judge
 from zellige.report.compare.measure import Settings, measure_method, measurement_key
-from zellige.report.compare.record import Bound, Findings, read
+from zellige.report.compare.record import Bound, Findings
+from zellige.schema import structure
 from zellige.show.record import dumps
 from zellige.training.signals import Stopped
 
@@ -51,6 +52,10 @@ def go(folder, methods=("mdlm", "sedd:process=uniform"), **more):
         "samples": 6, "draws": 2,
     }  # fmt: skip
     return zellige.compare(list(methods), run=folder, **(usual | more))
+
+
+def read(entries: dict[str, Any], kind: Any) -> Any:
+    return structure(entries, kind, "it", strict=False)
 
 
 def files(folder) -> dict[str, bytes]:

@@ -23,13 +23,13 @@ SHOWN: dict[str, tuple[str, str]] = {
                     "net.length net.checkpoint train.steps train.batch train.accumulate train.precision"),
     "EvaluateOptions": ("RUN [options]", "data.path data.name split draws limit seed estimator unconditional from show audit "
                         "batch processes device"),
-    "Generate": ("RUN --generate [options]", "judge count steps sampler temperature top-p length frontier calls samplers "
+    "GenerateOptions": ("RUN --generate [options]", "judge count steps sampler temperature top-p length frontier calls samplers "
                  "samples reference features mauve data.path out seed"),
     "SuiteOptions": ("RUN --suite zero-shot [options]", ""),
     "StepsOptions": ("RUN --steps 32 128 continuous [options]", "steps data.path data.name split draws limit seed processes "
                      "device"),
     "PairsOptions": ("RUN --pairs FILE.jsonl [options]", ""),
-    "Probe": ("RUN --probe ag_news [options]", ""),
+    "ProbeOptions": ("RUN --probe ag_news [options]", ""),
     "BracketOptions": ("RUN --bracket [options]", "limit numbers orders per-step steps own data.path data.name split seed "
                        "device"),
     "TrainFeatures": ("--train-features FOLDER [options]", "data.name data.path epochs seed device"),

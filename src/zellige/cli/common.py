@@ -7,7 +7,7 @@ import inspect
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
@@ -231,7 +231,7 @@ def typed_data(chosen: Any, words: Sequence[str], own: Data) -> Data | None:
     return replace(own, **{name: getattr(chosen.data, name) for name in typed})
 
 
-def of_model(about: dict[str, Any]) -> str:
+def of_model(about: Mapping[str, Any]) -> str:
     """`d3pm, discrete time, T = 64, 92.1M parameters, step 98,000 (EMA)`: a result's model (`model.identity`)."""
     step = f"step {count(about['step'])}" if about.get("step") is not None else ""
     parts = [about["method"], about.get("time"), parameters(about["parameters"]), step]

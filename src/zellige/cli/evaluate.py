@@ -1,6 +1,6 @@
 """`zellige evaluate`: one entry for likelihoods, samples, pairs, probes and suites."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,14 +24,13 @@ from .common import (
     note_change,
     put_json,
     resumable,
-    run_folder,
     typed_data,
     unfinished_folder,
 )
 from .evaluate_again import Mode, again, audit, status
 from .evaluate_bounds import BRACKET, PAIRS, STEPS, SUITE
-from .evaluate_classifiers import Probe, probe, train_features
-from .generate import Generate, generate
+from .evaluate_classifiers import PROBE, train_features
+from .generate import GENERATE
 
 if TYPE_CHECKING:
     from ..evaluation.result import Result
@@ -66,7 +65,7 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
         put_json(terminal, document)
         return status(document)
     if "--from" in flags and asked:
-        document = again(words, terminal, began, judge_words, judge, [BOUND, *MODES.values()], OTHERS)
+        document = again(words, terminal, judge, [BOUND, *MODES.values()])
     else:
         document = judge_words(words, terminal, began)
     if document is None:  # of several processes, the first one speaks
@@ -78,17 +77,15 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
 def judge_words(words: Sequence[str], terminal: Terminal, began: float, write: bool = True) -> Document | None:
     """Judge what a command line asks for, and print it; `write`: into the run, if it is one. None: another process speaks."""
     flags = options.given(words)
-    flag = next((flag for flag in OTHERS if flag in flags), None)
-    if flag is not None:
-        return OTHERS[flag][0](words, terminal, began, write)
     mode = next((MODES[flag] for flag in MODES if flag in flags), BOUND)
+    words = [word for word in words if word != "--generate"]  # the one flag of a mode that is no option of it
     return judge(mode, options.parse(mode.options, words, mode.where, about=mode.about, most=1), words, terminal, write)
 
 
 def judge(mode: Mode, chosen: Any, words: Sequence[str], terminal: Terminal, write: bool = True) -> Document | None:
     """Judge what the options of a mode ask for, and print it; `write`: into the run, if it is one."""
-    folder = run_folder(chosen.run) if write else None
-    record = mode.run(chosen, words, terminal)
+    folder = mode.folder(chosen) if write else None
+    record = mode.run(chosen, words, terminal, *([folder] if mode.early else []))
     if record is None:
         return None
     record = record.made_by(record.request, loading(chosen))
@@ -96,7 +93,7 @@ def judge(mode: Mode, chosen: Any, words: Sequence[str], terminal: Terminal, wri
         terminal.result(line)
     note_change(terminal, record.about)
     if folder is not None:
-        mode.save(record, folder, terminal)
+        mode.save(record, folder, terminal, *([chosen] if mode.early else []))
     return record.to_dict()
 
 
@@ -138,10 +135,6 @@ def save_bound(result: "Result", folder: Path, terminal: Terminal) -> None:
 
 
 TITLE = "The likelihood of a text, with its 95% intervals."
-OTHERS: dict[str, tuple[Callable[..., Document | None], type]] = {
-    "--generate": (generate, Generate),
-    "--probe": (probe, Probe),
-}
 BOUND = Mode(
     Evaluate,
     EvaluateOptions,
@@ -153,7 +146,9 @@ BOUND = Mode(
 )
 MODES: dict[str, Mode] = {  # by the flag of `evaluate` that makes another command of it
     "--suite": SUITE,
+    "--generate": GENERATE,
     "--pairs": PAIRS,
+    "--probe": PROBE,
     "--bracket": BRACKET,
     "--steps": STEPS,  # last: others have an option of that name
 }

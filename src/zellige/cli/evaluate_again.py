@@ -32,8 +32,8 @@ from ..show.numbers import columns, counted, path, pm
 from ..show.progress import Bar
 from ..show.record import json_record, record_of, request_name
 from ..show.terminal import Terminal
-from . import options, typed
-from .common import Document, refuse_unasked
+from . import options
+from .common import Document, refuse_unasked, run_folder
 
 if TYPE_CHECKING:
     from ..evaluation.repeat import Figure
@@ -52,77 +52,46 @@ class Mode:
         where, about: the command, and its first line of help.
         run: the record of its options, with the words that were typed and the terminal; None: another process has it.
         lines: what is printed of a record.
-        save: writes a record into the folder of a run.
+        save: writes a record into a folder, with the options that made it.
+        folder: where its files go, by its options; None: nowhere.
+        early: whether `run` writes some of them itself, and is told the folder.
     """
 
     request: type[Request[Any]]
     options: type[Any]
     where: str
     about: str
-    run: Callable[[Any, Sequence[str], Terminal], Any]
+    run: Callable[..., Any]
     lines: Callable[[Any], Sequence[str]]
-    save: Callable[[Any, Path, Terminal], None]
+    save: Callable[..., None]
+    folder: Callable[[Any], Path | None] = lambda chosen: run_folder(chosen.run)
+    early: bool = False
 
     def of(self, document: Mapping[str, Any], source: str) -> Any:
         """The options that made a document."""
         arguments = document.get("arguments")
-        if not isinstance(arguments, Mapping) or not arguments.get("run"):
+        if not isinstance(arguments, Mapping) or not (arguments.get("run") or arguments.get("samples")):
             raise InputError(f"'{source}' does not say how it was made; evaluate the run itself")
         record = record_of(document, source)
         loading = {name: value for name, value in (record.loading or {}).items() if value is not None}
         return self.options(request=record.request, **loading)
 
 
-def words_again(document: Document, source: str, classes: dict[str, type], now: Sequence[str] = ()) -> list[str]:
-    """The command line that made a result, after `zellige evaluate`; options that are typed `now` outrank its own."""
-    arguments = document.get("arguments")
-    if not isinstance(arguments, dict) or not (arguments.get("run") or arguments.get("samples")):
-        raise InputError(f"'{source}' does not say how it was made; evaluate the run itself")
-    mode = next((flag for flag in classes if flag and _is_mode(flag, arguments)), "")
-    cls, flag = classes[mode], [mode] if mode == "--generate" else []
-    known = options.flags(cls)
-    now_typed = {word.replace("_", "-") for word in options.given(now)}
-    now_typed |= {one.name for one in known.values() if {one.off, f"--no-{one.name[2:]}"} & now_typed}
-    try:
-        if any(name.startswith("--data.") for name in now_typed):
-            arguments = arguments | {"data": None}
-        if options.check(known, [word for word in now if word not in flag], "evaluate"):
-            arguments = arguments | {"run": None}
-        return [*flag, *typed.words_of(cls, arguments, now_typed)]
-    except (AttributeError, TypeError) as wrong:
-        raise InputError(f"'{source}' does not say how it was made; evaluate the run itself") from wrong
-
-
-def _is_mode(flag: str, arguments: dict[str, Any]) -> bool:
-    return arguments.get("mode") == "generate" if flag == "--generate" else flag.removeprefix("--") in arguments
-
-
-def again(
-    words: Sequence[str],
-    terminal: Terminal,
-    began: float,
-    judge_words: Judge,
-    judge: Judge,
-    modes: Sequence[Mode],
-    others: dict[str, Any],
-) -> Document | None:
+def again(words: Sequence[str], terminal: Terminal, judge: Judge, modes: Sequence[Mode]) -> Document | None:
     """Judge anew, and say of each number whether it holds; what is returned has "held": {number: in what sense}."""
     from ..evaluation.repeat import changes, figures
     from ..evaluation.result import read_result
 
-    source, rest = typed.take(words, "--from", "evaluate")
+    source, rest = options.take(words, "--from", "evaluate")
     assert source is not None
     before = read_result(source)
     numbers = figures(before, source)
     mode = next((mode for mode in modes if mode.request.__name__ == request_name(before)), None)
     if mode is None:
-        made = words_again(before, source, {flag: cls for flag, (_, cls) in others.items()}, rest)
-        refuse_unasked(made, f"'{source}'")
-        document = judge_words([*rest, *made], terminal, began, write=False)
-    else:
-        chosen = options.parse(mode.options, rest, mode.where, default=mode.of(before, source), most=1)
-        refuse_unasked(untyped(mode.options, before["arguments"], rest), f"'{source}'")
-        document = judge(mode, chosen, rest, terminal, write=False)
+        raise InputError(f"'{source}' does not say how it was made; evaluate the run itself")
+    chosen = options.parse(mode.options, rest, mode.where, default=mode.of(before, source), most=1)
+    refuse_unasked(untyped(mode.options, before["arguments"], rest), f"'{source}'")
+    document = judge(mode, chosen, rest, terminal, write=False)
     if document is None:
         return None
     now = {one.name: one for one in figures(document)}
@@ -195,7 +164,7 @@ def audit(words: Sequence[str], terminal: Terminal, judge: Judge) -> Document:
     The document's result has "holds": true where all of them do, false where one does not, null where none is refuted but some
     cannot be checked; and "checked", how many could be.
     """
-    folder, rest = typed.take(words, "--audit", "evaluate")
+    folder, rest = options.take(words, "--audit", "evaluate")
     if rest:
         raise InputError(f"'{rest[0]}' stands beside --audit; the options of each claim stand in {CLAIMS}")
     claims = read_claims(Path(folder or ""))

@@ -5,120 +5,90 @@ import dataclasses
 import textwrap
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
 
 from ..data import DATASETS, Data
 from ..errors import InputError
+from ..evaluation.requests import EvaluateProbe
 from ..show.numbers import byte_size, columns, path, pm
 from ..show.progress import Bar
 from ..show.record import json_record
 from ..show.terminal import Terminal
 from . import options
 from .common import (
-    Document,
-    OfRun,
-    Where,
+    OfModel,
     command_options,
     file_suffix,
     load,
     of_model,
     put_json,
-    run_folder,
     write_result,
 )
+from .evaluate_again import Mode
 
 if TYPE_CHECKING:
-    from ..evaluation.probe import Probe as ProbeResult
-
-
-@dataclass(frozen=True)
-class ProbeData(Where):
-    path: str | None = None
-    """the folder of test.csv; downloaded if not given"""
+    from ..evaluation.probe import ProbeRecord
 
 
 @command_options
-class Probe(OfRun):
-    probe: str = "ag_news"
-    """labelled texts: ag_news"""
-    data: ProbeData = field(default_factory=ProbeData)
-    """where they are"""
-    layer: int | None = None
-    """the block of the network that the linear probe reads; what the head reads if not given"""
-    linear: bool = False
-    """only the linear probes: a small part of the time"""
-    epochs: int = 3
-    """of fine-tuning"""
-    rate: float = 1e-3
-    """learning rate of fine-tuning, at its highest"""
-    batch: int = 32
-    """texts in a step of fine-tuning"""
-    seed: int = 0
-    """of the split, of fresh weights, of the order of the texts"""
+class ProbeOptions(OfModel):
+    request: Annotated[EvaluateProbe, tyro.conf.arg(name="")] = field(default_factory=EvaluateProbe)
 
 
-def probe(words: Sequence[str], terminal: Terminal, began: float, write: bool = True) -> Document | None:
-    """`zellige evaluate RUN --probe ag_news`"""
-    about = "A linear probe and fine-tuning, against random weights and a bag of tokens."
-    chosen = options.parse(Probe, words, "evaluate --probe", about=about, most=1)
+def probe(chosen: ProbeOptions, words: Sequence[str], terminal: Terminal) -> "ProbeRecord":
+    """The record of what is asked for; each classifier has a bar of its own."""
     if not chosen.run:
         raise InputError("evaluate needs a run; e.g. zellige evaluate runs/demo --probe ag_news")
-    if not chosen.rate > 0:
-        raise InputError(f"--rate is {chosen.rate:g}; it must be above 0")
-    with terminal.waiting("reading"):
-        from ..evaluation import probe as probing
-
-        data = probing.labelled(chosen.probe, chosen.data.path, chosen.data.cache)
-    folder = run_folder(chosen.run) if write else None
     model = load(terminal, chosen.run, "evaluate", chosen)
     with contextlib.ExitStack() as stack:
-        bars: dict[str, Any] = {}
+        bars = dict[str, Bar]()
 
-        def show(what: str, done: int, total: int) -> None:  # each classifier has a bar of its own
-            if what not in bars:
+        def show(title: str, done: int, total: int) -> None:
+            if title not in bars:
                 stack.close()
-                bars[what] = stack.enter_context(Bar(terminal, what, total))
-            bars[what].update(done, total=total)
+                bars[title] = stack.enter_context(Bar(terminal, title, total))
+            bars[title].update(done, total=total)
 
-        result = probing.probe(
-            model, data, seed=chosen.seed, epochs=0 if chosen.linear else chosen.epochs, rate=chosen.rate,
-            batch=chosen.batch, layer=chosen.layer, progress=show,
-        )  # fmt: skip
-    for line in describe_probe(result):
-        terminal.result(line)
-    document = json_record(
-        "evaluate", dataclasses.asdict(chosen), result.to_dict(), protocol=result.protocol, unit="accuracy", seed=chosen.seed,
-        seconds=time.monotonic() - began,
-    )  # fmt: skip
-    if folder is not None:
-        epochs, rate = (None if chosen.linear else chosen.epochs, chosen.rate)
-        suffix = file_suffix(
-            linear=chosen.linear, layer=chosen.layer, epochs=epochs if epochs != Probe.epochs else None,
-            rate=rate if rate != Probe.rate else None, seed=chosen.seed or None,
-        )  # fmt: skip
-        write_result(terminal, folder / f"probe-{chosen.probe}{suffix}.json", document)
-    return document
+        return replace(chosen.request, progress=show).run(model)
 
 
-def describe_probe(result: "ProbeResult") -> list[str]:
-    """What is printed: who was asked what, the accuracies, what training brings, the protocol."""
-    about, p = result.about, result.protocol
+def describe_probe(record: "ProbeRecord") -> list[str]:
+    """The lines that are printed: model and texts, accuracies, what training brings, the protocol."""
+    about, protocol = record.about, record.protocol
     lines = [
         f"{of_model(about)}, trained on {about['trained on']}",
-        f"{about['data']}: {p['texts']}; {p['length']}",
+        f"{about['data']}: {protocol.texts}; {protocol.length}",
         "",
     ]
     rows = [("classifier", "accuracy (95%, Wilson)", "chosen")]
-    rows += [(row.name, str(row.share), row.chosen) for row in result.rows]
+    rows += [(row.name, str(row.accuracy), row.chosen) for row in record.rows]
     lines += [*columns(rows, "<<<", indent=2, gap=3), ""]
     rows = [("difference, on the same texts", "points (95%)")]
-    rows += [(name, pm(100 * value, 100 * half, 1)) for name, value, half in result.gains]
+    rows += [(gain.name, pm(100 * gain.value, 100 * gain.half, 1)) for gain in record.differences]
     lines += columns(rows, "<>", indent=2, gap=3)
-    protocol = ", ".join([p["name"], p["data"], p["features"], p["regression"], p["fine-tuning"]])
-    protocol += (f", {p['class']}" if "class" in p else "") + f", seed {p['seed']}"
-    return [*lines, "", *textwrap.wrap(protocol, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)]
+    parts = [protocol.name, protocol.data, protocol.features, protocol.regression, protocol.fine_tuning]
+    text = ", ".join([*parts, *filter(None, [protocol.class_]), f"seed {protocol.seed}"])
+    return [*lines, "", *textwrap.wrap(text, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)]
+
+
+def save_probe(record: "ProbeRecord", folder: Path, terminal: Terminal) -> None:
+    """Write it into a run; the options that are not the default's stand in its name."""
+    request: EvaluateProbe = record.request  # pyright: ignore[reportAssignmentType]
+    names = ("linear", "layer", "epochs", "rate", "seed")
+    values = {name: getattr(request, name) for name in names if request.differs(name)}
+    if request.linear:
+        values.pop("epochs", None)
+    write_result(terminal, folder / f"probe-{request.probe}{file_suffix(**values)}.json", record.to_dict())
+
+
+PROBE = Mode(
+    EvaluateProbe, ProbeOptions, "evaluate --probe",
+    "A linear probe and fine-tuning, against random weights and a bag of tokens.", probe, describe_probe, save_probe,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,19 @@ def value_of(argv: Sequence[str], flag: str) -> str:
     return ""
 
 
+def take(words: Sequence[str], name: str, where: str) -> tuple[str | None, list[str]]:
+    """The value of one option, and the command line without the two."""
+    for i, word in enumerate(words):
+        head, has_value, value = word.partition("=")
+        if head == name:
+            if not has_value and (i + 1 == len(words) or words[i + 1].startswith("--")):
+                raise InputError(f"{name} needs a value; see zellige {where} --help")
+            return (
+                (value, [*words[:i], *words[i + 1 :]]) if has_value else (words[i + 1], [*words[:i], *words[i + 2 :]])
+            )
+    return None, list(words)
+
+
 def _nearest(name: str, known: dict[str, Flag], where: str) -> str:
     """The flag that is spelt most like `name`, by all of it or by what stands after its section."""
     ends = [flag.rpartition(".")[2] for flag in known]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from . import options, train
-from .typed import take
+from .options import take
 
 
 class About(NamedTuple):

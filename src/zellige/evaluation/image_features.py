@@ -39,18 +39,36 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
+class FeaturesIdentity:
+    """A feature network, as the protocol of a result states it.
+
+    Attributes:
+        features: D, features of an image.
+        sha256: of its weights.
+        resizing: of images to its size.
+        config: of a classifier that was trained here, its `FeatureConfig`.
+    """
+
+    name: str
+    features: int
+    sha256: str
+    resizing: str
+    config: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
 class Features:
     """A feature network.
 
     Attributes:
         width: D, how many features an image has.
-        about: what it is, for the protocol: name, sha256 of its weights, resizing.
+        about: its identity, for the protocol.
         read: images (B, H, W, 3) uint8 on its device -> features (B, D), logits (B, classes).
         device: where it works.
     """
 
     width: int
-    about: dict[str, Any]
+    about: FeaturesIdentity
     read: Callable[[Tensor], tuple[Tensor, Tensor]]
     device: torch.device | str = "cpu"
 
@@ -110,10 +128,10 @@ def inception(weights: Path | None = None, device: torch.device | str = "cpu") -
         "inception-v3-compat", ["2048", "logits_unbiased"], feature_extractor_weights_path=str(weights)
     )
     network = network.to(device)
-    about = {
-        "name": "Inception v3 of 2015-12-05 (torch-fidelity)", "features": 2048, "sha256": SHA256,
-        "resizing": "to 299 x 299, bilinear as in TensorFlow 1, by torch-fidelity; grey as three equal colours",
-    }  # fmt: skip
+    about = FeaturesIdentity(
+        "Inception v3 of 2015-12-05 (torch-fidelity)", 2048, SHA256,
+        resizing="to 299 x 299, bilinear as in TensorFlow 1, by torch-fidelity; grey as three equal colours",
+    )  # fmt: skip
     return Features(2048, about, lambda x: network(x.permute(0, 3, 1, 2)), device)
 
 
@@ -219,10 +237,11 @@ def trained(
             images = F.interpolate(images, size, mode="bilinear", antialias=True)
         return network(images)
 
-    about = {
-        "name": f"{config.name}, not Inception", "features": config.features, "sha256": digest, "config": asdict(config),
-        "resizing": f"to {size[0]} x {size[1]}, bilinear with antialiasing, where an image has another size",
-    }  # fmt: skip
+    about = FeaturesIdentity(
+        f"{config.name}, not Inception", config.features, digest,
+        resizing=f"to {size[0]} x {size[1]}, bilinear with antialiasing, where an image has another size",
+        config=asdict(config),
+    )  # fmt: skip
     return Features(config.features, about, read, device)
 
 

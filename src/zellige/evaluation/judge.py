@@ -45,6 +45,24 @@ CHOICES = {"first": ("given", "judged"), "eos": ("first", "all"), "long": ("cut"
 Progress = Callable[[int, int], None]
 
 
+@dataclass(frozen=True)
+class JudgeIdentity:
+    """All that a judge's numbers depend on, as the protocol of a result states it; see the module for the choices."""
+
+    judge: str
+    kind: str
+    parameters: int
+    tokenizer: str
+    vocabulary: int
+    network: str
+    context: int
+    first: str
+    eos: str
+    long: str
+    weights_sha256: str
+    tokenizer_sha256: str
+
+
 class Judge:
     """A causal model as a judge of texts.
 
@@ -80,15 +98,14 @@ class Judge:
         self.context = context or self.inner.context
 
     @cached_property
-    def about(self) -> dict[str, Any]:
-        """Everything that was chosen, for the protocol, and the sha256 of the judge's weights and of its tokenizer."""
+    def about(self) -> JudgeIdentity:
+        """The judge and its choices, for the protocol, with the sha256 of its weights and of its tokenizer."""
         inner = self.inner
-        return {
-            "judge": inner.name, "kind": inner.kind, "parameters": inner.parameters, "tokenizer": inner.tokenizer_name,
-            "vocabulary": inner.vocabulary, "network": "float32", "context": self.context, "first": self.first,
-            "eos": self.eos if inner.end is not None else "none", "long": self.long,
-            "weights_sha256": inner.weights_sha256, "tokenizer_sha256": inner.tokenizer_sha256,
-        }  # fmt: skip
+        return JudgeIdentity(
+            inner.name, inner.kind, inner.parameters, inner.tokenizer_name, inner.vocabulary, "float32", self.context,
+            self.first, self.eos if inner.end is not None else "none", self.long, inner.weights_sha256,
+            inner.tokenizer_sha256,
+        )  # fmt: skip
 
     # ------------------------------------------------------------------------------------------------ texts
     def encode(self, texts: Sequence[str]) -> list[list[int]]:

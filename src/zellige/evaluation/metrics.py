@@ -485,11 +485,6 @@ def measure_images(samples: Views, real: Views, seed: int = 0) -> dict[str, Numb
     return measure(images=samples.features, real_images=real.features, logits=samples.logits)
 
 
-def as_json(numbers: Mapping[str, Number]) -> dict[str, dict[str, float]]:
-    """Numbers by name as JSON has them. ValueError: one has no row."""
-    return {find(name).name: number.to_dict() for name, number in numbers.items()}
-
-
 def definitions(names: Iterable[str]) -> dict[str, str]:
     """What the protocol of a result says of these metrics: {family: definition}."""
     rows = [find(name) for name in names]

@@ -18,7 +18,8 @@ texts that are neither trained on nor held out.
 import copy
 import csv
 import math
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,9 @@ from ..methods import METHODS, build, reference
 from ..models.embed import embed_tokens, reading, tokens_at_once
 from ..models.model import as_model, fingerprint, identity, told_none, which_weights
 from ..nn.classifier import Classifier
+from ..schema import entries_of, structure
 from ..show.kinds import of
+from ..show.record import Record, json_record
 from .interval import Proportion, student
 
 PENALTIES = tuple(10.0**k for k in range(-6, 0))
@@ -270,53 +273,123 @@ def split_texts(count: int, seed: int, shares: tuple[float, float] = (0.7, 0.1))
     return order[:first].sort().values, order[first:second].sort().values, order[second:].sort().values
 
 
-# ---------------------------------------------------------------------------------------------------- all of it
+# ---------------------------------------------------------------------------------------------------- the record
 @dataclass(frozen=True)
-class ProbeRow:
-    """One classifier: its name, which held-out texts it gets right (N,) bool, and what was chosen for it."""
+class Answers:
+    """One classifier's answers: which held-out texts it gets right (N,) bool, and the choice made for it."""
 
     name: str
     right: Tensor
-    chosen: str
+    choice: str
 
     @property
-    def share(self) -> Proportion:
-        return Proportion(int(self.right.sum()), len(self.right))
+    def row(self) -> "ProbeRow":
+        return ProbeRow(self.name, self.choice, Proportion(int(self.right.sum()), len(self.right)))
 
-    def above(self, other: "ProbeRow") -> tuple[float, float]:
-        """How much higher its accuracy is, with half the 95% interval of the paired difference on the same texts."""
+    def minus(self, other: "Answers") -> "Gain":
+        """The difference of the two accuracies, with the 95% interval of the paired difference on the same texts."""
         each = self.right.double() - other.right.double()
-        return float(each.mean()), student(len(each) - 1) * float(each.std()) / math.sqrt(len(each))
+        value, half = float(each.mean()), student(len(each) - 1) * float(each.std()) / math.sqrt(len(each))
+        return Gain(f"{self.name} - {other.name}", value, value - half, value + half)
 
 
 @dataclass(frozen=True)
-class Probe:
-    """The five rows, and what was done."""
+class ProbeRow:
+    """One classifier: its name, the choice made for it (penalty, epoch), its accuracy."""
 
-    rows: list[ProbeRow]
-    protocol: dict[str, Any]
-    about: dict[str, Any] = field(default_factory=dict)
+    name: str
+    chosen: str
+    accuracy: Proportion
+
+
+@dataclass(frozen=True)
+class Gain:
+    """The accuracy of one classifier minus that of another, with its 95% interval."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+
+    @property
+    def half(self) -> float:
+        """Half the width of the interval."""
+        return (self.high - self.low) / 2
+
+
+@dataclass(frozen=True)
+class ProbeProtocol:
+    """All that was done; `class_` of a model with classes."""
+
+    name: str
+    data: str
+    texts: str
+    length: str
+    features: str
+    regression: str
+    fine_tuning: str
+    weights: str
+    seed: int
+    class_: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeRecord(Record):
+    """The classifiers that were probed.
+
+    Attributes:
+        rows: one for each classifier.
+        differences: what training brings: the trained network minus the random one, probed and fine-tuned, and minus the bag.
+        about: the model and the texts.
+    """
+
+    rows: tuple[ProbeRow, ...]
+    differences: tuple[Gain, ...]
+    protocol: ProbeProtocol
+    about: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float | None = None
 
     def row(self, name: str) -> ProbeRow:
         return next(row for row in self.rows if row.name == name)
 
-    @property
-    def gains(self) -> list[tuple[str, float, float]]:
-        """What training brings: the trained network over the random one, probed and fine-tuned, and over the bag."""
-        pairs = [("linear, trained", "linear, random weights"), ("fine-tuned, trained", "fine-tuned, random")]
-        pairs += [("linear, trained", "bag of tokens"), ("fine-tuned, trained", "bag of tokens")]
-        there = {row.name for row in self.rows}
-        return [(f"{a} - {b}", *self.row(a).above(self.row(b))) for a, b in pairs if {a, b} <= there]
-
     def to_dict(self) -> dict[str, Any]:
-        rows = [{"name": row.name, "chosen": row.chosen, "accuracy": row.share.to_dict()} for row in self.rows]
-        gains = [
-            {"name": name, "value": value, "low": value - half, "high": value + half}
-            for name, value, half in self.gains
-        ]
-        return {"rows": rows, "differences": gains, "about": self.about}
+        rows = [{"name": r.name, "chosen": r.chosen, "accuracy": r.accuracy.to_dict()} for r in self.rows]
+        result = {"rows": rows, "differences": entries_of(self.differences), "about": self.about}
+        protocol = {_SPELT.get(name, name): value for name, value in entries_of(self.protocol).items()}
+        return json_record(
+            "evaluate", self.arguments, result, protocol=protocol, unit="accuracy", seed=self.protocol.seed,
+            seconds=self.seconds, request=self.request,
+        )  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "ProbeRecord":
+        names = {spelt: name for name, spelt in _SPELT.items()}
+        protocol = {names.get(name, name): value for name, value in (document.get("protocol") or {}).items()}
+        entries = {**(document.get("result") or {}), "protocol": protocol, "seconds": document.get("seconds")}
+        found = structure(entries, _Probed, f"'{source}'", instead=FOREIGN, strict=False)
+        return cls(**vars(found))
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Probed:
+    """The fields of a record that its JSON has."""
+
+    rows: tuple[ProbeRow, ...]
+    differences: tuple[Gain, ...]
+    protocol: ProbeProtocol
+    about: dict[str, Any]
+    seconds: float | None
+
+
+_SPELT = {"class_": "class", "fine_tuning": "fine-tuning"}  # fields of the protocol as the JSON has them
+FOREIGN = "give a file that zellige evaluate --probe wrote"
+PAIRS = (
+    ("linear, trained", "linear, random weights"), ("fine-tuned, trained", "fine-tuned, random"),
+    ("linear, trained", "bag of tokens"), ("fine-tuned, trained", "bag of tokens"),
+)  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------- all of it
 def probe(
     model: Any,
     data: Labelled,
@@ -326,8 +399,8 @@ def probe(
     rate: float = 1e-3,
     batch: int = 32,
     layer: int | None = None,
-    progress: Progress = lambda what, done, total: None,
-) -> Probe:
+    progress: Progress = lambda title, done, total: None,
+) -> ProbeRecord:
     """Probe and fine-tune a model on labelled texts.
 
     Args:
@@ -335,12 +408,12 @@ def probe(
         seed: of the split, the fresh weights and the order of the texts.
         epochs, rate, batch: of fine-tuning; 0 epochs leave it out.
         layer: which block the linear probe reads; what the head reads if not given.
-        progress: called with (what, done, total).
+        progress: called with (title, done, total).
 
     Raises:
         InputError: a model that makes no text; a character that it does not know.
     """
-    model = as_model(model)
+    began, model = time.monotonic(), as_model(model)
     kind = of(model.tokenizer)
     if not kind.running:
         raise InputError(f"the probe is on texts, and this model makes {kind.many}; use a model of text")
@@ -351,35 +424,38 @@ def probe(
     numbers = split_texts(len(tokens), seed)
     parts, labels = [[tokens[i] for i in part.tolist()] for part in numbers], [data.labels[part] for part in numbers]
     fresh = untrained(model, seed)
-    rows = []
+    answers = list[Answers]()
     progress("bag of tokens", 0, 1)
     correct, penalty = linear(bags(parts, method.vocabulary), labels, classes)
-    rows.append(ProbeRow("bag of tokens", correct, f"penalty {penalty:g}"))
+    answers.append(Answers("bag of tokens", correct, f"penalty {penalty:g}"))
     for name, which in (("linear, random weights", fresh), ("linear, trained", method)):
         vectors = embed_tokens(
             which, tokens, layer, progress=lambda done, total, name=name: progress(name, done, total)
         )
         correct, penalty = linear(standardized([vectors[part] for part in numbers]), labels, classes)
-        rows.append(ProbeRow(name, correct, f"penalty {penalty:g}"))
+        answers.append(Answers(name, correct, f"penalty {penalty:g}"))
     for name, which in (("fine-tuned, random", fresh), ("fine-tuned, trained", method)) if epochs else ():
         on_step = lambda done, total, name=name: progress(name, done, total)  # noqa: E731
         correct, epoch = fine_tune(which, parts, labels, classes, seed, epochs, rate, batch, on_step)
-        rows.append(ProbeRow(name, correct, f"epoch {epoch} of {epochs}"))
-    protocol = {
-        "name": PROTOCOL,
-        "data": f"{data.name}, test.csv, title and description, split by the seed",
-        "texts": f"{len(numbers[0])} train, {len(numbers[1])} choose, {len(numbers[2])} held out",
-        "length": f"{size} tokens, {cut} texts cut",
-        "features": "mean over positions at t = 0, " + ("what the head reads" if layer is None else f"layer {layer}"),
-        "regression": "multinomial, L2 penalty chosen, L-BFGS",
-        "fine-tuning": f"AdamW, rate {rate:g}, {epochs} epochs of batches of {batch}, the epoch chosen",
-        "weights": which_weights(model),
-        "seed": seed,
-    } | told_none(model)  # a topic that was told would be no question
+        answers.append(Answers(name, correct, f"epoch {epoch} of {epochs}"))
+    protocol = ProbeProtocol(
+        name=PROTOCOL, data=f"{data.name}, test.csv, title and description, split by the seed",
+        texts=f"{len(numbers[0])} train, {len(numbers[1])} choose, {len(numbers[2])} held out",
+        length=f"{size} tokens, {cut} texts cut",
+        features="mean over positions at t = 0, " + ("what the head reads" if layer is None else f"layer {layer}"),
+        regression="multinomial, L2 penalty chosen, L-BFGS",
+        fine_tuning=f"AdamW, rate {rate:g}, {epochs} epochs of batches of {batch}, the epoch chosen",
+        weights=which_weights(model), seed=seed, class_=told_none(model).get("class"),
+    )  # fmt: skip  # (a topic that was told would be no question)
     about = identity(model) | {
         "data": data.name,
         "sha256": fingerprint(data.texts, data.labels),
         "trained on": model.config.data.name,
         "tokenizer": model.tokenizer.name,
     }
-    return Probe(rows, protocol, about)
+    by_name = {each.name: each for each in answers}
+    gains = tuple(by_name[a].minus(by_name[b]) for a, b in PAIRS if {a, b} <= by_name.keys())
+    return ProbeRecord(
+        rows=tuple(each.row for each in answers), differences=gains, protocol=protocol, about=about,
+        seconds=time.monotonic() - began,
+    )  # fmt: skip

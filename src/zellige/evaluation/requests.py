@@ -5,6 +5,8 @@
     EvaluateBracket     -log p from above and from below, and exactly where an order or a sampler gives it
     EvaluateSuite       the zero-shot data sets of the literature, by the protocol of a paper
     EvaluatePairs       -log p(continuation | context) of pairs in a file, and the accuracy of choices
+    EvaluateSamples     samples, judged
+    EvaluateProbe       classifiers of its features
 
 They import no torch before they run. What they compute stands in the files that they import then.
 """
@@ -21,11 +23,14 @@ from ..data import Corpus, Data
 from ..errors import InputError, check_counts
 from ..requests import HandedOver, Request, aside, data_of_json, declared, option, verb
 from .protocol import Protocol, protocol_named
+from .sample_options import SamplesRequest
 
 if TYPE_CHECKING:
     from .bracket import Bracket
     from .choices import ChoiceScores, Question
+    from .probe import ProbeRecord
     from .result import Result
+    from .samples import SamplesRecord
     from .steps import StepsTable
     from .suite import SuiteTable
 
@@ -391,3 +396,74 @@ class EvaluatePairs(Request["ChoiceScores"]):
 
 
 evaluate = verb(Evaluate, "evaluate")
+
+
+@declared
+class EvaluateSamples(SamplesRequest["SamplesRecord"]):
+    """Samples of a model, judged: text by a causal language model and beside real text, images by FID and its kin.
+
+    Without a model (`run()`) it judges the texts of `samples`. The record has `.points`, a set of samples each with its
+    `.measures` by name, `.real`, `.matched`, `.protocol` and `.save(path)`.
+    """
+
+    @classmethod
+    def record(cls) -> "type[SamplesRecord]":
+        from .samples import SamplesRecord
+
+        return SamplesRecord
+
+    def run(self, model: Any = None, /) -> "SamplesRecord":
+        """Judge samples of a `Model`, a run folder, a saved folder or a hub id; without one, those of a file."""
+        from ..models.model import as_model
+        from .samples import evaluate_samples
+
+        if model is None and self.cheats:
+            raise InputError("`cheats` are made of a run's training text; give the run too")
+        return evaluate_samples(self, None if model is None else as_model(model)).made_by(self)
+
+
+@dataclass(frozen=True)
+class ProbeFiles:
+    """Where labelled texts are."""
+
+    path: str | None = None
+    """the folder of test.csv; downloaded if not given"""
+    cache: str | None = None
+    """folder for downloads; ZELLIGE_CACHE or ~/.cache/zellige if not given"""
+
+
+@declared
+class EvaluateProbe(Request["ProbeRecord"]):
+    """Whether the features of a trained denoiser tell texts apart: a linear probe and a fine-tuned classifier, with baselines.
+
+    The record has `.rows`, each with its `.accuracy`, `.differences`, `.protocol` and `.save(path)`.
+    """
+
+    probe: str = option("labelled texts: ag_news", default="ag_news")
+    data: ProbeFiles = option("where they are", default=ProbeFiles(), read=partial(data_of_json, ProbeFiles))
+    layer: int | None = option(
+        "block of the network that the linear probe reads (default: what the head reads)", default=None, minimum=0
+    )
+    linear: bool = option("only the linear probes: a small part of the time", default=False)
+    epochs: int = option("epochs of fine-tuning", default=3, minimum=1)
+    rate: float = option("peak learning rate of fine-tuning", default=1e-3, above=0)
+    batch: int = option("texts in a step of fine-tuning", default=32, minimum=1)
+    seed: int = option("seed of the split, of fresh weights, of the order of the texts", default=0)
+    progress: Callable[[str, int, int], None] | None = aside("called with (title, done, total)", default=None)
+
+    @classmethod
+    def record(cls) -> "type[ProbeRecord]":
+        from .probe import ProbeRecord
+
+        return ProbeRecord
+
+    def run(self, model: Any, /) -> "ProbeRecord":
+        """Probe a `Model`, or a run folder, a saved folder or a hub id."""
+        from .probe import labelled, probe
+
+        how = {} if self.progress is None else {"progress": self.progress}
+        data, epochs = labelled(self.probe, self.data.path, self.data.cache), 0 if self.linear else self.epochs
+        record = probe(
+            model, data, seed=self.seed, epochs=epochs, rate=self.rate, batch=self.batch, layer=self.layer, **how
+        )
+        return record.made_by(self)

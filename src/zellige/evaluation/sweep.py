@@ -9,8 +9,8 @@ real text is (`matched`). Between the two temperatures whose entropies lie on ei
 taken as linear in entropy. Outside all of them there is no such number. Its interval is the jackknife's over samples and real
 texts; sample i is left out of all temperatures at once, since it has the same random numbers in each.
 
-Degenerate samplers (`Cheat`) write samples that nobody would call good and that some measure does. Beside each measure they show
-what it does not see:
+Degenerate samplers (`Degenerate`) write samples that nobody would call good and that some metric does. Beside each metric they
+show what it does not see:
 
     repeated     the beginning of a training text, an eighth of it, eight times over, another in each sample
     one text     the same training text as every sample
@@ -24,7 +24,7 @@ One fools a measure where the measure shows it no worse than real text: better, 
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypedDict
@@ -64,9 +64,6 @@ class Matched:
     perplexity: Number
     real: float
     gap: Number
-
-    def to_dict(self) -> dict[str, Any]:
-        return self.__dict__ | {"perplexity": self.perplexity.to_dict(), "gap": self.gap.to_dict()}
 
 
 def matched(temperatures: Sequence[float], sets: Sequence[Judged], real: Judged) -> Matched | None:
@@ -166,6 +163,41 @@ class Set:
     seed: int | None = None
     expected_calls: float | None = None
     classes: list[str | None] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedSet:
+    """A set of samples, with every metric that it was measured by.
+
+    Attributes:
+        name: of real text or of a degenerate sampler; "" of the model's samples.
+        samples: their number, and `samples_sha256` of their texts, or of the tokens of images.
+        tokens: in all, those that entropy and n-grams are of.
+        judged, cut: of texts, the tokens that the judge counted, and how many samples are longer than its context.
+        calls, expected_calls: network evaluations of a sample, mean, where they are known.
+        measures: the metrics by name (`metrics.METRICS`).
+        example: of texts, the first of them.
+        fools: of a degenerate sampler, the metrics that show it no worse than real text.
+    """
+
+    way: Way
+    samples: int
+    samples_sha256: str
+    tokens: int
+    measures: dict[str, Number]
+    name: str | None = None
+    judged: int | None = None
+    cut: int | None = None
+    calls: float | None = None
+    expected_calls: float | None = None
+    example: str | None = None
+    fools: tuple[str, ...] | None = None
+
+    def also(self, measures: Mapping[str, Number]) -> "JudgedSet":
+        """The same set with more metrics. ValueError: one of them has no row in the table."""
+        for name in measures:
+            metrics.find(name)
+        return replace(self, measures={**self.measures, **measures})
 
 
 # ------------------------------------------------------------------------------------------------------------- which ways
@@ -308,27 +340,26 @@ def real_texts(corpus: Any, split: str, count: int) -> Set:
 
 # ------------------------------------------------------------------------------------------------------------- judged
 def score_samples(
-    one: Set, judge: Judge, *, own: bool = False, against: torch.Tensor | None = None, seed: int = 0,
+    samples: Set, judge: Judge, *, own: bool = False, against: torch.Tensor | None = None, seed: int = 0,
     progress: Progress | None = None, reading: Judged | None = None,
-) -> dict[str, Any]:  # fmt: skip
-    """Every measure of a set by itself, as JSON has it; `real_text` has those that need real text.
+) -> JudgedSet:  # fmt: skip
+    """A set of texts with every metric of the set alone; `text_features.RealText` has those that need real text.
 
     Args:
         own: the judge reads the samples' own tokens, which must be its own too; else their texts, tokenized again.
         against: features of real texts, for MAUVE.
-        reading: what the judge read, where it has been asked before.
+        reading: the judge's reading of these texts, where there is one.
     """
-    reading = reading or judged(one.texts, one.rows, judge, own, progress)
+    reading = reading or judged(samples.texts, samples.rows, judge, own, progress)
     measures = metrics.measure(rows=reading.rows, nats=reading.nats, tokens=reading.tokens)
     if against is not None:
-        measures |= metrics.measure(features=judge.features(one.texts), real_features=against, seed=seed)
-    return {
-        "way": asdict(one.way), "samples": len(one.texts), "samples_sha256": fingerprint(one.texts),
-        "tokens": sum(map(len, reading.rows)),
-        "judged": int(reading.tokens.sum()), "cut": reading.cut,
-        "calls": sum(one.calls) / len(one.calls) if one.calls else None, "expected_calls": one.expected_calls,
-        "measures": metrics.as_json(measures), "example": one.texts[0],
-    }  # fmt: skip
+        measures |= metrics.measure(features=judge.features(samples.texts), real_features=against, seed=seed)
+    return JudgedSet(
+        way=samples.way, samples=len(samples.texts), samples_sha256=fingerprint(samples.texts),
+        tokens=sum(map(len, reading.rows)), judged=int(reading.tokens.sum()), cut=reading.cut,
+        calls=sum(samples.calls) / len(samples.calls) if samples.calls else None, expected_calls=samples.expected_calls,
+        measures=measures, example=samples.texts[0],
+    )  # fmt: skip
 
 
 def checked_images(rows: Any, tokenizer: Any) -> np.ndarray:
@@ -344,37 +375,31 @@ def checked_images(rows: Any, tokenizer: Any) -> np.ndarray:
     return images
 
 
-def image_point(one: Set, measures: dict[str, Number]) -> dict[str, Any]:
-    """A measured set of images, as JSON has it; the measures are those of `metrics.measure_images`."""
-    return {
-        "way": asdict(one.way), "samples": len(one.rows or ()), "samples_sha256": fingerprint(torch.tensor(one.rows or ())),
-        "tokens": sum(map(len, one.rows or ())),
-        "calls": sum(one.calls) / len(one.calls) if one.calls else None, "expected_calls": one.expected_calls,
-        "measures": metrics.as_json(measures),
-    }  # fmt: skip
-
-
-def measure_of(point: dict[str, Any], name: str) -> Number:
-    """One measure of a judged set."""
-    return Number(**{k: float("nan") if v is None else v for k, v in point["measures"][name].items()})
+def score_images(samples: Set, measures: dict[str, Number]) -> JudgedSet:
+    """A set of images with its metrics, those of `metrics.measure_images`."""
+    rows = samples.rows or []
+    return JudgedSet(
+        way=samples.way, samples=len(rows), samples_sha256=fingerprint(torch.tensor(rows or ())),
+        tokens=sum(map(len, rows)), calls=sum(samples.calls) / len(samples.calls) if samples.calls else None,
+        expected_calls=samples.expected_calls, measures=measures,
+    )  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------------------- curves
-def curves_of(points: Sequence[dict[str, Any]], by: str) -> dict[str, list[dict[str, Any]]]:
+def curves_of(points: Sequence[JudgedSet], by: str) -> dict[str, list[JudgedSet]]:
     """The curves through the first point: "frontier" gives {"temperature": ..., "top-p": ...}, "calls" one for each sampler.
 
     Points of a curve are in the order of what varies; a curve of a frontier has two points or more.
     """
-    base = points[0]["way"]
-    same = lambda p, *names: all(p["way"][n] == base[n] for n in names)  # noqa: E731
+    base = points[0].way
     if by == "frontier":
-        drawn = [p for p in points if same(p, "sampler", "steps", "options")]
-        hot = sorted((p for p in drawn if p["way"]["top_p"] == 1.0), key=lambda p: p["way"]["temperature"])
-        cut = sorted((p for p in drawn if p["way"]["temperature"] == 1.0), key=lambda p: p["way"]["top_p"])
+        alike = [p for p in points if replace(p.way, temperature=base.temperature, top_p=base.top_p) == base]
+        hot = sorted((p for p in alike if p.way.top_p == 1.0), key=lambda p: p.way.temperature)
+        cut = sorted((p for p in alike if p.way.temperature == 1.0), key=lambda p: p.way.top_p)
         return {name: curve for name, curve in (("temperature", hot), ("top-p", cut)) if len(curve) > 1}
-    alike = [p for p in points if same(p, "temperature", "top_p") and p["calls"]]
-    names = list(dict.fromkeys(p["way"]["sampler"] for p in alike))
-    each = {n: sorted((p for p in alike if p["way"]["sampler"] == n), key=lambda p: p["calls"]) for n in names}
+    alike = [p for p in points if (p.way.temperature, p.way.top_p) == (base.temperature, base.top_p) and p.calls]
+    names = dict.fromkeys(p.way.sampler for p in alike)
+    each = {n: sorted((p for p in alike if p.way.sampler == n), key=lambda p: p.calls or 0.0) for n in names}
     return each if len(alike) > 1 else {}
 
 
@@ -384,15 +409,15 @@ FREQUENCIES = 10_000  # training rows that unigrams are counted in, at most
 
 
 @dataclass(frozen=True)
-class Cheat:
-    """What it is called, and its samples."""
+class Degenerate:
+    """The samples of a degenerate sampler, and its name."""
 
     name: str
     samples: Set
 
 
-def of_training(tokenizer: Any, training: Any, count: int, seed: int = 0) -> list[Cheat]:
-    """The cheats that need the training set alone: repeated, one text, unigrams, copied; `count` samples of each."""
+def of_training(tokenizer: Any, training: Any, count: int, seed: int = 0) -> list[Degenerate]:
+    """The degenerate samplers that need the training set alone: repeated, one text, unigrams, copied; `count` samples of each."""
     copied = [row[row >= 0] for row in training.array(count)]
     copied = [copied[i % len(copied)] for i in range(count)]
     many = np.bincount((seen := training.array(FREQUENCIES))[seen >= 0], minlength=tokenizer.size)
@@ -404,34 +429,38 @@ def of_training(tokenizer: Any, training: Any, count: int, seed: int = 0) -> lis
         "unigrams": [categorical(law.expand(len(row), -1), g).numpy() for row, g in zip(copied, streams)],
         "copied": copied,
     }
-    return [Cheat(name, _as_set(tokenizer, [row.tolist() for row in each])) for name, each in rows.items()]
+    return [Degenerate(name, _as_set(tokenizer, [row.tolist() for row in each])) for name, each in rows.items()]
 
 
-def cold(model: Any, way: Way, count: int, seed: int, length: int | None, progress: Progress | None = None) -> Cheat:
+def cold(
+    model: Any, way: Way, count: int, seed: int, length: int | None, progress: Progress | None = None
+) -> Degenerate:
     """The model's own samples, drawn as `way` says but at temperature 0.5."""
-    return Cheat("cold", draw_samples(model, replace(way, temperature=COLD), count, seed, length, progress=progress))
+    return Degenerate(
+        "cold", draw_samples(model, replace(way, temperature=COLD), count, seed, length, progress=progress)
+    )
 
 
-def judges_own(tokenizer: Any, judge: Judge, count: int, length: int, seed: int = 0) -> Cheat:
+def judges_own(tokenizer: Any, judge: Judge, count: int, length: int, seed: int = 0) -> Degenerate:
     """What the judge writes, in texts of so many of its tokens. InputError: it writes what the model's tokens cannot spell."""
     texts = judge.draw(count, length, seed)
     try:
         rows = [tokenizer.encode(text, f"text {i + 1:,} of the judge") for i, text in enumerate(texts)]
     except InputError as unknown:
         raise InputError(f"the judge's own samples are no texts of this model: {unknown}") from None
-    return Cheat("judge's own", Set(Way(), texts, rows))
+    return Degenerate("judge's own", Set(Way(), texts, rows))
 
 
-def fooled(measures: dict[str, Number], real: dict[str, Number]) -> list[str]:
-    """The measures by which these samples are no worse than real text; as good, where it is to be as real text's is."""
-    fooled = []
+def fooled(measures: Mapping[str, Number], real: Mapping[str, Number]) -> tuple[str, ...]:
+    """The metrics by which these samples are no worse than real text; as good, where it is to be as real text's is."""
+    fooled = list[str]()
     for name, number in measures.items():
         if name in real:
             floor, higher = real[name], metrics.find(name).higher
             above, below = number.high >= floor.low, number.low <= floor.high
             if {True: above, False: below, None: above and below}[higher]:
                 fooled.append(name)
-    return fooled
+    return tuple(fooled)
 
 
 def _as_set(tokenizer: Any, rows: Sequence[list[int]]) -> Set:

@@ -76,7 +76,7 @@ def write(
 
     here = page.html_code(f"zellige evaluate {shown_path(folder)}")
     sections = {
-        "curves": _curves(folder, _ngrams(model, corpus)) if len(log["step"]) else page.html_note("no metrics.csv yet"),
+        "curves": _curves(folder, _ngrams(model, corpus)) if len(log.step) else page.html_note("no metrics.csv yet"),
         "schedule": "".join(asked),
         "samples": validation_samples(folder, model) + filled,
         "evaluation": ("".join(evaluation_part(*each) for each in evaluations.items()) + bracket_sections(folder))

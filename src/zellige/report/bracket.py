@@ -11,7 +11,7 @@ from ..errors import InputError
 from ..schema import read_json, shown
 from ..show.numbers import pm
 from . import page
-from .palette import COLOURS, styled
+from .palette import COLOURS, INK, SKY, styled
 
 LOOKS = {  # of each side: colour, marker, what it is called
     "bound": ("blue", "v", "−log p is at most this"),
@@ -46,7 +46,7 @@ def bracket_figure(document: Mapping[str, Any]) -> Figure:
     top.set_yticklabels([r["name"] for r in values])
     top.invert_yaxis()
     if between := _between(values):
-        top.axvspan(*between, color=COLOURS["sky"], alpha=0.2, lw=0)
+        top.axvspan(*between, color=SKY, alpha=0.2, lw=0)
     low, high = _scale(values)
     top.set_xlim(low, high)
     for i, row in enumerate(values):  # what would flatten all else stands at the edge, as a number
@@ -58,7 +58,7 @@ def bracket_figure(document: Mapping[str, Any]) -> Figure:
     if widths:
         ax = panels[1][0]
         ax.errorbar([r["calls"] for r in widths], [r["value"] for r in widths], [_half(r) for r in widths], fmt="s-", ms=4,
-                    capsize=2, lw=1.2, color=COLOURS["ink"], label="from below to above")  # fmt: skip
+                    capsize=2, lw=1.2, color=INK, label="from below to above")  # fmt: skip
         ax.set(
             xscale="log",
             yscale="log",

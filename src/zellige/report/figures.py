@@ -4,6 +4,7 @@ import csv
 import io
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any
 
@@ -18,7 +19,7 @@ from ..errors import InputError
 from ..models.checkpoint.layout import METRICS, folder_of_run
 from ..models.checkpoint.read import read_metrics
 from ..schema import shown
-from .palette import COLOURS, LINES, styled
+from .palette import BLUE, COLOURS, INK, LINES, SKY, SOFT, VERMILION, styled
 from .trace import Trace, trace
 
 POINTS = 1_000  # of a curve, at most
@@ -34,24 +35,24 @@ def curves(run: Any, *, baselines: Mapping[str, float] | None = None) -> Figure:
         baselines: name -> value in the unit of the curves, drawn as dashed lines (n-grams).
     """
     log, unit = metrics(run)
-    step = log["step"]
+    step = log.step
     fig = Figure(figsize=(6.4, 8.2), layout="constrained")
     top, *small = fig.subplots(4, 1, height_ratios=[4, 1, 1, 1], sharex=True)
 
-    measured = np.isfinite(log["loss"])
-    loss = smooth(step[measured], log["loss"][measured], 100)
+    measured = np.isfinite(log.loss)
+    loss = smooth(step[measured], log.loss[measured], 100)
     if unit and len(loss):
-        top.plot(*thin(step[measured], loss), color=COLOURS["blue"], lw=0.9, label="training, mean of 100 steps")
-    v = np.isfinite(log["validation"])
+        top.plot(*thin(step[measured], loss), color=BLUE, lw=0.9, label="training, mean of 100 steps")
+    v = np.isfinite(log.validation)
     if v.any():
-        middle = log["validation"][v]
-        whiskers = np.abs(np.stack([middle - log["validation_low"][v], log["validation_high"][v] - middle]))
+        middle = log.validation[v]
+        whiskers = np.abs(np.stack([middle - log.validation_low[v], log.validation_high[v] - middle]))
         top.errorbar(step[v], middle, np.nan_to_num(whiskers, posinf=0.0), fmt="o", ms=4, capsize=2.5, lw=1.2,
-                     color=COLOURS["vermilion"], label="validation bound, 95%")  # fmt: skip
+                     color=VERMILION, label="validation bound, 95%")  # fmt: skip
     first, last = (step.min(), step.max()) if len(step) else (0, 1)
     for name, value in (baselines or {}).items():
-        top.plot([first, last], [value, value], color=COLOURS["soft"], ls=(0, (5, 3)), lw=1, label=name)
-    finite = np.concatenate([loss if unit else [], log["validation"][v], list((baselines or {}).values())])
+        top.plot([first, last], [value, value], color=SOFT, ls=(0, (5, 3)), lw=1, label=name)
+    finite = np.concatenate([loss if unit else [], log.validation[v], list((baselines or {}).values())])
     if len(finite) > 10:  # the first steps of training would flatten all that follows
         top.set_ylim(top=min(finite.max(), np.percentile(finite, 97) * 1.25) * 1.02)
     top.set(ylabel=f"{unit or 'bound'}, lower is better")
@@ -60,7 +61,7 @@ def curves(run: Any, *, baselines: Mapping[str, float] | None = None) -> Figure:
     for name, value in sorted((baselines or {}).items(), key=lambda item: item[1]):
         place = max(value, place + 0.035 * (high - low))  # a label never covers the one below it
         top.annotate(f"{name} {value:.3f}", (1, place), xycoords=("axes fraction", "data"), xytext=(4, 0),
-                     textcoords="offset points", va="center", fontsize=8, color=COLOURS["soft"])  # fmt: skip
+                     textcoords="offset points", va="center", fontsize=8, color=SOFT)  # fmt: skip
     if top.get_legend_handles_labels()[0]:
         series = [h for h in zip(*top.get_legend_handles_labels()) if h[1] not in (baselines or {})]
         top.legend(*zip(*series), loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0)
@@ -131,12 +132,12 @@ def _revealed(seen: "Trace", method: Any = None) -> Figure:
     share = seen.share()  # (frames, B)
     fig = Figure(figsize=(6.4, 4.4), layout="constrained")
     top, strip = fig.subplots(2, 1, height_ratios=[2, 1.3])
-    top.plot(steps, share.mean(1), color=COLOURS["blue"], lw=2, label=f"this run, mean of {share.shape[1]}")
+    top.plot(steps, share.mean(1), color=BLUE, lw=2, label=f"this run, mean of {share.shape[1]}")
     if share.shape[1] > 1:
-        top.fill_between(steps, share.min(1), share.max(1), color=COLOURS["sky"], alpha=0.35, lw=0)
+        top.fill_between(steps, share.min(1), share.max(1), color=SKY, alpha=0.35, lw=0)
     expected = _expected(seen, method)
     if expected is not None:
-        top.plot(steps, expected, color=COLOURS["ink"], ls=(0, (4, 3)), lw=1.2, label="expected, α(t)")
+        top.plot(steps, expected, color=INK, ls=(0, (4, 3)), lw=1.2, label="expected, α(t)")
     top.set(xlabel="step", ylabel="share of tokens revealed", ylim=(-0.02, 1.02), xlim=(0, steps[-1]))
     top.legend(loc="upper left")
     image = strip.imshow(seen.reveal, aspect="auto", cmap="viridis", interpolation="none", vmin=0, vmax=steps[-1],
@@ -163,7 +164,7 @@ def reveal_counts(states: Iterable[Any], method: Any = None) -> Figure:
     ax.plot(
         steps,
         counts.mean(1),
-        color=COLOURS["blue"],
+        color=BLUE,
         lw=1.4,
         drawstyle="steps-mid",
         label=f"this run, mean of {len(free)}",
@@ -172,10 +173,8 @@ def reveal_counts(states: Iterable[Any], method: Any = None) -> Figure:
     if expected is not None:
         p = np.diff(expected)
         mean, half = p * free.mean(), 1.96 * np.sqrt(p * (1 - p) * free.sum()) / len(free)
-        ax.fill_between(
-            steps, np.maximum(mean - half, 0), mean + half, color=COLOURS["ink"], alpha=0.12, lw=0, step="mid"
-        )
-        ax.plot(steps, mean, color=COLOURS["ink"], ls=(0, (4, 3)), lw=1.2, label="expected, L (α(s) − α(t)), 95%")
+        ax.fill_between(steps, np.maximum(mean - half, 0), mean + half, color=INK, alpha=0.12, lw=0, step="mid")
+        ax.plot(steps, mean, color=INK, ls=(0, (4, 3)), lw=1.2, label="expected, L (α(s) − α(t)), 95%")
     ax.set(xlabel="step", ylabel="tokens revealed in a step", xlim=(0.5, steps[-1] + 0.5))
     ax.set_ylim(bottom=0)
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0)
@@ -206,7 +205,7 @@ def loss_against_t(t: Any, loss: Any, unit: str = "nats/sequence") -> Figure:
     half = 1.96 * loss.std(1, ddof=1) / math.sqrt(loss.shape[1]) if loss.shape[1] > 1 else np.zeros(len(t))
     fig = Figure(figsize=(6.4, 2.6), layout="constrained")
     ax = fig.subplots()
-    ax.errorbar(t, loss.mean(1), half, fmt="s-", ms=3.5, capsize=2, lw=1.2, color=COLOURS["blue"],
+    ax.errorbar(t, loss.mean(1), half, fmt="s-", ms=3.5, capsize=2, lw=1.2, color=BLUE,
                 label=f"mean of {loss.shape[1]} sequences, 95%")  # fmt: skip
     ax.set(xlabel="t", ylabel=f"{unit} per unit of t", xlim=(0, 1))
     ax.set_ylim(bottom=0)
@@ -245,7 +244,7 @@ def terms(values: Mapping[str, float], unit: str = "nats/sequence") -> Figure:
     left = 0.0
     looks = [("sky", ""), ("orange", "///"), ("green", "..."), ("purple", "xx")]
     for (name, value), (colour, hatch) in zip(values.items(), looks):
-        ax.barh([0], [value], left=left, color=COLOURS[colour], hatch=hatch, edgecolor=COLOURS["ink"], lw=0.6,
+        ax.barh([0], [value], left=left, color=COLOURS[colour], hatch=hatch, edgecolor=INK, lw=0.6,
                 height=0.7, label=f"{name} {value:,.3f}")  # fmt: skip
         left += value
     ax.set(yticks=[], xlabel=unit, xlim=(0, left * 1.005 or 1))
@@ -262,21 +261,42 @@ def extremes(values: Any, most: int = MOST) -> tuple[list[int], list[int]]:
     return early, order[len(early) :][-most:]
 
 
-def metrics(run: Any) -> tuple[dict[str, np.ndarray], str]:
-    """The columns of metrics.csv as arrays (nan where nothing was measured), and the loss's unit ("" if no bound)."""
+@dataclass(frozen=True)
+class TrainingLog:
+    """The columns of metrics.csv, an entry for each line of it; NaN where nothing was measured."""
+
+    step: np.ndarray
+    seconds: np.ndarray
+    tokens: np.ndarray
+    loss: np.ndarray
+    rate: np.ndarray
+    gradient_norm: np.ndarray
+    tokens_per_second: np.ndarray
+    validation: np.ndarray
+    validation_low: np.ndarray
+    validation_high: np.ndarray
+    flops_per_second: np.ndarray
+    utilisation: np.ndarray
+    peak_memory: np.ndarray
+
+    def __getitem__(self, column: str) -> np.ndarray:
+        return getattr(self, column)
+
+
+def metrics(run: Any) -> tuple[TrainingLog, str]:
+    """The columns of metrics.csv, and the loss's unit ("" if no bound)."""
     folder = folder_of_run(run)
-    columns = ("step", "seconds", "tokens", "loss", "rate", "gradient_norm", "tokens_per_second", "validation",
-               "validation_low", "validation_high", "flops_per_second", "utilisation", "peak_memory")  # fmt: skip
     try:
         rows = list(csv.DictReader(io.StringIO(read_metrics(folder))))
-        log = {c: np.array([float(row.get(c) or "nan") for row in rows], float) for c in columns}
-        if not np.isfinite(log["step"]).all():
+        columns = [np.array([float(row.get(c.name) or "nan") for row in rows], float) for c in fields(TrainingLog)]
+        log = TrainingLog(*columns)
+        if not np.isfinite(log.step).all():
             raise ValueError
     except InputError:
         raise
     except (ValueError, csv.Error):
         raise InputError(f"'{shown(folder / METRICS)}' is damaged; copy the run again, or remove the file") from None
-    return log, next((row["unit"] for row in reversed(rows) if row.get("unit")), "")
+    return log, next((unit for row in reversed(rows) if (unit := row.get("unit"))), "")
 
 
 def smooth(step: np.ndarray, y: np.ndarray, window: int) -> np.ndarray:

@@ -7,16 +7,25 @@ import matplotlib
 from matplotlib.figure import Figure
 
 # Okabe and Ito's colours and three greys; in the page each becomes a CSS variable, which each theme sets
+INK = "#1b1f24"
+SOFT = "#59616b"
+RULE = "#d5dae0"
+BLUE = "#0072b2"
+VERMILION = "#d55e00"
+GREEN = "#009e73"
+PURPLE = "#cc79a7"
+ORANGE = "#e69f00"
+SKY = "#56b4e9"
 COLOURS = {
-    "ink": "#1b1f24",
-    "soft": "#59616b",
-    "rule": "#d5dae0",
-    "blue": "#0072b2",
-    "vermilion": "#d55e00",
-    "green": "#009e73",
-    "purple": "#cc79a7",
-    "orange": "#e69f00",
-    "sky": "#56b4e9",
+    "ink": INK,
+    "soft": SOFT,
+    "rule": RULE,
+    "blue": BLUE,
+    "vermilion": VERMILION,
+    "green": GREEN,
+    "purple": PURPLE,
+    "orange": ORANGE,
+    "sky": SKY,
 }
 LINES = [  # never colour alone: each series has its own dashes too
     ("vermilion", (0, (6, 2))),
@@ -31,17 +40,17 @@ STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.edgecolor": COLOURS["soft"],
-    "axes.labelcolor": COLOURS["ink"],
+    "axes.edgecolor": SOFT,
+    "axes.labelcolor": INK,
     "axes.grid": True,
     "axes.axisbelow": True,
     "axes.titlesize": 9,
     "axes.titlelocation": "left",
-    "grid.color": COLOURS["rule"],
+    "grid.color": RULE,
     "grid.linewidth": 0.6,
-    "text.color": COLOURS["ink"],
-    "xtick.color": COLOURS["soft"],
-    "ytick.color": COLOURS["soft"],
+    "text.color": INK,
+    "xtick.color": SOFT,
+    "ytick.color": SOFT,
     "legend.frameon": False,
     "lines.linewidth": 1.4,
     "svg.fonttype": "none",

@@ -18,41 +18,41 @@ from ..show.numbers import count as counted
 from ..show.numbers import path as shown_path
 from ..training.progress import HEAD
 from . import page
-from .figures import terms
+from .figures import TrainingLog, terms
 
 
-def run_facts(log: Any, unit: str, config: Any, model: Any, evaluations: Mapping[Path, Result]) -> list[str]:
+def run_facts(log: TrainingLog, unit: str, config: Any, model: Any, evaluations: Mapping[Path, Result]) -> list[str]:
     """What stands under the title: the number, the size, how long it took."""
     facts = []
     result = fullest(evaluations.values(), (config.get("data") or {}).get("name", ""))
-    measured = np.isfinite(log["validation"])
+    measured = np.isfinite(log.validation)
     if result:
         part = f", a partial result: {page.esc(result.partial)}" if result.partial else ""
         facts.append(f"<b>{page.esc(str(result))}</b> test{part}")
     elif measured.any():
-        best = np.flatnonzero(measured)[log["validation"][measured].argmin()]
-        values = (float(log[c][best]) for c in ("validation", "validation_low", "validation_high"))
+        best = np.flatnonzero(measured)[log.validation[measured].argmin()]
+        values = (float(each[best]) for each in (log.validation, log.validation_low, log.validation_high))
         value, low, high = values
         method = getattr(model, "method", None)
         kind = "bound" if method is None else "exact" if method.exact else "bound" if method.bounded else "loss"
         shown = page.esc(str(Result(value, low, high, unit or "nats/token", kind)))
-        facts.append(f"<b>{shown}</b> validation, step {counted(log['step'][best])}")
+        facts.append(f"<b>{shown}</b> validation, step {counted(int(log.step[best]))}")
     if model is not None:
         facts.append(parameters(sum(p.numel() for p in model.method.parameters())))
-    if len(log["step"]):
-        done, wanted = int(log["step"][-1]), (config.get("train") or {}).get("steps")
+    if len(log.step):
+        done, wanted = int(log.step[-1]), (config.get("train") or {}).get("steps")
         facts.append(
             f"{counted(done)} steps" if wanted in (None, done) else f"{counted(done)} of {counted(wanted)} steps"
         )
-        if np.isfinite(log["seconds"]).any():
-            facts.append(duration(float(np.nanmax(log["seconds"]))))
+        if np.isfinite(log.seconds).any():
+            facts.append(duration(float(np.nanmax(log.seconds))))
     use = lambda share: f"{percent(share)} MFU"  # noqa: E731
     shown = {"tokens_per_second": token_rate, "flops_per_second": flop_rate, "utilisation": use}
     facts += [text(float(np.nanmedian(log[name]))) for name, text in shown.items() if np.isfinite(log[name]).any()]
-    if np.isfinite(log["flops_per_second"]).any():
+    if np.isfinite(log.flops_per_second).any():
         facts[-1] += f" ({HEAD})"
-    if np.isfinite(log["peak_memory"]).any():
-        facts.append(f"peak {byte_size(float(np.nanmax(log['peak_memory'])))}")
+    if np.isfinite(log.peak_memory).any():
+        facts.append(f"peak {byte_size(float(np.nanmax(log.peak_memory)))}")
     return facts
 
 

@@ -1,7 +1,6 @@
 """Two figures of judged samples, of text and of images: quality against diversity (the frontier), and both against calls."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import matplotlib
 import numpy as np
@@ -10,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from ..evaluation.metrics import Metric, find
-from ..evaluation.sweep import curves_of, measure_of
-from .palette import COLOURS, LINES, STYLE
+from ..evaluation.sweep import JudgedSet, curves_of
+from .palette import COLOURS, INK, LINES, RULE, SOFT, STYLE
 
 _LOOKS = [("blue", "-", "o"), *((c, d, m) for (c, d), m in zip(LINES, "s^DvPX"))]
 SHOWN = {  # (across, up) of a frontier, (above, below) against calls
@@ -20,24 +19,22 @@ SHOWN = {  # (across, up) of a frontier, (above, below) against calls
 }
 
 
-def sweep_figure(
-    points: Sequence[dict[str, Any]], real: dict[str, Any] | None, by: str, about: str = ""
-) -> Figure | None:
+def sweep_figure(points: Sequence[JudgedSet], real: JudgedSet | None, by: str, about: str = "") -> Figure | None:
     """The figure of one kind of curves, "frontier" or "calls"; None where these points have none.
 
     Args:
-        points, real: as `evaluation.sweep.score_samples` gives them; `real` is real text.
+        points, real: sets of samples, and real text or images.
         about: the judge, or whose features images are compared in.
     """
     curves = curves_of(points, by)
     if not curves:
         return None
-    what = "images" if any(find(name).of_images for name in points[0]["measures"]) else "text"
-    shown = [find(name) for name in SHOWN[what][by]]
+    kind = "images" if any(find(name).of_images for name in points[0].measures) else "text"
+    shown = [find(name) for name in SHOWN[kind][by]]
     with matplotlib.rc_context(STYLE):
-        fig = (_frontier if by == "frontier" else _calls)(curves, real, f"real {what}", *shown)
+        fig = (_frontier if by == "frontier" else _calls)(curves, real, f"real {kind}", *shown)
     top = fig.axes[0]
-    if about and what == "text":
+    if about and kind == "text":
         top.set_ylabel(f"{top.get_ylabel()}, judge {about}")
     elif about:
         top.set_title(f"features: {about}", fontsize=8, loc="left")
@@ -45,26 +42,26 @@ def sweep_figure(
 
 
 def _frontier(
-    curves: dict[str, list[dict[str, Any]]], real: dict[str, Any] | None, called: str, across: Metric, up: Metric
+    curves: dict[str, list[JudgedSet]], real: JudgedSet | None, called: str, across: Metric, up: Metric
 ) -> Figure:
     fig = Figure(figsize=(6.4, 4.6), layout="constrained", facecolor="white")
     ax = fig.subplots()
     for (name, points), (colour, dashes, marker) in zip(curves.items(), _LOOKS):
         key = {"temperature": "temperature", "top-p": "top_p"}[name]
-        x, y = (np.array([measure_of(p, m).value for p in points]) for m in (across.name, up.name))
+        x, y = (np.array([p.measures[m].value for p in points]) for m in (across.name, up.name))
         ax.errorbar(x, y, _whiskers(points, up.name), _whiskers(points, across.name), color=COLOURS[colour], ls=dashes,
                     marker=marker, mfc="white", ms=5, mew=1.3, capsize=2, elinewidth=0.8, label=name)  # fmt: skip
         side = 1 if name == "temperature" else -1  # the two curves meet where nothing is changed: labels on either side
         for p, u, v in zip(points, x, y):
-            if p["way"][key] == 1.0 and side < 0:
+            if getattr(p.way, key) == 1.0 and side < 0:
                 continue
-            ax.annotate(f"{p['way'][key]:g}", (u, v), xytext=(7 * side, -3 * side), textcoords="offset points",
+            ax.annotate(f"{getattr(p.way, key):g}", (u, v), xytext=(7 * side, -3 * side), textcoords="offset points",
                         ha="left" if side > 0 else "right", va="top" if side > 0 else "bottom", fontsize=8,
-                        color=COLOURS[colour] if colour == "blue" else COLOURS["ink"])  # fmt: skip
+                        color=COLOURS[colour] if colour == "blue" else INK)  # fmt: skip
     if real is not None:
-        x, y = measure_of(real, across.name), measure_of(real, up.name)
+        x, y = real.measures[across.name], real.measures[up.name]
         ax.errorbar([x.value], [y.value], [[y.value - y.low], [y.high - y.value]], [[x.value - x.low], [x.high - x.value]],
-                    fmt="*", ms=11, color=COLOURS["ink"], capsize=2, elinewidth=0.8, label=called)  # fmt: skip
+                    fmt="*", ms=11, color=INK, capsize=2, elinewidth=0.8, label=called)  # fmt: skip
     if up.log:
         _log(ax)
     ax.margins(x=0.1)
@@ -74,23 +71,23 @@ def _frontier(
 
 
 def _calls(
-    curves: dict[str, list[dict[str, Any]]], real: dict[str, Any] | None, called: str, above: Metric, below: Metric
+    curves: dict[str, list[JudgedSet]], real: JudgedSet | None, called: str, above: Metric, below: Metric
 ) -> Figure:
     fig = Figure(figsize=(6.4, 6.0), layout="constrained", facecolor="white")
     top, low = fig.subplots(2, 1, sharex=True, height_ratios=[1.5, 1])
     for ax, shown in ((top, above), (low, below)):
         for (name, points), (colour, dashes, marker) in zip(curves.items(), _LOOKS):
-            x, y = [p["calls"] for p in points], [measure_of(p, shown.name).value for p in points]
+            x, y = [p.calls for p in points], [p.measures[shown.name].value for p in points]
             ax.errorbar(x, y, _whiskers(points, shown.name), color=COLOURS[colour], ls=dashes, marker=marker, mfc="white", ms=5,
                         mew=1.3, capsize=2, elinewidth=0.8, label=name)  # fmt: skip
         if real is not None:
-            n = measure_of(real, shown.name)
-            ax.axhspan(n.low, n.high, color=COLOURS["rule"], alpha=0.6, lw=0, zorder=0)
-            ax.axhline(n.value, color=COLOURS["soft"], lw=1, ls=(0, (4, 3)), zorder=1, label=f"{called}, 95%")
+            n = real.measures[shown.name]
+            ax.axhspan(n.low, n.high, color=RULE, alpha=0.6, lw=0, zorder=0)
+            ax.axhline(n.value, color=SOFT, lw=1, ls=(0, (4, 3)), zorder=1, label=f"{called}, 95%")
         if shown.log:
             _log(ax)
         ax.set(ylabel=shown.axis)
-    every = [p["calls"] for points in curves.values() for p in points]
+    every = [p.calls or 0.0 for points in curves.values() for p in points]
     ticks = 2.0 ** np.arange(np.floor(np.log2(min(every))), np.ceil(np.log2(max(every))) + 1)
     low.set_xscale("log", base=2)
     low.set(xlim=(min(every) / 1.2, max(every) * 1.2), xlabel="network calls for each sample, mean")
@@ -101,9 +98,9 @@ def _calls(
     return fig
 
 
-def _whiskers(points: Sequence[dict[str, Any]], measure: str) -> np.ndarray:
+def _whiskers(points: Sequence[JudgedSet], measure: str) -> np.ndarray:
     """(2, n) how far the interval reaches below and above."""
-    each = [measure_of(p, measure) for p in points]
+    each = [p.measures[measure] for p in points]
     return np.nan_to_num(np.array([[n.value - n.low for n in each], [n.high - n.value for n in each]]), posinf=0.0)
 
 

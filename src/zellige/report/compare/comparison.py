@@ -31,7 +31,7 @@ from ...models.checkpoint.layout import CHECKPOINTS, holds_run, newest, step_of
 from ...models.checkpoint.read import read_config
 from ...models.config import Config, Train
 from ...nn.block import Net
-from ...schema import read_json
+from ...schema import entries_of, read_json, shown, structure
 from ...show.numbers import count, counted, duration, parameters
 from ...show.progress import Bar, TrainingPart
 from ...show.record import as_file, json_record
@@ -43,12 +43,13 @@ from ...training.train import train as train_one
 from . import table
 from .entrant import Entrant, check_folder, check_runs, entrants
 from .measure import CALLS, Settings, check_pairing, data_key, measure_method, measurement_key
-from .record import DataMeasurement, Difference, Findings, Judge, Measurement, Row, entries_of, read
+from .record import DataMeasurement, Difference, Findings, Judge, Measurement, Row
 from .reference import judge_of
 
 __all__ = ["Comparison", "compare"]
 
 PROTOCOL = "zellige-compare-1"
+MEASURE = "remove it to measure again"
 
 
 @dataclass(frozen=True)
@@ -173,15 +174,16 @@ class _Work:
     def go(self) -> "_Measured":
         """Train and measure what is not there yet; all that measured.json then holds."""
         file = self.folder / f"measured{self.part}.json"
-        known = read_json(file, dict, "remove it to measure again") if file.is_file() else {}
+        known = read_json(file, dict, MEASURE) if file.is_file() else {}
         judge, methods, data_wanted = None, dict[str, Measurement](), data_key(self.corpus, self.how)
-        data = read(known["data"], DataMeasurement) if _is_of(known.get("data"), data_wanted) else None
+        read = lambda name, kind: structure(known[name], kind, f"'{shown(file)}'", name, MEASURE, strict=False)  # noqa: E731
+        data = read("data", DataMeasurement) if _is_of(known.get("data"), data_wanted) else None
         for number, each in enumerate(self.several, 1):
             run = self.folder / each.folder
             self._train(each, run, f"{number} of {len(self.several)}  {each.label}")
             key = measurement_key(run, self.corpus, self.how)
             if data is not None and _is_of(known.get(each.folder), key):
-                methods[each.folder] = read(known[each.folder], Measurement)
+                methods[each.folder] = read(each.folder, Measurement)
                 continue
             if judge is None:
                 with self.terminal.waiting("counting"):
@@ -284,9 +286,9 @@ class _Measured:
     methods: Mapping[str, Measurement]
 
 
-def _is_of(entry: dict[str, Any] | None, key: dict[str, Any]) -> bool:
+def _is_of(entry: object, key: dict[str, Any]) -> bool:
     """Whether an entry of measured.json was measured with these settings."""
-    return entry is not None and entry.get("key") == key
+    return isinstance(entry, dict) and entry.get("key") == key
 
 
 class _Bars:

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from ..palette import COLOURS, STYLE
+from ..palette import COLOURS, INK, RULE, SOFT, STYLE
 from .record import Findings
 
 _SIX = ("blue", "vermilion", "green", "purple", "orange", "sky", "ink", "soft")
@@ -48,7 +48,7 @@ def _bounds(ax: Axes, found: Findings, looks: list[dict[str, Any]]) -> None:
         bound = row.bound
         if bound is None or not math.isfinite(bound.value):
             ax.annotate("no bound" if bound is None else "infinite", (0.02, y), xycoords=("axes fraction", "data"),
-                        va="center", color=COLOURS["soft"], fontsize=8,
+                        va="center", color=SOFT, fontsize=8,
                         bbox={"fc": "white", "ec": "none", "pad": 1})  # fmt: skip
             continue
         fill = look["color"] if bound.kind == "exact" else "white"
@@ -56,17 +56,17 @@ def _bounds(ax: Axes, found: Findings, looks: list[dict[str, Any]]) -> None:
         ax.errorbar([bound.value], [y], xerr=[[bound.value - low], [high - bound.value]], fmt=look["marker"], capsize=3,
                     color=look["color"], mfc=fill, ms=6, mew=1.4, lw=1.4)  # fmt: skip
         ax.annotate(row.letters, (1, y), xycoords=("axes fraction", "data"), xytext=(4, 0), textcoords="offset points",
-                    va="center", fontsize=8, color=COLOURS["soft"])  # fmt: skip
+                    va="center", fontsize=8, color=SOFT)  # fmt: skip
     if (at := found.reference.bound) is not None:
-        ax.axvline(at, color=COLOURS["soft"], ls=(0, (4, 3)), lw=1)
+        ax.axvline(at, color=SOFT, ls=(0, (4, 3)), lw=1)
         ax.annotate("entropy of the data", (at, 1), xycoords=("data", "axes fraction"), xytext=(3, 2), va="bottom",
-                    textcoords="offset points", fontsize=8, color=COLOURS["soft"])  # fmt: skip
+                    textcoords="offset points", fontsize=8, color=SOFT)  # fmt: skip
     ax.set(yticks=range(len(rows)), ylim=(len(rows) - 0.5, -0.5), xlabel=f"{found.unit}, lower is better")
-    ax.set_yticklabels([row.label for row in rows], color=COLOURS["ink"])
+    ax.set_yticklabels([row.label for row in rows], color=INK)
     where = "in expectation over the law" if law else "on the test split"
     ax.set_title(f"bound {where}: ≤ hollow, = filled; 95%", pad=16)
     ax.annotate("same", (1, 1), xycoords="axes fraction", xytext=(4, 2), textcoords="offset points", va="bottom",
-                fontsize=8, color=COLOURS["soft"])  # fmt: skip
+                fontsize=8, color=SOFT)  # fmt: skip
     ax.margins(x=0.12)
     ax.grid(visible=False, axis="y")
 
@@ -80,11 +80,11 @@ def _samples(ax: Axes, found: Findings, looks: list[dict[str, Any]], points: flo
         ax.plot(x, y, mfc="white", **look)
         ends.append((x[-1], y[-1], row.label, look["color"]))
     low, high = real.band
-    ax.axhspan(low, high, color=COLOURS["rule"], alpha=0.6, lw=0, zorder=0)
-    ax.axhline(real.value, color=COLOURS["soft"], lw=1, ls=(0, (4, 3)), zorder=1)
+    ax.axhspan(low, high, color=RULE, alpha=0.6, lw=0, zorder=0)
+    ax.axhline(real.value, color=SOFT, lw=1, ls=(0, (4, 3)), zorder=1)
     caption = f"{found.samples:,} exact samples" if law else f"real {found.rows}, {found.samples:,} rows"
     ax.annotate(caption, (0, real.value), xycoords=("axes fraction", "data"), xytext=(4, 3), textcoords="offset points",
-                va="bottom", fontsize=8, color=COLOURS["soft"])  # fmt: skip
+                va="bottom", fontsize=8, color=SOFT)  # fmt: skip
     every = [quality.calls for row in rows for quality in row.quality if quality.calls > 0]
     ticks = [2**k for k in range(math.floor(math.log2(min(every))), math.ceil(math.log2(max(every))) + 1)]
     ax.set_xscale("log", base=2)
@@ -133,7 +133,7 @@ def _name(ax: Axes, ends: list[tuple[float, float, str, str]], points: float) ->
                 "relpos": (0, 0.5),
             }
             ax.annotate(label, (x, y), xytext=(1.03, (place - low) / (high - low)), textcoords="axes fraction", va="center",
-                        fontsize=8, color=COLOURS["ink"], annotation_clip=False, arrowprops=leader)  # fmt: skip
+                        fontsize=8, color=INK, annotation_clip=False, arrowprops=leader)  # fmt: skip
 
 
 def _spread(at: np.ndarray, group: list[int], least: float) -> np.ndarray:

@@ -5,35 +5,12 @@ differences can be taken later.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any
 
-import cattrs
 import torch
 
 from ...evaluation.result import Result
-
-T = TypeVar("T")
-_READER = cattrs.Converter()
-_READER.register_structure_hook(float, lambda value, _: math.nan if value is None else float(value))
-
-
-def read(entries: Mapping[str, Any], kind: type[T]) -> T:
-    """An object of JSON as one of the types below; entries that it has not are left out."""
-    return _READER.structure(entries, kind)
-
-
-def entries_of(value: Any) -> Any:
-    """The plain data of one of these types; a field that may be left out, and is None, is left out."""
-    if isinstance(value, (list, tuple)):
-        return [entries_of(each) for each in value]
-    if not is_dataclass(value):
-        return value
-    named = {field: getattr(value, field.name) for field in fields(value)}
-    return {
-        field.name: entries_of(each) for field, each in named.items() if each is not None or field.default is not None
-    }
 
 
 @dataclass(frozen=True, kw_only=True)

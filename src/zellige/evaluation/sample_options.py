@@ -1,0 +1,103 @@
+"""What can be asked of a model's samples: the options of `zellige evaluate --generate`. It imports no torch."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar, Literal, TypeVar
+
+from ..data import Data
+from ..errors import InputError
+from ..models.sampling import Decoding
+from ..requests import Request, aside, data_of_json, declared, option
+from ..show.terminal import Terminal
+
+R = TypeVar("R")
+
+
+def _given(options: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Options of a sampler in a file; of 0.2.0 all that any sampler takes, null where they were not given."""
+    return {name: value for name, value in (options or {}).items() if value is not None} or None
+
+
+@declared
+class SamplesRequest(Decoding, Request[R]):
+    """The fields of `requests.EvaluateSamples`, which runs it."""
+
+    renamed: ClassVar[Mapping[str, str]] = {"mode": "", "out": ""}
+
+    judge: str = option(
+        "causal language model that judges text: a folder or hub id of transformers, or a run of ar",
+        default="gpt2-large",
+    )
+    tokens: Literal["retokenized", "own"] = option(
+        "tokens that it reads: of the samples' texts, tokenized again, or the samples' own, if they are its own too",
+        default="retokenized",
+    )  # fmt: skip
+    first: Literal["given", "judged"] = option(
+        "first token of a text: read only (given), or judged after BOS", default="given"
+    )
+    eos: Literal["first", "all"] = option("which EOS of a text count", default="first")
+    long: Literal["cut", "chunks"] = option(
+        "a text longer than the judge's context: its beginning only (cut), or in pieces", default="cut"
+    )
+    context: int | None = option("tokens judged at once (default: the judge's length)", default=None)
+    count: int = option("samples at each point of a curve", default=256, minimum=2, why="an interval needs two")
+    sampler: str | None = option("zellige list samplers (default: the method's own)", default=None)
+    options: Mapping[str, Any] | None = option("options of the sampler by name", default=None, hidden=True, read=_given)
+    temperature: float = option("below 1 favours likely tokens, 0 takes the likeliest", default=1.0, minimum=0)
+    top_p: float = option(
+        "keep the likeliest tokens that hold this fraction of the probability", default=1.0, above=0, maximum=1
+    )
+    length: int | None = option("tokens of a sample (default: the model's length)", default=None)
+    classes: tuple[str, ...] = option(
+        "of a model with classes, those that samples are drawn for in turn, by name or number, or all (default: none)",
+        default=(), flag="class",
+    )  # fmt: skip
+    frontier: bool = option("perplexity against entropy, over the usual temperatures and top-p", default=False)
+    temperatures: tuple[float, ...] = option("the frontier at these temperatures: 0.7 0.8 0.9 1", default=())
+    top_ps: tuple[float, ...] = option("the frontier at these top-p: 0.8 0.9 0.95", default=())
+    calls: tuple[int, ...] = option("quality against network evaluations, at so many steps: 8 16 32 64 128", default=())
+    samplers: tuple[str, ...] = option(
+        "against network evaluations, of these samplers (default: the model's own, first_hitting, confidence, remasking)",
+        default=(),
+    )
+    samples: str | None = option(
+        "draw nothing, judge these: JSON lines with the field text, or one text a line", default=None
+    )
+    reference: str = option(
+        "real text to stand beside: a split of the data, a file of texts, or none; of images the split to compare with",
+        default="test",
+    )
+    data: Data | None = option(
+        "another data set than the run's own", default=None, hidden=True, read=partial(data_of_json, Data)
+    )
+    features: str | None = option(
+        "whose features are compared: of images (FID) inception, the file of its weights, or a folder of zellige evaluate "
+        "--train-features; of texts (energy distance, MMD) judge, ngrams, or a model: a run, a folder or a hub id",
+        default=None,
+    )  # fmt: skip
+    distances: bool = option("distances to real text, beside those of other real text, and memorisation", default=True)
+    cheats: bool = option(
+        "measure degenerate samplers too: repeated and copied text, unigrams, cold samples, the judge's own",
+        default=False,
+    )
+    mauve: bool = option("MAUVE too, on the judge's features, against the real text", default=False)
+    batch: int | None = option("samples drawn at once", default=None)
+    seed: int = option("seed of the samples", default=0)
+    device: str = aside("where the judge works when there is no model", default="cpu")
+    terminal: Terminal | None = aside("where progress and notes are shown", default=None)
+    keep: Callable[..., object] | None = aside(
+        "called with the sets of samples that were drawn, before they are judged", default=None
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        drawing = ("frontier", "temperatures", "top_ps", "calls", "samplers", "classes")
+        if self.samples and (name := next((name for name in drawing if getattr(self, name)), None)):
+            raise InputError(f"`{name}` says how samples are drawn, and `samples` gives them; leave one of the two out")
+        if self.samplers and not self.calls:
+            raise InputError("`samplers` goes with `calls`; e.g. `calls` 8 16 32 64, or `sampler` for a single one")
+
+    def keep_sets(self, sets: Sequence[Any]) -> None:
+        """Hand on the samples that were drawn."""
+        if self.keep is not None:
+            self.keep(sets)

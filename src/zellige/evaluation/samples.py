@@ -1,0 +1,598 @@
+"""Judge samples of a model: text by a causal language model and beside real text, images by FID and its kin.
+
+`requests.EvaluateSamples` is the request, `SamplesRecord` what it returns. The sets of samples, the curves through them and the
+degenerate samplers are those of `sweep.py`, the metrics those of `metrics.py`.
+"""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from ..data.rows import evenly_spaced
+from ..errors import InputError
+from ..models.model import class_names, find_classes, identity, which_weights
+from ..schema import entries_of, structure
+from ..show import kinds
+from ..show.numbers import byte_size
+from ..show.progress import Bar
+from ..show.record import Record, json_record
+from ..show.terminal import Terminal
+from . import image_quality, metrics, sweep
+from .corpus import asked_of_classes, beside_training, corpus_of, data_change_note
+from .distances import LEAST
+from .image_features import Features, FeaturesIdentity, features_of
+from .interval import Number
+from .judge import Judge, Judged, JudgeIdentity, judged
+from .memorisation import longest
+from .sample_options import SamplesRequest
+from .sweep import Degenerate, JudgedSet, Matched, Set, Way, fooled
+from .text_features import Embed, RealText, embedder
+
+if TYPE_CHECKING:
+    from ..data import Corpus, Rows
+    from ..models.model import Model
+
+Asked = SamplesRequest[Any]
+FEATURES, IMAGE_FEATURES = "judge", "inception"  # that are compared where none are named
+OF_TEXT = (
+    "judge",
+    "tokens",
+    "first",
+    "eos",
+    "long",
+    "context",
+    "mauve",
+    "cheats",
+    "distances",
+)  # fields of the request
+FEW = 1000  # texts below which MAUVE says little
+STREAMS = "sample i of every set has the stream of (seed, i)"
+FOREIGN = "is not a result of zellige evaluate; give a JSON file that it wrote"
+
+
+# ---------------------------------------------------------------------------------------------------- the record
+@dataclass(frozen=True)
+class Compared:
+    """What distances to real text are taken of: so many texts on either side, by these features."""
+
+    texts: int
+    features: str
+    weights_sha256: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplesProtocol:
+    """All that was done.
+
+    Attributes:
+        name: of the protocol, with its version.
+        draws: how tokens are drawn, or the file that the samples are from.
+        network, weights: precision of the model, and which weights; None without a model.
+        streams: of random numbers.
+        definitions: of the metrics, by family.
+        class_: of a model with classes, those that its samples were drawn for.
+        judge, judged, measured_on, compared: of texts, the judge, what it reads, which tokens are counted, and the distances.
+        features, library, reference, images: of images.
+    """
+
+    name: str
+    draws: str
+    streams: str = STREAMS
+    network: str | None = None
+    weights: str | None = None
+    definitions: Mapping[str, str] = field(default_factory=dict)
+    class_: str | None = None
+    judge: JudgeIdentity | None = None
+    judged: str | None = None
+    measured_on: str | None = None
+    compared: Compared | None = None
+    features: FeaturesIdentity | None = None
+    library: str | None = None
+    reference: str | None = None
+    images: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it, the definitions beside the rest."""
+        entries = {_SPELT.get(name, name): value for name, value in entries_of(self).items()}
+        return entries | entries.pop("definitions")
+
+    @classmethod
+    def from_dict(cls, entries: Mapping[str, Any], source: str) -> "SamplesProtocol":
+        """What `to_dict` made: an entry that is no field is a definition."""
+        names = {_SPELT.get(each.name, each.name): each.name for each in fields(cls)}
+        known = {names[name]: value for name, value in entries.items() if name in names}
+        definitions = {name: value for name, value in entries.items() if name not in names}
+        return structure(known | {"definitions": definitions}, cls, f"'{source}'", "protocol", FOREIGN, strict=False)
+
+
+_SPELT = {"class_": "class", "measured_on": "measured on"}  # fields as the JSON has them
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplesRecord(Record):
+    """Judged samples.
+
+    Attributes:
+        points: the model's sets of samples, the one that was asked for first.
+        real: as much real text, or as many real images.
+        cheats: of texts, degenerate samplers by the same metrics.
+        matched: of texts, perplexity at the entropy of real text, where the temperatures lie on either side of it.
+        curve: of texts, whether there are several temperatures.
+        about: the model; {} without one.
+    """
+
+    points: tuple[JudgedSet, ...]
+    protocol: SamplesProtocol
+    real: JudgedSet | None = None
+    cheats: tuple[JudgedSet, ...] | None = None
+    matched: Matched | None = None
+    curve: bool | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    seconds: float | None = None
+
+    @property
+    def of_images(self) -> bool:
+        return self.protocol.features is not None
+
+    @property
+    def arguments(self) -> dict[str, Any] | None:
+        """As of every record; of images without the options that are about texts."""
+        arguments = super().arguments
+        if arguments is None or not self.of_images:
+            return arguments
+        return {name: value for name, value in arguments.items() if name not in OF_TEXT}
+
+    @property
+    def judge(self) -> str:
+        """The name of who judged: the last part of the judge's path, or "images"."""
+        return "images" if self.protocol.judge is None else Path(self.protocol.judge.judge).name
+
+    @property
+    def measures(self) -> list[metrics.Metric]:
+        """The rows of the metrics that the samples were measured by."""
+        return [metrics.find(name) for name in self.points[0].measures]
+
+    @property
+    def interval(self) -> str:
+        """How the intervals are made."""
+        made = metrics.intervals(self.points[0].measures)
+        return f"{made}; {sweep.MATCHED_INTERVAL}" if self.matched is not None else made
+
+    def to_dict(self) -> dict[str, Any]:
+        result = {
+            "points": self.points, "real": self.real, "cheats": self.cheats, "compared": self.protocol.compared,
+            "matched": self.matched, "curve": self.curve, "about": self.about,
+        }  # fmt: skip
+        return json_record(
+            "evaluate", self.arguments, entries_of(result), interval={"level": 0.95, "method": self.interval},
+            unit="FID" if self.of_images else "perplexity per token of the judge", kind="samples",
+            protocol=self.protocol.to_dict(), seed=self.seed, seconds=self.seconds, request=self.request,
+        )  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "SamplesRecord":
+        result, protocol = document.get("result"), document.get("protocol")
+        if not isinstance(result, Mapping) or not isinstance(protocol, Mapping) or not result.get("points"):
+            raise InputError(f"'{source}' {FOREIGN}")
+        values = {each.name: result[each.name] for each in fields(_Result) if each.name in result}
+        found = structure(values, _Result, f"'{source}'", "result", FOREIGN, strict=False)
+        points, cheats = (sets and tuple(map(_with_ends, sets)) for sets in (found.points, found.cheats))
+        real = found.real and _with_ends(found.real)
+        return cls(
+            **vars(found) | {"points": points, "cheats": cheats, "real": real},
+            protocol=SamplesProtocol.from_dict(protocol, source), seed=document.get("seed") or 0,
+            seconds=document.get("seconds"),
+        )  # fmt: skip
+
+
+def _with_ends(samples: JudgedSet) -> JudgedSet:
+    """A set as it was before JSON made null of the ends of its intervals that are not known."""
+    measures = dict(samples.measures)
+    for name, number in measures.items():
+        if not math.isnan(number.value):
+            low, high = (
+                unknown if math.isnan(end) else end
+                for end, unknown in ((number.low, -math.inf), (number.high, math.inf))
+            )
+            measures[name] = Number(number.value, low, high)
+    return replace(samples, measures=measures)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Result:
+    """The fields of a record that stand under "result" in its JSON."""
+
+    points: tuple[JudgedSet, ...]
+    real: JudgedSet | None = None
+    cheats: tuple[JudgedSet, ...] | None = None
+    matched: Matched | None = None
+    curve: bool | None = None
+    about: dict[str, Any] = field(default_factory=dict)
+
+
+# ---------------------------------------------------------------------------------------------------- what is drawn
+def class_numbers(request: Asked, model: "Model | None") -> list[int]:
+    """The numbers of the classes asked for, `all` of them if that is none's name; [] where none is told."""
+    if not request.classes or model is None:
+        return []
+    names = class_names(model)
+    every = request.classes == ("all",) and names and "all" not in names
+    return [*range(len(names))] if every else find_classes(model, request.classes).tolist()
+
+
+def class_text(request: Asked, model: "Model | None") -> str | None:
+    """The classes that samples are drawn for, as the protocol states them; None of a model without classes."""
+    if model is None or request.samples or not (names := class_names(model)):
+        return None
+    asked = [names[i] for i in class_numbers(request, model)]
+    listed = "all in turn" if asked == names else f"{', '.join(asked)}{' in turn' if len(asked) > 1 else ''}"
+    return f"given the class, {listed}" if asked else "without the class"
+
+
+def ways_of(request: Asked, model: "Model | None") -> list[Way]:
+    """Every way to draw that is asked for, the plain one first; none where the samples come from a file."""
+    if model is None or request.samples:
+        return []
+    options = {} if request.top_k is None else {"top_k": request.top_k}
+    base = Way(
+        request.sampler or "", request.steps, request.temperature, request.top_p, {**options, **(request.options or {})}
+    )
+    base = sweep.settled(model, base, request.length)
+    usual = request.frontier and not (request.temperatures or request.top_ps)
+    temperatures = sweep.TEMPERATURES if usual else request.temperatures
+    ways = [base, *sweep.along(base, temperatures, sweep.TOP_PS if usual else request.top_ps)]
+    if request.calls:
+        ways += sweep.calls(model, base, request.calls, request.samplers)
+    return sweep.different(sweep.settled(model, way, request.length) for way in ways)
+
+
+def draw_sets(
+    request: Asked, model: "Model", ways: Sequence[Way], terminal: Terminal
+) -> list[Set]:  # fmt: skip
+    """A set of samples for each way."""
+    sets, classes = list[Set](), class_numbers(request, model)
+    with Bar(terminal, "sample", 1, "steps") as bar:
+        before, total = 0, request.count * sum(way.steps or 1 for way in ways)
+        for way in ways:
+            show = lambda done, _, before=before: bar.update(before + done, total=total)  # noqa: E731
+            sets.append(
+                sweep.draw_samples(
+                    model, way, request.count, request.seed, request.length, request.batch, show, classes
+                )
+            )
+            before += request.count * (way.steps or 1)
+    return sets
+
+
+# ---------------------------------------------------------------------------------------------------- all of it
+def evaluate_samples(request: Asked, model: "Model | None") -> SamplesRecord:
+    """Draw the samples of a request, or read them, and judge them.
+
+    Raises:
+        InputError: options that do not go with the model, a judge or data that are not there, too few samples.
+    """
+    began, terminal = time.monotonic(), request.terminal or Terminal(quiet=True)
+    if model is None and not request.samples:
+        raise InputError("there is no model and no file of samples; give one of the two")
+    if request.mauve:
+        metrics.mauve_package()
+    kind = None if model is None else kinds.of(model.tokenizer)
+    if model is None or kind is None or kind.running:
+        return _Texts(request, model, terminal).record(began)
+    if kind.name != "image":
+        raise InputError(f"samples of texts and images are judged, and this model makes {kind.many}")
+    if name := next((name for name in OF_TEXT if request.differs(name)), None):
+        named = f"{name}=False" if getattr(request, name) is False else name
+        raise InputError(f"`{named}` is about texts, and this model makes images; leave it out")
+    return _evaluate_images(request, model, terminal, began)
+
+
+def _read_corpus(model: "Model", data: Any, terminal: Terminal) -> "Corpus":
+    """The data, and a note where it is not what the model was trained on."""
+    with Bar(terminal, "read", 1, as_text=byte_size) as bar:
+        corpus = corpus_of(model, data, progress=lambda done, total: bar.update(done, total=total))
+    if note := data_change_note({"sha256": corpus.about.get("sha256")} | beside_training(model, corpus)):
+        terminal.note(note)
+    return corpus
+
+
+# ---------------------------------------------------------------------------------------------------- texts
+@dataclass(frozen=True)
+class RealTexts:
+    """Real texts to stand beside.
+
+    Attributes:
+        real: as many as there are samples; `name`, as they are printed.
+        pool: two for each sample, where there are so many, for the distances.
+        training: the split that the model was trained on; None where it is not at hand.
+    """
+
+    real: Set | None = None
+    name: str = ""
+    pool: Set | None = None
+    training: "Rows | None" = None
+
+
+class _Texts:
+    """The work on texts: what one step needs of another."""
+
+    def __init__(self, request: Asked, model: "Model | None", terminal: Terminal):
+        """Read and check all that can be before anything is drawn."""
+        self.request, self.model, self.terminal = request, model, terminal
+        self.ways = ways_of(request, model)
+        class_numbers(request, model)  # an unknown one is the first error
+        self.given = sweep.read_samples(request.samples, model) if request.samples else []
+        device = request.device if model is None else next(model.method.parameters()).device
+        with terminal.waiting("loading the judge"):
+            self.judge = Judge(
+                request.judge, first=request.first, eos=request.eos, long=request.long, context=request.context,
+                device=device,
+            )  # fmt: skip
+        if request.tokens == "own" and model is not None and not self.judge.inner.same(model.tokenizer):
+            raise InputError(f"judge '{self.judge.inner.name}' has other tokens than the model; leave out `tokens` own")
+        self.number = len(self.given[0].texts) if self.given else request.count
+        self.beside = self._real()
+        for name in ("mauve", "features"):
+            if getattr(request, name) and self.beside.real is None:
+                raise InputError(
+                    f"`{name}` compares with real text, and there is none; give `reference` FILE or `data.name`"
+                )
+        self.embed, self.embedding = self._embedder()
+        if request.mauve and self.number < FEW:
+            terminal.note("MAUVE of fewer than a thousand texts says little")
+
+    def _embedder(self) -> tuple[Embed | None, dict[str, str]]:
+        """Texts as vectors, where distances are wanted and there are texts enough."""
+        if not self.request.distances or self.beside.pool is None:
+            return None, {}
+        if len(self.beside.pool.texts) < 2 * LEAST or self.number < LEAST:
+            self.terminal.note(f"no distances: they need {LEAST} samples and {2 * LEAST} real texts or more")
+            return None, {}
+        return embedder(self.request.features or FEATURES, self.judge)
+
+    def _real(self) -> RealTexts:
+        """Real texts, as many as there are samples of a set and twice as many for distances, and the training set."""
+        request, model = self.request, self.model
+        reference = request.reference
+        if reference == "none" and not request.cheats:
+            return RealTexts()
+        if Path(reference).is_file():
+            (texts, *_) = sweep.read_samples(reference, model)
+            return RealTexts(texts, reference, texts, None if model is None else self._training(model))
+        if model is None:
+            if request.differs("reference"):
+                raise InputError(f"no file at '{reference}'; without a run `reference` needs a file of texts, or none")
+            return RealTexts()
+        try:
+            corpus = _read_corpus(model, request.data, self.terminal)
+            training = self._training(model, corpus if request.data is None else None)
+            if reference == "none":
+                return RealTexts(training=training)
+            real, pool = (sweep.real_texts(corpus, reference, n) for n in (self.number, 2 * self.number))
+            return RealTexts(real, f"{corpus.about['name']} {reference}", pool, training)
+        except InputError as absent:
+            if request.data is not None or request.differs("reference"):
+                raise
+            self.terminal.note(f"no real text to stand beside: {absent}")
+            return RealTexts()
+
+    def _training(self, model: "Model", corpus: "Corpus | None" = None) -> "Rows | None":
+        """The rows that the model was trained on; None where they are not wanted, or not at hand."""
+        if not (self.request.distances or self.request.cheats):
+            return None
+        try:
+            return (corpus or corpus_of(model)).split("train")
+        except InputError:
+            return None
+
+    def record(self, began: float) -> SamplesRecord:
+        """Draw, judge, compare."""
+        request, model, beside = self.request, self.model, self.beside
+        sets = self.given
+        if not sets and model is not None:
+            sets = draw_sets(request, model, self.ways, self.terminal)
+            request.keep_sets(sets)
+        degenerate = self._degenerate(model, sets[0].way) if request.cheats and model is not None else []
+        tested = [*sets, *(each.samples for each in degenerate)]
+        every = [*tested, *(each for each in (beside.real, beside.pool) if each is not None)]
+        readings = self._read(every)
+        real_reading = readings[len(tested)] if beside.real is not None else None
+        scored = self._scored(every[: len(tested) + (beside.real is not None)], readings)
+        compared = self._compare(tested, scored, readings)
+        if request.distances and beside.training is not None:
+            self._memorisation(every, scored, beside.training)
+        points, real = scored[: len(sets)], scored[len(tested)] if beside.real is not None else None
+        hot = sweep.curves_of(points, "frontier").get("temperature", ())
+        curve = [(p.way.temperature, r) for p, r in zip(points, readings) if any(p is q for q in hot)]
+        at = None
+        if real_reading is not None and curve:
+            at = sweep.matched([t for t, _ in curve], [r for _, r in curve], real_reading)
+        cheats = scored[len(sets) : len(tested)]
+        return SamplesRecord(
+            points=tuple(points), real=None if real is None else _named(real, beside.name), matched=at, curve=bool(curve),
+            cheats=tuple(_named(p, d.name, real) for d, p in zip(degenerate, cheats)),
+            protocol=self._protocol(points[0], compared), about=self._about(), seed=request.seed,
+            seconds=time.monotonic() - began,
+        )  # fmt: skip
+
+    def _degenerate(self, model: "Model", way: Way) -> list[Degenerate]:
+        """Every degenerate sampler that can be made here; a note names one that cannot."""
+        request, terminal, training = self.request, self.terminal, self.beside.training
+        if training is None:
+            raise InputError("`cheats` are made of the training text, and it is not at hand; leave them out")
+        every = sweep.of_training(model.tokenizer, training, self.number, request.seed)
+        with Bar(terminal, "cold", 1, "steps") as bar:
+            show = lambda done, total: bar.update(done, total=total)  # noqa: E731
+            every.append(sweep.cold(model, way, self.number, request.seed, request.length, show))
+        texts = self.beside.real.texts if self.beside.real is not None else every[-2].samples.texts
+        length = round(sum(map(len, self.judge.encode(texts))) / len(texts))
+        try:
+            with terminal.waiting("the judge writes"):
+                every.append(sweep.judges_own(model.tokenizer, self.judge, self.number, length, request.seed))
+        except InputError as absent:
+            terminal.note(str(absent))
+        return every
+
+    def _own(self, samples: Set) -> bool:
+        """Whether the judge reads a set's own tokens."""
+        return self.request.tokens == "own" and samples.rows is not None
+
+    def _read(self, sets: Sequence[Set]) -> list[Judged]:
+        readings = list[Judged]()
+        with Bar(self.terminal, "judge", 1, "texts") as bar:
+            for i, each in enumerate(sets):
+                show = lambda done, total, i=i: bar.update(i * total + done, total=len(sets) * total)  # noqa: E731
+                readings.append(judged(each.texts, each.rows, self.judge, self._own(each), show))
+        return readings
+
+    def _scored(self, sets: Sequence[Set], readings: Sequence[Judged]) -> list[JudgedSet]:
+        """Each set by the metrics that need no real text, and by MAUVE."""
+        real = self.beside.real
+        features = self.judge.features(real.texts) if self.request.mauve and real is not None else None
+        return [
+            sweep.score_samples(
+                each, self.judge, own=self._own(each), against=features if each is not real else None,
+                seed=self.request.seed, reading=reading,
+            )
+            for each, reading in zip(sets, readings)
+        ]  # fmt: skip
+
+    def _compare(self, tested: list[Set], scored: list[JudgedSet], readings: list[Judged]) -> Compared | None:
+        """Add the distances to real text; of real text those to other real text."""
+        if self.beside.pool is None or self.embed is None:
+            return None
+        with self.terminal.waiting("comparing"):
+            most = max(len(each.texts) for each in tested)
+            real = RealText(self.beside.pool.texts, readings[-1], self.embed, most)
+            for i, (each, reading) in enumerate(zip(tested, readings)):
+                scored[i] = scored[i].also(real.distances(real.view(each.texts, reading)))
+            scored[len(tested)] = scored[len(tested)].also(real.floor)
+        return Compared(real.size, **self.embedding)
+
+    def _memorisation(self, sets: Sequence[Set], scored: list[JudgedSet], training: "Rows") -> None:
+        """Add it to all sets in the model's tokens, in one pass over the training set."""
+        rows = [[*each.rows] if each.rows is not None else [] for each, _ in zip(sets, scored)]
+        with Bar(self.terminal, "search", 1, "rows") as bar:
+            every = [row for each in rows for row in each]
+            runs = longest(every, training, lambda done, total: bar.update(done, total=total))
+        first = 0
+        for i, each in enumerate(rows):
+            if each:
+                scored[i] = scored[i].also(metrics.measure(runs=runs[first : first + len(each)]))
+            first += len(each)
+
+    def _protocol(self, point: JudgedSet, compared: Compared | None) -> SamplesProtocol:
+        request, model = self.request, self.model
+        own = request.tokens == "own"
+        return SamplesProtocol(
+            name=sweep.PROTOCOL, judge=self.judge.about, draws=_drawn(request), class_=class_text(request, model),
+            judged="the samples' own tokens" if own else "decoded, then tokenized by the judge's tokenizer",
+            network=None if model is None else model.method.precision,
+            weights=None if model is None else which_weights(model), definitions=metrics.definitions(point.measures),
+            compared=compared,
+            measured_on="the model's tokens" if model else "the judge's tokens, where samples come without",
+        )  # fmt: skip
+
+    def _about(self) -> dict[str, Any]:
+        if self.model is None:
+            return {}
+        return identity(self.model) | {"length": self.request.length or int(self.model.method.shape[0])}
+
+
+def _drawn(request: Asked) -> str:
+    return f"samples of {request.samples}" if request.samples else sweep.DRAWS
+
+
+def _named(samples: JudgedSet, name: str, real: JudgedSet | None = None) -> JudgedSet:
+    """A set with its name, and with the metrics that it fools beside real text."""
+    fools = None if real is None else fooled(samples.measures, real.measures)
+    return replace(samples, name=name, fools=fools)
+
+
+# ---------------------------------------------------------------------------------------------------- images
+@dataclass(frozen=True)
+class RealImages:
+    """Real images: what they are called, and their rows (N, L)."""
+
+    name: str
+    rows: np.ndarray
+
+
+def real_images(
+    split: str, model: "Model", data: Any, number: int, classes: Sequence[int], terminal: Terminal
+) -> tuple[RealImages, RealImages]:
+    """The reference, and as many real images of another split as there are samples, to stand beside.
+
+    Where samples are drawn for classes, both are images of these.
+    """
+    if split == "none":
+        raise InputError("FID compares with real images; give `reference` train or test")
+    corpus = _read_corpus(model, data, terminal)
+    name, other = corpus.about["name"], "train" if split != "train" else "test"
+
+    def of_classes(part: str, most: int | None = None) -> RealImages:
+        rows, _ = asked_of_classes(model, corpus, part, unconditional=not classes)
+        if not classes:
+            return RealImages(f"{name} {part}", rows.array(most))
+        if rows.labels is None:
+            raise InputError(
+                f"the samples have classes, and {name} comes without; give `data.labels`, or leave out `classes`"
+            )
+        some = "" if len(set(classes)) == len(class_names(model)) else " of these classes"
+        return RealImages(f"{name} {part}{some}", evenly_spaced(rows.array()[np.isin(rows.labels, classes)], most))
+
+    return of_classes(split), of_classes(other, number)
+
+
+def _evaluate_images(
+    request: Asked, model: "Model", terminal: Terminal, began: float
+) -> SamplesRecord:  # fmt: skip
+    ways, classes = ways_of(request, model), class_numbers(request, model)
+    sets = sweep.read_samples(request.samples, model) if request.samples else []
+    with terminal.waiting("loading the features"):
+        features = features_of(request.features or IMAGE_FEATURES, next(model.method.parameters()).device)
+    number = min((len(each.texts) for each in sets), default=request.count)
+    reference, floor = real_images(request.reference, model, request.data, number, classes, terminal)
+    image_quality.check_enough(number, len(reference.rows), features.width)
+    if not sets:
+        sets = draw_sets(request, model, ways, terminal)
+        request.keep_sets(sets)
+    beside = Set(Way(), [], floor.rows.tolist())
+    *points, real = _score_images(model, features, [*sets, beside], reference.rows, request.seed, terminal)
+    about = identity(model)
+    protocol = SamplesProtocol(
+        name=image_quality.PROTOCOL, features=features.about, library=image_quality.library(),
+        reference=f"{reference.name}, {len(reference.rows):,} images", images=model.tokenizer.describe(),
+        class_=class_text(request, model), draws=_drawn(request), network=model.method.precision, weights=about["weights"],
+        definitions=metrics.definitions(points[0].measures),
+    )  # fmt: skip
+    return SamplesRecord(
+        points=tuple(points), real=_named(real, floor.name), protocol=protocol,
+        about=about | {"length": int(model.method.shape[0])}, seed=request.seed, seconds=time.monotonic() - began,
+    )  # fmt: skip
+
+
+def _score_images(
+    model: "Model", features: Features, sets: Sequence[Set], reference: np.ndarray, seed: int, terminal: Terminal
+) -> list[JudgedSet]:
+    """Each set by every metric of images."""
+    kind = cast(Any, kinds.of(model.tokenizer))
+    with Bar(terminal, "look", 1, "images") as bar:
+        total, done = len(reference) + sum(len(each.rows or ()) for each in sets), 0
+        views = []
+        for rows in (reference, *(each.rows for each in sets)):
+            images = sweep.checked_images(rows, model.tokenizer)
+            show = lambda n, _, done=done: bar.update(done + n, total=total)  # noqa: E731
+            views.append(features.views(kind.pixels(images), show))
+            done += len(images)
+    with terminal.waiting("comparing"):
+        return [
+            sweep.score_images(each, metrics.measure_images(view, views[0], seed))
+            for each, view in zip(sets, views[1:])
+        ]
