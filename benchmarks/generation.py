@@ -29,7 +29,7 @@ from zellige.evaluation.sweep import Set, Way
 from zellige.models.frames import collect
 from zellige.models.sample import watch
 from zellige.samplers import Ancestral
-from zellige.samplers.ask import ask, fill, free
+from zellige.samplers.predict import fill, free, predict_at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class Race(Ancestral):
 
     def step(self, method: Any, state: Any, t: Tensor, s: Tensor, generator: Any = None) -> Any:
         at = free(method, state)
-        pred = ask(method, state, at, t)
+        pred = predict_at(method, state, at, t)
         if pred is None:
             return state
         alpha_t, alpha_s = (float(method.process.schedule.alpha(x)) for x in (t, s))

@@ -73,7 +73,7 @@ CALLS = {
     "z.sample(m, classes='cat')": "the model was trained without classes; leave the class out, or train with `data.labels`",
     "z.sample(m, fixed=torch.zeros(16))": "`fixed` is (16,) float32; it must be a tensor, array or list of whole numbers",
     "z.sample(m, fixed=[99] * 16)": "fixed holds 99; give tokens 0 to 26, and -1 where one is free",
-    "z.guide.Guided(m)": "`method` is a Model; it must be a Method, such as `model.method`",
+    "z.guide.Truncated(m)": "`method` is a Model; it must be a Method, such as `model.method`",
     "z.run(z.SAMPLERS['euler'](), m, (2, 16))": "`method` is a Model; it must be a Method",
     # filling ---------------------------------------------------------------------------------------------------------
     "z.infill(m)": "infill needs a text with gaps, or fixed tokens; give one of the two",

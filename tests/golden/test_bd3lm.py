@@ -299,7 +299,7 @@ def test_first_hitting_replayed(golden, weights, case):
     c, scalars = golden[case], golden.scalars(case)
     memory, before = torch.ones(1).double(), -1
     for i, x, method, pred, after in _steps(golden, weights, case):
-        distribution = posterior(guide.guided(pred, nucleus=scalars["nucleus_p"], drop=True)).double()
+        distribution = posterior(guide.truncated(pred, nucleus=scalars["nucleus_p"], drop=True)).double()
         masked = x == MASK
         golden.near(
             CACHES[0], distribution[masked], c["probs"][i][masked]

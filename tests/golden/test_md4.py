@@ -76,8 +76,8 @@ def md4(logits: Tensor, name: str = "linear") -> MD4:
 # ---------------------------------------------------------------------------------- schedules
 @pytest.mark.parametrize("case", SCHEDULES)
 def test_schedules(golden, case):
-    """Difference: where alpha or 1 - alpha is small, upstream's float32 loses digits of what divides by it. Ours is held against
-    float64 there, and theirs within 4 roundings of alpha, which d log-snr / d alpha and d weight / d alpha enlarge."""
+    """Difference: where alpha or 1 - alpha is small, upstream's float32 loses digits of what divides by it. Ours is held
+    against float64 there, and theirs within 4 roundings of alpha, which d log-snr / d alpha and d weight / d alpha enlarge."""
     c, config = golden[case], golden.index[case]["config"]
     ours, t = schedule(config["schedule"], config["eps"]), c["t"].double()
     alpha, single = ours.alpha(t)[:, 0], case.endswith("f32")
@@ -213,7 +213,7 @@ def test_sample_step(golden, case):
     golden.near(case, method.reveal(t, s), c["mean_unmask_prob"])
     golden.near(case, (method.reveal(t, s) * posterior(pred)[masked])[:, :V], c["ancestral_probs"][masked][:, :V])
     for key in (key for key in c if key.startswith("topp")):  # recorded in float32 only
-        nucleus = kernel(guide.guided(pred, nucleus=float(key.removeprefix("topp").removesuffix("_probs"))), s)
+        nucleus = kernel(guide.truncated(pred, nucleus=float(key.removeprefix("topp").removesuffix("_probs"))), s)
         golden.near(case, nucleus[masked], c[key][masked])
 
 
@@ -237,6 +237,6 @@ def test_decode(golden, case):
     sampler = Ancestral("published", argmax="last")
     state = State(z, torch.zeros_like(z, dtype=torch.bool), torch.zeros(len(z), dtype=torch.long))
     assert torch.equal(sampler.step(method, state, *sampler.times(method, 8)[-2:]).x, c["decoded"].long())
-    last = kernel(guide.guided(method.predict(z, 0.0), heat=0.0), CLEAN)  # temperature 0 is the same there
+    last = kernel(guide.truncated(method.predict(z, 0.0), heat=0.0), CLEAN)  # temperature 0 is the same there
     assert torch.equal(last.argmax(-1), c["decoded"].long())
     rounded(last.amax(-1), torch.ones(z.shape), V)

@@ -15,7 +15,7 @@ from zellige.core.prediction import posterior
 from zellige.core.schedule import CLEAN, PRIOR
 from zellige.methods import MDLM
 from zellige.samplers import Remasking, State
-from zellige.samplers.guide import guided
+from zellige.samplers.guide import truncated
 from zellige.samplers.remasking import reveal
 
 from .recorded import EPS, LAST, MASK, TORCH, FixedTime, K, L, RecordedLogits, V, race, rounded
@@ -146,7 +146,7 @@ def test_discrete_flow_matching(golden, method, case):
     a, b = alphas(scalars)
     t = scalars["t"]
     sigma = 10 * (t * (1 - t)) ** 0.25 * (b - a) / (1 - t) if t < 1 else torch.zeros(1, dtype=torch.float64)
-    p = posterior(guided(method.predict(c["x"], t), nucleus=scalars["nucleus_p"], drop=True)).double()
+    p = posterior(truncated(method.predict(c["x"], t), nucleus=scalars["nucleus_p"], drop=True)).double()
     sigma = sigma.expand(c["x"].shape)
     ours = stepped(p, c["x"], a, b, sigma, sigma)
     golden.near(case, ours, c["probs"])

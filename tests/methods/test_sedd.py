@@ -202,10 +202,10 @@ def test_guidance_reads_a_score_through_its_posterior(config):
     pred = method.predict(x, 0.6)
     at = method.process.movable(x)
     p = posterior(pred)[at]
-    coldest = posterior(guide.guided(pred, heat=0.0))[at]
+    coldest = posterior(guide.truncated(pred, heat=0.0))[at]
     assert torch.equal(coldest.argmax(-1), p.argmax(-1))
     close(coldest.amax(-1), torch.ones(len(p), dtype=D))
-    cut = posterior(guide.guided(pred, nucleus=0.5))[at]
+    cut = posterior(guide.truncated(pred, nucleus=0.5))[at]
     assert (cut[guide.top_p(p, 0.5) == 0] == 0).all()
 
 

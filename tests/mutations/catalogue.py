@@ -1095,7 +1095,7 @@ NETWORKS = [
         tests="tests/nn/test_transformer.py -k logits_equal_the_published_network",
     ),
 ]
-SA, SK, SG, SH = "samplers/ancestral.py", "samplers/ask.py", "samplers/guide.py", "samplers/first_hitting.py"
+SA, SK, SG, SH = "samplers/ancestral.py", "samplers/predict.py", "samplers/guide.py", "samplers/first_hitting.py"
 SO, SF, SE, ST = "samplers/any_order.py", "samplers/fixed_order.py", "samplers/euler.py", "samplers/tau_leaping.py"
 SR, SU, SB, SL, SM = (
     "samplers/remasking.py",
@@ -1143,7 +1143,7 @@ SAMPLERS = [
     M(
         "the network is told that given positions are noisy",
         SK,
-        "return torch.where(given_places(method, state), CLEAN, time)",
+        "return torch.where(given_positions(method, state), CLEAN, time)",
         "return time.expand(state.x.shape)",
         "sampler.infill udlm",
     ),

@@ -3,7 +3,7 @@
 from .mutant import Mutant as M
 
 EM, AT, BK, UN = "nn/embedding.py", "nn/transformer.py", "nn/block.py", "nn/unet.py"
-SK, SG, ST, SU = "samplers/ask.py", "samplers/guide.py", "samplers/tau_leaping.py", "samplers/uniformisation.py"
+SK, SG, ST, SU = "samplers/predict.py", "samplers/guide.py", "samplers/tau_leaping.py", "samplers/uniformisation.py"
 SA, SB = "samplers/ancestral.py", "samplers/blockwise.py"
 
 CONNECTIONS = [
@@ -122,23 +122,23 @@ CONNECTIONS = [
     M(
         "guidance is lost at another length",
         SG,
-        "return Guided(of_length(self.method, length), *self.how)",
+        "return Truncated(of_length(self.method, length), *self.how)",
         "return of_length(self.method, length)",
         "sampler.guided-blocks bd3lm",
     ),
     M(
         "guidance of another length is colder",
         SG,
-        "Guided(of_length(self.method, length), *self.how)",
-        "Guided(of_length(self.method, length), self.how[0] ** 2, *self.how[1:])",
+        "Truncated(of_length(self.method, length), *self.how)",
+        "Truncated(of_length(self.method, length), self.how[0] ** 2, *self.how[1:])",
         "sampler.guided-blocks bd3lm",
     ),
     # ------------------------------------------------------------------------------ evaluations expected with a prompt
     M(
         "expected evaluations as if nothing were given",
         SA,
-        "return calls_of((alpha[1:] - alpha[:-1]) / (1 - alpha[:-1]), free)",
-        "return calls_of((alpha[1:] - alpha[:-1]) / (1 - alpha[:-1]), method.shape[0])",
+        "return expected_evaluations((alpha[1:] - alpha[:-1]) / (1 - alpha[:-1]), free)",
+        "return expected_evaluations((alpha[1:] - alpha[:-1]) / (1 - alpha[:-1]), method.shape[0])",
         "sampler.calls mdlm",
     ),
     M(

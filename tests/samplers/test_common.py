@@ -29,7 +29,7 @@ from zellige.samplers import (
     Uniformisation,
     run,
 )
-from zellige.samplers.ask import ask
+from zellige.samplers.predict import predict_at
 
 
 # ---------------------------------------------------------------------------------- names and pairings
@@ -212,13 +212,13 @@ def test_ask_is_about_rows_with_a_question_and_tells_what_is_given_clean():
     x = torch.tensor([[V, 0, V], [1, V, 2], [V, V, V]])
     fixed = torch.tensor([[False, True, False], [True, False, False], [False, False, False]])
     state, at = State(x, fixed, torch.zeros(3)), torch.tensor([[True, False, False], [False] * 3, [True, False, True]])
-    pred = ask(method, state, at, torch.tensor([[0.2], [0.3], [0.4]]))  # pyright: ignore[reportArgumentType]
+    pred = predict_at(method, state, at, torch.tensor([[0.2], [0.3], [0.4]]))  # pyright: ignore[reportArgumentType]
     ((seen, t, where),) = method.asked
     assert torch.equal(seen, x[[0, 2]])
     assert torch.equal(where, at[[0, 2]])
     close(t, torch.tensor([[0.2, CLEAN, 0.2], [0.4, 0.4, 0.4]]).double(), rtol=1e-6, atol=0)
     assert pred.x_t.shape == (3,)
-    assert ask(method, state, torch.zeros_like(at), 0.5) is None  # pyright: ignore[reportArgumentType]
+    assert predict_at(method, state, torch.zeros_like(at), 0.5) is None  # pyright: ignore[reportArgumentType]
     assert len(method.asked) == 1
 
 

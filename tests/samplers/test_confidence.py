@@ -13,7 +13,7 @@ from zellige.core.prediction import posterior
 from zellige.core.process import absorbing
 from zellige.errors import InputError
 from zellige.samplers import AnyOrder, Confidence, run
-from zellige.samplers.ask import expected_time
+from zellige.samplers.predict import expected_time
 
 THREE = 3
 

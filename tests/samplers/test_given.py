@@ -9,7 +9,7 @@ from zellige import exact
 from zellige.core.curves import Linear
 from zellige.core.process import absorbing, uniform
 from zellige.samplers import Ancestral, AnyOrder, FirstHitting, FixedOrder
-from zellige.samplers.ask import hides
+from zellige.samplers.predict import hides
 from zellige.samplers.sampler import HIDDEN
 
 

@@ -19,7 +19,7 @@ from zellige.core.prediction import kernel, posterior
 from zellige.core.schedule import CLEAN
 from zellige.errors import InputError
 from zellige.methods.method import NoBound
-from zellige.samplers import Ancestral, Blockwise, Confidence, Guided, LeftToRight, Remasking, run
+from zellige.samplers import Ancestral, Blockwise, Confidence, LeftToRight, Remasking, Truncated, run
 
 D = torch.float64
 close = torch.testing.assert_close
@@ -102,14 +102,14 @@ def test_guidance_means_the_same_for_all_three_predictions(name):
         for k in ("mean", "leave_one_out", "score")
     ]
     for heat, nucleus in ((0.5, 1.0), (1.0, 0.6), (0.0, 1.0), (2.0, 0.9)):
-        guided = [guide.guided(p, heat, nucleus) for p in preds]
+        guided = [guide.truncated(p, heat, nucleus) for p in preds]
         expected = maths.normalise(guide.top_p(guide.temperature(posterior(preds[0]), heat), nucleus))
         for g in guided:
             if heat > 0:  # rounding may break ties of the greedy choice
                 close(posterior(g), expected, rtol=1e-7, atol=1e-7)
                 close(kernel(g, 0.2), kernel(guided[0], 0.2), rtol=1e-6, atol=1e-6)
             close(kernel(g, CLEAN).sum(-1), torch.ones(X.shape, dtype=D))
-    assert guide.guided(preds[0], 1.0, 1.0) is preds[0]
+    assert guide.truncated(preds[0], 1.0, 1.0) is preds[0]
 
 
 def test_guidance_changes_what_a_mask_becomes_not_when():
@@ -117,7 +117,7 @@ def test_guidance_changes_what_a_mask_becomes_not_when():
     pred = exact.Denoiser(P, data_distribution(), L).predict(exact.states(P.K, L), 0.8)
     masked = pred.x_t == P.mask
     for heat, nucleus in ((0.0, 1.0), (0.3, 0.5), (5.0, 1.0)):
-        stay = kernel(guide.guided(pred, heat, nucleus), 0.3)[masked][:, P.mask]
+        stay = kernel(guide.truncated(pred, heat, nucleus), 0.3)[masked][:, P.mask]
         close(stay, kernel(pred, 0.3)[masked][:, P.mask])
 
 
@@ -128,7 +128,7 @@ def test_a_guided_method_and_a_sampler_with_guidance_draw_alike():
     for make in (Ancestral, Confidence, Remasking, lambda **g: Blockwise("ancestral", **g)):
         states = [
             [state.x for state in run(sampler, method, (5, 2), 4, generator=generators(*range(5)))]
-            for sampler, method in ((make(**how), mdlm()), (make(), Guided(mdlm(), **how)))
+            for sampler, method in ((make(**how), mdlm()), (make(), Truncated(mdlm(), **how)))
         ]
         assert all(torch.equal(a, b) for a, b in zip(*states))
     inside = exact.run_distribution(Blockwise(Ancestral(**how)), mdlm(), 2, 2)
@@ -138,7 +138,7 @@ def test_a_guided_method_and_a_sampler_with_guidance_draw_alike():
 @torch.no_grad()
 def test_guidance_stands_inside_the_truncation():
     """Half the temperature around the method, then the sampler's own half: a quarter in all, for every kind of network."""
-    half = lambda method: Guided(method, 0.5)  # noqa: E731
+    half = lambda method: Truncated(method, 0.5)  # noqa: E731
     for make, method in ((Ancestral, mdlm()), (Blockwise, masked(transformer(4), 16, 5)), (LeftToRight, ar())):
         shape = (5, method.shape[0])
         inside, whole = (
@@ -152,7 +152,7 @@ def test_guidance_stands_inside_the_truncation():
 def test_guidance_of_guidance():
     """Half the temperature twice is a quarter; a copy for another length stays guided."""
     method, X = mdlm(), exact.states(4, 2)
-    twice, once = Guided(Guided(method, 0.5), 0.5), Guided(method, 0.25)
+    twice, once = Truncated(Truncated(method, 0.5), 0.5), Truncated(method, 0.25)
     close(posterior(twice.predict(X, 0.5)), posterior(once.predict(X, 0.5)))
     shorter = once.of_length(1)
     assert (shorter.shape, shorter.window, shorter.how[0]) == ((1,), 2, 0.25)
@@ -160,9 +160,9 @@ def test_guidance_of_guidance():
 
 
 def test_a_guided_method_has_no_bound():
-    guided = Guided(mdlm(), 0.5)
+    guided = Truncated(mdlm(), 0.5)
     for ask in (guided.bound, guided.loss, guided.terms):
-        with pytest.raises(NoBound, match="guidance changes the distribution of mdlm"):
+        with pytest.raises(NoBound, match="truncation changes the distribution of mdlm"):
             ask(Batch(torch.zeros(1, 2, dtype=torch.long)))
 
 
@@ -179,7 +179,7 @@ def test_a_guided_method_has_no_bound():
 def test_what_cannot_guide(how, message):
     """Not a method, and not a sampler when it is made: it would draw as if nothing had been asked."""
     with pytest.raises(InputError, match=message):
-        Guided(mdlm(), **how)
+        Truncated(mdlm(), **how)
     for cls in samplers.SAMPLERS.values():
         if how.keys() <= inspect.signature(cls).parameters.keys():
             with pytest.raises(InputError, match=message):

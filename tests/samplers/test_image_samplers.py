@@ -123,7 +123,7 @@ def test_no_sampler_holds_more_than_a_few_numbers_for_each_level_of_each_place(n
         times = sampler.times(method, None if name == "csm" else 4)
         with Largest() as largest:
             state = sampler.init(method, (1, L), generator=torch.Generator().manual_seed(0))
-            how = sampler.guided(method)
+            how = sampler.truncated(method)
             pairs = list(itertools.pairwise(times))
             for t, s in [*pairs[:2], pairs[-1]]:
                 state = sampler.step(how, state, t, s, torch.Generator().manual_seed(1))

@@ -158,7 +158,7 @@ def total_score(pred: Score) -> Tensor:
     return before.sum(-1, dtype=torch.float64) + behind.sum(-1, dtype=torch.float64)
 
 
-def revealed_mass(pred: Score, s: Tensor) -> Tensor:
+def revealed_probability(pred: Score, s: Tensor) -> Tensor:
     """P(a mask at t is a token at s), (*) float64: what `kernel` gives to the tokens in all, from one sum over them.
 
     Under absorbing noise with one alpha the token is then y with probability v_y / M, and nothing of (*, K) is needed.

@@ -1,14 +1,16 @@
 """-log p(continuation | context), bounded: what a choice among answers is made by, and what language-model harnesses ask for.
 
-The context is given: clean in every input of the network, never noised and never counted (`Batch.mask` is False there). What the
-method then draws is the bound of the law that writes the continuation while the context is held fixed, the one `infill` draws:
+The context is given: clean in every input of the network, never noised and never counted (`Batch.mask` is False there). What
+the method then draws is the bound of the law that writes the continuation while the context is held fixed, the one `infill`
+draws:
 
     absorbing     where a token is given there is no mask, so the network is asked what it was trained on; with the exact denoiser
                   the number is -log p(continuation | context) itself
     in blocks     each block given those before; in the block where the context ends, it is given as above
     ar            -log p itself, by the chain rule; nothing is drawn
     other noise   a bound too, but of the clamped chain: the network takes the context for noisy tokens, and even the exact
-                  denoiser of the joint law does not fill by its conditional law ("approximate"; `models.masked_text.approximate`)
+                  denoiser of the joint law does not fill by its conditional law ("approximate";
+                  `models.masked_text.approximate`)
 
 A pair has its own random numbers, a function of the seed and of its tokens, so a number does not depend on what it is batched
 with. Its draws are R independent replicates, each spread evenly over the strata, and their spread gives the error.
@@ -31,7 +33,7 @@ from ..methods.diffusion import Diffusion
 from ..methods.method import Method
 from ..models.masked_text import approximate
 from ..models.model import as_model
-from ..samplers.ask import clean_where_fixed, expected_time
+from ..samplers.predict import clean_where_fixed, expected_time
 from ..samplers.sampler import State
 from ..show.kinds import of
 from ..show.numbers import pm, quantity
@@ -79,8 +81,8 @@ class Conditional:
 def tokenize_pair(tokenizer: Any, context: str, continuation: str, prefix: bool = False) -> tuple[list[int], list[int]]:
     """The tokens of the context and of the continuation.
 
-    The whole text is tokenized. Where the tokens of the context alone differ from it, a token reaches over the border, and it and
-    what follows count as continuation.
+    The whole text is tokenized. Where the tokens of the context alone differ from it, a token reaches over the border, and it
+    and what follows count as continuation.
 
     Args:
         prefix: the token that ends documents stands before the text, given.
@@ -101,8 +103,8 @@ def tokenize_pair(tokenizer: Any, context: str, continuation: str, prefix: bool 
 def windows(context: int, continuation: int, length: int) -> Iterator[tuple[int, int, int]]:
     """(begin, first, end) of windows that score a text of so many tokens: [first, end) given [begin, first).
 
-    One window for what fits; of a longer context its end. A continuation longer than the network is cut end to end, and the last
-    piece sees all the tokens before it that fit, as lm-eval's rolling windows do.
+    One window for what fits; of a longer context its end. A continuation longer than the network is cut end to end, and the
+    last piece sees all the tokens before it that fit, as lm-eval's rolling windows do.
 
     >>> list(windows(3, 4, 8)), list(windows(6, 4, 8)), list(windows(0, 10, 4))
     ([(0, 3, 7)], [(2, 6, 10)], [(0, 0, 4), (4, 4, 8), (6, 8, 10)])

@@ -132,7 +132,7 @@ def transition(sampler: Sampler, method: Method, state: State, t: Tensor, s: Ten
     t and s are (B, 1).
     """
     rows, K, L = len(state.x), len(start_distribution(method)), state.x.shape[1]
-    distribution, method = torch.zeros(rows, K**L, dtype=torch.float64), sampler.guided(method)
+    distribution, method = torch.zeros(rows, K**L, dtype=torch.float64), sampler.truncated(method)
     for new, probability in scripts(lambda script: sampler.step(method, state, t, s, script), rows):
         distribution.scatter_add_(1, index(new.x, K)[:, None], probability[:, None])
     return distribution
@@ -200,7 +200,7 @@ def _followed(
     method = of_length(method, length)
     state = sampler.init(method, (1, length), fixed=None if fixed is None else fixed[None])
     frontier, calls = {(): (state, 1.0)}, float(state.calls)
-    times, method = sampler.times(method, steps), sampler.guided(method)
+    times, method = sampler.times(method, steps), sampler.truncated(method)
     for t, s in itertools.pairwise(times):
         after: dict[tuple[int, ...], tuple[State, float]] = {}
         for state, before in frontier.values():

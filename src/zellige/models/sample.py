@@ -63,7 +63,7 @@ class Sample(Sampling):
         """
         import torch
 
-        from ..samplers.ask import hides
+        from ..samplers.predict import hides
         from ..samplers.sampler import HIDDEN
         from .defaults import end_token, trained_on_documents
         from .model import as_model, text_classes
@@ -135,8 +135,8 @@ def sample(model: Any, **choices: Unpack[SampleChoices]) -> "list[str] | np.ndar
         choices: the fields of `zellige.Sample`, and the options of the sampler. `fixed` of a grid has its symbols.
 
     Returns:
-        A list of texts; of images and music an array (count, *shape) of their tokens, of grids one of their symbols: of a Sudoku
-        its digits.
+        A list of texts; of images and music an array (count, *shape) of their tokens, of grids one of their symbols: of a
+        Sudoku its digits.
 
     Raises:
         InputError: as `Sample.trajectory`.
@@ -152,7 +152,8 @@ def sample(model: Any, **choices: Unpack[SampleChoices]) -> "list[str] | np.ndar
 
 
 def watch_some(model: Any, count: int, steps: int | None = None, seed: int = 0) -> "Iterator[Frame]":
-    """The trajectory of `count` samples of the model's own distribution; with classes one of each in turn, from the first on."""
+    """The trajectory of `count` samples of the model's own distribution; with classes one of each in turn, from the first
+    on."""
     from .model import class_names
 
     if not (names := class_names(model)):

@@ -1,19 +1,19 @@
-"""Samplers: any of them on any method that admits it. SAMPLERS is the only table of their names."""
+"""Samplers; each works with every method that it supports. SAMPLERS is the only table of their names."""
 
 from ..requests import Option, options_of
 from .ancestral import Ancestral
 from .any_order import AnyOrder
-from .ask import ask
 from .blockwise import Blockwise
 from .choice import choose_sampler, every_option
 from .confidence import Confidence
 from .euler import Euler
 from .first_hitting import FirstHitting
 from .fixed_order import FixedOrder
-from .guide import Guided, Truncation
+from .guide import Truncated, Truncation
 from .left_to_right import LeftToRight
 from .metropolis import Metropolis
 from .pairing import Distribution, blank, distribution_of, of_length
+from .predict import predict_at
 from .remasking import Remasking
 from .sampler import ALIASES, SAMPLERS, Sampler, State, check, distributions, find, run
 from .tau_leaping import TauLeaping
@@ -36,11 +36,11 @@ SAMPLERS |= {
 
 
 def options(sampler: type[Sampler]) -> dict[str, Option]:
-    """The options that belong to this sampler: all but those of a truncation, which every one has."""
+    """Return a sampler's own options: all but those of the truncation, which every sampler has."""
     return {name: option for name, option in options_of(sampler).items() if name not in options_of(Truncation)}
 
 
-Law, law_of, laws = Distribution, distribution_of, distributions  # former names
+Law, law_of, laws, Guided, ask = Distribution, distribution_of, distributions, Truncated, predict_at  # former names
 
 __all__ = [
     "ALIASES",
@@ -53,16 +53,15 @@ __all__ = [
     "Euler",
     "FirstHitting",
     "FixedOrder",
-    "Guided",
     "LeftToRight",
     "Metropolis",
     "Remasking",
     "Sampler",
     "State",
     "TauLeaping",
+    "Truncated",
     "Truncation",
     "Uniformisation",
-    "ask",
     "blank",
     "check",
     "choose_sampler",
@@ -73,5 +72,6 @@ __all__ = [
     "of_length",
     "options",
     "options_of",
+    "predict_at",
     "run",
 ]

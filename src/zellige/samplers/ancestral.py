@@ -1,30 +1,30 @@
 """Ancestral sampling: x_s ~ p(x_s | x_t), the reverse kernel of the T-step model.
 
-One kernel with many names: MDLM's ddpm, MD4's ancestral, SEDD's analytic, RADD's Tweedie, D3PM's step. For every prediction and
-every process. Its distribution is the T-step model's; as T grows that approaches the distribution of continuous time with order
-1 in 1/T, the ends of the schedule too, which the grid enters as soon as it is that fine.
+One kernel with many names: MDLM's ddpm, MD4's ancestral, SEDD's analytic, RADD's Tweedie, D3PM's step. It works with every
+prediction and every process. It samples from the T-step model, which approaches the continuous-time model with order 1 in 1/T,
+also in the ends of the schedule, which a fine grid enters.
 
-**Choose, then ask.** For an absorbing process, whether a mask is revealed between t and s does not depend on the network:
-it has probability (alpha_s - alpha_t)/(1 - alpha_t), and what it becomes is drawn from the clean posterior. So the
-positions are drawn first; the network is called only for rows in which something moves, and its head is computed only at
-those positions. The distribution is that of the plain kernel; the cost is at most one call for each revealed position, which is
-what the caches of MDLM and RADD save, and here it needs no cache and holds for networks that see the time. It is MD4's `mean`
-sampler. Where the schedule gives each token its own alpha (GenMD4), it is exact by thinning. A score (SEDD) says itself whether
-a mask is revealed: it is asked at all of them, and drawn from at those that are.
+**Choose, then predict.** For an absorbing process, whether a mask is revealed between t and s does not depend on the network:
+the probability is (alpha_s - alpha_t)/(1 - alpha_t), and its token is sampled from the clean posterior. So the positions are
+sampled first. The network is evaluated only for sequences in which something changes, and its head only at those positions. The
+distribution is that of the plain kernel. The cost is at most one network evaluation for each revealed position, as with the
+caches of MDLM and RADD, but without a cache and also for time-conditioned networks. It is MD4's `mean` sampler. If the schedule
+gives each token its own alpha (GenMD4), it is exact by thinning. A score (SEDD) itself determines whether a mask is revealed:
+it is evaluated at all masks, and sampled from at those that are revealed.
 
-**Argmax.** A step may take the likeliest state of its kernel at each position instead of a draw: the step to clean tokens alone
-(`last`, as D3PM's published code), or every step (`every`). Under uniform noise the published code of UDLM and Duo ends with
-the likeliest token of mu itself, the network's softmax, where the kernel multiplies in what x_t says (`mu`). Temperature 0 is
-something else: there the clean posterior keeps its likeliest token, and which state of the kernel that makes is still drawn (at
-a mask: whether it is revealed).
+**Argmax.** A step may take the likeliest state of its kernel at each position instead of a sample: in the step to clean tokens
+alone (`last`, as D3PM's published code), or in every step (`every`). Under uniform noise the published code of UDLM and Duo
+ends with the likeliest token of mu itself, the network's softmax, while the kernel also contains q(x_t | x_s) (`mu`).
+Temperature 0 is different: the clean posterior keeps its likeliest token, and the state of the kernel is still sampled (at a
+mask: whether it is revealed).
 
-**Grids.** All over the `span` of the method, [0, 1] and the ends of its schedule beyond: `uniform` in t; `cosine`, the share
-cos(pi/2 (1 - u)) of it, which spends its steps where t is near 1 (MD4, eq. 6); `log-snr`, even in log(alpha / (1 - alpha)),
-from end to end or, where that is infinite, from the uniform grid's neighbour of it. The last is for uniform noise read as a
-score (SEDD): a step un-pushes by Q_{s,t}^{-1}, which multiplies errors of the network by about alpha_s / alpha_t, and on a grid
-even in t that is large in the first steps. In discrete time the grid is a part of the process's own, evenly spaced.
-`published` goes from t = 1 to 1e-5 (MD4: 0) and then to clean tokens, as the code of MDLM, UDLM, SEDD, RADD, MD4 and GenMD4
-(`samplers.grid`): one draw more than there are steps, and not the distribution of the T-step model.
+**Grids.** All cover the `span` of the method, [0, 1] and the ends of its schedule: `uniform` in t; `cosine`, the fraction
+cos(pi/2 (1 - u)) of it, with most steps near t = 1 (MD4, eq. 6); `log-snr`, even in log(alpha / (1 - alpha)), from end to end
+or, where that is infinite, from the uniform grid's neighbour of it. The last is for scores under uniform noise (SEDD): a step
+un-pushes by Q_{s,t}^{-1}, which multiplies errors of the network by about alpha_s / alpha_t, and on a grid even in t that is
+large in the first steps. In discrete time the grid is a part of the process's own, evenly spaced. `published` goes from t = 1
+to 1e-5 (MD4: 0) and then to clean tokens, as the code of MDLM, UDLM, SEDD, RADD, MD4 and GenMD4 (`samplers.grid`): one sample
+more than there are steps, and not the distribution of the T-step model.
 """
 
 from typing import ClassVar, Literal
@@ -33,13 +33,13 @@ import torch
 from torch import Tensor
 
 from ..core.positions import positions
-from ..core.prediction import LeaveOneOut, Mean, Prediction, kernel, posterior, revealed_mass
+from ..core.prediction import LeaveOneOut, Mean, Prediction, kernel, posterior, revealed_probability
 from ..errors import InputError
 from ..methods.diffusion import Diffusion
 from ..requests import declared, option
-from .ask import ask_then_choose, calls_of, choose_then_ask, free, redraw
 from .grid import OnGrid
 from .pairing import Distribution, choosable, one_alpha, reverses, scores_masks, steps_distribution
+from .predict import choose_then_predict, expected_evaluations, free, predict_then_choose, redraw
 
 Argmax = Literal["none", "last", "every", "mu"]
 
@@ -54,7 +54,7 @@ class Ancestral(OnGrid):
         default="none",
     )
     choose: bool = option(
-        "choose, then ask, where that is exact; False: ask at every position", default=True, hidden=True
+        "choose, then predict, if that is exact; False: predict at every position", default=True, hidden=True
     )
 
     name: ClassVar[str] = "ancestral"
@@ -81,9 +81,9 @@ class Ancestral(OnGrid):
         if self.choose and choosable(method) and draws:
             alpha_t, alpha_s = method.process.schedule.alpha(t), method.process.schedule.alpha(s)
             reveal = (alpha_s - alpha_t) / (1 - alpha_t)  # MDLM eq. 8
-            return choose_then_ask(method, state, reveal, t, posterior, generator)
+            return choose_then_predict(method, state, reveal, t, posterior, generator)
         if self.choose and scores_masks(method) and draws:
-            return ask_then_choose(method, state, s, t, revealed_mass, kernel, generator)
+            return predict_then_choose(method, state, s, t, revealed_probability, kernel, generator)
         at = free(method, state)
         later, greedy = (positions(at).of(value.expand(at.shape)) for value in (s, greedy))
 
@@ -102,17 +102,17 @@ class Ancestral(OnGrid):
         if not self.choose or self.argmax == "every" or not choosable(method) or not one_alpha(method.process):
             return None
         alpha = method.process.schedule.alpha(times)[..., 0]
-        return calls_of((alpha[1:] - alpha[:-1]) / (1 - alpha[:-1]), free)
+        return expected_evaluations((alpha[1:] - alpha[:-1]) / (1 - alpha[:-1]), free)
 
 
 # ---------------------------------------------------------------------------------- argmax
 def is_greedy(argmax: str, s: Tensor) -> Tensor:
-    """Whether a step to s (*) takes the likeliest state: (*) bool."""
+    """Return whether a step to s (*) takes the likeliest state: (*) bool."""
     return s.isneginf() if argmax in ("last", "mu") else torch.full_like(s, argmax == "every", dtype=torch.bool)
 
 
 def likeliest(distribution: Tensor, at: Tensor) -> Tensor:
-    """The distribution (N, K), its mass on the largest entry where `at` (N,) is True."""
+    """Move the probability of a distribution (N, K) to its largest entry where `at` (N,) is True."""
     if not torch.compiler.is_compiling() and not bool(at.any()):
         return distribution
     return torch.where(

@@ -1,19 +1,18 @@
 """Any-order sampling: tokens one after the other in a random order (ARDM, arXiv 2110.02037; RADD, arXiv 2406.03736,
 section 3.3).
 
-A network for masked tokens that is not told the time is an any-order autoregressive model: its distribution is
+A network for masked tokens without time conditioning is an any-order autoregressive model: its distribution is
 
     p(x) = E over orders of prod_l p(x_order(l) | the tokens before)
 
-Drawing the positions uniformly, one a step, is a draw from that distribution: no error at any length. It is the distribution of
-the model of continuous time, that of `first_hitting` and of `ancestral` with infinitely many steps. In T steps several tokens
-may be drawn at once: the distribution p mixes this one, o, with draws at once; for two positions, drawn together with the
-distribution d,
+Sampling the positions uniformly, one a step, samples from that distribution without error. It is that of the continuous-time
+model, of `first_hitting`, and of `ancestral` with infinitely many steps. In T steps several tokens may be sampled at once. Then
+p mixes this distribution, o, with that of simultaneous sampling; for two positions, whose simultaneous distribution is d,
 
     p = (1 - w) o + w d,   w = sum over the steps of (alpha_s - alpha_t)^2;   of a jump at each end alpha_1^2 + (1 - alpha_0)^2
 
-Several tokens in one step are drawn independently given the rest, which has an error as a coarse grid has. For absorbing noise
-with one alpha for all tokens, and every prediction.
+Several tokens in one step are sampled independently given the rest, which has an error, as a coarse grid has. It works with
+absorbing noise with one alpha for all tokens, and every prediction.
 """
 
 from typing import ClassVar
@@ -26,15 +25,15 @@ from ..core.prediction import posterior
 from ..core.random import Randomness
 from ..methods.diffusion import Diffusion
 from ..requests import declared, option
-from .ask import expected_time, free, redraw
 from .guide import TOKENS
 from .pairing import Distribution, absorbs, continuous_distribution
+from .predict import expected_time, free, redraw
 from .sampler import Sampler
 
 
 @declared
 class AnyOrder(Sampler):
-    """One token a step at a position drawn uniformly, or several; exact with one."""
+    """One token a step, or several, at positions drawn uniformly; exact with one."""
 
     per_step: int = option("tokens a step", default=1, minimum=1, maximum=TOKENS)
 
@@ -46,7 +45,7 @@ class AnyOrder(Sampler):
 
     @classmethod
     def refuse(cls, method):
-        reason = "needs a network that is not told the time" if method.time_conditioned else None
+        reason = "needs a network without time conditioning" if method.time_conditioned else None
         return absorbs(method, one=True) or reason
 
     def distribution(self, method, steps):
@@ -57,7 +56,7 @@ class AnyOrder(Sampler):
         )
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
-        """A counter of the steps left, whatever `steps` says."""
+        """A counter of the steps left, whatever `steps` is."""
         (length,) = method.shape
         return torch.arange(-(-length // self.per_step), -1, -1, dtype=torch.float64)
 
@@ -67,7 +66,7 @@ class AnyOrder(Sampler):
         return redraw(method, state, at, time, posterior, generator)  # RADD section 3.3
 
     def _choose(self, masked: Tensor, generator: Randomness) -> Tensor:
-        """Which of the masked positions (B, L) come next: `per_step` of them, drawn without replacement."""
+        """Select `per_step` of the masked positions (B, L), without replacement."""
         at = torch.zeros_like(masked)
         for _ in range(min(self.per_step, masked.shape[-1])):
             left = masked & ~at

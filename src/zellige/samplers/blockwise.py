@@ -4,8 +4,8 @@
 
 The outer loop of block diffusion. In each block another sampler runs from masks to tokens, and then the block is read once: its
 keys and values are the context (`State.context`) of the blocks that follow. The distribution is the product of the inner
-sampler's distributions, and its error is that of the inner sampler. Given tokens are read in the same way, so a prompt costs
-one network call, however long the text; a call about a block costs what a block costs.
+sampler's distributions, with the inner sampler's error. Given tokens are read in the same way, so a prompt of any length costs
+one network evaluation; an evaluation of a block costs as much as its tokens.
 
 **Two kinds of networks.** One of blocks (bd3lm) reads one block after another from a cache, `method.block` tokens each. One
 that was trained on whole texts (mdlm, md4) writes semi-autoregressively (MDLM, arXiv 2406.07524): first a text of its own
@@ -13,10 +13,10 @@ length L, then `stride` tokens more at a time, the last L - stride tokens given 
 what it makes of earlier tokens depends on the later ones.
 
 **Any length.** A text may pass the length L that the network was built for. It then sees the last L tokens, the block that is
-being written among them: a window that slides by whole blocks. So a token costs the same wherever it stands. The last block is
-always drawn whole, and cut where the text ends: a shorter text with the same seed is the beginning of the longer one.
+being written among them: a window that slides by whole blocks. So every token costs the same. The last block is always sampled
+whole, and cut where the text ends: a shorter text with the same seed is the beginning of the longer one.
 
-**Its time** is three numbers: how many blocks are left, and from which time to which the inner sampler steps.
+**Its time** is three numbers: the number of blocks left, and the inner sampler's times from and to.
 """
 
 import functools
@@ -40,17 +40,17 @@ from .sampler import Sampler, State, find
 
 @declared
 class Blockwise(Growing):
-    """One block after the other, each by another sampler. `state.memory` is a `Growth`.
+    """One block after the other, each written by another sampler. `state.memory` is a `Growth`.
 
     The steps are those inside each block.
     """
 
     block_sampler: str | Sampler = option(
-        "write block after block, text of any length, with this sampler inside; its options are given as always",
+        "write text of any length block by block, with this sampler inside each block; its own options are allowed too",
         default="ancestral",
     )
     stride: int | None = option(
-        "tokens of a block, where the network has none of its own; half its length if not given",
+        "tokens of a block, if the network has no blocks (default: half its length)",
         default=None,
         minimum=1,
         maximum=TOKENS,
@@ -70,7 +70,7 @@ class Blockwise(Growing):
 
     @functools.cached_property
     def inner(self) -> Sampler:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The sampler inside a block."""
+        """Sampler inside a block."""
         return find(self.block_sampler)() if isinstance(self.block_sampler, str) else self.block_sampler
 
     @classmethod
@@ -78,7 +78,8 @@ class Blockwise(Growing):
         return absorbs(of_length(method, 1))  # a text of one token is in one block
 
     def layout(self, method: Diffusion) -> tuple[int, int, int]:
-        """Tokens of the first block, of each later one, and how many of them and before them the network sees: the window."""
+        """Tokens of the first block, tokens of each later block, and the window: how many tokens the network sees, the block
+        included."""
         block, limit, window = method.block, method.window, window_of(method, self.window)
         if not 0 < block < limit:
             stride = self.stride or max(window // 2, 1)
@@ -109,7 +110,7 @@ class Blockwise(Growing):
         )
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
-        """(steps of all blocks + 1, 3): blocks left, and the times from and to which the inner sampler steps; then zeros."""
+        """Times (steps of all blocks + 1, 3): blocks left, and the inner sampler's times from and to; then zeros."""
         first_block, stride, _ = self.layout(method)
         later = max(-(-(method.shape[0] - first_block) // stride), 0)
         grids = {size: self.inner.times(of_length(method, size), steps).double() for size in {first_block, stride}}
@@ -120,7 +121,8 @@ class Blockwise(Growing):
         return torch.cat(rows[::-1])
 
     def expected_calls(self, method: Diffusion, times, free):
-        """The inner sampler's of each block, and the calls that read what stands before it; None where texts may end early."""
+        """Expected evaluations of the inner sampler in each block, and those that read the context; None if texts may end
+        early."""
         if self.ending != Ending():
             return None
         first_block, stride, window = self.layout(method)
@@ -146,7 +148,7 @@ class Blockwise(Growing):
         return total
 
     def most_calls(self, times):
-        """Those inside, and for each block one that reads what stands before it."""
+        """Evaluations of the inner sampler, and one for each block that reads the context."""
         return (self.inner.most_calls(times) + int(times[0, 0])) * (1 + self.redraw)
 
     def admit(self, method: Diffusion, fixed):
@@ -165,14 +167,14 @@ class Blockwise(Growing):
             inner = memory.inner
             if state.condition is not None:
                 inner = replace(inner, condition=state.condition[memory.rows])
-            state = self._put(state, self.inner.step(self.inner.guided(inside), inner, t[1], t[2], streams))
+            state = self._put(state, self.inner.step(self.inner.truncated(inside), inner, t[1], t[2], streams))
         if not last:
             return state
         state = close(state, self.ending)
         return state if left == 1 else self._begin(method, state, self.layout(method)[1], generator)
 
     def _put(self, state: State, inner: State) -> State:
-        """The state with what the inner sampler has made of its block."""
+        """Copy the inner sampler's block into the state."""
         memory: Growth = state.memory
         rows, start = memory.rows, memory.end - inner.x.shape[1]
         x, calls = state.x.clone(), inner.calls - memory.inner.calls  # pyright: ignore[reportOptionalMemberAccess]
@@ -180,7 +182,7 @@ class Blockwise(Growing):
         return replace(state, x=x, calls=state.calls.index_add(0, rows, calls), memory=replace(memory, inner=inner))
 
     def _begin(self, method: Diffusion, state: State, new: int, generator: Randomness) -> State:
-        """The block of the next `new` tokens begins; what stands before it is read, unless it is given in all texts."""
+        """Start the block of the next `new` tokens. Its context is read, unless it is given in all texts."""
         state, (_, _, window) = begin(state, new), self.layout(method)
         memory: Growth = state.memory
         rows, end = memory.rows, memory.end
@@ -199,7 +201,7 @@ class Blockwise(Growing):
         return replace(state, memory=replace(state.memory, inner=inner))
 
     def _read(self, method: Diffusion, state: State, window: int) -> State:
-        """The context once it has read everything before the block, of the texts that are still written."""
+        """Extend the context by everything before the block, for the texts that are still being written."""
         memory, context, calls = state.memory, state.context, state.calls
         x, ones = state.x[memory.rows], torch.ones_like(memory.rows)
         length = 0 if context is None else len(context)

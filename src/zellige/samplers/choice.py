@@ -1,4 +1,4 @@
-"""A sampler by its name and its options, as Python, the command line and the page give them."""
+"""A sampler from its name and options, as Python, the command line and the web page give them."""
 
 from collections.abc import Collection
 from typing import Any
@@ -22,7 +22,7 @@ def choose_sampler(
     end: int | None = None,
     beside: Collection[str] = (),
 ) -> Sampler:
-    """The sampler, made; it may be made already, or None for the method's own.
+    """Create a sampler from its name and options; it may also be an instance, or None for the method's default.
 
     Args:
         options: of the sampler. With `block_sampler` it is `blockwise`, which hands the options that are not its own to the one
@@ -31,7 +31,8 @@ def choose_sampler(
         beside: the arguments of the caller that stand beside a sampler's options, for the error of a name that nobody has.
 
     Raises:
-        InputError: unknown sampler, an option that it does not take, a number out of its range, a method that it does not admit.
+        InputError: unknown sampler, an option that it does not take, a number out of its range, a method that it does not
+            admit.
     """
     options = dict(options or {})
     temperature, top_p = (1.0 if value is None else value for value in (temperature, top_p))
@@ -85,7 +86,7 @@ def _make(name: str, options: dict[str, Any], beside: Collection[str]) -> Sample
 
 
 def every_option() -> dict[str, tuple[Option, list[str]]]:
-    """Each option that some sampler takes, as the first of them declares it, and the names of all that do."""
+    """Every option of any sampler, as its first sampler declares it, with the names of all samplers that take it."""
     options: dict[str, tuple[Option, list[str]]] = {}
     for name, cls in SAMPLERS.items():
         for option in options_of(cls).values():
@@ -94,7 +95,7 @@ def every_option() -> dict[str, tuple[Option, list[str]]]:
 
 
 def _misnamed(name: str, beside: Collection[str]) -> TypeError:
-    """The error for an argument that neither the caller nor a sampler has."""
+    """Error for an argument that neither the caller nor a sampler takes."""
     names = [*beside, *every_option()]
     near = meant(name, names)
     hint = f"did you mean '{near}'?" if near else f"there are {', '.join(dict.fromkeys(names))}"

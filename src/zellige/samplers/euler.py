@@ -8,7 +8,7 @@ prediction, in continuous time.
 
 The end steps are jumps, which have no rate: from PRIOR or t = 1, where the rate may be infinite, and to CLEAN. They use the
 reverse kernel. For absorbing noise with one alpha, whether a mask is revealed does not depend on the network: choose, then
-ask.
+predict.
 """
 
 from typing import ClassVar
@@ -16,20 +16,20 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ..core.prediction import Prediction, Score, kernel, posterior, revealed_mass, reverse_rate, total_score
+from ..core.prediction import Prediction, Score, kernel, posterior, revealed_probability, reverse_rate, total_score
 from ..methods.diffusion import Diffusion
 from ..requests import declared, option
-from .ask import ask_then_choose, calls_of, choose_then_ask, free, redraw
 from .grid import OnGrid
 from .pairing import CONTINUOUS, Distribution, absorbs, choosable, rateless, scores_masks
+from .predict import choose_then_predict, expected_evaluations, free, predict_then_choose, redraw
 
 
 @declared
 class Euler(OnGrid):
-    """1 + (t - s) R at the point, on a grid of times."""
+    """One step 1 + (t - s) R, on a grid of times."""
 
     choose: bool = option(
-        "choose, then ask, where that is exact; False: ask at every position", default=True, hidden=True
+        "choose, then predict, if that is exact; False: predict at every position", default=True, hidden=True
     )
 
     name: ClassVar[str] = "euler"
@@ -47,9 +47,9 @@ class Euler(OnGrid):
 
     def step(self, method: Diffusion, state, t, s, generator=None):
         if self.choose and choosable(method) and absorbs(method, one=True) is None:
-            return choose_then_ask(method, state, _reveal(method, t, s), t, posterior, generator)
+            return choose_then_predict(method, state, _reveal(method, t, s), t, posterior, generator)
         if self.choose and scores_masks(method):
-            return ask_then_choose(method, state, s, t, stepped_mask, stepped, generator)
+            return predict_then_choose(method, state, s, t, stepped_mask, stepped, generator)
         at = free(method, state)
         later = s.expand(at.shape)[at]
         return redraw(method, state, at, t, lambda pred: stepped(pred, later), generator)
@@ -57,11 +57,11 @@ class Euler(OnGrid):
     def expected_calls(self, method: Diffusion, times, free):
         if not (self.choose and choosable(method)) or absorbs(method, one=True) is not None:
             return None
-        return calls_of(_reveal(method, times[:-1], times[1:])[:, 0], free)
+        return expected_evaluations(_reveal(method, times[:-1], times[1:])[:, 0], free)
 
 
 def stepped(pred: Prediction, s: Tensor) -> Tensor:
-    """The weights (*, K) from which a step from pred.t to s (*) is drawn; not normalised where an entry was clipped."""
+    """Weights (*, K) from which a step from pred.t to s (*) is sampled; not normalised where an entry was clipped."""
     t, jump = pred.t, _jump(pred.t, s)
     if bool(jump.all()):
         return kernel(pred, s)
@@ -72,9 +72,9 @@ def stepped(pred: Prediction, s: Tensor) -> Tensor:
 
 
 def stepped_mask(pred: Score, s: Tensor) -> Tensor:
-    """P(a mask is revealed in a step to s), (*): what `stepped` gives to the tokens in all."""
+    """P(a mask is revealed in a step to s), (*): total weight of the tokens in `stepped`."""
     rate = pred.process.schedule.beta(pred.t)[..., 0] * total_score(pred)  # SEDD eq. 17
-    return torch.where(_jump(pred.t, s), revealed_mass(pred, s), ((pred.t - s) * rate).clamp_max(1.0))
+    return torch.where(_jump(pred.t, s), revealed_probability(pred, s), ((pred.t - s) * rate).clamp_max(1.0))
 
 
 def _jump(t: Tensor, s: Tensor) -> Tensor:

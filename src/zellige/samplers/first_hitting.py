@@ -4,16 +4,16 @@ The times at which masks are revealed do not depend on the network. With n masks
 1 - alpha has fallen by the factor U^(1/n), U uniform, at a position drawn uniformly (proposition 4.1). So each step reveals one
 token, at its exact time, as infinitely many ancestral steps do. For Mean and LeaveOneOut.
 
-**Whose distribution.** That of the model of continuous time, from PRIOR to CLEAN: it passes the ends of the schedule as the
-rest of it, so that one token follows another there too, told the time of that end (`core.schedule`). `evaluate` prints its
-bound. A model with a jump at each end, as published bounds have it, draws all tokens of a jump at once. The two distributions
-agree unless two tokens or more fall in one jump, of n with probability 1 - (1 - a)^n - n a (1 - a)^(n - 1), a being alpha_1 or
-1 - alpha_0: 0.27 for 1,024 tokens and alpha_1 = 1e-3, 0.005 for 1e-4.
+**Samples from** the continuous-time model, from PRIOR to CLEAN: it passes the ends of the schedule like the rest, so that
+tokens are revealed one by one there too, with the time of that end (`core.schedule`). `evaluate` prints its bound. A model with
+a jump at each end, as in published bounds, samples all tokens of a jump at once. The two distributions agree unless two tokens
+or more fall in one jump, of n with probability 1 - (1 - a)^n - n a (1 - a)^(n - 1), a being alpha_1 or 1 - alpha_0: 0.27 for
+1,024 tokens and alpha_1 = 1e-3, 0.005 for 1e-4.
 
 **An exponent for each token** (GenMD4): the rate at which a mask becomes k is mu_k w_k / tau, so the events depend on the
-network, but not those of the fastest token, whose rate bounds them all. Candidates come at its times; the network is asked
-there, and a drawn k is accepted with probability w_k / max w (thinning, Lewis and Shedler 1979). In the ends of the schedule
-all tokens come alike. So a step may ask several times before it reveals its token.
+network, but not those of the fastest token, whose rate bounds them all. Candidates come at its times; the network is evaluated
+there, and a sampled k is accepted with probability w_k / max w (thinning, Lewis and Shedler 1979). In the ends of the schedule
+all tokens have one rate. So a step may need several network evaluations to reveal its token.
 """
 
 from dataclasses import replace
@@ -28,14 +28,14 @@ from ..core.prediction import posterior
 from ..core.random import Randomness
 from ..methods.diffusion import Diffusion
 from ..requests import declared
-from .ask import ask, fill, free, redraw
 from .pairing import absorbs, choosable, continuous_distribution, ticks
+from .predict import fill, free, predict_at, redraw
 from .sampler import Sampler, State
 
 
 @declared
 class FirstHitting(Sampler):
-    """One token at a time, at its exact time; as many steps as tokens. `state.memory` is 1 - alpha of each row (B,)."""
+    """One token at a time, at its exact time; as many steps as tokens. `state.memory` is 1 - alpha of each sequence (B,)."""
 
     name: ClassVar[str] = "first_hitting"
     error: ClassVar[str] = "none"
@@ -60,7 +60,7 @@ class FirstHitting(Sampler):
         return continuous_distribution(method)
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
-        """A counter from L to 0, whatever `steps` says: each step reveals one token of each row."""
+        """A counter from L to 0, whatever `steps` is: each step reveals one token of each sequence."""
         (length,) = method.shape
         return torch.arange(length, -1, -1, dtype=torch.float64)
 
@@ -89,7 +89,7 @@ class FirstHitting(Sampler):
         return state
 
     def _next(self, method: Diffusion, state: State, generator: Randomness) -> tuple[Tensor, Tensor]:
-        """1 - alpha (B,) at the next event, of the fastest token if they differ, and where it is, (B, L) bool."""
+        """1 - alpha (B,) at the next event (of the fastest token, if they differ), and its position, (B, L) bool."""
         left = free(method, state)
         n, possible = left.sum(-1), left.any(-1, keepdim=True)
         u = 1 - random.uniform((len(n),), generator, n.device)  # in (0, 1]
@@ -99,13 +99,13 @@ class FirstHitting(Sampler):
         return noise, torch.zeros_like(left).scatter(-1, where[:, None], possible)
 
     def _candidate(self, method: Diffusion, state: State, generator: Randomness) -> tuple[State, Tensor]:
-        """One candidate event of each row, and which rows (B,) accepted theirs."""
+        """One candidate event of each sequence, and whether it was accepted, (B,)."""
         schedule = method.process.schedule
         assert isinstance(schedule, Polynomial)
         noise, at = self._next(method, state, generator)
         w = schedule.w.to(noise)
         place = (noise / (1 - schedule.alpha_1)) ** (1 / w.max())  # tau; above 1 between PRIOR and t = 1
-        pred = ask(method, state, at, schedule.time(place.clamp_max(1.0))[:, None])
+        pred = predict_at(method, state, at, schedule.time(place.clamp_max(1.0))[:, None])
         assert pred is not None
         x = random.categorical(posterior(pred), generator, at)
         alike = (place > 1) | (place < schedule.begin)

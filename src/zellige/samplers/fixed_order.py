@@ -1,6 +1,6 @@
 """Fixed-order sampling: tokens one after the other in a given order (RADD, arXiv 2406.03736, section 3.3).
 
-A network for masked tokens that is not told the time, read in one order, is an autoregressive model. With one token a step its
+A network for masked tokens without time conditioning is, in one order, an autoregressive model. With one token a step its
 distribution is
 
     p(x) = prod_l p(x_order(l) | the tokens before)
@@ -25,7 +25,7 @@ from .pairing import Distribution
 
 @declared
 class FixedOrder(AnyOrder):
-    """One token a step in a given order, or several."""
+    """One token a step, or several, in a given order."""
 
     per_step: int = option("tokens a step", default=1, kw_only=True, minimum=1, maximum=TOKENS)
     order: str | Sequence[int] = option(

@@ -25,7 +25,7 @@ SMALLEST = 1e-6  # step
 
 
 def known(grid: str) -> str:
-    """The name of a grid, or the size of its steps, if it is one."""
+    """Return the name of a grid, or the size of its steps; InputError for anything else."""
     size = step_size(grid)
     if size is None and grid not in GRIDS:
         raise InputError(
@@ -37,13 +37,13 @@ def known(grid: str) -> str:
 
 
 def size_steps(grid: str) -> int | None:
-    """How many steps a grid has that is the size of its steps; None of another grid."""
+    """Number of steps of a grid given by its step size; None for another grid."""
     size = step_size(grid)
     return None if size is None else math.ceil(1 / size - 1e-9)
 
 
 def step_size(grid: str) -> float | None:
-    """The size of its steps, where that is what a grid is named by."""
+    """Step size that names a grid; None if it is named otherwise."""
     try:
         return float(grid)
     except ValueError:
@@ -51,7 +51,7 @@ def step_size(grid: str) -> float | None:
 
 
 def spaced(method: Diffusion, steps: int | None, grid: str = "uniform") -> Tensor:
-    """steps + 1 times from where sampling starts to CLEAN; of those of the model's own chain unless `steps` says so.
+    """steps + 1 times from the start of sampling to CLEAN; `steps` defaults to the model's own.
 
     Where no times exist but i/T, `steps` must divide T.
     """
@@ -86,7 +86,7 @@ def spaced(method: Diffusion, steps: int | None, grid: str = "uniform") -> Tenso
 
 
 def of_size(first: float, last: float, size: float) -> Tensor:
-    """Times from `first` down to `last`, `size` apart; the last of the steps may be shorter."""
+    """Times from `first` down to `last`, `size` apart; the last step may be shorter."""
     steps = math.ceil((first - last) / size - 1e-9)
     times = first - size * torch.arange(steps + 1, dtype=torch.float64)
     times[-1] = last
@@ -94,7 +94,7 @@ def of_size(first: float, last: float, size: float) -> Tensor:
 
 
 def _share(steps: int, grid: str) -> Tensor:
-    """steps + 1 numbers from 1 to 0: even, or on the cosine grid."""
+    """steps + 1 numbers from 1 to 0, evenly spaced or on the cosine grid."""
     u = torch.linspace(1.0, 0.0, steps + 1, dtype=torch.float64)
     return torch.sin(math.pi / 2 * u) if grid == "cosine" else u  # MD4 eq. 6
 

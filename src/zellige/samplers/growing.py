@@ -1,4 +1,4 @@
-"""What samplers share that write a text from its beginning: how far it is, what is read, what may be given, where it ends."""
+"""Shared parts of samplers that write a text from left to right: progress, context, given tokens, ending."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ REDRAW = 1_000  # times that a text is drawn again, at most
 
 @dataclass(frozen=True)
 class Growth:
-    """How far B texts have come; the memory of `Blockwise` and `LeftToRight`.
+    """Progress of B texts; the memory of `Blockwise` and `LeftToRight`.
 
     Attributes:
         begin, end: what is being written; everything before is.
@@ -43,7 +43,7 @@ class Growth:
 
 @dataclass(frozen=True)
 class Ending:
-    """When a text ends before its length.
+    """Condition under which a text ends before its length.
 
     Attributes:
         token: at this token, if it was drawn and not given; None: at none.
@@ -55,7 +55,7 @@ class Ending:
     entropy: float | None = None
 
     def find(self, x: Tensor, fixed: Tensor, start: int, end: int) -> Tensor:
-        """Where texts x (R, N) that are written up to `end` ended in [start, end): (R,) long; N where they did not.
+        """Position in [start, end) at which texts x (R, N), written up to `end`, ended: (R,) long; N if they did not.
 
         The token that ended a text is no part of it.
         """
@@ -66,7 +66,7 @@ class Ending:
         return torch.where(self.repeats(x, end), ends.clamp_max(end), ends)
 
     def repeats(self, x: Tensor, end: int) -> Tensor:
-        """Whether the last tokens of texts x (R, N) that are written up to `end` repeat themselves: (R,) bool."""
+        """Return whether the last tokens of texts x (R, N), written up to `end`, repeat themselves: (R,) bool."""
         end = min(end, x.shape[1])
         if self.entropy is None or end < SPAN:
             return torch.zeros_like(x[:, 0], dtype=torch.bool)
@@ -75,13 +75,13 @@ class Ending:
 
 
 def entropy(x: Tensor) -> float:
-    """The entropy of which tokens stand in x (n,), in nats."""
+    """Entropy of the frequencies of the tokens in x (n,), in nats."""
     share = x.unique(return_counts=True)[1] / x.numel()
     return float(-maths.xlogy(share, share).sum())
 
 
 def close(state: State, ending: Ending) -> State:
-    """The state after what was being written: what texts that have ended are filled up with is the token that ends them."""
+    """Finish the tokens that are being written. Ended texts are padded with the token that ends them."""
     memory: Growth = state.memory
     x, rows = state.x, memory.rows
     end_at = ending.find(x[rows], state.fixed[rows], memory.begin, memory.end)
@@ -98,7 +98,7 @@ def close(state: State, ending: Ending) -> State:
 
 @declared
 class Growing(Sampler):
-    """A sampler that writes a text from its beginning, and may end it before its length."""
+    """A sampler that writes a text from left to right, and may end it before its length."""
 
     window: int | None = option(
         "how many tokens the network sees at most; its own length if not given",
@@ -137,7 +137,7 @@ class Growing(Sampler):
 
     @property
     def ending(self) -> Ending:
-        """When a text ends before its length."""
+        """Condition under which a text ends before its length."""
         return Ending(None if self.end is None or self.end < 0 else self.end, self.entropy)
 
     def redraws(self) -> int:
@@ -145,13 +145,13 @@ class Growing(Sampler):
 
 
 def again(state: State) -> Tensor:
-    """The texts (R,) that repeat themselves: what is drawn again where `Growing.redraw` says so."""
+    """Return the texts (R,) that repeat themselves, which `Growing.redraw` samples again."""
     repeats = state.memory.repeats if isinstance(state.memory, Growth) else None
     return state.x.new_zeros(0) if repeats is None else repeats.nonzero()[:, 0]
 
 
 def merged(whole: State, rows: Tensor, part: State) -> State:
-    """The state of all texts, of which those of `rows` (R,) are drawn again: `part`, whose calls come on top."""
+    """Merge the texts `rows` (R,) that were sampled again, `part`, into the state of all texts; their calls are added."""
     old, new = whole.memory, part.memory
     zeros = torch.zeros_like(whole.calls)
     repeats = None if new.repeats is None else old.repeats.index_copy(0, rows, new.repeats)
@@ -167,7 +167,7 @@ def merged(whole: State, rows: Tensor, part: State) -> State:
 
 
 def begin(state: State, new: int) -> State:
-    """The state in which the next `new` tokens are being written, of the texts that have not ended and have some left to draw."""
+    """Start writing the next `new` tokens of the texts that have not ended and have free positions left."""
     memory: Growth = state.memory
     left = (memory.ends == state.x.shape[1]) & ~state.fixed[:, memory.begin :].all(-1)
     open_rows = left[memory.rows].nonzero()[:, 0]
@@ -177,7 +177,7 @@ def begin(state: State, new: int) -> State:
 
 
 def pieces(read: int, start: int, held: int, window: int, block: int) -> Iterator[slice]:
-    """The pieces in which the tokens from `read` to `start` are read, whole blocks each, after `held` places.
+    """Yield the pieces, of whole blocks, in which the tokens from `read` to `start` are read after `held` positions.
 
     A block is read with at most window - block tokens before it, as it was when it was written; as many blocks at once as that
     leaves the same. So what is remembered does not depend on when it was read.
@@ -189,7 +189,7 @@ def pieces(read: int, start: int, held: int, window: int, block: int) -> Iterato
 
 
 def window_of(method: Method, asked: int | None) -> int:
-    """How many tokens the network sees at most, the one that is drawn among them."""
+    """Largest number of tokens that the network sees, the one being sampled included."""
     if asked is not None and not 1 <= asked <= method.window:
         limit = method.window
         raise InputError(f"`window` is {asked:,}, the model takes {limit:,}; give a number from 1 to {limit:,}")
@@ -197,7 +197,8 @@ def window_of(method: Method, asked: int | None) -> int:
 
 
 def check_given(method: Method, fixed: Tensor | None, first: int, stride: int) -> None:
-    """InputError where a token is given right of a gap in an earlier block; they end at first, first + stride, and so on."""
+    """Raise InputError if a token is given right of a masked position in an earlier block; blocks end at first, first + stride,
+    ..."""
     if fixed is None:
         return
     fixed = fixed if fixed.ndim == 2 else fixed[None]

@@ -1,4 +1,5 @@
-"""Guidance: changes a model's distribution while sampling. A guide wraps a method, and samplers draw from it as from any other.
+"""Truncation and guidance: change a model's distribution while sampling. A guide wraps a method, and samplers use it as a
+method.
 
 `Truncation` (temperature, top-k, top-p) acts on the clean posterior p(x_0 | x_t) whatever the network predicts, so it means the
 same for every method; of an autoregressive model on the distribution of the next token. Greedy decoding is temperature 0.
@@ -25,13 +26,13 @@ TOKENS = 1_000_000  # at most, of an option that counts tokens or names one
 
 @declared
 class Truncation:
-    """How a distribution over tokens is cooled and cut: p -> top-p of top-k of p^(1/temperature), normalised."""
+    """Tempering and truncation of a distribution over tokens: p -> top-p of top-k of p^(1/temperature), normalised."""
 
     temperature: float = option(
         "below 1 favours likely tokens, 0 takes the likeliest", default=1.0, kw_only=True, minimum=0
     )
     top_p: float = option(
-        "keep the likeliest tokens that hold this share of the probability",
+        "keep the likeliest tokens of at least this total probability",
         default=1.0,
         kw_only=True,
         above=0,
@@ -50,26 +51,30 @@ class Truncation:
         check_ranges(self)
 
     def truncates(self) -> bool:
-        """Whether it changes anything."""
+        """Return whether the truncation changes anything."""
         return self.temperature != 1.0 or self.top_p < 1.0 or self.top_k is not None
 
-    def guided(self, method: Any) -> Any:
-        """The method with this truncation; itself where nothing changes."""
+    def truncated(self, method: Any) -> Any:
+        """Wrap the method in this truncation; the method itself if nothing changes."""
         how = {field.name: getattr(self, field.name) for field in fields(Truncation)}
-        return Guided(method, **how) if self.truncates() else method
+        return Truncated(method, **how) if self.truncates() else method
+
+    def guided(self, method: Any) -> Any:
+        """Former name of `truncated`."""
+        return self.truncated(method)
 
 
-class Guided:
-    """A method whose clean posterior is cooled and cut: p -> top-p of top-k of p^(1/temperature), normalised.
+class Truncated:
+    """A method with a tempered and truncated clean posterior: p -> top-p of top-k of p^(1/temperature), normalised.
 
-    It answers as the method does, but for its distribution: it has no bound. When a token is revealed the noise says, not the
-    network, so what a sampler may do with the method, it may do with this.
+    It has the method's interface and another distribution, so it has no bound. The noise, not the network, determines when a
+    token is revealed, so every sampler of the method also works with this one.
 
     Args:
         method: a Method, or what answers as one.
         temperature: 0 keeps the likeliest token alone.
-        top_p: the smallest set of tokens whose mass reaches it.
-        top_k: so many tokens are left; None: all.
+        top_p: keep the smallest set of tokens whose probability reaches this.
+        top_k: keep this many tokens; None: all.
         drop_crossing: top_p drops the token that crosses the threshold, as the code of BD3-LM and ReMDM does.
     """
 
@@ -90,26 +95,26 @@ class Guided:
         self.method, self.how = method, (temperature, top_p, top_k, drop_crossing)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "method" or name.startswith("__"):  # a copy asks before anything is there
+        if name == "method" or name.startswith("__"):  # a copy looks attributes up before they exist
             raise AttributeError(name)
         return getattr(self.method, name)
 
     def predict(self, x_t: Tensor, t: Tensor | float, **more: Any) -> Prediction:
-        """The method's prediction, guided; see `Diffusion.predict`."""
-        return guided(self.method.predict(x_t, t, **more), *self.how)
+        """The method's prediction, truncated; see `Diffusion.predict`."""
+        return truncated(self.method.predict(x_t, t, **more), *self.how)
 
     def next(self, h: Tensor) -> Tensor:
-        """The distribution of the next token, guided: (*, V), not normalised; see `AR.next`."""
-        return guided_distribution(self.method.next(h), *self.how)
+        """Truncated distribution of the next token: (*, V), not normalised; see `AR.next`."""
+        return truncate(self.method.next(h), *self.how)
 
-    def of_length(self, length: int) -> "Guided":
-        """The same for texts of `length` tokens."""
-        return Guided(of_length(self.method, length), *self.how)
+    def of_length(self, length: int) -> "Truncated":
+        """The same for sequences of `length` tokens."""
+        return Truncated(of_length(self.method, length), *self.how)
 
     def terms(self, batch: Any, generator: Any = None) -> Any:
-        """Raises NoBound: the bound is one of the method inside, whose distribution is another."""
+        """Raise NoBound: the bound is one of the method inside, which has another distribution."""
         raise NoBound(
-            f"guidance changes the distribution of {self.method.name}, which its bound is of; ask the method inside"
+            f"a truncation changes the distribution of {self.method.name}, so its bound does not hold; use the method inside"
         )
 
     bound = loss = terms
@@ -127,10 +132,10 @@ def temperature(p: Tensor, value: float) -> Tensor:
 
 
 def top_p(p: Tensor, value: float, drop: bool = False) -> Tensor:
-    """The smallest set of tokens whose mass reaches value, the others at zero; not normalised, (*, K) -> (*, K).
+    """The smallest set of tokens whose probability reaches value, the others at zero; not normalised, (*, K) -> (*, K).
 
-    The token that crosses the threshold stays, and so do ties with it. With `drop` it goes, and ties with it: the largest set
-    of that kind whose mass is at most value. Only the first token never goes, nor do ties with it.
+    The token that crosses the threshold stays, and so do ties with it. With `drop` they are dropped: the result is the largest
+    such set whose probability is at most value. The likeliest token and ties with it always stay.
     """
     if value >= 1.0:
         return p
@@ -152,32 +157,35 @@ def top_k(p: Tensor, value: int | None) -> Tensor:
     return torch.where(p >= p.topk(min(value, p.shape[-1])).values[..., -1:], p, 0.0)
 
 
-def guided_distribution(p: Tensor, heat: float, nucleus: float, most: int | None, drop: bool = False) -> Tensor:
+def truncate(p: Tensor, heat: float, nucleus: float, most: int | None, drop: bool = False) -> Tensor:
     """p^(1/heat), then its top-k `most`, then its top-p `nucleus`; not normalised, (*, K) -> (*, K)."""
     return top_p(top_k(temperature(p, heat), most), nucleus, drop)
 
 
 # ---------------------------------------------------------------------------------- a prediction, changed
 @dataclass(frozen=True)
-class GuidedMean(Mean):
-    """A guided clean posterior, and the prediction `own` of the model that it was made of."""
+class TruncatedMean(Mean):
+    """A truncated clean posterior, and the `original` prediction."""
 
-    own: Prediction | None = None
+    original: Prediction | None = None
 
 
-def guided(
+def truncated(
     pred: Prediction, heat: float = 1.0, nucleus: float = 1.0, most: int | None = None, drop: bool = False
 ) -> Prediction:
-    """The prediction with temperature `heat`, top-k `most` and top-p `nucleus` applied to its clean posterior.
+    """Apply temperature `heat`, top-k `most` and top-p `nucleus` to the clean posterior of a prediction.
 
     Itself where nothing changes. `drop`: see `top_p`.
     """
     if heat == 1.0 and nucleus >= 1.0 and most is None:
         return pred
-    p = guided_distribution(posterior(pred), heat, nucleus, most, drop)
-    return GuidedMean(pred.process, p / p.sum(-1, keepdim=True), pred.x_t, pred.t, own=pred)
+    p = truncate(posterior(pred), heat, nucleus, most, drop)
+    return TruncatedMean(pred.process, p / p.sum(-1, keepdim=True), pred.x_t, pred.t, original=pred)
 
 
-def unguided(pred: Prediction) -> Prediction:
-    """What the model itself said: how sure it is of a token is no matter of guidance."""
-    return pred.own if isinstance(pred, GuidedMean) and pred.own is not None else pred
+def untruncated(pred: Prediction) -> Prediction:
+    """The prediction before truncation: confidence is measured before truncation."""
+    return pred.original if isinstance(pred, TruncatedMean) and pred.original is not None else pred
+
+
+Guided, guided = Truncated, truncated  # former names

@@ -1,10 +1,10 @@
-"""Left to right: one token after another from an autoregressive model, each drawn from its distribution given those before.
+"""Left to right: one token after another from an autoregressive model, each sampled given those before.
 
     p(x) = prod_i p(x_i | x_1 .. x_{i-1})
 
-No error: the distribution of the samples is the model's own, whose likelihood is exact. What the network has made of the tokens
-before is the context (`State.context`): keys and values, so that a token costs one call about one position, and a prompt one
-call in all. A text may pass the length L that the network was built for: it then sees the last L tokens.
+No error: the samples have the model's own distribution, whose likelihood is exact. The network's keys and values of the tokens
+before are the context (`State.context`), so that a token costs one network evaluation at one position, and a prompt one
+evaluation in all. A text may pass the length L that the network was built for: it then sees the last L tokens.
 """
 
 from dataclasses import replace
@@ -24,7 +24,7 @@ from .sampler import State, check
 
 @declared
 class LeftToRight(Growing):
-    """One token a step. `state.memory` is a `Growth`; where no token is yet stands the one that begins a text."""
+    """One token a step. `state.memory` is a `Growth`; positions without a token hold the begin token."""
 
     name: ClassVar[str] = "left_to_right"
     error: ClassVar[str] = "none"
@@ -42,7 +42,7 @@ class LeftToRight(Growing):
         return Distribution("autoregression", {}) if unchanged_model else super().distribution(method, steps)
 
     def times(self, method: Method, steps: int | None) -> Tensor:
-        """A counter of the tokens left, whatever `steps` says."""
+        """A counter of the tokens left, whatever `steps` is."""
         (length,) = method.shape
         return torch.arange(length, -1, -1, dtype=torch.float64)
 
@@ -71,7 +71,7 @@ class LeftToRight(Growing):
         return begin(close(state, self.ending), 1)
 
     def _read(self, method: Any, state: State) -> tuple[State, Tensor]:
-        """The state whose context has read all tokens so far, and the hidden states (R, D) after the last of them."""
+        """Extend the context by all tokens so far, and return the hidden states (R, D) after the last of them."""
         memory, context, calls, h = state.memory, state.context, state.calls, torch.empty(0)
         x = pad(state.x[memory.rows], (1, 0), value=method.begin)
         window, ones = window_of(method, self.window), torch.ones_like(memory.rows)

@@ -1,17 +1,16 @@
-"""Metropolis-Hastings: a random walk over the neighbours of a text that keeps the distribution whose concrete score the network
-gives.
+"""Metropolis-Hastings: a random walk over neighbouring texts whose invariant distribution has the network's concrete score.
 
 Where p(y)/p(x) of neighbours is all that is known (CSM, Meng et al. 2022), a chain is run instead of noise undone:
 
     propose y uniformly among the d(x) texts that an arrow of the neighbourhood leads to from x, or comes from
     accept with min(1, p(y)/p(x) d(x)/d(y))         d(x)/d(y) is the Hastings factor, chance of the way back over the way there
 
-p(y)/p(x) is v(x)_y along an arrow and 1/v(y)_x against one: one network call a proposal, its head at one position. With exact
-scores the chain keeps p exactly, whatever the neighbourhood; without the factor it keeps p d, normalised. It starts from
-tokens drawn uniformly, so its distribution is p in the limit of many proposals, if likely texts are joined by likely texts.
-Given positions are not proposed: the chain then keeps the exact conditional distribution.
+p(y)/p(x) is v(x)_y along an arrow and 1/v(y)_x against one: one network evaluation a proposal, with the head at one position.
+With exact scores the chain keeps p exactly, whatever the neighbourhood; without the factor it keeps p d, normalised. It starts
+from tokens drawn uniformly, so its distribution is p in the limit of many proposals, if likely texts are joined by likely
+texts. Given positions are not proposed: the chain then keeps the exact conditional distribution.
 
-How far to trust a sample is in `State.memory`, a `Walk`: how many proposals were accepted, and the integrated autocorrelation
+Convergence can be read from `State.memory`, a `Walk`: how many proposals were accepted, and the integrated autocorrelation
 time, the number of proposals after which a draw counts as new, of the mean of the text's token numbers (the choice of a number
 is arbitrary; a slower one may exist).
 """
@@ -33,7 +32,7 @@ from ..requests import declared, option
 from .pairing import Distribution
 from .sampler import Sampler
 
-STEPS = 1000  # where nobody says how many
+STEPS = 1000  # by default
 
 
 TEXTS, ARROWS = 100_000, 20_000_000  # at most so many texts, and ways from one to another, are enumerated
@@ -41,7 +40,7 @@ TEXTS, ARROWS = 100_000, 20_000_000  # at most so many texts, and ways from one 
 
 @dataclass(frozen=True)
 class Walk:
-    """What B chains have done so far; each step knows the one before.
+    """History of B chains; each step refers to the one before.
 
     Attributes:
         accepted: (B,) proposals accepted so far.
@@ -55,7 +54,7 @@ class Walk:
     before: "Walk | None" = None
 
     def path(self) -> Tensor:
-        """The values from the start until now, (B, proposed + 1)."""
+        """Values from the start until now, (B, proposed + 1)."""
         values, walk = [], self
         while walk is not None:
             values.append(walk.value)
@@ -64,14 +63,14 @@ class Walk:
 
 
 def enumerable(method: Method) -> str | None:
-    """Why the chain of a method cannot be enumerated; None where it can."""
+    """Reason why the chain of a method cannot be enumerated; None if it can."""
     V, L = method.vocabulary, method.shape[0]
     few = V**L <= TEXTS and V**L * L * V <= ARROWS
     return None if few else f"{V}^{L} texts are too many to enumerate"
 
 
 class OverNeighbours(Protocol):
-    """What the chain asks of a method: which texts are neighbours, and how much likelier each is."""
+    """Interface of a method for the chain: its neighbourhood, and the ratios of probabilities."""
 
     neighbourhood: Neighbourhood
 
@@ -107,7 +106,7 @@ class Metropolis(Sampler):
         of_data = method.process is None and method.parameterization == "score"
         return None if of_data else "needs the ratios p(y)/p(x) of the data themselves"
 
-    def guided(self, method):
+    def truncated(self, method):
         return method  # the temperature is one of the chain: there is no clean posterior to change
 
     def distribution(self, method, steps):
@@ -147,7 +146,7 @@ class Metropolis(Sampler):
         return replace(state, x=x, calls=state.calls + 1, memory=walk)
 
     def hastings(self, d_x: Tensor, d_y: Tensor) -> Tensor:
-        """The chance that y proposes x over the chance that x proposes y, from how many neighbours they have: (B,)."""
+        """P(y proposes x) / P(x proposes y), from their numbers of neighbours: (B,)."""
         return d_x / d_y  # Hastings 1970
 
     def _heated(self, ratio: Tensor) -> Tensor:
@@ -159,7 +158,7 @@ def _mean(x: Tensor) -> Tensor:
 
 
 def autocorrelation_time(path: Tensor) -> float:
-    """1 + 2 sum of rho_k over the lags k of chains (B, n), in steps: after so many, a draw counts as new. nan if nothing moves.
+    """Integrated autocorrelation time 1 + 2 sum of rho_k of chains (B, n), in steps; nan if nothing moves.
 
     rho_k is the mean over the chains, about one mean for all; summed up to the first window of five times the sum (Sokal 1997).
     """

@@ -1,7 +1,7 @@
-"""Which sampler can draw from which method, with how many steps, and from which distribution; and which number bounds it.
+"""Which sampler supports which method, with how many steps, from which distribution it samples, and which number bounds that.
 
-A model of continuous time and its T-step models are several distributions, and the bound of one is none of another: few steps
-draw positions together that continuous time draws one after another.
+A continuous-time model and its T-step models are different distributions, and the bound of one is no bound of another: few
+steps sample positions together that continuous time samples one after another.
 """
 
 import math
@@ -17,30 +17,30 @@ CONTINUOUS = "the model of continuous time"
 
 @dataclass(frozen=True)
 class Distribution:
-    """Whose distribution it is, and the arguments with which `evaluate` bounds -log p of it; None where no number does."""
+    """Name of a sampled distribution, and the arguments with which `evaluate` bounds its -log p; None if no number does."""
 
     of: str
     number: Mapping[str, Any] | None = None
 
 
 def steps_distribution(method: Method, steps: int, own: int) -> Distribution:
-    """Of the model of so many steps; `own`: T of a method that has steps of its own, 0 for continuous time."""
+    """Distribution of the model of `steps` steps; `own` is T of a method with steps of its own, 0 for continuous time."""
     number = {"steps": steps} if not own else {} if steps == own else None
     return Distribution(f"the model of {steps:,} steps", number)
 
 
 def continuous_distribution(method: Any) -> Distribution:
-    """Of the model of continuous time; one that has steps of its own is bounded as such, and else in any order if at all."""
+    """Distribution of the continuous-time model. One with steps of its own is bounded in any order, if at all."""
     if not method.steps:
         return Distribution(CONTINUOUS, {})
     return Distribution(CONTINUOUS, {"estimator": "any_order"} if "any_order" in method.estimators() else None)
 
 
 def distribution_of(sampler: Any, method: Method, steps: int | None = None) -> Distribution:
-    """Whose distribution the sampler draws texts of the model's own length from, in `steps` steps, and which number bounds
+    """The distribution that a sampler samples texts of the model's length from, in `steps` steps, with the number that bounds
     it."""
     distribution = sampler.distribution(method, steps)
-    if sampler.temperature != 1.0 or sampler.guided(method) is not method:
+    if sampler.temperature != 1.0 or sampler.truncated(method) is not method:
         return Distribution(f"{distribution.of}, changed by its temperature, top-p or top-k")
     return replace(distribution, number=None) if method.shape[0] != method.window else distribution
 
@@ -48,18 +48,18 @@ def distribution_of(sampler: Any, method: Method, steps: int | None = None) -> D
 M = TypeVar("M", bound=Method)
 
 
-STEPS = 64  # of a sampler where nobody says how many, and the model has no number of its own
+STEPS = 64  # of a sampler by default, if the model has no number of its own
 
 
 def usual_steps(method: Method) -> int:
-    """How many steps a sampler takes where nobody says: T of the model's own chain, whose grid is `method.grid(T)`."""
+    """Default number of steps of a sampler: T of the model's own chain, whose grid is `method.grid(T)`."""
     return method.steps or STEPS
 
 
 def ticks(method: Method) -> int:
-    """T where no other times exist than i/T, and a chain is a part of that grid; 0 where a closed form knows every time.
+    """T if no times exist but i/T, so that a chain takes part of that grid; 0 if a closed form exists for every time.
 
-    No more than that: how many steps the model itself has is `method.steps`.
+    The model's own number of steps is `method.steps`.
     """
     return getattr(method.process, "T", 0)
 
@@ -70,7 +70,7 @@ def divisors(T: int, steps: int) -> list[int]:
 
 
 def admissible(method: Method, steps: int) -> int:
-    """The number of steps nearest to `steps` of a chain that the model has: of T steps of its own, T at most.
+    """The number of steps nearest to `steps` that the model supports: T at most, if it has T steps of its own.
 
     Where no times exist but i/T, a divisor of T.
     """
@@ -80,27 +80,27 @@ def admissible(method: Method, steps: int) -> int:
 
 
 def of_length(method: M, length: int) -> M:
-    """Itself where texts have `length` tokens; else the same method for such texts (`Method.of_length`)."""
+    """Return the method for sequences of `length` tokens (`Method.of_length`); itself if that is its length."""
     return method if method.shape == (length,) else method.of_length(length)
 
 
 def blank(method: Method) -> int | None:
-    """What stands where no token is yet: the mask, after the tokens where nothing is noised; None where noise is tokens too."""
+    """State of a position without a token: the mask; V without noise; None if noise consists of tokens."""
     return method.vocabulary if method.parameterization == "next" else getattr(method.process, "blank", None)
 
 
 def at_once(method: Method) -> str | None:
-    """A reason to refuse: a text is drawn as a whole, and the network reads one block after another."""
+    """Reason to refuse: the sampler writes a text as a whole, and the network reads block after block."""
     return "draws all of a text at once, this network block after block" if 0 < method.block < method.shape[0] else None
 
 
 def reverses(method: Method) -> str | None:
-    """A reason to refuse: there is no process whose reverse could be drawn."""
+    """Reason to refuse: there is no process to reverse."""
     return "needs a process to reverse" if method.process is None else at_once(method)
 
 
 def absorbs(method: Method, one: bool = False) -> str | None:
-    """A reason to refuse: the process is not absorbing; or (`one`) its tokens do not share one alpha."""
+    """Reason to refuse: the process is not absorbing, or (`one`) its tokens do not share one alpha."""
     process = method.process
     if not isinstance(process, Mixture) or process.mask is None:
         return "needs absorbing noise"
@@ -108,7 +108,7 @@ def absorbs(method: Method, one: bool = False) -> str | None:
 
 
 def rateless(method: Method) -> str | None:
-    """A reason to refuse: there is no process, or its time is discrete."""
+    """Reason to refuse: there is no process, or its time is discrete."""
     if why := reverses(method):
         return why
     rate = getattr(type(method.process), "rate", None)
@@ -117,19 +117,19 @@ def rateless(method: Method) -> str | None:
 
 
 def one_alpha(process: Process) -> bool:
-    """Whether the process has a schedule that all its tokens share."""
+    """Return whether the process has a schedule that all tokens share."""
     schedule = getattr(process, "schedule", None)
     return schedule is not None and schedule.alpha(process.prior.new_ones(())).shape[-1] == 1
 
 
 def scores_masks(method: Method) -> bool:
-    """Whether `ask_then_choose` has the distribution of the kernel: absorbing noise with one alpha, and a score."""
+    """Return whether `predict_then_choose` samples from the kernel: absorbing noise with one alpha, and a score."""
     return absorbs(method, one=True) is None and method.parameterization == "score"
 
 
 def choosable(method: Method) -> bool:
-    """Whether `choose_then_ask` has the distribution of the kernel: absorbing noise, and a prediction that is a distribution.
+    """Return whether `choose_then_predict` samples from the kernel: absorbing noise, and a normalised prediction.
 
-    A score is not: how much it says in all decides how likely a mask is revealed.
+    A score is not normalised: its total determines how likely a mask is revealed.
     """
     return absorbs(method) is None and method.parameterization != "score"

@@ -13,13 +13,13 @@ corrector and that of discrete flow matching are other choices. The kinds (secti
     conf       sigma = sigma_max times the softmax over the tokens of minus their probability when they were drawn; 0 at masks
     loop       alpha rises to alpha_on, stays there from t_on to t_off while sigma = min(eta, sigma_max), then rises to 1
 
-**Keeps the marginals, not the distribution.** Given x_0, one step of cap, rescale or loop has exactly q(x_s | x_0). But what a
-step draws anew it draws independently, and how much that is does not vanish with the step unless sigma does: with the exact
-network and a constant eta, cap and rescale approach the distribution of the data only as steps^(-1/2), loop not at all. conf
-does not keep the marginals: its masks are revealed as if nothing were masked again (as in the paper's code), so that more are
-left than alpha_s says, by alpha_t times the mean sigma.
+**Keeps the marginals, not the distribution.** Given x_0, one step of cap, rescale or loop has exactly q(x_s | x_0). But the
+tokens that a step samples again are sampled independently, and their number does not vanish with the step size unless sigma
+does: with the exact network and a constant eta, cap and rescale approach the distribution of the data only as steps^(-1/2),
+loop not at all. conf does not keep the marginals: its masks are revealed as if nothing were masked again (as in the paper's
+code), so that more are left than alpha_s says, by alpha_t times the mean sigma.
 
-For absorbing noise with one alpha, and every prediction. sigma does not depend on the network's answer: choose, then ask.
+For absorbing noise with one alpha, and every prediction. sigma does not depend on the network: choose, then predict.
 """
 
 from dataclasses import replace
@@ -35,10 +35,10 @@ from ..errors import InputError
 from ..methods.diffusion import Diffusion
 from ..requests import declared, option
 from .ancestral import is_greedy, likeliest
-from .ask import ask, fill, free
 from .grid import GRID, known, spaced
-from .guide import unguided
+from .guide import untruncated
 from .pairing import Distribution, absorbs, ticks, usual_steps
+from .predict import fill, free, predict_at
 from .sampler import Sampler, State
 
 
@@ -86,7 +86,7 @@ class Remasking(Sampler):
         )
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
-        """Even; in a loop the times at which alpha is as it says, which stand still from t_on to t_off."""
+        """Evenly spaced; for `loop` the times at which alpha has its values, constant from t_on to t_off."""
         if self.remasking != "loop":
             return spaced(method, steps, self.grid)
         if ticks(method):
@@ -114,20 +114,20 @@ class Remasking(Sampler):
         again = ~masks & ~state.fixed & random.bernoulli(sigma, generator)
         remask = torch.zeros_like(sigma) if self.remasking == "conf" else sigma
         at = masks & random.bernoulli(reveal(alpha_t[..., 0], alpha_s[..., 0], remask), generator)
-        pred = ask(method, state, at, t)
+        pred = predict_at(method, state, at, t)
         if pred is None:
             random.discard(masks.shape, generator)
             memory = state.memory
         else:
             greedy = is_greedy(self.argmax, s).expand(at.shape)[at]
             x = random.categorical(likeliest(posterior(pred), greedy), generator, at)
-            probability = posterior(unguided(pred)).gather(-1, x[:, None])[:, 0]
+            probability = posterior(untruncated(pred)).gather(-1, x[:, None])[:, 0]
             memory = state.memory.masked_scatter(at, probability.double())
             state = fill(state, at, x, at.any(-1))
         return replace(state, x=torch.where(again, process.sample_prior(state.x.shape), state.x), memory=memory)
 
     def sigma(self, state: State, masked: Tensor, alpha_t: Tensor, alpha_s: Tensor) -> Tensor:
-        """The probability that a token is masked again, (B, L)."""
+        """Probability that a token is masked again, (B, L)."""
         # ReMDM eq. 7; at PRIOR no token is left to be masked
         limit = ((1 - alpha_s) / alpha_t.clamp_min(1e-300)).clamp_max(1.0)
         if self.remasking == "conf":
@@ -143,5 +143,5 @@ class Remasking(Sampler):
 
 
 def reveal(alpha_t: Tensor, alpha_s: Tensor, sigma: Tensor) -> Tensor:
-    """P(a mask becomes a token) where a token becomes a mask with probability sigma, (B, L)."""
+    """P(a mask becomes a token), if a token becomes a mask with probability sigma, (B, L)."""
     return (alpha_s - (1 - sigma) * alpha_t) / (1 - alpha_t)  # ReMDM eq. 6

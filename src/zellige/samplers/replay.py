@@ -1,18 +1,19 @@
-"""log p(x) of a sampler's distribution, by its own code: it is run with the text in the place of its draws of tokens.
+"""log p(x) under a sampler's distribution: its own code runs, with the text in place of its sampled tokens.
 
-A sampler's distribution is p(x) = sum over z of p(z, x), z being all that it draws on its way: positions, times, noisy states.
-Here one z is drawn and weighed, w with E w = p(x), so that n of them bracket -log p(x) (`bracket`). Three ways to write a text:
+A sampler's distribution is p(x) = sum over z of p(z, x), with z all random choices on its way: positions, times, noisy states.
+Here one z is sampled with a weight w, E w = p(x), so that n of them bound -log p(x) from both sides (`bracket`). Three ways to
+write a text:
 
     Replayed    a sampler that chooses positions and draws a token there once: positions are drawn as it draws them, the tokens
                 are the text's, and w is the product of their probabilities. Where the choice is deterministic (a fixed order;
-                the surest first) there is one z, and w = p(x) itself: DUEL, arXiv 2603.01367, parallel steps included
+                most confident first) there is one z, and w = p(x) itself: DUEL, arXiv 2603.01367, parallel steps included
     Trajectory  x_T, ..., x_1 from q( . | x_0), and w = prior(x_T) prod p(x_s | x_t) / q(x_T, ..., x_1 | x_0); E_q -log w is
                 the T-step bound (D3PM eq. 1)
-    Oracle      at each step the position where the text's own token is likeliest, which only one who knows the text can
-                choose: a value that an order reaches, and of no sampler's distribution
+    Oracle      at each step the position where the text's own token is likeliest, a choice that needs the text: a value that
+                an order reaches, and of no sampler's distribution
 
-With `draw` a text is written instead, and w is that of the z that wrote it: an exact draw from p(z | x).
-In a network of blocks each block is written so, given those before, and has a w of its own, p(x) being the product.
+With `draw` a text is sampled instead, with the w of its z: an exact sample from p(z | x). In a network of blocks each block is
+written in this way, given those before, and has its own w; p(x) is the product.
 """
 
 import itertools
@@ -32,9 +33,9 @@ from ..core.schedule import PRIOR
 from ..methods.diffusion import Diffusion, where_noised
 from .ancestral import Ancestral
 from .any_order import AnyOrder
-from .ask import ask, expected_time, fill, free, hides
 from .first_hitting import FirstHitting
 from .pairing import choosable, of_length, one_alpha
+from .predict import expected_time, fill, free, hides, predict_at
 from .sampler import Sampler, State, start_distribution
 
 LEAST = -1e300  # nats, of a token that the network excludes: still likelier than a position that is no mask
@@ -42,7 +43,7 @@ LEAST = -1e300  # nats, of a token that the network excludes: still likelier tha
 
 @dataclass(frozen=True)
 class Written:
-    """Texts with one z each: x (B, L), log_w (B, G) of each of G blocks (one, but in a network of blocks), calls (B,)."""
+    """Texts with one z each: x (B, L), log_w (B, G) of each of G blocks (one without blocks), calls (B,)."""
 
     x: Tensor
     log_w: Tensor
@@ -50,7 +51,7 @@ class Written:
 
 
 class Path(Protocol):
-    """One way to write a text, or a block after its `context`: x (B, L), log w (B,) float64, network calls (B,).
+    """A way to write a text, or a block after its `context`: x (B, L), log w (B,) float64, network evaluations (B,).
 
     Given tokens (`Batch.mask` False) stay. With `draw` the other tokens of the batch are not read.
     """
@@ -65,10 +66,10 @@ class Path(Protocol):
 
 @torch.no_grad()
 def weigh(method: Any, batch: Batch, path: Path, generator: Randomness = None, draw: bool = False) -> Written:
-    """One z of each row and its w, block after block where the network reads blocks; with `draw` the texts are drawn too.
+    """Sample one z of each text and its w, block by block if the network reads blocks; with `draw` the texts are sampled too.
 
     Args:
-        generator: one, or one for each row: then what a row draws does not depend on the others.
+        generator: one, or one for each text: then its random numbers do not depend on the batch.
     """
     length = batch.tokens.shape[1]
     block = method.block if 0 < method.block < length else length
@@ -88,7 +89,8 @@ def weigh(method: Any, batch: Batch, path: Path, generator: Randomness = None, d
 
 # ---------------------------------------------------------------------------------------------------- a sampler's own code
 class Replay:
-    """Randomness for a sampler that is to write decided texts: a token drawn at a position is the text's, all else is drawn.
+    """A source of randomness that returns the tokens of given texts where a sampler samples a token, and random numbers
+    elsewhere.
 
     Args:
         source: what is drawn comes from here.
@@ -118,7 +120,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a sampler writes that draws the token of each position once (absorbing noise, choose-then-ask)."""
+    """A sampler that samples the token of each position once (absorbing noise, choose then predict), replayed."""
 
     sampler: Sampler
     distribution: str
@@ -140,7 +142,7 @@ class Replayed:
 
 @dataclass(frozen=True)
 class Oracle:
-    """The greedy order of who knows the text: next comes the position of the likeliest token, of equal ones the leftmost."""
+    """The greedy order given the text: the position of the likeliest token comes next, ties from the left."""
 
     distribution: str = "none: the order is chosen by the text itself"
 
@@ -154,7 +156,7 @@ class Oracle:
         state = State(start, ~counted, calls, context, None, batch.condition)
         log_w = torch.zeros(len(x), dtype=torch.float64, device=x.device)
         while (masks := free(method, state)).any():
-            pred = ask(method, state, masks, expected_time(method, state))
+            pred = predict_at(method, state, masks, expected_time(method, state))
             assert pred is not None
             log_p = _log(posterior(pred).double(), x[masks]).clamp_min(LEAST)
             log_p_at = torch.full(x.shape, -math.inf, dtype=torch.float64, device=x.device).masked_scatter(masks, log_p)
@@ -168,7 +170,7 @@ class Oracle:
 # ---------------------------------------------------------------------------------------------------- the T-step chain
 @dataclass(frozen=True)
 class Trajectory:
-    """The reverse chain of the T-step model, any process and prediction: noisy states from q given the text."""
+    """The reverse chain of the T-step model, for any process and prediction: noisy states from q given the text."""
 
     steps: int
 
@@ -241,7 +243,7 @@ def _log(distribution: Tensor, x: Tensor) -> Tensor:
 
 # ---------------------------------------------------------------------------------------------------- which one
 def path_of(method: Any, steps: int) -> Path:
-    """The way that writes the method's own distribution: in any order where that is it, else the T-step chain.
+    """The path that samples from the method's own distribution: in any order if that is exact, else the T-step chain.
 
     Args:
         steps: T of a method in continuous time whose distribution no replayed sampler has.
@@ -258,7 +260,7 @@ def path_of(method: Any, steps: int) -> Path:
 
 
 def no_order(method: Any) -> str | None:
-    """Why no sampler that chooses positions writes this method's texts; None where one does."""
+    """Reason why no sampler that chooses positions can write this method's texts; None if one can."""
     if method.process is None:
         return "it has no noise to reverse"
     if not hides(_one_block(method)):

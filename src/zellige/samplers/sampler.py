@@ -1,4 +1,4 @@
-"""What a sampler is, the only loop (`run`), and the one place where the network is asked (`ask`)."""
+"""The interface of a sampler, and the only sampling loop, `run`."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -18,23 +18,23 @@ from ..requests import declared
 from .guide import Truncation
 from .pairing import Distribution, distribution_of, of_length
 
-HIDDEN = -2  # of `fixed`: a place that is neither given nor drawn; it stays noise, which only `hides` may do
+HIDDEN = -2  # in `fixed`: a position that is neither given nor sampled; it stays masked, which needs `hides`
 
 
-FORMER = {"law": "distribution"}  # hooks by their former names
+FORMER = {"law": "distribution", "guided": "truncated"}  # hooks by their former names
 
 
 @dataclass(frozen=True)
 class State:
-    """Everything a sampler carries from step to step.
+    """Everything that a sampler carries from step to step.
 
     Attributes:
         x: (B, L) tokens, masks among them.
         fixed: (B, L) bool, positions that must not change: given, or hidden, which hold the mask.
-        context: what the network remembers (a key/value cache).
-        memory: what the sampler remembers (times of the rows, confidences).
-        calls: (B,) network calls so far.
-        condition: (B,) the class of each row, -1 for none; None: the network is told no classes.
+        context: the network's memory (a key/value cache).
+        memory: the sampler's memory (times of the sequences, confidences).
+        calls: (B,) network evaluations so far.
+        condition: (B,) the class of each sequence, -1 for none; None: the network has no classes.
     """
 
     x: Tensor
@@ -45,7 +45,7 @@ class State:
     condition: Tensor | None = None
 
     def take(self, rows: Tensor) -> "State":
-        """These rows (N,) of it; memory that is no tensor is not by rows."""
+        """Select sequences (N,) of the state; memory that is no tensor is kept whole."""
         context = None if self.context is None else self.context.take(rows)
         memory = self.memory[rows] if isinstance(self.memory, Tensor) else self.memory
         condition = None if self.condition is None else self.condition[rows]
@@ -54,14 +54,14 @@ class State:
 
 @declared
 class Sampler(Truncation):
-    """Draws a state at an earlier time from a state; nothing is hidden between calls.
+    """Base class of samplers: a step from a state to a state at an earlier time, without hidden state.
 
     A sampler of your own is a subclass, `@declared` as this one; its fields are its options.
 
     Attributes:
         name: in SAMPLERS.
         error: how far its distribution is from the model's with many network evaluations; order: of that error in 1/steps.
-        needs, calls: what it asks of a method, and how many network evaluations it takes.
+        needs, calls: what it needs of a method, and how many network evaluations it takes.
         grows: whether it writes from left to right, and a text may pass the network's own length.
         inner: the sampler inside of it, if there is one.
     """
@@ -85,12 +85,13 @@ class Sampler(Truncation):
                 setattr(cls, name, vars(cls)[former])
 
     def redraws(self) -> int:
-        """How often a text that repeats itself is drawn again from its beginning, at most; by `watch`, not in `run`."""
+        """Largest number of times that a text that repeats itself is sampled again from its beginning; by `watch`, not in
+        `run`."""
         return 0
 
     @classmethod
     def refuse(cls, method: Method) -> str | None:
-        """Why it cannot sample from this method ("needs absorbing noise"); None where it can. The only place that says so."""
+        """Reason why the sampler does not support a method ("needs absorbing noise"); None if it does. The only such place."""
         return None
 
     def distribution(self, method: Any, steps: int | None) -> Distribution:
@@ -105,32 +106,30 @@ class Sampler(Truncation):
         return self.distribution(method, steps)
 
     def admit(self, method: Method, fixed: Tensor | None) -> None:
-        """InputError where it cannot keep these tokens, (L,) or (B, L), -1 where they are free."""
+        """Raise InputError if the sampler cannot keep these given tokens, (L,) or (B, L), -1 where free."""
 
     def times(self, method: Method, steps: int | None) -> Tensor:
-        """Its grid of times, decreasing, from where sampling starts to CLEAN; or a mere counter; a row is a time."""
+        """Grid of times, decreasing from the start of sampling to CLEAN; or a counter. One entry for each time."""
         ...
 
     def expected_calls(self, method: Method, times: Tensor, free: int) -> float | None:
-        """How many network calls a row with `free` positions to draw takes on these times, in expectation; None where
-        unknown."""
+        """Expected network evaluations of a sequence with `free` positions on these times; None if unknown."""
         return None
 
     def most_calls(self, times: Tensor) -> int:
-        """How many network calls a text takes on these times at most; what a sampler proposes and rejects comes on top."""
+        """Largest number of network evaluations of a text on these times, rejected proposals not included."""
         return (len(times) - 1) * (1 + self.redraws())
 
     def init(
         self, method: Method, shape: tuple[int, int], *, fixed: Tensor | None = None, generator: Randomness = None
     ) -> State:
-        """A draw from the prior, with `fixed` (B, L) tokens put in where they are not negative."""
+        """Sample from the prior, with `fixed` (B, L) tokens put in where they are not negative."""
         check(self, method)
         self.admit(method, fixed)
         return start(method, shape, fixed, generator)
 
     def step(self, method: Method, state: State, t: Tensor, s: Tensor, generator: Randomness = None) -> State:
-        """From time t to s <= t; scalars or (B, 1). `method` is the one to draw from: what `guided` makes of the model's
-        own."""
+        """Step from time t to s <= t; scalars or (B, 1). `method` is the one to sample from, after `truncated`."""
         ...
 
 
@@ -138,23 +137,22 @@ SAMPLERS: Registry[type[Sampler]] = Registry("sampler", "zellige list samplers")
 INSIDE = ("ancestral", "first_hitting", "any_order")  # of a block, in `distributions`
 ALIASES = {  # another name: the sampler, and why they are one
     "analytic": ("ancestral", "SEDD: analytic, RADD: Tweedie, MDLM: ddpm: one kernel"),
-    "mean": ("ancestral", "MD4: positions first, then tokens, which is choose-then-ask"),
+    "mean": ("ancestral", "MD4: positions first, then tokens: choose, then predict"),
 }
 
 
 @checked
 def find(name: str) -> type[Sampler]:
-    """The class of a sampler, by its name or an alias. Raises InputError for an unknown name."""
+    """Return the class of a sampler, by its name or an alias. Raises InputError for an unknown name."""
     if name not in SAMPLERS and name not in ALIASES:
         raise unknown(SAMPLERS.kind, name, [*SAMPLERS, *ALIASES], SAMPLERS.see)
     return SAMPLERS[ALIASES[name][0] if name in ALIASES else name]
 
 
 def distributions(method: Any, steps: int | None = None) -> dict[str, Distribution]:
-    """Whose distribution each sampler of a method draws from without options, and which number bounds it: the table of its
-    distributions.
+    """The distribution of each sampler of a method without options, with the number that bounds it.
 
-    Of a method of blocks `blockwise` with several inside, "blockwise, first_hitting".
+    For a method of blocks, `blockwise` with several samplers inside: "blockwise, first_hitting".
     """
     able: dict[str, Sampler] = {name: cls() for name, cls in SAMPLERS.items() if cls.refuse(method) is None}
     if "blockwise" in able:
@@ -166,14 +164,14 @@ def distributions(method: Any, steps: int | None = None) -> dict[str, Distributi
 
 
 def _answers(method: Any) -> None:
-    """InputError unless a sampler can ask it."""
+    """Raise InputError unless a sampler can use the method."""
     if isinstance(method, type) or not all(hasattr(method, name) for name in ("predict", "process", "shape")):
         raise InputError(f"`method` is {of_kind(method)}; it must be a Method")
 
 
 @checked
 def check(sampler: Sampler, method: Any) -> None:
-    """InputError where the two cannot be paired, with the samplers that draw from this method's distribution."""
+    """Raise InputError if sampler and method do not fit; the error names samplers that fit."""
     _answers(method)
     why = sampler.refuse(method)
     if why is not None:
@@ -187,7 +185,7 @@ def check(sampler: Sampler, method: Any) -> None:
 
 
 def start_distribution(method: Method) -> Tensor:
-    """(K,) where sampling starts, at each position: the prior; without a process every token is equally likely."""
+    """Distribution (K,) of each position at the start: the prior; uniform without a process."""
     if method.process is not None:
         return method.process.prior
     device = next(method.parameters(), torch.empty(0)).device
@@ -195,7 +193,7 @@ def start_distribution(method: Method) -> Tensor:
 
 
 def start(method: Method, shape: tuple[int, int], fixed: Tensor | None = None, generator: Randomness = None) -> State:
-    """The state that every sampler starts from."""
+    """Initial state of every sampler."""
     if method.process is not None:
         x = method.process.sample_prior(shape, generator)
     else:
@@ -225,14 +223,14 @@ def run(
     """Sample, one state a step; the first is the initial state, the last the sample.
 
     Args:
-        method: a Method, or what answers as one.
-        shape: (B, L); L is the method's own length, or less, or what the sampler admits.
+        method: a Method, or an object with its interface.
+        shape: (B, L); L is the method's length or less, or a length that the sampler supports.
         steps: how many, or the times themselves, decreasing; None for the sampler's own number.
-        fixed: (B, L) long, the token where it is given, -1 where it is free, HIDDEN where it stays masked. Exact for absorbing
+        fixed: (B, L) long, the token if it is given, -1 if it is free, HIDDEN if it stays masked. Exact for absorbing
             processes.
-        generator: one; or `Streams`, or a list, with one for each row: then a row's draw does not depend on its batch.
-        condition: (B,) the class of each row, for a network with classes; -1 for none.
-        around: guidance: takes the method and gives what is drawn from in its place; a truncation acts on what this one says.
+        generator: one; or `Streams` or a list, with one for each sequence, whose sample then does not depend on its batch.
+        condition: (B,) the class of each sequence, for a network with classes; -1 for none.
+        around: guidance: maps the method to the one to sample from in its place; truncation is applied to the result.
     """
     _answers(method)
     if isinstance(steps, Tensor) and (steps.ndim > 2 or not len(steps.shape) or not steps.is_floating_point()):
@@ -252,7 +250,7 @@ def run(
     state = sampler.init(method, shape, fixed=fixed, generator=generator)
     state = state if condition is None else replace(state, condition=condition.to(state.x.device))
     yield state
-    method = sampler.guided(method if around is None else around(method))
+    method = sampler.truncated(method if around is None else around(method))
     for t, s in itertools.pairwise(times):
         state = sampler.step(method, state, t, s, generator)
         yield state

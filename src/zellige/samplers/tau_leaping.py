@@ -15,10 +15,10 @@ enumeration (`leap_distribution`). Order 1 in 1/steps.
 x nearer to p_t without moving in time: after a step to s, `corrector` leaps are made at s, each of `corrector_step` times the
 step, if the step started at t <= `corrector_from`. Each is a leap as above, and one more network call.
 
-The end steps are jumps, which have no rate: from PRIOR or t = 1, and to CLEAN. They use the reverse kernel, as in
-`euler`. For absorbing noise with one alpha, whether a mask jumps does not depend on the network: choose, then ask. The
-published sampler ends otherwise: a leap to its smallest time, then the likeliest clean token at each position. `argmax =
-"last"` takes it in the step to CLEAN.
+The end steps are jumps, which have no rate: from PRIOR or t = 1, and to CLEAN. They use the reverse kernel, as in `euler`. For
+absorbing noise with one alpha, whether a mask jumps does not depend on the network: choose, then predict. The published sampler
+ends otherwise: a leap to its smallest time, then the likeliest clean token at each position. `argmax = "last"` takes it in the
+step to CLEAN.
 """
 
 from dataclasses import replace
@@ -35,9 +35,9 @@ from ..errors import InputError
 from ..methods.diffusion import Diffusion
 from ..requests import declared, option
 from .ancestral import is_greedy, likeliest
-from .ask import ask, calls_of, choose_then_ask, fill, free, redraw
 from .grid import OnGrid
 from .pairing import CONTINUOUS, Distribution, absorbs, choosable, rateless
+from .predict import choose_then_predict, expected_evaluations, fill, free, predict_at, redraw
 from .sampler import State
 
 CORRECTOR = 1_000  # steps after a step, at most; each is a network evaluation
@@ -100,7 +100,7 @@ class TauLeaping(OnGrid):
             return None
         t, s = times[:-1], times[1:]
         end = (t >= 1) | s.isinf()
-        return calls_of(_reveal(method, t, s, torch.where(end, 0.0, t - s), end)[:, 0], free)
+        return expected_evaluations(_reveal(method, t, s, torch.where(end, 0.0, t - s), end)[:, 0], free)
 
     def most_calls(self, times):
         return super().most_calls(times) * (1 + self.corrector)
@@ -110,7 +110,7 @@ class TauLeaping(OnGrid):
         at, end = free(method, state), (t >= 1) | s.isinf()
         h, greedy = torch.where(end, 0.0, t - s), is_greedy(self.argmax, s)
         if _chosen_first(method) and not bool(greedy.any()):
-            return choose_then_ask(method, state, _reveal(method, t, s, h, end), t, posterior, generator)
+            return choose_then_predict(method, state, _reveal(method, t, s, h, end), t, posterior, generator)
         if bool(end.any()):  # all of it, but where several times are enumerated together
             end, later, h, greedy = (u.expand(at.shape)[at] for u in (end, s, h, greedy))
 
@@ -125,26 +125,26 @@ class TauLeaping(OnGrid):
         return self._leap(method, state, t, h, reverse_rate, generator)
 
     def correct(self, method: Diffusion, state: State, t: Tensor, h: Tensor, generator: Randomness = None) -> State:
-        """A leap of size h at time t of the rates that keep p_t."""
+        """A leap of size h at time t with the rates that keep p_t."""
         process, masks = method.process, free(method, state)
         if process.mask is None:
             return self._leap(method, state, t, h, corrector_rate, generator)
         remask = ~masks & ~state.fixed & random.bernoulli(_single(h * _loss(method, state.x, t)), generator)
         if _chosen_first(method):
             reveal = _single(h[..., None] * method.process.schedule.weight(t))
-            state = choose_then_ask(method, state, reveal, t, posterior, generator)
+            state = choose_then_predict(method, state, reveal, t, posterior, generator)
         else:
             state = self._leap(method, state, t, h, corrector_rate, generator)
         return replace(state, x=torch.where(remask, process.mask, state.x))
 
     def _leap(self, method: Diffusion, state: State, t: Tensor, h: Tensor, rate, generator: Randomness) -> State:
-        """Jumps of `rate` for a time h, at the free positions."""
+        """Jumps at `rate` for a time h, at the free positions."""
         at = free(method, state)
         h = h.expand(at.shape)[at][:, None]
         if not self._sums(method) or random.enumerates(generator):
             distribution = lambda pred: self._distribution(method, pred.x_t, h * rate(pred))  # noqa: E731
             return redraw(method, state, at, t, distribution, generator)
-        pred = ask(method, state, at, t)
+        pred = predict_at(method, state, at, t)
         if pred is None:
             random.discard((*at.shape, method.process.K), generator)
             return state
@@ -172,7 +172,7 @@ def landing(x: Tensor, count: Tensor) -> Tensor:
 
 
 def leap_distribution(x: Tensor, mean: Tensor) -> Tensor:
-    """The distribution of `landing` with Poisson counts: (*), means (*, K) -> (*, K).
+    """Distribution of `landing` with Poisson counts: (*), means (*, K) -> (*, K).
 
     Displacements live on a circle that no number of jumps with a chance above 1e-17 goes round.
     """
@@ -187,7 +187,7 @@ def leap_distribution(x: Tensor, mean: Tensor) -> Tensor:
 
 
 def single_distribution(x: Tensor, mean: Tensor) -> Tensor:
-    """The distribution after a single jump, none if there would be more: (*), means (*, K) -> (*, K)."""
+    """Distribution after a single jump, or none if there would be more: (*), means (*, K) -> (*, K)."""
     total = mean.sum(-1, keepdim=True)
     return (mean * (-total).exp()).scatter(-1, x[..., None], 1 - _single(total))  # tauLDR section 4.3
 

@@ -4,11 +4,11 @@ In the time sigma = -log alpha, where the forward rates R are constant, position
 
     sum_y R(y, x^i) ratio(t)[y]  <=  b(x^i) = max over clean x_0 of  sum_y Q(x_0, y) R(y, x^i) / Q(x_0, x^i)
 
-whatever the network says, if it predicts a distribution: the ratio of a Mean is a mean of Q(x_0, y) / Q(x_0, x^i) over x_0,
-that of a LeaveOneOut a quotient of two sums, which is at most the largest quotient of their terms. So candidates come with the
-rate sum_i b(x^i), each at position i in proportion to b(x^i). The network is asked there, at that very time, and the jump to y
-is made with probability R(y, x^i) ratio(t)[y] / b(x^i). No error at any number of steps: they are intervals, each with a bound
-of its own. A score is bounded by nothing and is refused.
+for any network that predicts a distribution: the ratio of a Mean is a mean of Q(x_0, y) / Q(x_0, x^i) over x_0, that of a
+LeaveOneOut a quotient of two sums, which is at most the largest quotient of their terms. So candidates come with the rate sum_i
+b(x^i), each at position i in proportion to b(x^i). The network is evaluated there, at exactly that time, and the jump to y is
+made with probability R(y, x^i) ratio(t)[y] / b(x^i). No error at any number of steps: they are intervals, each with a bound of
+its own. A score is bounded by nothing and is refused.
 
 **The bound of an interval** sigma_s <= sigma <= sigma_t must hold throughout. For a mixture the maximum is 1/(1 - alpha)
 - prior(x), largest at s. For other processes, since a state is kept for a time d with probability e^(-r d) at least, r
@@ -23,7 +23,7 @@ a mixture), and from r sigma = 1e-5 / L to CLEAN, the reverse kernel steps, all 
 total variation: at the noisy end about the chance that two positions remember their token, 5e-7; at the clean end at most
 the expected number of positions with noise left, 1e-5.
 
-The reference for other samplers on small spaces: each position is asked about log(1e5 L) times at least.
+The reference for other samplers on small spaces: each position needs at least about log(1e5 L) network evaluations.
 """
 
 import math
@@ -43,8 +43,8 @@ from ..errors import InputError
 from ..methods.diffusion import Diffusion
 from ..requests import declared
 from .ancestral import Ancestral
-from .ask import ask, fill, free
 from .pairing import STEPS, continuous_distribution, one_alpha, rateless
+from .predict import fill, free, predict_at
 from .sampler import Sampler, State
 
 NOISY, NEAR_CLEAN = 1e-3, 1e-5  # how many positions remember, or hold noise, where the kernel steps
@@ -53,7 +53,7 @@ PARTS = 16
 
 @declared
 class Uniformisation(Sampler):
-    """Candidate jumps of a faster process, each accepted with its share of the rate. One position moves at a time."""
+    """Candidate jumps of a faster process, each accepted with its fraction of the rate. One position moves at a time."""
 
     name: ClassVar[str] = "uniformisation"
     error: ClassVar[str] = "none at any number"
@@ -74,7 +74,8 @@ class Uniformisation(Sampler):
         return continuous_distribution(method)
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
-        """`steps` intervals even in log(e^(g sigma) - 1), 64 at least (the bound of a long one is too large), and end jumps."""
+        """`steps` intervals evenly spaced in log(e^(g sigma) - 1), at least 64 (a long interval has a loose bound), and end
+        jumps."""
         process, (length,) = method.process, method.shape
         steps = STEPS if steps is None else steps
         if steps < 1:
@@ -122,8 +123,8 @@ class Uniformisation(Sampler):
     def _candidate(
         self, method: Diffusion, state: State, at: Tensor, sigma: Tensor, bound: Tensor, generator: Randomness
     ) -> State:
-        """A jump, or none, at the one position of each row in `at` (B, L), at time sigma (B,)."""
-        pred = ask(method, state, at, method.process.schedule.inverse((-sigma).exp())[:, None])
+        """Jump, or stay, at the one position of each sequence in `at` (B, L), at time sigma (B,)."""
+        pred = predict_at(method, state, at, method.process.schedule.inverse((-sigma).exp())[:, None])
         if pred is None:
             random.discard(at.shape, generator)
             return state
@@ -139,7 +140,7 @@ class Uniformisation(Sampler):
 
 
 def pace(process: Process) -> tuple[float, float]:
-    """The slowest rate at which x forgets x_0, and the fastest exit rate, for each unit of sigma."""
+    """Slowest rate at which x forgets x_0, and fastest exit rate, for each unit of sigma."""
     if not isinstance(process, CTMC):
         return 1.0, 1.0
     decay = -torch.linalg.eigvals(process.R).real.sort().values
@@ -157,7 +158,7 @@ def unit_rate(process: Process, x: Tensor) -> Tensor:
 
 
 def bounds(process: Process, low: Tensor, high: Tensor) -> Tensor:
-    """b(x) for each unit of sigma, for all times at which low <= sigma <= high: (K,)."""
+    """b(x) for each unit of sigma, for all times with low <= sigma <= high: (K,)."""
     if isinstance(process, Mixture):
         return torch.where(process.prior > 0, 1 / -torch.expm1(-low) - process.prior, 0.0)
     sigmas = low * (high / low) ** torch.linspace(0, 1, PARTS + 1, dtype=torch.float64, device=low.device)

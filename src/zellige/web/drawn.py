@@ -1,7 +1,8 @@
 """A sample as the page shows it: each step, and the distribution that each of its tokens was drawn from.
 
-A sampler draws from `Sampler.guided(method)`. `RecordingMethod` wraps that method and keeps its predictions, so the distributions
-on the page are the very ones that were drawn from, temperature and top-p included, at no further network evaluation.
+A sampler draws from `Sampler.guided(method)`. `RecordingMethod` wraps that method and keeps its predictions, so the
+distributions on the page are the very ones that were drawn from, temperature and top-p included, at no further network
+evaluation.
 """
 
 import math
@@ -64,8 +65,8 @@ def recorded(sampler: Sampler, predictions: Predictions) -> Sampler:
     """The sampler, whose method appends its predictions to a list."""
 
     class Recorded(type(sampler)):
-        def guided(self, method: Any) -> Any:
-            return RecordingMethod(super().guided(method), predictions)
+        def truncated(self, method: Any) -> Any:
+            return RecordingMethod(super().truncated(method), predictions)
 
     return Recorded(**{field.name: getattr(sampler, field.name) for field in fields(sampler) if field.init})
 
@@ -131,7 +132,8 @@ class Recorder:
         return distributions
 
     def _change(self, i: int, token: int, p: Tensor | None) -> list[Any]:
-        """[position, token, piece, probability, entropy in bits, [[rival, its probability], ...]]; without p the first three."""
+        """[position, token, piece, probability, entropy in bits, [[rival, its probability], ...]]; without p the first
+        three."""
         if p is None or token < 0:
             self.cost.pop(i, None)
             return [i, token, self.piece(token)]

@@ -23,12 +23,12 @@ from ...samplers import (
     Confidence,
     FirstHitting,
     FixedOrder,
-    Guided,
     LeftToRight,
     Remasking,
     Sampler,
     State,
     TauLeaping,
+    Truncated,
     Uniformisation,
     run,
 )
@@ -348,7 +348,7 @@ def guidance_changes_the_clean_posterior_alone(method: Diffusion):
     if Ancestral.refuse(method) is not None:
         return
     distribution, worst = Largest(), Largest()
-    wrapper: Any = Guided(method, **COLD)
+    wrapper: Any = Truncated(method, **COLD)
     X = enumeration.states(method.process.K, L)
     for t in (0.25, 0.75):
         time, context = torch.full(X.shape, t, dtype=torch.float64), method.clean(Batch(X))
@@ -385,7 +385,7 @@ def guidance_holds_in_blocks_and_at_other_lengths(method: Diffusion):
     if Blockwise.refuse(method) is not None:
         return
     worst, difference = Largest(), Largest()
-    wrapper: Any = Guided(method, **COLD)
+    wrapper: Any = Truncated(method, **COLD)
     for length in (1, L) if method.block else (L,):
         samples = script.run_distribution(Blockwise(Ancestral(), **COLD), method, length, 2)
         difference.see(samples, script.run_distribution(Blockwise(Ancestral()), wrapper, length, 2), f"length {length}")

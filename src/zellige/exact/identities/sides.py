@@ -13,9 +13,9 @@ from torch import Tensor
 from ...core.batch import Batch
 from ...methods.diffusion import Diffusion
 from ...samplers import Ancestral, State
-from ...samplers.ask import expected_time
 from ...samplers.first_hitting import FirstHitting
 from ...samplers.pairing import absorbs
+from ...samplers.predict import expected_time
 from ...samplers.replay import Path, Replayed, Trajectory, path_of, weigh
 from .. import bounds, distributions, enumeration, script
 from .bound import BOUND, total

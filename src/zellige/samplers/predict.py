@@ -1,4 +1,4 @@
-"""Asking the network for the positions that a step may change, and putting the answers in."""
+"""Parts of a sampler's step: evaluate the network where the state may change, and put the sampled tokens in."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,13 +15,13 @@ from ..methods.diffusion import Diffusion
 from .sampler import State
 
 
-def ask(method: Diffusion, state: State, at: Tensor, t: Tensor | float) -> Prediction | None:
-    """The prediction at the positions `at` (B, L) bool, leading shape (N,); None where there is none.
+def predict_at(method: Diffusion, state: State, at: Tensor, t: Tensor | float) -> Prediction | None:
+    """Evaluate the network at the positions `at` (B, L) bool: a prediction of leading shape (N,), or None if there is none.
 
-    The network sees only the rows that have such a position, and its head computes only there. Given positions are CLEAN.
+    The network is evaluated only for sequences with such a position, and its head only there. Given positions are CLEAN.
     """
     time = clean_where_fixed(method, state, t)
-    if torch.compiler.is_compiling():  # all rows are asked, and all positions: no shape depends on what was drawn
+    if torch.compiler.is_compiling():  # all sequences and positions: no shape depends on the noise
         return method.predict(state.x, time, at=at, context=state.context, condition=state.condition)
     rows = at.any(-1).nonzero()[:, 0]
     if len(rows) == 0:
@@ -39,15 +39,15 @@ def redraw(
     distribution: Callable[[Prediction], Tensor],
     generator: Randomness = None,
 ) -> State:
-    """Ask at the positions `at`, and draw what stands there from `distribution` (N, K) of the prediction."""
-    pred = ask(method, state, at, t)
+    """Evaluate the network at the positions `at`, and sample their tokens from `distribution` (N, K) of the prediction."""
+    pred = predict_at(method, state, at, t)
     if pred is None:
         random.discard(at.shape, generator)
         return state
     return fill(state, at, random.categorical(distribution(pred), generator, at), at.any(-1))
 
 
-def choose_then_ask(
+def choose_then_predict(
     method: Diffusion,
     state: State,
     reveal: Tensor,
@@ -55,18 +55,18 @@ def choose_then_ask(
     distribution: Callable[[Prediction], Tensor],
     generator: Randomness = None,
 ) -> State:
-    """Reveal each free mask with a probability that the network has no part in, then ask what stands there.
+    """Reveal each free mask with a probability that does not depend on the network, then sample its token.
 
     Args:
         reveal: the probability, (1,) or (B, 1, 1); or one for each token, (K,) or (B, 1, K): then positions are chosen with the
-            largest, and a token k that is drawn is kept with probability reveal_k / largest (thinning).
+            largest, and a sampled token k is kept with probability reveal_k / largest (thinning).
         distribution: the clean posterior (N, K) of the prediction.
     """
     largest = reveal.amax(-1)
     at = free(method, state) & random.bernoulli(largest.expand(state.x.shape), generator)
     if reveal.shape[-1] == 1:
         return redraw(method, state, at, t, distribution, generator)
-    pred = ask(method, state, at, t)
+    pred = predict_at(method, state, at, t)
     if pred is None:
         for _ in range(2):  # the draws below, which other rows may make
             random.discard(at.shape, generator)
@@ -78,7 +78,7 @@ def choose_then_ask(
     return fill(state, at, torch.where(keep, x, where.of(state.x)), at.any(-1))
 
 
-def ask_then_choose(
+def predict_then_choose(
     method: Diffusion,
     state: State,
     s: Tensor,
@@ -87,19 +87,19 @@ def ask_then_choose(
     distribution: Callable[[Prediction, Tensor], Tensor],
     generator: Randomness = None,
 ) -> State:
-    """Ask at every mask, reveal each with the probability that its score says, then draw what stands there.
+    """Evaluate a score network at every mask, reveal each with the probability of its score, then sample its token.
 
-    A score is no distribution: how much it says in all decides how likely a mask is revealed. So the network is asked at all of
-    them, but only those that are revealed are drawn from.
+    A score is not normalised: its total determines how likely a mask is revealed. So the network is evaluated at all masks, but
+        only the revealed ones are sampled.
 
     Args:
         s: the time () or (B, 1) after the step.
         reveal: of a score at masks and the times (N,): the probability (N,) that a mask is a token at s.
-        distribution: the kernel (N, K) of any other prediction, such as a guided one, from which is then drawn as in `redraw`.
+        distribution: the kernel (N, K) of any other prediction, such as a truncated one, which is then sampled as in `redraw`.
     """
     at = free(method, state)
     where = positions(at)
-    pred, later = ask(method, state, at, t), where.of(s.expand(at.shape))
+    pred, later = predict_at(method, state, at, t), where.of(s.expand(at.shape))
     if pred is None:
         for _ in range(2):  # the draws below, which other rows may make
             random.discard(at.shape, generator)
@@ -114,10 +114,12 @@ def ask_then_choose(
     return fill(state, revealed_at, random.categorical(v, generator, revealed_at), at.any(-1))
 
 
-def calls_of(reveal: Tensor, free: int) -> float:
-    """E of the network calls of a row with `free` masks, where a step reveals one that is left with probability reveal (n,).
+def expected_evaluations(reveal: Tensor, free: int) -> float:
+    """Expected network evaluations of a sequence with `free` masks, if a step reveals a remaining mask with probability reveal
+    (n,).
 
-    A step asks if it reveals any: sum_i 1 - (1 - r_i)^free, with r_i the probability that a position is revealed in step i. For
+    A step evaluates the network if it reveals any: sum_i 1 - (1 - r_i)^free, with r_i the probability that a position is
+        revealed in step i. For
     the kernel of absorbing noise r_i = alpha_s - alpha_t (RADD, arXiv 2406.03736, on its expected function evaluations).
     """
     mask_probability = torch.cat((reveal.new_ones(1), (1 - reveal).cumprod(0)[:-1]))
@@ -125,16 +127,16 @@ def calls_of(reveal: Tensor, free: int) -> float:
 
 
 def free(method: Diffusion, state: State) -> Tensor:
-    """(B, L) bool, the positions that a reverse step may change."""
+    """Return the positions (B, L) bool that a reverse step may change."""
     return method.process.movable(state.x) & ~state.fixed
 
 
 def expected_time(method: Diffusion, state: State) -> Tensor:
-    """The time (B, 1) at which the share of masks among the positions that are not given is the expected one.
+    """Time (B, 1) at which the expected fraction of masks among the positions that are not given is the observed one.
 
-    To 1/1000; of a T-step model one of the T times that its network knows.
+    Rounded to 1/1000; for a T-step model one of the T times on which its network was trained.
     """
-    process, given_at, device = method.process, given_places(method, state), state.x.device
+    process, given_at, device = method.process, given_positions(method, state), state.x.device
     share = (process.movable(state.x) & ~given_at).sum(-1) / (~given_at).sum(-1).clamp_min(1)
     even = torch.arange(1001, dtype=torch.float64, device=device) / 1000
     t = method.grid(method.steps, device)[:-1].flip(0).clamp_max(1.0) if method.steps else even
@@ -144,25 +146,25 @@ def expected_time(method: Diffusion, state: State) -> Tensor:
 
 
 def hides(method: Diffusion) -> bool:
-    """Whether a place can be left out of a draw: where noise is a mask, which says nothing of the token behind it.
+    """Return whether a position can be left out of a sample: where noise is a mask, which carries no information on its token.
 
-    With the mask at a place the clean posterior of the others is their distribution with that place summed out. Noise that is a
-    token is an observation of it.
+    With the mask at a position the clean posterior of the others is their distribution with that position summed out. Noise
+    that is a token is an observation of it.
     """
     return getattr(method.process, "hides", False)
 
 
-def given_places(method: Diffusion, state: State) -> Tensor:
-    """(B, L) bool, the positions whose tokens are given; not those that are hidden."""
+def given_positions(method: Diffusion, state: State) -> Tensor:
+    """Return the positions (B, L) bool whose tokens are given; hidden positions are not."""
     return state.fixed & (state.x != method.process.mask) if hides(method) else state.fixed
 
 
 def clean_where_fixed(method: Diffusion, state: State, t: Tensor | float) -> Tensor:
-    """Times (B, L): t, and CLEAN at the positions that are given, since they carry no noise."""
+    """Times (B, L): t, and CLEAN at given positions, which carry no noise."""
     time = as_time(t, state.x.device).to(state.x.device, torch.float64)
-    return torch.where(given_places(method, state), CLEAN, time)
+    return torch.where(given_positions(method, state), CLEAN, time)
 
 
 def fill(state: State, at: Tensor, tokens: Tensor, asked: Tensor) -> State:
-    """The state with tokens (N,) put in at `at` (B, L), after one network call for each row of `asked` (B,) bool."""
+    """Put tokens (N,) in at `at` (B, L), after one network evaluation of each sequence in `asked` (B,) bool."""
     return replace(state, x=positions(at).put(state.x, tokens), calls=state.calls + asked)
