@@ -464,7 +464,7 @@ def test_few_estimates_have_the_spread_of_their_draws():
 
 def test_who_has_no_row_says_why():
     paths, refused = exact_laws(table("md4", {"time": True}, 3), ("forward",), (1, 2))
-    assert refused == {"order forward": "'fixed_order' needs a network that is not told the time"}
+    assert refused == {"order forward": "'fixed_order' needs a network without time conditioning"}
     assert [*paths] == [f"{m}, {k} a step" for m in ("confidence", "margin", "entropy") for k in ("one", 2)] + [
         "greedy order, an oracle"
     ]

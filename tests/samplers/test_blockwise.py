@@ -318,7 +318,7 @@ def test_texts_end_where_they_repeat_themselves(monkeypatch):
         (
             lambda: Blockwise("any_order"),
             {"time": True},
-            "sampler 'any_order' needs a network that is not told the time; with own use ancestral, euler or first_hitting",
+            "sampler 'any_order' needs a network without time conditioning; with own use ancestral, euler or first_hitting",
         ),
         (
             Blockwise,

@@ -120,7 +120,7 @@ def test_what_cannot_be_paired_is_refused_with_what_would_work(name):
     with pytest.raises(InputError) as error:
         AnyOrder().init(md4(), (1, L))
     assert str(error.value) == (
-        "sampler 'any_order' needs a network that is not told the time; with md4 use ancestral, euler or first_hitting"
+        "sampler 'any_order' needs a network without time conditioning; with md4 use ancestral, euler or first_hitting"
     )
 
 
