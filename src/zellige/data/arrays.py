@@ -1,4 +1,5 @@
-"""Data of one shape: images, music, puzzles, molecules, arrays. Read (images.py, symbols.py ...), cut, made small, flattened."""
+"""Data of one shape: images, music, puzzles, molecules, arrays. Read (images.py, symbols.py ...), cut, made small,
+flattened."""
 
 import hashlib
 import math
@@ -151,7 +152,7 @@ def _images(splits: dict[str, np.ndarray], raw: Raw, data: "Data") -> tuple[dict
 def checked_classes(
     data: "Data", names: Sequence[str], splits: Mapping[str, Any], classes: Mapping[str, np.ndarray]
 ) -> tuple[str, ...]:
-    """What the classes are called: `names`, or their numbers; InputError where a label is missing, or is none of them."""
+    """Names of the classes: `names`, or their numbers; InputError for a label that is missing or unknown."""
     missing = next((split for split in splits if split not in classes), None)
     if missing is not None:
         raise InputError(f"{tell(data)} has no labels of its {missing} split; leave out `data.labels`")

@@ -5,8 +5,8 @@ bytes tokens-00000-of-00064.bin and so on, read as one array), documents.npy (wh
 tokenizer.json and meta.json. It is written aside, synced and renamed: it is whole, or it is not there.
 
 Pieces of text are gathered to batches, which the tokenizer encodes while the next are read and the last are written: the
-`tokenizers` library encodes a batch on all cores and lets go of the interpreter meanwhile. What is held is a few batches, however
-long the corpus.
+`tokenizers` library encodes a batch on all cores and lets go of the interpreter meanwhile. What is held is a few batches,
+however long the corpus.
 """
 
 import hashlib
@@ -48,7 +48,7 @@ class Meta(TypedDict):
 
 
 def shard_names(count: int) -> list[str]:
-    """What so many shards are called.
+    """File names of so many shards.
 
     >>> shard_names(1), shard_names(64)[-1]
     (['tokens.bin'], 'tokens-00063-of-00064.bin')
@@ -68,7 +68,7 @@ def open_tokens(folder: Path, meta: dict[str, Any]) -> Shards:
 
 
 def read_meta(folder: Path, sums: Sums | None = None) -> dict[str, Any] | None:
-    """What stands in a finished folder; None if there is none.
+    """Metadata of a finished folder; None if there is none.
 
     Raises InputError: one of its files is missing, or is not what was written (`read_whole`).
     """

@@ -270,12 +270,12 @@ def pydocs() -> list[str]:
 
 
 def cache_folder(chosen: str | None = None) -> Path:
-    """Where downloads and tokens are kept: `data.cache`, else ZELLIGE_CACHE, else ~/.cache/zellige."""
+    """Folder of downloads and tokens: `data.cache`, else ZELLIGE_CACHE, else ~/.cache/zellige."""
     return Path(chosen or os.environ.get("ZELLIGE_CACHE") or own_cache()).expanduser()
 
 
 def download_path(address: str, cache: Path) -> Path:
-    """Where in `cache` the file of an address is kept."""
+    """Path in `cache` of the file of an address."""
     return cache / "downloads" / f"{hashlib.sha256(address.encode()).hexdigest()[:8]}-{address.rpartition('/')[2]}"
 
 

@@ -23,7 +23,7 @@ PACKS = ("wrap", "document", "packed")
 @partial(checked, prefix="data.")
 @dataclass(frozen=True)
 class Data:
-    """Which corpus a model is trained or judged on.
+    """The corpus on which a model is trained or evaluated.
 
     Attributes:
         name: a name of `zellige list data`; `text` for your own files, `tokens` and `array` for your own integers, `images` for
@@ -31,8 +31,8 @@ class Data:
         path: for `text` and `tokens`, a file, a folder or a glob, for text also in a remote store, s3://bucket/*.jsonl.zst;
             beside a published name, local copies of its files.
         mix: for `text`, several data sets or paths with weights, web/=0.7,books.jsonl=0.3: shares of the training rows.
-        field: the field of a .jsonl, or the column of a .csv, that holds the text (several joined by +); if not given `text`, or
-            the one with the longest texts.
+        field: the field of a .jsonl, or the column of a .csv, that holds the text (several joined by +); if not given `text`,
+            or the one with the longest texts.
         tokenizer: characters, bytes, bpe:4096, gpt2, a tokenizer.json, a folder of vocabulary files or a hub id; auto for
             subwords of a text that is long enough, else characters; empty for the data set's own, of your texts auto.
         pack: `wrap` cuts one stream into rows; `document` puts one document (a line of plain text) in each, padded; `packed`
@@ -45,12 +45,12 @@ class Data:
         test: the same for the test split, which is the end of the text.
         vocabulary: for `tokens` and `array`, the number of different tokens, where no tokenizer says it.
         levels: of images, so many grey values in equal bins; 0 as many as they have.
-        size: pixels a side of an image, or height and width, 48x36 (means over areas); steps of a chorale (128), side of a sudoku
-            (4, 9); 0 as they are.
+        size: pixels a side of an image, or height and width, 48x36 (means over areas); steps of a chorale (128), side of a
+            sudoku (4, 9); 0 as they are.
         kind: for `array`, `image` (ordered levels) or `grid` (symbols without an order, the default).
         colours: for `images`, rgb or grey; empty as the files are, which must then be alike.
-        labels: the class of each row is told to the network, so that `zellige sample --class` can ask for one. Of texts, with one
-            document a row: the topic of ag_news, the field `label` of your own.
+        labels: the class of each row is told to the network, so that `zellige sample --class` can ask for one. Of texts, with
+            one document a row: the topic of ag_news, the field `label` of your own.
         flip: of images, each is mirrored left to right in half of the training steps.
         crop: of a running text, a training row begins at any token, and not only where the one before ends (`pack` wrap).
         augment: for sudoku, random symmetric copies added for each training grid.
@@ -144,8 +144,9 @@ class Data:
 
 
 class OwnData(Data):
-    """Data whose values by split ("all": they have none), and the classes of whose rows, are handed over (`Data.of`). They are no
-    fields: nothing that reads the fields sees them, so that it equals the Data of the run's configuration, which holds none."""
+    """Data whose values by split ("all": they have none), and the classes of whose rows, are handed over (`Data.of`). They are
+    no fields: nothing that reads the fields sees them, so that it equals the Data of the run's configuration, which holds
+    none."""
 
     def __init__(self, values: dict[str, Any], classes: Any = None, **choices: Any):
         super().__init__(**choices)
@@ -158,7 +159,7 @@ class OwnData(Data):
 
 
 def as_data(data: Any) -> Data:
-    """What is handed over as `data`: a Data, the name of a data set, a path, or values as `Data.of` takes them.
+    """Convert user data to a Data: a Data, the name of a data set, a path, or values as `Data.of` takes them.
 
     A name is one of `zellige list data`; any other text with a dot or a slash in it, or that is there, is a path: what lies
     there says which data set it is (`file_names.data_of`).
@@ -213,7 +214,7 @@ class Corpus:
 
 
 def document_layout(data: Data, starts: Any, tokenizer: "Tokenizer") -> dict[str, Any]:
-    """How `Rows` lays out the documents that begin at `starts` (D + 1,)."""
+    """Layout of the documents that begin at `starts` (D + 1,) in `Rows`."""
     if data.fill and tokenizer.separator is None:
         raise InputError(
             f"`data.fill` needs a token that ends documents, and '{tokenizer.name}' has none; leave it out"
@@ -236,7 +237,7 @@ def require_rows(rows: dict[str, int], tokens: dict[str, int], length: int, tell
 
 
 def count_rows(rows: "Rows") -> dict[str, int | None]:
-    """What `about` says of a split."""
+    """Description of a split in `about`."""
     counts = {"rows": len(rows), "tokens": rows.tokens_total, "characters": rows.characters, "left_out": rows.left_out}
     return counts if rows.documents is None else counts | {"documents": rows.texts, "cut": rows.cut}
 

@@ -25,7 +25,8 @@ KINDS = (".txt", ".text", ".md", ".rst", ".tokens", ".raw", *ROWS, *FASTA)
 
 
 def data_of(path: str) -> str:
-    """The data set that a path alone means: `array` (.npy, .npz), `tokens` (.bin, .ds), `images` for a folder of them, or `text`.
+    """The data set that a path alone means: `array` (.npy, .npz), `tokens` (.bin, .ds), `images` for a folder of them, or
+    `text`.
 
     Raises:
         InputError: a folder holds images and text.
@@ -87,7 +88,7 @@ def find_files(path: str, unnamed: bool = False) -> list[Any]:
 
 
 def _holds_text(path: Path) -> bool:
-    """Whether a file of a folder is text: by its name, or by how it begins, unpacked."""
+    """Return whether a file of a folder is text: by its name, or by its first bytes, unpacked."""
     compressed = path.suffix.lower() in PACKED
     suffix = "".join(path.suffixes[-2:-1] if compressed else path.suffixes[-1:]).lower()
     if suffix in (*KINDS, *IMAGES) or path.suffix.lower() == ".zst":  # which not every installation can open
@@ -111,7 +112,7 @@ def _no_text(path: str, files: list[Path], unnamed: bool) -> str:
 
 
 def named(files: Sequence[Path], most: int = 3) -> str:
-    """How many files there are, and what the first of them are called.
+    """Number of files and the names of the first of them.
 
     >>> named([Path("a.pdf")]), named([Path("a.pdf"), Path("b.zip")], 1)
     ('1 file, a.pdf', '2 files, e.g. a.pdf')
@@ -129,7 +130,7 @@ def left_out(path: str | None, files: Sequence[Any]) -> list[str]:
 
 
 def suffixes(files: Sequence[File]) -> str:
-    """How many files there are of each suffix, the most frequent first.
+    """Number of files of each suffix, the most frequent first.
 
     >>> suffixes([Path("a.py"), Path("b.py"), Path("LICENSE")])
     '2 .py, 1 without a suffix'
@@ -148,7 +149,7 @@ def kind(path: File) -> str:
 
 
 def is_documents(path: File) -> bool:
-    """Whether the file gives documents (`ROWS`) and not one running text."""
+    """Return whether the file contains documents (`ROWS`) and not one running text."""
     return kind(path) in ROWS
 
 

@@ -1,10 +1,11 @@
-"""A folder of .png and .jpg files, and a data set of images of the Hugging Face hub: decoded once, file by file, into the cache.
+"""A folder of .png and .jpg files, and a data set of images of the Hugging Face hub: decoded once, file by file, into the
+cache.
 
 Subfolders train, validation and test, or train_64x64 and valid_64x64, are the splits; where there are none the files are cut in
 an order that is a hash of their paths. The folder in which a file lies there, the first one below the split, is its class.
 
-Pixels are taken as they are stored, and exactly: 8 bits grey or RGB, no colour profile, no turning by EXIF. What would have to be
-decided (transparency that shows, 16 bits, CMYK, grey among colours) is refused with what to do.
+Pixels are taken as they are stored, and exactly: 8 bits grey or RGB, no colour profile, no turning by EXIF. What would have to
+be decided (transparency that shows, 16 bits, CMYK, grey among colours) is refused with what to do.
 
 ImageNet at 32 x 32 and 64 x 64 is read here too. There are two, whose images are not the same:
 
@@ -96,7 +97,7 @@ def read_images(data: "Data", progress: Progress | None, shape: tuple[int, ...] 
 
 
 def _protocol(data: "Data", levels: int) -> str:
-    """What was done to the images."""
+    """Description of the preprocessing of the images."""
     sides = str(data.size).replace("x", " x ") if isinstance(data.size, str) else f"{data.size} x {data.size}"
     steps = [f"to {sides} by area means"] if data.size else []
     steps += [f"in {data.colours}"] if data.colours else []
@@ -332,7 +333,7 @@ def _files(data: "Data") -> dict[str, list[Path]]:
 
 
 def _names(folder: Path) -> tuple[str, ...]:
-    """What map_clsloc.txt calls each class, where it is there (`n02119789 1 kit_fox`); else the published numbers."""
+    """Names of the classes in map_clsloc.txt, if it exists (`n02119789 1 kit_fox`); else the published numbers."""
     lines = next((path.read_text("utf-8").split("\n") for path in sorted(folder.rglob("map_clsloc.txt"))), [])
     by_number = {int(words[1]): words[2] for words in map(str.split, lines) if len(words) > 2 and words[1].isdigit()}
     return tuple(by_number.get(i, str(i)) for i in range(1, CLASSES + 1))

@@ -45,8 +45,8 @@ def mnist(data: "Data", fetch: Fetch) -> Raw:
 def binarized(data: "Data", fetch: Fetch) -> Raw:
     """MNIST in black and white, drawn once: of level v with probability v / 255 white (Salakhutdinov and Murray, 2008).
 
-    Larochelle's draw, on which the numbers of the literature are, where `data.path` has his .amat files; else one of our own, of
-    the same law. Arrays of zeros and ones are taken as they are.
+    Larochelle's draw, on which the numbers of the literature are, where `data.path` has his .amat files; else one of our own,
+    of the same law. Arrays of zeros and ones are taken as they are.
     """
     folder = Path(data.path or "").expanduser()
     amat_files = sorted(folder.glob("*.amat")) if data.path and folder.is_dir() else []
@@ -175,7 +175,7 @@ def cifar_labels(raw: bytes, labels: int = 1) -> np.ndarray:
 
 
 def on_hub(data: "Data") -> bool:
-    """Whether `data.path` is no path but a Hugging Face id: `ylecun/mnist`."""
+    """Return whether `data.path` is a Hugging Face id instead of a path: `ylecun/mnist`."""
     name = data.path or ""
     return re.fullmatch(r"[\w.-]+/[\w.-]+", name) is not None and not Path(name).parent.is_dir()
 

@@ -75,7 +75,7 @@ class Levels(BaseTokenizer):
         return "".join(self._between(i) + sign for i, sign in enumerate(signs))
 
     def _between(self, i: int) -> str:
-        """What stands before place i: lines end with the first axis, and the colours of a pixel belong together."""
+        """Separator before position i: lines end with the first axis, and the colours of a pixel belong together."""
         if i == 0:
             return ""
         if len(self.shape) > 1 and i % math.prod(self.shape[1:]) == 0:

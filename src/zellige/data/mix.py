@@ -95,7 +95,7 @@ def parse_mix(text: str) -> dict[str, float]:
 
 
 def block_shares(weights: dict[str, float]) -> list[int]:
-    """How many of BLOCK rows each source gives, by largest remainders."""
+    """Number of each source's sequences in a block of BLOCK, by largest remainders."""
     exact = [weight * BLOCK for weight in weights.values()]
     shares = [math.floor(share + 1e-9) for share in exact]
     order = sorted(range(len(exact)), key=lambda i: shares[i] - exact[i])

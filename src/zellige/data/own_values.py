@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def by_split(values: Any, field: str | None = None) -> dict[str, Any]:
-    """What is handed over, by split; "all" is what has none. A data set of `datasets` is the column `field` of it.
+    """User data by split; "all" if it has none. Of a data set of `datasets`, the column `field`.
 
     Raises:
         InputError: no such split, no such column.
@@ -47,7 +47,7 @@ def _column(values: Any, field: str | None) -> Any:
 
 
 def are_texts(values: Any) -> bool:
-    """Whether these are texts, by the first of them; InputError where another is none."""
+    """Return whether these are texts, by the first of them; InputError if another is not."""
     if not isinstance(values, (list, tuple)) or not values or not isinstance(values[0], str):
         return False
     wrong = next((i for i, text in enumerate(values) if not isinstance(text, str)), None)

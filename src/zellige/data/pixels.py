@@ -1,7 +1,7 @@
 """Images in one memory-mapped file of the cache, in the size and the levels asked for: they are read once, block by block.
 
-A folder `images/KEY` of the cache holds pixels.bin (uint8, a row an image, the splits one after another), labels.npy (-1 where an
-image has none) and meta.json. Like that of tokens it is whole, or it is not there.
+A folder `images/KEY` of the cache holds pixels.bin (uint8, a row an image, the splits one after another), labels.npy (-1 where
+an image has none) and meta.json. Like that of tokens it is whole, or it is not there.
 
 Images are made smaller by area, and in fewer levels, in whole numbers, so that the same file gives the same levels everywhere.
 A new pixel is the mean of the old ones under it, each weighted by the area that lies there, rounded half up (28 -> 14 is the
@@ -39,7 +39,7 @@ class Meta(TypedDict):
 
 
 def read_pixels(folder: Path, sums: Sums | None = None) -> dict[str, Any] | None:
-    """What stands in a finished folder; None if there is none. InputError: one of its files is not what was written."""
+    """Contents of a finished folder; None if there is none. InputError if one of its files was changed."""
 
     def sizes(meta: Any) -> dict[str, int]:
         return {"pixels.bin": math.prod(meta["shape"]) * max(stop for _, stop in meta["splits"].values())}

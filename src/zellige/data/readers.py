@@ -27,7 +27,7 @@ LINES = 10_000  # of a sequence, given at once
 
 @dataclass(frozen=True)
 class Format:
-    """How to read the files: the text's columns, a .csv's header where it has none, lines as documents, bytes as text."""
+    """Format of the files: the text's columns, whether a .csv has a header, lines as documents, bytes as text."""
 
     fields: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()

@@ -30,14 +30,14 @@ class Unreachable(InputError):
 
 
 def installed(library: str) -> bool:
-    """Whether a library that fetches can be imported here."""
+    """Return whether a library that downloads can be imported."""
     if library in sys.modules:
         return sys.modules[library] is not None  # None: it is forbidden
     return importlib.util.find_spec(library) is not None
 
 
 def silence(address: str) -> str:
-    """Why the host of an address does not answer, in short; "" where it does."""
+    """Reason why the host of an address does not answer, in short; "" if it does."""
     host = urlsplit(address).netloc
     when, reason = _silent.get(host, (-PAUSE, ""))
     if not host or time.monotonic() - when < PAUSE:  # a file:// has no host
@@ -66,7 +66,7 @@ def _ask(address: str) -> str:
 
 @contextmanager
 def hub_silence() -> Iterator[str]:
-    """Why the Hugging Face hub does not answer, "" where it does. Within, its libraries then look into their cache alone."""
+    """Reason why the Hugging Face hub does not answer, "" if it does. In this context its libraries use their cache alone."""
     from huggingface_hub import constants
 
     offline = constants.HF_HUB_OFFLINE

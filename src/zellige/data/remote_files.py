@@ -1,4 +1,5 @@
-"""Text that lies in a remote store, read through fsspec: s3://bucket/web/*.jsonl.zst, gs://, hf://datasets/..., https://, memory://.
+"""Text that lies in a remote store, read through fsspec: s3://bucket/web/*.jsonl.zst, gs://, hf://datasets/..., https://,
+memory://.
 
 A path with a scheme names a file, a folder or a glob there, as one without names them here. Nothing is copied: a file is read
 block by block each time it is asked for. What it is known by, in place of a sum of its bytes, is what the store says of it: its
@@ -29,7 +30,7 @@ PACKAGES = {
 
 
 def is_remote(path: str) -> bool:
-    """Whether a path has a scheme, as s3://bucket/a.txt has."""
+    """Return whether a path has a scheme, such as s3://bucket/a.txt."""
     return SCHEME.match(path) is not None
 
 

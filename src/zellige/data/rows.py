@@ -160,7 +160,7 @@ def evenly_spaced(rows: np.ndarray, most: int | None) -> np.ndarray:
 
 
 def piece_starts(documents: np.ndarray, length: int) -> np.ndarray:
-    """Where pieces of at most `length` begin, and the last ends, of documents that begin at `documents` (D + 1,).
+    """Starts of pieces of at most `length`, and the end of the last, of documents that begin at `documents` (D + 1,).
 
     >>> piece_starts(np.array([0, 3, 10, 14]), 4).tolist()
     [0, 3, 7, 10, 14]
@@ -171,7 +171,7 @@ def piece_starts(documents: np.ndarray, length: int) -> np.ndarray:
 
 
 def best_fit(sizes: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which documents, of these sizes (D,), share a row: best-fit decreasing (Ding et al. 2024, arXiv 2404.10830).
+    """Assign documents of these sizes (D,) to sequences: best-fit decreasing (Ding et al. 2024, arXiv 2404.10830).
 
     The longest comes first; each goes to the fullest row that has room for it. Returns the documents (D,) in the order of
     their rows, and where each row begins among them, (N + 1,).

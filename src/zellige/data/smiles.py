@@ -64,7 +64,7 @@ class Atom:
 
 
 def is_molecule(text: str) -> bool:
-    """Whether a text is the SMILES of one molecule.
+    """Return whether a text is the SMILES of one molecule.
 
     >>> [is_molecule(text) for text in ("CC(=O)O", "c1ccccc1", "C1CC", "CC(C", "FC(F)(F)(F)F", "c1cccc1", "c1cc[nH]c1")]
     [True, True, False, False, False, False, True]
@@ -139,13 +139,13 @@ def _atom(written: re.Match[str]) -> Atom | None:
 
 
 def _nitro(atom: Atom, atoms: list[Atom]) -> bool:
-    """Whether it is a nitrogen with five bonds, as nitro groups are often written: two of them double, to oxygens."""
+    """Return whether an atom is a nitrogen with five bonds, as nitro groups are often written: two double bonds to oxygens."""
     oxygens = [j for j, order in atom.bonds.items() if order == 2 and atoms[j].element == "O"]
     return atom.element == "N" and not atom.charge and atom.used == 5 and len(oxygens) == 2
 
 
 def _aromatic(atoms: list[Atom]) -> bool:
-    """Whether every aromatic atom lies on a ring, and double bonds can be put between those that need one."""
+    """Return whether every aromatic atom lies on a ring, and double bonds can be placed between those that need one."""
     ring = {frozenset(pair) for pair in _ring_bonds(atoms)}
     small = [i for i, atom in enumerate(atoms) if atom.aromatic]
     if any(not any(frozenset((i, j)) in ring for j in atoms[i].bonds) for i in small):
@@ -156,7 +156,7 @@ def _aromatic(atoms: list[Atom]) -> bool:
 
 
 def _matched(free: set[int], near: dict[int, list[int]]) -> bool:
-    """Whether all of `free` can be put into pairs of neighbours: the one with the fewest of them is tried first."""
+    """Return whether `free` can be split into pairs of neighbours; the atom with the fewest neighbours is tried first."""
     if not free:
         return True
     tightest = min(free, key=lambda i: sum(j in free for j in near[i]))

@@ -97,6 +97,6 @@ def _split(name: str) -> tuple[Path, str]:
 
 
 def _state(path: Path) -> list[int]:
-    """What changes where a file does: its size, when it was written, when anything of it changed (ns), its number."""
+    """State that changes with a file: its size, modification time, change time (ns), inode."""
     stat = path.stat()
     return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]

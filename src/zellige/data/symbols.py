@@ -73,7 +73,7 @@ def chorales(data: "Data", fetch: Fetch) -> Raw:
 
 
 def _tail(length: int, steps: int, hop: int) -> int:
-    """How much of a piece is in none of its rows, which begin at every `hop`."""
+    """Fraction of a piece that is in none of its sequences, which begin at every `hop`."""
     return length if length < steps else (length - steps) % hop
 
 

@@ -26,7 +26,7 @@ Progress = Callable[[int, int], None]
 
 
 class Contents(NamedTuple):
-    """What a source holds: the characters (or documents) of each part; of all of it the characters, the spaces (a line end is
+    """Contents of a source: the characters (or documents) of each part; of all of it the characters, the spaces (a line end is
     one, too) and, where they were asked for, the different characters in order."""
 
     parts: dict[str, int]
@@ -59,7 +59,7 @@ class TextSource:
 
     @property
     def cut(self) -> list[float] | None:
-        """What is cut off the end of `whole` as validation and test, or None where all splits are there."""
+        """Parts cut off the end of `whole` as validation and test; None if all splits exist."""
         for split in self.parts.keys() - {"all", "train"} if self.whole else ("validation", "test"):
             own_split(True, getattr(self.data, split), split, self.tell)
         if self.whole is None:
@@ -125,7 +125,7 @@ class _Peekable:
 
 
 def boundaries(source: TextSource, counts: dict[str, int]) -> dict[str, int]:
-    """Where each split ends: training first, then validation, then test."""
+    """End of each split: training, then validation, then test."""
     total, (validation, test) = counts[source.whole or "all"], source.cut or (0, 0)
     test = test if test >= 1 else test * total
     validation = validation if validation >= 1 else validation * total
@@ -263,7 +263,7 @@ def _with_column(source: TextSource, files: list[Any], form: Format) -> Format:
 
 
 def _taken(source: TextSource) -> str:
-    """Which splits are one's own, and what the others are."""
+    """Description of the user's splits and of the others."""
     user_splits, cut = ", ".join(source.parts), source.cut or []
     noun = "documents" if source.documents else "characters"
     remaining = [

@@ -89,7 +89,7 @@ class Shards:
 
     @property
     def starts(self) -> np.ndarray | None:
-        """Where documents begin in the whole, and the last ends, (D + 1,); None where a file does not say."""
+        """Starts of the documents in the whole, and the end of the last, (D + 1,); None if a file does not have them."""
         starts_of = [file.starts for file in self.files]
         if any(offsets is None for offsets in starts_of):
             return None
@@ -117,7 +117,7 @@ def index_of(path: Path) -> Path:
 
 
 def read_shard(path: Path, vocabulary: int) -> TokenFile:
-    """What a file holds. vocabulary: the number of different tokens, 0 where it is not known."""
+    """Contents of a token file. vocabulary: the number of different tokens, 0 if unknown."""
     index = index_of(path)
     if path.suffix == ".npy":
         array = np.load(path, mmap_mode="r")
@@ -138,7 +138,7 @@ def read_shard(path: Path, vocabulary: int) -> TokenFile:
 
 
 def _wide(path: Path) -> bool:
-    """Whether integers of 32 bits, each below 65,536, begin the file: read as 16 bits every second one is 0."""
+    """Return whether the file begins with 32-bit integers below 65,536: read as 16 bits, every second number is 0."""
     with path.open("rb") as file:
         begin = np.frombuffer(file.read(1 << 16)[: 1 << 16 & ~3], "u1")
     halves = begin[: len(begin) // 4 * 4].view("<u2")

@@ -230,7 +230,7 @@ def load(folder: str | Path) -> Tokenizer:
 
 
 def _beside(path: Path) -> dict[str, Any]:
-    """What the config beside a tokenizer.json says of it that the library has no place for: its name, its rows."""
+    """Entries of the config beside a tokenizer.json that the library itself cannot store: its name, its rows."""
     config = path.parent / CONFIG
     entries = read_json(config) if config.is_file() else {}
     extra = entries.get(OURS, entries.get(FORMERLY))

@@ -21,12 +21,12 @@ LEAST = 200_000  # characters of a text that is cut into subwords unless said ot
 
 
 def is_learnt(spec: str) -> bool:
-    """Whether the tokenizer of this name is learnt on the corpus."""
+    """Return whether the tokenizer of this name is learnt on the corpus."""
     return spec in ("auto", "characters") or bpe_size(spec) is not None
 
 
 def entries(spec: str, characters: int, spaces: int) -> int | None:
-    """How many entries the BPE has that is learnt on a text of so many characters and spaces; None: it is cut into characters.
+    """Vocabulary size of a BPE learnt on this many characters and spaces; None if the text is cut into characters.
 
     `auto` takes characters where the text is short or has no words, and of words, with a space at least every tenth
     character, subwords: the power of two nearest to twice the square root of the characters, 2^15 at most; 2,048 of a

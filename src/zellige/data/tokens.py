@@ -121,7 +121,7 @@ _RIGHT = "give a .npy, or a .bin or .ds of 16 or 32 bits"
 
 
 def _other(path: Path) -> str:
-    """What a file is that holds no tokens, by how it begins; "" where it may hold them."""
+    """Format of a file without tokens, from its first bytes; "" if it may contain tokens."""
     with path.open("rb") as file:
         begin = file.read(4096)
     size, array = path.stat().st_size, begin.startswith(b"\x93NUMPY")

@@ -51,7 +51,7 @@ class _Counted(io.RawIOBase):
 
 
 def read_twice(files: list[Path], progress: Callable[[int, int], None] | None) -> Callable[[int], None]:
-    """What to call with each number of bytes read, of files that are read for their sum and then for what is in them."""
+    """Callback for the number of bytes read, for files that are read once for their checksum and once for their contents."""
     total, count_read = sum(path.stat().st_size for path in files), 0
 
     def report(count: int) -> None:

@@ -1,4 +1,5 @@
-"""Enumeration of K^L: exact distributions, exact denoisers, transition matrices, exact -log p_theta and bounds. No Monte Carlo.
+"""Exact quantities by enumeration of K^L: distributions, denoisers, transition matrices, -log p_theta and bounds. No Monte
+Carlo.
 
 For small spaces everything that the library estimates can be computed: the distribution of x_t, p(x_0 | x_t), the whole
 transition matrix of a sampler's step (of its actual code: `Script` forces every outcome of its random draws and multiplies

@@ -1,4 +1,4 @@
-"""What is wrong with a method that fails, in words: which quantity, by how much, and the cause that explains all of it.
+"""Diagnosis of a method that fails `verify`: which quantity is wrong, by how much, and the cause that explains it.
 
 Each cause is a number that the wrong quantity would be, if that were the cause: an end that is left out is off by that term,
 bits for nats by a factor 1/log 2, a weight of s in place of t by (1 - alpha_t)/(1 - alpha_s) at every step. What is enumerated
@@ -35,7 +35,7 @@ FACTORS = {
 
 
 def explained(cls: type[Method]) -> list[str]:
-    """Sentences about what is wrong with a method, of its first variant of which one can be said; none if nothing is known.
+    """Sentences on the errors of a method, from the first variant with a known cause; none if none is known.
 
     Where the network is asked or read wrongly, nothing is said of what follows from that.
     """
@@ -55,7 +55,7 @@ def explained(cls: type[Method]) -> list[str]:
 # ---------------------------------------------------------------------------------- what the network says
 @torch.no_grad()
 def _distribution(method: Diffusion) -> Iterator[str]:
-    """Whether it is a distribution, on what x_t can come from."""
+    """Errors of the prediction as a distribution on the states that x_t can come from."""
     process, X = method.process, enumeration.states(method.process.K, L)
     pred = method.predict(X, INSIDE[1], context=method.clean(Batch(X)))
     if (mu := getattr(pred, "mu", None)) is None:
@@ -76,7 +76,7 @@ def _distribution(method: Diffusion) -> Iterator[str]:
 
 @torch.no_grad()
 def _sight(method: Diffusion) -> Iterator[str]:
-    """Whether the network is shown what it predicts, where it reads one text alone."""
+    """Errors of the network's input, for a network that reads one text alone: it must not see what it predicts."""
     mask = method.process.mask
     x_0 = enumeration.states(V, L)
     if mask is None or method.clean(Batch(x_0)) is not None:
@@ -107,7 +107,7 @@ def _sight(method: Diffusion) -> Iterator[str]:
 # ---------------------------------------------------------------------------------- its closed forms, moment by moment
 @torch.no_grad()
 def _moments(method: Diffusion) -> Iterator[str]:
-    """Its bound at a time, and of a step, over the generic ones."""
+    """Errors of the bound at a time and of a step, relative to the generic bound."""
     if not one_alpha(method):
         return
     schedule, alpha = method.process.schedule, lambda t: float(method.process.schedule.alpha(t))
@@ -130,7 +130,7 @@ def _moments(method: Diffusion) -> Iterator[str]:
 
 
 def _ratios(method: Diffusion, moments: list[tuple], causes: dict[str, Callable[..., float]]) -> Iterator[str]:
-    """What explains the ratio of the method's bound to the generic one at all these moments (t, s or None)."""
+    """Cause of the ratio of the method's bound to the generic one at all these moments (t, s or None)."""
     ratios, apart, where = [], [], moments[0]
     for t, s in moments:
         x_0, x_t, time, q = pairs(method.process, t)
@@ -170,7 +170,7 @@ def _ratios(method: Diffusion, moments: list[tuple], causes: dict[str, Callable[
 
 # ---------------------------------------------------------------------------------- the terms that are drawn
 def _terms(method: Diffusion) -> Iterator[str]:
-    """The expectation of what is drawn, over the bound by enumeration, and at the exact network over the entropy."""
+    """Errors of the expectation of the sampled terms, against enumeration, and against the entropy at the exact network."""
     if method.steps > 8:  # too many draws to enumerate for a sentence
         return
     x_0, distribution = enumeration.states(V, L), data_distribution()
@@ -220,7 +220,7 @@ def _true_terms(method: Diffusion, x_0: Tensor, jumps: bool) -> dict[str, Tensor
 
 @torch.no_grad()
 def _exact(method: Diffusion, distribution: Tensor) -> bool:
-    """Put the exact p(x_0 | x_t) into the table of an absorbing method; False where its logits mean something else."""
+    """Write the exact p(x_0 | x_t) into the table of an absorbing method; False if its logits mean something else."""
     if (
         method.parameterization != "mean"
         or not one_alpha(method)

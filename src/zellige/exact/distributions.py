@@ -1,5 +1,4 @@
-"""Two distributions with any network: that of the model of continuous time, by definition, and that of a sampler that draws its
-times.
+"""Two distributions for any network: that of the continuous-time model by definition, and that of a sampler with random times.
 
 The first integrates Kolmogorov's equation of the model's rates, the second enumerates the sampler's own code and integrates
 over what it draws. Neither knows of the other.
@@ -53,7 +52,7 @@ ROOT = math.sqrt(3) / 6
 
 @torch.no_grad()
 def continuous_distribution(method: Diffusion, steps: int = 300, jumps: bool = False) -> Tensor:
-    """The distribution of what the model of continuous time ends with: (K^L,).
+    """Final distribution of the continuous-time model: (K^L,).
 
     From the prior, where sampling starts, by the model's rates over its `span`, and what is left there by its kernel to CLEAN.
     With `jumps` the kernel steps at both ends of [0, 1] instead. `steps` for each part, even in log(t - the end of the span).
@@ -79,7 +78,7 @@ def _per_log(method: Diffusion, s: Tensor, low: float) -> Tensor:
 
 
 def _noisy(method: Diffusion) -> bool:
-    """Whether there is noise at t = 0."""
+    """Return whether there is noise at t = 0."""
     return bool((method.process.matrix(CLEAN, 0.0).diagonal() < 1).any())
 
 
@@ -121,7 +120,7 @@ def hits(method: Diffusion, length: int, n: int = 12) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def event_distribution(sampler: Sampler, method: Diffusion, n: int = 12) -> Tensor:
-    """The distribution of a sampler that draws one uniform a step, the time of its event (`hits`): (K^L,).
+    """Distribution of a sampler that uses one uniform a step, the time of its event (`hits`): (K^L,).
 
     Its code is followed, every outcome of what is discrete; the uniforms are integrated.
     """

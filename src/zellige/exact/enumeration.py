@@ -32,7 +32,7 @@ def index(x: Tensor, K: int) -> Tensor:
 
 
 def embed(process: Process, distribution: Tensor, L: int) -> Tensor:
-    """A distribution on the clean sequences (V^L,) as a distribution on all (K^L,)."""
+    """Embed a distribution on the clean sequences (V^L,) in all sequences (K^L,)."""
     X = states(process.K, L)
     clean = process.clean[X].all(-1)
     if int(clean.sum()) != len(distribution):
@@ -41,7 +41,7 @@ def embed(process: Process, distribution: Tensor, L: int) -> Tensor:
 
 
 def marginal(process: Process, distribution: Tensor, L: int, t: float, s: float = CLEAN) -> Tensor:
-    """The distribution of x_t when x_s has `distribution`: (K^L,) -> (K^L,)."""
+    """Distribution of x_t if x_s has `distribution`: (K^L,) -> (K^L,)."""
     Q = process.matrix(s, t)
     p = distribution.reshape([process.K] * L)
     for axis in range(L):
@@ -50,13 +50,13 @@ def marginal(process: Process, distribution: Tensor, L: int, t: float, s: float 
 
 
 def entropy(distribution: Tensor) -> Tensor:
-    """In nats."""
+    """Entropy in nats."""
     return -maths.xlogy(distribution, distribution).sum()
 
 
 # ---------------------------------------------------------------------------------- the exact denoiser
 class Denoiser(Diffusion):
-    """The method whose network is the truth for a known data distribution.
+    """A method with the exact network for a known data distribution.
 
     Args:
         distribution: (V^L,) over the clean sequences.

@@ -1,5 +1,4 @@
-"""What is exact without a process: the true concrete score of a distribution, and the distribution that scores make
-Metropolis-Hastings keep.
+"""Exact quantities without a process: the true concrete score, and the invariant distribution of Metropolis-Hastings.
 
 On a space of V^L texts that can be enumerated the chain of `samplers.metropolis` is a matrix P, one row a text. With the
 network's scores it keeps some distribution pi = pi P, which is what it draws in the long run. How far the data are from it,
@@ -26,7 +25,7 @@ CHANGE, PROPOSALS = 1e-13, 100_000  # beyond it is iterated until so little chan
 
 
 class Scores(Method):
-    """The method whose network is the truth for a known distribution: v_y = p(y)/p(x) for the neighbours y of x.
+    """A method with the exact concrete score of a known distribution: v_y = p(y)/p(x) for the neighbours y of x.
 
     Args:
         neighbourhood: a `Neighbourhood` over V tokens.
@@ -76,7 +75,7 @@ def transitions(method: Method) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def invariant(method: Method) -> Tensor:
-    """The distribution that Metropolis-Hastings with the method's scores keeps, (V^L,) float64.
+    """Invariant distribution of Metropolis-Hastings with the method's scores, (V^L,) float64.
 
     Where it keeps several, the one it comes to from texts drawn uniformly. Up to `DENSE` texts by inverse iteration,
     pi <- e pi (I - (1 - e) P)^-1 from the uniform distribution, e = 1e-8, which keeps the mass of each closed class; else by pi
@@ -106,8 +105,7 @@ law = invariant  # former name
 
 
 def divergence(data: Tensor, method: Method) -> Tensor:
-    """KL(data || the distribution that the chain keeps) of a distribution (V^L,), in nats; infinite if it never comes where
-    data are."""
+    """KL(data || invariant distribution) of a distribution (V^L,), in nats; infinite if the chain never reaches the data."""
     return maths.kl(data, invariant(method))
 
 

@@ -1,4 +1,4 @@
-"""The distribution of a sampler by enumeration of its random outcomes."""
+"""Distribution of a sampler by enumeration of its random outcomes."""
 
 import functools
 import itertools
@@ -22,7 +22,7 @@ PIECE = 1 << 14  # rows of a batch of outcomes: what fits a cache
 
 
 class Script:
-    """Random draws with every outcome decided beforehand, and the probability of each row's outcomes.
+    """A source of randomness with predetermined outcomes, which records their probability for each sequence.
 
     A step of a sampler, or a draw of a loss, draws a few (B, L) or (B,) tables from `random.bernoulli` and
     `random.categorical`. A script says the outcome at each entry of a row, the same for all rows or for each its own;
@@ -47,7 +47,8 @@ class Script:
         self.probability, self.ahead, self.turn = torch.ones(rows, dtype=torch.float64), None, 0
 
     def uniform(self, shape, device):
-        """A table (B, L) is an order of the positions, one of L!; one number is the `times`, if there are any.
+        """Return an order of the positions for a table (B, L), one of L!, and the `times` for a single number, if there are
+        any.
 
         Else a draw that the distribution does not depend on (the exact times of first hitting for a time-free network).
         """
@@ -84,7 +85,8 @@ class Script:
 def scripts(
     draw: Callable[[Any], Result], rows: int, times: Tensor | None = None, uniforms: Tensor | None = None
 ) -> Iterator[tuple[Result, Tensor]]:
-    """What `draw` gives under every outcome of its random draws, and the probability of each for each row, (rows,).
+    """Yield the result of `draw` under every outcome of its random choices, with the probability of each for each sequence,
+    (rows,).
 
     Which draws there are may depend on the outcomes of those before: the outcomes are a tree.
     """
@@ -127,7 +129,7 @@ def branches(
 
 
 def transition(sampler: Sampler, method: Method, state: State, t: Tensor, s: Tensor) -> Tensor:
-    """The distribution of x after one step from each row of `state`: (B, K^L), by enumeration of the sampler's own draws.
+    """Distribution of x after one step from each sequence of `state`: (B, K^L), by enumeration of the sampler's choices.
 
     t and s are (B, 1).
     """
@@ -139,13 +141,12 @@ def transition(sampler: Sampler, method: Method, state: State, t: Tensor, s: Ten
 
 
 def sample_distribution(sampler: Sampler, method: Method, steps: int | Tensor, fixed: Tensor | None = None) -> Tensor:
-    """The distribution of the sampler's samples, (K^L,): the last of `sample_distributions`."""
+    """Distribution of the sampler's samples, (K^L,): the last of `sample_distributions`."""
     return sample_distributions(sampler, method, steps, fixed)[-1]
 
 
 def sample_distributions(sampler: Sampler, method: Method, steps: int | Tensor, fixed: Tensor | None = None) -> Tensor:
-    """The distribution of the sampler's state at each time, (T + 1, K^L): its initial distribution times the transition
-    matrices of its steps.
+    """Distribution of the sampler's state at each time, (T + 1, K^L): its initial distribution times its transition matrices.
 
     `fixed` is as `run` takes it, (L,). Steps may depend on the state and the time, not on `state.memory`.
     """
@@ -169,7 +170,7 @@ def sample_distributions(sampler: Sampler, method: Method, steps: int | Tensor, 
 def run_distribution(
     sampler: Sampler, method: Method, length: int, steps: int | None = None, fixed: Tensor | None = None
 ) -> Tensor:
-    """The distribution of what `run` ends with, (V^length,), for samplers that carry a context and a memory from step to step.
+    """Distribution of the result of `run`, (V^length,), for samplers with a context and a memory.
 
     Every outcome of every draw is followed; states with equal tokens, those of a sampler inside too, are taken to be one.
     `fixed` is (length,), -1 where free.
@@ -184,14 +185,14 @@ def run_distribution(
 def run_calls(
     sampler: Sampler, method: Method, length: int, steps: int | None = None, fixed: Tensor | None = None
 ) -> float:
-    """The expected number of network calls of `run`, as `run_distribution` follows it."""
+    """Expected number of network evaluations of `run`, as `run_distribution` follows it."""
     return _followed(sampler, method, length, steps, fixed)[1]
 
 
 def _followed(
     sampler: Sampler, method: Method, length: int, steps: int | None, fixed: Tensor | None
 ) -> tuple[dict[tuple[int, ...], tuple[State, float]], float]:
-    """The states that `run` ends with, by their tokens, with their probabilities; and the expected calls on the way."""
+    """Final states of `run` by their tokens, with their probabilities; and the expected number of evaluations."""
 
     def tokens(state: State) -> tuple[int, ...]:
         inner = state.memory.inner if isinstance(state.memory, Growth) else None

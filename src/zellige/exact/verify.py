@@ -1,4 +1,4 @@
-"""`zellige verify`: the identities that the library stands on, as a table for people.
+"""`zellige verify`: the identities behind the library, as a table.
 
 By enumeration and quadrature, in float64; see `identities` for what is checked and `exact` for how.
 """
@@ -48,7 +48,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether every identity holds."""
+        """Return whether every identity holds."""
         return not self.failures
 
     def __str__(self) -> str:
@@ -136,7 +136,7 @@ def _matrix(pairings: dict[str, dict[str, float | None]], width: int = 100) -> l
 
 
 def _checked(key: str, variants: Iterable[tuple[str, Method]]) -> Iterable[Row]:
-    """The rows of a check, each of the variant of the method for which it is hardest; a check may change what it is given."""
+    """Rows of a check, each for the variant of the method with the largest error; a check may change its copy of the method."""
     rows: dict[str, Row] = {}
     for variant, method in variants:
         for row in OWN[key](deepcopy(method)):
@@ -146,7 +146,7 @@ def _checked(key: str, variants: Iterable[tuple[str, Method]]) -> Iterable[Row]:
 
 
 def _pair(name: str, method: Method, sampler: Sampler, asked: bool) -> tuple[float | None, str | None]:
-    """The distance of a sampler, None where the two cannot be paired; and what is to be said about it."""
+    """Distance of a sampler from the data, None if sampler and method do not fit; and a note."""
     try:
         check(sampler, method)
     except InputError as error:

@@ -1,4 +1,4 @@
-"""Who sees whom, and attention that computes only that.
+"""Attention masks of networks of blocks, and attention that computes only their visible part.
 
 The sequence is cut into blocks of b positions (in packed documents, each document from its own first position).
 
@@ -10,8 +10,8 @@ Two streams are twice as many rows, the noisy ones before the clean ones. So bot
 at each position (matrix products, norms) knows nothing of streams.
 
 The mask of two streams, 2L x 2L, is three quarters empty. Here queries come in chunks whose keys stop where the chunk's sight
-stops. On CUDA (`FUSED`) FlexAttention leaves out empty tiles, and a causal network takes PyTorch's causal kernel. Both are tested
-on the CPU, forced there; no GPU was at hand.
+stops. On CUDA (`FUSED`) FlexAttention leaves out empty tiles, and a causal network takes PyTorch's causal kernel. Both are
+tested on the CPU, forced there; no GPU was at hand.
 
 A `Cache` is what such a network remembers of the tokens that it has read: `DiT.extend` makes it, `DiT.features` reads it.
 """
@@ -45,7 +45,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Sight:
-    """What the positions of one call of the network see; made once for all layers.
+    """Attention mask of one network evaluation, made once for all layers.
 
     Attributes:
         block: b; 0 where every position sees every other.
@@ -66,7 +66,7 @@ ALL = Sight()
 
 
 def sight(block: int, streams: int, x: Tensor, segments: Tensor | None = None, valid: Tensor | None = None) -> Sight:
-    """What the tokens x (B, L) of each stream see, in blocks (0: none) and in documents `segments` (B, L).
+    """Attention mask of the tokens x (B, L) of each stream, in blocks (0: none) and in documents `segments` (B, L).
 
     They stand after remembered places, of which `valid` (B, P) can be seen.
     """
@@ -91,7 +91,7 @@ def sight(block: int, streams: int, x: Tensor, segments: Tensor | None = None, v
 
 
 def documents(segments: Tensor) -> tuple[Tensor, Tensor]:
-    """Of packed documents (B, L), each in one piece: where the document of a position begins, and its place in it."""
+    """Start of each position's document, and its index in it, for packed documents (B, L)."""
     place = torch.arange(segments.shape[1], device=segments.device).expand(segments.shape)
     starts = F.pad(segments[:, 1:] != segments[:, :-1], (1, 0), value=True)
     start = torch.where(starts, place, 0).cummax(-1).values
@@ -293,7 +293,8 @@ class Room:
 
 
 class Past(NamedTuple):
-    """What a layer remembers: keys and values (B, H, P, W), its tail, and room for more behind place `end` of it, if there is."""
+    """Memory of one layer: keys and values (B, H, P, W), its tail, and a buffer with room behind its position `end`, if there
+    is one."""
 
     keys: Tensor
     values: Tensor
@@ -347,7 +348,7 @@ class Cache:
 
     @property
     def empty(self) -> bool:
-        """Whether no row remembers anything."""
+        """Return whether no sequence has remembered positions."""
         return not bool(self.valid.any())
 
     def take(self, rows: Tensor) -> "Cache":
@@ -364,11 +365,11 @@ class Cache:
         return replace(self, keys=keys, values=values, valid=self.valid[:, start:])
 
     def free(self, n: int) -> bool:
-        """Whether there is room for n more places, and this cache is the one that may write there."""
+        """Return whether the buffer has room for n more positions, and this cache is the one that may write there."""
         if not self.rooms or torch.is_grad_enabled():
             return False
         return all(room.used == self.end for room in self.rooms) and self.end + n <= self.rooms[0].keys.shape[2]
 
     def layer(self, i: int, n: int) -> Past:
-        """What one layer remembers, where n positions come next."""
+        """Memory of one layer, before n new positions."""
         return Past(self.keys[i], self.values[i], self.tails[i], self.rooms[i] if self.free(n) else None, self.end)

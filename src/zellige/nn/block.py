@@ -1,7 +1,7 @@
 """The sizes of a network, and one of a transformer's blocks: attention and MLP, each a residual branch behind a layer norm.
 
-A network may have a short convolution before its attention: along the sequence, over a grid, or within what a position of a block
-may see.
+A network may have a short convolution before its attention: along the sequence, over a grid, or within what a position of a
+block may see.
 """
 
 import math
@@ -23,7 +23,7 @@ from .embedding import Modulation, Places, add, chosen, modulate, rotate
 @partial(checked, prefix="net.")
 @dataclass(frozen=True)
 class Net:
-    """The size of a network.
+    """Size of a network.
 
     What `constant` makes the adaptive layer norms say is one vector for all positions, which goes into the layer norms and the
     residual sums, so it costs nothing.
@@ -54,14 +54,15 @@ class Net:
     classes: int = 0
     """classes that the network can be told, beside none"""
     kind: Literal["dit", "unet", "flat-unet", "u-vit"] = "dit"
-    """dit: a transformer; of images also unet, as D3PM and tauLDR have it; as MD4 has it, flat-unet at one resolution, or u-vit,
-    that with `layers` of a transformer in the middle"""
+    """dit: a transformer; of images also unet, as D3PM and tauLDR have it; as MD4 has it, flat-unet at one resolution, or
+    u-vit, that with `layers` of a transformer in the middle"""
     channels: int = 128
     """of a U-Net: its channels at the first resolution"""
     multipliers: tuple[int, ...] = (1, 2, 2, 2)
     """of unet: the channels at each resolution, in multiples of `channels`; each is half as fine as the one before"""
     blocks: int = 0
-    """of a U-Net: residual blocks at each resolution on the way down; 0: as published, 2 of unet, 32 of flat-unet, 24 of u-vit"""
+    """of a U-Net: residual blocks at each resolution on the way down; 0: as published, 2 of unet, 32 of flat-unet, 24 of
+    u-vit"""
     attention: tuple[int, ...] = (16,)
     """of a U-Net: with attention after each block where the longer side is one of these; 0: in the middle alone"""
     rescale: bool = False
@@ -116,12 +117,12 @@ class Net:
 
     @property
     def convolutional(self) -> bool:
-        """Whether it is a U-Net."""
+        """Return whether the network is a U-Net."""
         return self.kind != "dit"
 
     @property
     def width(self) -> int:
-        """Of its widest hidden states."""
+        """Width of the widest hidden states."""
         widest = {"dit": 0, "unet": max(self.multipliers)}.get(self.kind, 1) * self.channels
         return max(widest, 0 if "hidden" in UNREAD[self.kind] else self.hidden)
 

@@ -141,7 +141,7 @@ _whole.register_autograd(_gradients, setup_context=_save)
 
 
 def chunk_rows(states: int, device: torch.device) -> int:
-    """How many rows of this many states are taken at one time."""
+    """Number of positions with this many states whose softmax is taken at one time."""
     return max(CHUNK, (ENTRIES if device.type == "cpu" else ENTRIES_GPU) // states)
 
 

@@ -54,7 +54,7 @@ def _inverse(log_scale: Tensor) -> Tensor:
 
 
 def _centre(mean: Tensor, K: int) -> Tensor:
-    """How far each level is from the mean: (*) -> (*, K)."""
+    """Distance of each pixel value from the mean: (*) -> (*, K)."""
     return torch.linspace(-1, 1, K, dtype=mean.dtype, device=mean.device) - mean[..., None]
 
 

@@ -66,7 +66,7 @@ class Table(nn.Module):
         return torch.cat(entries, 2)
 
     def _whole(self, cache: Cache | None, x: Tensor) -> Tensor:
-        """What was read before and x (B, n), as they stand, before zeros: (B, length)."""
+        """The tokens of the cache, then x (B, n), then zeros: (B, length)."""
         if cache is None:
             return F.pad(x, (0, self.length - x.shape[1]))
         at = cache.place[:, None] + torch.arange(-len(cache), x.shape[1], device=x.device)

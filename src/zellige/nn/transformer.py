@@ -10,7 +10,8 @@ positions that are read.
 
 With `block` > 0 the sequence is cut into blocks, and a position sees its own and those before (`attention.py` says whom
 exactly). Such a network can read two streams at once, noisy tokens and clean ones, as block diffusion is trained (BD3-LM,
-Arriola et al. 2025), and it can remember what it has read (`attention.Cache`). Its weights are those of a network without blocks.
+Arriola et al. 2025), and it can remember what it has read (`attention.Cache`). Its weights are those of a network without
+blocks.
 """
 
 import math
@@ -260,7 +261,7 @@ class DiT(nn.Module):
             raise InputError("valid is for the first tokens of a cache, and shorter rows begin with what is not valid")
 
     def told(self, x: Tensor, time: Tensor | None, condition: Tensor | None = None) -> tuple:
-        """What `Modulation` takes for x (B, L): () where nothing is modulated, one vector where the same holds for all."""
+        """Input of `Modulation` for x (B, L): () without modulation, one vector if it is the same for all."""
         if self.time is None and self.classes is None:
             return ()
         if self.classes is None:

@@ -249,7 +249,7 @@ class UNet(nn.Module):
         self.initialise()
 
     def _attention(self, resolutions: int) -> list[bool]:
-        """Which resolutions have attention; InputError for a side that was asked for and is none of them."""
+        """Resolutions with attention; InputError for a requested side that is none of them."""
         sides = [max(self.image[:2])]
         while len(sides) < resolutions:
             sides.append((sides[-1] + 1) // 2)
@@ -307,7 +307,7 @@ class UNet(nn.Module):
         return h.permute(0, 2, 3, 1).reshape(*x.shape, self.net.channels)
 
     def told(self, x: Tensor, time: Tensor | None, condition: Tensor | None = None) -> Tensor | None:
-        """What all blocks are told of each row, (B or 1, condition); None of a network that is told nothing."""
+        """Conditioning of all blocks, (B or 1, condition); None for an unconditional network."""
         c = None if self.time is None or time is None else self.time(time.reshape(-1))
         if self.classes is None:
             return c

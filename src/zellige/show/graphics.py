@@ -24,7 +24,7 @@ KITTY_TERMS, KITTY_PROGRAMS = ("xterm-kitty", "xterm-ghostty"), ("ghostty", "Wez
 
 @dataclass(frozen=True)
 class Graphics:
-    """How a terminal shows pixels, and the size of its characters in pixels, (across, down)."""
+    """A terminal's protocol for pixels, and the size of its characters in pixels, (across, down)."""
 
     protocol: Literal["kitty", "sixel"]
     cell: tuple[int, int] = CELL
@@ -53,7 +53,7 @@ class Graphics:
 
 
 def graphics_of(environ: Mapping[str, str], descriptor: int | None) -> Graphics | None:
-    """How the terminal behind a file descriptor shows pixels: as its environment says, else as it answers; None: not at all."""
+    """Protocol for pixels of the terminal behind a file descriptor, from its environment or its answer; None without one."""
     in_tmux = "TMUX" in environ or environ.get("TERM", "").startswith(("screen", "tmux"))  # passes no kitty graphics on
     kitty_here = environ.get("TERM") in KITTY_TERMS or environ.get("TERM_PROGRAM") in KITTY_PROGRAMS
     if not in_tmux and (kitty_here or "KITTY_WINDOW_ID" in environ):
@@ -68,7 +68,7 @@ def graphics_of(environ: Mapping[str, str], descriptor: int | None) -> Graphics 
 
 
 def query(descriptor: int, patience: float = PATIENCE) -> str:
-    """What a terminal answers to: how large is a character, and which are your attributes (DA1, the 4 among them: sixels)?
+    """Query of a terminal: the size of a character, and its attributes (DA1, with 4 for sixels).
 
     "" where nobody answers in time, or where asking would stop a process in the background.
     """

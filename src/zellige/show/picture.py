@@ -115,7 +115,8 @@ class Watch:
         return min(self.terminal.width, 80) - len(self.indent) - 1, lines
 
     def _pixels(self) -> str:
-        """What draws the picture's pixels over its blank lines, from the end of the foot and back there; "" without any."""
+        """Escape sequences that draw the picture's pixels over its blank lines, and move back to the end of the foot; ""
+        without pixels."""
         pixels = None if self.picture is None else self.picture.pixels
         if pixels is None or (graphics := self.terminal.graphics) is None:
             return ""
@@ -143,7 +144,7 @@ class Watch:
         return lines
 
     def _runs(self, picture: Picture, styled: bool) -> Iterator[tuple[str, str]]:
-        """What stands for each token, with its style, and where they are wanted the brackets round what is not given."""
+        """Text of each token with its style, with brackets around what was sampled, if requested."""
         inside = False
         for piece, mark in zip(picture.pieces, picture.marks):
             if picture.brackets and inside is (mark == "given"):

@@ -9,7 +9,7 @@ from .terminal import Terminal
 
 
 class Pace:
-    """When a plain line may come: once 30 s or 5% of the work have passed since the last one."""
+    """Rate limit of plain lines: one after 30 s or 5% of the work."""
 
     def __init__(self, total: int, clock=time.monotonic, first: float = 0.0):
         self.total, self.clock, self.last, self.at = total, clock, 0, clock()
@@ -117,7 +117,7 @@ class Training:
 
     @property
     def quiet(self) -> bool:
-        """Whether nobody reads what is noted."""
+        """Return whether nobody reads the notes."""
         return self.terminal.quiet
 
     def reading(self, done: int, total: int) -> None:

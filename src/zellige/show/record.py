@@ -143,8 +143,8 @@ def version_of(package: str) -> str | None:
 
 
 def why_broken(package: str) -> str:
-    """How importing a package ends that is installed, in a line: what was made for another build; "" where it ends well, or there
-    is none."""
+    """Reason why an installed package cannot be imported, in a line, such as another build; "" if it can, or if it is not
+    installed."""
     if version_of(package) is None:
         return ""
     try:

@@ -23,7 +23,7 @@ _SGR = {"red": "31", "green": "32", "cyan": "36", "dim": "2", "bold": "1"}
 
 
 class Terminal:
-    """Where a command writes, and how.
+    """Output streams of a command, and their abilities.
 
     `color` is "auto", "always" or "never" (it outranks NO_COLOR); `quiet` leaves results and errors only; `json` is the
     file for the result as JSON, "-" for JSON alone on stdout; `spell` makes of what is said of fields what is said here
@@ -104,7 +104,7 @@ class Terminal:
         self._stderr(self.paint("error:", "red") + " " + escape(self.spell(sentence)))
 
     def try_next(self, *commands: str) -> None:
-        """How every work ends: what to type next."""
+        """Print the command to run next, the last line of every command."""
         self.say("Try next:")
         for command in commands:
             self.say(f"  {command}")
@@ -122,7 +122,7 @@ class Terminal:
 
     @cached_property
     def graphics(self) -> "Graphics | None":
-        """How stderr shows pixels; None where it has no colours, does not move, or knows no way."""
+        """Protocol for pixels of stderr; None without colours, without cursor movement, or without a protocol."""
         if not self.motion or not self.hues:
             return None
         from .graphics import graphics_of

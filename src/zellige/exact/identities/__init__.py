@@ -1,4 +1,4 @@
-"""What must hold, each identity a function that returns its largest error. `verify` runs them and prints the table.
+"""The identities, each a function that yields its largest error. `verify` runs them and prints the table.
 
 The space is small (3 tokens, length 2): every expectation is a sum, every integral a quadrature, and the distribution of a
 sampler a product of transition matrices of its actual code (see `exact`). Networks and distributions are fixed numbers, so

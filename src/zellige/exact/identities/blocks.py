@@ -23,7 +23,7 @@ TIMES = (0.3, 0.9, 0.6, 0.2, 0.7, 0.5)  # of the blocks
 
 
 def by_blocks(method: Method) -> bool:
-    """Whether its network reads block after block."""
+    """Return whether the network reads block after block."""
     return method.blocks(method.config) > 0
 
 

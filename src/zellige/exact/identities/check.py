@@ -1,5 +1,4 @@
-"""How a check is written, and what is enumerated: the space, its distribution, processes, a method with fixed numbers for a
-network."""
+"""Tools of a check: the enumerated space, its data distribution, processes, and methods with fixed numbers for a network."""
 
 import dataclasses
 import math
@@ -62,7 +61,7 @@ def shared(key: str):
 
 
 def reverses(method: Method) -> bool:
-    """Whether there is a process to reverse."""
+    """Return whether there is a process to reverse."""
     return method.process is not None
 
 
@@ -125,7 +124,7 @@ def numbers(*shape: int, size: float = 1.0) -> Tensor:
 
 
 def data_distribution(length: int = L, shift: int = 0) -> Tensor:
-    """A distribution on all texts of this length, (V^length,); another one for each `shift`."""
+    """A distribution on all texts of this length, (V^length,); another for each `shift`."""
     weights = (1.05 + numbers(V**length + shift)[shift:]) ** 2
     return weights / weights.sum()
 
@@ -209,12 +208,12 @@ def again(method: Method, **changes: Any) -> Method:
 
 
 def discrete(method: Method) -> bool:
-    """Whether only the times of a grid exist."""
+    """Return whether only the times of a grid exist."""
     return ticks(method) > 0
 
 
 def one_alpha(method: Method) -> bool:
-    """Whether its noise is a schedule with one alpha for all tokens."""
+    """Return whether the noise has a schedule with one alpha for all tokens."""
     schedule = getattr(method.process, "schedule", None)
     return schedule is not None and schedule.alpha(0.5).shape[-1] == 1
 

@@ -1,5 +1,4 @@
-"""Which distribution, which number: what samplers draw from with a network that is not exact and sees the time, and what bounds
-it.
+"""The distributions of samplers and bounds, for a network that is not exact and is time-conditioned.
 
 With coarse ends, alpha from 0.7 to 0.3, so that what becomes of them is seen; all of it enumerated or integrated.
 """
@@ -41,7 +40,7 @@ TIMES = 16  # a multiple of it has the times 0 and 1, where the model's rates be
 
 
 def coarse(method: Diffusion, alpha_1: float = ENDS[0], alpha_0: float = ENDS[1]) -> bool:
-    """Whether it has a distribution of continuous time to be enumerated; its ends are then far from 1 and 0."""
+    """Return whether the continuous-time distribution can be enumerated; move the ends of alpha far from 1 and 0."""
     if discrete(method) or method.steps or method.clean(Batch(enumeration.states(V, L))) is not None:
         return False
     schedule = getattr(method.process, "schedule", None)

@@ -17,7 +17,7 @@ from .sampler import GIVEN, MISTAKEN, SAMPLER, chi_square, distance, starts
 
 
 def _kinds(method: Diffusion) -> Iterator[Jumps]:
-    """What its jumps may come to."""
+    """Kinds of jumps that the method supports."""
     if TauLeaping.refuse(method) is None:
         yield "one"
         if method.process.mask is None:
@@ -69,7 +69,7 @@ def leaps_are_of_first_order(method: Diffusion):
 @own("sampler.tau_leaping-one")
 @torch.no_grad()
 def single_jumps_are_of_first_order(method: Diffusion):
-    """Where the states have an order, `auto` is `sum`."""
+    """For ordered states, for which `auto` is `sum`."""
     if "sum" in _kinds(method) and starts(method):
         a, b = (distance(method, TauLeaping(grid="log-snr", jumps="one"), steps) for steps in (64, 128))
         where = f"distance {a:.2e} at T = 64, {b:.2e} at T = 128"

@@ -41,7 +41,7 @@ def with_numbers(network: Any) -> Any:
 
 # ---------------------------------------------------------------------------------- classes
 def takes_classes(method: Method) -> bool:
-    """Whether it is one of noise, or of next tokens, on a transformer that may know classes."""
+    """Return whether the method, of noise or of next tokens, is built on a transformer with optional classes."""
     return isinstance(method, Diffusion | AR) and type(method).__module__ in {c.__module__ for c in METHODS.values()}
 
 
@@ -111,7 +111,8 @@ def _step(made: Any, condition: Tensor | None) -> Tensor | None:
 @own("networks.masks", lambda m: isinstance(m, Diffusion) and m.process.mask is not None)
 @torch.no_grad()
 def hidden_states_of_the_masks_alone(method: Method):
-    """What follows the last block's attention, computed at some positions: those of all positions, times of blocks included."""
+    """The layers after the last attention, computed at some positions, against those of all positions, times of blocks
+    included."""
     worst = Largest()
     for block in lengths(method) if by_blocks(method) else (0,):
         try:

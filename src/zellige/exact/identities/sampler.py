@@ -87,7 +87,7 @@ def distance(
 
 
 def drawn(sampler: Sampler, method: Method) -> int:
-    """How many samples stand for the distribution of a sampler that thins events, whose outcomes cannot be enumerated; 0 for
+    """Number of samples that stand for the distribution of a sampler with thinning, which cannot be enumerated; 0 for
     others."""
     if isinstance(sampler, Uniformisation):
         return 20_000  # each waits for dozens of candidates
@@ -120,14 +120,16 @@ class _OneTime(enumeration.Denoiser):
 
 # ---------------------------------------------------------------------------------- what each sampler claims
 def starts(method: Diffusion) -> bool:
-    """Whether sampling starts from the distribution of x_1: uniform noise starts from the prior, so alpha(1) must be small."""
+    """Return whether sampling starts from the distribution of x_1: uniform noise starts from the prior, so alpha(1) must be
+    small."""
     process, _ = method.process, ends(method, 1e-6)
     p_1 = enumeration.marginal(process, enumeration.embed(process, data_distribution(), L), L, process.start)
     return apart(p_1, process.prior[enumeration.states(process.K, L)].prod(-1)) < 1e-5
 
 
 def _even(method: Diffusion, sampler: Any = None) -> bool:
-    """Whether the order is seen with steps even in log SNR only: noise that does not absorb, at a constant rate or leapt over.
+    """Return whether the order shows only with steps even in log SNR: noise that does not absorb, at a constant rate or with
+    leaps.
 
     With steps even in t the last ones, of size 1/T, are large there against t itself, and the error is log(T) / T.
     """
@@ -136,7 +138,8 @@ def _even(method: Diffusion, sampler: Any = None) -> bool:
 
 
 def _slowed(method: Diffusion) -> bool:
-    """Whether the same happens in discrete time, which has no other steps: linear alpha without a mask (`middle` of D3PM)."""
+    """Return whether the same holds in discrete time, which has no other steps: linear alpha without a mask (`middle` of
+    D3PM)."""
     schedule = getattr(method.process, "schedule", None)
     if not isinstance(schedule, Tabulated) or method.process.mask is not None:
         return False

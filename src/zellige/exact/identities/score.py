@@ -17,7 +17,7 @@ SCORE, ONCE = "score: no process, neighbours of a text", (torch.tensor([0.5]).do
 
 
 def concrete(method: Method) -> bool:
-    """Whether it gives a score over a neighbourhood, without a process."""
+    """Return whether the method has a score over a neighbourhood, without a process."""
     return method.process is None and method.parameterization == "score"
 
 
@@ -44,7 +44,7 @@ def _gap(neighbourhood: Any, size: int) -> float:
 @own("score.gradient", concrete)
 @torch.no_grad()
 def score_is_the_gradient_of_a_density(method: Method):
-    """Where the tokens are the cells of a discretised density."""
+    """For tokens that are the cells of a discretised density."""
     arrows: Any = method.neighbourhood
     if not bool(arrows.of(torch.tensor(0))[1]):
         return  # no arrow to the next cell
@@ -55,7 +55,8 @@ def score_is_the_gradient_of_a_density(method: Method):
 
 # ---------------------------------------------------------------------------------- its losses
 def explicit(method: Method, distribution: Tensor) -> tuple[Tensor, Tensor]:
-    """What the loss estimates, from the true scores of `distribution`, for each text (V^L,); and what is left out of the loss.
+    """Quantity that the loss estimates, from the true scores of `distribution`, for each text (V^L,); and the constant that the
+    loss leaves out.
 
     The square of the difference of the scores, or the score entropy, over the neighbours; both 0 at the true scores.
     """

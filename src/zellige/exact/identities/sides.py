@@ -89,7 +89,7 @@ def the_two_sides_are_those_of_the_bound(method: Diffusion) -> Iterator[Row]:
 @own("bound.own-chain", lambda method: method.steps > 0)
 @torch.no_grad()
 def a_model_of_steps_is_drawn_by_its_own_chain(method: Diffusion) -> Iterator[Row]:
-    """Where nobody says how many steps; and a count of masks is a time of that chain."""
+    """By default; and the time of a number of masks is a time of that chain."""
     method, ancestral = few_steps(method), Ancestral()
     p, worst = bounds.log_likelihood(method, method.grid(method.steps)).exp(), Largest()
     worst.see(

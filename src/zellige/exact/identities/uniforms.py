@@ -33,7 +33,7 @@ def middles(n: int) -> Tensor:
 
 
 def _shares(tokens: Tensor, n: int) -> Tensor:
-    """How often each of n tokens was drawn, as a distribution."""
+    """Frequencies of n tokens, as a distribution."""
     return tokens.bincount(minlength=n).double() / len(tokens)
 
 

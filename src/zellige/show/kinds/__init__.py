@@ -21,7 +21,7 @@ KINDS: dict[str, type[Modality]] = {"text": Text, "image": Image, "roll": Roll, 
 
 
 def of(tokenizer: Any) -> Modality:
-    """How the rows of a tokenizer show themselves."""
+    """Display of the sequences of a tokenizer."""
     return KINDS[getattr(tokenizer, "kind", "text")](tokenizer)
 
 

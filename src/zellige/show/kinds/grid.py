@@ -64,7 +64,7 @@ class Grid(Modality):
         return [*out, [("└" + "┴".join([rule] * (width // step)) + "┘", "shown")]]
 
     def figure(self, rows: Any, fixed: Any = None, captions: Sequence[str] = ()) -> Any:
-        """What was given in bold, what was drawn in blue, what breaks the rules on a shade of orange."""
+        """Figure with given cells in bold, sampled cells in blue, and violations of the rules shaded orange."""
         from matplotlib.figure import Figure
         from matplotlib.patches import Rectangle
 

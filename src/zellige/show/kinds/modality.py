@@ -13,7 +13,7 @@ from ..style import Line, Mark
 
 
 class Modality:
-    """How the rows of one kind show themselves.
+    """Display of the sequences of one kind of data.
 
     Rows are (N, L) or (L,) integers; one that is no token is still to come. `given` is (N, L) or (L,) bool: what was not
     drawn but given. `captions` has a word for each row.
@@ -43,7 +43,7 @@ class Modality:
         return self.tokenizer.decode(row)
 
     def pieces(self, row: Sequence[int]) -> list[str]:
-        """What each token shows by itself."""
+        """Text of each token alone."""
         raise NotImplementedError
 
     def block(self, row: Sequence[int], marks: Sequence[Mark] | None = None) -> list[Line] | None:
@@ -70,7 +70,7 @@ class Modality:
         return out
 
     def marks(self, row: np.ndarray, fixed: np.ndarray) -> list[Mark]:
-        """What a finished row's tokens are: still to come, given, or drawn."""
+        """State of each token of a finished sequence: masked, given, or sampled."""
         absent = self.absent(row)
         return [
             "masked" if is_absent else "given" if is_fixed else "shown" for is_absent, is_fixed in zip(absent, fixed)
@@ -139,7 +139,7 @@ class Modality:
         )
 
     def verdict(self, row: Any, truth: Any = None) -> str:
-        """What may be said of a row that was filled in; "" where nothing can be wrong."""
+        """Verdict on an infilled sequence; "" if nothing can be wrong."""
         return ""
 
     # arrays ----------------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ class Modality:
         return array.reshape(-1, array.shape[-1]) if array.size else array.reshape(0, 0)
 
     def absent(self, rows: Any) -> np.ndarray:
-        """Where an integer is no token."""
+        """Positions at which an integer is no token."""
         rows = np.asarray(rows)
         return (rows < 0) | (rows >= self.tokenizer.size)
 
