@@ -1,9 +1,9 @@
-"""The family of absorbing noise: what is lost becomes the mask, so that only masks say anything and only they are asked.
+"""The family of absorbing noise: a noised token becomes the mask, so only masks have a cost and the head is evaluated only
+there.
 
 `Masked` (MDLM, MD4, RADD, BD3-LM) adds the closed forms of one alpha for all tokens: its network is p(x_0 | x_t), its bound a
 weighted cross-entropy at the masked positions, and without a time input it is an autoregressive model in any order, whose
-likelihood in a given order is exact. GenMD4 has an alpha of its own for each token, and D3PM's matrices absorb where that is
-its `process`.
+likelihood in a given order is exact. GenMD4 has an alpha for each token, and D3PM's matrices absorb if its `process` does.
 """
 
 import math
@@ -27,7 +27,8 @@ from .diffusion import Diffusion, per_position, places
 class Absorbing(Diffusion):
     """Absorbing noise; the network parameterizes p(x_0 | x_t) by SUBS (MDLM, section 3.2.3) unless a subclass differs.
 
-    A subclass may have other noise too, where nothing absorbs (`process.mask` is None): it then gives `read` and `cost`.
+    A subclass may have other noise too, without an absorbing state (`process.mask` is None): it then overrides `read` and
+    `cost`.
     """
 
     lost: float | None = None  # the mean share of masks at the times that are drawn, where all tokens have one alpha
@@ -54,8 +55,8 @@ class Absorbing(Diffusion):
     ) -> Tensor:
         """Sum of -log mu(x_0) over the masks of each sequence, times `weight` (B,) or (B, L): (B,) nats.
 
-        With `group` (B, L), which of its row's groups a position is in, the sum over each of them: (B, groups). The head is
-        computed at the masks only, or at other positions `at` (B, L) bool.
+        With `group` (B, L), the group of each position, the sum over each group: (B, groups). The head is evaluated at the
+        masks only, or at other positions `at` (B, L) bool.
         """
         where = positions(x_t == self.process.mask, self.most(batch), batch.spare) if at is None else positions(at)
         h = self.hidden(x_t, t, batch, self.clean(batch), where)
@@ -108,7 +109,7 @@ class Absorbing(Diffusion):
         return alpha_1 * (logits.logsumexp(-1) - at_x_0).double().sum(-1)  # MDLM eq. 8 from alpha = 0 to alpha_1
 
 
-TOKENS = 1 << 14  # of the inputs in one network call, where an order is followed
+TOKENS = 1 << 14  # of the inputs in one network evaluation, for a likelihood in an order
 
 
 class Masked(Absorbing):
@@ -119,20 +120,20 @@ class Masked(Absorbing):
         continuous          -alpha'/(1 - alpha) * -log mu(x_0)                      `diffusion`
         a step t -> s       (alpha_s - alpha_t)/(1 - alpha_t) * -log mu(x_0)        `step`; jumps are steps too
 
-    A network that does not see the time admits a better draw. Given how many positions are masked, which ones is uniform,
-    so k is drawn first, stratified over 1..L, and exactly k positions are masked; the weight of k is the integral of the
-    weight against the distribution of k (a weight 1/t would have infinite variance):
+    A network without time conditioning admits an estimate of less variance. Given the number of masked positions, the positions
+    are uniform. So k is sampled first, stratified over 1..L, and exactly k positions are masked; the weight of k is the
+    integral of the weight against the distribution of k (a weight 1/t would have infinite variance):
 
         (1/k) P(m_0 < the k-th smallest of L uniforms < m_1),   m = 1 - alpha at the ends   (RADD's lambda-DCE by counts)
 
-    and so for both ends of time: 1/k in all, whatever the schedule. Training keeps the published ends, each one jump
-    (`jump_terms`): cheaper where the network is told the time, and only another weight of the ends.
+    and likewise for both endpoint terms: 1/k in all, for every schedule. Training keeps the published ends, each one jump
+        (`jump_terms`): cheaper for a time-conditioned network, and only another weight of the ends.
 
-    In a method of blocks each block has a time, or a number of masks, of its own: `groups` says which positions share one.
+    In a method of blocks each block has its own time or number of masks: `groups` defines which positions share one.
 
     Args:
         schedule: one alpha for all tokens.
-        mask: the mask's state; the last one, V, unless said.
+        mask: the mask's state; by default the last one, V.
     The others are those of `Method`.
     """
 
@@ -199,9 +200,9 @@ class Masked(Absorbing):
     def estimators(self):
         """Likelihoods in one order and averaged over orders, for a network without time conditioning.
 
-        `forward` and `backward` are exact: -log p of the autoregressive model of that order. `random` and `any_order` are draws
-        of E over orders of -log p(x in that order), which by Jensen's inequality bounds -log of the model that draws its
-        order first, that of first_hitting and any_order, from above; one order takes L network calls, `any_order` one.
+        `forward` and `backward` are exact: -log p of the autoregressive model of that order. `random` and `any_order` sample E
+            over orders of -log p(x in that order). By Jensen's inequality that is an upper bound for the model that samples its
+            order first, the model of first_hitting and any_order. One order takes L network evaluations, `any_order` one.
         """
         if self.time_conditioned:
             return {}
@@ -218,9 +219,9 @@ class Masked(Absorbing):
     def in_order(self, batch: Batch, when: Tensor) -> Tensor:
         """-log p(x) token by token, exactly: sum_i -log p(x_i | all x_j that come before), (B,) nats (RADD, section 3.3).
 
-        For a network that does not see the time. In a method of blocks, earlier blocks come first, and `when` is the order
-        within each. The inputs of several tokens and rows share a network call, and the head is computed at one position of
-        each block.
+        For a network without time conditioning. In a method of blocks, earlier blocks come first, and `when` is the order
+        within each. The inputs of several tokens and sequences share a network evaluation, and the head is evaluated at one
+        position of each block.
 
         Args:
             when: (B, L) or (L,) distinct numbers; a position comes before those with larger ones. Given positions come first.

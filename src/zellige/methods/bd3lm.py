@@ -8,8 +8,8 @@ The sequence is cut into blocks x^b of L' tokens, written one after another; eac
     bound            sum_b E_t [ -alpha'/(1 - alpha) sum over the masks of -log mu^b(x_0) ]           (eq. 6 and 8)
 
 In one pass the network reads x_t of all blocks, each with a time of its own, beside x_0: a noisy position sees its own block of
-x_t and the earlier blocks of x_0 (section 3.2). What a block becomes does not depend on how the others were noised, so the
-blocks of a row may share their random numbers: their times, or numbers of masks, are evenly spread.
+x_t and the earlier blocks of x_0 (section 3.2). The loss of a block does not depend on the noise of the others, so the blocks
+of a sequence may share random numbers: their times, or numbers of masks, are evenly spread.
 
     clipped          t ~ U[beta, omega] in training: extreme times make much of the variance of the
                      gradient and teach little                                                    (sections 5 and 5.2)
@@ -24,9 +24,8 @@ Where it leaks: times belong to positions, and the network has a second input. T
 training, not a schedule: `bound` is always over all of [0, 1] and both ends of the schedule, one token of a block after
 another, which the published one leaves out. A network that does not see the time draws numbers of masks instead of times
 (`Masked`): with L' = 1 every token is then always masked and the bound is -log p itself, without the variance to which the
-paper traces its gap to autoregression. A block's clean tokens are told t = 0, as when they are remembered in sampling;
-published code tells them the time of the row's first noisy token. With a score inside (SEDD), `loss` is the diffusion term
-alone.
+paper traces its gap to autoregression. A block's clean tokens have time input t = 0, as in the cache of sampling; published
+code gives them the time of the sequence's first noisy token. With a score inside (SEDD), `loss` is the diffusion term alone.
 """
 
 from collections.abc import Callable
@@ -89,7 +88,7 @@ class Blocks(Diffusion):
 
     @dataclass(frozen=True)
     class Config:
-        """BD3-LM's own choices."""
+        """BD3-LM's options."""
 
         block: int = 16
         """tokens of a block; 1 is autoregression, the length of a text MDLM"""
@@ -104,11 +103,11 @@ class Blocks(Diffusion):
         search: bool = False
         """look for the interval of least variance at each validation, beginning with `clip`"""
         sigma_min: float | None = None
-        """geometric and linear-sigma: sigma at t = 0, 1e-4 and 0 unless said (the published linear one: 1e-3)"""
+        """geometric and linear-sigma: sigma at t = 0, 1e-4 and 0 by default (the published linear one: 1e-3)"""
         sigma_max: float | None = None
-        """geometric and linear-sigma: sigma at t = 1, 20 and 10 unless said (the published linear one: 7)"""
+        """geometric and linear-sigma: sigma at t = 1, 20 and 10 by default (the published linear one: 7)"""
         alpha_1: float | None = None
-        """other schedules: alpha at t = 1, the eps of loglinear: 1e-3 unless said; 0 where the network is not told sigma"""
+        """other schedules: alpha at t = 1, the eps of loglinear: 1e-3 by default; 0 if the network is not conditioned on sigma"""
         resample: bool = False
         """with `clip`: draw a block again until its share of masks is in the interval, too, as the published code does"""
         row_by_row: bool = False

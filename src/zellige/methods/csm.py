@@ -13,10 +13,10 @@ neighbours of x, one position of it moved along an arrow (`neighbourhood`); the 
     score entropy    SEDD's for the same N, E_x sum_{y in N(x)} v_y - E_y sum_{x : y in N(x)} log v(x)_y + const         (7)
 
 `loss` draws (5) and (7) by J-sampling: of the second sum `neighbours` texts x are drawn for each y, uniformly among those that
-have y as a neighbour, and weighted with their number. The first sum is whole, since one network call gives all of it, or
-`forward_neighbours` of N(x) are drawn in the same way. By (3) p(x) is known from the ratios v along any path of neighbours, up
-to a constant (`metropolis.log_ratio`); of a network, whose v need not be those of a distribution, it depends on the path.
-Sampling is Metropolis-Hastings (`samplers.metropolis`).
+have y as a neighbour, and weighted with their number. The first sum is complete, since one network evaluation gives all of it,
+or `forward_neighbours` of N(x) are sampled in the same way. By (3) p(x) is known from the ratios v along any path of
+neighbours, up to a constant (`metropolis.log_ratio`); of a network, whose v need not be those of a distribution, it depends on
+the path. Sampling is Metropolis-Hastings (`samplers.metropolis`).
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
@@ -68,7 +68,7 @@ class CSM(Method):
 
     @dataclass(frozen=True)
     class Config:
-        """CSM's own choices."""
+        """CSM's options."""
 
         neighbourhood: str = "hamming"
         """of a token: hamming (any other), cycle or grid (one up or down, with or without wrap), star (to the first)"""

@@ -17,7 +17,8 @@ Discrete time t = i/T, i = 1..T, any matrices Q_1..Q_T (`d3pm_transitions` has t
 Where it leaks. Eq. 4 is `LeaveOneOut`: p~ is called p(x_0 | x_t), but it stands where the distribution of x_0 given the *other*
 positions of x_t belongs, and that is what L_vb makes of it. `prediction = "mean"` is the mixture sum_{x_0} q(x_s | x_t, x_0)
 p~(x_0 | x_t), where p~ is what its name says. At a mask the two agree. Under other noise the second term of eq. 5 pulls a
-LeaveOneOut elsewhere than the first. The mask is never predicted: p~ has no mass on it. `docs/core.md` says what lambda weighs.
+LeaveOneOut elsewhere than the first. The mask is never predicted: p~ has no probability on it. `docs/core.md` says what lambda
+weighs.
 
 L_0 is -log of the kernel to CLEAN, q(x_1 | x_0) in it, as in the paper's text model; its image model takes p~ itself for
 p(x_0 | x_1) (`last = "image"`): a Mean at t = 1/T, in the bound and in the sampler. The image code has an eps inside every
@@ -89,7 +90,7 @@ class D3PM(Absorbing):
 
     @dataclass(frozen=True)
     class Config:
-        """D3PM's own choices."""
+        """D3PM's options."""
 
         process: str = "absorbing"
         """absorbing (a mask), uniform, absorbing-uniform (both), nearest (in an embedding), absorbing-nearest (both); of
@@ -272,7 +273,8 @@ def image_step(process: Process, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Te
         L_T    sum of q(x_T | x_0) [ log(q(x_T | x_0) + eps) - log(prior + eps) ], by `image_prior`
 
     The code has eps = 1e-6. As eps falls to 0 the first becomes the KL of the two posteriors and the last that of L_T, while
-    L_0 stays what it is: -log p~ restricted to where x_1 can come from, and -log of the mass that p~ has there. Numbers to
+    L_0 stays what it is: -log p~ restricted to where x_1 can come from, and -log of the probability that p~ has there. Numbers
+        to
     compare with published ones, and no bounds.
 
     Args:

@@ -166,7 +166,7 @@ TABLES = ("linear", "cosine", "mutual-information")
 def table(name: str, T: int, V: int, absorbing: bool, redrawn: float | None = None) -> Tensor:
     """alpha_i, i = 0..T, of D3PM's noise schedules for V tokens (arXiv 2107.03006, section 3.2): (T + 1,) float64.
 
-    `redrawn` is the probability that a lost token becomes this or that token: 1/V unless said, where nothing absorbs.
+    `redrawn` is the probability that a lost token becomes this or that token: 1/V by default, where nothing absorbs.
     """
     left = 1 - torch.arange(T + 1, dtype=D) / T
     if name == "mutual-information":  # at the mask beta_i = 1/(T - i + 1)
@@ -298,7 +298,7 @@ def graph(
     Args:
         schedule: "linear" and "cosine" say what is left of the slowest mode, as alpha does of a mixture's token;
             "mutual-information" loses i/T of the information about x_0 by step i.
-        distribution: (N,) of x_0 for the latter, the frequencies of the tokens; uniform unless said.
+        distribution: (N,) of x_0 for the latter, the frequencies of the tokens; uniform by default.
         weights: of the edges, see `nearest`.
         mask_rate: the rate into a mask, state N, beside a rate of about 1 to all neighbours; 0 is no mask. With a mask the
             slowest mode is that of not being masked, exp(-mask_rate a).

@@ -1,22 +1,22 @@
-"""A method that undoes noise: a process, a network's time, and what they mean together.
+"""Diffusion methods: a noise process, a network, and the bound that follows from them.
 
-A paper is one file in `methods/`: a process, a time for the network, and `read`, which makes a prediction of its logits.
-Predictions, bounds and samples follow. Only where the paper differs it gives `cost` (its closed form of the bound at one
+A paper is one file in `methods/`: a process, the network's time input, and `read`, which turns logits into a prediction.
+Predictions, bounds and samples follow. Where the paper differs it overrides `cost` (its closed form of the bound at one
 position), `corrupt`, `terms`, `loss` or `estimators`.
 
-The functions before the class assemble the ELBO from what a method says: its three terms in continuous time and in T steps, and
-sums over positions. Their values are nats, float64, one for each row of the batch, (B,).
+The functions before the class assemble the ELBO of a method: its three terms in continuous time and in T steps, and sums over
+positions. Their values are nats, float64, one for each example of the batch, (B,).
 
     prior            KL( q(x | x_0) || prior ) where sampling starts, and the end PRIOR -> t = 1 if it starts there
     diffusion        E over t in (0, 1] of `Diffusion.diffusion`; or the sum of the steps of `grid(T)` between the ends
     reconstruction   the end t = 0 -> CLEAN; the last step of `grid(T)`
 
-A draw of the bound has both ends of every row. The times between are drawn, one for each row, evenly or by a `Proposal`; of T
-steps they may all be taken instead. Training draws one of all T steps (`one_step`): one network evaluation, and more variance.
+A sample of the bound includes both endpoint terms of every example. The times between are sampled, one for each example,
+uniformly or by a `Proposal`; of T steps all may be taken instead. Training samples one of all T steps (`one_step`): one network
+evaluation, and more variance.
 
-An end is passed continuously where the `span` goes on beyond [0, 1] (absorbing noise): one token at a time (`one_by_one`). It
-is a jump, all its tokens at once, in discrete time, without a mask (only the last end is left), and where it is as published
-(`jumps`).
+An end is passed continuously if the `span` extends beyond [0, 1] (absorbing noise): one token at a time (`one_by_one`). It is a
+jump, all its tokens at once, in discrete time, without a mask (only the last end is left), and with `jumps`, as published.
 """
 
 from collections.abc import Callable
@@ -48,7 +48,7 @@ def parts(
 ) -> dict[str, Callable[[Batch, Randomness], Tensor]]:
     """The three terms in continuous time, each a function of a batch: (B,) nats. They are sampled independently.
 
-    The ends are as the `span` says, or with `jumps` a jump each.
+    The endpoint terms follow the `span`, or with `jumps` are a jump each.
     """
     low, high = (0.0, 1.0) if jumps else method.span
     return {
@@ -101,8 +101,8 @@ def discrete_time(
 ) -> dict[str, Tensor]:
     """One sample of each term of the T-step model: D3PM eq. 1; MD4 section 3.
 
-    The last step, and the first one where it is a jump, are of every row; of those between each row has one, stratified, or
-    with `every` all of them. T is the method's own unless `steps` says otherwise.
+    The last step, and the first one if it is a jump, are computed for every example; of those between each example has one,
+    stratified, or with `every` all of them. T is the method's own unless `steps` is given.
     """
     T = steps or method.steps
     times, steps_between = method.grid(T, batch.tokens.device), between(method, T)
@@ -179,8 +179,8 @@ def reconstruction(method: "Diffusion", batch: Batch, generator: Randomness = No
 def one_by_one(method: "Diffusion", batch: Batch, generator: Randomness = None, end: float = 0.0) -> Tensor:
     """Endpoint term beyond t = 0 or t = 1 under absorbing noise, its tokens revealed one by one in a random order: (B,) nats.
 
-    Of the r tokens of it c = 1..r are still to come; with the m masks that are then seen each costs r/m of their sum. Rows in
-    which nothing comes are not asked.
+    Of its r tokens c = 1..r are still to come; with the m masks in the input each costs r/m of their sum. Examples without such
+    tokens are not evaluated.
     """
     masks = method.process.movable(method.corrupt(batch, end, generator)) & batch.counted
     revealed = masks if end == 0.0 else batch.counted & ~masks  # what is revealed in this end
@@ -223,12 +223,12 @@ def summed(
 ) -> Tensor:
     """Sum f(logits (N, K), x_0, x_t, t, *per_row) (N,) over each sequence, in chunks of positions.
 
-    At the positions that count and can move, unless `at` (B, L) bool names others.
+    At the counted positions that can change, unless `at` (B, L) bool selects others.
 
     Args:
         f: treats positions independently, e.g. `method.cost`.
-        t: a time for each row (B,) or each position (B, L).
-        per_row: what else f takes, e.g. the end of a step; of each row or position, as t is.
+        t: a time for each example (B,) or each position (B, L).
+        per_row: other arguments of f, e.g. the end of a step; for each example or position, as t.
         weight: (B, L), that of each position in the sum.
     """
     where, values = _chosen(method, batch, x_t, t, per_row, at)
@@ -254,7 +254,7 @@ def from_prediction(
 ) -> Tensor:
     """The generic bound of `predict`, summed over the sequence: of the step to s, or per unit of time if s is None.
 
-    For a method that gives `predict` whole, whose positions are not independent.
+    For a method with its own `predict`, whose positions are not independent.
     """
     where, (x_0, x, time, *later) = _chosen(method, batch, x_t, t, () if s is None else (s,), None)
     at = method.process.movable(x_t) & batch.counted
@@ -318,12 +318,11 @@ class Diffusion(Method):
     """A diffusion method: a process, and a network with a parameterization on it.
 
     Class attributes, beside those of `Method`:
-        sampling_grid: how the times of a sampler's steps lie unless it is told (`samplers.grid`); an instance may say
-            otherwise.
-        published_end: the time at which the steps of its authors' sampler end; None where that is not known, or not in time.
-        published_fills: whether one more step, to clean tokens, follows there; else the last step goes to them.
-        time_input: what a network that is conditioned on time is told: "t", in units of 1/1000, or "sigma" = -log alpha.
-        pointwise: whether its positions are independent, so that `read` says all; a class with a `predict` of its own is not.
+        sampling_grid: default grid of a sampler's times (`samplers.grid`); an instance may differ.
+        published_end: the last time of its authors' sampler; None if unknown, or if it has no times.
+        published_fills: whether one more step, to clean tokens, follows; else the last step goes to clean tokens.
+        time_input: the input of a time-conditioned network: "t", in units of 1/1000, or "sigma" = -log alpha.
+        pointwise: whether positions are independent, so that `read` is enough; False for a class with its own `predict`.
     """
 
     sampling_grid: str = "uniform"
@@ -357,7 +356,7 @@ class Diffusion(Method):
     def read(self, logits: Tensor, x_t: Tensor, t: Tensor) -> Prediction:
         """Prediction from logits (*, K) at noisy tokens x_t (*) and times t (*). Positions are independent.
 
-        A method may give `predict` whole instead, without closed forms and chunks.
+        A method may override `predict` instead, without closed forms and chunks.
         """
         raise NotImplementedError
 
@@ -377,8 +376,7 @@ class Diffusion(Method):
         Args:
             at: (B, L) bool; the prediction then has the leading shape (N,) of the positions where it is True, and the
                 head, and of a transformer the end of its last block, is computed there only.
-            context: for a network of blocks, the clean tokens (B, L) of earlier blocks, or a cache of what stands
-                before x_t.
+            context: for a network of blocks, the clean tokens (B, L) of earlier blocks, or a cache of the tokens before x_t.
         """
         inputs = Batch(x_t, None, segments, condition)
         refuse_times(self, x_t, t, at)
@@ -403,7 +401,8 @@ class Diffusion(Method):
     def cost(self, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor, s: Tensor | None = None) -> Tensor:
         """The bound at N positions from their logits (N, K): (N,) nats.
 
-        For the step from t to s; per unit of time where s is None. Here the definition; a method may give a closed form.
+        For the step from t to s; per unit of time if s is None. This is the definition; a method may override it with a closed
+        form.
         """
         pred, target = self.read(logits, x_t, t), truth(self.process, x_0, x_t, t)
         return bound.continuous(target, pred) if s is None else bound.discrete(target, pred, s)
@@ -417,7 +416,7 @@ class Diffusion(Method):
     def diffusion(self, batch: Batch, x_t: Tensor, t: Tensor) -> Tensor:
         """The continuous bound at times t given x_t, summed over the sequence: (B,) nats per unit of time.
 
-        A row has one time, (B,); in a method of blocks each position may have its own, (B, L).
+        An example has one time, (B,); in a method of blocks each position may have its own, (B, L).
         """
         if not self.pointwise:
             return from_prediction(self, batch, x_t, t)
@@ -457,7 +456,8 @@ class Diffusion(Method):
     def groups(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Positions that share a time or a number of masks: the whole sequence, except in a method of blocks.
 
-        Which group a position is in (B, L), and how many positions that count each group has (B, G); groups follow one another.
+        Returns the group of each position (B, L), and the number of counted positions of each group (B, G); groups are
+        contiguous.
         """
         x = batch.tokens
         n = x.new_full((len(x), 1), x.shape[1]) if batch.mask is None else batch.mask.sum(-1, keepdim=True)
@@ -468,7 +468,7 @@ class Diffusion(Method):
         return random.spread(n, generator)
 
     def draw_times(self, batch: Batch, generator: Randomness = None) -> Tensor:
-        """Times in (0, 1], stratified: one for each row (B,); in a method of blocks one for each block, (B, L).
+        """Stratified times in (0, 1]: one for each example (B,); in a method of blocks one for each block, (B, L).
 
         At 0 a rate may be infinite.
         """
@@ -477,10 +477,10 @@ class Diffusion(Method):
         return t[:, 0] if t.shape[1] == 1 else t.gather(1, group)
 
     def terms(self, batch, generator=None):
-        """One unbiased draw of each term of an upper bound on -log p(x_0): (B,) nats, float64.
+        """One unbiased sample of each term of an upper bound on -log p(x_0): (B,) nats, float64.
 
-        Keys: "diffusion", "reconstruction", "prior". Times are stratified over the rows; of T steps the last one, and the
-        first where it is a jump, are of every row.
+        Keys: "diffusion", "reconstruction", "prior". Times are stratified over the examples; of T steps the last one, and the
+            first if it is a jump, are computed for every example.
         """
         return (discrete_time if self.steps else continuous_time)(self, batch, generator)
 
@@ -495,7 +495,7 @@ class Diffusion(Method):
     def published(self, batch: Batch, generator: Randomness = None, steps: int = 0) -> dict[str, Tensor]:
         """One sample of each term as the paper's code prints it, with `steps` steps unless 0: (B,) nats. Not a bound.
 
-        Only where that code has terms at the ends of time that are not the model's; where it has none, they are left out.
+        Only if that code has endpoint terms that are not the model's; if it has none, they are left out.
         """
         if (variant := self.as_published()) is not None:
             return variant.terms(batch, generator)
@@ -515,8 +515,8 @@ class Diffusion(Method):
     def grid(self, steps: int, device: torch.device | None = None) -> Tensor:
         """The T + 1 times of the T-step model, from where sampling starts to CLEAN, even over the `span`.
 
-        What lies beyond them is part of the first or last step, so the T discrete bounds (and the prior's KL, if the start is
-        t = 1) are the whole -ELBO (D3PM eq. 1, MD4 section 3).
+        Times beyond them are part of the first or last step, so the T discrete bounds (and the prior's KL, if the start is t =
+        1) are the whole -ELBO (D3PM eq. 1, MD4 section 3).
         """
         low, high = self.span
         times = torch.linspace(high, low, steps + 1, dtype=torch.float64, device=device)

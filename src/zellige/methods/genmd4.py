@@ -2,7 +2,7 @@
 
     q(x_t | x_0)     absorbing, each token at its own pace: alpha_k(t) = 1 - (1 - eps) tau^{w_k}, w_k learnt through softplus
     time             tau = t_1 + (1 - t_1) t, t in [0, 1]: it begins at t_1 = 1e-3, before which few tokens are lost
-    network          mu = p(x_0 | x_t) by SUBS, told the time as in MD4
+    network          mu = p(x_0 | x_t) by SUBS, time-conditioned as in MD4
     bound (eq. 32)   E_t sum over the masks of  sum_k r_k mu_k - r_{x_0} (log mu_{x_0} + 1),   r_k = -alpha_k'/(1 - alpha_k)
                      + both ends, one token after another: what lies before alpha(1) = eps, and what is masked at t = 0
     gradient in w    x_t depends on w: two draws x_t, x_t' of bounds f, f' (REINFORCE, leave one out; appendix I.2)
@@ -48,7 +48,7 @@ class GenMD4(Absorbing):
 
     @dataclass(frozen=True)
     class Config:
-        """GenMD4's own choices."""
+        """GenMD4's options."""
 
         exponent: float = 1.0
         """w of every token at the start"""

@@ -41,7 +41,7 @@ class MD4(Masked):
 
     @dataclass(frozen=True)
     class Config:
-        """MD4's own choices."""
+        """MD4's options."""
 
         schedule: str = "linear"
         """alpha_t: linear, cosine or polynomial"""

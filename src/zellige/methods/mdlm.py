@@ -1,13 +1,13 @@
 """MDLM: Simple and effective masked diffusion language models (Sahoo et al. 2024, arXiv 2406.07524).
 
     q(x_t | x_0)     absorbing, alpha_t by default loglinear: alpha = 1 - (1 - eps) t            (eq. 4; appendix E.1)
-    network          mu = p(x_0 | x_t) by SUBS: no mass on the mask, what is not masked is carried over (section 3.2.3)
+    network          mu = p(x_0 | x_t) by SUBS: no probability on the mask, unmasked tokens carried over (section 3.2.3)
     bound            E_t [ -alpha'/(1 - alpha) sum over the masks of -log mu(x_0) ]                    (eq. 11)
     T steps          (alpha_s - alpha_t)/(1 - alpha_t) sum over the masks of -log mu(x_0)                        (eq. 8)
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
-| absorbing | loglinear | Mean (SUBS) | weighted cross-entropy; finite T | ancestral (its ddpm_cache is choose-then-ask) |
+| absorbing | loglinear | Mean (SUBS) | weighted cross-entropy; finite T | ancestral (its ddpm_cache is choose-then-predict) |
 
 Where it leaks: the published bound leaves out what lies before alpha(1) = eps (here: `prior`). The published code
 replaces the time by sigma = 0 when it is not conditioned on time; here such a network has no time input at all.
@@ -32,7 +32,7 @@ class MDLM(Masked):
 
     @dataclass(frozen=True)
     class Config:
-        """MDLM's own choices."""
+        """MDLM's options."""
 
         schedule: str = "loglinear"
         """alpha_t: loglinear, cosine, cosine-power, logarithmic, polynomial, geometric or linear-sigma"""
@@ -43,11 +43,11 @@ class MDLM(Masked):
         mask: int | None = None
         """the mask, where it is one of the tokenizer's tokens; a state beside them if not given"""
         sigma_min: float | None = None
-        """geometric and linear-sigma: sigma at t = 0, 1e-4 and 0 unless said (the published linear one: 1e-3)"""
+        """geometric and linear-sigma: sigma at t = 0, 1e-4 and 0 by default (the published linear one: 1e-3)"""
         sigma_max: float | None = None
-        """geometric and linear-sigma: sigma at t = 1, 20 and 10 unless said (the published linear one: 7)"""
+        """geometric and linear-sigma: sigma at t = 1, 20 and 10 by default (the published linear one: 7)"""
         alpha_1: float | None = None
-        """other schedules: alpha at t = 1, the eps of loglinear: 1e-3 unless said; 0 where the network is not told sigma"""
+        """other schedules: alpha at t = 1, the eps of loglinear: 1e-3 by default; 0 if the network is not conditioned on sigma"""
 
     def __init__(
         self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None, **more: Any

@@ -1,10 +1,9 @@
 """The interface of a method: a network and what a paper computes with it.
 
-`Method` says what trainers and evaluators may ask of every paper: how it is made, its loss, its bound, the likelihoods that it
-admits, what its network is shown. A paper that undoes noise has a process and more to say: it is a `Diffusion` (`diffusion`).
+`Method` is what trainers and evaluators use of every paper: its construction, loss, bound, other likelihoods, and the network's
+inputs. A paper with a noise process is a `Diffusion` (`diffusion`).
 
-What is asked from outside is checked first: rows must be sequences of the method, times and positions must have the shape of a
-batch.
+Public methods check their arguments: sequences must fit the method, and times and positions must have the shape of the batch.
 """
 
 import contextlib
@@ -105,29 +104,29 @@ class Method(nn.Module):
     """A paper's method: a network, and the distribution or score that it parameterizes.
 
     Class attributes:
-        name: how the command line calls it.
-        Config: a frozen dataclass with the method's own choices.
-        choices: the names that a field of Config may be, where it is one of several; `checked` refuses others.
-        of_levels: those of them that make sense only where tokens are ordered.
-        parameterization: what the network gives: "mean", "leave_one_out", "score" or "next" (an instance may say otherwise).
-        loss_is_bound: whether `loss` is a draw of `bound` (its unit is then shown in training).
+        name: on the command line.
+        Config: a frozen dataclass of the method's options.
+        choices: the allowed names of a field of Config; `checked` rejects others.
+        of_levels: those that need ordered tokens.
+        parameterization: of the network's output: "mean", "leave_one_out", "score" or "next" (an instance may differ).
+        loss_is_bound: whether `loss` is a sample of `bound` (training then shows its unit).
         bounded: whether it has a likelihood bound; `bound` raises NoBound where it has none.
-        approximate: whether its terms are what published code computes and no bound; a result is an estimate then.
-        exact: whether `bound` is -log p itself, with nothing drawn.
-        adapts: how many rows `adapt` asks for at each validation of a training; 0: it is not called.
-        sampler: the sampler it is drawn with unless another is asked for.
-        variants: what its paper reports, as changes of Config; `verify` checks each.
-        ordered: whether tokens are levels of something, such as pixels or pitches; `methods.build` says so of an instance.
+        approximate: whether its terms follow published code and are no bound; a result is then an estimate.
+        exact: whether `bound` is -log p itself, without sampling.
+        adapts: number of examples for `adapt` at each validation in training; 0: it is not called.
+        sampler: the default sampler.
+        variants: the models that its paper reports, as changes of Config; `verify` checks each.
+        ordered: whether tokens are ordered, such as pixel values or pitches; `methods.build` sets it on an instance.
 
     Args:
-        network: features and head (see `nn.network`); the head gives K logits.
+        network: features and head (see `nn.network`); the head has K logits.
         vocabulary: V, the number of data tokens.
         shape: (L,).
         config: the method's own choices.
         process: the noise; None where there is none (CSM, AR).
-        timed: whether the network takes a time.
-        steps: 0 for continuous time; T for a T-step model, which is all that its chain, its bound and its samplers ask; a
-            process whose own time is discrete says it itself. An option for it is called `diffusion_steps`.
+        timed: whether the network is time-conditioned.
+        steps: 0 for continuous time; T for a T-step model, used by its chain, its bound and its samplers; a process in discrete
+            time sets it itself. The option for it is called `diffusion_steps`.
     """
 
     name: ClassVar[str]
@@ -146,7 +145,7 @@ class Method(nn.Module):
 
     process: Process | None
     _window: int | None = None  # where `of_length` made it: the length of its network
-    _precision: str | None = None  # `compute_in`: of the network's matrix products; None: of whoever calls
+    _precision: str | None = None  # `compute_in`: of the network's matrix products; None: the caller's
     _compile: bool = False
 
     def __init_subclass__(cls, **more: Any) -> None:
@@ -271,7 +270,7 @@ class Method(nn.Module):
     def learned_quantities(self) -> dict[str, Tensor]:
         """Learned quantities of each token other than the network's, by name, (V,) each; empty for most methods.
 
-        Tokens are told apart by the first; a token with a larger value appears earlier in generation.
+        The first one distinguishes tokens; a token with a larger value appears earlier in generation.
         """
         return {}
 
@@ -284,8 +283,8 @@ class Method(nn.Module):
     def compute_in(self, precision: str, compile: bool = False) -> Self:
         """Set the precision of the network's matrix products; with `compile` torch compiles its hidden states.
 
-        For drawing and judging; a training has `train.precision` and `train.compile`. What a method makes of the network's
-        answers stays in float64.
+        For sampling and evaluation; training has `train.precision` and `train.compile`. Computations on the network's outputs
+        stay in float64.
 
         Args:
             precision: "float32" is that of the weights, and no less; "tf32", on a GPU, has 10 bits of mantissa and sums in
@@ -342,21 +341,19 @@ class Method(nn.Module):
     ) -> Tensor:
         """Hidden states (B, L, D) of the network, or (N, D) at the positions `at`.
 
-        Given positions are CLEAN; the network is told the time of the others: one time for each row; for a network of blocks
-        one for each block, if t is (B, L). `context`: what a network of blocks reads beside x, clean tokens (B, L) or a cache.
+        Given positions are CLEAN; the time input is that of the others: one time for each sequence, or for each block of a
+        network of blocks if t is (B, L). `context`: the other input of a network of blocks, clean tokens (B, L) or a cache.
         """
         more: dict[str, Any] = {}
         if batch is not None and not (batch.segments is None and batch.condition is None):
             more = {"segments": batch.segments, "condition": batch.condition}
         if isinstance(context, Tensor):
             more["clean"] = context
-            if self.time_conditioned:  # what a cache of these tokens is told: it is made before there is a time
+            if self.time_conditioned:  # the time input of a cache of these tokens, which is made before there is a time
                 more["clean_time"] = self.input_times(x, CLEAN, None)
         elif context is not None:
             more["cache"] = context
-        subset = (
-            at is not None and len(at.index) < x.numel()
-        )  # where all are read, the network has nothing to leave out
+        subset = at is not None and len(at.index) < x.numel()  # if all positions are read, nothing is left out
         if subset and getattr(self.network, "chooses", False):
             more["at"] = at
         times = self.input_times(x, t, more.get("segments"))

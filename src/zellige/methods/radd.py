@@ -50,18 +50,18 @@ class RADD(Masked):
 
     @dataclass(frozen=True)
     class Config:
-        """RADD's own choices."""
+        """RADD's options."""
 
         loss: str = "k-dce"
         """k-dce, lambda-dce, t-dce or t-dse: one expectation, least variance first"""
         schedule: str = "loglinear"
         """alpha_t, of bound and samplers: loglinear, cosine, cosine-power, logarithmic, polynomial, geometric or linear-sigma"""
         sigma_min: float | None = None
-        """geometric and linear-sigma: sigma at t = 0, 1e-4 and 0 unless said (the published linear one: 1e-3)"""
+        """geometric and linear-sigma: sigma at t = 0, 1e-4 and 0 by default (the published linear one: 1e-3)"""
         sigma_max: float | None = None
-        """geometric and linear-sigma: sigma at t = 1, 20 and 10 unless said (the published linear one: 7)"""
+        """geometric and linear-sigma: sigma at t = 1, 20 and 10 by default (the published linear one: 7)"""
         alpha_1: float | None = None
-        """other schedules: alpha at t = 1, the eps of loglinear: 1e-3 unless said; 0 where the network is not told sigma"""
+        """other schedules: alpha at t = 1, the eps of loglinear: 1e-3 by default; 0 if the network is not conditioned on sigma"""
 
     def __init__(
         self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None, **more: Any

@@ -1,7 +1,7 @@
 """SEDD: Discrete diffusion modeling by estimating the ratios of the data distribution (Lou et al. 2024, arXiv 2310.16834).
 
     q(x_t | x_0)     absorbing or uniform, alpha = exp(-sigma), sigma loglinear or geometric         (sections 3.3, 5.1)
-    network          the concrete score v_y = p_t(y) / p_t(x_t), v = exp(network), told sigma         (section 3)
+    network          the concrete score v_y = p_t(y) / p_t(x_t), v = exp(network), given sigma        (section 3)
     scale_by_sigma   absorbing: v = exp(network) / ((e^sigma - 1) V), so that a network near 0 is near it  (published code)
     bound            E_t sum_y R_t(y, x_t) [ v_y - u_y + u_y log(u_y / v_y) ], u the score given x_0  (theorem 3.6)
 
@@ -51,7 +51,7 @@ class SEDD(Scored):
 
     @dataclass(frozen=True)
     class Config:
-        """SEDD's own choices."""
+        """SEDD's options."""
 
         process: str = "absorbing"
         """absorbing or uniform"""
@@ -60,11 +60,11 @@ class SEDD(Scored):
         scale_by_sigma: bool | None = None
         """divide the network's scores by (e^sigma - 1) V; absorbing only, where it is the default"""
         sigma_min: float | None = None
-        """geometric: sigma at t = 0, 1e-4 unless said"""
+        """geometric: sigma at t = 0, 1e-4 by default"""
         sigma_max: float | None = None
-        """geometric: sigma at t = 1, 20 unless said"""
+        """geometric: sigma at t = 1, 20 by default"""
         alpha_1: float | None = None
-        """loglinear: alpha at t = 1, its eps: above 0, 1e-3 unless said"""
+        """loglinear: alpha at t = 1, its eps: above 0, 1e-3 by default"""
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
         config = self.checked(config)

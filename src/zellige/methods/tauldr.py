@@ -31,8 +31,8 @@ at `min_time`, and `bound` adds the jump from there to clean tokens, and the pri
 Without that jump the bound of a mean would be infinite but for absorbing noise: as t goes to 0, v_y is some mu over t. With it
 the bound is dearer the later it starts, by the square of the noise there (positions jump independently): hence 0.001. For the
 same reason a mean must be sharp to within t; `prediction` leave-one-out multiplies in what the noise alone says of x_0. The
-published sequence network is fed times.long(), which is 0: blind to time; here it is told 1000 t. A given position of an
-infilling is no clean one for a network told one time: approximate, but for absorbing noise.
+published sequence network is fed times.long(), which is 0: blind to time; here its input is 1000 t. Infilling is approximate
+except for absorbing noise: a network with one time for all positions cannot know that given ones are clean.
 """
 
 from collections.abc import Callable
@@ -80,7 +80,7 @@ class TauLDR(Diffusion):
 
     @dataclass(frozen=True)
     class Config:
-        """tauLDR's own choices."""
+        """tauLDR's options."""
 
         process: str = "uniform"
         """uniform or absorbing; gaussian or birth-death for ordered tokens"""

@@ -55,7 +55,7 @@ def gaussian(K: int, rate_sigma: float, target_sigma: float) -> tuple[Tensor, Te
 
 
 def absorbing(K: int, mask: int | None = None) -> tuple[Tensor, Tensor]:
-    """Rate 1 from every state into the mask, the last state unless said."""
+    """Rate 1 from every state into the mask, the last state by default."""
     distribution = F.one_hot(torch.tensor(K - 1 if mask is None else mask), K).double()
     return _generator(distribution.expand(K, K)), distribution
 

@@ -1,7 +1,7 @@
 """UDLM: Simple guidance mechanisms for discrete diffusion models (Schiff et al. 2024, arXiv 2412.10193).
 
     q(x_t | x_0)     uniform: alpha_t x_0 + (1 - alpha_t) / K, by default loglinear
-    network          mu = p(x_0 | the other positions of x_t): it takes the place of x_0 in the posterior; told sigma
+    network          mu = p(x_0 | the other positions of x_t): it takes the place of x_0 in the posterior; given sigma
     bound            `Uniform.cost`; with w(x) = K alpha_t x + 1 - alpha_t, z = x_t, per unit of time
 
         -alpha'/(K alpha) [ K/w(mu)_z - K/w(x_0)_z + sum_y w(x_0)_y/w(x_0)_z log( w(x_0)_y w(mu)_z / (w(x_0)_z w(mu)_y) ) ]
@@ -35,7 +35,7 @@ class UDLM(Uniform):
 
     @dataclass(frozen=True)
     class Config:
-        """UDLM's own choices."""
+        """UDLM's options."""
 
         schedule: str = "loglinear"
         """alpha_t: loglinear, cosine, cosine-power, logarithmic, polynomial, geometric or linear-sigma"""
@@ -44,11 +44,11 @@ class UDLM(Uniform):
         diffusion_steps: int = 0
         """T of discrete time, and its T-step bound; 0: continuous time"""
         sigma_min: float | None = None
-        """geometric and linear-sigma: sigma at t = 0, 1e-4 and 0 unless said (the published linear one: 1e-3)"""
+        """geometric and linear-sigma: sigma at t = 0, 1e-4 and 0 by default (the published linear one: 1e-3)"""
         sigma_max: float | None = None
-        """geometric and linear-sigma: sigma at t = 1, 20 and 10 unless said (the published linear one: 7)"""
+        """geometric and linear-sigma: sigma at t = 1, 20 and 10 by default (the published linear one: 7)"""
         alpha_1: float | None = None
-        """other schedules: alpha at t = 1, the eps of loglinear: 1e-3 unless said; 0 where the network is not told sigma"""
+        """other schedules: alpha at t = 1, the eps of loglinear: 1e-3 by default; 0 if the network is not conditioned on sigma"""
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
         config = self.checked(config)

@@ -1,8 +1,8 @@
 """The family of uniform noise: a lost token becomes any of them. UDLM; the closed forms serve SEDD and D3PM too.
 
-The functions give the bound and a step from the network's logits, without a table of K x K; `Uniform` is the method of them
-that reads its network as p(x_0 | the other positions). Another reading of uniform noise is a subclass with a schedule, and what
-it says otherwise: `read` with its `cost`, `corrupt` or `loss`.
+The functions give the bound and a step from the network's logits, without a table of K x K; `Uniform` is the method whose
+network parameterizes p(x_0 | the other positions). Another parameterization under uniform noise is a subclass with a schedule
+that overrides `read` with its `cost`, `corrupt` or `loss`.
 """
 
 from typing import Any
@@ -122,6 +122,6 @@ def as_others(process: Process, logits: Tensor, x_t: Tensor, t: Tensor, at: Tens
     They are less log q(x_t | x_0), a constant but at x_0 = x_t.
     """
     alpha = process.schedule.alpha(t)[..., 0]
-    at = at & (alpha < 1)  # a given token has no noise, and no others to be told apart from
+    at = at & (alpha < 1)  # a given token has no noise
     log_q = torch.where(at, torch.log1p(process.K * alpha / (1 - alpha)), 0.0).to(logits)
     return logits.scatter_add(-1, x_t[..., None], -log_q[..., None])  # Bayes: less log q(x_t | x_0)

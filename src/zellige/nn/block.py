@@ -41,18 +41,18 @@ class Net:
     """kernel of a short depthwise convolution in each block (odd; 0: none, as in published checkpoints; on a grid, over the
     grid); a small model learns far sooner with it"""
     dropout: float = 0.0
-    """share of the activations that is dropped in training"""
+    """fraction of the activations dropped in training"""
     condition: int = 128
-    """width of the embedding of times and classes, where the network is told one"""
+    """width of the embedding of times and classes, for a conditioned network"""
     checkpoint: bool = False
     """recompute each block in the backward pass: a third more work, less memory"""
     grid: tuple[int, ...] = ()
     """the positions are an image (height width), music (steps voices) or the like, not a line; the last axis runs fastest.
     Rotary positions are then axial, and each place has an embedding of its own; data that has a shape sets it by itself"""
     constant: bool = False
-    """adaptive layer norms that are told sigma = 0 for ever, as published time-free checkpoints have them"""
+    """adaptive layer norms with the constant time sigma = 0, as in published time-free checkpoints"""
     classes: int = 0
-    """classes that the network can be told, beside none"""
+    """number of classes, for a class-conditional network; 0: none"""
     kind: Literal["dit", "unet", "flat-unet", "u-vit"] = "dit"
     """dit: a transformer; of images also unet, as D3PM and tauLDR have it; as MD4 has it, flat-unet at one resolution, or
     u-vit, that with `layers` of a transformer in the middle"""

@@ -43,10 +43,10 @@ __all__ = ["Block", "DiT", "Net"]
 class DiT(nn.Module):
     """States (B, L) -> hidden states (B, L, D) by `features`, -> logits (*, K) by `head`.
 
-    `states` is K, the mask included. With `time` the network is told the time of each row or position. `bias` gives
-    the layer norms a bias (RADD's checkpoints have one). `outputs` is what the head gives where that is not K logits.
-    `block` is the length of a block (the last may be shorter); 0: every position sees every other; 1: a causal network.
-    Without its `ends`, the last layer norm and the head, the features are what the last block leaves.
+    `states` is K, the mask included. With `time` the network is conditioned on the time of each sequence or position. `bias`
+    gives the layer norms a bias (RADD's checkpoints have one). `outputs` is what the head gives where that is not K logits.
+    `block` is the length of a block (the last may be shorter); 0: every position sees every other; 1: a causal network. Without
+    its `ends`, the last layer norm and the head, the features are what the last block leaves.
     """
 
     chooses = True

@@ -200,8 +200,8 @@ class ResBlock(nn.Module):
 class UNet(nn.Module):
     """States (B, L) -> hidden states (B, L, D) by `features`, -> logits (*, K) by `head`; L places of `net.grid`.
 
-    `states` is K, the mask included. With `time` the network is told the time of each row. `outputs` is what the head gives
-    where that is not K logits. With `levels` it reads the states as numbers, not as names.
+    `states` is K, the mask included. With `time` the network is conditioned on the time of each sequence. `outputs` is what the
+    head gives where that is not K logits. With `levels` it reads the states as numbers, not as names.
     """
 
     def __init__(self, net: Net, states: int, time: bool = False, outputs: int | None = None, levels: bool = False):

@@ -27,8 +27,8 @@ def choose_sampler(
     Args:
         options: of the sampler. With `block_sampler` it is `blockwise`, which hands the options that are not its own to the one
             inside.
-        end: the token that ends a text, where the sampler stops at one and nobody says which.
-        beside: the arguments of the caller that stand beside a sampler's options, for the error of a name that nobody has.
+        end: default of the token that ends a text, for a sampler that has this option.
+        beside: the caller's other arguments, for the error of an unknown name.
 
     Raises:
         InputError: unknown sampler, an option that it does not take, a number out of its range, a method that it does not

@@ -27,7 +27,8 @@ class Growth:
         rows: (R,) long, those that are still written; the context is of these.
         read: how many tokens the context has read.
         inner: the state of the sampler inside the block, of these rows; its positions end with the block.
-        repeats: (B,) bool, whether it ended since its last tokens repeat themselves (`Ending.entropy`); None if nobody asked.
+        repeats: (B,) bool, whether it ended since its last tokens repeat themselves (`Ending.entropy`); None if it is not
+            checked.
         tries: (B,) long, how often each was drawn before for that reason; None where none was.
     """
 

@@ -13,7 +13,7 @@ enumeration (`leap_distribution`). Order 1 in 1/steps.
 
 **Corrector** (section 4.4). At any time the rates R_t + Rhat_t leave p_t as it is, so jumps of theirs bring the distribution of
 x nearer to p_t without moving in time: after a step to s, `corrector` leaps are made at s, each of `corrector_step` times the
-step, if the step started at t <= `corrector_from`. Each is a leap as above, and one more network call.
+step, if the step started at t <= `corrector_from`. Each is a leap as above, and one more network evaluation.
 
 The end steps are jumps, which have no rate: from PRIOR or t = 1, and to CLEAN. They use the reverse kernel, as in `euler`. For
 absorbing noise with one alpha, whether a mask jumps does not depend on the network: choose, then predict. The published sampler

@@ -136,7 +136,7 @@ def _firsts(segments: Tensor, block: int) -> Tensor:
 
 # ---------------------------------------------------------------------------------- the two ends
 def next_distributions(method: Diffusion, x: Tensor) -> Tensor:
-    """The distribution of each token given those before, one network call for each: (B, L, V)."""
+    """The distribution of each token given those before, one network evaluation for each: (B, L, V)."""
     distributions = []
     for i in range(x.shape[1]):
         cache = method.extend(None, x[:, :i]) if i else None

@@ -65,7 +65,7 @@ def distance(
 ) -> float:
     """Total variation between the distribution of the sampler's samples and the data's, given `fixed`, with the exact network.
 
-    `clean_times` is whether the network is told that given positions are CLEAN, or one time for all.
+    `clean_times` is whether the network's time input is CLEAN at given positions, or one time for all.
     """
     if not isinstance(method, Diffusion):
         denoiser, distribution = metropolis.Scores(method.neighbourhood, data_distribution(), L), data_distribution()
