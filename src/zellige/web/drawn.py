@@ -1,6 +1,6 @@
 """A sample as the page shows it: each step, and the distribution that each of its tokens was drawn from.
 
-A sampler draws from `Sampler.guided(method)`. `RecordingMethod` wraps that method and keeps its predictions, so the
+A sampler draws from `Sampler.truncated(method)`. `RecordingMethod` wraps that method and keeps its predictions, so the
 distributions on the page are the very ones that were drawn from, temperature and top-p included, at no further network
 evaluation.
 """
