@@ -14,29 +14,29 @@ from zellige.samplers import distributions
 
 PAGE = Path(__file__).with_name("laws.md")
 HEAD = """\
-# Which distribution, which number
+# Which distribution a sampler draws from, and which number bounds it
 
-Made from the code by `docs/laws.py`. Every sampler draws from a distribution, and every number bounds one. `zellige
-sample` says in its last lines which distribution its texts came from and which command bounds -log p of it, `zellige
-evaluate` whose samples its number is about.
+A likelihood describes samples only if both belong to the same distribution. This page says, for every method and sampler,
+from which distribution the samples come and which command bounds -log p of it. `zellige sample` and `zellige evaluate` say
+the same in their last lines. The tables are made from the code by `docs/laws.py`.
 
-- **The model of continuous time** passes from `PRIOR` to `CLEAN` continuously, the [ends of its
-  schedule](core.md#process) too. `evaluate` bounds it.
-- **The model of T steps** draws in each step what it reveals all at once. `evaluate --steps T` bounds it. The number
-  of `evaluate` does not: few steps draw tokens together that depend on one another, and their texts are worse than
-  that number says. In discrete time (`d3pm`, `--diffusion-steps`) T is the model's own, and `evaluate` bounds that;
-  fewer steps than it has no number bounds.
-- **Near** it: rates are held still for a step. The distribution comes as the steps grow, and of a given number of them no
-  number is a bound.
-- **Of its own**: no number bounds it, whatever the steps.
+- **The model of continuous time** runs from `PRIOR` to `CLEAN` without steps, and includes the [endpoint terms of its
+  schedule](core.md#process). `zellige evaluate` bounds it.
+- **The model of T steps** draws all tokens of a step at once. `zellige evaluate --steps T` bounds it. `zellige evaluate`
+  alone does not: tokens drawn together ignore each other, so texts from few steps are worse than that number says. In
+  discrete time (`d3pm`, `--diffusion-steps`), T belongs to the model, and `zellige evaluate` bounds the model of T steps.
+- **Near a model:** rates are held constant during a step. The error vanishes as the steps grow, but no number bounds the
+  distribution at a given number of steps.
+- **Another distribution:** no number bounds it, at any number of steps.
 
-Temperature, top-p, argmax, several tokens at once, grids other than the uniform one and texts of another length than
-the model's change the distribution, and then no number bounds it. `--ends jumps` is a bound of another model, which passes
-each end of a published schedule in one jump; no sampler here draws from it. `--ends none`, as most papers print, is
-no bound. T stands for the number of steps; `csm` has its number where all texts can be enumerated.
+Some options change the distribution, and then no number bounds it: temperature, top-p, argmax, several tokens at once,
+grids other than the uniform one, and texts that are longer or shorter than the model's. `--ends jumps` bounds another
+model, which passes each end of a published schedule in one jump; no sampler draws from it. `--ends none`, which most
+papers print, is not a bound. In the tables, T is the number of steps. `csm` has a number only where all texts can be
+listed.
 
-All of it is held by enumeration, with networks that depend on the state and the time, and coarse ends: `zellige
-verify --only sampler.distribution`, `--only bound.distribution`, `sampler.ancestral-choose`, `bound.steps` and
+The tables are checked by enumeration, with networks that depend on the state and the time: `zellige verify --only
+sampler.distribution`, `--only bound.distribution`, `sampler.ancestral-choose`, `bound.steps` and
 `sampler.any_order-distribution`.
 
 """

@@ -25,8 +25,9 @@ PAGE = Path(__file__).with_name("recipes.md")
 HEAD = f"""\
 # Recipes
 
-Made from the code by `docs/recipes.py`. A recipe is the configuration of a paper: its network, its optimizer, its data, and
-the number that it reports.
+A recipe is the configuration of a paper: its network, its optimizer, its data, and the number that it reports. **None of the
+recipes has been trained to its end here.** The numbers below are the papers', as a goal. This page is made from the code by
+`docs/recipes.py`.
 
 ```sh
 zellige list recipes
@@ -34,28 +35,29 @@ zellige train --recipe mdlm-owt --run runs/mdlm-owt
 zellige train --recipe mdlm-owt --train.batch 64 --net.layers 6
 ```
 
-The recipe says the method, and fills every option that is not typed; what is typed comes first, and then it is no longer the
-paper's. `config.json` keeps the name of the recipe, and `zellige train --recipe mdlm-owt --resume` goes on. In Python it is
-`zellige.train(recipe="mdlm-owt")`, and `zellige.training.recipes.RECIPES["mdlm-owt"].config` holds all of it. None of them has
-been trained to its end here: the numbers are the papers', to be reached.
+A recipe sets the method and every option. Options on the command line override it, and then the configuration is no longer
+the paper's. `config.json` keeps the name of the recipe, so `zellige train --recipe mdlm-owt --resume` continues the run. In
+Python, use `zellige.train(recipe="mdlm-owt")`; the configuration is `zellige.training.recipes.RECIPES["mdlm-owt"].config`.
 
-The FLOPs are counted by PyTorch on the network without numbers: each row once forward and backward at every position, times
-the rows of all steps. The hours are those of one H100 at {UTILISATION:.0%} of its {PEAK / 1e12:.0f} TFLOP/s (bfloat16, dense),
-which takes a well-kept training. On other devices, and with how much memory:
+PyTorch counts the FLOPs on the network without weights: one forward and one backward pass over every position of every
+sequence, times the number of sequences in all steps. The hours are those of one H100 at {UTILISATION:.0%} of its
+{PEAK / 1e12:.0f} TFLOP/s (bfloat16, dense), which a well-tuned training reaches. For other devices, and for memory and cost:
 
 ```sh
 zellige plan mdlm-owt --gpus 64 --device h100 --mfu 0.4 --price 2.5
 ```
 
-[Plan a training](tutorials/plan.md) says what it counts.
+[Plan a training](tutorials/plan.md) explains the estimate.
 
-A table under each recipe has its choices beside the files that its authors published, value by value, written down from
-these ([the files](#files)). A paper's own text comes first: where a file contradicts it, `differs` names both. A limit of the
-gradient's norm is of the loss that it was made for: `--train.clip` acts on nats per token of the whole bound, and the published
-limits are converted.
+Below each recipe, a table compares its values with the files that the authors published ([the files](#files)). The text of
+the paper has priority; where a file contradicts it, `differs` names both. Published limits of the gradient norm are
+converted, because `--train.clip` acts on nats per token of the whole bound.
 
-| recipe | reported | network | tokens | FLOP | H100 hours |
-|---|---|---|---|---|---|
+Compare numbers of the column "reported" only if they were measured on the same data: a perplexity on LAMBADA (a test set of
+its own) cannot be compared with one on the documents of the training corpus.
+
+| recipe | reported | measured on | network | tokens | FLOP | H100 hours |
+|---|---|---|---|---|---|---|
 """
 
 
@@ -99,12 +101,11 @@ def section(name: str, recipe: Recipe) -> str:
 def page() -> str:
     rows = []
     for name, row in zip(RECIPES, help.table("recipes"), strict=True):
-        train, net = RECIPES[name].train, RECIPES[name].net
-        tokens = scaled(train.steps * train.batch * net.length)
+        recipe = RECIPES[name]
+        tokens = scaled(recipe.train.steps * recipe.train.batch * recipe.net.length)
         flops, hours = list(row.values())[-2:]
-        rows.append(
-            f"| [{name}](#{name}) | {row['reported']} | {net.kind}, {row['size']} | {tokens} | {flops} | {hours} |\n"
-        )
+        cells = [f"[{name}](#{name})", row["reported"], recipe.reported.where, f"{recipe.net.kind}, {row['size']}"]
+        rows.append(f"| {' | '.join([*cells, tokens, flops, hours])} |\n")
     sections = [section(name, recipe) for name, recipe in RECIPES.items()]
     return "".join([HEAD, *rows, *sections, "\n## Files\n\n", published.files()])
 
