@@ -19,7 +19,7 @@ from zellige.cli.evaluate_bounds import describe_bracket
 from zellige.core.batch import Batch
 from zellige.errors import InputError
 from zellige.evaluation import two_sides
-from zellige.evaluation.bracket import bracket_rows, exact_laws
+from zellige.evaluation.bracket import Bracket, bracket_rows, exact_laws
 from zellige.evaluation.evaluate import Asked
 from zellige.evaluation.requests import EvaluateBracket
 from zellige.evaluation.result import summarize
@@ -383,7 +383,7 @@ def test_the_numbers_do_not_depend_on_the_batch_nor_on_other_texts():
     twice = bracket_rows(method, asked(Rows(texts(4)[::5].repeat(2, 1)[:20])), (1, 4), limit=None, bound_draws=4)
     name = "importance-weighted, n = 4"
     assert torch.allclose(twice.named(name).result.nats[:17], a.named(name).result.nats)  # pyright: ignore
-    assert len(bracket_figure(json.loads(dumps(a.to_dict()))).axes) == 2
+    assert len(bracket_figure(Bracket.from_dict(json.loads(dumps(a.to_dict())))).axes) == 2
 
 
 @pytest.mark.parametrize(("name", "choices"), [*CHAINS, *OWN_STEPS])
@@ -438,7 +438,7 @@ def test_a_row_of_weights_that_hardly_count_says_so():
     assert entry["value"] == few.result.value  # pyright: ignore
     assert [entry["low"], entry["high"], entry["over_draws"]["low"]] == [None] * 3
     assert entry["why"].startswith("not determined")
-    assert bracket_figure(document).axes
+    assert bracket_figure(Bracket.from_dict(document)).axes
 
 
 def test_a_mean_is_determined_by_many_draws_or_by_weights_alike():
@@ -474,7 +474,7 @@ def test_who_has_no_row_says_why():
     found = bracket_rows(ar, asked(Rows(texts(3))), own=2, bound_draws=2)
     assert found.rows[0].side == "exact"
     assert found.rows[1].why == "ar's -log p is exact"
-    assert len(bracket_figure(json.loads(dumps(found.to_dict()))).axes) == 1
+    assert len(bracket_figure(Bracket.from_dict(json.loads(dumps(found.to_dict())))).axes) == 1
 
 
 @pytest.mark.parametrize(

@@ -1502,7 +1502,7 @@ STRANGERS = [
     M(
         "a result whose options have code run",
         "cli/evaluate_again.py",
-        '        refuse_unasked(untyped(mode.options, before["arguments"], rest), f"\'{source}\'")\n',
+        '    refuse_unasked(untyped(mode.options, before["arguments"], rest), f"\'{source}\'")\n',
         "",
         why=FILES,
         tests="tests/cli/test_untrusted.py -k result_runs_no_code",

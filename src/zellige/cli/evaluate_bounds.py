@@ -331,10 +331,10 @@ def save_bracket(result: "BracketResult", folder: Path, terminal: Terminal) -> N
     names = ("numbers", "orders", "per_step", "steps", "own", "limit", "seed")
     values: dict[str, Any] = {name: getattr(request, name) for name in names} | {"own": request.own or 0}
     suffix = file_suffix(**{name: value for name, value in values.items() if value != getattr(usual, name)})
-    file, document = folder / f"bracket-{where}{suffix}.json", result.to_dict()
-    write_file(file, as_file(document))
+    file = folder / f"bracket-{where}{suffix}.json"
+    write_file(file, as_file(result.to_dict()))
     drawn, picture = io.StringIO(), file.with_suffix(".svg")
-    bracket_figure(document).savefig(drawn, format="svg", metadata={"Date": None})
+    bracket_figure(result).savefig(drawn, format="svg", metadata={"Date": None})
     write_file(picture, drawn.getvalue())
     terminal.result(f"  written   {path(file)}   {path(picture)}")
 
