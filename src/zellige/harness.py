@@ -204,7 +204,8 @@ class Zellige(LM):
         fixed = torch.tensor([prompt + [-1] * most for prompt in prompts], device=self._device)
         sampler.admit(method, fixed)
         streams, steps = Streams(seeds, start_distribution(method).device), self.decoding.steps
-        *_, state = run(sampler, method, tuple(fixed.shape), steps, fixed=fixed, generator=streams)  # pyright: ignore
+        shape, around = (len(prompts), fixed.shape[1]), self.decoding.around
+        *_, state = run(sampler, method, shape, steps, fixed=fixed, generator=streams, around=around)
         end = end_token(tokenizer, True) if trained_on_documents(self.model) else None
         rows, mask = state.x.tolist(), blank(of_length(method, fixed.shape[1]))
         ends = Frame(state, 1, 1, 0.0, state.x, 0, len(rows), 0.0, tokenizer, mask, end).ends

@@ -13,7 +13,7 @@ from zellige.cli.drawing import InfillOptions, SampleOptions
 from zellige.cli.flags import flags
 from zellige.models import defaults
 from zellige.models.sampling import DECODING
-from zellige.samplers import Ancestral, Blockwise, Confidence
+from zellige.samplers import Ancestral, Blockwise, Confidence, Guided
 
 OLD = Path(__file__).parents[1] / "written_by_0_2_0" / "results"
 
@@ -55,6 +55,21 @@ def test_a_record_is_saved_and_drawn_again(request_, tmp_path):
     assert [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()] == json.loads(
         json.dumps(samples.lines())
     )
+
+
+def test_guidance_is_inside_of_the_truncation():
+    """A method around the method changes what is sampled, in every function; the record holds none of it."""
+    model = small()
+    sharpen = lambda method: Guided(method, temperature=0.0)  # noqa: E731
+    samples = zellige.Sample(seed=1, steps=4, top_p=0.9, around=sharpen).run(model)
+    plain, cold = zellige.sample(model, seed=1, steps=4), zellige.sample(model, seed=1, steps=4, temperature=0.0)
+    assert samples.texts == cold != plain
+    assert zellige.sample(model, seed=1, steps=4, around=sharpen) == cold
+    assert zellige.infill(model, "a ____", around=sharpen) == zellige.infill(model, "a ____", temperature=0.0)
+    assert samples.request.around is None
+    unchanged = zellige.Sample(steps=4, around=lambda method: method).run(model).distribution
+    assert unchanged.of.endswith("changed by guidance")
+    assert unchanged.number is None
 
 
 def test_a_block_sampler_that_is_made_is_written_by_name():

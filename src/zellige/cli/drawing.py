@@ -72,7 +72,7 @@ class InfillOptions(Drawing):
 
 
 def draw(
-    chosen: Drawing,
+    chosen: "SampleOptions | InfillOptions",
     command: str,
     terminal: Terminal,
     began: float,

@@ -67,7 +67,7 @@ CHOICES = '''\
 """The arguments of `zellige.sample` and `zellige.infill` by name, for type checkers; written by `cli.help.write` from what the
 samplers and the requests declare."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 '''
 TABLES = Path(__file__).with_name("lists.json")  # read without torch; `write` writes it

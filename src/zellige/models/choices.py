@@ -1,7 +1,7 @@
 """The arguments of `zellige.sample` and `zellige.infill` by name, for type checkers; written by `cli.help.write` from what the
 samplers and the requests declare."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
 
@@ -40,6 +40,7 @@ class SamplingChoices(SamplerChoices, total=False):
     temperature: float | None
     top_p: float | None
     top_k: int | None
+    around: Callable[[Any], Any] | None
     count: int
     seed: int | Sequence[tuple[int, int]]
     length: int | None

@@ -78,7 +78,7 @@ class Infill(Sampling):
         else:
             rows = kind.rows(self.rows(kind))
             samples = request._sample(fixed=rows, count=self.count * len(rows)).run(model, see)
-        return replace(samples, request=request)
+        return replace(samples, request=request.saved())
 
     def rows(self, kind: "Modality") -> "Tensor":
         """The given tokens (L,) or (N, L) of what is no running text, -1 where one is free."""

@@ -92,7 +92,7 @@ class Sample(Sampling):
         sampler.admit(method, fixed)
         return Trajectory(
             model, sampler, request.steps, self.seed, count, length, self.batch, fixed, condition,
-            end if documents else None,
+            end if documents else None, self.around,
         )  # fmt: skip
 
     def run(self, model: Any, see: "Callable[[Frame], None] | None" = None) -> "Samples":
@@ -107,7 +107,7 @@ class Sample(Sampling):
         free = not self.prompt and self.fixed is None and self.length is None
         distribution = trajectory.distribution if free and isinstance(trajectory.sampler, Sampler) else None
         request = self.with_defaults(model) if self.defaults else self
-        return replace(samples, request=request, distribution=distribution)
+        return replace(samples, request=request.saved(), distribution=distribution)
 
 
 @checked

@@ -5,12 +5,12 @@ decides. `zellige.Sample` and `zellige.Infill` are such requests. The functions 
 page, the endpoint and the harness read these fields. Importing this file imports no torch.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ..errors import InputError, nearest
-from ..requests import Request, check_ranges, declared, option, options_of
+from ..requests import Request, aside, check_ranges, declared, option, options_of
 
 if TYPE_CHECKING:
     from ..methods.method import Method
@@ -59,6 +59,10 @@ class Decoding:
         default=None,
         hidden=True,
     )
+    around: Callable[[Any], Any] | None = aside(
+        "guidance: takes the method and returns the one to sample from; temperature, top-p and top-k act on its predictions",
+        default=None,
+    )
 
     def __post_init__(self):
         check_ranges(self)
@@ -73,7 +77,7 @@ class Decoding:
 
     def decoding(self) -> dict[str, Any]:
         """The fields of `Decoding` that are given, and the options of the sampler beside them."""
-        values = {each.name: getattr(self, each.name) for each in fields(Decoding) if each.name != "options"}
+        values = {name: getattr(self, name) for name in DECODING}
         return {name: value for name, value in values.items() if value is not None} | dict(self.options or {})
 
     def with_defaults(self, model: Any) -> Self:
@@ -110,7 +114,7 @@ class Decoding:
         from ..samplers import choose_sampler
 
         options = {"top_k": self.top_k} if self.top_k is not None else {}
-        names = [each.name for each in fields(self) if each.name != "options"]
+        names = [each.name for each in fields(self) if each.name not in ("options", "around")]
         return choose_sampler(
             self.sampler,
             method,
@@ -122,7 +126,7 @@ class Decoding:
         )
 
 
-DECODING = tuple(each.name for each in fields(Decoding) if each.name != "options")
+DECODING = tuple(options_of(Decoding))
 KEPT = tuple(
     name for name in DECODING if name not in ("sampler", "steps")
 )  # of a model's defaults, with another sampler

@@ -8,7 +8,7 @@ beside it. (The network's rounding may: a sample can differ where two tokens are
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,7 @@ class Trajectory:
         fixed: (N, length) tokens, -1 where one is free, HIDDEN where nothing is sampled; `count` is a multiple of N.
         condition: (count,) the class of each sample; None: the network is given no class.
         end: the token that ends a text, of a model trained on documents.
+        around: guidance, as `samplers.run` takes it.
     """
 
     model: Model
@@ -53,11 +54,13 @@ class Trajectory:
     fixed: Tensor | None = None
     condition: Tensor | None = None
     end: int | None = None
+    around: Callable[[Any], Any] | None = None
 
     @property
     def distribution(self) -> Distribution:
         """The distribution that the samples are drawn from, and the number that bounds it."""
-        return distribution_of(self.sampler, self.model.method, self.steps)
+        distribution = distribution_of(self.sampler, self.model.method, self.steps)
+        return distribution if self.around is None else Distribution(f"{distribution.of}, changed by guidance")
 
     def times(self) -> list[float]:
         """The time of each frame, from 1 to 0; times that are a mere counter, or several numbers, are spaced evenly."""
@@ -128,7 +131,9 @@ class Trajectory:
                 fixed = self.fixed[sample_numbers * len(self.fixed) // self.count].to(device)
             condition = None if self.condition is None else self.condition[sample_numbers].to(device)
             shape = (len(rows), self.length)
-            states = run(sampler, method, shape, self.steps, fixed=fixed, generator=streams, condition=condition)
+            states = run(
+                sampler, method, shape, self.steps, fixed=fixed, generator=streams, condition=condition, around=self.around
+            )  # fmt: skip
             for step, part in enumerate(states):
                 state = part if whole is None else merged(whole, rows, part)
                 if step == last and attempt < sampler.redraws() and len(again(state)):
