@@ -13,7 +13,7 @@ from zellige.cli.drawing import InfillOptions, SampleOptions
 from zellige.cli.flags import flags
 from zellige.models import defaults
 from zellige.models.sampling import DECODING
-from zellige.samplers import Ancestral, Blockwise, Confidence, Guided
+from zellige.samplers import Ancestral, Blockwise, Confidence, Truncated
 
 OLD = Path(__file__).parents[1] / "written_by_0_2_0" / "results"
 
@@ -60,7 +60,7 @@ def test_a_record_is_saved_and_drawn_again(request_, tmp_path):
 def test_guidance_is_inside_of_the_truncation():
     """A method around the method changes what is sampled, in every function; the record holds none of it."""
     model = small()
-    sharpen = lambda method: Guided(method, temperature=0.0)  # noqa: E731
+    sharpen = lambda method: Truncated(method, temperature=0.0)  # noqa: E731
     samples = zellige.Sample(seed=1, steps=4, top_p=0.9, around=sharpen).run(model)
     plain, cold = zellige.sample(model, seed=1, steps=4), zellige.sample(model, seed=1, steps=4, temperature=0.0)
     assert samples.texts == cold != plain
