@@ -125,7 +125,7 @@ def test_what_is_written_ends_where_it_should(results):
         assert len(text) < 6 * 12
 
 
-@pytest.mark.parametrize("name", ["mdlm", "udlm", "ar", "bd3lm"])
+@pytest.mark.parametrize("name", ["mdlm", pytest.param("udlm", marks=pytest.mark.long), "ar", "bd3lm"])
 def test_texts_do_not_depend_on_the_others(name, tmp_path):
     """Nor on the batch; a request that comes twice gives two texts where it asks to sample; all at temperature 0 are one."""
     from zellige.harness import Zellige

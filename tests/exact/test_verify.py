@@ -20,9 +20,17 @@ KEYS = [*identities.SHARED, *identities.OWN]
 
 
 # ---------------------------------------------------------------------------------- every method holds
-def test_what_all_methods_share():
-    for only in ("process", "prediction", "bound.implicit"):
-        assert verify("mdlm", only=only).failures == []
+SHARED = ("process", "prediction", "bound.implicit")
+OF_EACH = {
+    f"bound.{key}" for key in ("convert", "steps", "sum", "normalised", "one-position", "draws", "closed-form", "sides")
+}
+
+
+@pytest.mark.parametrize("only", SHARED)
+def test_what_all_methods_share(only):
+    report = verify("mdlm", only=only)
+    assert report.failures == []
+    assert {row.key for row in report.rows} >= {key for key in identities.SHARED if key.startswith(only)}
 
 
 @pytest.mark.parametrize("name", [name for name, cls in METHODS.items() if cls.bounded and not cls.exact])
@@ -31,8 +39,7 @@ def test_bounds_of(name):
     report = verify(name, only="bound")
     assert report.failures == []
     kinds = {row.key for row in report.rows}
-    always = {"convert", "steps", "sum", "normalised", "one-position", "draws", "closed-form", "sides"}
-    assert {f"bound.{key}" for key in always} <= kinds
+    assert kinds >= OF_EACH
     discrete = methods.find(name) is D3PM
     assert discrete != ("bound.limit" in kinds)  # the only bound of discrete time is that of its steps
     assert discrete != ("bound.entropy" in kinds)
@@ -61,9 +68,11 @@ def test_samplers_of(name):
         assert checked == paired or name == "genmd4"  # whose exact network depends on the time: confidence has an error
 
 
-@pytest.mark.parametrize("key", [key for key in KEYS if not key.startswith("sampler.")])
+@pytest.mark.parametrize(
+    "key", [key for key in KEYS if not key.startswith(("sampler.", *SHARED)) and key not in OF_EACH]
+)
 def test_no_check_is_empty_for_all_methods(key):
-    """Of those of the samplers `test_samplers_of` says the same."""
+    """Of the others the tests above say the same."""
     if key in identities.OWN:
         classes = sorted(METHODS.values(), key=lambda cls: len(cls.variants))  # the first of which there is one ends it
         checks = (identities.OWN[key](method) for cls in classes for _, method in identities.variants(cls))
@@ -145,7 +154,7 @@ def test_an_own_method_without_closed_forms():
 
 # ---------------------------------------------------------------------------------- one sampler, and its refusal
 def test_one_sampler():
-    report = verify("sedd", "udlm", sampler="analytic")  # another name of ancestral
+    report = verify("mdlm", "udlm", sampler="analytic")  # another name of ancestral
     assert report.ok
     assert {row.key for row in report.rows} == {
         "sampler.ancestral",
@@ -153,7 +162,7 @@ def test_one_sampler():
         "sampler.ancestral-choose",
         "sampler.ancestral-argmax",
     }
-    assert list(report.pairings) == ["sedd", "sedd uniform", "sedd geometric", "sedd uniform, geometric", "udlm"]
+    assert list(report.pairings) == ["mdlm", "mdlm time", "udlm"]
     assert all(0 < row["ancestral"] < 1e-2 for row in report.pairings.values())
     assert report.notes == ()
 
@@ -177,10 +186,10 @@ def test_names_that_are_not_there():
 # ---------------------------------------------------------------------------------- the table
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_the_table_has_80_columns(every):
-    """In short without the samplers but one; without what takes longest."""
+    """In short of some checks alone; without what takes longest."""
     rows = []
     for key in KEYS:
-        if key != "bound.draws" and (every or not key.startswith("sampler.") or key == "sampler.ancestral"):
+        if key != "bound.draws" and (every or key.startswith(("process", "bound.s")) or key == "sampler.ancestral"):
             rows += verify("udlm", only=key).rows
     lines = Report((*rows, dataclasses.replace(rows[-1], ok=False, method="genmd4")), 61.0, {}).lines()
     assert max(len(line) for line in lines if not line.startswith("    ")) <= 82  # FAIL is two longer than ok

@@ -1070,7 +1070,8 @@ NETWORKS = [
         AT,
         "able = able if cache is None else torch.cat((cache.valid, able), 1)",
         "able = able if cache is None else torch.cat((0 * cache.valid > 0, able), 1)",
-        "blocks.cache bd3lm",
+        why="its rows are of one length, in which every place may be seen",
+        tests="tests/nn/test_blocks.py -k cached_equals_uncached",
     ),
     M(
         "the clean stream is told the noisy one's time",

@@ -130,7 +130,7 @@ def test_attention_after_remembered_places_equals_the_dense_mask(block, monkeypa
     for able in (valid, torch.ones_like(valid)):
         own = mask(block, DOCUMENTS[0], 1).expand(2, L, L)
         dense = torch.cat((able[:, None].expand(2, L, 6), own), -1)[:, None]
-        fast = attention.attend(q, k, v, attention.sight(block, 1, tokens(2, L), None, able).plan)
+        fast = attention.attend(q, k, v, attention.sight(block, 1, tokens(2, L), None, able.shape[1], able).plan)
         near(fast, F.scaled_dot_product_attention(q, k, v, attn_mask=dense), 1e-12)
 
 

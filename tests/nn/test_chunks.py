@@ -106,9 +106,13 @@ def test_compiled_chunks_are_one_loop(world, monkeypatch):
     assert sizes[0] == sizes[1]
 
 
-@pytest.mark.parametrize("learnt", [False, True])
-def test_compiled_chunks_in_bfloat16(learnt, monkeypatch):
-    """The backward pass makes logits as the forward pass did; what `f` learns beside the head has its gradient too."""
+@pytest.mark.parametrize("way", ["a loop", "learnt", "without a loop"])
+def test_compiled_chunks_in_bfloat16(way, monkeypatch):
+    """The backward pass makes logits as the forward pass did; what `f` learns beside the head has its gradient too. A PyTorch
+    without a loop of its own unrolls it."""
+    learnt = way == "learnt"
+    if way == "without a loop":
+        monkeypatch.delattr(torch._higher_order_ops, "scan")
     torch.manual_seed(0)
     monkeypatch.setattr(chunks, "LARGE", 1)
     monkeypatch.setattr(chunks, "CHUNK", 4)

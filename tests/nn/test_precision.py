@@ -125,12 +125,13 @@ def test_compiled_without_a_compiler(monkeypatch):
 
 
 @pytest.mark.compile
-@pytest.mark.parametrize("name", ["mdlm", "bd3lm"])
-def test_compiled_a_few_times_for_all_sizes(name, monkeypatch):
+@pytest.mark.parametrize(("name", "most"), [("mdlm", 5), ("bd3lm", 12), ("ar", 12)])
+def test_compiled_a_few_times_for_all_sizes(name, most, monkeypatch):
     """Rows, positions that are read, and remembered places vary: texts are the same, and no size is compiled for alone."""
     graphs, compiler = [], torch.compile
     torch._dynamo.reset()
-    monkeypatch.setattr(torch, "compile", lambda f: compiler(f, backend=lambda graph, _: graphs.append(graph) or graph))
+    keep = lambda graph, _: graphs.append(graph) or graph  # noqa: E731
+    monkeypatch.setattr(torch, "compile", lambda f, dynamic: compiler(f, backend=keep, dynamic=dynamic))
     plain = make(name).eval()
     compiled = copy.deepcopy(plain).compute_in("float32", compile=True)
     for rows, steps in ((4, 4), (6, 8), (3, 16), (5, 8)):
@@ -140,7 +141,7 @@ def test_compiled_a_few_times_for_all_sizes(name, monkeypatch):
                 *_, state = run(find(method.sampler)(), method, (rows, LENGTH), steps, generator=Streams(range(rows)))
             found.append(state.x)
         assert torch.equal(*found)
-    assert 1 <= len(graphs) <= 5
+    assert 1 <= len(graphs) <= most
     assert not torch._dynamo.utils.counters["recompile_limit"]
     assert "_compiled" not in vars(pickle.loads(pickle.dumps(compiled)))  # a worker process compiles its own
     torch._dynamo.reset()

@@ -117,7 +117,13 @@ def shorter(options):
     return replace(options, diffusion_steps=8) if getattr(options, "diffusion_steps", 0) else options
 
 
-@pytest.mark.parametrize("name", RECIPES)
+COMMANDED = ("d3pm-cifar10-gauss", "tauldr-cifar10")  # by the test of the command
+LIKE = ("md4-imagenet64", "d3pm-cifar10-uniform", "d3pm-cifar10-absorbing")  # one of those in short
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] if name in COMMANDED + LIKE else []) for name in RECIPES]
+)
 def test_every_recipe_is_planned(name):
     recipe = RECIPES[name]
     config = shallow(recipe.config)
@@ -127,7 +133,7 @@ def test_every_recipe_is_planned(name):
     assert planned.ddp.activations > 4 * config.net.length * config.net.hidden
 
 
-@pytest.mark.parametrize("name", ["d3pm-cifar10-gauss", "tauldr-cifar10"])
+@pytest.mark.parametrize("name", COMMANDED)
 def test_the_command_plans_image_chains_and_says_that_launches_limit_them(name, capsys):
     from zellige import cli
 

@@ -335,7 +335,10 @@ COPIES = {
 }
 
 
-@pytest.mark.parametrize("way", COPIES)
+ALIKE = ("cp -rL", "make_archive zip", "make_archive tar")  # of links they make what another way does
+
+
+@pytest.mark.parametrize("way", [pytest.param(w, marks=[pytest.mark.long] if w in ALIKE else []) for w in COPIES])
 def test_a_copy_goes_on_bit_for_bit(way, server, stopped, reference, tmp_path):
     """However people copy a run, and whatever that makes of its links."""
     if way == "zip" and not shutil.which("zip"):
@@ -422,8 +425,17 @@ def test_two_workers(case, server, reference, tmp_path):
     check(server, reference, tmp_path / "run", *ALONE[case], workers=2)
 
 
-@pytest.mark.parametrize("after", ["overwrite", "resume"])
-@pytest.mark.parametrize(("where", "at"), [("gone", 1), ("gone", 2), ("config", 1)])
+@pytest.mark.parametrize(
+    ("where", "at", "after"),
+    [
+        *(("gone", 1, after) for after in ("overwrite", "resume")),
+        ("config", 1, "resume"),
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in (("gone", 2, "overwrite"), ("gone", 2, "resume"), ("config", 1, "overwrite"))
+        ),
+    ],
+)
 def test_killed_while_a_run_is_overwritten(where, at, after, server, stopped, reference, tmp_path):
     """The folder is a run at every moment: it can be overwritten again, or the old run begun anew, and nothing of it is left."""
     folder = tmp_path / "run"

@@ -103,8 +103,10 @@ def command(
     return process.exitcode, (folder / "said").read_text(encoding="utf-8").splitlines()
 
 
-TWICE = ("reading", "Lightning's start", "validation", "the report")
-CASES = [(phase, signal.SIGTERM) for phase in PHASES] + [(p, n) for p in TWICE for n in (signal.SIGINT, signal.SIGUSR1)]
+OTHERS = {"reading": [], "validation": [], "Lightning's start": [pytest.mark.long], "the report": [pytest.mark.long]}
+CASES = [(phase, signal.SIGTERM) for phase in PHASES] + [
+    pytest.param(phase, n, marks=marks) for phase, marks in OTHERS.items() for n in (signal.SIGINT, signal.SIGUSR1)
+]
 
 
 @pytest.mark.parametrize(("phase", "number"), CASES)
@@ -138,7 +140,9 @@ def test_what_was_stopped_goes_on(phase, server, tmp_path):
     assert newest(tmp_path / "run" / "checkpoints").name == "step-000003"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, *(pytest.param(n, marks=pytest.mark.long) for n in (signal.SIGTERM, signal.SIGUSR1))]
+)
 @pytest.mark.parametrize("phase", ["Lightning's start"])
 def test_a_signal_that_is_ignored_at_the_start_stays_ignored(phase, number, server, tmp_path):
     """As nohup and the background jobs of a shell have it: Ctrl-C is for who is in the foreground."""

@@ -318,13 +318,16 @@ class Method(nn.Module):
         return products(device, None if self._dtype is not None else self._precision)
 
     def _evaluate(self, entry: str) -> Callable[..., Any]:
-        """An entry point of the network, compiled if requested: first for the given sizes, then for sizes that vary."""
+        """An entry point of the network, compiled if requested: first for the given sizes, then for sizes that vary.
+
+        What reads behind a cache is compiled for all sizes at once, since they differ from call to call.
+        """
         function = getattr(self.network, entry)
         if not self._compile or torch.compiler.is_compiling():
             return function
         cache = self.__dict__.setdefault("_compiled", {})
         if entry not in cache:
-            cache[entry] = torch.compile(function)
+            cache[entry] = torch.compile(function, dynamic=None if entry == "features" else True)
         return cache[entry]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -366,13 +369,13 @@ class Method(nn.Module):
         """Extend a cache (None: empty) of a network of blocks by clean tokens x (B, n); see `DiT.advance`."""
         more = {} if condition is None else {"condition": condition}
         with products(x.device, self._precision):
-            return self.network.extend(cache, x, self.input_times(x, CLEAN, None), valid, **more)  # pyright: ignore
+            return self._evaluate("extend")(cache, x, self.input_times(x, CLEAN, None), valid, **more)
 
     def advance(self, cache: Any, x: Tensor, condition: Tensor | None = None) -> tuple[Tensor, Any]:
         """Hidden states (B, n, D) of clean tokens x (B, n) behind a cache (None: empty), and the extended cache."""
         more = {} if condition is None else {"condition": condition}
         with products(x.device, self._precision):
-            h, cache = self.network.advance(cache, x, **more)  # pyright: ignore
+            h, cache = self._evaluate("advance")(cache, x, **more)
         return h if self._dtype is None else h.to(self._dtype), cache
 
     def input_times(self, x: Tensor, t: Tensor | float | None, segments: Tensor | None) -> Tensor | None:

@@ -65,15 +65,21 @@ class Sight:
 ALL = Sight()
 
 
-def sight(block: int, streams: int, x: Tensor, segments: Tensor | None = None, valid: Tensor | None = None) -> Sight:
+def sight(
+    block: int,
+    streams: int,
+    x: Tensor,
+    segments: Tensor | None = None,
+    before: int = 0,
+    valid: Tensor | None = None,
+) -> Sight:
     """Attention mask of the tokens x (B, L) of each stream, in blocks (0: none) and in documents `segments` (B, L).
 
-    They stand after remembered places, of which `valid` (B, P) can be seen.
+    They stand after `before` remembered places, of which `valid` (B, before) can be seen; None: all.
     """
     if segments is not None and not block:
         return Sight(document=segments, plan=(segments[:, :, None] == segments[:, None, :])[:, None])
-    length, before = x.shape[1], 0 if valid is None else valid.shape[1]
-    valid = None if valid is None or bool(valid.all()) else valid
+    length = x.shape[1]
     if not block or (block >= length and segments is None and valid is None):
         return Sight(block, streams)
     noisy = len(x) if streams == 2 else 0
@@ -293,13 +299,14 @@ class Room:
 
 
 class Past(NamedTuple):
-    """Memory of one layer: keys and values (B, H, P, W), its tail, and a buffer with room behind its position `end`, if there
-    is one."""
+    """Memory of one layer: keys and values (B, H, P, W), its tail, and the buffer where they stand from `start` to `end`, if
+    there is room behind them."""
 
     keys: Tensor
     values: Tensor
     tail: Tensor
     room: Room | None = None
+    start: int = 0
     end: int = 0
 
     def followed(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -308,9 +315,10 @@ class Past(NamedTuple):
             pairs = zip((self.keys, self.values), (keys, values))
             k, v = (torch.cat((old.to(new.dtype), new), 2) for old, new in pairs)
             return k, v
-        start, end = self.end - self.keys.shape[2], self.end + keys.shape[2]
+        end = self.end + keys.shape[2]
         self.room.keys[:, :, self.end : end], self.room.values[:, :, self.end : end] = keys, values
-        return self.room.keys[:, :, start:end].to(keys.dtype), self.room.values[:, :, start:end].to(values.dtype)
+        k, v = (y[:, :, self.start : end] for y in (self.room.keys, self.room.values))
+        return k.to(keys.dtype), v.to(values.dtype)
 
 
 @dataclass(frozen=True)
@@ -328,6 +336,7 @@ class Cache:
         place: (B,) long, the position that comes next.
         rooms: of each layer, where its places stand with room behind them; none where gradients are taken.
         end: where in the rooms the places end.
+        ragged: whether some places are not valid, known without looking at them.
     """
 
     keys: tuple[Tensor, ...]
@@ -337,6 +346,7 @@ class Cache:
     place: Tensor
     rooms: tuple[Room, ...] = ()
     end: int = 0
+    ragged: bool = False
 
     def __len__(self) -> int:
         return self.valid.shape[1]
@@ -356,20 +366,31 @@ class Cache:
         if torch.equal(rows, torch.arange(self.rows, device=rows.device)):
             return self
         layers = ([y[rows] for y in of] for of in (self.keys, self.values, self.tails))
-        return Cache(*map(tuple, layers), self.valid[rows], self.place[rows])  # pyright: ignore
+        keys, values, tails = map(tuple, layers)
+        valid = self.valid[rows]
+        return Cache(keys, values, tails, valid, self.place[rows], ragged=self.ragged and not bool(valid.all()))
 
     def last(self, places: int) -> "Cache":
         """Only the last places: the window of a text that passes the trained length. Positions go on counting."""
         start = max(len(self) - places, 0)
         keys, values = (tuple(y[:, :, start:] for y in of) for of in (self.keys, self.values))
-        return replace(self, keys=keys, values=values, valid=self.valid[:, start:])
+        valid = self.valid[:, start:].contiguous()
+        return replace(self, keys=keys, values=values, valid=valid, ragged=self.ragged and not bool(valid.all()))
+
+    @property
+    def seen(self) -> Tensor | None:
+        """The places that can be seen, (B, P) bool; None: all."""
+        return self.valid if self.ragged else None
 
     def free(self, n: int) -> bool:
         """Return whether the buffer has room for n more positions, and this cache is the one that may write there."""
         if not self.rooms or torch.is_grad_enabled():
             return False
-        return all(room.used == self.end for room in self.rooms) and self.end + n <= self.rooms[0].keys.shape[2]
+        room = self.rooms[0]  # all layers have as much
+        # `used` is `end` or more; asked whether they are equal, the compiler would take them for one number
+        return room.used <= self.end and self.end + n <= room.keys.shape[2]
 
     def layer(self, i: int, n: int) -> Past:
         """Memory of one layer, before n new positions."""
-        return Past(self.keys[i], self.values[i], self.tails[i], self.rooms[i] if self.free(n) else None, self.end)
+        room = self.rooms[i] if self.free(n) else None
+        return Past(self.keys[i], self.values[i], self.tails[i], room, self.end - len(self), self.end)

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch._higher_order_ops import scan
 from torch.autograd.function import once_differentiable
 from torch.func import functional_call
 from torch.utils.checkpoint import checkpoint
@@ -39,7 +38,7 @@ def each_position(
     parts = [slice(i, min(i + size, len(h))) for i in range(0, len(h), size)]
     more = [p for p in more if p.requires_grad]
     if torch.compiler.is_compiling():
-        if not more:
+        if not more and _scan() is not None:
             return _scanned(head, h, f, size)
         # `f` closes over what is learnt: the compiler differentiates, chunk after chunk, and makes logits again backwards
         run = lambda span: checkpoint(lambda here: f(_logits(head, here), span), h[span], use_reentrant=False)  # noqa: E731
@@ -101,6 +100,11 @@ def _sweep(head, f, parts, h, parameters, weight, with_h):
 
 
 # ---------------------------------------------------------------------------------- in a compiled graph
+def _scan() -> Any:
+    """PyTorch's loop that is one node of a graph; None where there is none under this name, since it is not public yet."""
+    return getattr(getattr(torch, "_higher_order_ops", None), "scan", None)
+
+
 def _scanned(head: nn.Module, h: Tensor, f: Callable[..., Tensor], size: int) -> Tensor:
     """The values (N,), by a loop that is one node of the graph, and one of its backward pass."""
     kind = h.device.type
@@ -145,7 +149,7 @@ class _Scan(torch.autograd.Function):
         def chunk(carry, x):
             return carry.clone(), value(parameters, *x)
 
-        return scan(chunk, h.new_zeros(()), (h, index))[1]
+        return _scan()(chunk, h.new_zeros(()), (h, index))[1]
 
     @staticmethod
     @once_differentiable
@@ -157,7 +161,7 @@ class _Scan(torch.autograd.Function):
             gradients, dh = torch.func.vjp(lambda p, y: ctx.value(p, y, i), tuple(parameters), h_chunk)[1](g)
             return tuple(_added(a, b.to(a)) for a, b in zip(total, gradients)), dh
 
-        total, dh = scan(chunk, tuple(torch.zeros_like(p) for p in parameters), (h, index, grad))
+        total, dh = _scan()(chunk, tuple(torch.zeros_like(p) for p in parameters), (h, index, grad))
         return None, None, dh, *total
 
 

@@ -99,7 +99,7 @@ class Table(nn.Module):
         if cache is not None:
             x, place = torch.cat((cache.keys[0][:, 0, :, 0], x), 1), cache.place + place
             valid_ = torch.cat((cache.valid, valid_), 1)
-        return Cache((x[:, None, :, None],), (), (), valid_, place)
+        return Cache((x[:, None, :, None],), (), (), valid_, place, ragged=not bool(valid_.all()))
 
     def head(self, h: Tensor) -> Tensor:
         return h

@@ -128,7 +128,8 @@ class DiT(nn.Module):
         B = len(x)
         clean = clean if x.shape[1] > self.block else None  # in a single block nothing stands before
         streams = 1 if clean is None else 2
-        view = sight(self.block, streams, x, segments, None if cache is None else cache.valid)
+        before = () if cache is None else (len(cache), cache.seen)
+        view = sight(self.block, streams, x, segments, *before)
         if clean is not None:
             x, time = torch.cat((x, clean)), None if time is None else both(time, clean_time, x)
             condition = None if condition is None else condition.repeat(2)
@@ -160,7 +161,8 @@ class DiT(nn.Module):
         self._check(x, time, None, condition, None, cache)
         self._check_whole(x, cache, valid)
         segments = None if valid is None else valid.long()
-        view = sight(self.block, 1, x, segments, None if cache is None else cache.valid)
+        before = () if cache is None else (len(cache), cache.seen)
+        view = sight(self.block, 1, x, segments, *before)
         c = self.told(x, time, condition)
         h, rotary = self._embed(x), self._rotary(x, cache, valid)
         able = torch.ones_like(x, dtype=torch.bool) if valid is None else valid
@@ -175,9 +177,10 @@ class DiT(nn.Module):
             layers_.append((k, v, tail))
         place = able.sum(-1) + (0 if cache is None else cache.place)
         able = able if cache is None else torch.cat((cache.valid, able), 1)
+        ragged = cache.ragged if cache is not None else valid is not None and not bool(valid.all())
         keys, values, tails = zip(*layers_)
         if torch.is_grad_enabled():
-            return self._end(h, c), Cache(keys, values, tails, able, place)
+            return self._end(h, c), Cache(keys, values, tails, able, place, ragged=ragged)
         if cache is not None and cache.free(x.shape[1]):
             rooms, end = cache.rooms, cache.end + x.shape[1]
             for room in rooms:
@@ -187,7 +190,7 @@ class DiT(nn.Module):
             places = self.net.length + self.block if end < self.net.length else 2 * end
             rooms = tuple(Room.of(k, v, places) for k, v in zip(keys, values))
             keys, values = zip(*((room.keys[:, :, :end], room.values[:, :, :end]) for room in rooms))
-        return self._end(h, c), Cache(keys, values, tails, able, place, rooms, end)
+        return self._end(h, c), Cache(keys, values, tails, able, place, rooms, end, ragged)
 
     def extend(
         self,
