@@ -2,12 +2,14 @@
 
 import contextlib
 import errno
+import hashlib
 import os
 import re
 import shutil
 import stat
 from collections.abc import Callable, Container, Iterator
 from pathlib import Path
+from typing import Any
 
 from .errors import InputError
 from .schema import shown
@@ -16,6 +18,19 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the ways in which a system s
 
 
 # ---------------------------------------------------------------------------------------------------- whole folders
+def file_suffix(**values: Any) -> str:
+    """Return what a file's name says of choices that are not the defaults: `-limit-4-only-ptb`; None, False, (): not chosen."""
+    words = []
+    for name, value in values.items():
+        if value is None or value is False or value == ():
+            continue
+        parts = [] if value is True else value if isinstance(value, (list, tuple)) else [value]
+        texts = (f"{part:g}" if isinstance(part, float) else str(part) for part in parts)
+        words += [name.replace("_", "-"), *(re.sub(r"[^\w.]+", "-", text) for text in texts)]
+    text = "".join(f"-{word}" for word in words)
+    return text if len(text) <= 80 else f"-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
 def free(folder: Path) -> Path:
     """The folder, or the first of folder-2, folder-3, ... that is not there yet."""
     name, n = folder, 1

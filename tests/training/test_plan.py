@@ -127,7 +127,7 @@ LIKE = ("md4-imagenet64", "d3pm-cifar10-uniform", "d3pm-cifar10-absorbing")  # o
 def test_every_recipe_is_planned(name):
     recipe = RECIPES[name]
     config = shallow(recipe.config)
-    planned = plan(config, recipe.vocabulary, config.train.batch, DEVICES["h100"])
+    planned = budget_of(config, recipe.vocabulary, config.train.batch, DEVICES["h100"])
     assert planned.rows == 1
     assert planned.launches > 100
     assert planned.ddp.activations > 4 * config.net.length * config.net.hidden
@@ -158,7 +158,7 @@ def test_live_counts_storages_not_views():
 def test_hours_memory_and_tokens_add_up():
     of = replace(config("mdlm"), train=Train(steps=100, batch=16, accumulate=2, ema=0.0))
     device = DEVICES["h100"]
-    one, four = (plan(of, 27, gpus, device, 0.5) for gpus in (1, 4))
+    one, four = (budget_of(of, 27, gpus, device, 0.5) for gpus in (1, 4))
     two = replace(of, train=replace(of.train, nodes=2))
     cost = training_cost(of, 27)
     assert one.products == pytest.approx(cost.flops / 100 / (device.float32 * 0.5))  # a width below 256 is float32
@@ -174,8 +174,8 @@ def test_hours_memory_and_tokens_add_up():
     assert four.fsdp.optimizer == P / 2
     assert P / 4 < four.fsdp.weights <= P / 4 + P
     assert (four.hybrid, four.node) == (four.fsdp, 4)
-    assert plan(two, 27, 4, device, 0.5).hybrid == dataclasses.replace(
-        plan(of, 27, 2, device, 0.5).fsdp, activations=four.fsdp.activations
+    assert budget_of(two, 27, 4, device, 0.5).hybrid == dataclasses.replace(
+        budget_of(of, 27, 2, device, 0.5).fsdp, activations=four.fsdp.activations
     )
     assert four.ddp.activations < one.ddp.activations
 
@@ -183,10 +183,10 @@ def test_hours_memory_and_tokens_add_up():
 def test_it_says_what_limits():
     of = replace(config("mdlm", hidden=256, heads=4, length=256), train=Train(steps=1, batch=8))
     device = dataclasses.replace(DEVICES["h100"], bandwidth=1e18)
-    assert plan(of, 27, 1, dataclasses.replace(device, memory=1e6)).limit == "memory"
-    assert plan(of, 27, 1, dataclasses.replace(device, bandwidth=1e9)).limit == "memory bandwidth"
-    assert plan(of, 27, 1, dataclasses.replace(device, bfloat16=1e12)).limit == "matrix products"
-    launched = plan(of, 27, 1, device)
+    assert budget_of(of, 27, 1, dataclasses.replace(device, memory=1e6)).limit == "memory"
+    assert budget_of(of, 27, 1, dataclasses.replace(device, bandwidth=1e9)).limit == "memory bandwidth"
+    assert budget_of(of, 27, 1, dataclasses.replace(device, bfloat16=1e12)).limit == "matrix products"
+    launched = budget_of(of, 27, 1, device)
     assert (launched.limit, launched.seconds) == ("kernel launches", launched.launches * LAUNCH)
     twice = plan(replace(of, train=replace(of.train, accumulate=2)), 27, 1, device)
     assert 1.9 < twice.launches / launched.launches <= 2
@@ -195,7 +195,7 @@ def test_it_says_what_limits():
         12 < compiled.launches < launched.launches / 4
     )  # a matrix or more for each, forward and backward, of two blocks
     with pytest.raises(InputError, match="does not split into 3 equal parts"):
-        plan(of, 27, 3, device)
+        budget_of(of, 27, 3, device)
 
 
 def test_devices_by_the_names_of_their_drivers():

@@ -1,10 +1,8 @@
 """What several commands share: their common options, loading, writing results."""
 
 import contextlib
-import hashlib
 import importlib.util
 import inspect
-import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,6 +15,7 @@ import tyro
 from ..data import DATASETS, Data
 from ..data.remote_files import is_remote
 from ..errors import InputError, nearest
+from ..files import file_suffix as file_suffix
 from ..launched import this_process
 from ..show.numbers import count, parameters, path
 from ..show.progress import Bar
@@ -265,19 +264,6 @@ def run_folder(source: str) -> Path | None:
         return None
     files.writable(folder / "evaluate.json")
     return folder
-
-
-def file_suffix(**values: Any) -> str:
-    """What a file's name says of choices that are not the default's: `-limit-4-only-ptb`; None, False, (): not chosen."""
-    words = []
-    for name, value in values.items():
-        if value is None or value is False or value == ():
-            continue
-        parts = [] if value is True else value if isinstance(value, (list, tuple)) else [value]
-        texts = (f"{part:g}" if isinstance(part, float) else str(part) for part in parts)
-        words += [name.replace("_", "-"), *(re.sub(r"[^\w.]+", "-", text) for text in texts)]
-    text = "".join(f"-{word}" for word in words)
-    return text if len(text) <= 80 else f"-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def write_result(terminal: Terminal, file: Path, document: Any) -> None:

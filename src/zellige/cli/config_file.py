@@ -9,14 +9,14 @@ train: {steps: 3000, lr: 1e-3}
 import itertools
 import json
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, nearest
 from ..schema import shown
 from .flags import Flag
-from .meanings import synonym
+from .meanings import same_value, synonym
 
 LARGEST, ENTRIES = 1 << 18, 10_000  # bytes, and entries, of a file of options
 OF_A_RUN = (
@@ -114,12 +114,15 @@ def _option(entry: str) -> str:
     return "--" + entry.replace("_", "-")
 
 
-def words(
-    entries: Mapping[str, Any], known: Mapping[str, Flag], typed: Sequence[str], name: str, where: str
-) -> list[str]:
-    """The entries as options, without those that are typed; InputError for an entry that is no option."""
-    heads = {word.partition("=")[0] for word in typed}
-    made: list[str] = []
+def values(
+    entries: Mapping[str, Any], known: Mapping[str, Flag], typed: Container[str], name: str, where: str
+) -> dict[str, Any]:
+    """Return the entries by their flags, without those that are typed.
+
+    Raises:
+        InputError: an entry that is no option, or an impossible value.
+    """
+    found: dict[str, Any] = {}
     for entry, value in entries.items():
         leaf = entry.rpartition(".")[2]  # `train.lr` is --lr
         flag = next((known[f] for f in (synonym(_option(n), known) for n in (entry, leaf)) if f in known), None)
@@ -128,14 +131,18 @@ def words(
             near = nearest(entry, names)
             hint = f"did you mean '{near}'?" if near else "an entry is called as its option: train.steps, data.path"
             raise InputError(f"'{shown(Path(name))}' has an unknown entry '{entry}' for {where}; {hint}")
-        if value is None or value == "" or value == [] or heads & {flag.name, flag.off}:
+        if value is None or value == "" or value == [] or flag.name in typed:
             continue
         if flag.switch:
             if not isinstance(value, bool):
                 raise InputError(f"'{shown(Path(name))}' has {entry} {value}; it must be true or false")
-            made.append(flag.name if value else flag.off)
-        elif isinstance(value, list):
-            made += [flag.name, *map(str, value)]
         else:
-            made.append(f"{flag.name}={value}")
-    return made
+            several = value if isinstance(value, list) else [value]
+            texts = [same_value(str(one), flag.words) for one in several]
+            for text in texts:
+                flag.check(text)
+            value = texts[0] if flag.many == 1 else texts
+        if flag.name in found:
+            raise InputError(f"{flag.name} is given twice; give it once")
+        found[flag.name] = value
+    return found

@@ -31,6 +31,11 @@ _EVERYWHERE = {  # what every command takes, and options of `zellige train` that
 _present = dict(_EVERYWHERE)  # a field as Python spells it -> the option, of the command that runs
 
 
+def remember(cls: type) -> None:
+    """Let `spelt` know the options of a dataclass, too."""
+    _present.update(_spellings(flags(cls)))
+
+
 def spelt(text: str) -> str:
     """What is said in the library, as the command that runs says it: a field in backquotes is its option there, if it is one.
 
@@ -121,15 +126,22 @@ def with_data(known: dict[str, Flag], argv: Sequence[str]) -> list[str]:
 
 
 def check(known: dict[str, Flag], argv: Sequence[str], where: str) -> list[str]:
-    """Check names and values, and remember how they are spelt; returns what is not an option.
+    """Check names and values, and remember how they are spelt; returns what is not an option (`read` has the errors)."""
+    return read(known, argv, where)[1]
 
-    Raises InputError: an unknown option with the nearest one, a missing or an impossible value.
+
+def read(known: dict[str, Flag], argv: Sequence[str], where: str) -> tuple[dict[str, Any], list[str]]:
+    """Return what is typed for each option, by its flag, and the words that are no option; remembers how options are spelt.
+
+    A value is a text, several texts where the option takes several, or True or False of a switch.
+
+    Raises:
+        InputError: an unknown option with the nearest one, a missing or an impossible value.
     """
     _present.clear()
     _present.update(_spellings(known))
-    rest, words = [], canonical(known, argv)
+    found, rest, words = dict[str, Any](), list[str](), canonical(known, argv)
     off = {flag.off: flag for flag in known.values() if flag.switch}
-    seen: set[str] = set()
     while words:
         word = words.pop(0)
         if not word.startswith("--") or word == "--":
@@ -150,12 +162,12 @@ def check(known: dict[str, Flag], argv: Sequence[str], where: str) -> list[str]:
             raise InputError(
                 f"unknown option '{name}' for {where}; {meaning(name, known) or _nearest(name, known, where)}"
             )
-        if flag.name in seen:
+        if flag.name in found:
             raise InputError(f"{flag.name} is given twice; give it once")
-        seen.add(flag.name)
         if flag.switch:
             if has_value or (words and words[0].lower() in ("true", "false")):
                 raise InputError(f"{name} takes no value; write {flag.name} or {flag.off}")
+            found[flag.name] = name == flag.name
             continue
         values = [value] if has_value else []
         while (
@@ -167,7 +179,8 @@ def check(known: dict[str, Flag], argv: Sequence[str], where: str) -> list[str]:
             raise InputError(f"{name} needs {want}; see zellige {where} --help")
         for one in values:
             flag.check(one)
-    return rest
+        found[flag.name] = values[0] if flag.many == 1 else values
+    return found, rest
 
 
 def parse(

@@ -3,17 +3,16 @@
 Its options are those of `zellige train`, and which devices.
 """
 
-import dataclasses
-import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import InputError
 from ..show.numbers import byte_size, columns, count, counted, duration, parameters, percent, scaled, token_rate
 from ..show.terminal import Terminal
 from . import options, train
-from .common import write_json
+from .common import put_json
 from .trainings import About
 
 if TYPE_CHECKING:
@@ -46,58 +45,30 @@ def plan(words: Sequence[str], terminal: Terminal, began: float) -> int:
     ABOUT.help(words)
     if not words:
         raise InputError("plan needs a recipe or a method; e.g. zellige plan mdlm-owt --gpus 8 --device h100")
-    chosen, rest = _own(words)
+    chosen, rest = ABOUT.split(words)
     with terminal.waiting("starting"):
-        from ..models.config import Config
-        from ..training.device import DEVICES
-        from ..training.plan import plan as make
         from ..training.recipes import RECIPES
+        from ..training.requests import Plan
 
-        device = DEVICES[chosen.device]
+        Plan("mdlm", **vars(chosen))  # says what is wrong in these, before anything else
     rest = ["--recipe", *rest] if rest and rest[0] in RECIPES else rest
-    usual = [] if "--train.device" in options.given(rest) else ["--train.device=cuda"]  # the size of a GPU
     if wrong := next((f"--{name}" for name in ABOUT.without if f"--{name}" in options.given(rest)), None):
         raise InputError(f"plan has no {wrong}: nothing is trained or read; say --train.steps and --net.length")
-    choice = train.choose([*rest, *usual], terminal, "plan")
-    asked = choice.options
-    recipe = RECIPES.get(asked.recipe)
-    vocabulary = chosen.vocabulary
-    if vocabulary is None and recipe is not None and asked.data == recipe.data:
-        vocabulary = recipe.vocabulary
-    if vocabulary is None:
-        raise InputError("plan reads no data; say how many tokens it has, e.g. --vocabulary 50257 of gpt2")
-    name = getattr(choice.cls, "name", choice.name)
-    config = Config(name, asked.options, asked.data, asked.net, asked.train, recipe=asked.recipe)
+    training, _ = train.choose(
+        rest, terminal, "plan", default={"--train.device": "cuda"}
+    )  # whose size is that of a GPU
+    filled = training.filled()
+    options.remember(Cluster)
     with terminal.waiting("counting"):
-        planned = make(config, vocabulary, chosen.gpus, device, chosen.mfu)
-    for line in _lines(asked.recipe or name, chosen, planned):
+        planned = Plan(filled, **vars(chosen)).run()
+    for line in _lines(filled.recipe or filled.name, chosen, planned):
         terminal.result(line)
-    arguments = dataclasses.asdict(chosen) | {"vocabulary": vocabulary, "words": [*rest]}
-    write_json(terminal, "plan", arguments, _entries(chosen, planned), began)
+    put_json(terminal, planned.to_dict(time.monotonic() - began))
     return 0
 
 
-def _own(words: Sequence[str]) -> tuple[Cluster, list[str]]:
-    """The options of `plan` alone, and the words that are those of `train`."""
-    chosen, rest = ABOUT.split(words)
-    for name in ("gpus", "vocabulary"):
-        if (value := getattr(chosen, name)) is not None and value < 1:
-            raise InputError(f"--{name} is {value}; it must be 1 or more")
-    if not 0 < chosen.mfu <= 1:
-        raise InputError(f"--mfu is {chosen.mfu:g}; it must be above 0 and at most 1")
-    if chosen.price is not None and not 0 <= chosen.price < math.inf:
-        raise InputError(f"--price is {chosen.price:g}; it must be 0 or more")
-    return chosen, rest
-
-
-PARTS = {
-    "weights": "weights", "gradients": "gradients", "optimizer": "AdamW's moments", "average": "average of the weights",
-    "activations": "activations, logits", "total": "in all",
-}  # fmt: skip
-
-
 def _lines(title: str, chosen: Cluster, planned: "Budget") -> list[str]:
-    from ..training.plan import LAUNCH, LAUNCH_SOURCE
+    from ..training.plan import LAUNCH, LAUNCH_SOURCE, PARTS
 
     p, device = planned, planned.device
     peak = f"{device.peak(p.precision) / 1e12:.0f} TFLOP/s"
@@ -132,20 +103,3 @@ def _limit(p: "Budget") -> str:
 
 def _time(seconds: float) -> str:
     return f"{1000 * seconds:.1f} ms" if seconds < 1 else duration(seconds)
-
-
-def _entries(chosen: Cluster, planned: "Budget") -> dict[str, Any]:
-    """The plan as JSON has it."""
-    from ..training.plan import LAUNCH_SOURCE
-
-    p = planned
-    memory = lambda m: {part: getattr(m, part) for part in PARTS}  # noqa: E731
-    spent = p.hours * p.gpus
-    return {
-        "parameters": p.cost.parameters, "flops": p.cost.flops, "tokens": p.cost.tokens, "precision": p.precision,
-        "rows": p.rows, "ddp": memory(p.ddp), "fsdp": memory(p.fsdp), "hybrid": memory(p.hybrid), "memory": p.device.memory,
-        "tokens_per_second": p.tokens_per_second, "hours": p.hours, "gpu_hours": spent,
-        "cost": None if chosen.price is None else spent * chosen.price, "limit": p.limit, "source": p.device.source,
-        "seconds": {"step": p.seconds, "products": p.products, "launching": p.launching, "traffic": p.traffic},
-        "launches": p.launches, "launch_source": LAUNCH_SOURCE,
-    }  # fmt: skip

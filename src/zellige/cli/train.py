@@ -4,24 +4,27 @@ A recipe (`--recipe NAME`) says the method, and is the default of every option.
 """
 
 import dataclasses
-import math
-from collections.abc import Sequence
-from dataclasses import field
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from ..data import Data
 from ..errors import InputError
 from ..launched import this_process
-from ..schema import read_json
 from ..show.numbers import path
 from ..show.progress import Bar, Training
 from ..show.terminal import Terminal
 from ..trust import allow, refuse_code
 from . import config_file, options
 from .common import own_class, write_json
+from .flags import Flag
+
+if TYPE_CHECKING:
+    from ..training.requests import Training as Request
+    from ..training.search import Axis
 
 
 def form(method: Any) -> Any:
@@ -96,177 +99,119 @@ def _subject(words: Sequence[str], entries: dict[str, Any], source: str) -> tupl
     return name, recipe, rest
 
 
-class Chosen(NamedTuple):
-    """What a command line of `train` comes to: the method's name, the name or class that finds it, its class, the options."""
+def choose(
+    words: Sequence[str],
+    terminal: Terminal,
+    command: str = "train",
+    axes: Sequence["Axis"] = (),
+    default: Mapping[str, str] | None = None,
+) -> tuple["Request", tuple["Axis", ...]]:
+    """Read what is typed after `zellige train`: a method or a recipe, then options.
 
-    name: str
-    method: Any
-    cls: Any
-    options: Any
+    Args:
+        axes: the options that have several values, in a sweep.
+        default: values by their flags, where they are not typed.
 
+    Returns:
+        The training, and the axes with the names of their settings.
 
-def choose(words: Sequence[str], terminal: Terminal, command: str = "train") -> Chosen:
-    """What is typed after `zellige train`, a method first; the rest is flags. InputError says of it what is wrong."""
+    Raises:
+        InputError: what is typed is wrong, or the file of options.
+    """
     file = options.value_of(words, "--config")
     entries = {} if not file or options.asks_help(words) else config_file.read_entries(file)
     name, recipe, words = _subject(words, entries, file)
     with terminal.waiting("starting"):
         method: Any = own_class(name) if name else None
-        from ..methods import find
-        from ..models.config import from_json
+        from ..training.requests import SECTIONS, Training
 
-        default = None
-        if recipe:
-            from ..training.recipes import RECIPES
-
-            theirs = RECIPES[recipe].for_method(recipe, method)
-            method = theirs.method
-        cls: Any = find(method)
-        Options = form(cls)
-        if recipe:
-            default = Options(theirs.options, theirs.data, theirs.net, theirs.train, recipe=recipe)
+        asked = Training(method, recipe=recipe)
+        Options = form(asked.filled().method_class)
     known = options.flags(Options)
     words = options.canonical(known, words)
     where = f"{command} {name or f'--recipe {recipe}'}"
-    words = options.with_data(known, [*words, *config_file.words(entries, known, words, file, where)])
-    name = name or str(method)
-    flags = options.given(words)
-    begins = (
-        set() if this_process().launcher else {"--resume"} & flags
-    )  # a launcher starts the same command to begin and to go on
-    if begins and "--epochs" in flags:
-        raise InputError("--epochs is for a run that begins; with --resume say --train.steps")
-    for other in begins | {"--recipe", "--train.start"} & flags if "--size" in flags else ():
-        raise InputError(f"--size and {other} both choose the network; leave one of them out")
-    before, folder = None, ""
-    if "--resume" in flags and not options.asks_help(words):
-        options.check(known, words, where)
-        folder = options.value_of(words, "--run") or _usual(words, recipe or getattr(cls, "name", name))
-        before = _config(Path(folder), method, from_json)
-        if before is not None:
-            if before.method != getattr(cls, "name", name):
-                raise InputError(
-                    f"'{folder}' is a run of {before.method}, not {name}; zellige train {before.method} continues it"
-                )
-            if recipe and before.recipe != recipe:
-                raise InputError(
-                    f"'{folder}' is a run of {before.recipe or 'no recipe'}, not of {recipe}; leave --recipe out"
-                )
-    if before is not None:
-        default = Options(before.options, before.data, before.net, before.train, folder, before.recipe, resume=True)
-    elif "--train.start" in flags and not options.asks_help(words):
-        options.check(known, words, where)
-        from ..training import setup
-
-        with terminal.waiting("starting"):
-            own = getattr(cls, "name", name)
-            sizes, choices = setup.load_start(options.value_of(words, "--train.start"), cls, own).choices(own)
-        default = default or dataclasses.replace(Options(), options=choices or cls.Config())
-        default = dataclasses.replace(default, net=sizes)
-    elif size := default_size(words, recipe):
-        options.check(known, words, where) if not options.asks_help(words) else None
-        default = _sized(Options, cls, size, words)
-    chosen: Any = options.parse(
-        Options, words, where, default=default, about=f"Train {recipe or name}; everything goes into --run FOLDER."
-    )
-    if chosen.run == "":
-        raise InputError(f"--run is ''; give it a folder, e.g. --run runs/{recipe or getattr(cls, 'name', name)}")
-    if chosen.resume and chosen.overwrite:
-        raise InputError("--resume and --overwrite exclude each other; drop one of them")
-    if chosen.epochs is not None:
-        if "--train.steps" in flags:
-            raise InputError("--epochs and --train.steps both say how long; leave one of them out")
-        with terminal.waiting("reading"):
-            steps = _steps(chosen, cls, name)
-        chosen = dataclasses.replace(chosen, train=dataclasses.replace(chosen.train, steps=steps))
-    if chosen.train.minutes and "--train.minutes" not in flags and {"--epochs", "--train.steps"} & flags:
-        chosen = dataclasses.replace(chosen, train=dataclasses.replace(chosen.train, minutes=0.0))
-    return Chosen(name, method, cls, chosen)
-
-
-def run_choice(choice: Chosen, progress: Training, **how: Any) -> Any:
-    """Train what was chosen; `how` comes before its `run`, `resume` and `overwrite`. Returns the finished run."""
-    with progress.terminal.waiting("starting"):
-        from ..training import train as training
-    chosen = choice.options
-    how = {"run": chosen.run, "resume": chosen.resume, "overwrite": chosen.overwrite} | how
-    try:
-        return training.train(
-            choice.method, data=chosen.data, net=chosen.net, train=chosen.train, options=chosen.options,
-            recipe=chosen.recipe, size=chosen.size or "", progress=progress, **how,
-        )  # fmt: skip
-    finally:
-        progress.close()
-
-
-def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
-    """`zellige train METHOD`: the rest is flags."""
-    choice = choose(words, terminal)
-    chosen = choice.options
-    with terminal.waiting("starting"):
-        from ..models.config import Config
-        from ..training.run import summary
-    done = run_choice(choice, Training(terminal))
-    _trained(terminal, summary(done), done.folder, choice.cls, done.steps * done.config.train.batch * 3 // 10)
-    config = Config(
-        choice.name, chosen.options, chosen.data, chosen.net, done.config.train, str(done.folder), recipe=chosen.recipe
-    )
-    arguments = dataclasses.asdict(config)
-    v = done.validation
-    write_json(
-        terminal, "train", arguments, {"run": str(done.folder), "validation": None if v is None else v.value}, began,
-        interval=None if v is None else v.to_dict()["interval"], unit=None if v is None else v.unit,
-        kind=None if v is None else v.kind, protocol=None if v is None else v.protocol, seed=chosen.train.seed,
+    if options.asks_help(words):
+        size = default_size(options.given(words), recipe) or options.value_of(words, "--size")
+        kinds = {n: value for n in ("data.name", "net.kind") if (value := options.value_of(words, f"--{n}"))}
+        filled = replace(asked, size=size, settings=kinds).filled()
+        shown = Options(*(getattr(filled, section) for section in SECTIONS), recipe=recipe, size=size or None)
+        about = f"Train {recipe or name}; everything goes into --run FOLDER."
+        options.parse(Options, words, where, default=shown, about=about)
+    typed, more = options.read(known, [*words, *(f"{axis.option}={axis.values[0]}" for axis in axes)], where)
+    if more:
+        raise InputError(f"'{more[0]}' is one argument too many for {where}; see zellige {where} --help")
+    values: dict[str, Any] = dict(default or {}) | typed
+    values = config_file.values(entries, known, values, file, where) | values
+    begins = "--resume" not in values or bool(this_process().launcher)
+    if begins and "--train.start" not in values:
+        recipes = values.get("--recipe", recipe)
+        values["--size"] = values.get("--size") or default_size(values, recipes, values.get("--train.device", "auto"))
+    varied = tuple(_with_setting(axis, known) for axis in axes)
+    whole = {flag: values.pop(flag) for flag in [*values] if known[flag].owner is Options}
+    request = Training(
+        method, recipe=whole.get("--recipe", recipe), size=whole.get("--size", ""), folder=whole.get("--run"),
+        resume=whole.get("--resume", False), overwrite=whole.get("--overwrite", False),
+        settings={_setting(known[flag]): value for flag, value in values.items()},
     )  # fmt: skip
-    return 0
+    return request.with_values({"epochs": whole["--epochs"]} if "--epochs" in whole else {}), varied
 
 
-def default_size(words: Sequence[str], recipe: str) -> str:
-    """The size that is typed; without one tiny, or small where there is a GPU, unless the network is chosen otherwise."""
-    flags = options.given(words)
-    if "--size" in flags or recipe or any(flag.startswith("--net.") for flag in flags):
-        return options.value_of(words, "--size")
+def _setting(flag: Flag) -> str:
+    """The name of an option's field among the settings of a training."""
+    section = flag.name.removeprefix("--").rpartition(".")[0]
+    return f"{section}.{flag.field}" if section else flag.field
+
+
+def _with_setting(axis: "Axis", known: dict[str, Flag]) -> "Axis":
+    """An axis with the name of its setting, and its values as the library calls them."""
+    flag = known[options.canonical(known, [axis.option])[0].replace("_", "-")]
+    if flag.name == "--config":
+        raise InputError("--config is one file of options; give several values to the options themselves")
+    words = options.canonical(known, [f"{flag.name}={value}" for value in axis.values])
+    values = tuple(word.partition("=")[2] for word in words)
+    for value in values:
+        flag.check(value)
+    return replace(axis, values=values, setting=_setting(flag))
+
+
+def default_size(typed: Container[str], recipe: str, device: str = "auto") -> str:
+    """The size where none is typed: tiny, or small where there is a GPU; "" where the network is chosen otherwise.
+
+    typed: the flags of the options that are.
+    """
+    from ..nn import Net
+
+    networks = [f"--net.{entry.name}".replace("_", "-") for entry in dataclasses.fields(Net)]
+    if "--size" in typed or recipe or any(flag in typed for flag in networks):
+        return ""
     import torch
 
     from ..training.setup import CPU, GPU
 
-    device = options.value_of(words, "--train.device") or "auto"
     return CPU if device == "cpu" or (device == "auto" and not torch.cuda.is_available()) else GPU
 
 
-def _sized(Options: Any, cls: Any, size: str, words: Sequence[str]) -> Any:
-    """The defaults of a size, for the data and the kind of network that are typed."""
-    from ..training.setup import SIZES
+def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`zellige train METHOD`: the rest is flags."""
+    chosen, _ = choose(words, terminal)
+    with terminal.waiting("reading" if chosen.epochs is not None else "starting"):
+        from ..training.run import summary
 
-    data = options.value_of(words, "--data.name") or Data().name
-    net, train = SIZES[size].of(data, cls, options.value_of(words, "--net.kind"))
-    return Options(size=size, net=net, train=train)
-
-
-def _usual(words: Sequence[str], name: str) -> str:
-    """The folder of the newest run of this name, or of this method on the data that is typed."""
-    from ..models.checkpoint.layout import data_label, default_folder
-
-    data = Data(
-        options.value_of(words, "--data.name") or Data().name, path=options.value_of(words, "--data.path") or None
-    )
-    return str(
-        default_folder(name if "--recipe" in options.given(words) else f"{name}-{data_label(data)}", existing=True)
-    )
-
-
-def _steps(chosen: Any, cls: Any, name: str) -> int:
-    """How many steps --epochs are, on the data that is there."""
-    from ..training import setup
-
-    if not 0 < chosen.epochs < math.inf:
-        raise InputError(f"--epochs is {chosen.epochs:g}; it must be above 0")
-    own = getattr(cls, "name", name)
-    start = setup.load_start(chosen.train.start, cls, own) if chosen.train.start else None
-    config = setup.choose_config(
-        None, own, cls, chosen.data, chosen.net, chosen.train, chosen.options, chosen.run, start
-    )
-    return math.ceil(chosen.epochs * len(setup.read_corpus(config, start=start).train) / chosen.train.batch)
+        filled = chosen.filled()
+    progress = Training(terminal)
+    try:
+        done = filled.start(progress)
+    finally:
+        progress.close()
+    _trained(terminal, summary(done), done.folder, filled.method_class, done.steps * done.config.train.batch * 3 // 10)
+    config = replace(filled.config, train=done.config.train, run=str(done.folder))
+    v = done.validation
+    write_json(
+        terminal, "train", dataclasses.asdict(config), {"run": str(done.folder), "validation": None if v is None else v.value},
+        began, interval=None if v is None else v.to_dict()["interval"], unit=None if v is None else v.unit,
+        kind=None if v is None else v.kind, protocol=None if v is None else v.protocol, seed=done.config.train.seed,
+    )  # fmt: skip
+    return 0
 
 
 def _trained(terminal: Terminal, lines: Sequence[str], folder: Path, method: Any, rows: int) -> None:
@@ -299,12 +244,3 @@ def _trained(terminal: Terminal, lines: Sequence[str], folder: Path, method: Any
         terminal.result(line)
     terminal.result(lines[-1] + page)
     terminal.try_next(f"zellige evaluate {path(folder)}{own}", f"zellige sample {path(folder)}{own} --watch")
-
-
-def _config(folder: Path, method: Any, from_json: Any) -> Any:
-    """The config of a run that is to go on; None where there is none (training then says so)."""
-    file = folder / "config.json"
-    if not file.is_file():
-        return None
-    fields = read_json(file, dict, "start again with --overwrite")
-    return from_json(fields, method=None if isinstance(method, str) else method, source=path(file))

@@ -33,6 +33,7 @@ from ..models.config import Config
 from ..models.weights import unfilled
 from ..nn import chunks
 from ..nn.block import Net
+from ..show.record import json_record
 from .device import DEVICES, Device, Fleet, precision, sharded_blocks, split_batch
 
 PEAK = DEVICES["h100"].bfloat16  # FLOP/s
@@ -265,6 +266,7 @@ class Budget:
         launching: seconds to launch its kernels, `LAUNCH` each.
         traffic: seconds to read and write once what AdamW and the average do, and the activations.
         seconds: of a step, the longest of the three; hours: of all steps.
+        request: the Plan that it answers; None where there was none.
     """
 
     cost: Cost
@@ -279,6 +281,7 @@ class Budget:
     fsdp: Memory
     hybrid: Memory
     node: int
+    request: Any = None
 
     @property
     def products(self) -> float:
@@ -319,9 +322,42 @@ class Budget:
         by = {"matrix products": self.products, "kernel launches": self.launching, "memory bandwidth": self.traffic}
         return max(by, key=by.__getitem__)
 
+    @property
+    def gpu_hours(self) -> float:
+        return self.hours * self.gpus
 
-def plan(config: Config, vocabulary: int, gpus: int, device: Device, utilisation: float = UTILISATION) -> Budget:
-    """The plan of a config for `gpus` devices.
+    @property
+    def price(self) -> float | None:
+        """What they cost, in the currency of the request; None where it gives no price of an hour."""
+        return None if self.request is None or self.request.price is None else self.gpu_hours * self.request.price
+
+    def to_dict(self, seconds: float | None = None) -> dict[str, Any]:
+        """Return the plan as JSON has it."""
+        memory = {
+            name: {part: getattr(getattr(self, name), part) for part in PARTS} for name in ("ddp", "fsdp", "hybrid")
+        }
+        result = {
+            "parameters": self.cost.parameters, "flops": self.cost.flops, "tokens": self.cost.tokens,
+            "precision": self.precision, "rows": self.rows, **memory, "memory": self.device.memory,
+            "tokens_per_second": self.tokens_per_second, "hours": self.hours, "gpu_hours": self.gpu_hours,
+            "cost": self.price, "limit": self.limit, "source": self.device.source,
+            "seconds": {
+                "step": self.seconds, "products": self.products, "launching": self.launching, "traffic": self.traffic,
+            },
+            "launches": self.launches, "launch_source": LAUNCH_SOURCE,
+        }  # fmt: skip
+        arguments = None if self.request is None else self.request.to_dict()
+        return json_record("plan", arguments, result, seconds=seconds)
+
+
+PARTS = {  # of the memory of each device, and what they are called
+    "weights": "weights", "gradients": "gradients", "optimizer": "AdamW's moments", "average": "average of the weights",
+    "activations": "activations, logits", "total": "in all",
+}  # fmt: skip
+
+
+def budget_of(config: Config, vocabulary: int, gpus: int, device: Device, utilisation: float = UTILISATION) -> Budget:
+    """Return what a config takes on `gpus` devices.
 
     Raises:
         InputError: a step's rows do not split over them; or genmd4, which asks as many rows as its learnt rates say.
