@@ -39,12 +39,18 @@ if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
     from .models.sample import watch as watch
     from .nn.block import Net as Net
     from .pipelines import pipeline as pipeline
-    from .report.compare.comparison import compare as compare
+    from .report.compare.request import Compare as Compare
+    from .report.compare.request import compare as compare
     from .samplers import SAMPLERS as SAMPLERS
     from .samplers import State as State
     from .samplers import guide as guide
     from .samplers import run as run
     from .show.record import Record as Record
+    from .training.requests import Plan as Plan
+    from .training.requests import Training as Training
+    from .training.requests import plan as plan
+    from .training.sweep import Sweep as Sweep
+    from .training.sweep import sweep as sweep
     from .training.train import train as train
 
 __version__ = "0.2.0"
@@ -74,6 +80,11 @@ _WHERE = {  # public name -> the module that defines it
     "embed": "models.embed",
     "pipeline": "pipelines",
     "train": "training.train",
+    "Training": "training.requests",
+    "Plan": "training.requests",
+    "plan": "training.requests",
+    "Sweep": "training.sweep",
+    "sweep": "training.sweep",
     "evaluate": "evaluation.requests",
     "Evaluate": "evaluation.requests",
     "EvaluateSteps": "evaluation.requests",
@@ -84,7 +95,8 @@ _WHERE = {  # public name -> the module that defines it
     "EvaluateProbe": "evaluation.requests",
     "Record": "show.record",
     "verify": "exact.verify",
-    "compare": "report.compare.comparison",
+    "Compare": "report.compare.request",
+    "compare": "report.compare.request",
 }
 _MODULES = {"report": "report", "guide": "samplers.guide", "exact": "exact", "demo": "cli.demo"}  # public modules
 

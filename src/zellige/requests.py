@@ -207,8 +207,8 @@ class Request(Generic[R]):
     def __post_init__(self) -> None:
         check_ranges(self)
 
-    def run(self, model: Any, /) -> R:
-        """Do it with a model, and return the record."""
+    def run(self, *args: Any, **kwargs: Any) -> R:
+        """Do it, with a model where it is about one, and return the record."""
         raise NotImplementedError
 
     @classmethod
@@ -274,6 +274,8 @@ def _plain(value: Any) -> Any:
     """A field's value as JSON's plain data."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
+    if isinstance(value, Request):
+        return value.to_dict()
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, Mapping):
@@ -315,6 +317,24 @@ def verb(request: Callable[P, Request[R]], name: str) -> Callable[Concatenate[An
             raise misnamed(name, signature, args, kwargs) from None
         subject = values.pop("model")
         return cls(**values).run(subject)
+
+    function.__name__ = function.__qualname__ = name
+    function.__module__, function.__doc__ = cls.__module__, _described(cls)
+    function.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess]
+    return function
+
+
+def alone(request: Callable[P, Request[R]], name: str) -> Callable[P, R]:
+    """The function `name(...)` whose arguments are the fields of a request that is about no model."""
+    cls: Any = request
+    signature = inspect.signature(cls).replace(return_annotation="Record")
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        try:
+            values = signature.bind(*args, **kwargs).arguments
+        except TypeError:
+            raise misnamed(name, signature, args, kwargs) from None
+        return cls(**values).run()
 
     function.__name__ = function.__qualname__ = name
     function.__module__, function.__doc__ = cls.__module__, _described(cls)

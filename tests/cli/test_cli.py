@@ -480,26 +480,26 @@ def test_a_number_of_yaml_that_it_calls_a_text_is_a_number(run, no_page):
     from zellige.cli import config_file
 
     known = options.flags(forms()["train mdlm"])
-    assert config_file.words(config_file.read_entries("e.yaml"), known, [], "e.yaml", "train mdlm") == [
-        "--train.rate=1e-3"
-    ]
+    assert config_file.values(config_file.read_entries("e.yaml"), known, [], "e.yaml", "train mdlm") == {
+        "--train.rate": "1e-3"
+    }
 
 
 @pytest.mark.parametrize(
     ("typed", "size"),
     [
-        ("", "tiny"), ("--train.steps 5 --data.name text8", "tiny"), ("--net.layers 3", ""), ("--size base", "base"),
-        ("--size base --net.layers 3", "base"), ("--train.device cuda", "small"),
+        ([], "tiny"), (["--train.steps", "--data.name"], "tiny"), (["--net.layers"], ""), (["--size"], ""),
     ],
 )  # fmt: skip
 def test_without_a_gpu_the_smallest_size_unless_a_network_is_chosen(typed, size, monkeypatch):
     from zellige.cli import train as command
 
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert command.default_size(typed.split(), recipe="") == size
-    assert command.default_size(typed.split(), recipe="mdlm-owt") == ("base" if "base" in typed else "")
+    assert command.default_size(typed, recipe="") == size
+    assert command.default_size(typed, recipe="mdlm-owt") == ""
+    assert command.default_size(typed, recipe="", device="cuda") == {"tiny": "small"}.get(size, size)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    assert command.default_size(typed.split(), recipe="") == {"tiny": "small"}.get(size, size)
+    assert command.default_size(typed, recipe="") == {"tiny": "small"}.get(size, size)
 
 
 @pytest.mark.parametrize(

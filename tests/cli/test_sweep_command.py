@@ -5,9 +5,11 @@ import json
 
 import pytest
 
+import zellige
 from zellige import cli
-from zellige.cli import sweep, train
-from zellige.errors import Diverged
+from zellige.cli import sweep
+from zellige.errors import Diverged, InputError
+from zellige.training.requests import Training
 from zellige.training.search import SEARCHES, Axis, grid_points, tpe_points
 from zellige.training.signals import Stopped
 
@@ -93,18 +95,18 @@ def test_a_sweep_ends_with_a_table_and_is_there_the_second_time(here, capsys, mo
 
 
 def test_a_failing_trial_is_one_line_and_a_stopped_sweep_goes_on(here, capsys, monkeypatch):
-    real, ended = train.run_choice, []
+    real, ended = Training.start, []
 
-    def run_choice(choice, progress, **how):
-        rate = choice.options.train.rate
+    def start(training, progress):
+        rate = training.train.rate
         if rate == 0.2 and not ended:
             ended.append(rate)
             raise Stopped(2)
         if rate == 0.1:
             raise Diverged("loss is NaN at step 3\n  last good checkpoint: none")
-        return real(choice, progress, **how)
+        return real(training, progress)
 
-    monkeypatch.setattr(train, "run_choice", run_choice)
+    monkeypatch.setattr(Training, "start", start)
     words = ["sweep", "mdlm", "--lr", "1e-3,0.1,0.2", *SHORT, "--run", "s"]
     assert cli.main(words) == 130
     assert "  the same command goes on from there\n" in capsys.readouterr().err
@@ -119,10 +121,10 @@ def test_a_failing_trial_is_one_line_and_a_stopped_sweep_goes_on(here, capsys, m
 
 
 def test_a_sweep_of_which_all_fails_ends_with_1(capsys, monkeypatch):
-    def run_choice(*_, **__):
+    def start(*_):
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(train, "run_choice", run_choice)
+    monkeypatch.setattr(Training, "start", start)
     assert cli.main([*RATES, "--trials", "1"]) == 1
     assert capsys.readouterr().err.splitlines()[-1] == "  failed: out of memory"
 
@@ -151,3 +153,22 @@ def test_the_help_has_the_options_of_a_training_but_not_those_of_one_folder():
     known = flags(sweep.form(find("bd3lm")))
     assert {"--trials", "--search", "--block", "--train.rate", "--size", "--run"} <= set(known)
     assert not {"--resume", "--overwrite"} & set(known)
+
+
+def test_a_sweep_from_python_is_that_of_the_command_line_and_its_record_loads_and_runs_again(here, monkeypatch):
+    shared = Training("mdlm", settings=dict(word.removeprefix("--").split("=") for word in SIZES) | {
+        "data.path": "notes.txt", "train.steps": 4, "train.validate_rows": 8, "train.tensorboard": False,
+    })  # fmt: skip
+    record = zellige.sweep(shared, {"train.rate": [1e-3, 1e-2]}, folder="s")
+    assert [trial.folder.name for trial in record.trials] == ["train.rate-0.01", "train.rate-0.001"]
+    assert cli.main(["sweep", "mdlm", "--train.rate", "0.001,0.01", *SHORT, "--run", "t"]) == 0
+    typed = zellige.Record.load("t/sweep.json")
+    assert [trial.validation.value for trial in typed.trials] == [trial.validation.value for trial in record.trials]
+    loaded = zellige.Record.load("s/sweep.json")
+    monkeypatch.setattr("zellige.training.train._run", lambda *_: 1 / 0)  # nothing is trained again
+    again = loaded.request.run()
+    assert [trial.point for trial in again.trials] == [("0.01",), ("0.001",)]
+    with pytest.raises(InputError, match=r"no setting `train.stepz`; did you mean `train.steps`"):
+        zellige.sweep(shared, {"train.stepz": [1, 2]}, folder="u")
+    with pytest.raises(InputError, match=r"`train.steps` is 'many'; it must be a whole number"):
+        zellige.sweep(shared, {"train.steps": ["many", 2]}, folder="u")

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import signal
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -65,7 +66,7 @@ def files(folder) -> dict[str, bytes]:
 def timeless(plain):
     """A result without what a clock has measured, and without the folder it lies in."""
     if isinstance(plain, dict):
-        clocks = ("seconds", "tokens_per_second", "run")
+        clocks = ("seconds", "tokens_per_second", "folder")
         return {k: timeless(v) for k, v in plain.items() if k not in clocks}
     return [timeless(v) for v in plain] if isinstance(plain, list) else plain
 
@@ -148,7 +149,7 @@ def test_a_measurement_is_of_these_weights(done, tmp_path):
     runs = [run for run in runs if any(run.rglob("*.safetensors"))]
     assert len(runs) == 2
     copy = shutil.copytree(runs[0], tmp_path / "copy", symlinks=True)
-    keys = [measurement_key(run, corpus, Settings()) for run in (runs[0], copy, runs[1])]
+    keys = [measurement_key(run, corpus, Settings(CALLS)) for run in (runs[0], copy, runs[1])]
     assert keys[0] == keys[1] != keys[2]
 
 
@@ -200,17 +201,10 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     record = json.loads((tmp_path / "c.json").read_text())
     assert record == json.loads((tmp_path / "c/compare.json").read_text())
     assert (record["command"], record["seed"], record["unit"]) == ("compare", 3, "nats/token")
-    assert record["arguments"]["methods"][1] == {
-        "method": "sedd",
-        "options": {
-            "process": "uniform",
-            "schedule": "loglinear",
-            "scale_by_sigma": None,
-            "sigma_min": None,
-            "sigma_max": None,
-            "alpha_1": None,
-        },
-    }
+    assert record["arguments"]["methods"] == ["mdlm", "sedd:process=uniform"]
+    loaded = zellige.Record.load("c/compare.json")
+    assert (loaded.folder, loaded.name, loaded.findings) == (Path("c"), "compare", read(record["result"], Findings))
+    assert loaded.request.data == zellige.Data("tokens", path="t.npy", vocabulary=7, test=0.3)
     assert out.splitlines()[:-1] == table.terminal_lines(read(record["result"], Findings))
     assert out.splitlines()[-1] == "  written   c/compare.json   c/compare.md   c/compare.svg"
     assert "1 of 2  mdlm" in err

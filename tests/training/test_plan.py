@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+import zellige
 from zellige import Batch, InputError, Net, Train
 from zellige.methods import METHODS, build
 from zellige.models.config import Config
@@ -19,10 +20,10 @@ from zellige.training.plan import (
     Live,
     Numberless,
     _count,
+    budget_of,
     count_step,
     gpu_chunks,
     numberless,
-    plan,
     training_cost,
 )
 from zellige.training.recipes import RECIPES
@@ -188,9 +189,9 @@ def test_it_says_what_limits():
     assert budget_of(of, 27, 1, dataclasses.replace(device, bfloat16=1e12)).limit == "matrix products"
     launched = budget_of(of, 27, 1, device)
     assert (launched.limit, launched.seconds) == ("kernel launches", launched.launches * LAUNCH)
-    twice = plan(replace(of, train=replace(of.train, accumulate=2)), 27, 1, device)
+    twice = budget_of(replace(of, train=replace(of.train, accumulate=2)), 27, 1, device)
     assert 1.9 < twice.launches / launched.launches <= 2
-    compiled = plan(replace(of, train=replace(of.train, compile=True)), 27, 1, device)
+    compiled = budget_of(replace(of, train=replace(of.train, compile=True)), 27, 1, device)
     assert (
         12 < compiled.launches < launched.launches / 4
     )  # a matrix or more for each, forward and backward, of two blocks
@@ -214,13 +215,12 @@ def test_devices_by_the_names_of_their_drivers():
 
 def test_every_device_is_named_in_the_option():
     from zellige.cli import brief
-    from zellige.cli import plan as command
 
-    text = brief.descriptions(command.Cluster)["--device"].replace(" or ", ", ")
+    text = brief.descriptions(zellige.Plan)["--device"].replace(" or ", ", ")
     assert sorted(text.split(", ")) == sorted(DEVICES)
 
 
-def test_the_command_prints_and_writes_the_plan(capsys):
+def test_the_command_prints_and_writes_the_plan(capsys, tmp_path):
     import json
 
     from zellige import cli
@@ -230,6 +230,12 @@ def test_the_command_prints_and_writes_the_plan(capsys):
     record = json.loads(capsys.readouterr().out)["result"]
     assert record["cost"] == pytest.approx(2 * record["gpu_hours"]) == pytest.approx(4 * record["hours"])
     assert record["ddp"]["total"] == pytest.approx(sum(v for k, v in record["ddp"].items() if k != "total"))
+    training = zellige.Training("mdlm", size="tiny", settings={"net.length": 32, "train.device": "cuda"})
+    planned = zellige.plan(training, gpus=2, device="l4", price=2, vocabulary=27)
+    assert planned.to_dict()["result"] == record
+    planned.save(tmp_path / "plan.json")
+    loaded = zellige.Record.load(tmp_path / "plan.json")
+    assert loaded == planned == loaded.request.run()
     assert cli.main(words.split()[:-2]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("mdlm on 2 x l4, float32   ")

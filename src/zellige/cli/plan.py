@@ -5,12 +5,13 @@ Its options are those of `zellige train`, and which devices.
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
 from ..show.numbers import byte_size, columns, count, counted, duration, parameters, percent, scaled, token_rate
 from ..show.terminal import Terminal
+from ..training.requests import Plan
 from . import options, train
 from .common import put_json
 from .trainings import About
@@ -19,22 +20,8 @@ if TYPE_CHECKING:
     from ..training.plan import Budget
 
 
-@dataclass(frozen=True)
-class Cluster:
-    gpus: int = 1
-    """devices, among which the batch is split"""
-    device: str = "h100"
-    """b200, h200, h100, h100-pcie, a100, a100-40, l40s, l4, rtx4090 or mi300x"""
-    mfu: float = 0.4
-    """share of the peak of matrix products that is reached, above 0 up to 1"""
-    price: float | None = None
-    """of a device for an hour, in any currency"""
-    vocabulary: int | None = None
-    """tokens of the tokenizer; the recipe's if not given"""
-
-
 ABOUT = About(
-    "plan", Cluster, ("run", "resume", "overwrite", "epochs"),
+    "plan", Plan, ("folder", "resume", "overwrite", "epochs"),
     "Memory, speed, hours and cost of a training on GPUs that are not at hand.",
 )  # fmt: skip
 form = ABOUT.form
@@ -47,27 +34,27 @@ def plan(words: Sequence[str], terminal: Terminal, began: float) -> int:
         raise InputError("plan needs a recipe or a method; e.g. zellige plan mdlm-owt --gpus 8 --device h100")
     chosen, rest = ABOUT.split(words)
     with terminal.waiting("starting"):
+        from ..training.device import DEVICES
         from ..training.recipes import RECIPES
-        from ..training.requests import Plan
 
-        Plan("mdlm", **vars(chosen))  # says what is wrong in these, before anything else
+        _ = DEVICES[chosen.device]
     rest = ["--recipe", *rest] if rest and rest[0] in RECIPES else rest
-    if wrong := next((f"--{name}" for name in ABOUT.without if f"--{name}" in options.given(rest)), None):
+    if wrong := next((f for f in ("--run", "--resume", "--overwrite", "--epochs") if f in options.given(rest)), None):
         raise InputError(f"plan has no {wrong}: nothing is trained or read; say --train.steps and --net.length")
     training, _ = train.choose(
         rest, terminal, "plan", default={"--train.device": "cuda"}
     )  # whose size is that of a GPU
     filled = training.filled()
-    options.remember(Cluster)
+    options.remember(Plan)
     with terminal.waiting("counting"):
-        planned = Plan(filled, **vars(chosen)).run()
+        planned = replace(chosen, training=filled).run()
     for line in _lines(filled.recipe or filled.name, chosen, planned):
         terminal.result(line)
-    put_json(terminal, planned.to_dict(time.monotonic() - began))
+    put_json(terminal, planned.to_dict() | {"seconds": time.monotonic() - began})
     return 0
 
 
-def _lines(title: str, chosen: Cluster, planned: "Budget") -> list[str]:
+def _lines(title: str, chosen: Plan, planned: "Budget") -> list[str]:
     from ..training.plan import LAUNCH, LAUNCH_SOURCE, PARTS
 
     p, device = planned, planned.device
@@ -77,14 +64,13 @@ def _lines(title: str, chosen: Cluster, planned: "Budget") -> list[str]:
     table = columns(
         [["memory of each", *ways], *zip(PARTS.values(), *map(shown, ways.values()))], "<" + ">" * len(ways), 2, 3
     )
-    spent = p.hours * p.gpus
-    price = "" if chosen.price is None else f"   cost {count(spent * chosen.price)}"
+    price = "" if p.price is None else f"   cost {count(p.price)}"
     lines = [
         f"{title} on {p.gpus} x {chosen.device}, {p.precision}   {counted(p.rows, 'row')} each at a time",
         f"  {parameters(p.cost.parameters)}   {scaled(p.cost.tokens)} tokens   {p.cost.flops:.1e} FLOP",
         *table,
         f"  {token_rate(p.tokens_per_second)} at {percent(p.reached)} of {peak}   {_time(p.seconds)} a step",
-        f"  {_time(3600 * p.hours)} in all   {count(spent)} GPU hours{price}",
+        f"  {_time(3600 * p.hours)} in all   {count(p.gpu_hours)} GPU hours{price}",
     ]
     launched = f"{count(p.launches)} kernels, {1e6 * LAUNCH:g} us or more to launch each, {_time(p.launching)}"
     parts = f"  of a step: products {_time(p.products)}; {launched}; memory {_time(p.traffic)}"

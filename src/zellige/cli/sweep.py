@@ -6,13 +6,15 @@ again goes on where it was stopped, since what is finished is there.
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from ..show.numbers import columns, path
 from ..show.progress import TrainingPart
 from ..show.terminal import Terminal
+from ..training.sweep import Sweep, record_file
 from . import options, train
 from .common import put_json
 from .trainings import About
@@ -21,18 +23,8 @@ if TYPE_CHECKING:
     from ..training.search import Axis
 
 
-@dataclass(frozen=True)
-class Sweep:
-    run: str = "runs/sweep"
-    """the folder of the sweep; each trial's run is in a folder of its own there"""
-    trials: int | None = None
-    """so many combinations, of all if not given; an option may then be a range, 1e-4..1e-2"""
-    search: Literal["random", "tpe"] = "random"
-    """which --trials: random ones, or tpe, near those that were good (Optuna; the extra sweep)"""
-
-
 ABOUT = About(
-    "sweep", Sweep, ("run", "resume", "overwrite"), "Train each combination of the options that have several values."
+    "sweep", Sweep, ("folder", "resume", "overwrite"), "Train each combination of the options that have several values."
 )
 form = ABOUT.form
 
@@ -51,7 +43,6 @@ def sweep(words: Sequence[str], terminal: Terminal, began: float) -> int:
     chosen, rest = ABOUT.split(words)
     with terminal.waiting("starting"):
         from ..methods import reference
-        from ..training import sweep as trainings
         from ..training.search import require_optuna
     if chosen.search == "tpe":
         require_optuna()
@@ -62,13 +53,12 @@ def sweep(words: Sequence[str], terminal: Terminal, began: float) -> int:
         raise InputError("sweep needs an option with several values; e.g. --train.rate 1e-3,2e-3")
     training, axes = train.choose(fixed, terminal, "sweep", axes)
     options.remember(Sweep)
-    asked = trainings.Sweep(training, axes, chosen.run, chosen.trials, chosen.search)
-    record = asked.run(terminal.say, lambda: _Progress(terminal))
+    record = replace(chosen, training=training, axes=axes).run(terminal.say, lambda: _Progress(terminal))
     for line in columns(record.table(), ">" * len(record.names) + "<>><"):
         terminal.result(line)
-    terminal.result(f"  written   {path(record.file)}")
+    terminal.result(f"  written   {path(record_file(Path(chosen.folder)))}")
     put_json(terminal, record.to_dict() | {"seconds": time.monotonic() - began})
-    if record.best.run is None:
+    if record.best.error:
         return 1
     own = "" if isinstance(training.method, str | None) else f" --method {path(reference(training.method))}"
     terminal.try_next(*(f"zellige {what} {path(record.best.folder)}{own}" for what in ("evaluate", "report", "sample")))

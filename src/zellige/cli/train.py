@@ -4,84 +4,61 @@ A recipe (`--recipe NAME`) says the method, and is the default of every option.
 """
 
 import dataclasses
+import time
+import typing
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from ..data import Data
 from ..errors import InputError
 from ..launched import this_process
+from ..requests import option_of
 from ..show.numbers import path
 from ..show.progress import Bar, Training
 from ..show.terminal import Terminal
+from ..training.requests import SECTIONS
+from ..training.requests import Training as Request
 from ..trust import allow, refuse_code
 from . import config_file, options
-from .common import own_class, write_json
+from .common import own_class, put_json
 from .flags import Flag
 
 if TYPE_CHECKING:
-    from ..training.requests import Training as Request
     from ..training.search import Axis
 
 
 def form(method: Any) -> Any:
-    """The options of `train METHOD`, as a dataclass."""
+    """The options of `train METHOD`, as a dataclass: the sections, and what a request of a training has beside them."""
     from ..models.config import Train
     from ..nn import Net
 
+    sections = [
+        ("options", Annotated[method.Config, tyro.conf.arg(name="")], field(default=method.Config())),
+        ("data", Data, field(default=Data())),
+        ("net", Net, field(default=Net())),
+        ("train", Train, field(default=Train())),
+    ]
+    config = Annotated[
+        str | None, tyro.conf.arg(help="a file of options, .yaml, .json or .toml, or a run's config.json")
+    ]
     return dataclasses.make_dataclass(
-        "Options",
-        [
-            ("options", Annotated[method.Config, tyro.conf.arg(name="")], field(default=method.Config())),
-            ("data", Data, field(default=Data())),
-            ("net", Net, field(default=Net())),
-            ("train", Train, field(default=Train())),
-            (
-                "run",
-                Annotated[
-                    str | None,
-                    tyro.conf.arg(help="the folder where everything goes; runs/METHOD-DATA if not given, numbered"),
-                ],
-                field(default=None),
-            ),
-            (
-                "recipe",
-                Annotated[
-                    str,
-                    tyro.conf.arg(help="a paper's configuration, which fills what is not typed (zellige list recipes)"),
-                ],
-                field(default=""),
-            ),
-            (
-                "size",
-                Annotated[
-                    Literal["tiny", "small", "base", "medium"] | None,
-                    tyro.conf.arg(
-                        help="network, batch, rate and steps that belong together; what is typed beside it comes first"
-                    ),
-                ],
-                field(default=None),
-            ),
-            (
-                "epochs",
-                Annotated[float | None, tyro.conf.arg(help="passes over the training data, in place of --train.steps")],
-                field(default=None),
-            ),
-            (
-                "config",
-                Annotated[
-                    str | None, tyro.conf.arg(help="a file of options, .yaml, .json or .toml, or a run's config.json")
-                ],
-                field(default=None),
-            ),
-            ("resume", Annotated[bool, tyro.conf.arg(help="go on with the run in it")], field(default=False)),
-            ("overwrite", Annotated[bool, tyro.conf.arg(help="replace the run in it")], field(default=False)),
-        ],
-        frozen=True,
+        "Options", [*sections, *own_fields(Request), ("config", config, field(default=None))], frozen=True
     )
+
+
+def own_fields(request: type) -> list[tuple[str, Any, Any]]:
+    """The fields of a request that are options of a command: of each its name, type, default and what it says of itself."""
+    hints = typing.get_type_hints(request)
+    own = []
+    for each in dataclasses.fields(request):
+        option = option_of(each)
+        if option is not None and not option.hidden:
+            own.append((each.name, hints[each.name], field(default=each.default, metadata=each.metadata)))
+    return own
 
 
 def _subject(words: Sequence[str], entries: dict[str, Any], source: str) -> tuple[str, str, list[str]]:
@@ -105,7 +82,7 @@ def choose(
     command: str = "train",
     axes: Sequence["Axis"] = (),
     default: Mapping[str, str] | None = None,
-) -> tuple["Request", tuple["Axis", ...]]:
+) -> tuple[Request, tuple["Axis", ...]]:
     """Read what is typed after `zellige train`: a method or a recipe, then options.
 
     Args:
@@ -123,9 +100,7 @@ def choose(
     name, recipe, words = _subject(words, entries, file)
     with terminal.waiting("starting"):
         method: Any = own_class(name) if name else None
-        from ..training.requests import SECTIONS, Training
-
-        asked = Training(method, recipe=recipe)
+        asked = Request(method, recipe=recipe)
         Options = form(asked.filled().method_class)
     known = options.flags(Options)
     words = options.canonical(known, words)
@@ -133,7 +108,7 @@ def choose(
     if options.asks_help(words):
         size = default_size(options.given(words), recipe) or options.value_of(words, "--size")
         kinds = {n: value for n in ("data.name", "net.kind") if (value := options.value_of(words, f"--{n}"))}
-        filled = replace(asked, size=size, settings=kinds).filled()
+        filled = replace(asked, size=size or None, settings=kinds).filled()
         shown = Options(*(getattr(filled, section) for section in SECTIONS), recipe=recipe, size=size or None)
         about = f"Train {recipe or name}; everything goes into --run FOLDER."
         options.parse(Options, words, where, default=shown, about=about)
@@ -148,8 +123,8 @@ def choose(
         values["--size"] = values.get("--size") or default_size(values, recipes, values.get("--train.device", "auto"))
     varied = tuple(_with_setting(axis, known) for axis in axes)
     whole = {flag: values.pop(flag) for flag in [*values] if known[flag].owner is Options}
-    request = Training(
-        method, recipe=whole.get("--recipe", recipe), size=whole.get("--size", ""), folder=whole.get("--run"),
+    request = Request(
+        method, recipe=whole.get("--recipe", recipe), size=whole.get("--size") or None, folder=whole.get("--run"),
         resume=whole.get("--resume", False), overwrite=whole.get("--overwrite", False),
         settings={_setting(known[flag]): value for flag, value in values.items()},
     )  # fmt: skip
@@ -204,13 +179,7 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
     finally:
         progress.close()
     _trained(terminal, summary(done), done.folder, filled.method_class, done.steps * done.config.train.batch * 3 // 10)
-    config = replace(filled.config, train=done.config.train, run=str(done.folder))
-    v = done.validation
-    write_json(
-        terminal, "train", dataclasses.asdict(config), {"run": str(done.folder), "validation": None if v is None else v.value},
-        began, interval=None if v is None else v.to_dict()["interval"], unit=None if v is None else v.unit,
-        kind=None if v is None else v.kind, protocol=None if v is None else v.protocol, seed=done.config.train.seed,
-    )  # fmt: skip
+    put_json(terminal, done.to_dict() | {"seconds": time.monotonic() - began})
     return 0
 
 

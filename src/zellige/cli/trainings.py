@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from . import options, train
+from .flags import flags
 from .options import take
 
 
@@ -13,8 +14,8 @@ class About(NamedTuple):
 
     Attributes:
         name: of the command.
-        own: the dataclass of its own options.
-        without: the options of `train` that it has not, or has of its own.
+        own: the request whose fields are its own options.
+        without: the options of `train` that it has not, or has of its own, by their fields.
         what: it does, for its help.
     """
 
@@ -26,7 +27,9 @@ class About(NamedTuple):
     def form(self, method: Any) -> Any:
         """The options of the command with a method, as a dataclass."""
         shared = [(f.name, f.type, f) for f in dataclasses.fields(train.form(method)) if f.name not in self.without]
-        return dataclasses.make_dataclass(f"{self.name.title()}Options", shared, bases=(self.own,), frozen=True)
+        return dataclasses.make_dataclass(
+            f"{self.name.title()}Options", [*train.own_fields(self.own), *shared], frozen=True
+        )
 
     def help(self, words: Sequence[str]) -> None:
         """Show the help and leave, if that is asked for."""
@@ -37,9 +40,9 @@ class About(NamedTuple):
             options.parse(self.form(find(name or "mdlm")), words, f"{self.name} {name}".strip(), about=self.what)
 
     def split(self, words: Sequence[str]) -> tuple[Any, list[str]]:
-        """Its own options, and the words that are those of `train`."""
+        """The request of its own options, and the words that are those of `train`."""
         rest, own = [*words], list[str]()
-        for name in (f"--{field.name}" for field in dataclasses.fields(self.own)):
+        for name in flags(self.own):
             value, rest = take(rest, name, self.name)
             own += [] if value is None else [f"{name}={value}"]
         return options.parse(self.own, own, self.name), rest

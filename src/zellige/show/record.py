@@ -44,6 +44,10 @@ FORMERLY = (  # of files without a format: command, an argument that only this r
     ("evaluate", "", "Evaluate"),
     ("sample", "", "Sample"),
     ("infill", "", "Infill"),
+    ("train", "", "Training"),
+    ("plan", "", "Plan"),
+    ("sweep", "", "Sweep"),
+    ("compare", "", "Compare"),
 )
 _PACKAGES = ("torch", "lightning", "numpy", "safetensors")
 

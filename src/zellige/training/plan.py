@@ -11,7 +11,7 @@ import contextlib
 import math
 import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -33,7 +33,7 @@ from ..models.config import Config
 from ..models.weights import unfilled
 from ..nn import chunks
 from ..nn.block import Net
-from ..show.record import json_record
+from ..show.record import Record, json_record
 from .device import DEVICES, Device, Fleet, precision, sharded_blocks, split_batch
 
 PEAK = DEVICES["h100"].bfloat16  # FLOP/s
@@ -254,7 +254,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Budget:
+class Budget(Record):
     """What a training takes on `gpus` devices of one kind.
 
     Attributes:
@@ -266,7 +266,6 @@ class Budget:
         launching: seconds to launch its kernels, `LAUNCH` each.
         traffic: seconds to read and write once what AdamW and the average do, and the activations.
         seconds: of a step, the longest of the three; hours: of all steps.
-        request: the Plan that it answers; None where there was none.
     """
 
     cost: Cost
@@ -281,7 +280,6 @@ class Budget:
     fsdp: Memory
     hybrid: Memory
     node: int
-    request: Any = None
 
     @property
     def products(self) -> float:
@@ -329,10 +327,10 @@ class Budget:
     @property
     def price(self) -> float | None:
         """What they cost, in the currency of the request; None where it gives no price of an hour."""
-        return None if self.request is None or self.request.price is None else self.gpu_hours * self.request.price
+        hour = getattr(self.request, "price", None)
+        return None if hour is None else self.gpu_hours * hour
 
-    def to_dict(self, seconds: float | None = None) -> dict[str, Any]:
-        """Return the plan as JSON has it."""
+    def to_dict(self) -> dict[str, Any]:
         memory = {
             name: {part: getattr(getattr(self, name), part) for part in PARTS} for name in ("ddp", "fsdp", "hybrid")
         }
@@ -344,10 +342,27 @@ class Budget:
             "seconds": {
                 "step": self.seconds, "products": self.products, "launching": self.launching, "traffic": self.traffic,
             },
-            "launches": self.launches, "launch_source": LAUNCH_SOURCE,
+            "launches": self.launches, "launch_source": LAUNCH_SOURCE, "node": self.node,
         }  # fmt: skip
-        arguments = None if self.request is None else self.request.to_dict()
-        return json_record("plan", arguments, result, seconds=seconds)
+        return json_record("plan", self.arguments, result, request=self.request)
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "Budget":
+        try:
+            result, asked = document["result"], document["arguments"]
+            ddp, fsdp, hybrid = (
+                Memory(**{part: value for part, value in result[name].items() if part != "total"})
+                for name in ("ddp", "fsdp", "hybrid")
+            )
+            cost = Cost(result["parameters"], result["flops"], result["tokens"])
+            steps = round(3600 * result["hours"] / result["seconds"]["step"])
+            node = result.get("node", min(asked["gpus"], NODE))
+            return cls(
+                cost, asked["gpus"], DEVICES[asked["device"]], result["precision"], asked["mfu"], steps, result["rows"],
+                result["launches"], ddp, fsdp, hybrid, node,
+            )  # fmt: skip
+        except (KeyError, TypeError, ZeroDivisionError) as wrong:
+            raise InputError(f"'{source}' is not a record of zellige plan; give one that it wrote") from wrong
 
 
 PARTS = {  # of the memory of each device, and what they are called

@@ -3,70 +3,103 @@
     Training("mdlm", size="tiny", settings={"data.path": "notes/", "train.steps": 2000}).run()
     Plan("mdlm-owt", gpus=8, device="h100").run()
 
-`Training.filled` says what is trained: what is not given comes from the run that is resumed, else from the recipe, the model
-that it begins with or the size, else it is the default.
+They import no torch before they run. `Training.filled` says what is trained: what is not given comes from the run that is
+resumed, else from the recipe, the model that it begins with or the size, else it is the default.
 """
 
+import importlib
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..data import DATASETS, Data
 from ..data.corpus import as_data
 from ..data.file_names import data_of
 from ..errors import InputError
 from ..launched import this_process
-from ..methods import find, reference
-from ..methods.method import Method
-from ..models.checkpoint.layout import CONFIG, data_label, default_folder, holds_run
-from ..models.config import Config, Train, from_json
-from ..nn.block import Net
-from ..schema import CONVERTER, read_json, shown
-from . import setup
-from .device import DEVICES
-from .plan import UTILISATION, Budget, budget_of
-from .progress import Progress
-from .recipes import RECIPES
-from .run import Run
+from ..requests import HandedOver, Request, alone, declared, option
+from ..schema import read_json, shown, structure
 from .settings import SECTIONS, read_value, with_settings
-from .train import train
+
+if TYPE_CHECKING:
+    from ..methods.method import Method
+    from ..models.config import Config
+    from .plan import Budget
+    from .progress import Progress
+    from .run import Run
 
 
-@dataclass(frozen=True)
-class Training:
-    """One training: what `zellige.train` takes, and single fields by their names.
+def section_of_json(where: str) -> Callable[[Any], Any]:
+    """Return what reads a section of its JSON, given the module and the name of its class; for `option(read=...)`."""
+    return partial(_section, where)
 
-    Attributes:
-        folder: of the run; by default runs/METHOD-DATA, numbered.
-        epochs: passes over the training data, in place of `train.steps`.
-        settings: fields of `options`, `data`, `net` and `train`, which come before all else: {"train.steps": 500}; a text is
-            read as on the command line.
-    """
 
-    method: Any = None
-    data: Any = None
-    net: Any = None
-    train: Train | None = None
-    options: Any = None
-    folder: str | Path | None = None
-    recipe: str = ""
-    size: str = ""
-    resume: bool = False
-    overwrite: bool = False
-    epochs: float | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
+def _section(where: str, value: Any) -> Any:
+    """A section of its JSON, given the module and the name of its class; any other value as it is."""
+    if not isinstance(value, Mapping):
+        return value
+    if "handed_over" in value:
+        return HandedOver(str(value["handed_over"]))
+    module, _, name = where.partition(":")
+    return structure(value, getattr(importlib.import_module(f"..{module}", __package__), name), "the request")
+
+
+@declared
+class Training(Request["Run"]):
+    """One training: what `zellige.train` takes, and single fields by their names, which come before all else."""
+
+    method: Any = option(
+        "a name of `zellige list methods`, or a class (default: the recipe's, or mdlm)", default=None, hidden=True,
+        read=section_of_json(""),
+    )  # fmt: skip
+    data: Any = option(
+        "which corpus, as `train` takes it", default=None, hidden=True, read=section_of_json("data:Data")
+    )
+    net: Any = option(
+        "the network's sizes, or a network", default=None, hidden=True, read=section_of_json("nn.block:Net")
+    )
+    train: Any = option("how it is trained", default=None, hidden=True, read=section_of_json("models.config:Train"))
+    options: Any = option("the method's own Config", default=None, hidden=True)
+    settings: Any = option(
+        'single fields by their names, {"train.steps": 500}; a text is read as on the command line',
+        default=None,
+        hidden=True,
+    )
+    folder: str | Path | None = option(
+        "the folder where everything goes; runs/METHOD-DATA if not given, numbered", default=None, flag="run"
+    )
+    recipe: str = option("a paper's configuration, which fills what is not typed (zellige list recipes)", default="")
+    size: Literal["tiny", "small", "base", "medium"] | None = option(
+        "network, batch, rate and steps that belong together; what is typed beside it comes first", default=None
+    )
+    epochs: float | None = option("passes over the training data, in place of --train.steps", default=None, above=0)
+    resume: bool = option("go on with the run in it", default=False)
+    overwrite: bool = option("replace the run in it", default=False)
+
+    renamed = {"run": "folder", "network": ""}  # noqa: RUF012
 
     @classmethod
-    def of(cls, what: Any) -> "Training":
+    def record(cls) -> "type[Run]":
+        from .run import Run
+
+        return Run
+
+    @classmethod
+    def of(cls, training: Any) -> "Training":
         """Return a training: itself, or that of a recipe or a method."""
-        if isinstance(what, Training):
-            return what
-        return cls(recipe=what) if isinstance(what, str) and what in RECIPES else cls(what)
+        from .recipes import RECIPES
+
+        if isinstance(training, Training):
+            return training
+        return cls(recipe=training) if isinstance(training, str) and training in RECIPES else cls(training)
 
     @property
-    def method_class(self) -> type[Method]:
+    def method_class(self) -> "type[Method]":
+        from ..methods import find
+
         return find("mdlm" if self.method is None else self.method)
 
     @property
@@ -75,20 +108,20 @@ class Training:
         return getattr(self.method_class, "name", self.method_class.__name__)
 
     @property
-    def config(self) -> Config:
+    def config(self) -> "Config":
         """The config of a training that is `filled`."""
+        from ..models.config import Config
+
         return Config(
-            self.name, self.options, self.data, self.net, self.train or Train(), str(self.folder or ""), recipe=self.recipe
-        )  # fmt: skip
+            self.name, self.options, self.data, self.net, self.train, str(self.folder or ""), recipe=self.recipe
+        )
 
     def with_values(self, values: Mapping[str, Any]) -> "Training":
         """Return the training with other settings; "method", "size", "recipe" and "epochs" are settings here, too."""
         whole = {name: values[name] for name in ("method", "size", "recipe") if name in values}
         if "epochs" in values:
             whole["epochs"] = read_value(float, values["epochs"], "epochs")
-        return replace(
-            self, **whole, settings=dict(self.settings) | {n: v for n, v in values.items() if n not in whole}
-        )
+        return replace(self, **whole, settings=self._settings | {n: v for n, v in values.items() if n not in whole})
 
     def filled(self) -> "Training":
         """Return the training with all of `options`, `data`, `net` and `train`, and no settings beside them.
@@ -96,31 +129,48 @@ class Training:
         Raises:
             InputError: choices that exclude each other, or a value that may not be; nothing was written.
         """
+        from .recipes import RECIPES
+
         recipe = RECIPES[self.recipe].for_method(self.recipe, self.method) if self.recipe else None
         asked = replace(self, method=recipe.method if recipe else "mdlm" if self.method is None else self.method)
-        return asked._filled(recipe, _with_data_name(self.settings))
+        return asked._filled(recipe, _with_data_name(self._settings))
 
-    def run(self, progress: Progress | None = None) -> Run:
+    def run(self, progress: "Progress | None" = None) -> "Run":
         """Train, or go on with the run in the folder; `progress` is told how it goes."""
         return self.filled().start(progress)
 
-    def start(self, progress: Progress | None = None) -> Run:
+    def start(self, progress: "Progress | None" = None) -> "Run":
         """Train as a request that is `filled` says."""
-        return train(
+        from .train import train
+
+        done = train(
             self.method, data=self.data, net=self.net, train=self.train, options=self.options, run=self.folder,
-            recipe=self.recipe, size=self.size, resume=self.resume, overwrite=self.overwrite, progress=progress,
+            recipe=self.recipe, size=self.size or "", resume=self.resume, overwrite=self.overwrite, progress=progress,
         )  # fmt: skip
+        return done.made_by(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
-        plain = {name: _plain(getattr(self, name)) for name in SECTIONS}
-        method = self.method if isinstance(self.method, str) or self.method is None else reference(self.method)
-        return {
-            "method": method, **plain, "folder": None if self.folder is None else str(self.folder), "recipe": self.recipe,
-            "size": self.size, "epochs": self.epochs, "settings": dict(self.settings),
-        }  # fmt: skip
+        return super().to_dict() | {"settings": self._settings or None}
 
-    def _filled(self, recipe: Config | None, settings: Mapping[str, Any]) -> "Training":
+    @classmethod
+    def from_dict(cls, entries: Mapping[str, Any], source: str = "it") -> "Training":
+        made = super().from_dict(entries, source)
+        if not isinstance(made.options, Mapping):
+            return made
+        if isinstance(made.method, HandedOver) or "handed_over" in made.options:
+            return replace(made, options=HandedOver("Config"))
+        return replace(made, options=structure(made.options, made.method_class.Config, f"'{source}'", "options"))
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        return dict(self.settings or {})
+
+    def _filled(self, recipe: "Config | None", settings: Mapping[str, Any]) -> "Training":
+        from . import setup
+
+        for name in ("method", *SECTIONS):
+            if isinstance(value := getattr(self, name), HandedOver):
+                raise value.refuse(name)
         start = str(settings.get("train.start") or (self.train.start if self.train else ""))
         resumes = self.resume and not this_process().launcher  # a launcher starts one command to begin and to go on
         if resumes and self.epochs is not None:
@@ -145,16 +195,22 @@ class Training:
             raise InputError(f"`run` is ''; give it a folder, e.g. `run` runs/{self.recipe or self.name}")
         if self.resume and self.overwrite:
             raise InputError("`resume` and `overwrite` exclude each other; drop one of them")
-        filled = replace(self, **sections, settings={})
+        filled = replace(self, **sections, settings=None)
         if before:
-            filled = replace(filled, size="", recipe=before.recipe, folder=self._last_folder(settings))
-        return replace(filled, epochs=None, train=filled._timed(settings), size="" if start else filled.size)
+            filled = replace(filled, size=None, recipe=before.recipe, folder=str(self._last_folder(settings)))
+        return replace(filled, epochs=None, train=filled._timed(settings), size=None if start else filled.size)
 
     def _defaults(self) -> dict[str, Any]:
+        from ..models.config import Train
+        from ..nn.block import Net
+
         return {"options": self.method_class.Config(), "data": Data(), "net": Net(), "train": Train()}
 
-    def _resumed(self, settings: Mapping[str, Any]) -> Config | None:
+    def _resumed(self, settings: Mapping[str, Any]) -> "Config | None":
         """Return the config of the run to go on with; None where there is none (training then reports it)."""
+        from ..models.checkpoint.layout import CONFIG, holds_run
+        from ..models.config import from_json
+
         folder = self._last_folder(settings)
         if not holds_run(folder):
             return None
@@ -173,15 +229,18 @@ class Training:
 
     def _last_folder(self, settings: Mapping[str, Any]) -> Path:
         """Return the folder that is given, or that of the newest run of the recipe, or of the method on the data."""
+        from ..models.checkpoint.layout import data_label, default_folder
+
         if self.folder:
             return Path(self.folder)
-        named = {field: settings.get(f"data.{field}") for field in ("name", "path")}
-        data = as_data(self.data) if self.data is not None else Data(named["name"] or Data().name, path=named["path"])
-        return default_folder(self.recipe or f"{self.name}-{data_label(data)}", existing=True)
+        if self.recipe:
+            return default_folder(self.recipe, existing=True)
+        named = Data(settings.get("data.name") or Data().name, path=settings.get("data.path"))
+        data = as_data(self.data) if self.data is not None else named
+        return default_folder(f"{self.name}-{data_label(data)}", existing=True)
 
-    def _timed(self, settings: Mapping[str, Any]) -> Train:
+    def _timed(self, settings: Mapping[str, Any]) -> Any:
         """Return how it is trained, with the steps of its epochs; steps that are given come before the minutes of a size."""
-        assert self.train is not None
         steps, minutes = self.train.steps, self.train.minutes
         if self.epochs is not None:
             if "train.steps" in settings:
@@ -193,25 +252,13 @@ class Training:
 
     def _steps_of_epochs(self, epochs: float) -> int:
         """Return how many steps the epochs are, on the data that is there."""
-        if not 0 < epochs < math.inf:
-            raise InputError(f"`epochs` is {epochs:g}; it must be above 0")
-        assert self.train is not None
+        from . import setup
+
         loaded = setup.load_start(self.train.start, self.method_class, self.name) if self.train.start else None
         config = setup.choose_config(
             None, self.name, self.method_class, self.data, self.net, self.train, self.options, self.folder, loaded
         )
         return math.ceil(epochs * len(setup.read_corpus(config, start=loaded).train) / self.train.batch)
-
-
-def _plain(section: Any) -> Any:
-    """Return a section as JSON has it; of one that was handed over as something else, what it is."""
-    if section is None or isinstance(section, str):
-        return section
-    return (
-        CONVERTER.unstructure(section, type(section))
-        if is_dataclass(section)
-        else {"handed_over": type(section).__name__}
-    )
 
 
 def _with_data_name(settings: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -225,37 +272,41 @@ def _with_data_name(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**settings, "data.name": data_of(str(settings["data.path"]))}
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What a training takes on GPUs that are not at hand: memory, speed, hours and cost. Nothing is trained or read.
+def _read_training(value: Any) -> Any:
+    return Training.from_dict(value, "the request") if isinstance(value, Mapping) else value
 
-    Attributes:
-        training: the training, or the name of a recipe or a method.
-    """
 
-    training: Any
-    gpus: int = 1
-    """devices, among which the batch is split"""
-    device: str = "h100"
-    """b200, h200, h100, h100-pcie, a100, a100-40, l40s, l4, rtx4090 or mi300x"""
-    mfu: float = UTILISATION
-    """share of the peak of matrix products that is reached, above 0 up to 1"""
-    price: float | None = None
-    """of a device for an hour, in any currency"""
-    vocabulary: int | None = None
-    """tokens of the tokenizer; the recipe's if not given"""
+@declared
+class Plan(Request["Budget"]):
+    """Memory, speed, hours and cost of a training on GPUs that are not at hand. Nothing is trained or read."""
 
-    def __post_init__(self) -> None:
-        for name in ("gpus", "vocabulary"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise InputError(f"`{name}` is {value}; it must be 1 or more")
-        if not 0 < self.mfu <= 1:
-            raise InputError(f"`mfu` is {self.mfu:g}; it must be above 0 and at most 1")
-        if self.price is not None and not 0 <= self.price < math.inf:
-            raise InputError(f"`price` is {self.price:g}; it must be 0 or more")
+    training: Any = option(
+        "a Training, or the name of a recipe or a method", default=None, hidden=True, read=_read_training
+    )
+    gpus: int = option("devices, among which the batch is split", default=1, minimum=1)
+    device: str = option("b200, h200, h100, h100-pcie, a100, a100-40, l40s, l4, rtx4090 or mi300x", default="h100")
+    mfu: float = option(
+        "share of the peak of matrix products that is reached, above 0 up to 1", default=0.4, above=0, maximum=1
+    )
+    price: float | None = option("of a device for an hour, in any currency", default=None, minimum=0)
+    vocabulary: int | None = option("tokens of the tokenizer; the recipe's if not given", default=None, minimum=1)
 
-    def run(self) -> Budget:
+    renamed = {"words": ""}  # noqa: RUF012
+
+    @classmethod
+    def record(cls) -> "type[Budget]":
+        from .plan import Budget
+
+        return Budget
+
+    def run(self) -> "Budget":
         """Count a step of the training, and return what all of them take."""
+        from .device import DEVICES
+        from .plan import budget_of
+        from .recipes import RECIPES
+
+        if self.training is None:
+            raise InputError("`training` is not given; name a recipe or a method, e.g. mdlm-owt")
         device, asked = DEVICES[self.device], Training.of(self.training).filled()
         vocabulary, recipe = self.vocabulary, RECIPES.get(asked.recipe)
         if vocabulary is None and recipe is not None and asked.data == recipe.data:
@@ -263,15 +314,7 @@ class Plan:
         if vocabulary is None:
             raise InputError("plan reads no data; say how many tokens it has, e.g. `vocabulary` 50257 of gpt2")
         budget = budget_of(asked.config, vocabulary, self.gpus, device, self.mfu)
-        return replace(budget, request=replace(self, training=asked, vocabulary=vocabulary))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
-        return {"training": Training.of(self.training).to_dict()} | {
-            f.name: getattr(self, f.name) for f in fields(self)[1:]
-        }
+        return budget.made_by(replace(self, training=asked, vocabulary=vocabulary))
 
 
-def plan(training: Any, **options: Any) -> Budget:
-    """Estimate what a training takes on GPUs that are not at hand: `Plan(training, ...).run()`."""
-    return Plan(training, **options).run()
+plan = alone(Plan, "plan")

@@ -1,20 +1,26 @@
 """A finished run, and what is said of it."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ..errors import InputError
 from ..evaluation.result import Result
-from ..models.config import Config
+from ..models.checkpoint.layout import CHECKPOINTS, CONFIG, newest
+from ..models.checkpoint.read import read_config, read_state
+from ..models.config import Config, from_json
 from ..models.model import Model, load
+from ..schema import shown
 from ..show.numbers import byte_size, count, counted, duration, path, scaled
+from ..show.record import Record, json_record
 from .progress import HEAD, Speed
 
 
 @dataclass(frozen=True)
-class Run:
-    """A finished run.
+class Run(Record):
+    """A finished run: the record of a training.
 
     Attributes:
         folder: where everything is.
@@ -39,6 +45,46 @@ class Run:
     def tokens_per_second(self) -> float | None:
         """Of this session, at its end."""
         return self.speed.tokens if self.speed else None
+
+    def to_dict(self) -> dict[str, Any]:
+        v = self.validation
+        result = {"run": str(self.folder), "validation": None if v is None else v.value}
+        return json_record(
+            "train", asdict(replace(self.config, run=str(self.folder))), result,
+            interval=None if v is None else v.to_dict()["interval"], unit=None if v is None else v.unit,
+            kind=None if v is None else v.kind, protocol=None if v is None else v.protocol, seed=self.config.train.seed,
+            seconds=self.seconds, request=self.request,
+        )  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "Run":
+        """Read the run of a record from its folder, which holds all of it."""
+        try:
+            return cls.of(Path(document["result"]["run"]))
+        except (KeyError, TypeError) as wrong:
+            raise InputError(f"'{source}' is not a record of zellige train; give one that it wrote") from wrong
+
+    @classmethod
+    def of(cls, folder: Path) -> "Run":
+        """Return the run in a folder, as its newest checkpoint has it."""
+        entries, last = read_config(folder), newest(folder / CHECKPOINTS)
+        if last is None:
+            raise InputError(f"'{shown(folder)}' holds no checkpoint yet; continue it with `resume`")
+        config, state = from_json(entries, source=shown(folder / CONFIG)), read_state(last)["run"]
+        return cls.at(folder, config, entries.get("about") or {}, state)
+
+    @classmethod
+    def at(
+        cls, folder: Path, config: Config, about: dict[str, Any], state: Mapping[str, Any], speed: Speed | None = None,
+        peak: int = 0,
+    ) -> "Run":  # fmt: skip
+        """Return the run with the progress that a checkpoint records (`read_state`)."""
+        best = state["best"]
+        return cls(
+            folder=folder, config=config, validation=Result.from_dict(best["result"]) if best else None,
+            best_step=best["step"] if best else 0, validations=state["validations"], steps=state["step"],
+            seconds=state["seconds"], tokens=state["tokens"], speed=speed, peak=peak, about=about,
+        )  # fmt: skip
 
     @cached_property
     def model(self) -> Model:

@@ -9,80 +9,77 @@ finished is there. `search` says which combinations are tried.
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import InputError
-from ..files import file_suffix, write_file
-from ..models.checkpoint.layout import holds_run
+from ..files import file_suffix
+from ..requests import Request, alone, declared, option
 from ..show.numbers import count, duration, path
-from ..show.record import as_file, json_record
-from . import lock, search
-from .progress import Progress, Silent
+from ..show.record import Record, json_record
+from . import search
 from .requests import Training
-from .run import Run
 from .search import Axis, Point
-from .signals import Stopped
 
-FILE = "sweep.json"  # in the folder of a sweep
+if TYPE_CHECKING:
+    from ..evaluation.result import Result
+    from .progress import Progress
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One training of a sweep: the values of its axes, its folder, and the finished run, or the error that ended it."""
+    """One training of a sweep.
+
+    Attributes:
+        point: the value of each axis, as a text.
+        validation: the best bound, at `best_step`; None where it has none, or failed.
+        seconds: of the training; None where it failed.
+        error: that ended it; "" where none did.
+    """
 
     point: Point
     folder: Path
-    run: Run | None = None
+    validation: "Result | None" = None
+    best_step: int | None = None
+    seconds: float | None = None
     error: str = ""
-
-    @property
-    def value(self) -> float | None:
-        """Its best validation bound; None where it has none."""
-        return None if self.run is None or self.run.validation is None else self.run.validation.value
 
     def row(self) -> list[str]:
         """Its line in the table, after its values."""
-        if self.run is None:
+        if self.error:
             return ["failed", "", "", path(self.folder)]
-        bound = str(self.run.validation or "without a bound")
-        return [bound, count(self.run.best_step), duration(self.run.seconds), path(self.folder)]
+        bound = str(self.validation or "without a bound")
+        return [bound, count(self.best_step or 0), duration(self.seconds or 0), path(self.folder)]
 
-    def entry(self, names: list[str]) -> dict[str, Any]:
+    def entry(self, names: Sequence[str]) -> dict[str, Any]:
         """Return the trial as JSON has it."""
-        run, v = self.run, None if self.run is None else self.run.validation
+        v = self.validation
         return {
-            "point": dict(zip(names, self.point)), "run": str(self.folder), "validation": self.value,
+            "point": dict(zip(names, self.point)), "run": str(self.folder), "validation": None if v is None else v.value,
             "interval": None if v is None else v.to_dict()["interval"], "unit": None if v is None else v.unit,
-            "kind": None if v is None else v.kind, "best_step": None if run is None else run.best_step,
-            "seconds": None if run is None else run.seconds, "error": self.error or None,
+            "kind": None if v is None else v.kind, "best_step": self.best_step, "seconds": self.seconds,
+            "error": self.error or None,
         }  # fmt: skip
 
 
 @dataclass(frozen=True)
-class SweepRecord:
-    """The trials of a sweep, the best first; `request` is the sweep itself.
+class SweepRecord(Record):
+    """The trials of a sweep, the best first.
 
     Attributes:
         names: of the axes, in the order of each trial's point.
-        seconds: that it took, what was there already left out.
+        took: seconds, what was there already left out.
     """
 
-    names: list[str]
-    trials: list[Trial]
-    request: "Sweep"
-    seconds: float = 0.0
+    names: tuple[str, ...]
+    trials: tuple[Trial, ...]
+    took: float | None = None
 
     @property
     def best(self) -> Trial:
         return self.trials[0]
-
-    @property
-    def file(self) -> Path:
-        """Where the record is."""
-        return Path(self.request.folder) / FILE
 
     def table(self) -> list[list[str]]:
         """Its header and a row for each trial."""
@@ -90,30 +87,64 @@ class SweepRecord:
         return [[*self.names, "validation", "at step", "trained", "run"], *rows]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
         result = {"trials": [trial.entry(self.names) for trial in self.trials]}
-        return json_record("sweep", self.request.to_dict(), result, seconds=self.seconds)
+        return json_record("sweep", self.arguments, result, seconds=self.took, request=self.request)
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "SweepRecord":
+        try:
+            trials = tuple(map(_trial, document["result"]["trials"]))
+            names = tuple(document["result"]["trials"][0]["point"])
+        except (KeyError, TypeError, IndexError) as wrong:
+            raise InputError(f"'{source}' is not a record of zellige sweep; give its sweep.json") from wrong
+        return cls(names, trials, document.get("seconds"))
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """A training for each combination of settings that have several values.
+def _trial(entry: Mapping[str, Any]) -> Trial:
+    from ..evaluation.result import Result, interval_ends
 
-    Attributes:
-        training: what all have in common: a Training, or the name of a recipe or a method.
-        axes: settings with several values each: {"train.lr": [1e-3, 2e-3]}; or with a range of them, "1e-4..1e-2".
-    """
+    bound = None
+    if entry["validation"] is not None:
+        bound = Result(entry["validation"], *interval_ends(entry["interval"]), entry["unit"], entry["kind"])
+    point = tuple(map(str, entry["point"].values()))
+    return Trial(point, Path(entry["run"]), bound, entry["best_step"], entry["seconds"], entry["error"] or "")
 
-    training: Any
-    axes: Mapping[str, Any] | tuple[Axis, ...]
-    folder: str | Path = "runs/sweep"
-    """the folder of the sweep; each trial's run is in a folder of its own there"""
-    trials: int | None = None
-    """so many combinations, of all if not given; an option may then be a range, 1e-4..1e-2"""
-    search: Literal["random", "tpe"] = "random"
-    """which --trials: random ones, or tpe, near those that were good (Optuna; the extra sweep)"""
 
-    def run(self, say: Callable[[str], Any] = str, progress: Callable[[], Progress] = Silent) -> SweepRecord:
+def _of_json(value: Any) -> Any:
+    return Training.from_dict(value, "the request") if isinstance(value, Mapping) else value
+
+
+@declared
+class Sweep(Request[SweepRecord]):
+    """A training for each combination of settings that have several values."""
+
+    training: Any = option(
+        "what all have in common: a Training, or the name of a recipe or a method",
+        default=None,
+        hidden=True,
+        read=_of_json,
+    )
+    axes: Any = option(
+        'settings with several values each, {"train.lr": [1e-3, 2e-3]}, or with a range of them, "1e-4..1e-2"',
+        default=None, hidden=True,
+    )  # fmt: skip
+    folder: str | Path = option(
+        "the folder of the sweep; each trial's run is in a folder of its own there", default="runs/sweep", flag="run"
+    )
+    trials: int | None = option(
+        "so many combinations, of all if not given; an option may then be a range, 1e-4..1e-2", default=None, minimum=1
+    )
+    search: Literal["random", "tpe"] = option(
+        "which --trials: random ones, or tpe, near those that were good (Optuna; the extra sweep)", default="random"
+    )
+
+    renamed = {"words": "", "run": "folder"}  # noqa: RUF012
+
+    @classmethod
+    def record(cls) -> type[SweepRecord]:
+        return SweepRecord
+
+    def run(self, say: Callable[[str], Any] = str, progress: "Callable[[], Progress] | None" = None) -> SweepRecord:
         """Train at each point that is not there yet.
 
         Args:
@@ -124,31 +155,43 @@ class Sweep:
             InputError: a value that may not be; nothing was trained.
             Stopped: a signal; the same sweep goes on there.
         """
-        work, began = _Work(self, say, progress), time.monotonic()
+        from . import lock
+        from .progress import Silent
+
+        work, began = _Work(self, say, progress or Silent), time.monotonic()
         with lock.hold(work.folder, "swept"):
-            trials = sorted(work.go(), key=lambda t: (t.run is None, t.value is None, t.value or 0.0))
-            record = SweepRecord([axis.label for axis in work.axes], trials, self, time.monotonic() - began)
-            write_file(record.file, as_file(record.to_dict()))
+            trials = sorted(work.go(), key=_rank)
+            names = tuple(axis.label for axis in work.axes)
+            record = SweepRecord(names, tuple(trials), time.monotonic() - began, request=self.saved())
+            record.save(record_file(work.folder))
         return record
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
         axes = {axis.setting: "..".join(axis.values) if axis.between else list(axis.values) for axis in self.all_axes}
-        return {
-            "training": Training.of(self.training).to_dict(), "axes": axes, "folder": str(self.folder),
-            "trials": self.trials, "search": self.search,
-        }  # fmt: skip
+        return super().to_dict() | {"axes": axes}
 
     @property
     def all_axes(self) -> tuple[Axis, ...]:
-        return search.axes_of(self.axes) if isinstance(self.axes, Mapping) else self.axes
+        return search.axes_of(self.axes) if isinstance(self.axes, Mapping) else tuple(self.axes or ())
+
+
+def record_file(folder: Path) -> Path:
+    """Return the file of a sweep's record."""
+    return folder / "sweep.json"
+
+
+def _rank(trial: Trial) -> tuple[bool, bool, float]:
+    bound = trial.validation
+    return bool(trial.error), bound is None, 0.0 if bound is None else bound.value
 
 
 class _Work:
     """A sweep that was checked, and is then done."""
 
-    def __init__(self, sweep: Sweep, say: Callable[[str], Any], progress: Callable[[], Progress]):
+    def __init__(self, sweep: Sweep, say: Callable[[str], Any], progress: "Callable[[], Progress]"):
         """InputError for what is wrong in any of the values, before anything is trained."""
+        from ..models.checkpoint.layout import holds_run
+
         self.training, self.axes, self.say, self.progress = Training.of(sweep.training), sweep.all_axes, say, progress
         if sweep.search == "tpe":
             search.require_optuna()
@@ -170,7 +213,6 @@ class _Work:
         for i, axis in enumerate(self.axes):
             for value in axis.values[1:]:
                 self.at((*first[:i], value, *first[i + 1 :]))
-        assert chosen.train is not None
         seed = chosen.train.seed
         self.points = (
             search.grid_points(self.axes) if self.total == every else search.SEARCHES[sweep.search](self.axes, seed)
@@ -182,7 +224,6 @@ class _Work:
         values = {axis.setting: value for axis, value in zip(self.axes, point)}
         asked = self.training.with_values(values)
         filled = asked.filled()
-        assert filled.train is not None
         if filled.train.devices > 1:  # several processes would each ask for all of the sweep
             raise InputError(f"`train.devices` is {filled.train.devices}; sweep trains on one device, leave it out")
         minutes = (
@@ -197,16 +238,20 @@ class _Work:
         trials = dict[Point, Trial]()
         for _ in range(100 * self.total):  # a search may come to the same ones over and over
             if self.point not in trials:
-                spent = [trial.run.seconds for trial in trials.values() if trial.run is not None]
+                spent = [trial.seconds for trial in trials.values() if trial.seconds is not None]
                 left = sum(spent) / max(len(spent), 1) * (self.total - len(trials))
                 trials[self.point] = self._trial(len(trials) + 1, f", about {duration(left)} left" if spent else "")
                 if len(trials) == self.total:
                     break
-            self.point = self.points.send(trials[self.point].value)
+            bound = trials[self.point].validation
+            self.point = self.points.send(None if bound is None else bound.value)
         return [*trials.values()]
 
     def _trial(self, number: int, left: str) -> Trial:
         """Train at a point, or go on with it; whatever ends it but a signal is an error of this one alone."""
+        from ..models.checkpoint.layout import holds_run
+        from .signals import Stopped
+
         values = " ".join(f"{axis.option} {value}" for axis, value in zip(self.axes, self.point))
         self.say(f"{number} of {self.total}{left}: {values}")
         training, progress = self.at(self.point), self.progress()
@@ -225,4 +270,7 @@ class _Work:
         finally:
             progress.close()
         self.say(f"  validation {run.validation or 'without a bound'}")
-        return Trial(self.point, folder, run)
+        return Trial(self.point, folder, run.validation, run.best_step, run.seconds)
+
+
+sweep = alone(Sweep, "sweep")

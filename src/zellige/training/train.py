@@ -25,7 +25,6 @@ from ..data import Corpus, Data
 from ..data import load as load_tokenizer
 from ..data.corpus import as_data
 from ..errors import Diverged, InputError
-from ..evaluation.result import Result
 from ..launched import this_process
 from ..methods import build, find, reference
 from ..methods.method import Method
@@ -269,7 +268,7 @@ def _run(prepared: _Prepared, progress: Progress, rank: int, signals: Signals, a
     if rank:
         raise SystemExit(0)  # the other processes end here: what follows in a script is for the first one
     meters, validation = callback.meters, callback.validation
-    return _result(folder, config, prepared.about, {
+    return Run.at(folder, config, prepared.about, {
         "best": validation.best, "validations": validation.count, "step": callback.step, "seconds": meters.elapsed(),
         "tokens": meters.tokens,
     }, meters.speed(), meters.peak)  # fmt: skip
@@ -311,13 +310,4 @@ def _finished(folder: Path, config: Config, last: Path, about: dict[str, Any], p
     logger.restore_metrics(folder, state["step"], progress.note)
     link(folder / CHECKPOINTS)
     prune(folder / CHECKPOINTS, config.train.keep)
-    return _result(folder, config, about, state)
-
-
-def _result(folder, config, about, state, speed=None, peak=0) -> Run:
-    best = state["best"]
-    return Run(
-        folder=folder, config=config, validation=Result.from_dict(best["result"]) if best else None,
-        best_step=best["step"] if best else 0, validations=state["validations"], steps=state["step"],
-        seconds=state["seconds"], tokens=state["tokens"], speed=speed, peak=peak, about=about,
-    )  # fmt: skip
+    return Run.at(folder, config, about, state)

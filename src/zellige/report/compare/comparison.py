@@ -13,14 +13,13 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from ... import files
-from ...arguments import checked
 from ...data import Data
 from ...data.corpus import as_data
 from ...errors import InputError
@@ -31,10 +30,11 @@ from ...models.checkpoint.layout import CHECKPOINTS, holds_run, newest, step_of
 from ...models.checkpoint.read import read_config
 from ...models.config import Config, Train
 from ...nn.block import Net
+from ...requests import Request
 from ...schema import entries_of, read_json, shown, structure
 from ...show.numbers import count, counted, duration, parameters
 from ...show.progress import Bar, TrainingPart
-from ...show.record import as_file, json_record
+from ...show.record import Record, as_file, json_record
 from ...show.terminal import Terminal
 from ...training import lock, logger, setup
 from ...training.device import cuda, fleet, split_batch
@@ -42,18 +42,16 @@ from ...training.signals import Stopped
 from ...training.train import train as train_one
 from . import table
 from .entrant import Entrant, check_folder, check_runs, entrants
-from .measure import CALLS, Settings, check_pairing, data_key, measure_method, measurement_key
+from .measure import Settings, check_pairing, data_key, measure_method, measurement_key
 from .record import DataMeasurement, Difference, Findings, Judge, Measurement, Row
 from .reference import judge_of
-
-__all__ = ["Comparison", "compare"]
 
 PROTOCOL = "zellige-compare-1"
 MEASURE = "remove it to measure again"
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Record):
     """A finished comparison; `print` it for the table.
 
     Attributes:
@@ -71,36 +69,36 @@ class Comparison:
     def __str__(self) -> str:
         return "\n".join(table.terminal_lines(self.findings))
 
+    def to_dict(self) -> dict[str, Any]:
+        return self.plain
 
-@checked
-def compare(
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "Comparison":
+        again = "give a compare.json that zellige compare wrote"
+        for name in ("result", "arguments"):
+            if not isinstance(document.get(name), Mapping):
+                raise InputError(f"'{source}' has no '{name}'; {again}")
+        findings = structure(document["result"], Findings, f"'{source}'", "result", again, strict=False)
+        asked = document["arguments"]
+        name = f"compare-limit-{asked.get('limit')}" if findings.partial else "compare"
+        return cls(Path(asked.get("folder") or asked.get("run") or "."), findings, dict(document), name)
+
+
+def compare_methods(
     methods: Sequence[Any],
     *,
-    data: Any = None,
-    net: Net | None = None,
-    train: Train | None = None,
-    run: str | os.PathLike = "runs/compare",
-    calls: Sequence[int] = CALLS,
-    samples: int = 0,
-    draws: int = 4,
-    limit: int | None = None,
-    terminal: Terminal | None = None,
+    data: Any,
+    net: Net | None,
+    train: Train | None,
+    folder: str | os.PathLike,
+    calls: Sequence[int],
+    samples: int,
+    draws: int,
+    limit: int | None,
+    terminal: Terminal | None,
+    request: Request[Comparison],
 ) -> Comparison:
-    """Train the methods alike, measure each, and write the table and the figure.
-
-    Args:
-        methods: names, with choices if there are any ("sedd:process=uniform"); classes; (class, "choice=value").
-        data, net, train: the same for all of them; `train.seed` is that of everything.
-        run: the folder of the comparison; each method's run is in a folder of its own there.
-        calls: at how many steps of its sampler each method's samples are judged.
-        samples: how many at each; 0: 64 of a text, 2,000 of enumerable data.
-        draws, limit: of the bound, as `evaluate` takes them.
-        terminal: who is told how it goes; nobody by default.
-
-    Raises:
-        InputError: the input is wrong; nothing was trained.
-        Stopped: Ctrl-C while a method is trained; the same call again goes on there.
-    """
+    """Do what a request of a comparison asks (`request.Compare`, which its record names)."""
     terminal = terminal or Terminal(quiet=True)
     data = Data() if data is None else as_data(data)
     train = train or Train()
@@ -108,11 +106,11 @@ def compare(
         raise InputError(f"`train.devices` is {train.devices}; compare trains on one device, leave it out")
     train = replace(train, devices=1)
     how = Settings(tuple(calls), samples, draws, limit, train.seed)
-    several, folder = entrants(methods), Path(run)
-    check_folder(folder)
+    several, where = entrants(methods), Path(folder)
+    check_folder(where)
     with terminal.waiting("reading"):
-        work = _Work(several, data, net or Net(), train, folder, how, terminal)
-    with lock.hold(folder, "compared"):
+        work = _Work(several, data, net or Net(), train, where, how, terminal, request)
+    with lock.hold(where, "compared"):
         terminal.say(work.heading())
         measured = work.go()
         with terminal.waiting("drawing"):
@@ -123,10 +121,12 @@ class _Work:
     """What one step needs of another."""
 
     def __init__(
-        self, several: list[Entrant], data: Data, net: Net, train: Train, folder: Path, how: Settings, terminal
-    ):
+        self, several: list[Entrant], data: Data, net: Net, train: Train, folder: Path, how: Settings,
+        terminal: Terminal, request: Request[Comparison],
+    ):  # fmt: skip
         """Everything is checked here: names, choices, pairings, data, and the runs that are there."""
         self.several, self.folder, self.how, self.terminal, self.data = several, folder, how, terminal, data
+        self.request = request
         configs = {
             each.folder: setup.choose_config(
                 None, each.name, each.method, data, net, train, each.options, folder / each.folder
@@ -249,20 +249,16 @@ class _Work:
         )  # fmt: skip
         protocol = self._protocol(data, findings.samples, [b for _, _, b in known])
         seconds = sum(each.seconds for each in measured.methods.values())
-        arguments = {
-            "methods": [{"method": each.name, "options": asdict(each.options)} for each in self.several],
-            "data": asdict(self.config.data), "net": asdict(self.config.net), "train": asdict(self.config.train),
-            **vars(self.how), "run": str(self.folder),
-        }  # fmt: skip
         contents = json_record(
-            "compare", arguments, entries_of(findings), unit=self.unit, kind="bound", protocol=protocol, seed=self.how.seed,
-            seconds=seconds,
+            "compare", self.request.to_dict(), entries_of(findings), unit=self.unit, kind="bound", protocol=protocol,
+            seed=self.how.seed,
+            seconds=seconds, request=self.request,
         )  # fmt: skip
         name = f"compare{self.part if partial else ''}"
         files.write_file(self.folder / f"{name}.json", as_file(contents))
         files.write_file(self.folder / f"{name}.md", table.markdown(findings, protocol, f"{name}.svg"))
         files.write_file(self.folder / f"{name}.svg", figure.svg(findings))
-        return Comparison(self.folder, findings, contents, name)
+        return Comparison(self.folder, findings, contents, name, request=self.request)
 
     def _protocol(self, data: DataMeasurement, samples: int, bounds: list[Result]) -> dict[str, Any]:
         first = bounds[0].protocol if bounds else {}

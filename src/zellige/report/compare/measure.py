@@ -29,8 +29,6 @@ from ...schema import sha256
 from .record import Bound, Measurement, Quality
 from .reference import Grams, Law
 
-CALLS = (8, 16, 32, 64, 128, 256)
-
 
 @dataclass(frozen=True)
 class Settings:
@@ -43,7 +41,7 @@ class Settings:
         seed: of everything that is drawn.
     """
 
-    calls: Sequence[int] = CALLS
+    calls: Sequence[int]
     samples: int = 0
     draws: int = 4
     limit: int | None = None

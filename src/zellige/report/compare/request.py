@@ -1,0 +1,120 @@
+"""A comparison as a request; it imports no torch before it runs (`comparison` has what it does).
+
+Compare(("mdlm", "md4", "sedd:process=uniform"), data=Data("pydocs"), folder="runs/compare").run()
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...arguments import checked
+from ...errors import InputError
+from ...requests import HandedOver, Request, declared, option
+from ...show.terminal import Terminal
+from ...training.requests import section_of_json
+
+if TYPE_CHECKING:
+    from .comparison import Comparison
+
+CALLS = (8, 16, 32, 64, 128, 256)
+
+
+def _method(entry: Any) -> Any:
+    """A method of its JSON: "sedd:process=uniform"; of what 0.2.0 wrote, which names each choice, those that are no defaults."""
+    if not isinstance(entry, Mapping) or "handed_over" in entry:
+        return HandedOver(str(entry["handed_over"])) if isinstance(entry, Mapping) else entry
+    from ...methods import find
+
+    name, usual = str(entry["method"]), find(entry["method"]).Config()
+    chosen = [f"{key}={value}" for key, value in entry["options"].items() if value != getattr(usual, key, value)]
+    return f"{name}:{','.join(chosen)}" if chosen else name
+
+
+@declared
+class Compare(Request["Comparison"]):
+    """Several methods, the same network, data, seed and budget: trained alike, each measured; one table and one figure."""
+
+    methods: Any = option(
+        'names, with choices if there are any ("sedd:process=uniform"); classes; (class, "choice=value")',
+        default=(), hidden=True, read=lambda entries: tuple(map(_method, entries)),
+    )  # fmt: skip
+    data: Any = option(
+        "which corpus, as `train` takes it", default=None, hidden=True, read=section_of_json("data:Data")
+    )
+    net: Any = option("the network's sizes", default=None, hidden=True, read=section_of_json("nn.block:Net"))
+    train: Any = option("how all are trained", default=None, hidden=True, read=section_of_json("models.config:Train"))
+    folder: str | Path = option(
+        "the folder of the comparison; each method's run is in a folder of its own there",
+        default="runs/compare",
+        flag="run",
+    )
+    calls: tuple[int, ...] = option(
+        "at how many steps of its sampler each method's samples are judged", default=CALLS, read=tuple
+    )
+    samples: int = option("how many at each; 0: 64 of a text, 2,000 of enumerable data", default=0)
+    draws: int = option("draws of the bound for each text", default=4)
+    limit: int | None = option("so many texts of the test split, evenly spaced; all if not given", default=None)
+
+    renamed = {"run": "folder", "seed": ""}  # noqa: RUF012
+
+    @classmethod
+    def record(cls) -> "type[Comparison]":
+        from .comparison import Comparison
+
+        return Comparison
+
+    def run(self, terminal: Terminal | None = None) -> "Comparison":
+        """Train the methods alike, measure each, and write the table and the figure.
+
+        Args:
+            terminal: who is told how it goes; nobody by default.
+
+        Raises:
+            InputError: the input is wrong; nothing was trained.
+            Stopped: Ctrl-C while a method is trained; the same request goes on there.
+        """
+        from .comparison import compare_methods
+
+        if handed := next((m for m in self.methods if isinstance(m, HandedOver)), None):
+            raise handed.refuse("methods")
+        if not str(self.folder):
+            raise InputError("`run` is ''; give it a folder, e.g. `run` runs/compare")
+        return compare_methods(
+            self.methods, data=self.data, net=self.net, train=self.train, folder=self.folder, calls=self.calls,
+            samples=self.samples, draws=self.draws, limit=self.limit, terminal=terminal, request=self.saved(),
+        )  # fmt: skip
+
+
+@checked
+def compare(
+    methods: Sequence[Any],
+    *,
+    data: Any = None,
+    net: Any = None,
+    train: Any = None,
+    run: str | os.PathLike = "runs/compare",
+    calls: Sequence[int] = CALLS,
+    samples: int = 0,
+    draws: int = 4,
+    limit: int | None = None,
+    terminal: Terminal | None = None,
+) -> "Comparison":
+    """Train methods alike, measure each, and write a table and a figure: `Compare(methods, ..., folder=run).run(terminal)`.
+
+    Args:
+        methods: names, with choices if there are any ("sedd:process=uniform"); classes; (class, "choice=value").
+        data, net, train: the same for all of them; `train.seed` is that of everything.
+        run: the folder of the comparison; each method's run is in a folder of its own there.
+        calls: at how many steps of its sampler each method's samples are judged.
+        samples: how many at each; 0: 64 of a text, 2,000 of enumerable data.
+        draws, limit: of the bound, as `evaluate` takes them.
+        terminal: who is told how it goes; nobody by default.
+
+    Raises:
+        InputError: the input is wrong; nothing was trained.
+        Stopped: Ctrl-C while a method is trained; the same call again goes on there.
+    """
+    methods = methods if isinstance(methods, tuple) else tuple(methods)
+    request = Compare(methods, data, net, train, Path(run) if run else "", tuple(calls), samples, draws, limit)
+    return request.run(terminal)
