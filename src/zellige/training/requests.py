@@ -75,7 +75,7 @@ class Training(Request["Run"]):
     size: Literal["tiny", "small", "base", "medium"] | None = option(
         "network, batch, rate and steps that belong together; what is typed beside it comes first", default=None
     )
-    epochs: float | None = option("passes over the training data, in place of --train.steps", default=None, above=0)
+    epochs: float | None = option("passes over the training data, in place of a number of steps", default=None, above=0)
     resume: bool = option("go on with the run in it", default=False)
     overwrite: bool = option("replace the run in it", default=False)
 

@@ -24,7 +24,7 @@ class Axis:
     """A setting with several values, `1e-3,2e-3`, or with all of a range, `1e-4..1e-2`, of which `values` are the ends.
 
     Attributes:
-        option: what the user calls it: "train.lr", or "--lr" on the command line.
+        option: what the user calls it: "train.lr"; on the command line with its dashes.
         setting: its name as `Training.with_values` takes it.
     """
 

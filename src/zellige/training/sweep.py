@@ -135,7 +135,7 @@ class Sweep(Request[SweepRecord]):
         "so many combinations, of all if not given; an option may then be a range, 1e-4..1e-2", default=None, minimum=1
     )
     search: Literal["random", "tpe"] = option(
-        "which --trials: random ones, or tpe, near those that were good (Optuna; the extra sweep)", default="random"
+        "which combinations: random ones, or tpe, near those that were good (Optuna; the extra sweep)", default="random"
     )
 
     renamed = {"words": "", "run": "folder"}  # noqa: RUF012
