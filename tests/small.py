@@ -10,7 +10,8 @@ from zellige.methods import METHODS, build
 from zellige.methods.diffusion import parts
 
 RECORD = [  # the keys that --json writes
-    "zellige", "command", "arguments", "result", "interval", "unit", "kind", "protocol", "seed", "versions", "seconds",
+    "zellige", "format", "command", "request", "arguments", "result", "interval", "unit", "kind", "protocol", "seed",
+    "versions", "seconds",
 ]  # fmt: skip
 V, LENGTH = 3, 8  # tokens and length of the transformers that `make` makes
 
