@@ -29,8 +29,9 @@ from zellige.cli.brief import short_help
 from zellige.cli.common import IdleSeed
 from zellige.errors import InputError
 from zellige.evaluation.result import Result, fullest
-from zellige.models import choices, hub, model
+from zellige.models import choices, hub
 from zellige.models.checkpoint.write import write_checksums
+from zellige.models.config import FORMAT
 
 TEXT = "the value of the object is returned by the function and it is the name of a class "
 SMALL = "--net.layers 1 --net.hidden 16 --net.heads 2 --net.length 32 --train.batch 4 --train.samples 1 --train.validate-rows 8"
@@ -775,7 +776,7 @@ def test_a_partial_result_has_its_own_name_and_says_so(run, tmp_path):
         weights = load_file(path)
         head = weights["network.head.weight"]
         weights["network.head.weight"] = torch.randn(head.shape, generator=torch.Generator().manual_seed(0))
-        save_file(weights, path, {"format": str(model.FORMAT)})
+        save_file(weights, path, {"format": str(FORMAT)})
         write_checksums(path.parent)
     run(f"evaluate {here} --draws 1")
     full = (here / "evaluate-text-test-draws-1.json").read_text()
