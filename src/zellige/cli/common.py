@@ -81,18 +81,6 @@ class Where:
     """folder for downloads; ZELLIGE_CACHE or ~/.cache/zellige if not given"""
 
 
-@dataclass(frozen=True)
-class OfTexts(OfRun):
-    """Those of every command that computes a likelihood of many texts."""
-
-    limit: int | None = None
-    """so many texts, evenly spaced; all if not given"""
-    batch: int = 64
-    """rows in one call of the network; the number does not depend on it"""
-    processes: int = 1
-    """worker processes; the number does not depend on it"""
-
-
 @contextlib.contextmanager
 def bars(terminal: Terminal) -> Iterator[Callable[..., Callable[[int, int], None]]]:
     """Bars one after another: `show("read", as_text=byte_size)` is a callback of (done, total) with a bar of its own."""
