@@ -220,8 +220,8 @@ def pipeline(task: str, model: Any = None, **choices: Unpack[AnyChoices]) -> Pip
     """A model as a function: `fill = pipeline("infill", "runs/demo")`, then `fill("the ____ of")`.
 
     Args:
-        task: "sample" (prompts or nothing in, texts out), "infill" (texts with gaps in, filled ones out) or "score" (texts in,
-            a `TextScore` of each out: nats, bits per character, bound or exact).
+        task: "sample" (prompts or nothing in, texts out), "infill" (texts with masked spans in, filled ones out) or "score"
+            (texts in, a `TextScore` of each out: nats, bits per character, bound or exact).
         model: a `Model`, a finished run, or a run folder, a saved folder or a hub id.
         choices: the arguments of `zellige.sample` or `zellige.infill`; of a score `draws`, `seed`, `batch` and `classes`. A call
             of what comes back may give others.

@@ -35,7 +35,7 @@ R = TypeVar("R", bound=Sampling)
 
 @dataclass(frozen=True)
 class Drawing(OfModel):
-    """What `zellige sample` and `zellige infill` take beside their requests."""
+    """Options of `zellige sample` and `zellige infill` beside their requests."""
 
     options: Annotated[SamplerOptions, tyro.conf.arg(name="")] = field(default_factory=SamplerOptions)
     watch: bool = False
@@ -181,12 +181,12 @@ def _note_blank(model: "Model", prompt: str, terminal: Terminal) -> None:
         )
 
 
-def described(law: "Distribution") -> str:
-    """Whose law it is, and the command that bounds it."""
-    if law.number is None:
-        return f"{law.of}: no number bounds it"
-    words = [f"--{name} {value}" for name, value in law.number.items()]
-    return f"{law.of}: {' '.join(['zellige evaluate', *words])} bounds it"
+def described(distribution: "Distribution") -> str:
+    """The distribution of the samples, and the command that bounds it."""
+    if distribution.number is None:
+        return f"{distribution.of}: no number bounds it"
+    words = [f"--{name} {value}" for name, value in distribution.number.items()]
+    return f"{distribution.of}: {' '.join(['zellige evaluate', *words])} bounds it"
 
 
 def _seen(
@@ -257,19 +257,19 @@ def _out(name: str | None) -> Path | None:
 
 @dataclass(frozen=True)
 class PartialRow:
-    """What is given of a row: `fixed` (L,) tokens, -1 where they are drawn, and the row itself where it is known."""
+    """The given part of a row: `fixed` (L,) tokens, -1 where they are sampled, and the whole row where it is known."""
 
     fixed: Any
     truth: Any = None
 
 
 class Panels:
-    """What was drawn, and beside it what was given and the truth where there are such."""
+    """The samples, beside the given part and the true row where there are such."""
 
     def __init__(
         self, kind: "Modality", rows: list[list[int]], row: PartialRow | None, labels: list[str] | None = None
     ):
-        """labels: the class of each row that was drawn, where there are classes."""
+        """labels: the class of each sample, where there are classes."""
         self.kind, self.drawn, self.row = kind, rows, row
         self.rows, self.captions, self.verdicts = rows, labels or [], []
         if row is not None:
@@ -285,18 +285,18 @@ class Panels:
 
     @property
     def fixed(self) -> Any:
-        """Which tokens were given, (L,) bool; None where nothing was."""
+        """(L,) bool, the given tokens; None where none is."""
         return None if self.row is None else self.row.fixed >= 0
 
     def record(self) -> dict[str, Any]:
-        """For --json: {given, truth, verdicts}, of what was given in part."""
+        """The entries of --json for a partly given row: {given, truth, verdicts}."""
         if self.row is None:
             return {}
         truth = None if self.row.truth is None else self.row.truth.tolist()
         return {"given": self.row.fixed.tolist(), "truth": truth, "verdicts": self.verdicts}
 
     def show(self, terminal: Terminal, texts: list[str]) -> list[Path]:
-        """On stdout. Where there are no colours, images are numbers, for whoever reads them in a pipe."""
+        """Show the rows on stdout. Without colours images are numbers, for a program that reads them in a pipe."""
         if self.kind.running or (self.kind.colours and not terminal.out_hues):
             for text in texts if self.kind.running or not terminal.out_tty else ():
                 terminal.data(text)
@@ -305,7 +305,7 @@ class Panels:
         return []
 
     def write(self, out: Path, samples: "Samples") -> list[Path]:
-        """Into a file, or several; a picture has what was given and the truth in it, other formats what was drawn."""
+        """Write a file, or several; a picture shows the given part and the true row too, other formats the samples alone."""
         if out.suffix == ".png" and self.row is None and len(set(self.captions)) > 1:
             from ..files import write_file
 
@@ -323,7 +323,7 @@ MOST = 200  # pictures in a folder, evenly spaced, of more steps than that
 
 
 class FrameFiles:
-    """Frames of the first batch as step-0000.png, step-0001.png, ..., all of its samples in each; `files` are those written."""
+    """Frames of the first batch as step-0000.png, step-0001.png, ..., all its samples in each; `files` are the written ones."""
 
     def __init__(self, folder: Path):
         self.folder = folder

@@ -27,7 +27,7 @@ FORMAT = 1  # of config.json and of model folders; raised when an older Zellige 
 @partial(checked, kinds=False)  # its own __post_init__ says of each number what it may be
 @dataclass(frozen=True)
 class Train:
-    """How a model is trained. The defaults suit a small text model on one device."""
+    """Settings of a training. The defaults suit a small text model on one device."""
 
     steps: int = 10_000
     """optimizer steps"""

@@ -75,7 +75,7 @@ def read_defaults(folder: Path, method: Method, ours: bool = True) -> dict[str, 
 
 
 def trained_on_documents(model: Any) -> bool:
-    """Whether the model was trained on documents, so that the token that ends one ends a text."""
+    """Return whether the model was trained on documents: the token that ends a document then ends a text."""
     data = getattr(getattr(model, "config", None), "data", None)
     return getattr(data, "pack", "wrap") != "wrap"
 

@@ -24,14 +24,14 @@ from .model import as_model
 
 
 def reading(method: Any, x: Tensor, t: float = 0.0) -> tuple[Tensor, Tensor | None, int]:
-    """What the network reads of tokens x (B, n) at time t, what it is told, and how many of its first positions are no token."""
+    """Inputs of the network for tokens x (B, n) at time t, its condition, and how many of its first positions are no token."""
     causal = method.parameterization == "next"
     inputs = pad(x, (1, 0), value=method.begin) if causal else x
     return inputs, method.input_times(inputs, t, None), int(causal)
 
 
 def tokens_at_once(method: Method) -> int:
-    """How many tokens of a text the network reads at once."""
+    """Tokens of a text that the network reads at once."""
     return int(method.shape[0]) - (method.parameterization == "next")
 
 

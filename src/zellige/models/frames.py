@@ -185,14 +185,14 @@ class Samples(Record):
 
     def to_dict(self) -> dict[str, Any]:
         request = self.request if isinstance(self.request, Sampling) else None
-        law = self.distribution
+        distribution = self.distribution
         result = {
             "samples": self.lines(), "steps": self.steps, "expected_calls": self.expected_calls,
             "sampling_seconds": self.seconds,
         }  # fmt: skip
         return json_record(
             None if request is None else type(request).__name__.lower(), self.arguments, result,
-            protocol=None if law is None else {"law": law.of, "bounded by": law.number},
+            protocol=None if distribution is None else {"law": distribution.of, "bounded by": distribution.number},
             seed=request.seed if request is not None and isinstance(request.seed, int) else None,
             seconds=self.seconds, request=request,
         )  # fmt: skip

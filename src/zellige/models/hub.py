@@ -1,4 +1,4 @@
-"""What makes a model's folder one of the Hugging Face hub: the mixin's three verbs, the model card, what AutoTokenizer reads.
+"""Models on the Hugging Face hub: the mixin's three verbs, the model card, the files that AutoTokenizer reads.
 
     model.save_pretrained("out/")                    # what `save` writes, and README.md
     Model.from_pretrained("me/model", revision="v2")
@@ -124,7 +124,7 @@ class Shared(ModelHubMixin, library_name="zellige"):
 
 
 def first_line(problem: BaseException) -> str:
-    """What went wrong, in short."""
+    """Short description of an error."""
     lines = str(problem).strip().splitlines()
     return (lines[0].rstrip(".") if lines else type(problem).__name__)[:120]
 

@@ -70,7 +70,7 @@ def _may_hold_a_model(path: Path) -> bool:
 
 
 def _near(path: Path) -> str:
-    """What may have been meant by a folder that is not there."""
+    """Suggestions for a folder that does not exist."""
     if str(path) in METHODS:
         return "it is the name of a method; train a model of it, and give its run"
     if not path.parent.is_dir():

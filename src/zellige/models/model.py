@@ -40,14 +40,14 @@ LISTED = 12  # of the names, in an error
 
 
 def class_names(model: Any) -> list[str]:
-    """What the classes are called: as the data of its training called them, else their numbers; [] of a model without."""
+    """Names of the classes: those of the training data, else their numbers; [] without classes."""
     data = (getattr(model, "about", None) or {}).get("data") or {}
     count = model.config.net.classes if getattr(model, "config", None) is not None else 0
     return list(data.get("classes") or map(str, range(count)))
 
 
 def told_none(model: Any) -> dict[str, str]:
-    """What a protocol says of a model that is told no class: that it is told none, if it knows any."""
+    """The entry of a protocol for a class-conditional model that is given no class; {} for any other model."""
     return {"class": "without the class"} if class_names(model) else {}
 
 
@@ -93,7 +93,7 @@ def _number(names: list[str], asked: Any) -> int:
 
 
 def identity(model: Any) -> dict[str, Any]:
-    """What a result says of its model: method, T, parameters, step, which weights, tokenizer; the sha256 of both."""
+    """The entries of a result about its model: method, T, parameters, step, which weights, tokenizer; the sha256 of both."""
     return {
         "method": getattr(model.method, "name", type(model.method).__name__),
         "time": getattr(model.method, "discrete_time", ""),
@@ -189,7 +189,7 @@ class Model(hub.Shared):
 
     @property
     def unit(self) -> str:
-        """What its likelihood is in: bits per character, dimension, note or cell; "nats/token" for other tokens."""
+        """Unit of its likelihood: bits per character, dimension, note or cell; "nats/token" for other tokens."""
         return unit(self.tokenizer)
 
     @checked

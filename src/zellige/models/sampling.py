@@ -1,8 +1,8 @@
-"""How samples are asked for: every field is declared here once, with its help, its range and its default.
+"""Requests for samples: every field is declared here once, with its help, its range and its default.
 
-`Decoding` says how tokens are sampled, which a model may carry in its generation_config.json; `Sampling` adds what a request
-decides. `zellige.Sample` and `zellige.Infill` are such requests. The functions of Python, pipelines, the command line, the web
-page, the endpoint and the harness read these fields. Importing this file imports no torch.
+`Decoding` is the strategy by which tokens are sampled, which a model may carry in its generation_config.json; `Sampling` adds the
+fields of one request. `zellige.Sample` and `zellige.Infill` are such requests. The functions of Python, pipelines, the command
+line, the web page, the endpoint and the harness read these fields. Importing this file imports no torch.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,7 +22,7 @@ STEPS = 1_000_000  # of a sampler, at most
 
 @declared
 class Decoding:
-    """How tokens are sampled. A field that is None is left to the model's defaults, then to the method and the sampler."""
+    """Sampling strategy. A field that is None is left to the model's defaults, then to the method and the sampler."""
 
     steps: int | None = option(
         "sampling steps: fewer are faster, more follow the model more closely; default: the model's own, else T of a model of T "
@@ -134,7 +134,7 @@ KEPT = tuple(
 
 @declared
 class Sampling(Decoding, Request[Any]):
-    """What the requests for samples share."""
+    """Fields that all requests for samples share."""
 
     renamed: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("watch", "frames", "out", "example", "keep", "data", "mark"), ""

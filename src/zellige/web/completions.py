@@ -205,7 +205,7 @@ class Step:
 
     @property
     def last(self) -> bool:
-        """Whether the texts are finished."""
+        """True at the last step, when the texts are finished."""
         return self.step == self.steps
 
 

@@ -146,7 +146,7 @@ class Recorder:
         return [i, token, self.piece(token), round(probability, 4), round(bits, 2), rivals]
 
     def _last(self, frame: Frame, tokens: list[int]) -> dict[str, Any]:
-        """What the last step has beside: the tokens, the text, -log p of the tokens as they were drawn."""
+        """More entries of the last step: the tokens, the text, -log p of the tokens as they were drawn."""
         end = frame.ends[0]
         nats = sum(self.cost.values())
         more: dict[str, Any] = {"verdict": self.kind.verdict(tokens)} if not self.kind.running else {}

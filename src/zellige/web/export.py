@@ -23,7 +23,7 @@ MEDIA = {"html": "text/html", "gif": "image/gif", "mp4": "video/mp4", "png": "im
 
 
 class Recorded(BaseModel):
-    """What the page knows of a run, as tokens: what it shows is made here again, so nothing of it is taken for text of ours."""
+    """A run as the page knows it, in tokens: every text is made of them here again, so no text of the page is trusted."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
     model: int = Field(0, ge=0)

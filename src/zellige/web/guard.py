@@ -1,7 +1,7 @@
-"""What is refused before anything is read: a large body, a slow one, another host, another page's request, no token.
+"""Requests that are refused before their body is read: too large, too slow, for another host, from another page, without a token.
 
-An ASGI application around another; what it refuses is answered in the form that it is given (`refuse`). `Limits` says how much
-one request may ask for, and how much waits; `listen` opens the address before anything is said, and uvicorn serves on it.
+An ASGI application around another; a refusal has the form of the inner one (`refuse`). `Limits` has the size of a request and of
+the queue; `listen` opens the address before anything is printed, and uvicorn serves on it.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ from ..show.numbers import byte_size, count
 
 @dataclass(frozen=True)
 class Limits:
-    """What a request may be at most.
+    """Upper limits of a request.
 
     Attributes:
         body: bytes of a request.
-        text: characters of a prompt, a suffix, a text with gaps.
+        text: characters of a prompt, a suffix, a text with masked spans.
         steps: of a sampler.
         rows: texts in one request.
         tokens: of all texts of a request together.
@@ -65,10 +65,10 @@ class Limits:
     def check_work(self, positions: int) -> None:
         """InputError where the network would be evaluated at more positions, each time counted, than in a request may be."""
         if positions > self.work:
-            what = (
+            work = (
                 f"{count(positions)} network evaluations times positions; at most {count(self.work)} are allowed here"
             )
-            raise InputError(f"{what}, ask for fewer steps, texts or tokens")
+            raise InputError(f"{work}, ask for fewer steps, texts or tokens")
 
     def check(self, name: str, value: int, what: str) -> None:
         """InputError where `value` is more of `what` than the limit `name` allows."""
@@ -153,7 +153,7 @@ Refusal = Callable[[int, str, str], dict[str, Any]]  # (status, code, what was w
 
 
 def loopback(host: str) -> bool:
-    """Whether only this machine reaches it."""
+    """Return whether an address is reached from this machine only."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

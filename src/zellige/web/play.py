@@ -103,7 +103,7 @@ def about_model(model: Any) -> str:
 
 
 def about(number: int, name: str, model: Any) -> dict[str, Any]:
-    """What the page has to know of a model."""
+    """The entries of a model that the page reads."""
     kind, one = of(model.tokenizer), identity(model)
     whole, block = admitted(model.method), admitted(of_length(model.method, 1))  # a text of one token is in one block
     labels = [page_text(kind.pieces([i])[0]) for i in range(model.tokenizer.size)] if kind.name == "grid" else []
@@ -180,7 +180,7 @@ def bound_job(asked: AskedBound, model: Any, limits: Limits) -> Job:
 
     method, held = model.method, [bool(h) for h in asked.held]
     exact, both = bool(method.exact), asked.both and not method.exact
-    law = path_of(method, GAP_STEPS).distribution if both else "the model's own distribution"
+    distribution = path_of(method, GAP_STEPS).distribution if both else "the model's own distribution"
 
     def start(jobs: Sequence[Job]) -> Iterator[tuple[float, float | None]]:
         if both:
@@ -190,7 +190,7 @@ def bound_job(asked: AskedBound, model: Any, limits: Limits) -> Job:
 
     def see(job: Job, sides: tuple[float, float | None]) -> dict[str, Any]:
         above, below = (side if side is not None and math.isfinite(side) else None for side in sides)
-        return {"nats": above, "below": below, "exact": exact, "distribution": law}
+        return {"nats": above, "below": below, "exact": exact, "distribution": distribution}
 
     return Job(object(), start, see)
 

@@ -1,4 +1,4 @@
-"""Whatever goes wrong with a request, as one sentence in JSON: what was wrong; what would be right."""
+"""Errors of a request, as one sentence in JSON: what is wrong; what would be right."""
 
 from collections.abc import Callable
 from typing import Any

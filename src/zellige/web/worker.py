@@ -1,4 +1,4 @@
-"""Who draws: a few threads for each model, of which one computes at a time, a network evaluation each in turn.
+"""Workers: a few threads for each model, of which one computes at a time, a network evaluation each in turn.
 
 So a long request delays no other, not even within a step: `in_turns` puts a `pause` before every network evaluation. Requests
 that agree in all but their texts (`Job.key`) are sampled in one batch; each text has its own stream of random numbers
@@ -71,7 +71,7 @@ class Job:
 
     @property
     def waited_for(self) -> bool:
-        """Whether there is anybody, and time, to hand a step to."""
+        """True while the client is there and has time left."""
         return not (self.over or self.cancelled or time.monotonic() > self.deadline)
 
     def put(self, item: Any, last: bool = False) -> None:
@@ -81,7 +81,7 @@ class Job:
             self._loop.call_soon_threadsafe(self._items.put_nowait, (item, last))
 
     async def steps(self, gone: Callable[[], Any] | None = None) -> AsyncIterator[Any]:
-        """What `see` gives, step by step. Raises what ended it.
+        """The results of `see`, step by step. Raises the error that ended the job.
 
         gone: whether the asker has hung up; awaited 4 times a second, however short or long the steps are, as is the deadline.
         """
