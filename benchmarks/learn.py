@@ -1,18 +1,15 @@
 """The numbers of docs/learn: simple models of the tales beside the shipped ones, and samplers beside one another.
 
     python benchmarks/learn.py baselines TALES     n-gram models, on the test sequences of `tales-mdlm`
-    python benchmarks/learn.py text TALES          texts of `tales-mdlm` by each sampler: network evaluations and quality
     python benchmarks/learn.py sudoku              64 Sudokus of `sudoku` by each sampler: network evaluations, how many are valid
 
-TALES is a folder with train.txt, validation.txt and test.txt. The first takes a minute of one core, the others some ten.
+TALES is a folder with train.txt, validation.txt and test.txt. Each takes about a minute of one core.
 """
 
 import argparse
 import math
-import re
 import time
 from collections import deque
-from pathlib import Path
 
 import numpy as np
 
@@ -23,15 +20,6 @@ from zellige.evaluation.ngram import NGrams
 from zellige.show.kinds import of
 
 SPLITS = ("train", "validation", "test")
-COUNT = 16  # texts
-COOLER = {"temperature": 0.7, "top_p": 0.9}
-TEXT: list[dict] = [
-    *({"sampler": "ancestral", "steps": steps} for steps in (4, 16, 64)),
-    {"sampler": "confidence", "steps": 64},
-    {"sampler": "ancestral", "steps": 64, **COOLER},
-    {"sampler": "remasking", "steps": 64, **COOLER},
-    {"sampler": "confidence", "steps": 64, **COOLER},
-]
 SUDOKU: list[dict] = [
     *({"sampler": "ancestral", "steps": steps} for steps in (4, 16, 64, 256)),
     {"sampler": "first_hitting"},
@@ -79,35 +67,6 @@ def baselines(folder: str) -> None:
             print(f"{name}, {m}-gram: {grams.nats(data['test'], m).sum() / n / math.log(2):.3f} bits/char", flush=True)
 
 
-def text(folder: str) -> None:
-    """Of samples: nats of a 6-gram model, the share of words that are not in the tales, and of words that are different."""
-    model = zellige.load("tales-mdlm")
-    rows = corpus(model, folder)
-    alphabet: dict[str, int] = {}
-    train, validation = (characters(rows[split], model, alphabet) for split in ("train", "validation"))
-    words = set(re.findall(r"\w+", "".join((Path(folder) / f"{split}.txt").read_text("utf-8") for split in SPLITS[:2])))
-    real = [model.tokenizer.decode(row.tolist()) for row in rows["test"][:COUNT]]
-    samples = {"real text": (real, float("nan"), 0.0)}
-    for how in TEXT:
-        tokens, calls, seconds = samples_of(model, COUNT, how)
-        named = ", ".join(f"{key} {value}" for key, value in how.items())
-        samples[named] = ([model.tokenizer.decode(row.tolist()) for row in tokens], calls, seconds)
-    for texts, *_ in samples.values():
-        for character in "".join(texts):
-            alphabet.setdefault(character, len(alphabet))
-    grams = NGrams(train, validation, len(alphabet), 6)
-    print(
-        f"{'samples':<55} {'evaluations':>11} {'seconds':>8} {'bits/char':>9} {'unknown words':>13} {'distinct words':>14}"
-    )
-    for name, (texts, calls, seconds) in samples.items():
-        bits = sum(grams.nats(np.array([alphabet[c] for c in text])[None]).sum() for text in texts)
-        found = re.findall(r"\w+", " ".join(part for text in texts for part in re.findall(r"\s.*\s", text, re.S)))
-        unknown = sum(word not in words for word in found) / len(found)
-        different = len({word.lower() for word in found}) / len(found)
-        print(f"{name:<55} {calls:>11.1f} {seconds:>8.2f} {bits / sum(map(len, texts)) / math.log(2):>9.3f} "
-              f"{unknown:>13.1%} {different:>14.1%}", flush=True)  # fmt: skip
-
-
 def sudoku() -> None:
     model = zellige.load("sudoku")
     for how in SUDOKU:
@@ -119,7 +78,7 @@ def sudoku() -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["baselines", "text", "sudoku"])
+    parser.add_argument("what", choices=["baselines", "sudoku"])
     parser.add_argument("tales", nargs="?", default="")
     chosen = parser.parse_args()
-    sudoku() if chosen.what == "sudoku" else {"baselines": baselines, "text": text}[chosen.what](chosen.tales)
+    sudoku() if chosen.what == "sudoku" else baselines(chosen.tales)
