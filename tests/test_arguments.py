@@ -10,6 +10,7 @@ import zellige
 from zellige import Batch, InputError, Net, Train
 from zellige.arguments import checked
 from zellige.methods import build
+from zellige.models.model import as_model
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "errors.md"
 ROWS = re.findall(
@@ -28,7 +29,8 @@ def test_the_page_tells_the_truth(call, message, method, tmp_path, monkeypatch):
         pytest.skip("there is a GPU")
     monkeypatch.chdir(tmp_path)
     model = zellige.Model(method, zellige.data.tokenizer.Integers(5), None)
-    monkeypatch.setattr("zellige.models.model.as_model", lambda path: model)
+    named = lambda given: model if isinstance(given, str) else as_model(given)  # noqa: E731
+    monkeypatch.setattr("zellige.models.model.as_model", named)
     known = {"zellige": zellige, "method": method, "tokens": torch.zeros(2, 8, dtype=torch.long)}
     with pytest.raises((InputError, TypeError)) as caught:
         eval(call, known)

@@ -54,8 +54,8 @@ def read_value(kind: Any, value: Any, name: str) -> Any:
     if value is None or (type(None) in kinds and str(value) == "None"):
         return None
     for one in kinds:
-        if one is bool and isinstance(value, bool):
-            return value
+        if one is bool and str(value) in ("True", "False"):
+            return str(value) == "True"
         try:
             if one in (int, float) and not isinstance(value, bool):
                 return one(str(value).encode("ascii"))  # not the digits of other scripts, which Python reads
