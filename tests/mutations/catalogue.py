@@ -613,8 +613,8 @@ MASKED = [
     M(
         "in an order, the network sees the token that it predicts",
         K,
-        "counted[row] & (place[row] >= turn)",
-        "counted[row] & (place[row] > turn)",
+        "counted[row] & (position[row] >= turn)",
+        "counted[row] & (position[row] > turn)",
         "bound.estimators mdlm",
     ),
     M(
@@ -1047,8 +1047,8 @@ NETWORKS = [
     M(
         "a block of a document is counted from the row's first position",
         AN,
-        "order = place // block\n",
-        "order = torch.arange(x.shape[1], device=x.device).expand_as(place) // block\n",
+        "order = position // block\n",
+        "order = torch.arange(x.shape[1], device=x.device).expand_as(position) // block\n",
         "blocks.documents bd3lm",
     ),
     M(
@@ -1061,8 +1061,8 @@ NETWORKS = [
     M(
         "a cache that does not count what it has read",
         AT,
-        "place = able.sum(-1) + (0 if cache is None else cache.place)",
-        "place = able.sum(-1)",
+        "position = able.sum(-1) + (0 if cache is None else cache.place)",
+        "position = able.sum(-1)",
         "blocks.cache bd3lm",
     ),
     M(

@@ -263,7 +263,7 @@ def test_the_convolution_runs_over_the_grid(grid):
 
 
 def test_a_grid_takes_all_its_places():
-    with pytest.raises(InputError, match="a grid of 3 x 3 takes all its 9 places"):
+    with pytest.raises(InputError, match="a grid of 3 x 3 takes all its 9 positions"):
         DiT(Net(layers=1, hidden=32, heads=2, length=9, grid=(3, 3)), 3).features(torch.zeros(1, 8, dtype=torch.long))
 
 

@@ -529,7 +529,7 @@ def test_data_without_an_image_and_what_does_not_fit_are_refused():
     with pytest.raises(InputError, match="reads all of an image at once, and this method block after block"):
         build("ar", 5, SMALL)
     network, x = UNet(SMALL, 5), rows(SMALL, 5)
-    with pytest.raises(InputError, match="takes all its 70 places"):
+    with pytest.raises(InputError, match="takes all its 70 positions"):
         network(x[:, :9])
     with pytest.raises(InputError, match="time-free"):
         network(x, torch.zeros(2))

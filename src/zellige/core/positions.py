@@ -78,7 +78,7 @@ def positions(at: Tensor, most: int | None = None, spare: Tensor | None = None) 
     offset = (u * n).long().clamp_max((n - 1).clamp_min(0))  # 0 unless there are too many
     offset = torch.where(n > most, offset, 0)
     turn = torch.where(flat, (flat.cumsum(0) - 1 + offset) % n.clamp_min(1), most)  # rank of a position among them
-    place = torch.where(turn < most, turn, most)
-    index = flat.long().argmax().expand(most + 1).scatter(0, place, torch.arange(B * L, device=at.device))[:most]
+    position = torch.where(turn < most, turn, most)
+    index = flat.long().argmax().expand(most + 1).scatter(0, position, torch.arange(B * L, device=at.device))[:most]
     share = torch.where(torch.arange(most, device=at.device) < n, torch.where(n > most, n / most, 1.0), 0.0)
     return Positions(index, index // L, B, share.double(), flat[index])

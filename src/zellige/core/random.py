@@ -82,15 +82,15 @@ def from_tables(distributions: Callable[[Tensor], Tensor], K: int, x: Tensor, ge
     `distributions` returns those (B, n, K) of n states of each sequence (B, n). It is called once, with the states that occur;
     on a GPU, which would have to synchronise, with all states.
     """
-    states, place = torch.arange(K, device=x.device).expand(len(x), K), x
+    states, position = torch.arange(K, device=x.device).expand(len(x), K), x
     if x.device.type == "cpu":
         present = torch.zeros(len(x), K, dtype=torch.bool).scatter_(1, x, True)
-        place = (present.cumsum(1) - 1).gather(1, x)
+        position = (present.cumsum(1) - 1).gather(1, x)
         states = present.int().argsort(dim=1, descending=True, stable=True)[
             :, : int(present.sum(1).max()) if x.numel() else 0
         ]
     cumulative = distributions(states).cumsum(-1, dtype=torch.float64)
-    return _pick_shared(cumulative, place, uniform(x.shape, generator, x.device))
+    return _pick_shared(cumulative, position, uniform(x.shape, generator, x.device))
 
 
 def poisson(mean: Tensor, generator: Randomness = None, at: Tensor | None = None) -> Tensor:
@@ -156,13 +156,13 @@ def _pick(cumulative: Tensor, u: Tensor) -> Tensor:
     return torch.searchsorted(cumulative, torch.minimum(u * total, below), right=True)
 
 
-def _pick_shared(cumulative: Tensor, place: Tensor, u: Tensor) -> Tensor:
+def _pick_shared(cumulative: Tensor, position: Tensor, u: Tensor) -> Tensor:
     """`_pick` where positions share their sums: cumulative (B, n, K), which of the n each has and u (B, L) -> (B, L).
 
     By halving, from (B, L) numbers at a time: `searchsorted` would take a copy of the sums for each position.
     """
     n, K = cumulative.shape[1:]
-    start = (torch.arange(len(place), device=u.device)[:, None] * n + place) * K  # of a position's sums
+    start = (torch.arange(len(position), device=u.device)[:, None] * n + position) * K  # of a position's sums
     sums = cumulative.flatten()
     total = sums.take(start + (K - 1))
     u = torch.minimum(u * total, torch.nextafter(total, torch.zeros_like(total)))

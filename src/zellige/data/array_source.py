@@ -25,7 +25,7 @@ class Raw:
         splits: (N, *shape) whole numbers below `size`; "all" is still to be cut.
         levels: the levels of images where `data.levels` is not given; 0 as many as they have.
         tokenizer: where it is not `Levels`.
-        characters: of some rows, where a place is a character.
+        characters: of some rows, where a position is a character.
         clues: split -> (N, L) puzzle of each row, -1 where a cell is free.
         classes: split -> (N,) the label of each row, 0, 1, ..., where `data.labels` asks for them.
         names: what the classes are called; the catalogue's names, or the numbers, if it is empty.

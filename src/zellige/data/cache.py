@@ -275,7 +275,7 @@ def _split(text: str, ends: bool) -> Iterator[Piece]:
 
 
 def _cut(text: str, low: int, high: int) -> int:
-    """The last place in (low, high] before a space that follows a letter: no pre-tokenizer joins across it."""
+    """The last index in (low, high] before a space that follows a letter: no pre-tokenizer joins across it."""
     at = high
     while at > low:
         at = max(text.rfind(" ", low, at), text.rfind("\n", low, at))

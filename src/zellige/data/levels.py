@@ -36,7 +36,7 @@ class Levels(BaseTokenizer):
     Attributes:
         shape: of one row: (height, width), (height, width, colours), (steps, voices), (L,).
         kind: "image", "roll" or "grid": how a row is shown.
-        unit: what one place is called: "dim", "note", "cell".
+        unit: name of one position: "dim", "note", "cell".
         labels: what each level stands for: the MIDI pitch (-1 a rest), the digit; empty where it is the level itself.
     """
 

@@ -51,8 +51,8 @@ class Scores(Method):
 
 def moved(x: Tensor, V: int) -> Tensor:
     """The index of x with each token at each position, (B, L) -> (B, L, V)."""
-    place = V ** torch.arange(x.shape[1] - 1, -1, -1)
-    return index(x, V)[:, None, None] + (torch.arange(V) - x[..., None]) * place[:, None]
+    position = V ** torch.arange(x.shape[1] - 1, -1, -1)
+    return index(x, V)[:, None, None] + (torch.arange(V) - x[..., None]) * position[:, None]
 
 
 @torch.no_grad()
@@ -77,9 +77,9 @@ def transitions(method: Method) -> tuple[Tensor, Tensor, Tensor]:
 def invariant(method: Method) -> Tensor:
     """Invariant distribution of Metropolis-Hastings with the method's scores, (V^L,) float64.
 
-    Where it keeps several, the one it comes to from texts drawn uniformly. Up to `DENSE` texts by inverse iteration,
-    pi <- e pi (I - (1 - e) P)^-1 from the uniform distribution, e = 1e-8, which keeps the mass of each closed class; else by pi
-    <- pi P.
+    Where it keeps several, the one it comes to from texts drawn uniformly. Up to `DENSE` texts by inverse iteration, pi <- e pi
+    (I - (1 - e) P)^-1 from the uniform distribution, e = 1e-8, which keeps the probability of each closed class; else by pi <-
+    pi P.
     """
     x, y, chance = transitions(method)
     n = method.vocabulary ** method.shape[0]
@@ -128,10 +128,10 @@ def log_ratio(method: Method, x: Tensor, reference: Tensor, order: Sequence[int]
         for n in range(1, max(map(len, paths), default=0)):
             rows = torch.tensor([r for r, tokens in enumerate(paths) if n < len(tokens)], device=x.device)
             old, new = (torch.tensor([t[k] for t in paths if n < len(t)], device=x.device)[:, None] for k in (n - 1, n))
-            place = torch.full_like(old, i)
-            before, after = now[rows], now[rows].scatter(-1, place, new)
+            position = torch.full_like(old, i)
+            before, after = now[rows], now[rows].scatter(-1, position, new)
             along = arrows.of(old[:, 0]).gather(-1, new)
-            at = torch.zeros_like(before, dtype=torch.bool).scatter(-1, place, True)
+            at = torch.zeros_like(before, dtype=torch.bool).scatter(-1, position, True)
             pred = chain.predict(torch.where(along, before, after), 0.0, at=at)
             log_v = pred.v.double().clamp_min(0.0).gather(-1, torch.where(along, new, old)).log()[:, 0]
             total[rows] += torch.where(along[:, 0], log_v, -log_v)

@@ -104,8 +104,8 @@ class Absorbing(Diffusion):
                 batch, x_t, PRIOR, at=batch.counted
             )  # MDLM eq. 8 from alpha = 0 to alpha_1
         logits = self.process.without_mask(self.logits(self.hidden(x_t[:1], PRIOR)[0]))  # one row serves all: (L, K)
-        place = torch.arange(x.shape[1], device=x.device)
-        at_x_0 = logits[place, x]  # not of logits expanded: its gradient would be (B, L, K)
+        position = torch.arange(x.shape[1], device=x.device)
+        at_x_0 = logits[position, x]  # not of logits expanded: its gradient would be (B, L, K)
         return alpha_1 * (logits.logsumexp(-1) - at_x_0).double().sum(-1)  # MDLM eq. 8 from alpha = 0 to alpha_1
 
 
@@ -206,13 +206,15 @@ class Masked(Absorbing):
         """
         if self.time_conditioned:
             return {}
-        place = lambda batch: torch.arange(batch.tokens.shape[1], device=batch.tokens.device)  # noqa: E731
+        position = lambda batch: torch.arange(batch.tokens.shape[1], device=batch.tokens.device)  # noqa: E731
         draw = lambda batch, generator: random.uniform(batch.tokens.shape, generator, batch.tokens.device)  # noqa: E731
         prefix = "one token at a time, "
         return {
             "any_order": Estimator(self._any_order, "any order, exactly k masks", strata="numbers of masks"),
-            "forward": Estimator(lambda b, _=None: self.in_order(b, place(b)), prefix + "left to right", exact=True),
-            "backward": Estimator(lambda b, _=None: self.in_order(b, -place(b)), prefix + "right to left", exact=True),
+            "forward": Estimator(lambda b, _=None: self.in_order(b, position(b)), prefix + "left to right", exact=True),
+            "backward": Estimator(
+                lambda b, _=None: self.in_order(b, -position(b)), prefix + "right to left", exact=True
+            ),
             "random": Estimator(lambda b, g=None: self.in_order(b, draw(b, g)), prefix + "another order for each draw"),
         }
 
@@ -228,13 +230,13 @@ class Masked(Absorbing):
         """
         x, counted, device = batch.tokens, batch.counted, batch.tokens.device
         group, n = self.groups(batch)
-        place = places(when.expand(x.shape).double().masked_fill(~counted, torch.inf), group)
+        position = places(when.expand(x.shape).double().masked_fill(~counted, torch.inf), group)
         total = torch.zeros(len(x), dtype=torch.float64, device=device)
         turns = torch.arange(int(n.max()), device=device) < n.amax(-1, keepdim=True)  # (B, largest block)
         for turn_chunk in turns.nonzero().split(max(len(x), TOKENS // x.shape[1])):
             row, turn = turn_chunk[:, 0], turn_chunk[:, 1:]
-            batch_part, later = batch.take(row), counted[row] & (place[row] >= turn)
-            at = later & (place[row] == turn)
+            batch_part, later = batch.take(row), counted[row] & (position[row] >= turn)
+            at = later & (position[row] == turn)
             x_t = batch_part.tokens.masked_fill(later, self.mask)
             h = self.hidden(x_t, None, batch_part, self.clean(batch_part))[at]
             nll = cross_entropy(self.network, h, batch_part.tokens[at], exclude=self.mask)

@@ -157,10 +157,10 @@ class Blocks(Diffusion):
         if self._one(batch):
             return super().groups(batch)
         x = batch.tokens
-        place = torch.arange(x.shape[1], device=x.device).expand(x.shape)
+        position = torch.arange(x.shape[1], device=x.device).expand(x.shape)
         if batch.segments is not None:
-            _, place = documents(batch.segments)
-        group = (place % self.config.block == 0).cumsum(-1) - 1
+            _, position = documents(batch.segments)
+        group = (position % self.config.block == 0).cumsum(-1) - 1
         L, compiling = x.shape[1], torch.compiler.is_compiling()  # so many blocks that no row can have more
         blocks = (
             -(-L // self.config.block) if batch.segments is None else L if compiling else int(group[:, -1].max()) + 1

@@ -153,10 +153,10 @@ class CSM(Method):
             return c + 1 if entropy else c * (c + 2)  # (7) or (5), the first sum
 
         y, k, forward = batch.tokens, self.config.neighbours, self.config.forward_neighbours
-        rows, x, place, weight = self.neighbourhood.reversed_texts(y, batch.counted, k, generator)
+        rows, x, position, weight = self.neighbourhood.reversed_texts(y, batch.counted, k, generator)
         i = torch.arange(len(rows), device=rows.device)
-        h = self.hidden(x, None, batch.take(rows))[i, place]
-        outputs = self.logits(h).gather(-1, y[rows, place][:, None])[:, 0].double()  # at x, for y
+        h = self.hidden(x, None, batch.take(rows))[i, position]
+        outputs = self.logits(h).gather(-1, y[rows, position][:, None])[:, 0].double()  # at x, for y
         second = weight * (outputs if entropy else 2 * self._score(outputs))  # the second
         value = self._drawn(batch, first, forward, generator) if forward else self._sum(batch, y, first)
         return value.index_add(0, rows, -second)  # (5), or (7)
@@ -164,9 +164,9 @@ class CSM(Method):
     def _drawn(self, batch: Batch, f: Callable[..., Tensor], k: int, generator: Randomness) -> Tensor:
         """Estimate `_sum` of f at the texts themselves from k neighbours of each: (B,)."""
         x = batch.tokens
-        rows, place, token, weight = self.neighbourhood.neighbours(x, batch.counted, k, generator)
-        logits = self.logits(self.hidden(x, None, batch)[rows, place]).gather(-1, token[:, None])
-        value = weight * f(logits, x[rows, place], x[rows, place])[:, 0].double()
+        rows, position, token, weight = self.neighbourhood.neighbours(x, batch.counted, k, generator)
+        logits = self.logits(self.hidden(x, None, batch)[rows, position]).gather(-1, token[:, None])
+        value = weight * f(logits, x[rows, position], x[rows, position])[:, 0].double()
         return torch.zeros(len(x), dtype=torch.float64, device=x.device).index_add(0, rows, value)
 
     def _denoising(self, batch: Batch, generator: Randomness) -> Tensor:

@@ -58,17 +58,17 @@ class Neighbourhood:
         """Texts x that have a row of y (B, L) as a neighbour, at a position of `counted` (B, L): J-sampling.
 
         All of them with weight 1, for k = 0; or k uniform draws a row, each with weight (their number) / k: the row that it
-        leads to (M,), x (M, L), the place that moves (M,) and the weight (M,).
+        leads to (M,), x (M, L), the position that moves (M,) and the weight (M,).
         """
-        row, place, token, weight = _drawn(self.reversed, self.arrows_in, y, counted, k, generator)
-        return row, y[row].scatter(-1, place[:, None], token[:, None]), place, weight
+        row, position, token, weight = _drawn(self.reversed, self.arrows_in, y, counted, k, generator)
+        return row, y[row].scatter(-1, position[:, None], token[:, None]), position, weight
 
     def neighbours(
         self, x: Tensor, counted: Tensor, k: int, generator: Randomness = None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """k uniform draws of a neighbour of each row of x (B, L), moved at a position of `counted` (B, L).
 
-        The row (M,), the place that moves (M,), the token that it moves to (M,) and the weight (their number) / k (M,).
+        The row (M,), the position that moves (M,), the token that it moves to (M,) and the weight (their number) / k (M,).
         """
         return _drawn(self.of, self.arrows_out, x, counted, k, generator)
 
@@ -153,20 +153,20 @@ def _drawn(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Ways out of each row of x (B, L) by `arrows` (*) -> (*, V), of which a token has `degree` (V,).
 
-    All of them (k = 0) or k uniform draws: rows, places, tokens and weights, (M,) each.
+    All of them (k = 0) or k uniform draws: rows, positions, tokens and weights, (M,) each.
     """
     if k == 0:
-        row, place, token = (arrows(x) & counted[..., None]).nonzero().unbind(-1)
-        return row, place, token, torch.ones(len(row), dtype=torch.float64, device=x.device)
+        row, position, token = (arrows(x) & counted[..., None]).nonzero().unbind(-1)
+        return row, position, token, torch.ones(len(row), dtype=torch.float64, device=x.device)
     degrees = on(degree, x.device)[x] * counted
-    total, places, tokens = degrees.sum(-1), [], []
+    total, moved_positions, tokens = degrees.sum(-1), [], []
     weights = torch.where(total[:, None] > 0, degrees, 1.0)  # where there is none, any: its weight is 0
     for _ in range(k):
-        places.append(random.categorical(weights, generator))
-        targets = arrows(x.gather(-1, places[-1][:, None])[:, 0])
+        moved_positions.append(random.categorical(weights, generator))
+        targets = arrows(x.gather(-1, moved_positions[-1][:, None])[:, 0])
         tokens.append(random.categorical((targets | ~targets.any(-1, True)).double(), generator))
     row = torch.arange(len(x), device=x.device).repeat(k)
-    return row, torch.cat(places), torch.cat(tokens), total.repeat(k) / k  # J-sampling: (5) and (7) of `csm`
+    return row, torch.cat(moved_positions), torch.cat(tokens), total.repeat(k) / k  # J-sampling: (5) and (7) of `csm`
 
 
 NEIGHBOURHOODS: dict[str, type[Neighbourhood]] = {"hamming": Hamming, "cycle": Cycle, "grid": Grid, "star": Star}

@@ -169,8 +169,8 @@ class D3PM(Absorbing):
 
     @classmethod
     def needs_order(cls, config):
-        places = not config.process.endswith("nearest") or config.embedding
-        return super().needs_order(config) if places else f"`process` {config.process} without `embedding`"
+        has_distances = not config.process.endswith("nearest") or config.embedding
+        return super().needs_order(config) if has_distances else f"`process` {config.process} without `embedding`"
 
     # ---------------------------------------------------------------------------------- what the network says
     def read(self, logits, x_t, t):

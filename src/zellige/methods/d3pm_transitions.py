@@ -406,15 +406,15 @@ class Noise:
             return levels(kind, V, T, schedule, self.width, self.strength)
         if kind.endswith("nearest"):
             afford(V)
-            places = read_embedding(self.embedding, V) if self.embedding else torch.arange(V)[:, None]
+            points = read_embedding(self.embedding, V) if self.embedding else torch.arange(V)[:, None]
             if self.scaling == "exponential":
                 mask_rate = self.mask_rate if kind == "absorbing-nearest" else 0.0
-                return graph(places, self.neighbours, T, schedule, None, self.neighbour_weights, mask_rate)
+                return graph(points, self.neighbours, T, schedule, None, self.neighbour_weights, mask_rate)
             if schedule == "mutual-information":
                 raise InputError(
                     f"`schedule` mutual-information is not for `scaling` {self.scaling}; use linear or cosine"
                 )
-            return graph_steps(places, self.neighbours, T, schedule, self.scaling)
+            return graph_steps(points, self.neighbours, T, schedule, self.scaling)
         if kind == "absorbing-uniform":
             alpha = table(schedule, T, V, False, (1 - self.mask_proportion) / (V + 1))
             return process.absorbing_uniform(V + 1, Tabulated(alpha), self.mask_proportion)

@@ -405,8 +405,8 @@ def largest(t: Tensor, block: int, segments: Tensor | None = None) -> Tensor:
 
     With packed documents, `segments` (B, L), blocks are counted from the first position of each.
     """
-    start, place = documents(torch.zeros_like(t, dtype=torch.long) if segments is None else segments)
-    start_of_block = start + place // block * block
+    start, position = documents(torch.zeros_like(t, dtype=torch.long) if segments is None else segments)
+    start_of_block = start + position // block * block
     return torch.full_like(t, CLEAN).scatter_reduce(1, start_of_block, t, "amax").gather(1, start_of_block)
 
 

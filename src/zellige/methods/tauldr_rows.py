@@ -54,10 +54,10 @@ def jump(process: Process, x: Tensor, t: Tensor, counted: Tensor, generator: Ran
     """x~ (B, L): x after the next jump of the noise at times t, at one position; x itself if none can jump."""
     leave = exits(process)[x] * counted
     stuck = leave.sum(-1, keepdim=True) == 0
-    place = random.categorical(torch.where(stuck, 1.0, leave), generator)[:, None]
-    distribution = process.rate_from(x.gather(-1, place), t[:, None])[:, 0]
+    position = random.categorical(torch.where(stuck, 1.0, leave), generator)[:, None]
+    distribution = process.rate_from(x.gather(-1, position), t[:, None])[:, 0]
     value = random.categorical(torch.where(stuck, 1.0, distribution), generator)[:, None]
-    return torch.where(stuck, x, x.scatter(-1, place, value))
+    return torch.where(stuck, x, x.scatter(-1, position, value))
 
 
 @torch.no_grad()

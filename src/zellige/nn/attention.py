@@ -75,7 +75,7 @@ def sight(
 ) -> Sight:
     """Attention mask of the tokens x (B, L) of each stream, in blocks (0: none) and in documents `segments` (B, L).
 
-    They stand after `before` remembered places, of which `valid` (B, before) can be seen; None: all.
+    They follow `before` remembered positions, of which `valid` (B, before) can be seen; None: all.
     """
     if segments is not None and not block:
         return Sight(document=segments, plan=(segments[:, :, None] == segments[:, None, :])[:, None])
@@ -84,8 +84,8 @@ def sight(
         return Sight(block, streams)
     noisy = len(x) if streams == 2 else 0
     if segments is not None:
-        document, place = documents(segments)
-        order = place // block
+        document, position = documents(segments)
+        order = position // block
         return Sight(block, streams, document, order, parts(block, noisy, order, document))
     if x.device.type in FUSED and not before:
         if block == streams == 1:
@@ -98,10 +98,10 @@ def sight(
 
 def documents(segments: Tensor) -> tuple[Tensor, Tensor]:
     """Start of each position's document, and its index in it, for packed documents (B, L)."""
-    place = torch.arange(segments.shape[1], device=segments.device).expand(segments.shape)
+    position = torch.arange(segments.shape[1], device=segments.device).expand(segments.shape)
     starts = F.pad(segments[:, 1:] != segments[:, :-1], (1, 0), value=True)
-    start = torch.where(starts, place, 0).cummax(-1).values
-    return start, place - start
+    start = torch.where(starts, position, 0).cummax(-1).values
+    return start, position - start
 
 
 def parts(
@@ -118,7 +118,7 @@ def parts(
         noisy: how many of the rows are noisy, and as many clean; 0 for one stream.
         order: (1 or B, L) which block a position is in, within its document.
         document: (B, L), or None for one.
-        before: P, how many places are remembered; they are of earlier blocks.
+        before: P, the number of remembered positions; they are in earlier blocks.
         valid: (B, P) which of them can be seen, or None for all.
     """
     length, size = order.shape[1], block * max(1, CHUNK // block)
@@ -282,7 +282,7 @@ class Room:
 
     Attributes:
         keys, values: (B, H, C, W).
-        used: how many of the C places belong to a cache; only the newest cache, which ends there, may write behind them.
+        used: how many of the C positions belong to a cache; only the newest cache, which ends there, may write behind them.
     """
 
     keys: Tensor
@@ -290,10 +290,10 @@ class Room:
     used: int
 
     @classmethod
-    def of(cls, keys: Tensor, values: Tensor, places: int) -> "Room":
-        """Room for so many places, which begins with these."""
+    def of(cls, keys: Tensor, values: Tensor, size: int) -> "Room":
+        """Room for `size` positions, which begins with these."""
         B, H, P, W = keys.shape
-        room = cls(keys.new_empty(B, H, places, W), values.new_empty(B, H, places, W), P)
+        room = cls(keys.new_empty(B, H, size, W), values.new_empty(B, H, size, W), P)
         room.keys[:, :, :P], room.values[:, :, :P] = keys, values
         return room
 
@@ -323,9 +323,9 @@ class Past(NamedTuple):
 
 @dataclass(frozen=True)
 class Cache:
-    """The keys and values of P places for each of B rows; a value like any other, never changed.
+    """The keys and values of P positions for each of B sequences; immutable.
 
-    Rows of different length end together: the shorter ones begin with places that are not `valid`.
+    Sequences of different length end together: the shorter ones begin with positions that are not `valid`.
 
     Attributes:
         keys: (B, H, P, W) for each layer, rotated to where they stand.
@@ -334,9 +334,9 @@ class Cache:
             positions reads (nothing where there is none: the kernel is 0).
         valid: (B, P) bool.
         place: (B,) long, the position that comes next.
-        rooms: of each layer, where its places stand with room behind them; none where gradients are taken.
-        end: where in the rooms the places end.
-        ragged: whether some places are not valid, known without looking at them.
+        rooms: of each layer, a buffer with its positions and room behind them; none if gradients are taken.
+        end: the end of the positions in the rooms.
+        ragged: whether some positions are not valid, known without reading them.
     """
 
     keys: tuple[Tensor, ...]
@@ -370,9 +370,9 @@ class Cache:
         valid = self.valid[rows]
         return Cache(keys, values, tails, valid, self.place[rows], ragged=self.ragged and not bool(valid.all()))
 
-    def last(self, places: int) -> "Cache":
-        """Only the last places: the window of a text that passes the trained length. Positions go on counting."""
-        start = max(len(self) - places, 0)
+    def last(self, count: int) -> "Cache":
+        """Only the last positions: the window of a text that passes the trained length. Positions go on counting."""
+        start = max(len(self) - count, 0)
         keys, values = (tuple(y[:, :, start:] for y in of) for of in (self.keys, self.values))
         valid = self.valid[:, start:].contiguous()
         return replace(self, keys=keys, values=values, valid=valid, ragged=self.ragged and not bool(valid.all()))

@@ -48,7 +48,7 @@ class Net:
     """recompute each block in the backward pass: a third more work, less memory"""
     grid: tuple[int, ...] = ()
     """the positions are an image (height width), music (steps voices) or the like, not a line; the last axis runs fastest.
-    Rotary positions are then axial, and each place has an embedding of its own; data that has a shape sets it by itself"""
+    Rotary positions are then axial, and each position has an embedding; data that has a shape sets it by itself"""
     constant: bool = False
     """adaptive layer norms with the constant time sigma = 0, as in published time-free checkpoints"""
     classes: int = 0
@@ -86,7 +86,7 @@ class Net:
         if self.grid and (min(self.grid) < 1 or math.prod(self.grid) != self.length):
             shape = " x ".join(map(str, self.grid))
             raise InputError(
-                f"`net.grid` is {shape}, which is {math.prod(self.grid):,} places, and `net.length` {self.length:,}; "
+                f"`net.grid` is {shape}, which is {math.prod(self.grid):,} positions, and `net.length` {self.length:,}; "
                 "they must be as many"
             )
         if not 0.0 <= self.dropout < 1.0:
@@ -167,7 +167,7 @@ class Block(nn.Module):
 
     def attention(self, x: Tensor, rotary: tuple[Tensor, Tensor], seen: Sight, past: Past | None, at=None):
         """x (B, L, D) -> (B, L, D), or (N, D) of the positions `at`, and all keys and values (B, H, P + L, W), those of the P
-        remembered places first."""
+        remembered positions first."""
         B, L, D = x.shape
         qkv = self.qkv(x).view(B, L, 3, self.heads, D // self.heads)
         cos, sin = (r[..., None, None, :].to(qkv.dtype) for r in rotary)
@@ -295,7 +295,7 @@ def taps(weight, x, past, out, later) -> tuple[list[Tensor], list[Tensor], list[
         weights.append(weight[reach + d])
         read.append(x[:, :, max(d, 0) : b + min(d, 0)])
         targets.append(out[:, :, max(-d, 0) : b - max(d, 0)])
-    for d in range(-reach, 0):  # places 0 .. -d - 1 of a block reach beyond its beginning
+    for d in range(-reach, 0):  # positions 0 .. -d - 1 of a block reach beyond its beginning
         weights.append(weight[reach + d])
         read.append(past[None, :, reach + d :][:, :, : blocks * b].unflatten(2, (blocks, b))[:, :, :, :-d])
         targets.append(later[:, :, :, :-d])

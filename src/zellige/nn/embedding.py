@@ -26,9 +26,10 @@ def axial_table(grid: tuple[int, ...], width: int, base: float = 100.0) -> Tenso
     """(2, prod(grid), width / 2): as `rotary_table`, the frequencies shared out among the axes of a grid (Heo et al. 2024)."""
     pairs, axes = width // 2, len(grid)
     counts = [pairs // axes + (axis < pairs % axes) for axis in range(axes)]
-    places = torch.cartesian_prod(*[torch.arange(n, dtype=torch.float64) for n in grid]).reshape(-1, axes)
+    coordinates = torch.cartesian_prod(*[torch.arange(n, dtype=torch.float64) for n in grid]).reshape(-1, axes)
     angle = [
-        places[:, a, None] * base ** (-torch.arange(n, dtype=torch.float64) / max(n, 1)) for a, n in enumerate(counts)
+        coordinates[:, a, None] * base ** (-torch.arange(n, dtype=torch.float64) / max(n, 1))
+        for a, n in enumerate(counts)
     ]
     angle = torch.cat(angle, -1)
     return torch.stack((angle.cos(), angle.sin())).float()
@@ -74,7 +75,8 @@ class TimeEmbedding(nn.Module):
 
 
 def check_told(timed: bool, time: Tensor | None, classes: nn.Embedding | None, condition: Tensor | None) -> None:
-    """InputError where a network is told a time or classes that it does not take, or not the time that it takes."""
+    """Raise InputError if a network gets a time or classes that it does not take, or no time although it is
+    time-conditioned."""
     if (time is None) == timed:
         raise InputError(
             "this network is conditioned on the time; give it one"

@@ -70,11 +70,11 @@ def _within(bound: float) -> tuple[float, float]:
 
 @torch.no_grad()
 def _sines(p: Tensor, net: Net) -> None:
-    """Places of patches line by line, (height x width, D): sines and cosines of the column, then of the line."""
+    """Positions of patches line by line, (height x width, D): sines and cosines of the column, then of the line."""
     width = (net.grid[1] + 1) // 2
-    place, D = torch.arange(len(p), dtype=torch.float64), p.shape[1]
+    position, D = torch.arange(len(p), dtype=torch.float64), p.shape[1]
     quarter = torch.arange(D // 4, dtype=torch.float64)
-    angles = [axis[:, None] * 1e-4 ** (quarter / max(D / 4, 1)) for axis in (place % width, place // width)]
+    angles = [axis[:, None] * 1e-4 ** (quarter / max(D / 4, 1)) for axis in (position % width, position // width)]
     table = torch.cat([wave(angle) for angle in angles for wave in (torch.sin, torch.cos)], 1)
     nn.init.zeros_(p)
     p[:, : table.shape[1]].copy_(table.to(p))

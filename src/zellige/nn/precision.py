@@ -43,7 +43,7 @@ def require_compiler() -> None:
 
 @contextlib.contextmanager
 def products(device: torch.device, precision: str | None) -> Iterator[None]:
-    """Within it a network's matrix products are in this precision; None: in that of whoever calls.
+    """Context in which a network's matrix products have this precision; None: the caller's.
 
     Args:
         precision: one of PRECISIONS. "bfloat16" takes and gives bfloat16 (torch.autocast).

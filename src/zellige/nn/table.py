@@ -71,7 +71,7 @@ class Table(nn.Module):
             return F.pad(x, (0, self.length - x.shape[1]))
         at = cache.place[:, None] + torch.arange(-len(cache), x.shape[1], device=x.device)
         tokens = torch.cat((cache.keys[0][:, 0, :, 0], x), 1)
-        whole = x.new_zeros(len(x), 1 + self.length)  # places that are not valid come first, and are dropped
+        whole = x.new_zeros(len(x), 1 + self.length)  # positions that are not valid come first, and are dropped
         return whole.scatter(1, (at + 1).clamp_min(0), tokens)[:, 1:]
 
     def advance(
@@ -95,11 +95,11 @@ class Table(nn.Module):
     ) -> Cache:
         """The cache of `advance` alone."""
         valid_ = torch.ones_like(x, dtype=torch.bool) if valid is None else valid
-        place = valid_.sum(-1)
+        position = valid_.sum(-1)
         if cache is not None:
-            x, place = torch.cat((cache.keys[0][:, 0, :, 0], x), 1), cache.place + place
+            x, position = torch.cat((cache.keys[0][:, 0, :, 0], x), 1), cache.place + position
             valid_ = torch.cat((cache.valid, valid_), 1)
-        return Cache((x[:, None, :, None],), (), (), valid_, place, ragged=not bool(valid_.all()))
+        return Cache((x[:, None, :, None],), (), (), valid_, position, ragged=not bool(valid_.all()))
 
     def head(self, h: Tensor) -> Tensor:
         return h

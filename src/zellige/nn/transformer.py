@@ -155,7 +155,7 @@ class DiT(nn.Module):
         """Read clean tokens x (B, n), whole blocks, after what the cache holds (None: nothing): their hidden states
         (B, n, D) and a cache that holds them too.
 
-        In a first call rows may differ in length: valid (B, n) bool is then False at the places that a shorter row
+        In a first call rows may differ in length: valid (B, n) bool is then False at the positions that a shorter row
         begins with, whole blocks of them too, and what stands there means nothing.
         """
         self._check(x, time, None, condition, None, cache)
@@ -175,22 +175,22 @@ class DiT(nn.Module):
                 tail = torch.cat((tail, h * able[..., None]), 1)[:, x.shape[1] :].clone()
             h, k, v = block.remember(h, rotary, c, view, past)
             layers_.append((k, v, tail))
-        place = able.sum(-1) + (0 if cache is None else cache.place)
+        position = able.sum(-1) + (0 if cache is None else cache.place)
         able = able if cache is None else torch.cat((cache.valid, able), 1)
         ragged = cache.ragged if cache is not None else valid is not None and not bool(valid.all())
         keys, values, tails = zip(*layers_)
         if torch.is_grad_enabled():
-            return self._end(h, c), Cache(keys, values, tails, able, place, ragged=ragged)
+            return self._end(h, c), Cache(keys, values, tails, able, position, ragged=ragged)
         if cache is not None and cache.free(x.shape[1]):
             rooms, end = cache.rooms, cache.end + x.shape[1]
             for room in rooms:
                 room.used = end
         else:  # room for as much as the network reads, and a block; where that is full for as much again
             end = keys[0].shape[2]
-            places = self.net.length + self.block if end < self.net.length else 2 * end
-            rooms = tuple(Room.of(k, v, places) for k, v in zip(keys, values))
+            capacity = self.net.length + self.block if end < self.net.length else 2 * end
+            rooms = tuple(Room.of(k, v, capacity) for k, v in zip(keys, values))
             keys, values = zip(*((room.keys[:, :, :end], room.values[:, :, :end]) for room in rooms))
-        return self._end(h, c), Cache(keys, values, tails, able, place, rooms, end, ragged)
+        return self._end(h, c), Cache(keys, values, tails, able, position, rooms, end, ragged)
 
     def extend(
         self,
@@ -207,7 +207,7 @@ class DiT(nn.Module):
         return self.embedding(x) if self.places is None else self.embedding(x) + self.places
 
     def _rotary(self, x: Tensor, cache: Cache | None, valid: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """cos and sin of the positions of x, (L, W / 2) or (B, L, W / 2): a row counts from its first valid place."""
+        """cos and sin of the positions of x, (L, W / 2) or (B, L, W / 2): a row counts from its first valid position."""
         L = x.shape[1]
         if cache is None and valid is None:
             cos, sin = self.rotary[:, :L]
@@ -234,7 +234,7 @@ class DiT(nn.Module):
         if self.net.grid and (length < self.net.length or segments is not None):
             shape = " x ".join(map(str, self.net.grid))
             raise InputError(
-                f"a network on a grid of {shape} takes all its {self.net.length:,} places, without segments"
+                f"a network on a grid of {shape} takes all its {self.net.length:,} positions, without segments"
             )
         check_told(self.time_conditioned, time, self.classes, condition)
         if clean is None and cache is None:
@@ -279,7 +279,7 @@ class DiT(nn.Module):
         return (c[:, None] + vector[where]).flatten(0, 1), torch.arange(x.numel(), device=x.device).view(x.shape)
 
     def _never(self, x: Tensor) -> Tensor:
-        """The time that a network is told which is not told any: sigma = 0."""
+        """The constant time input of a time-free network: sigma = 0."""
         return torch.zeros((), device=x.device)
 
     def embed_time(self, time: Tensor) -> tuple[Tensor, Tensor | None]:

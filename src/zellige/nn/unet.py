@@ -1,4 +1,4 @@
-"""A U-Net that reads an image of states and returns hidden states for each place, each colour of each pixel.
+"""A U-Net that reads an image of states and returns hidden states for each position, each colour of each pixel.
 
 That of DDPM (Ho et al. 2020, arXiv 2006.11239), with which D3PM (Austin et al. 2021, arXiv 2107.03006) and tauLDR (Campbell et
 al. 2022, arXiv 2205.14987) model images: residual blocks of two 3 x 3 convolutions behind group norms, down by two and up
@@ -38,9 +38,10 @@ PATCH = 2
 
 
 class PatchBlock(nn.Module):
-    """Attention and MLP on patches (B, N, D), each a residual branch behind a norm that has nothing learnt but what it is told.
+    """Attention and MLP on patches (B, N, D), each a residual branch behind a norm whose only parameters come from the
+    conditioning.
 
-    What it is told is (B or 1, condition); told nothing it has RMS norms. Dropout is at the products of attention, of whole
+    The conditioning is (B or 1, condition); without it there are RMS norms. Dropout is at the products of attention, of whole
     channels after it, and twice in the MLP.
     """
 
@@ -69,12 +70,12 @@ class PatchBlock(nn.Module):
 
 
 def norm(width: int, adaptive: bool) -> nn.Module:
-    """A layer norm with nothing learnt, which is told what to do; or an RMS norm."""
+    """A layer norm without parameters, for adaptive modulation; or an RMS norm."""
     return nn.LayerNorm(width, eps=1e-6, elementwise_affine=False) if adaptive else nn.RMSNorm(width, eps=1e-6)
 
 
 def told(modulation: Modulation | None, c: Tensor | None, parts: int) -> tuple[Tensor | None, ...]:
-    """The vectors (B or 1, 1, D) of what all patches are told, None where that is nothing."""
+    """The modulation vectors (B or 1, 1, D) of all patches, None without conditioning."""
     if modulation is None or c is None:
         return (None,) * parts
     return tuple(vector[:, None] for vector in modulation(F.silu(c)))
@@ -83,8 +84,8 @@ def told(modulation: Modulation | None, c: Tensor | None, parts: int) -> tuple[T
 class Patches(nn.Module):
     """Images (B, channels, H, W) -> (B, channels, H, W), through `net.layers` blocks on a patch a position.
 
-    A side that is odd is filled up with a line of zeros. What it is told is (B or 1, condition). Each place has an embedding of
-    its own; where not `net.published` the blocks are those of `DiT`, with rotary positions beside it.
+    An odd side is padded with a line of zeros. The conditioning is (B or 1, condition). Each position has an embedding; if not
+    `net.published`, the blocks are those of `DiT`, with rotary positions as well.
     """
 
     rotary: Tensor
@@ -131,7 +132,7 @@ ZERO = ("conv2.weight", "out.weight", "mlp.2.weight", "shift.weight", "pixels.we
 class Norm(nn.GroupNorm):
     """Group norm over 32 groups in the published sizes, of fewer channels four in a group.
 
-    With `condition` it is adaptive: what it is told (B or 1, condition) scales and shifts each channel.
+    With `condition` it is adaptive: the conditioning (B or 1, condition) scales and shifts each channel.
     """
 
     def __init__(self, channels: int, published: bool, condition: int = 0):
@@ -174,7 +175,7 @@ class Attention(nn.Module):
 class ResBlock(nn.Module):
     """Two convolutions behind group norms, a residual branch: (B, inputs, H, W) -> (B, outputs, H, W); then attention, if any.
 
-    What it is told (B or 1, condition) is added to every pixel between them, or told to the norms.
+    The conditioning (B or 1, condition) is added to every pixel between them, or enters the norms.
     """
 
     def __init__(self, inputs: int, outputs: int, net: Net, adaptive: bool, attention: bool):
@@ -198,7 +199,7 @@ class ResBlock(nn.Module):
 
 
 class UNet(nn.Module):
-    """States (B, L) -> hidden states (B, L, D) by `features`, -> logits (*, K) by `head`; L places of `net.grid`.
+    """States (B, L) -> hidden states (B, L, D) by `features`, -> logits (*, K) by `head`; L positions of `net.grid`.
 
     `states` is K, the mask included. With `time` the network is conditioned on the time of each sequence. `outputs` is what the
     head gives where that is not K logits. With `levels` it reads the states as numbers, not as names.
@@ -285,7 +286,7 @@ class UNet(nn.Module):
     ) -> Tensor:
         """The hidden states (B, L, D) that `head` reads.
 
-        x (B, L) states, all places of the image; time: a scalar or (B,), finite, for a network with time and only for one;
+        x (B, L) states, all positions of the image; time: a scalar or (B,), finite, for a network with time and only for one;
         condition (B,), for a network with classes: the class of each row, or -1 or the last (as None): it has none.
         """
         self._check(x, time, segments, condition)
@@ -336,7 +337,7 @@ class UNet(nn.Module):
         """InputError for what does not fit this network."""
         if x.shape[1] != self.net.length or segments is not None:
             shape = " x ".join(map(str, self.net.grid))
-            raise InputError(f"a U-Net of {shape} takes all its {self.net.length:,} places, without segments")
+            raise InputError(f"a U-Net of {shape} takes all its {self.net.length:,} positions, without segments")
         if time is not None and time.ndim > 1:
             raise InputError(
                 f"the time is {tuple(time.shape)}; a U-Net takes one for each row, ({len(x)},), or one for all"

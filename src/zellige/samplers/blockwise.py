@@ -192,9 +192,9 @@ class Blockwise(Growing):
         if has_cache and not state.fixed[rows, memory.begin : end].all():
             state = self._read(method, state, window)
         start = memory.begin if has_cache else end - window
-        place = torch.arange(start, min(end, N), device=state.x.device)
-        given_at = state.fixed[rows, start:end] | (place < memory.begin)
-        fixed = pad(torch.where(given_at, state.x[rows, start:end], -1), (0, end - start - len(place)), value=-1)
+        position = torch.arange(start, min(end, N), device=state.x.device)
+        given_at = state.fixed[rows, start:end] | (position < memory.begin)
+        fixed = pad(torch.where(given_at, state.x[rows, start:end], -1), (0, end - start - len(position)), value=-1)
         shape = (len(rows), end - start)
         inside, streams = of_length(method, shape[1]), random.of_rows(generator, rows)
         inner = replace(self.inner.init(inside, shape, fixed=fixed, generator=streams), context=state.context)

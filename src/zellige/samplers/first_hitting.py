@@ -104,11 +104,11 @@ class FirstHitting(Sampler):
         assert isinstance(schedule, Polynomial)
         noise, at = self._next(method, state, generator)
         w = schedule.w.to(noise)
-        place = (noise / (1 - schedule.alpha_1)) ** (1 / w.max())  # tau; above 1 between PRIOR and t = 1
-        pred = predict_at(method, state, at, schedule.time(place.clamp_max(1.0))[:, None])
+        tau = (noise / (1 - schedule.alpha_1)) ** (1 / w.max())  # tau; above 1 between PRIOR and t = 1
+        pred = predict_at(method, state, at, schedule.time(tau.clamp_max(1.0))[:, None])
         assert pred is not None
         x = random.categorical(posterior(pred), generator, at)
-        alike = (place > 1) | (place < schedule.begin)
+        alike = (tau > 1) | (tau < schedule.begin)
         success = random.bernoulli(torch.where(alike, 1.0, w[x] / w.max()), generator)  # thinning: w_k / max w
         reveal_at = at & success[:, None]
         return replace(fill(state, reveal_at, x[success], at.any(-1)), memory=noise), success

@@ -203,8 +203,8 @@ def check_given(method: Method, fixed: Tensor | None, first: int, stride: int) -
     if fixed is None:
         return
     fixed = fixed if fixed.ndim == 2 else fixed[None]
-    place = torch.arange(fixed.shape[1], device=fixed.device)
-    block = (place - first).div(stride, rounding_mode="floor").clamp_min(-1)
+    position = torch.arange(fixed.shape[1], device=fixed.device)
+    block = (position - first).div(stride, rounding_mode="floor").clamp_min(-1)
     gap = torch.where(fixed < 0, block, fixed.shape[1]).cummin(-1).values  # the first block that has one
     wrong = (fixed >= 0) & (gap < block)
     if wrong.any():

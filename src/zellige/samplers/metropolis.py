@@ -129,12 +129,12 @@ class Metropolis(Sampler):
         degree = on(arrows.degree, x.device)
         degrees = degree[x].masked_fill(state.fixed, 0.0)  # (B, L): neighbours by the position in which they differ
         d_x = degrees.sum(-1)
-        place = random.categorical(torch.where(d_x[:, None] > 0, degrees, 1.0), generator)[:, None]
-        old = x.gather(-1, place)
+        position = random.categorical(torch.where(d_x[:, None] > 0, degrees, 1.0), generator)[:, None]
+        old = x.gather(-1, position)
         new = random.categorical(arrows.walk(old[:, 0]).double(), generator)[:, None]
-        y = x.scatter(-1, place, new)
+        y = x.scatter(-1, position, new)
         along = arrows.of(old[:, 0]).gather(-1, new)  # (B, 1): the arrow leads from x to y, not back
-        at = torch.zeros_like(state.fixed).scatter(-1, place, True)
+        at = torch.zeros_like(state.fixed).scatter(-1, position, True)
         pred = method.predict(torch.where(along, x, y), 0.0, at=at, condition=state.condition)
         v = pred.v.gather(-1, torch.where(along, new, old)).double().clamp_min(0.0)
         ratio = torch.where(along, v, 1 / v)[:, 0]

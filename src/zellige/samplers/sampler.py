@@ -97,7 +97,7 @@ class Sampler(Truncation):
     def distribution(self, method: Any, steps: int | None) -> Distribution:
         """The distribution that `steps` steps sample from, and the number that bounds it.
 
-        Temperature and top-p are left to `distribution_of`.
+        `distribution_of` accounts for temperature and top-p.
         """
         return Distribution("a distribution of its own")
 

@@ -130,8 +130,8 @@ def _firsts(segments: Tensor, block: int) -> Tensor:
     """For each position the first of its block in its document (L,), or 0 where there are no blocks."""
     if not block:
         return torch.zeros_like(segments)
-    start, place = documents(segments[None])
-    return (start + place // block * block)[0]
+    start, position = documents(segments[None])
+    return (start + position // block * block)[0]
 
 
 # ---------------------------------------------------------------------------------- the two ends

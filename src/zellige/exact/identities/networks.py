@@ -57,7 +57,7 @@ def classed(method: Method) -> Iterator[Any]:
 @own("networks.classes", takes_classes)
 @torch.no_grad()
 def a_class_is_its_row(method: Method):
-    """Rows of class 0, of class 1 and of none, against a network that is told nothing and has that row for "no class"."""
+    """Rows of class 0, of class 1 and of none, against an unconditional network whose row for "no class" is that row."""
     try:
         several = [instance for instance in classed(method) if getattr(instance.network, "classes", None) is not None]
     except methods.InputError:  # a network of its own

@@ -26,7 +26,7 @@ STEPS = 3  # of the chain
 
 
 def few_steps(method: Diffusion) -> Diffusion:
-    """The method with `STEPS` steps, told the time, if it has steps of its own; else with ends that are seen (`mild`)."""
+    """The method with `STEPS` steps, time-conditioned, if it has steps of its own; else with coarse ends (`mild`)."""
     if method.steps:
         more = {"time": True} if hasattr(method.config, "time") else {}
         return again(method, diffusion_steps=STEPS, **more)  # pyright: ignore[reportReturnType]
