@@ -571,8 +571,8 @@ MASKED = [
     M(
         "the cross-entropy at all positions",
         A,
-        "positions(x_t == self.process.mask, self.most(batch), batch.spare)",
-        "positions(x_t >= 0, self.most(batch), batch.spare)",
+        "positions(x_t == self.process.mask, self._max_positions(batch), batch.spare)",
+        "positions(x_t >= 0, self._max_positions(batch), batch.spare)",
         "bound.closed-form mdlm",
     ),
     M(

@@ -3,7 +3,7 @@ of them.
 
 A compiled step has shapes that do not depend on the noise. `most` is the largest number of positions that the noise makes
 likely. If fewer are True, the rest is padding of weight 0. If more are True, n of them (probability 1e-9, see
-`Absorbing.most`), `most` are sampled uniformly with weight n/most, so the sum stays unbiased. The uniform for that is
+`Absorbing._max_positions`), `most` are sampled uniformly with weight n/most, so the sum stays unbiased. The uniform for that is
 `Batch.spare`: it changes no other random number, so dropout is that of the step that is not compiled.
 """
 

@@ -58,7 +58,11 @@ class Absorbing(Diffusion):
         With `group` (B, L), the group of each position, the sum over each group: (B, groups). The head is evaluated at the
         masks only, or at other positions `at` (B, L) bool.
         """
-        where = positions(x_t == self.process.mask, self.most(batch), batch.spare) if at is None else positions(at)
+        where = (
+            positions(x_t == self.process.mask, self._max_positions(batch), batch.spare)
+            if at is None
+            else positions(at)
+        )
         h = self.hidden(x_t, t, batch, self.clean(batch), where)
         weights = where.weights(weight)
         weights = None if weights is None else weights.to(h.dtype if h.dtype == torch.float64 else torch.float32)
@@ -69,7 +73,7 @@ class Absorbing(Diffusion):
         total = torch.zeros(len(x_t), int(group.max()) + 1, dtype=torch.float64, device=x_t.device)
         return total.index_put((where.row, where.of(group)), ce, accumulate=True)
 
-    def most(self, batch):
+    def _max_positions(self, batch):
         # numbers of masks and times are spread evenly over the rows, so that their sum is within L of its mean, and one more
         # for each block; masks drawn at a time deviate from that by at most sqrt(B L)/2, and six times as much has a chance of
         # 1e-9
@@ -83,7 +87,7 @@ class Absorbing(Diffusion):
             + math.ceil(3 * math.sqrt(B * L))
         )
 
-    def most_rows(self, batch):
+    def _max_examples(self, batch):
         B, L = batch.tokens.shape
         if self.lost is None:
             return None

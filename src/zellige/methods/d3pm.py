@@ -232,8 +232,8 @@ class D3PM(Absorbing):
             return super().prior_term(batch, generator)
         return (image_prior(self.process, batch.tokens, self.config.log_eps) * batch.counted).sum(-1)
 
-    def costly(self, x_t):
-        return super().costly(x_t) | (self.config.log_eps > 0)  # an eps in the logarithm of a token that is certain
+    def _may_cost(self, x_t):
+        return super()._may_cost(x_t) | (self.config.log_eps > 0)  # an eps in the logarithm of a token that is certain
 
     def as_published(self):
         if self.parameterization == "mean":

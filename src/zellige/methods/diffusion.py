@@ -149,7 +149,7 @@ def jump(
 ) -> Tensor:
     """The bound of the step from time t to s, () each: (B,) nats. Examples in which nothing can change are not evaluated."""
     x_t = method.corrupt(batch, t, generator)
-    rows = positions(method.costly(x_t)[:, None], most, batch.spare)
+    rows = positions(method._may_cost(x_t)[:, None], most, batch.spare)
     if len(rows.index) == 0:
         return torch.zeros(len(batch), dtype=torch.float64, device=x_t.device)
     t, s = (time.expand(len(rows.index)) for time in (t, s))
@@ -173,7 +173,7 @@ def reconstruction(method: "Diffusion", batch: Batch, generator: Randomness = No
     if not jumps_at(method.process, 0):
         return torch.zeros(len(batch), dtype=torch.float64, device=batch.tokens.device)
     t = torch.zeros((), dtype=torch.float64, device=batch.tokens.device)
-    return jump(method, batch, t, torch.full_like(t, CLEAN), generator, method.most_rows(batch))
+    return jump(method, batch, t, torch.full_like(t, CLEAN), generator, method._max_examples(batch))
 
 
 def one_by_one(method: "Diffusion", batch: Batch, generator: Randomness = None, end: float = 0.0) -> Tensor:
@@ -270,7 +270,7 @@ def _chosen(
     method: "Diffusion", batch: Batch, x_t: Tensor, t: Tensor, per_row: tuple[Tensor, ...], at: Tensor | None
 ) -> tuple[Positions, list[Tensor]]:
     """The positions, and x_0, x_t, t and `per_row` at them."""
-    limit = None if at is not None else method.most(batch)
+    limit = None if at is not None else method._max_positions(batch)
     if at is None:
         at = method.process.movable(x_t) if batch.mask is None else method.process.movable(x_t) & batch.mask
     where = positions(at, limit, batch.spare)
@@ -441,15 +441,15 @@ class Diffusion(Method):
         nats."""
         return prior(self, batch, generator)
 
-    def most(self, batch: Batch) -> int | None:
+    def _max_positions(self, batch: Batch) -> int | None:
         """Largest number of positions at which one sample of the noise needs the head; None for all positions."""
         return None
 
-    def costly(self, x_t: Tensor) -> Tensor:
+    def _may_cost(self, x_t: Tensor) -> Tensor:
         """Sequences of x_t (B, L) in which a reverse step can have a cost: (B,) bool."""
         return self.process.movable(x_t).any(-1)
 
-    def most_rows(self, batch: Batch) -> int | None:
+    def _max_examples(self, batch: Batch) -> int | None:
         """Largest number of sequences with a reconstruction cost at t = 0; None for all."""
         return None
 

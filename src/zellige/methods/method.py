@@ -41,7 +41,7 @@ def of_rows(function: Any, like: Any) -> Any:
             if isinstance(generator, Counter):
                 batch = replace(batch, spare=generator.spare(batch.tokens.device))
             return function(self, batch, generator)
-        with self.in_precision(batch.tokens.device):
+        with self._in_precision(batch.tokens.device):
             return function(self, batch, generator)
 
     return arguments.checked(ask, like=like)
@@ -313,7 +313,7 @@ class Method(nn.Module):
         """dtype of the hidden states, if it differs from that of the weights."""
         return None if self._precision is None else PRECISIONS[self._precision]
 
-    def in_precision(self, device: torch.device) -> contextlib.AbstractContextManager[None]:
+    def _in_precision(self, device: torch.device) -> contextlib.AbstractContextManager[None]:
         """Context in which float32 products on a GPU use the precision of `compute_in`, also outside the hidden states."""
         return products(device, None if self._dtype is not None else self._precision)
 
@@ -395,7 +395,7 @@ class Method(nn.Module):
 
     def logits(self, h: Tensor) -> Tensor:
         """Logits of the head in float32 at least, (*, D) -> (*, K)."""
-        with self.in_precision(h.device):
+        with self._in_precision(h.device):
             logits = self.network.head(h)
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
