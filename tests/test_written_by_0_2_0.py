@@ -17,6 +17,9 @@ from zellige.cli.completion import listed
 from zellige.cli.meanings import synonym
 from zellige.evaluation.repeat import figures
 from zellige.evaluation.result import Result, read_result
+from zellige.report.compare import table
+from zellige.report.compare.record import Findings
+from zellige.schema import structure
 
 WRITTEN = Path(__file__).parent / "written_by_0_2_0"
 FLAGS = json.loads((Path(__file__).parent / "flags_of_0_2_0.json").read_text())
@@ -59,6 +62,16 @@ def test_a_record_is_read(folder, kind):
     if kind != "generate-images":  # whose features are not stored here
         again = {figure.name: figure for figure in figures(record.request.run(record.loading["run"]).to_dict())}
         assert all(figure.holds(again[figure.name]) for figure in figures(record.to_dict()))
+
+
+def test_a_comparison_is_read():
+    written = json.loads((WRITTEN / "results" / "compare.json").read_text())["result"]
+    findings = structure(written, Findings, "it", strict=False)
+    rows = {row["method"]: row for row in written["methods"]}
+    assert {row.method: row.quality[0].value for row in findings.methods} == {
+        name: row["quality"][0]["value"] for name, row in rows.items()
+    }
+    assert len(table.terminal_lines(findings)) > 2 + len(rows)
 
 
 @pytest.mark.parametrize("command", FLAGS)

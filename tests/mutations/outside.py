@@ -503,8 +503,8 @@ METRICS = of(
     (
         "the real images that stand beside are the reference itself",
         "evaluation/samples.py",
-        'other = corpus.about["name"], "train" if split != "train" else "test"',
-        'other = corpus.about["name"], split',
+        'floor = corpus.about["name"], "train" if split != "train" else "test"',
+        'floor = corpus.about["name"], split',
         "models/test_class_names.py -k real_images",
     ),
 )

@@ -124,29 +124,29 @@ def save_samples(record: "SamplesRecord", folder: Path, terminal: Terminal, chos
     request: Any = record.request
     stem = f"{NAME}-{record.judge}{'' if chosen.out is not None else _suffix(request, DRAWN + READ)}"
     make(folder)
-    written = [folder / f"{stem}.json"]
-    write_file(written[0], as_file(record.to_dict()))
+    files = [folder / f"{stem}.json"]
+    write_file(files[0], as_file(record.to_dict()))
     if len(record.points) > 1 or record.cheats:
         body = [f"# {chosen.run or request.samples}", ""]
         for title, (head, *rows) in [*tables(record), *of_cheats(record)]:
             body += [f"## {title}", ""] if title else []
             body += [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
             body += [""]
-        written.append(folder / f"{stem}.md")
-        write_file(written[-1], "\n".join([*body, "```text", *describe(record), "```"]) + "\n")
+        files.append(folder / f"{stem}.md")
+        write_file(files[-1], "\n".join([*body, "```text", *describe(record), "```"]) + "\n")
     features = record.protocol.features
     for by in ("frontier", "calls"):
         figure = sweep_figure(record.points, record.real, by, record.judge if features is None else features.name)
         if figure is not None:
-            written.append(folder / f"{stem}-{by}.svg")
+            files.append(folder / f"{stem}-{by}.svg")
             svg = io.StringIO()
             figure.savefig(svg, format="svg", metadata={"Date": None})
-            write_file(written[-1], svg.getvalue())
-    terminal.result(f"  written   {'   '.join(map(path, written))}")
+            write_file(files[-1], svg.getvalue())
+    terminal.result(f"  written   {'   '.join(map(path, files))}")
     if not request.samples:
         samples = path(folder / samples_name(request, chosen.out))
-        other = "--features" if record.of_images else "--judge"
-        terminal.result(f"  again     zellige evaluate {path(chosen.run)} --generate --samples {samples} {other} ...")
+        option = "--features" if record.of_images else "--judge"
+        terminal.result(f"  again     zellige evaluate {path(chosen.run)} --generate --samples {samples} {option} ...")
 
 
 GENERATE = Mode(

@@ -1,4 +1,4 @@
-"""How judged samples are printed: a column or a row for each point; at matched entropy; and which metrics are fooled."""
+"""How judged samples are printed: a column or a row for samples point; at matched entropy; and which metrics are fooled."""
 
 import textwrap
 
@@ -30,8 +30,8 @@ def describe(record: SamplesRecord) -> list[str]:
             lines.append(f"  of each {point.expected_calls:.1f} network calls are expected")
         sets = [point, *([real] if real else [])]
         rows = [["", "samples", *([_name(real)] if real else [])]]
-        rows += [["images, n", *(count(each.samples) for each in sets)]] if record.of_images else []
-        rows += [[metric.label, *(shown(each, metric.name) for each in sets)] for metric in record.measures]
+        rows += [["images, n", *(count(samples.samples) for samples in sets)]] if record.of_images else []
+        rows += [[metric.label, *(shown(samples, metric.name) for samples in sets)] for metric in record.measures]
         lines += ["", *aligned(rows, 3)]
     else:
         lines.append(f"{counted(points[0].samples, 'sample')} at each point")
@@ -39,10 +39,10 @@ def describe(record: SamplesRecord) -> list[str]:
             lines += ["", *([f"  {title}"] if title else []), *aligned(rows)]
     lines += table_of_cheats(record)
     for head, text in _protocol(record):
-        wrapped = textwrap.wrap(
+        paragraph = textwrap.wrap(
             text, 80, initial_indent=f"  {head:<10}", subsequent_indent=" " * 12, break_on_hyphens=False
         )
-        lines += [*([""] if head in ("judge", "features") else []), *wrapped]
+        lines += [*([""] if head in ("judge", "features") else []), *paragraph]
     return lines
 
 
@@ -51,10 +51,10 @@ def tables(record: SamplesRecord) -> list[Table]:
     points, real, images = record.points, record.real, record.of_images
     metrics = [m for m in METRICS.values() if m.column and any(m.name in p.measures for p in points)]
     curve_sets = {title: curves_of(points, by) for by, title in CURVES.items()}
-    groups = {title: [p for each in curve.values() for p in each] for title, curve in curve_sets.items() if curve}
+    groups = {title: [p for points in curve.values() for p in points] for title, curve in curve_sets.items() if curve}
     heads = ["sampler", "steps", "calls", "temp.", "top-p", *(["n"] if images else [])]
     heads += [metric.column for metric in metrics]
-    every = []
+    titled_tables = list[Table]()
     for title, group in (groups or {"": [*points]}).items():
         rows = [heads]
         for point in group:
@@ -66,8 +66,8 @@ def tables(record: SamplesRecord) -> list[Table]:
         if real:
             how = [_name(real), "", "", "", "", *([count(real.samples)] if images else [])]
             rows.append([*how, *(shown(real, metric.name) for metric in metrics)])
-        every.append((title, rows))
-    return every
+        titled_tables.append((title, rows))
+    return titled_tables
 
 
 def _name(samples: JudgedSet) -> str:
@@ -88,11 +88,11 @@ def _drawn(point: JudgedSet) -> str:
 def _protocol(record: SamplesRecord) -> list[tuple[str, str]]:
     """The protocol as paragraphs, each with its head."""
     protocol, judge, seed = record.protocol, record.protocol.judge, record.seed
-    drawn = "; ".join(filter(None, [protocol.draws, protocol.class_]))
-    biased = dict.fromkeys(metric.family for metric in record.measures if metric.biased)
-    interval = ("± is", f"95%, {record.interval}; biased in n, so compare at equal n: {', '.join(biased)}")
+    draws = "; ".join(filter(None, [protocol.draws, protocol.class_]))
+    families_of_n = dict.fromkeys(metric.family for metric in record.measures if metric.biased)
+    interval = ("± is", f"95%, {record.interval}; biased in n, so compare at equal n: {', '.join(families_of_n)}")
     if judge is None:
-        return [*_protocol_of_images(record, drawn), interval]
+        return [*_protocol_of_images(record, draws), interval]
     text = (
         f"{judge.judge}: {parameters(judge.parameters)}, {judge.network}, tokenizer {judge.tokenizer} "
         f"({count(judge.vocabulary)}); samples {protocol.judged}; first token {judge.first}; EOS counted: "
@@ -100,22 +100,22 @@ def _protocol(record: SamplesRecord) -> list[tuple[str, str]]:
     )
     cut = sum(point.cut or 0 for point in record.points)
     paragraphs = [("judge", text + (f" ({count(cut)} of the samples)" if cut else ""))]
-    if (compared := protocol.compared) is not None:
-        sizes = f"{count(compared.texts)} texts on either side, {compared.features}"
+    if (distances := protocol.compared) is not None:
+        sizes = f"{count(distances.texts)} texts on either side, {distances.features}"
         paragraphs.append(("distances", f"{sizes}; of real text from other real text"))
     families = ", ".join(dict.fromkeys(metric.family for metric in record.measures if metric.of_tokens))
-    how = f"{protocol.name}: {drawn}; {families} on {protocol.measured_on}; seed {seed}"
+    how = f"{protocol.name}: {draws}; {families} on {protocol.measured_on}; seed {seed}"
     return [*paragraphs, ("protocol", how), interval]
 
 
-def _protocol_of_images(record: SamplesRecord, drawn: str) -> list[tuple[str, str]]:
+def _protocol_of_images(record: SamplesRecord, draws: str) -> list[tuple[str, str]]:
     protocol, features = record.protocol, record.protocol.features
     assert features is not None
-    which = f"{count(features.features)} of {features.name}, sha256 {features.sha256[:8]}; {features.resizing}"
+    identity = f"{count(features.features)} of {features.name}, sha256 {features.sha256[:8]}; {features.resizing}"
     choices = grouped(protocol.definitions)
     against = f"against {protocol.reference}, all as {protocol.images}"
-    how = f"{protocol.name}: {against}; {protocol.library}; {choices}; {drawn}; seed {record.seed}"
-    return [("features", which), ("protocol", how)]
+    how = f"{protocol.name}: {against}; {protocol.library}; {choices}; {draws}; seed {record.seed}"
+    return [("features", identity), ("protocol", how)]
 
 
 def shown(samples: JudgedSet, name: str) -> str:
@@ -148,9 +148,9 @@ def of_cheats(record: SamplesRecord) -> list[Table]:
     sets, real = [record.points[0], *record.cheats], [record.real] if record.real else []
     rows = [["", *map(_name, [*real, *sets])]]
     for metric in record.measures:
-        marks = ["*" if metric.name in (each.fools or ()) else " " for each in sets]
-        cells = [shown(each, metric.name) + mark for each, mark in zip(sets, marks)]
-        rows.append([metric.label, *(shown(each, metric.name) for each in real), *cells])
+        marks = ["*" if metric.name in (samples.fools or ()) else " " for samples in sets]
+        cells = [shown(samples, metric.name) + mark for samples, mark in zip(sets, marks)]
+        rows.append([metric.label, *(shown(samples, metric.name) for samples in real), *cells])
     return [("what fools what: * is no worse than real text", rows)]
 
 

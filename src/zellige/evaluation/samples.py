@@ -4,6 +4,7 @@
 degenerate samplers are those of `sweep.py`, the metrics those of `metrics.py`.
 """
 
+import itertools
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -104,10 +105,10 @@ class SamplesProtocol:
     @classmethod
     def from_dict(cls, entries: Mapping[str, Any], source: str) -> "SamplesProtocol":
         """What `to_dict` made: an entry that is no field is a definition."""
-        names = {_SPELT.get(each.name, each.name): each.name for each in fields(cls)}
-        known = {names[name]: value for name, value in entries.items() if name in names}
+        names = {_SPELT.get(entry.name, entry.name): entry.name for entry in fields(cls)}
+        values = {names[name]: value for name, value in entries.items() if name in names}
         definitions = {name: value for name, value in entries.items() if name not in names}
-        return structure(known | {"definitions": definitions}, cls, f"'{source}'", "protocol", FOREIGN, strict=False)
+        return structure(values | {"definitions": definitions}, cls, f"'{source}'", "protocol", FOREIGN, strict=False)
 
 
 _SPELT = {"class_": "class", "measured_on": "measured on"}  # fields as the JSON has them
@@ -161,8 +162,8 @@ class SamplesRecord(Record):
     @property
     def interval(self) -> str:
         """How the intervals are made."""
-        made = metrics.intervals(self.points[0].measures)
-        return f"{made}; {sweep.MATCHED_INTERVAL}" if self.matched is not None else made
+        intervals = metrics.intervals(self.points[0].measures)
+        return f"{intervals}; {sweep.MATCHED_INTERVAL}" if self.matched is not None else intervals
 
     def to_dict(self) -> dict[str, Any]:
         result = {
@@ -180,12 +181,12 @@ class SamplesRecord(Record):
         result, protocol = document.get("result"), document.get("protocol")
         if not isinstance(result, Mapping) or not isinstance(protocol, Mapping) or not result.get("points"):
             raise InputError(f"'{source}' {FOREIGN}")
-        values = {each.name: result[each.name] for each in fields(_Result) if each.name in result}
-        found = structure(values, _Result, f"'{source}'", "result", FOREIGN, strict=False)
-        points, cheats = (sets and tuple(map(_with_ends, sets)) for sets in (found.points, found.cheats))
-        real = found.real and _with_ends(found.real)
+        values = {entry.name: result[entry.name] for entry in fields(_Result) if entry.name in result}
+        content = structure(values, _Result, f"'{source}'", "result", FOREIGN, strict=False)
+        points, cheats = (sets and tuple(map(_with_ends, sets)) for sets in (content.points, content.cheats))
+        real = content.real and _with_ends(content.real)
         return cls(
-            **vars(found) | {"points": points, "cheats": cheats, "real": real},
+            **vars(content) | {"points": points, "cheats": cheats, "real": real},
             protocol=SamplesProtocol.from_dict(protocol, source), seed=document.get("seed") or 0,
             seconds=document.get("seconds"),
         )  # fmt: skip
@@ -222,17 +223,17 @@ def class_numbers(request: Asked, model: "Model | None") -> list[int]:
     if not request.classes or model is None:
         return []
     names = class_names(model)
-    every = request.classes == ("all",) and names and "all" not in names
-    return [*range(len(names))] if every else find_classes(model, request.classes).tolist()
+    all_of_them = request.classes == ("all",) and names and "all" not in names
+    return [*range(len(names))] if all_of_them else find_classes(model, request.classes).tolist()
 
 
 def class_text(request: Asked, model: "Model | None") -> str | None:
     """The classes that samples are drawn for, as the protocol states them; None of a model without classes."""
     if model is None or request.samples or not (names := class_names(model)):
         return None
-    asked = [names[i] for i in class_numbers(request, model)]
-    listed = "all in turn" if asked == names else f"{', '.join(asked)}{' in turn' if len(asked) > 1 else ''}"
-    return f"given the class, {listed}" if asked else "without the class"
+    classes = [names[i] for i in class_numbers(request, model)]
+    text = "all in turn" if classes == names else f"{', '.join(classes)}{' in turn' if len(classes) > 1 else ''}"
+    return f"given the class, {text}" if classes else "without the class"
 
 
 def ways_of(request: Asked, model: "Model | None") -> list[Way]:
@@ -288,8 +289,8 @@ def evaluate_samples(request: Asked, model: "Model | None") -> SamplesRecord:
     if kind.name != "image":
         raise InputError(f"samples of texts and images are judged, and this model makes {kind.many}")
     if name := next((name for name in OF_TEXT if request.differs(name)), None):
-        named = f"{name}=False" if getattr(request, name) is False else name
-        raise InputError(f"`{named}` is about texts, and this model makes images; leave it out")
+        spelling = f"{name}=False" if getattr(request, name) is False else name
+        raise InputError(f"`{spelling}` is about texts, and this model makes images; leave it out")
     return _evaluate_images(request, model, terminal, began)
 
 
@@ -399,25 +400,25 @@ class _Texts:
             sets = draw_sets(request, model, self.ways, self.terminal)
             request.keep_sets(sets)
         degenerate = self._degenerate(model, sets[0].way) if request.cheats and model is not None else []
-        tested = [*sets, *(each.samples for each in degenerate)]
-        every = [*tested, *(each for each in (beside.real, beside.pool) if each is not None)]
-        readings = self._read(every)
-        real_reading = readings[len(tested)] if beside.real is not None else None
-        scored = self._scored(every[: len(tested) + (beside.real is not None)], readings)
-        compared = self._compare(tested, scored, readings)
+        candidates = [*sets, *(sampler.samples for sampler in degenerate)]
+        texts = [*candidates, *(samples for samples in (beside.real, beside.pool) if samples is not None)]
+        readings = self._read(texts)
+        real_reading = readings[len(candidates)] if beside.real is not None else None
+        scores = self._scored(texts[: len(candidates) + (beside.real is not None)], readings)
+        distances = self._compare(candidates, scores, readings)
         if request.distances and beside.training is not None:
-            self._memorisation(every, scored, beside.training)
-        points, real = scored[: len(sets)], scored[len(tested)] if beside.real is not None else None
+            self._memorisation(texts, scores, beside.training)
+        points, real = scores[: len(sets)], scores[len(candidates)] if beside.real is not None else None
         hot = sweep.curves_of(points, "frontier").get("temperature", ())
         curve = [(p.way.temperature, r) for p, r in zip(points, readings) if any(p is q for q in hot)]
         at = None
         if real_reading is not None and curve:
             at = sweep.matched([t for t, _ in curve], [r for _, r in curve], real_reading)
-        cheats = scored[len(sets) : len(tested)]
+        cheats = scores[len(sets) : len(candidates)]
         return SamplesRecord(
             points=tuple(points), real=None if real is None else _named(real, beside.name), matched=at, curve=bool(curve),
             cheats=tuple(_named(p, d.name, real) for d, p in zip(degenerate, cheats)),
-            protocol=self._protocol(points[0], compared), about=self._about(), seed=request.seed,
+            protocol=self._protocol(points[0], distances), about=self._about(), seed=request.seed,
             seconds=time.monotonic() - began,
         )  # fmt: skip
 
@@ -426,18 +427,18 @@ class _Texts:
         request, terminal, training = self.request, self.terminal, self.beside.training
         if training is None:
             raise InputError("`cheats` are made of the training text, and it is not at hand; leave them out")
-        every = sweep.of_training(model.tokenizer, training, self.number, request.seed)
+        samplers = sweep.of_training(model.tokenizer, training, self.number, request.seed)
         with Bar(terminal, "cold", 1, "steps") as bar:
             show = lambda done, total: bar.update(done, total=total)  # noqa: E731
-            every.append(sweep.cold(model, way, self.number, request.seed, request.length, show))
-        texts = self.beside.real.texts if self.beside.real is not None else every[-2].samples.texts
+            samplers.append(sweep.cold(model, way, self.number, request.seed, request.length, show))
+        texts = self.beside.real.texts if self.beside.real is not None else samplers[-2].samples.texts
         length = round(sum(map(len, self.judge.encode(texts))) / len(texts))
         try:
             with terminal.waiting("the judge writes"):
-                every.append(sweep.judges_own(model.tokenizer, self.judge, self.number, length, request.seed))
+                samplers.append(sweep.judges_own(model.tokenizer, self.judge, self.number, length, request.seed))
         except InputError as absent:
             terminal.note(str(absent))
-        return every
+        return samplers
 
     def _own(self, samples: Set) -> bool:
         """Whether the judge reads a set's own tokens."""
@@ -446,9 +447,9 @@ class _Texts:
     def _read(self, sets: Sequence[Set]) -> list[Judged]:
         readings = list[Judged]()
         with Bar(self.terminal, "judge", 1, "texts") as bar:
-            for i, each in enumerate(sets):
+            for i, samples in enumerate(sets):
                 show = lambda done, total, i=i: bar.update(i * total + done, total=len(sets) * total)  # noqa: E731
-                readings.append(judged(each.texts, each.rows, self.judge, self._own(each), show))
+                readings.append(judged(samples.texts, samples.rows, self.judge, self._own(samples), show))
         return readings
 
     def _scored(self, sets: Sequence[Set], readings: Sequence[Judged]) -> list[JudgedSet]:
@@ -457,42 +458,40 @@ class _Texts:
         features = self.judge.features(real.texts) if self.request.mauve and real is not None else None
         return [
             sweep.score_samples(
-                each, self.judge, own=self._own(each), against=features if each is not real else None,
+                samples, self.judge, own=self._own(samples), against=features if samples is not real else None,
                 seed=self.request.seed, reading=reading,
             )
-            for each, reading in zip(sets, readings)
+            for samples, reading in zip(sets, readings)
         ]  # fmt: skip
 
-    def _compare(self, tested: list[Set], scored: list[JudgedSet], readings: list[Judged]) -> Compared | None:
+    def _compare(self, candidates: list[Set], scores: list[JudgedSet], readings: list[Judged]) -> Compared | None:
         """Add the distances to real text; of real text those to other real text."""
         if self.beside.pool is None or self.embed is None:
             return None
         with self.terminal.waiting("comparing"):
-            most = max(len(each.texts) for each in tested)
+            most = max(len(samples.texts) for samples in candidates)
             real = RealText(self.beside.pool.texts, readings[-1], self.embed, most)
-            for i, (each, reading) in enumerate(zip(tested, readings)):
-                scored[i] = scored[i].also(real.distances(real.view(each.texts, reading)))
-            scored[len(tested)] = scored[len(tested)].also(real.floor)
+            for i, (samples, reading) in enumerate(zip(candidates, readings)):
+                scores[i] = scores[i].also(real.distances(real.view(samples.texts, reading)))
+            scores[len(candidates)] = scores[len(candidates)].also(real.floor)
         return Compared(real.size, **self.embedding)
 
-    def _memorisation(self, sets: Sequence[Set], scored: list[JudgedSet], training: "Rows") -> None:
+    def _memorisation(self, sets: Sequence[Set], scores: list[JudgedSet], training: "Rows") -> None:
         """Add it to all sets in the model's tokens, in one pass over the training set."""
-        rows = [[*each.rows] if each.rows is not None else [] for each, _ in zip(sets, scored)]
+        rows = [samples.rows or [] for samples, _ in zip(sets, scores)]
         with Bar(self.terminal, "search", 1, "rows") as bar:
-            every = [row for each in rows for row in each]
-            runs = longest(every, training, lambda done, total: bar.update(done, total=total))
+            runs = longest([*itertools.chain(*rows)], training, lambda done, total: bar.update(done, total=total))
         first = 0
-        for i, each in enumerate(rows):
-            if each:
-                scored[i] = scored[i].also(metrics.measure(runs=runs[first : first + len(each)]))
-            first += len(each)
+        for i, number in enumerate(map(len, rows)):
+            if number:
+                scores[i] = scores[i].also(metrics.measure(runs=runs[first : first + number]))
+            first += number
 
     def _protocol(self, point: JudgedSet, compared: Compared | None) -> SamplesProtocol:
         request, model = self.request, self.model
-        own = request.tokens == "own"
         return SamplesProtocol(
             name=sweep.PROTOCOL, judge=self.judge.about, draws=_drawn(request), class_=class_text(request, model),
-            judged="the samples' own tokens" if own else "decoded, then tokenized by the judge's tokenizer",
+            judged="the samples' own tokens" if request.tokens == "own" else "decoded, then tokenized by the judge's tokenizer",
             network=None if model is None else model.method.precision,
             weights=None if model is None else which_weights(model), definitions=metrics.definitions(point.measures),
             compared=compared,
@@ -534,7 +533,7 @@ def real_images(
     if split == "none":
         raise InputError("FID compares with real images; give `reference` train or test")
     corpus = _read_corpus(model, data, terminal)
-    name, other = corpus.about["name"], "train" if split != "train" else "test"
+    name, floor = corpus.about["name"], "train" if split != "train" else "test"
 
     def of_classes(part: str, most: int | None = None) -> RealImages:
         rows, _ = asked_of_classes(model, corpus, part, unconditional=not classes)
@@ -544,10 +543,10 @@ def real_images(
             raise InputError(
                 f"the samples have classes, and {name} comes without; give `data.labels`, or leave out `classes`"
             )
-        some = "" if len(set(classes)) == len(class_names(model)) else " of these classes"
-        return RealImages(f"{name} {part}{some}", evenly_spaced(rows.array()[np.isin(rows.labels, classes)], most))
+        suffix = "" if len(set(classes)) == len(class_names(model)) else " of these classes"
+        return RealImages(f"{name} {part}{suffix}", evenly_spaced(rows.array()[np.isin(rows.labels, classes)], most))
 
-    return of_classes(split), of_classes(other, number)
+    return of_classes(split), of_classes(floor, number)
 
 
 def _evaluate_images(
@@ -557,7 +556,7 @@ def _evaluate_images(
     sets = sweep.read_samples(request.samples, model) if request.samples else []
     with terminal.waiting("loading the features"):
         features = features_of(request.features or IMAGE_FEATURES, next(model.method.parameters()).device)
-    number = min((len(each.texts) for each in sets), default=request.count)
+    number = min((len(samples.texts) for samples in sets), default=request.count)
     reference, floor = real_images(request.reference, model, request.data, number, classes, terminal)
     image_quality.check_enough(number, len(reference.rows), features.width)
     if not sets:
@@ -584,15 +583,15 @@ def _score_images(
     """Each set by every metric of images."""
     kind = cast(Any, kinds.of(model.tokenizer))
     with Bar(terminal, "look", 1, "images") as bar:
-        total, done = len(reference) + sum(len(each.rows or ()) for each in sets), 0
+        total, count = len(reference) + sum(len(samples.rows or ()) for samples in sets), 0
         views = []
-        for rows in (reference, *(each.rows for each in sets)):
+        for rows in (reference, *(samples.rows for samples in sets)):
             images = sweep.checked_images(rows, model.tokenizer)
-            show = lambda n, _, done=done: bar.update(done + n, total=total)  # noqa: E731
+            show = lambda n, _, count=count: bar.update(count + n, total=total)  # noqa: E731
             views.append(features.views(kind.pixels(images), show))
-            done += len(images)
+            count += len(images)
     with terminal.waiting("comparing"):
         return [
-            sweep.score_images(each, metrics.measure_images(view, views[0], seed))
-            for each, view in zip(sets, views[1:])
+            sweep.score_images(samples, metrics.measure_images(view, views[0], seed))
+            for samples, view in zip(sets, views[1:])
         ]

@@ -68,10 +68,10 @@ class Matched:
 
 def matched(temperatures: Sequence[float], sets: Sequence[Judged], real: Judged) -> Matched | None:
     """Of sets of as many samples at these temperatures; None where the entropy of real text is not between theirs."""
-    alike = len({len(one.rows) for one in sets}) == 1
-    if len(sets) < 2 or not alike or len(sets[0].rows) < 2 or len(real.rows) < 2:
+    equal = len({len(reading.rows) for reading in sets}) == 1
+    if len(sets) < 2 or not equal or len(sets[0].rows) < 2 or len(real.rows) < 2:
         return None
-    curve = np.array([_means(one) for one in sets])  # (T, 2): entropy, log perplexity
+    curve = np.array([_means(reading) for reading in sets])  # (T, 2): entropy, log perplexity
     target, level = _means(real)
     order = np.argsort(curve[:, 0], kind="stable")
     above = int(np.searchsorted(curve[order, 0], target))
@@ -91,11 +91,17 @@ def matched(temperatures: Sequence[float], sets: Sequence[Judged], real: Judged)
     )  # fmt: skip
 
 
-def _sums(one: Judged) -> np.ndarray:
+def _sums(reading: Judged) -> np.ndarray:
     """(N, 4) of each text: its entropy, whether it has one, its nats, its tokens."""
-    entropies = metrics.entropies(one.rows)
+    entropies = metrics.entropies(reading.rows)
     return np.stack(
-        [np.nan_to_num(entropies), ~np.isnan(entropies), one.nats.double().numpy(), one.tokens.double().numpy()], 1
+        [
+            np.nan_to_num(entropies),
+            ~np.isnan(entropies),
+            reading.nats.double().numpy(),
+            reading.tokens.double().numpy(),
+        ],
+        1,
     )
 
 
@@ -103,14 +109,14 @@ def _ratios(sums: np.ndarray) -> np.ndarray:
     return np.stack([sums[..., 0] / sums[..., 1], sums[..., 2] / sums[..., 3]], -1)
 
 
-def _means(one: Judged) -> np.ndarray:
+def _means(reading: Judged) -> np.ndarray:
     """(2,) the mean entropy, and log of the corpus-level perplexity."""
-    return _ratios(_sums(one).sum(0))
+    return _ratios(_sums(reading).sum(0))
 
 
-def _without(one: Judged) -> np.ndarray:
+def _without(reading: Judged) -> np.ndarray:
     """(N, 2) the same without each text."""
-    sums = _sums(one)
+    sums = _sums(reading)
     return _ratios(sums.sum(0) - sums)
 
 
@@ -207,9 +213,9 @@ def settled(model: Any, way: Way, length: int | None = None) -> Way:
     Raises InputError: no such sampler, or not for this model, or an option that it does not take.
     """
     method = model.method
-    made = choose_sampler(way.sampler or None, method, way.temperature, way.top_p, way.options)
-    times = made.times(of_length(method, length or int(method.shape[0])), way.steps)
-    return replace(way, sampler=made.name, steps=len(times) - 1)
+    sampler = choose_sampler(way.sampler or None, method, way.temperature, way.top_p, way.options)
+    times = sampler.times(of_length(method, length or int(method.shape[0])), way.steps)
+    return replace(way, sampler=sampler.name, steps=len(times) - 1)
 
 
 def along(base: Way, temperatures: Sequence[float] = (), top_ps: Sequence[float] = ()) -> list[Way]:
@@ -226,15 +232,15 @@ def calls(model: Any, base: Way, steps: Sequence[int], names: Sequence[str] = ()
     """
     check_counts(calls=min(steps, default=1))
     method = model.method
-    own = base.sampler or method.sampler
-    usual = [own, *(n for n in SAMPLERS if n != own and samplers.find(n).refuse(method) is None)]
+    default = base.sampler or method.sampler
+    usual = [default, *(n for n in SAMPLERS if n != default and samplers.find(n).refuse(method) is None)]
     blocks = max(1, int(method.shape[0]) // method.block) if method.block > 1 else 1
     ways = []
     for name in names or usual:
-        options = base.options if name == own else {}
+        options = base.options if name == default else {}
         for n in steps:
-            asked = admissible(method, max(1, round(n / blocks)))
-            ways.append(replace(base, sampler=name, steps=asked, options=options))
+            count = admissible(method, max(1, round(n / blocks)))
+            ways.append(replace(base, sampler=name, steps=count, options=options))
     return ways
 
 
@@ -275,14 +281,14 @@ def draw_samples(
 def samples_as_lines(sets: Iterable[Set]) -> str:
     """Sets as JSON lines: one object a sample, with its text, its tokens and how it was drawn."""
     lines = []
-    for one in sets:
-        for i, text in enumerate(one.texts):
+    for group in sets:
+        for i, text in enumerate(group.texts):
             sample = {
-                "text": text, "tokens": one.rows[i] if one.rows else None, "calls": one.calls[i] if one.calls else None,
-                "seed": one.seed, "number": i, "expected_calls": one.expected_calls,
+                "text": text, "tokens": group.rows[i] if group.rows else None, "calls": group.calls[i] if group.calls else None,
+                "seed": group.seed, "number": i, "expected_calls": group.expected_calls,
             }  # fmt: skip
-            sample |= {"class": one.classes[i]} if one.classes else {}
-            lines.append(json.dumps(sample | asdict(one.way), ensure_ascii=False) + "\n")
+            sample |= {"class": group.classes[i]} if group.classes else {}
+            lines.append(json.dumps(sample | asdict(group.way), ensure_ascii=False) + "\n")
     return "".join(lines)
 
 
@@ -453,14 +459,14 @@ def judges_own(tokenizer: Any, judge: Judge, count: int, length: int, seed: int 
 
 def fooled(measures: Mapping[str, Number], real: Mapping[str, Number]) -> tuple[str, ...]:
     """The metrics by which these samples are no worse than real text; as good, where it is to be as real text's is."""
-    fooled = list[str]()
+    names = list[str]()
     for name, number in measures.items():
         if name in real:
             floor, higher = real[name], metrics.find(name).higher
             above, below = number.high >= floor.low, number.low <= floor.high
             if {True: above, False: below, None: above and below}[higher]:
-                fooled.append(name)
-    return tuple(fooled)
+                names.append(name)
+    return tuple(names)
 
 
 def _as_set(tokenizer: Any, rows: Sequence[list[int]]) -> Set:

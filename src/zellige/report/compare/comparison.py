@@ -128,10 +128,10 @@ class _Work:
         self.several, self.folder, self.how, self.terminal, self.data = several, folder, how, terminal, data
         self.request = request
         configs = {
-            each.folder: setup.choose_config(
-                None, each.name, each.method, data, net, train, each.options, folder / each.folder
+            entrant.folder: setup.choose_config(
+                None, entrant.name, entrant.method, data, net, train, entrant.options, folder / entrant.folder
             )
-            for each in several
+            for entrant in several
         }
         first = several[0]
         start = setup.load_start(train.start, first.method, first.name) if train.start else None
@@ -139,20 +139,20 @@ class _Work:
         tokens = self.corpus.tokenizer
         classes = len(self.corpus.about.get("classes") or ())
         self.configs = {name: setup.shaped(config, tokens.shape, classes) for name, config in configs.items()}
-        self.parameters = {each.folder: self._check(each, self.configs[each.folder]) for each in several}
+        self.parameters = {entrant.folder: self._check(entrant, self.configs[entrant.folder]) for entrant in several}
         check_runs(folder, self.configs)
-        for run in (folder / each.folder for each in several):
+        for run in (folder / entrant.folder for entrant in several):
             if holds_run(run):
                 setup.same_corpus(read_config(run).get("about") or {}, self.corpus)
         self.unit = models.unit(tokens)
         self.part = f"-limit-{how.limit}" if how.limit is not None and how.limit < len(self.corpus.test) else ""
 
-    def _check(self, each: Entrant, config: Config) -> int:
+    def _check(self, entrant: Entrant, config: Config) -> int:
         """The number of the method's parameters; InputError where it cannot be built, or not be sampled."""
         split_batch(config.train, fleet(config))
         tokens = self.corpus.tokenizer
         with torch.random.fork_rng(devices=[]):
-            fresh = build(each.method, tokens.size, config.net, each.options, config.net.length, tokens.ordered)
+            fresh = build(entrant.method, tokens.size, config.net, entrant.options, config.net.length, tokens.ordered)
         check_pairing(fresh)
         return sum(p.numel() for p in fresh.parameters())
 
@@ -165,7 +165,7 @@ class _Work:
         t, n, tell = self.config.train, self.config.net, self.corpus
         sizes = str(n) if n.convolutional else f"{counted(n.layers, 'layer')}, hidden {n.hidden}"
         return (
-            f"{', '.join(each.label for each in self.several)}\n"
+            f"{', '.join(entrant.label for entrant in self.several)}\n"
             f"{tell.about['name']}, {count(tell.train.tokens_total)} tokens to train on; {sizes}, "
             f"length {tell.train.length}; {counted(t.steps, 'step')} of {t.batch} sequences, seed {t.seed}"
         )
@@ -178,12 +178,12 @@ class _Work:
         judge, methods, data_wanted = None, dict[str, Measurement](), data_key(self.corpus, self.how)
         read = lambda name, kind: structure(known[name], kind, f"'{shown(file)}'", name, MEASURE, strict=False)  # noqa: E731
         data = read("data", DataMeasurement) if _is_of(known.get("data"), data_wanted) else None
-        for number, each in enumerate(self.several, 1):
-            run = self.folder / each.folder
-            self._train(each, run, f"{number} of {len(self.several)}  {each.label}")
+        for number, entrant in enumerate(self.several, 1):
+            run = self.folder / entrant.folder
+            self._train(entrant, run, f"{number} of {len(self.several)}  {entrant.label}")
             key = measurement_key(run, self.corpus, self.how)
-            if data is not None and _is_of(known.get(each.folder), key):
-                methods[each.folder] = read(each.folder, Measurement)
+            if data is not None and _is_of(known.get(entrant.folder), key):
+                methods[entrant.folder] = read(entrant.folder, Measurement)
                 continue
             if judge is None:
                 with self.terminal.waiting("counting"):
@@ -193,26 +193,26 @@ class _Work:
                     key=data_wanted, judge=Judge(judge.kind, judge.name, self.unit), reference=reference
                 )
             device = "cuda" if cuda(self.config) else "cpu"
-            model = models.load(run, method=None if each.named else each.method, device=device)
+            model = models.load(run, method=None if entrant.named else entrant.method, device=device)
             with _Bars(self.terminal) as bars:
-                methods[each.folder] = measure_method(model, run, key, judge, self.how, bars)
-            known |= {"data": entries_of(data), each.folder: entries_of(methods[each.folder])}
+                methods[entrant.folder] = measure_method(model, run, key, judge, self.how, bars)
+            known |= {"data": entries_of(data), entrant.folder: entries_of(methods[entrant.folder])}
             files.write_file(file, as_file(known))
         assert data is not None
         return _Measured(data, methods)
 
-    def _train(self, each: Entrant, run: Path, label: str) -> None:
+    def _train(self, entrant: Entrant, run: Path, label: str) -> None:
         """The method's run, as far as it is not there."""
-        config, there = self.configs[each.folder], holds_run(run)
+        config, there = self.configs[entrant.folder], holds_run(run)
         last = newest(run / CHECKPOINTS)
         step = step_of(last) if last else 0
         state = "reused" if step >= config.train.steps else f"goes on at step {count(step)}" if step else ""
-        self.terminal.say(f"{label}, {parameters(self.parameters[each.folder])}{', ' if state else ''}{state}")
+        self.terminal.say(f"{label}, {parameters(self.parameters[entrant.folder])}{', ' if state else ''}{state}")
         progress = TrainingPart(self.terminal)
         try:
             done = train_one(
-                each.name if each.named else each.method, data=self.data, net=config.net, train=config.train,
-                options=each.options, run=run, resume=there, progress=progress,
+                entrant.name if entrant.named else entrant.method, data=self.data, net=config.net, train=config.train,
+                options=entrant.options, run=run, resume=there, progress=progress,
             )  # fmt: skip
         except Stopped:
             again = logger.typed_command() or "the same call"
@@ -231,9 +231,10 @@ class _Work:
         from . import figure
 
         data = measured.data
-        rows = [row_of(each, measured.methods[each.folder]) for each in self.several]
+        rows = [row_of(entrant, measured.methods[entrant.folder]) for entrant in self.several]
         bounds = [
-            None if (bound := measured.methods[each.folder].bound) is None else bound.result() for each in self.several
+            None if (bound := measured.methods[entrant.folder].bound) is None else bound.result()
+            for entrant in self.several
         ]
         known = sorted(((b.value, i, b) for i, b in enumerate(bounds) if b is not None), key=lambda three: three[:2])
         pairs, named = differences([(rows[i].label, b) for _, i, b in known])
@@ -248,7 +249,7 @@ class _Work:
             command=logger.typed_command(),
         )  # fmt: skip
         protocol = self._protocol(data, findings.samples, [b for _, _, b in known])
-        seconds = sum(each.seconds for each in measured.methods.values())
+        seconds = sum(method.seconds for method in measured.methods.values())
         contents = json_record(
             "compare", self.request.to_dict(), entries_of(findings), unit=self.unit, kind="bound", protocol=protocol,
             seed=self.how.seed,
@@ -306,11 +307,11 @@ class _Bars:
         self.bar.update(done)
 
 
-def row_of(each: Entrant, measured: Measurement) -> Row:
+def row_of(entrant: Entrant, measured: Measurement) -> Row:
     """One method in the table: without the nats of each text."""
     bound = None if measured.bound is None else replace(measured.bound, nats=None, sizes=None)
     return Row(
-        method=each.name, variant=each.variant, label=each.label, folder=each.folder, parameters=measured.parameters,
+        method=entrant.name, variant=entrant.variant, label=entrant.label, folder=entrant.folder, parameters=measured.parameters,
         sampler=measured.sampler, bound=bound, quality=measured.quality, tokens_per_second=measured.tokens_per_second,
     )  # fmt: skip
 
