@@ -690,8 +690,8 @@ COMMANDS = of(
     (
         "a file of options outranks what is typed",
         "cli/config_file.py",
-        "or heads & {flag.name, flag.off}",
-        "or heads & {''}",
+        "or flag.name in typed",
+        "or flag.name in ()",
         "cli/test_cli.py -k file_of_options",
     ),
     (

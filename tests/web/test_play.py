@@ -18,7 +18,7 @@ import torch
 import zellige
 from zellige import cli, samplers
 from zellige.cli import brief
-from zellige.cli import play as play_command
+from zellige.cli import serve as serve_command
 from zellige.cli.drawing import SampleOptions
 from zellige.cli.sampler_options import SamplerOptions
 from zellige.core.batch import Batch
@@ -256,8 +256,8 @@ def test_a_model_says_what_it_is_and_what_it_can_be_saved_as(client, monkeypatch
 
 def test_the_words_of_the_page_are_those_of_the_options_help(monkeypatch):
     pages = []
-    monkeypatch.setattr(play_command, "load", lambda *_: MODELS["text"])
-    monkeypatch.setattr(play_command, "answer_requests", lambda app, *_: pages.append(app))
+    monkeypatch.setattr(serve_command, "load", lambda *_: MODELS["text"])
+    monkeypatch.setattr(serve_command, "answer_requests", lambda app, *_: pages.append(app))
     assert cli.main(["play", "x"]) == 0
     with TestClient(pages[0], base_url=HERE) as client:
         page = client.get("/").text

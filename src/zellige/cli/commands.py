@@ -16,9 +16,8 @@ from .evaluate import evaluate
 from .import_export import export, import_
 from .lists import list_
 from .plan import plan
-from .play import play
 from .report import report
-from .serve import serve
+from .serve import play, serve
 from .sweep import sweep
 from .train import train
 from .verify import verify

@@ -1,12 +1,52 @@
-"""`zellige serve`: a model of text behind an endpoint in the form of OpenAI's."""
+"""`zellige serve`: a model of text behind an endpoint in the form of OpenAI's; `zellige play`: a page where models write."""
 
+import importlib.util
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
 
+import tyro
+
+from ..errors import InputError
 from ..show.terminal import Terminal
 from . import options
-from .common import Run, command_options, load
-from .listening import Listening, answer_requests, need_web
+from .brief import descriptions
+from .common import Loading, Run, command_options, load
+from .drawing import SampleOptions
+
+if TYPE_CHECKING:
+    from ..web.guard import Limits
+
+MOST = 8  # models on the page
+WORDS = ("steps", "sampler", "temperature", "top-p", "seed")  # explained on the page: options of `zellige sample`
+
+
+@command_options
+class Listening(Loading):
+    host: str = "127.0.0.1"
+    """address to listen at: this machine alone; 0.0.0.0: every machine that reaches this one"""
+    port: int = 8000
+    """port to listen at; 0: a free one"""
+    seconds: float = 120.0
+    """time limit per request, queueing included"""
+    steps: int = 2_000
+    """most sampling steps of a request"""
+    batch: int = 16
+    """texts of several requests sampled at once"""
+
+    def __post_init__(self):
+        for name, low, high in (("port", 0, 65_535), ("steps", 1, 1_000_000), ("batch", 1, 10_000)):
+            if not low <= getattr(self, name) <= high:
+                raise InputError(f"--{name} is {getattr(self, name):,}; it must be {low:,} to {high:,}")
+        if not 0 < self.seconds <= 86_400:
+            raise InputError(f"--seconds is {self.seconds:g}; it must be above 0 and at most 86400")
+
+    def limits(self) -> "Limits":
+        from ..web.guard import Limits
+
+        return Limits(seconds=self.seconds, steps=self.steps, batch=self.batch)
 
 
 @command_options
@@ -14,9 +54,9 @@ class Serve(Listening):
     run: Run = ""
     """a run, a saved folder or a hub id"""
     name: str | None = None
-    """what requests call the model; RUN if not given"""
+    """name of the model in requests (default: RUN)"""
     token: str | None = None
-    """what every request has to bring; or in the environment, ZELLIGE_TOKEN"""
+    """token that every request must bring; or in the environment, ZELLIGE_TOKEN"""
 
 
 def serve(words: Sequence[str], terminal: Terminal, began: float) -> int:
@@ -31,3 +71,57 @@ def serve(words: Sequence[str], terminal: Terminal, began: float) -> int:
     model_line = f"model {name}{', with a token' if token else ''}"
     answer_requests(app, chosen, terminal, lambda address: f"{address}/v1   {model_line}", token)
     return 0
+
+
+@command_options
+class Play(Listening):
+    run: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...")] = ()
+    """a run, a saved folder or a hub id; or several, to put side by side"""
+
+
+def play(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`zellige play RUN ...`"""
+    chosen = options.parse(Play, words, "play", about="A page where models write, step by step.", most=MOST)
+    need_web("play")
+    if not chosen.run:
+        raise InputError("play needs a run; e.g. zellige play runs/demo")
+    models = {name: load(terminal, name, "play", chosen) for name in chosen.run}
+    from ..web.play import LIMITS, application
+
+    limits = replace(LIMITS, seconds=chosen.seconds, steps=chosen.steps)
+    helps = descriptions(SampleOptions)
+    meanings = {word: helps[f"--{word}"] for word in WORDS}
+    answer_requests(
+        application(models, limits, chosen.host, meanings), chosen, terminal, "{}   open it in a browser".format
+    )
+    return 0
+
+
+def answer_requests(
+    app: Any, chosen: Listening, terminal: Terminal, line: Callable[[str], str], token: str | None = None
+) -> None:
+    """Answer requests until Ctrl-C; `line` says of the address what a person does with it."""
+    from ..web.guard import address, answer_forever, listen
+
+    with listen(chosen.host, chosen.port) as listening:
+        if warning := open_to_others(chosen.host, token):
+            terminal.note(warning)
+        terminal.result(f"{line(address(listening))}   Ctrl-C stops it")
+        sys.stdout.flush()
+        answer_forever(app, listening)
+
+
+def open_to_others(host: str, token: str | None) -> str | None:
+    """What to say of an address that others reach."""
+    from ..web.guard import loopback
+
+    if loopback(host) or token is not None:
+        return None
+    return f"{host} lets other machines in, whoever finds it; leave --host out, or give a --token to serve"
+
+
+def need_web(command: str) -> None:
+    """InputError where the packages of the extra `web` are not there."""
+    missing = [name for name in ("fastapi", "uvicorn") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise InputError(f"{command} needs {' and '.join(missing)}; pip install 'zellige[web]'")
