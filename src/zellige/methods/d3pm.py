@@ -274,8 +274,7 @@ def image_step(process: Process, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Te
 
     The code has eps = 1e-6. As eps falls to 0 the first becomes the KL of the two posteriors and the last that of L_T, while
     L_0 stays what it is: -log p~ restricted to where x_1 can come from, and -log of the probability that p~ has there. Numbers
-        to
-    compare with published ones, and no bounds.
+    to compare with published ones, and no bounds.
 
     Args:
         logits: (N, K) of p~; the others are (N,).

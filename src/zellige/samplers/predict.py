@@ -119,8 +119,8 @@ def expected_evaluations(reveal: Tensor, free: int) -> float:
     (n,).
 
     A step evaluates the network if it reveals any: sum_i 1 - (1 - r_i)^free, with r_i the probability that a position is
-        revealed in step i. For
-    the kernel of absorbing noise r_i = alpha_s - alpha_t (RADD, arXiv 2406.03736, on its expected function evaluations).
+    revealed in step i. For the kernel of absorbing noise r_i = alpha_s - alpha_t (RADD, arXiv 2406.03736, on its expected
+    function evaluations).
     """
     mask_probability = torch.cat((reveal.new_ones(1), (1 - reveal).cumprod(0)[:-1]))
     return float((1 - (1 - mask_probability * reveal) ** free).sum())
