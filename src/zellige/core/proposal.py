@@ -41,7 +41,8 @@ class Proposal:
 
         A density is at least a quarter of that of the next bin, since a few samples miss rare costs: near clean tokens most
         steps cost nothing and some cost much. Then densities are smoothed over three bins and interpolated in PARTS of
-        each, both geometrically; EVEN of the result is even. All is even where no size is known: they are 0, or one is not finite.
+        each, both geometrically; EVEN of the result is even. All is even where no size is known: they are 0, or one is not
+        finite.
 
         Args:
             sizes: of each bin, the root mean square of the term times the bin's width.
