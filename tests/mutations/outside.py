@@ -689,9 +689,9 @@ COMMANDS = of(
     "verify types no commands",
     (
         "a file of options outranks what is typed",
-        "cli/config_file.py",
-        "or flag.name in typed",
-        "or flag.name in ()",
+        "cli/train.py",
+        "config_file.values(entries, known, values, file, where) | values",
+        "values | config_file.values(entries, known, {}, file, where)",
         "cli/test_cli.py -k file_of_options",
     ),
     (
