@@ -268,5 +268,5 @@ def test_a_grid_takes_all_its_places():
 
 
 def test_a_grid_of_another_size():
-    with pytest.raises(InputError, match=r"`net\.grid` is 14 x 14, which is 196 places, and `net\.length` 256"):
+    with pytest.raises(InputError, match=r"`net\.grid` is 14 x 14, which is 196 positions, and `net\.length` 256"):
         Net(grid=(14, 14))

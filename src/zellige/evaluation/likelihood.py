@@ -340,7 +340,7 @@ def estimator_of(method: Method, name: str) -> Estimator | None:
 def whose_law(method: Any, estimator: str = "bound", steps: int = 0) -> str:
     """Whose law an estimator of a method bounds, in T steps where it is asked for them; as `samplers.Law` has it."""
     if estimator in (DIVERGENCE, "path"):
-        return "its chain's distribution, after many proposals"
+        return "its chain, after many proposals"
     if method.parameterization == "next":
         return "autoregression"
     T = 0 if estimator in ("any_order", "random") else steps or method.steps

@@ -111,7 +111,7 @@ class Metropolis(Sampler):
 
     def distribution(self, method, steps):
         number = None if enumerable(method) else {"estimator": "divergence"}
-        return Distribution("its chain's distribution, after many proposals", number)
+        return Distribution("its chain, after many proposals", number)
 
     def times(self, method: Method, steps: int | None) -> Tensor:
         """A counter of the proposals left."""

@@ -80,9 +80,7 @@ class Remasking(Sampler):
 
     def distribution(self, method, steps):
         return Distribution(
-            "a distribution of its own, that keeps the marginals"
-            if self.remasking != "conf"
-            else "a distribution of its own"
+            "its own distribution, that keeps the marginals" if self.remasking != "conf" else "its own distribution"
         )
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:

@@ -99,7 +99,7 @@ class Sampler(Truncation):
 
         `distribution_of` accounts for temperature and top-p.
         """
-        return Distribution("a distribution of its own")
+        return Distribution("its own distribution")
 
     def law(self, method: Any, steps: int | None) -> Distribution:
         """Former name of `distribution`."""

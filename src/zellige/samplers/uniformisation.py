@@ -58,7 +58,7 @@ class Uniformisation(Sampler):
     name: ClassVar[str] = "uniformisation"
     error: ClassVar[str] = "none at any number"
     order: ClassVar[str] = "-"
-    needs: ClassVar[str] = "a distribution, a rate: not sedd"
+    needs: ClassVar[str] = "a rate: not sedd, d3pm"
     calls: ClassVar[str] = "candidate jumps"
 
     @classmethod
