@@ -27,6 +27,7 @@ from zellige import cli
 from zellige.cli import brief, common, help, meanings, options
 from zellige.cli.brief import short_help
 from zellige.cli.common import IdleSeed
+from zellige.cli.evaluate import FLAGS, TRAIN
 from zellige.errors import InputError
 from zellige.evaluation.result import Result, fullest
 from zellige.models import choices, hub
@@ -148,6 +149,15 @@ def test_the_short_help_fits_a_terminal_and_says_where_the_rest_is(command, caps
     assert len(lines) <= brief.LINES
     assert max(map(len, lines)) <= brief.COLUMNS
     assert "--help-all" in pages[0] or command == "train"
+    assert not [line for line in lines if line.endswith(("...", " .."))]
+
+
+def test_the_help_of_evaluate_has_a_line_for_each_of_its_modes(capsys):
+    assert cli.main(["evaluate", "-h"]) == 0
+    named = re.findall(
+        r"^  (--[\w-]+(?: --frontier)?)", capsys.readouterr().out.partition("Other evaluations")[2], re.M
+    )
+    assert sorted(named) == sorted([*FLAGS, "--generate --frontier", TRAIN])
 
 
 @pytest.mark.parametrize("command", PAGES[1:])
@@ -175,8 +185,8 @@ def test_each_option_is_described_where_it_is_declared():
     from zellige.cli.drawing import SampleOptions
 
     texts = brief.descriptions(SampleOptions)
-    assert texts["--prompt"].startswith("the beginning of each sample")
-    assert texts["--class"].startswith("of a model with classes")
+    assert texts["--prompt"].startswith("beginning of each sample")
+    assert texts["--class"].startswith("class to sample")
     assert texts["--eta"].startswith("remasking: ")  # of a dataclass within
 
 

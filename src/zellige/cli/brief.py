@@ -21,8 +21,7 @@ SHOWN: dict[str, tuple[str, str]] = {
                      "net.layers net.hidden net.length train.steps epochs train.batch train.rate train.seed"),
     "PlanOptions": ("RECIPE or METHOD [options]", "gpus device mfu price vocabulary size config net.layers net.hidden "
                     "net.length net.checkpoint train.steps train.batch train.accumulate train.precision"),
-    "EvaluateOptions": ("RUN [options]", "data.path data.name split draws limit seed estimator unconditional from show audit "
-                        "batch processes device"),
+    "EvaluateOptions": ("RUN [options]", "data.path data.name split draws limit seed estimator from device"),
     "GenerateOptions": ("RUN --generate [options]", "judge count steps sampler temperature top-p length frontier calls samplers "
                  "samples reference features mauve data.path out seed"),
     "SuiteOptions": ("RUN --suite zero-shot [options]", ""),
@@ -41,12 +40,16 @@ SHOWN: dict[str, tuple[str, str]] = {
     "Report": ("RUN [--out FILE]", ""),
     "Play": ("RUN [RUN ...] [options]", ""),
     "Serve": ("RUN [options]", ""),
-    "List": ("methods|samplers|data|checkpoints|recipes", ""),
+    "List": ("models|methods|samplers|data|checkpoints|recipes", ""),
     "Import": ("SOURCE --out FOLDER [options]", ""),
     "Export": ("MODEL --to LAYOUT --out FOLDER", ""),
     "Demo": ("[options]", ""),
     "Doctor": ("[--json FILE]", ""),
     "Shell": ("bash|zsh|fish", ""),
+}  # fmt: skip
+_VALUES = {  # what an option takes that has no default, where it is no name
+    "--data.path": "PATH", "--data.cache": "FOLDER", "--run": "FOLDER", "--out": "PATH", "--config": "FILE", "--prompt": "TEXT",
+    "--from": "FILE", "--samples": "FILE", "--pairs": "FILE", "--method": "FILE", "--token": "TEXT",
 }  # fmt: skip
 OWN = 4  # of a method's own options that `train METHOD` shows
 
@@ -63,16 +66,21 @@ def short_help(cls: type, where: str, default: Any = None, about: str = "") -> s
     idle = sum(flag.idle for flag in known.values())
     heads = [_head(flag) for flag in shown]
     wide = max(map(len, heads), default=0) + 2
+    command, _, name = where.partition(" ")
+    if name:
+        usage = usage.removeprefix("RECIPE or ").removeprefix("METHOD ")
+    title, _, rest = about.partition("\n")
     lines = [
-        textwrap.shorten(f"usage: zellige {where.partition(' --')[0]} {usage}", COLUMNS),
-        *([textwrap.shorten(about.partition("\n")[0], COLUMNS)] if about else []),
+        f"usage: zellige {command}{f' {name}' * (name[:2] not in ('', '--'))} {usage}",
+        *([title] if title else []),
         "",
-        *(f"  {head:<{wide}}{_clause(helps.get(flag.name, ''), COLUMNS - wide - 2)}" for head, flag in zip(heads, shown)),
-        "",
-    ]  # fmt: skip
-    more = len(known) > len(shown) + idle
-    full = f"all {len(known)} options, in full: --help-all" if more else "in full: --help-all"
-    return "\n".join([*(line.rstrip() for line in lines if line or shown), full])
+    ]
+    for flag, head in zip(shown, heads):
+        said, *more = summary(helps.get(flag.name, ""), COLUMNS - wide - 2) or [""]
+        lines += [f"  {head:<{wide}}{said}".rstrip(), *(" " * (wide + 2) + line for line in more)]
+    lines += [""] * bool(shown) + [*rest.splitlines(), ""] * bool(rest)
+    full = f"all {len(known)} options, in full: --help-all" if len(known) > len(shown) + idle else "in full: --help-all"
+    return "\n".join([*lines, full])
 
 
 def descriptions(cls: type, prefix: str = "") -> dict[str, str]:
@@ -121,21 +129,22 @@ def _head(flag: Flag) -> str:
         value = " ".join(map(str, value))
     text = f"{value:g}" if isinstance(value, float) else str(value)
     if value is None or text == "":
-        text = "N" if "int" in str(flag.kind) else "X" if "float" in str(flag.kind) else "..."
+        text = "N" if "int" in str(flag.kind) else "X" if "float" in str(flag.kind) else _VALUES.get(flag.name, "NAME")
     return f"{flag.name} {text}"
 
 
-def _clause(text: str, most: int) -> str:
-    """A description, or as many of its clauses as fit."""
-    if len(text) <= most:
-        return text.rstrip(".")
-    cut = textwrap.shorten(text, most, placeholder="")
-    ends = [m.start() for m in re.finditer(r"[;.,] | \(", text[: len(cut) + 2]) if m.start() > most / 3]
-    ends = [end for end in ends if text[:end].count("(") == text[:end].count(")")]
-    best = max(
-        (end for end in ends if text[end] != ","), default=0
-    )  # a clause that is whole comes before a list that is not
-    best = best or max((end for end in ends if end <= most - 4), default=0)
-    if not best:
-        return textwrap.shorten(text, most, placeholder=" ...")
-    return text[:best] + (" ..." if text[best] == "," else "")
+def summary(text: str, width: int) -> list[str]:
+    """A description as lines of this width: all of it if that is one line, else the clauses that fit, or the first one wrapped.
+
+    A clause ends at a semicolon, at the end of a sentence or before its last parenthesis.
+
+    >>> summary("samples per text; more are slower", 20)
+    ['samples per text']
+    >>> summary("the number of samples per text", 20)
+    ['the number of', 'samples per text']
+    """
+    text = text.removesuffix(".")
+    ends = [end.start() for end in re.finditer(r"; |\. (?=[A-Z])| \([^()]*\)(?=; |$)|$", text)]
+    clauses = [text[:end] for end in ends if text[:end].count("(") == text[:end].count(")")]
+    fitting = [clause for clause in clauses if len(clause) <= width]
+    return textwrap.wrap(fitting[-1] if fitting else clauses[0], width, break_on_hyphens=False)

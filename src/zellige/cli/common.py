@@ -46,12 +46,13 @@ class Loading:
     """How a command loads a model, or several."""
 
     method: str | None = None
-    """file.py:Class of a run with an own method"""
+    """file.py:Class, for a run of your own method"""
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    """where to compute; auto: the GPU if there is one"""
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
-    """of the network's matrix products; tf32 is of a GPU"""
+    """precision of matrix products; tf32 needs a GPU"""
     compile: bool = False
-    """torch.compile the network: a minute or so at the start, for much work"""
+    """torch.compile the network; costs about a minute at the start, pays off for long work"""
 
 
 @command_options
@@ -69,6 +70,7 @@ class OfRun(Loading):
     run: Run = ""
     """a run, a saved folder, a hub id, or a model that comes with Zellige: zellige list models"""
     seed: int = 0
+    """random seed"""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Where:
     """Where the files of a data set lie, which the command knows by itself."""
 
     path: str | None = None
-    """local copies of its files; downloaded if not given"""
+    """local copies of the data set's files (default: download)"""
     cache: str | None = None
     """folder for downloads; ZELLIGE_CACHE or ~/.cache/zellige if not given"""
 

@@ -16,7 +16,7 @@ from .train import own_fields
 
 def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige compare METHOD METHOD ...`"""
-    about = "Several methods, the same network, data, seed and budget: one table."
+    about = "Train several methods with the same network, data and steps, and compare them."
     with terminal.waiting("starting"):
         Options = form()
     chosen: Any = options.parse(Options, words, "compare", about=about, most=10**9)

@@ -61,7 +61,7 @@ class Shell:
 
 def completion(commands: Commands, words: Sequence[str], terminal: Terminal) -> int:
     """`zellige completion SHELL`, of these commands."""
-    about = "A script that completes commands and options; e.g. source <(zellige completion bash)"
+    about = "Complete commands and options by Tab: source <(zellige completion bash)"
     if words and not words[0].startswith("-") and words[0] not in SHELLS:
         raise InputError(f"no completion for '{words[0]}'; it must be bash, zsh or fish")
     chosen = options.parse(Shell, words, "completion", about=about, most=1)

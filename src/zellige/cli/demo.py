@@ -71,15 +71,18 @@ def demo(terminal: Terminal | None = None, *, steps: int = STEPS, seed: int = 0,
 @dataclass(frozen=True)
 class Demo:
     steps: int | None = None
-    """training steps; fewer than the default make a short run, of which nothing is claimed"""
+    """training steps; a run with fewer than the default makes no claim about its quality"""
     run: str | None = None
-    """the folder; the first free one of runs/demo, runs/demo-2, ... if not given"""
+    """folder (default: runs/demo, or the first free runs/demo-N)"""
     seed: int = 0
+    """random seed"""
 
 
 def command(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige demo`"""
-    chosen = options.parse(Demo, words, "demo", about="Train a small model here and now, and watch it write.")
+    chosen = options.parse(
+        Demo, words, "demo", about="Show a model write; then train a small one here, and let it write."
+    )
     how: dict[str, Any] = {"run": chosen.run, "seed": chosen.seed}
     if chosen.steps is not None:
         how["steps"] = chosen.steps

@@ -24,14 +24,16 @@ EXTRAS = {  # an extra of pyproject.toml -> what it installs
 @dataclass(frozen=True)
 class Doctor:
     verify_caches: bool = False
-    """read all that Zellige's cache holds, and the texts it was made of, and compare them with their checksums: what damaged a
-    file without changing its times is not seen otherwise"""
+    """check every cached file, and the texts it was made of, against its checksum; finds damage that left a file's
+    times unchanged"""
     seed: IdleSeed = 0
 
 
 def doctor(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige doctor`: it ends with 0, since nothing that it finds is wrong in itself; with 1 where a file is damaged."""
-    chosen = options.parse(Doctor, words, "doctor", about="What this machine has, and what it lacks.")
+    chosen = options.parse(
+        Doctor, words, "doctor", about="Show versions, devices, extras and caches, and what is missing."
+    )
     with terminal.waiting("looking"):
         result = {
             "versions": versions(), "devices": _devices(), "extras": _extras(), "caches": _caches(),

@@ -39,11 +39,12 @@ class Drawing(OfModel):
 
     options: Annotated[SamplerOptions, tyro.conf.arg(name="")] = field(default_factory=SamplerOptions)
     watch: bool = False
-    """show the tokens appear"""
+    """show the tokens as they appear"""
     frames: str | None = None
-    """a folder: how images (music, grids) appear, as a PNG a step with the first --batch of them"""
+    """folder for a PNG of each step (images, music, grids); shows the first --batch samples"""
     out: str | None = None
-    """a file: .jsonl (text, tokens, seed, calls, prompt, class), .txt, .png, .mid for music; .gif or .mp4: how it came about"""
+    """file to write: .jsonl, .txt, .png, .mid, .gif or .mp4; .jsonl has text, tokens, seed, calls, prompt and class; .gif and
+    .mp4 show the sampling trajectory"""
 
     @property
     def sampler_options(self) -> dict[str, Any]:
@@ -62,13 +63,14 @@ class InfillOptions(Drawing):
     """the text with its masked spans: each _ is one missing token, a character or a subword; of a grid the puzzle: 53..7...."""
     request: Annotated[Infill, tyro.conf.arg(name="")] = field(default_factory=Infill)
     example: int = 0
-    """images, music, grids: the row of the test split of which a part is given"""
+    """test example to complete, by number (images, music, grids)"""
     keep: str | None = None
-    """that part: top, bottom, left, right; first (half), soprano, alto, tenor, bass; a puzzle has its own"""
+    """part of --example that is given: top, bottom, left, right; first (half), soprano, alto, tenor, bass; a puzzle has
+    its own"""
     data: Where = field(default_factory=Where)
     """where the data set of the run lies"""
     mark: Literal["color", "brackets", "none"] = "color"
-    """how what was filled in is told from what was given: by color, on a terminal that has it; [brackets]; none"""
+    """how the filled-in text is marked: color, brackets or none; color needs a terminal that has it"""
 
 
 def draw(
@@ -391,14 +393,16 @@ def frames_folder(name: str, kind: "Modality") -> Path:
 
 def sample(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige sample RUN`"""
-    chosen = options.parse(SampleOptions, words, "sample", about="Draw texts, images, music, grids.", most=1)
+    chosen = options.parse(
+        SampleOptions, words, "sample", about="Sample texts, images, music or grids from a model.", most=1
+    )
     request = replace(chosen.request, options=chosen.sampler_options)
     return draw(chosen, "sample", terminal, began, lambda model, kind: (request, None))
 
 
 def infill(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige infill RUN [TEXT]`"""
-    about = 'Fill the gaps of a text: zellige infill runs/demo "the ____ of the ________"'
+    about = 'Fill the masked spans: zellige infill runs/demo "the ____ of the ________"'
     chosen = options.parse(InfillOptions, words, "infill", about=about, most=2)
     flags = options.given(words, InfillOptions) & {"--example", "--keep", "--data.path", "--data.cache"}
     if chosen.text and flags:

@@ -14,6 +14,7 @@ from ..launched import this_process
 from ..show.numbers import byte_size, path
 from ..show.terminal import Terminal
 from . import options
+from .brief import SHOWN
 from .common import (
     Document,
     OfModel,
@@ -29,7 +30,7 @@ from .common import (
 )
 from .evaluate_again import Mode, again, audit, status
 from .evaluate_bounds import BRACKET, PAIRS, STEPS, SUITE
-from .evaluate_classifiers import PROBE, train_features
+from .evaluate_classifiers import FEATURES, PROBE, train_features
 from .generate import GENERATE
 
 if TYPE_CHECKING:
@@ -43,13 +44,13 @@ TRAIN = "--train-features"  # trains, and judges nothing
 class EvaluateOptions(OfModel):
     request: Annotated[Evaluate, tyro.conf.arg(name="")] = field(default_factory=Evaluate)
     data: Data = field(default_factory=Data)
-    """another data set than the run's own, or where that lies"""
+    """a data set other than the run's own, or its path"""
     from_: Annotated[str | None, tyro.conf.arg(name="from")] = None
-    """do again what this file says was done, of any kind, and say whether its number holds"""
+    """repeat the evaluation of this file and compare; any result of evaluate will do"""
     show: bool = False
-    """with --from: print what the file holds, evaluate nothing"""
+    """with --from: only print the result in the file"""
     audit: str | None = None
-    """a folder with claims.csv: model, data, protocol, value, unit; computes each, and says which hold"""
+    """folder with claims.csv to check; its columns: model, data, protocol, value, unit"""
 
 
 def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
@@ -134,12 +135,26 @@ def save_bound(result: "Result", folder: Path, terminal: Terminal) -> None:
     terminal.result(f"  again     zellige evaluate --from {path(name)}")
 
 
-TITLE = "The likelihood of a text, with its 95% intervals."
+TITLE = "Evaluate the likelihood of a text, with 95% intervals."
+FRONTIER = ("--generate --frontier", "Perplexity against entropy, as a curve.")
+
+
+def _modes() -> str:
+    """The other commands of `evaluate`, a line each, for its help."""
+    typed = {mode.options.__name__: mode.about for mode in (GENERATE, STEPS, BRACKET, SUITE, PAIRS, PROBE)}
+    lines = [(SHOWN[name][0], about) for name, about in [*typed.items(), ("TrainFeatures", FEATURES)]]
+    lines = [(usage.removeprefix("RUN ").removesuffix(" [options]"), about) for usage, about in lines]
+    lines.insert(1, FRONTIER)
+    wide = max(len(usage) for usage, _ in lines) + 2
+    table = [f"  {usage:<{wide}}{about.rstrip('.')}" for usage, about in lines]
+    return "\n".join(["Other evaluations (each has its own -h):", *table])
+
+
 BOUND = Mode(
     Evaluate,
     EvaluateOptions,
     "evaluate",
-    f"{TITLE}\n{', '.join([*FLAGS, TRAIN])}: each has its own --help.",
+    f"{TITLE}\n{_modes()}",
     bound,
     bound_lines,
     save_bound,

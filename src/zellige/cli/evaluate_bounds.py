@@ -102,7 +102,7 @@ def describe_pairs(judged: "ChoiceScores") -> list[str]:
 class StepsOptions(OfModel):
     request: Annotated[EvaluateSteps, tyro.conf.arg(name="")] = field(default_factory=EvaluateSteps)
     data: Data = field(default_factory=Data)
-    """another data set than the run's own, or where that lies"""
+    """a data set other than the run's own, or its path"""
 
 
 def steps(chosen: StepsOptions, words: Sequence[str], terminal: Terminal) -> "StepsTable | None":
@@ -262,7 +262,7 @@ class BracketOptions(OfModel):
     """two-sided bound on -log p: importance-weighted from above, TUBE from below; exact of an order and of confidence order"""
     request: Annotated[EvaluateBracket, tyro.conf.arg(name="")] = field(default_factory=EvaluateBracket)
     data: Data = field(default_factory=Data)
-    """another data set than the run's own, or where that lies"""
+    """a data set other than the run's own, or its path"""
 
 
 def bracket(chosen: BracketOptions, words: Sequence[str], terminal: Terminal) -> "BracketResult":
@@ -340,19 +340,19 @@ def save_bracket(result: "BracketResult", folder: Path, terminal: Terminal) -> N
 
 
 SUITE = Mode(
-    EvaluateSuite, SuiteOptions, "evaluate --suite", "The zero-shot table of the literature.", suite, describe_suite,
+    EvaluateSuite, SuiteOptions, "evaluate --suite", "Zero-shot likelihoods on the usual data sets.", suite, describe_suite,
     save_suite,
 )  # fmt: skip
 PAIRS = Mode(
     EvaluatePairs, PairsOptions, "evaluate --pairs",
-    "-log p(continuation | context) of pairs in a file, and the accuracy of choices.", pairs, describe_pairs, save_pairs,
+    "Score given continuations and choose between them.", pairs, describe_pairs, save_pairs,
 )  # fmt: skip
 BRACKET = Mode(
     EvaluateBracket, BracketOptions, "evaluate --bracket",
-    "-log p between an upper and a lower bound, and the laws whose -log p is exact.", bracket, describe_bracket,
+    "Upper and lower bounds on -log p of a text.", bracket, describe_bracket,
     save_bracket,
 )  # fmt: skip
 STEPS = Mode(
-    EvaluateSteps, StepsOptions, "evaluate --steps", "The bound against the number of steps.", steps, steps_lines,
+    EvaluateSteps, StepsOptions, "evaluate --steps", "The bound for several numbers of sampling steps.", steps, steps_lines,
     save_steps,
 )  # fmt: skip

@@ -87,28 +87,32 @@ def save_probe(record: "ProbeRecord", folder: Path, terminal: Terminal) -> None:
 
 PROBE = Mode(
     EvaluateProbe, ProbeOptions, "evaluate --probe",
-    "A linear probe and fine-tuning, against random weights and a bag of tokens.", probe, describe_probe, save_probe,
+    "Test the features by a probe and by fine-tuning.", probe, describe_probe, save_probe,
 )  # fmt: skip
+
+
+FEATURES = "Train an image classifier for FID and KID."
 
 
 @dataclass(frozen=True)
 class TrainFeatures:
     train_features: str = "features"
-    """the folder to write; --generate --features reads it"""
+    """folder to write; --generate --features reads it"""
     data: Data = field(default_factory=Data)
     """images with classes: mnist, fashion-mnist, cifar10"""
     width: int = 64
-    """how many features an image has; FID needs more samples than that"""
+    """number of features per image; FID needs more samples than that"""
     epochs: int = 3
     """passes over the training images"""
     seed: int = 0
+    """random seed"""
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    """where to compute; auto: the GPU if there is one"""
 
 
 def train_features(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige evaluate --train-features FOLDER`"""
-    about = "A classifier of images, whose features FID and its kin can use."
-    chosen = options.parse(TrainFeatures, words, "evaluate --train-features", about=about, most=0)
+    chosen = options.parse(TrainFeatures, words, "evaluate --train-features", about=FEATURES, most=0)
     from ..evaluation import image_features
     from ..files import writable
 

@@ -37,9 +37,9 @@ class GenerateOptions(OfModel):
     request: Annotated[EvaluateSamples, tyro.conf.arg(name="")] = field(default_factory=EvaluateSamples)
     options: Annotated[SamplerOptions, tyro.conf.arg(name="")] = field(default_factory=SamplerOptions)
     data: Data = field(default_factory=Data)
-    """another data set than the run's own, or where that lies"""
+    """a data set other than the run's own, or its path"""
     out: str | None = None
-    """the folder for generate.jsonl (the samples), generate-JUDGE.json, .md and figures; that of the run if not given"""
+    """folder for the samples and results (default: the run's); generate.jsonl, generate-JUDGE.json, .md and figures"""
 
 
 def generate(chosen: GenerateOptions, words: Sequence[str], terminal: Terminal, folder: Path | None) -> "SamplesRecord":
@@ -150,6 +150,6 @@ def save_samples(record: "SamplesRecord", folder: Path, terminal: Terminal, chos
 
 
 GENERATE = Mode(
-    EvaluateSamples, GenerateOptions, "evaluate --generate", "Samples, judged: perplexity beside entropy.", generate,
+    EvaluateSamples, GenerateOptions, "evaluate --generate", "Quality of samples: perplexity and entropy, or FID.", generate,
     generate_lines, save_samples, samples_folder, early=True,
 )  # fmt: skip

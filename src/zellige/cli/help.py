@@ -11,42 +11,42 @@ from .. import __version__
 
 HELP = f"""Zellige {__version__}: discrete diffusion for text and any tokens
 
-  demo        train a small model here and now, and watch it write
-  train       METHOD: train one of the systems, or ar, on a text
-  evaluate    likelihood with intervals; zero-shot suites; generation quality
-  sample      draw text; --watch shows the tokens appear
-  infill      fill the gaps of a given text, keep the rest
-  verify      check the identities by enumeration; nothing is drawn at random
-  compare     several methods, same network, data and budget: one table
-  sweep       METHOD: a training for each combination of several values
-  plan        RECIPE or METHOD: memory, hours and cost on GPUs not at hand
-  report      one self-contained report.html of a run
-  play        a page in the browser: write, fill gaps, see each step
-  serve       an OpenAI-compatible endpoint for a model of text
-  list        models, methods, samplers, data, checkpoints, recipes
-  import      a published model, from the hub or from files, into a folder
-  export      a model in a published layout
-  doctor      what this machine has: versions, devices, extras, caches
-  completion  bash, zsh or fish: a script that completes all of these
+  demo        show a model write, then train a small one (about 4 minutes)
+  train       train a model of METHOD on your text or on a data set
+  evaluate    likelihood with 95% intervals; quality of samples; zero-shot
+  sample      sample text, images or music; --watch shows each step
+  infill      fill the masked spans of a text; the rest stays as it is
+  verify      check the formulas on examples small enough to enumerate
+  compare     train several methods on the same budget and compare them
+  sweep       train a METHOD with several values of its options
+  plan        estimate memory, time and cost of a training on other GPUs
+  report      write a self-contained HTML page about a run
+  play        web page to write and fill text, and to see each step
+  serve       OpenAI-compatible server for a text model
+  list        list models, methods, samplers, data, checkpoints, recipes
+  import      convert a published model, from the hub or from files
+  export      save a model in a layout that the published code can read
+  doctor      show versions, devices, extras and caches
+  completion  print a completion script for bash, zsh or fish
 
 Everywhere: --json FILE (- is stdout)  --quiet  --seed N  --color WHEN  --help
-            --help-all has every option of a command, --help the usual ones
-            --no-checksums, --allow-code, --allow-remote: what a file may do
-New here? zellige demo takes about 4 minutes."""
+            --help shows the usual options of a command, --help-all every one
+            --no-checksums, --allow-code, --allow-remote: lift safety checks
+New here? Start with: zellige demo"""
 
-TRAIN = """usage: zellige train METHOD [options]   of one: zellige train mdlm --help
+TRAIN = """usage: zellige train METHOD [options]   options of one: zellige train mdlm -h
   METHOD                 d3pm csm tauldr sedd radd mdlm md4 genmd4 udlm bd3lm
                          ar, or file.py:Class for your own
-  --data.path notes/     your own text; or --data.name pydocs, text8, ...
+  --data.path notes/     your own text; or --data.name pydocs, text8 and others
                          (zellige list data)
-  --size tiny            tiny, small, base or medium: a network and a training
-                         that belong together; tiny where there is no GPU
-  --net.layers, --train.steps, --lr ... come before those of the size
-  --run FOLDER           where everything goes, runs/METHOD-DATA if not given;
+  --size tiny            tiny, small, base or medium: preset of network, batch,
+                         learning rate and steps; without a GPU: tiny
+  --net.layers, --train.steps, --lr and others override the preset
+  --run FOLDER           folder for everything (default: runs/METHOD-DATA);
                          --resume continues it, --overwrite starts again
-  --config FILE          options in YAML, JSON or TOML; a run's config.json too
-  --recipe NAME          in place of METHOD: as a paper did; what is typed
-                         beside it comes first (zellige list recipes)
+  --config FILE          file of options: YAML, JSON, TOML, or a config.json
+  --recipe NAME          instead of METHOD: the settings of a paper; other
+                         options override them (zellige list recipes)
 example
   zellige train mdlm --data.path notes/"""
 
@@ -56,12 +56,12 @@ COMMANDS = (
 )  # fmt: skip
 
 LISTS = {
-    "models": "what comes with Zellige, ready to write: zellige sample tales",
-    "methods": "the systems, for train and compare: paper, noise, what the network gives, likelihood",
-    "samplers": "for sample and infill: whose law they draw from, what they need, how many network calls",
-    "data": "data sets by name: size, split, licence",
-    "checkpoints": "published models that load by their id",
-    "recipes": "configurations of papers, for train: the number to reach, what it costs",
+    "models": "trained models included in Zellige; try: zellige sample tales",
+    "methods": "for train and compare: paper, noise, parameterization, likelihood",
+    "samplers": "for sample and infill: distribution, requirements, network evaluations",
+    "data": "data sets for --data.name: size, split, licence",
+    "checkpoints": "published models, used by their id",
+    "recipes": "settings of papers, for train --recipe: reported result and cost",
 }
 CHOICES = '''\
 """The arguments of `zellige.sample` and `zellige.infill` by name, for type checkers; written by `cli.help.write` from what the

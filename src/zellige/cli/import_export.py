@@ -24,12 +24,12 @@ def import_(words: Sequence[str], terminal: Terminal, began: float) -> int:
         "Import",
         [
             ("source", Annotated[str, tyro.conf.Positional, source], field(default="")),
-            ("out", Annotated[str, tyro.conf.arg(help="the folder that Zellige's own form is written into")], field(default="")),
+            ("out", Annotated[str, tyro.conf.arg(help="folder to write the model into")], field(default="")),
             ("choices", Annotated[Choices, tyro.conf.arg(name="")], field(default=Choices())),
         ],
         frozen=True,
     )  # fmt: skip
-    about = "A published model as a folder of Zellige's own."
+    about = "Convert a published model into a folder in Zellige's format."
     chosen: Any = options.parse(form, words, "import", about=about, most=1)
     if not chosen.source or not chosen.out:
         raise InputError(
@@ -67,15 +67,15 @@ class Export:
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")] = ""
     """a run, a saved folder or a hub id"""
     to: str | None = None
-    """the layout: sedd, radd, mdlm, bd3lm, ar, sedd-noeos, udlm, duo, llada, dream; hub, for our own with a model card; the one
-    it came in if not given"""
+    """layout to write: sedd, radd, mdlm, bd3lm, ar, sedd-noeos, udlm, duo, llada, dream, or hub for Zellige's own with a model
+    card; default: the layout in which the model was published"""
     out: str = ""
-    """the folder that is written"""
+    """folder to write into"""
 
 
 def export(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige export MODEL --to LAYOUT --out DIR`"""
-    about = "A model in a published layout, with the keys that the published code reads."
+    about = "Save a model in a layout that the published code can read."
     chosen = options.parse(Export, words, "export", about=about, most=1)
     if not chosen.model or not chosen.out:
         raise InputError(

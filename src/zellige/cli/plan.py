@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ABOUT = About(
     "plan", Plan, ("folder", "resume", "overwrite", "epochs"),
-    "Memory, speed, hours and cost of a training on GPUs that are not at hand.",
+    "Estimate memory, time and cost of a training on GPUs you do not have.",
 )  # fmt: skip
 form = ABOUT.form
 

@@ -17,16 +17,16 @@ class Report:
     run: Run = ""
     """a run, or a saved folder"""
     out: str | None = None
-    """the page; RUN/report.html if not given"""
+    """file to write (default: RUN/report.html)"""
     seed: int = 0
-    """of the samples that are shown"""
+    """random seed of the samples shown"""
     method: str | None = None
-    """file.py:Class of a run with an own method"""
+    """file.py:Class, for a run of your own method"""
 
 
 def report(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige report RUN`"""
-    chosen = options.parse(Report, words, "report", about="One self-contained page about a run.", most=1)
+    chosen = options.parse(Report, words, "report", about="Write a self-contained HTML page about a run.", most=1)
     if not chosen.run:
         raise InputError("report needs a run; e.g. zellige report runs/demo")
     if chosen.out:

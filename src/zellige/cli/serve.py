@@ -26,15 +26,15 @@ WORDS = ("steps", "sampler", "temperature", "top-p", "seed")  # explained on the
 @command_options
 class Listening(Loading):
     host: str = "127.0.0.1"
-    """address to listen at: this machine alone; 0.0.0.0: every machine that reaches this one"""
+    """address to listen at; 127.0.0.1: this machine only; 0.0.0.0: any machine that can reach it"""
     port: int = 8000
-    """port to listen at; 0: a free one"""
+    """port to listen at (0: any free port)"""
     seconds: float = 120.0
     """time limit per request, queueing included"""
     steps: int = 2_000
-    """most sampling steps of a request"""
+    """maximum of sampling steps per request"""
     batch: int = 16
-    """texts of several requests sampled at once"""
+    """texts sampled at once, over all requests"""
 
     def __post_init__(self):
         for name, low, high in (("port", 0, 65_535), ("steps", 1, 1_000_000), ("batch", 1, 10_000)):
@@ -56,12 +56,12 @@ class Serve(Listening):
     name: str | None = None
     """name of the model in requests (default: RUN)"""
     token: str | None = None
-    """token that every request must bring; or in the environment, ZELLIGE_TOKEN"""
+    """secret token that each request must send; default: the environment's ZELLIGE_TOKEN, else none"""
 
 
 def serve(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige serve RUN`"""
-    chosen = options.parse(Serve, words, "serve", about="An OpenAI-compatible endpoint for a model of text.", most=1)
+    chosen = options.parse(Serve, words, "serve", about="Serve a text model by an OpenAI-compatible interface.", most=1)
     need_web("serve")
     model = load(terminal, chosen.run, "serve", chosen)
     from ..web.serve import application
@@ -81,7 +81,7 @@ class Play(Listening):
 
 def play(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige play RUN ...`"""
-    chosen = options.parse(Play, words, "play", about="A page where models write, step by step.", most=MOST)
+    chosen = options.parse(Play, words, "play", about="Open a web page where models write, step by step.", most=MOST)
     need_web("play")
     if not chosen.run:
         raise InputError("play needs a run; e.g. zellige play runs/demo")

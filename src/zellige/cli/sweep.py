@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 
 ABOUT = About(
-    "sweep", Sweep, ("folder", "resume", "overwrite"), "Train each combination of the options that have several values."
+    "sweep",
+    Sweep,
+    ("folder", "resume", "overwrite"),
+    "Train every combination of the options that have several values.",
 )
 form = ABOUT.form
 

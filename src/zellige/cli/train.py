@@ -42,9 +42,7 @@ def form(method: Any) -> Any:
         ("net", Net, field(default=Net())),
         ("train", Train, field(default=Train())),
     ]
-    config = Annotated[
-        str | None, tyro.conf.arg(help="a file of options, .yaml, .json or .toml, or a run's config.json")
-    ]
+    config = Annotated[str | None, tyro.conf.arg(help="file of options: YAML, JSON or TOML; a run's config.json too")]
     return dataclasses.make_dataclass(
         "Options", [*sections, *own_fields(Request), ("config", config, field(default=None))], frozen=True
     )

@@ -19,15 +19,21 @@ class Verify:
     methods: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[METHOD ...]")] = ()
     """names, or file.py:Class; all if none is given"""
     only: str | None = None
-    """a check, or the beginning of its name: bound.closed-form, sampler"""
+    """only checks whose name begins so: bound.closed-form, sampler"""
     sampler: str | None = None
-    """the checks of one sampler only"""
+    """only the checks of this sampler"""
     seed: IdleSeed = 0
 
 
 def verify(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige verify [METHOD ...]`; exit code 1 if an identity does not hold."""
-    chosen = options.parse(Verify, words, "verify", about="Check the identities by enumeration.", most=10**9)
+    chosen = options.parse(
+        Verify,
+        words,
+        "verify",
+        about="Check the formulas on examples small enough to enumerate (default: all methods).",
+        most=10**9,
+    )
     with terminal.waiting("starting"):
         from ..exact import verify as checks
 

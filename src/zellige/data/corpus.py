@@ -26,10 +26,10 @@ class Data:
     """The corpus on which a model is trained or evaluated.
 
     Attributes:
-        name: a name of `zellige list data`; `text` for your own files, `tokens` and `array` for your own integers, `images` for
-            your own pictures. A path alone, on the command line, says which of these it is.
-        path: for `text` and `tokens`, a file, a folder or a glob, for text also in a remote store, s3://bucket/*.jsonl.zst;
-            beside a published name, local copies of its files.
+        name: data set (all: zellige list data); `text` for your own files, `tokens` and `array` for your own integers, `images`
+            for your own pictures. A path alone, on the command line, says which of these it is.
+        path: your own file, folder or glob; text may also lie in a remote store, s3://bucket/*.jsonl.zst. With a published name:
+            local copies of its files.
         mix: for `text`, several data sets or paths with weights, web/=0.7,books.jsonl=0.3: shares of the training rows.
         field: the field of a .jsonl, or the column of a .csv, that holds the text (several joined by +); if not given `text`,
             or the one with the longest texts.

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], None]  # told (done, total)
 CONTINUOUS = "continuous"
 TWO = "an interval needs two texts"
-LIMIT = "evaluate only this many sequences, evenly spaced (default: all)"
-ESTIMATOR = "bound, or another that the method admits: any_order, random, forward, backward; of csm path, loss"
+LIMIT = "evaluate only this many sequences (default: all); they are evenly spaced"
+ESTIMATOR = "bound, any_order, random, forward or backward; for csm path or loss; the method must support it"
 DATA = (
     "what to evaluate, as `train` takes it, or a `Corpus`: by default what the model was trained on. Values that stand in no "
     "split are all evaluated, each text for itself"
@@ -60,7 +60,7 @@ class Evaluate(Request["Result"]):
     data: Any = option(DATA, default=None, hidden=True, read=partial(data_of_json, Data))
     split: str = option("train, validation or test", default="test")
     draws: int = option("Monte Carlo samples per sequence", default=4, minimum=1)
-    seed: int = option("seed of the draws", default=0)
+    seed: int = option("seed of the Monte Carlo samples", default=0)
     limit: int | None = option(LIMIT, default=None, minimum=2, why=TWO)
     batch: int = option("sequences per network evaluation", default=64, minimum=1)
     estimator: str = option(ESTIMATOR, default="bound", kw_only=True)
@@ -78,7 +78,7 @@ class Evaluate(Request["Result"]):
         default="drawn", kw_only=True,
     )  # fmt: skip
     unconditional: bool = option(
-        "do not tell a class-conditional model the class: a bound on -log p", default=False, kw_only=True
+        "hide the class from a class-conditional model: a bound on -log p", default=False, kw_only=True
     )
     processes: int = option("worker processes", default=1, minimum=1, kw_only=True)
     distributed: bool = aside("share the work with the other ranks of torchrun or Slurm", default=False)
@@ -131,7 +131,7 @@ class EvaluateSteps(Request["StepsTable"]):
     )
     split: str = option("train, validation or test", default="test")
     draws: int = option("Monte Carlo samples per sequence", default=4, minimum=1)
-    seed: int = option("seed of the draws", default=0)
+    seed: int = option("seed of the Monte Carlo samples", default=0)
     limit: int | None = option(LIMIT, default=None, minimum=2, why=TWO)
     batch: int = option("sequences per network evaluation", default=64, minimum=1)
     processes: int = option("worker processes", default=1, minimum=1, kw_only=True)
@@ -204,23 +204,21 @@ class EvaluateBracket(Request["Bracket"]):
     data: Any = option(DATA, default=None, hidden=True, read=partial(data_of_json, Data))
     split: str = option("train, validation or test", default="test")
     numbers: tuple[int, ...] = option(
-        "draws of one estimate; each divides the largest, and of each text four times the largest are drawn",
+        "samples per estimate; each must divide the largest; each text takes four times the largest",
         default=(1, 8, 64, 512),
     )  # fmt: skip
-    seed: int = option("seed of the draws", default=0)
+    seed: int = option("seed of the Monte Carlo samples", default=0)
     limit: int | None = option("evaluate only this many texts, evenly spaced", default=16, minimum=2, why=TWO)
     batch: int = option("sequences per network evaluation", default=64, minimum=1)
     orders: tuple[str, ...] = option(
-        "forward, backward, or positions such as 2,0,1", default=("forward", "backward"), kw_only=True
+        "orders to evaluate exactly; forward, backward, or positions such as 2,0,1",
+        default=("forward", "backward"),
+        kw_only=True,
     )
-    per_step: tuple[int, ...] = option(
-        "tokens that the samplers of exact distributions draw at once", default=(1, 4), kw_only=True
-    )
-    steps: int = option(
-        "T of the chain where no order gives the distribution of the method", default=64, minimum=1, kw_only=True
-    )
+    per_step: tuple[int, ...] = option("tokens per step of samplers with exact values", default=(1, 4), kw_only=True)
+    steps: int = option("steps of methods that have no exact order", default=64, minimum=1, kw_only=True)
     own: int | None = option(
-        "samples of the model's own that are weighed too; None: none of them", default=16, minimum=0, kw_only=True
+        "also weigh this many of the model's own samples; None: none of them", default=16, minimum=0, kw_only=True
     )
     processes: int = option("worker processes", default=1, minimum=1, kw_only=True)
     keep: Path | None = aside(
@@ -275,7 +273,7 @@ class Local:
     """Local copies of the data sets of a suite."""
 
     path: str | None = None
-    """a folder of local copies, with a subfolder for each set: wikitext-2, lambada, ag_news, ..."""
+    """folder of local copies; with a subfolder for each set: wikitext-2, lambada, ag_news, ..."""
     cache: str | None = None
     """folder for downloads; ZELLIGE_CACHE or ~/.cache/zellige if not given"""
 
@@ -288,20 +286,21 @@ class EvaluateSuite(Request["SuiteTable"]):
     """
 
     suite: str = option(
-        "zero-shot: PTB, WikiText-2 and -103, LM1B, LAMBADA, AG News, PubMed, arXiv", default="zero-shot"
+        "name of the suite; zero-shot: PTB, WikiText-2 and -103, LM1B, LAMBADA, AG News, PubMed, arXiv",
+        default="zero-shot",
     )
     protocol: str | Protocol = option(
-        "zellige, or the choices of a paper: mdlm, sedd, bd3lm", default="zellige",
+        "zellige, or as in a paper: mdlm, sedd, bd3lm", default="zellige",
         read=lambda value: value if isinstance(value, str) else Protocol(**value),
     )  # fmt: skip
     data: Local = option("where the sets are", default=Local(), kw_only=True, read=lambda value: Local(**value))
-    only: tuple[str, ...] = option("these sets of the suite alone", default=(), kw_only=True)
+    only: tuple[str, ...] = option("only these sets of the suite", default=(), kw_only=True)
     draws: int | None = option(
-        "Monte Carlo samples per sequence; those of the protocol if not given", default=None, minimum=1, kw_only=True
+        "Monte Carlo samples per sequence (default: the protocol's)", default=None, minimum=1, kw_only=True
     )
-    seed: int = option("seed of the draws", default=0, kw_only=True)
+    seed: int = option("seed of the Monte Carlo samples", default=0, kw_only=True)
     limit: int | None = option(
-        "evaluate only this many sequences of each set, evenly spaced (default: all)", default=None, minimum=2, why=TWO,
+        "evaluate only this many sequences per set; evenly spaced (default: all)", default=None, minimum=2, why=TWO,
         kw_only=True,
     )  # fmt: skip
     batch: int = option("sequences per network evaluation", default=64, minimum=1, kw_only=True)
@@ -344,19 +343,19 @@ class EvaluatePairs(Request["ChoiceScores"]):
     """-log p(continuation | context) of each pair, as an upper bound or exactly, and the accuracy of choices."""
 
     pairs: Any = option(
-        "a .jsonl with the fields context and continuation, or context, choices and answer; and class, if the model has "
-        "classes",
+        "file of pairs, .jsonl; with the fields context and continuation, or context, choices and answer; and class, if the "
+        "model has classes",
         default="",
     )  # fmt: skip
     draws: int = option("Monte Carlo samples per pair", default=32, minimum=1)
-    seed: int = option("with the pair's own tokens it decides its draws", default=0)
+    seed: int = option("random seed; a pair's noise depends on the seed and its tokens", default=0)
     batch: int = option("sequences per network evaluation", default=64, minimum=1)
-    prefix: bool = option("the token that ends documents stands before each context", default=False, kw_only=True)
+    prefix: bool = option("put the end-of-document token before each context", default=False, kw_only=True)
     classes: str | int | None = option(
-        "of a model with classes: that of all pairs, by name or number; the field class of each if not given, else none",
+        "class of all pairs (class-conditional models); by name or number; default: the field class of each pair, else none",
         default=None, flag="class", kw_only=True,
     )  # fmt: skip
-    unconditional: bool = option("do not tell a class-conditional model the class", default=False, kw_only=True)
+    unconditional: bool = option("hide the class from a class-conditional model", default=False, kw_only=True)
     progress: Progress | None = aside("called with (network evaluations done, in all)", default=None)
 
     def __post_init__(self) -> None:
@@ -427,7 +426,7 @@ class ProbeFiles:
     """Where labelled texts are."""
 
     path: str | None = None
-    """the folder of test.csv; downloaded if not given"""
+    """folder that holds test.csv (default: download)"""
     cache: str | None = None
     """folder for downloads; ZELLIGE_CACHE or ~/.cache/zellige if not given"""
 
@@ -439,16 +438,16 @@ class EvaluateProbe(Request["ProbeRecord"]):
     The record has `.rows`, each with its `.accuracy`, `.differences`, `.protocol` and `.save(path)`.
     """
 
-    probe: str = option("labelled texts: ag_news", default="ag_news")
+    probe: str = option("data set of labelled texts (ag_news)", default="ag_news")
     data: ProbeFiles = option("where they are", default=ProbeFiles(), read=partial(data_of_json, ProbeFiles))
     layer: int | None = option(
         "block of the network that the linear probe reads (default: what the head reads)", default=None, minimum=0
     )
-    linear: bool = option("only the linear probes: a small part of the time", default=False)
+    linear: bool = option("only the linear probes; much faster", default=False)
     epochs: int = option("epochs of fine-tuning", default=3, minimum=1)
     rate: float = option("peak learning rate of fine-tuning", default=1e-3, above=0)
-    batch: int = option("texts in a step of fine-tuning", default=32, minimum=1)
-    seed: int = option("seed of the split, of fresh weights, of the order of the texts", default=0)
+    batch: int = option("texts per step of fine-tuning", default=32, minimum=1)
+    seed: int = option("random seed of the split, the weights and the data order", default=0)
     progress: Callable[[str, int, int], None] | None = aside("called with (title, done, total)", default=None)
 
     @classmethod

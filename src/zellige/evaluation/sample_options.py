@@ -25,7 +25,7 @@ class SamplesRequest(Decoding, Request[R]):
     renamed: ClassVar[Mapping[str, str]] = {"mode": "", "out": ""}
 
     judge: str = option(
-        "causal language model that judges text: a folder or hub id of transformers, or a run of ar",
+        "autoregressive model that scores text; a folder or hub id of transformers, or a run of ar",
         default="gpt2-large",
     )
     tokens: Literal["retokenized", "own"] = option(
@@ -40,39 +40,43 @@ class SamplesRequest(Decoding, Request[R]):
         "a text longer than the judge's context: its beginning only (cut), or in pieces", default="cut"
     )
     context: int | None = option("tokens judged at once (default: the judge's length)", default=None)
-    count: int = option("samples at each point of a curve", default=256, minimum=2, why="an interval needs two")
-    sampler: str | None = option("zellige list samplers (default: the method's own)", default=None)
+    count: int = option(
+        "number of samples (at each point of a curve)", default=256, minimum=2, why="an interval needs two"
+    )
+    sampler: str | None = option(
+        "how tokens are sampled (default: the method's own); all: zellige list samplers", default=None
+    )
     options: Mapping[str, Any] | None = option("options of the sampler by name", default=None, hidden=True, read=_given)
     temperature: float = option("below 1 favours likely tokens, 0 takes the likeliest", default=1.0, minimum=0)
-    top_p: float = option(
-        "keep the likeliest tokens that hold this fraction of the probability", default=1.0, above=0, maximum=1
-    )
-    length: int | None = option("tokens of a sample (default: the model's length)", default=None)
+    top_p: float = option("keep the likeliest tokens up to this total probability", default=1.0, above=0, maximum=1)
+    length: int | None = option("tokens per sample (default: the model's length)", default=None)
     classes: tuple[str, ...] = option(
         "of a model with classes, those that samples are drawn for in turn, by name or number, or all (default: none)",
         default=(), flag="class",
     )  # fmt: skip
-    frontier: bool = option("perplexity against entropy, over the usual temperatures and top-p", default=False)
+    frontier: bool = option("curve of perplexity against entropy; over the usual temperatures and top-p", default=False)
     temperatures: tuple[float, ...] = option("the frontier at these temperatures: 0.7 0.8 0.9 1", default=())
     top_ps: tuple[float, ...] = option("the frontier at these top-p: 0.8 0.9 0.95", default=())
-    calls: tuple[int, ...] = option("quality against network evaluations, at so many steps: 8 16 32 64 128", default=())
+    calls: tuple[int, ...] = option(
+        "curve of quality against network evaluations; at these steps: 8 16 32 64 128", default=()
+    )
     samplers: tuple[str, ...] = option(
-        "against network evaluations, of these samplers (default: the model's own, first_hitting, confidence, remasking)",
+        "samplers that --calls compares; default: the model's own, first_hitting, confidence, remasking",
         default=(),
     )
     samples: str | None = option(
-        "draw nothing, judge these: JSON lines with the field text, or one text a line", default=None
+        "judge the samples of this file; JSON lines with the field text, or one text per line", default=None
     )
     reference: str = option(
-        "real text to stand beside: a split of the data, a file of texts, or none; of images the split to compare with",
+        "real data to compare with; a split of the data, a file of texts, or none; for images a split",
         default="test",
     )
     data: Data | None = option(
         "another data set than the run's own", default=None, hidden=True, read=partial(data_of_json, Data)
     )
     features: str | None = option(
-        "whose features are compared: of images (FID) inception, the file of its weights, or a folder of zellige evaluate "
-        "--train-features; of texts (energy distance, MMD) judge, ngrams, or a model: a run, a folder or a hub id",
+        "network whose features are compared; for images (FID) inception, the file of its weights, or a folder of zellige "
+        "evaluate --train-features; for texts (energy distance, MMD) judge, ngrams, or a model: a run, a folder or a hub id",
         default=None,
     )  # fmt: skip
     distances: bool = option("distances to real text, beside those of other real text, and memorisation", default=True)
@@ -80,9 +84,9 @@ class SamplesRequest(Decoding, Request[R]):
         "measure degenerate samplers too: repeated and copied text, unigrams, cold samples, the judge's own",
         default=False,
     )
-    mauve: bool = option("MAUVE too, on the judge's features, against the real text", default=False)
+    mauve: bool = option("also compute MAUVE against the real text; on the judge's features", default=False)
     batch: int | None = option("samples drawn at once", default=None)
-    seed: int = option("seed of the samples", default=0)
+    seed: int = option("random seed of the samples", default=0)
     device: str = aside("where the judge works when there is no model", default="cpu")
     terminal: Terminal | None = aside("where progress and notes are shown", default=None)
     keep: Callable[..., object] | None = aside(

@@ -91,21 +91,21 @@ class Blocks(Diffusion):
         """BD3-LM's options."""
 
         block: int = 16
-        """tokens of a block; 1 is autoregression, the length of a text MDLM"""
+        """tokens per block; 1 is autoregression, the length of a text is MDLM"""
         prediction: str = "mean"
-        """what the network gives inside a block: mean (as MDLM) or score (as SEDD)"""
+        """parameterization in a block: mean or score; as MDLM or as SEDD"""
         schedule: str = "loglinear"
-        """alpha_t: loglinear, cosine, cosine-power, logarithmic, polynomial, geometric or linear-sigma"""
+        """noise schedule alpha_t; loglinear, cosine, cosine-power, logarithmic, polynomial, geometric or linear-sigma"""
         time: bool = False
-        """condition the network on the total noise sigma of each block"""
+        """condition the network on each block's noise sigma"""
         clip: tuple[float, float] = (0.0, 1.0)
         """training draws t from this interval alone; the bound that is reported never does"""
         search: bool = False
         """look for the interval of least variance at each validation, beginning with `clip`"""
         sigma_min: float | None = None
-        """geometric and linear-sigma: sigma at t = 0, 1e-4 and 0 by default (the published linear one: 1e-3)"""
+        """sigma at t = 0 (geometric and linear-sigma); 1e-4 and 0 by default (the published linear one: 1e-3)"""
         sigma_max: float | None = None
-        """geometric and linear-sigma: sigma at t = 1, 20 and 10 by default (the published linear one: 7)"""
+        """sigma at t = 1 (geometric and linear-sigma); 20 and 10 by default (the published linear one: 7)"""
         alpha_1: float | None = None
         """other schedules: alpha at t = 1, the eps of loglinear: 1e-3 by default; 0 if the network is not conditioned on sigma"""
         resample: bool = False

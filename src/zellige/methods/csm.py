@@ -71,13 +71,13 @@ class CSM(Method):
         """CSM's options."""
 
         neighbourhood: str = "hamming"
-        """of a token: hamming (any other), cycle or grid (one up or down, with or without wrap), star (to the first)"""
+        """neighbours: hamming, cycle, grid or star; any other token; one up or down with or without wrap; to the first"""
         objective: str = "csm"
         """csm (by J-sampling), denoising, or score-entropy (SEDD's, over the same neighbourhood)"""
         neighbours: int = 1
-        """csm and score-entropy: reversed neighbours drawn for each text; 0 takes all of them"""
+        """reversed neighbours per text (csm, score-entropy); 0 takes all of them"""
         noise: float = 0.1
-        """denoising: the chance that a token is drawn anew, uniformly"""
+        """chance that denoising replaces a token uniformly"""
         positive: bool | None = None
         """the network gives log p(y)/p(x), not p(y)/p(x) - 1; the default for score-entropy, which needs it"""
         forward_neighbours: int = 0

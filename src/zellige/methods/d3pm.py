@@ -93,15 +93,16 @@ class D3PM(Absorbing):
         """D3PM's options."""
 
         process: str = "absorbing"
-        """absorbing (a mask), uniform, absorbing-uniform (both), nearest (in an embedding), absorbing-nearest (both); of
-        ordered tokens gaussian, band, middle (absorbing into it)"""
+        """noise: absorbing, uniform, nearest or a mixture; absorbing is a mask, nearest is in an embedding, mixtures are
+        absorbing-uniform and absorbing-nearest; of ordered tokens gaussian, band, middle (absorbing into it)"""
         schedule: str = "paper"
-        """beta_i: linear, cosine or mutual-information (1/(T - i + 1) for absorbing); paper is cosine for uniform, linear for
-        gaussian and band, else mutual-information; auto the same, but mutual-information for uniform too"""
+        """noise schedule beta_i; linear, cosine or mutual-information (1/(T - i + 1) for absorbing); paper is cosine for
+        uniform, linear for gaussian and band, else mutual-information; auto the same, but mutual-information for uniform too"""
         diffusion_steps: int = 1000
         """T of discrete time; samplers may take a number of steps that divides it"""
         prediction: str = "leave-one-out"
-        """the network's softmax is p(x_0 | the other positions), eq. 4: leave-one-out; or p(x_0 | x_t): mean"""
+        """what the softmax predicts: leave-one-out or mean; leave-one-out: p(x_0 | the other positions), eq. 4; mean:
+        p(x_0 | x_t)"""
         last: str = "text"
         """the step to clean tokens: eq. 4 like the others (text), or the softmax itself (image)"""
         auxiliary: float = 0.01

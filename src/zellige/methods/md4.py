@@ -52,7 +52,7 @@ class MD4(Masked):
         time: bool = True
         """condition the network on t"""
         diffusion_steps: int = 0
-        """T of discrete time, and its T-step bound; 0: continuous time"""
+        """T of discrete time, with its T-step bound; 0: continuous time"""
 
     def __init__(
         self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None, **more: Any

@@ -35,17 +35,17 @@ class MDLM(Masked):
         """MDLM's options."""
 
         schedule: str = "loglinear"
-        """alpha_t: loglinear, cosine, cosine-power, logarithmic, polynomial, geometric or linear-sigma"""
+        """noise schedule alpha_t; loglinear, cosine, cosine-power, logarithmic, polynomial, geometric or linear-sigma"""
         time: bool = False
         """condition the network on the total noise sigma (the paper's best models are not)"""
         diffusion_steps: int = 0
-        """T of discrete time, and its T-step bound; 0: continuous time"""
+        """T of discrete time, with its T-step bound; 0: continuous time"""
         mask: int | None = None
-        """the mask, where it is one of the tokenizer's tokens; a state beside them if not given"""
+        """number of the mask token; only if it is one of the tokenizer's; default: an extra state"""
         sigma_min: float | None = None
-        """geometric and linear-sigma: sigma at t = 0, 1e-4 and 0 by default (the published linear one: 1e-3)"""
+        """sigma at t = 0 (geometric and linear-sigma); 1e-4 and 0 by default (the published linear one: 1e-3)"""
         sigma_max: float | None = None
-        """geometric and linear-sigma: sigma at t = 1, 20 and 10 by default (the published linear one: 7)"""
+        """sigma at t = 1 (geometric and linear-sigma); 20 and 10 by default (the published linear one: 7)"""
         alpha_1: float | None = None
         """other schedules: alpha at t = 1, the eps of loglinear: 1e-3 by default; 0 if the network is not conditioned on sigma"""
 

@@ -53,13 +53,14 @@ class RADD(Masked):
         """RADD's options."""
 
         loss: str = "k-dce"
-        """k-dce, lambda-dce, t-dce or t-dse: one expectation, least variance first"""
+        """loss: k-dce, lambda-dce, t-dce or t-dse; all have the same expectation, the first has the least variance"""
         schedule: str = "loglinear"
-        """alpha_t, of bound and samplers: loglinear, cosine, cosine-power, logarithmic, polynomial, geometric or linear-sigma"""
+        """noise schedule alpha_t of bound and samplers; loglinear, cosine, cosine-power, logarithmic, polynomial, geometric or
+        linear-sigma"""
         sigma_min: float | None = None
-        """geometric and linear-sigma: sigma at t = 0, 1e-4 and 0 by default (the published linear one: 1e-3)"""
+        """sigma at t = 0 (geometric and linear-sigma); 1e-4 and 0 by default (the published linear one: 1e-3)"""
         sigma_max: float | None = None
-        """geometric and linear-sigma: sigma at t = 1, 20 and 10 by default (the published linear one: 7)"""
+        """sigma at t = 1 (geometric and linear-sigma); 20 and 10 by default (the published linear one: 7)"""
         alpha_1: float | None = None
         """other schedules: alpha at t = 1, the eps of loglinear: 1e-3 by default; 0 if the network is not conditioned on sigma"""
 

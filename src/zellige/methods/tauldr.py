@@ -85,12 +85,12 @@ class TauLDR(Diffusion):
         process: str = "uniform"
         """uniform or absorbing; gaussian or birth-death for ordered tokens"""
         base: float | None = None
-        """the rate between two states (uniform; the paper's 0.03 for 129) or into the mask (absorbing), or of sigma(t) = base
-        (growth^t - 1); by default what leaves e^-7 of the slowest mode at t = 1"""
+        """base rate of the noise; between two states (uniform; the paper's 0.03 for 129) or into the mask (absorbing), or of
+        sigma(t) = base (growth^t - 1); by default what leaves e^-7 of the slowest mode at t = 1"""
         growth: float | None = None
-        """of sigma(t), gaussian and birth-death: by default the paper's 100"""
+        """growth of sigma(t) (gaussian and birth-death); by default the paper's 100"""
         rate_sigma: float | None = None
-        """gaussian: how many states a jump goes; by default the paper's 6 for 256 states in proportion, at least 1"""
+        """gaussian: width of a jump in states; by default the paper's 6 for 256 states in proportion, at least 1"""
         target_sigma: float | None = None
         """gaussian: width of the stationary distribution in states; by default the paper's 512 for 256 states in proportion"""
         min_time: float = 0.001

@@ -32,23 +32,23 @@ class Train:
     steps: int = 10_000
     """optimizer steps"""
     minutes: float = 0.0
-    """on a CPU: so many of these steps as take so many minutes, by some that are timed at the start; 0 is all of them"""
+    """on a CPU, take only as many steps as fit into this time (estimated at the start); 0: all steps"""
     batch: int = 32
-    """sequences in one optimizer step, over all devices and parts"""
+    """sequences per optimizer step, over all devices"""
     accumulate: int = 1
-    """compute each step in so many parts: the same numbers in less memory"""
+    """gradient-accumulation steps: same result, less memory"""
     rate: float = 3e-4
-    """learning rate of AdamW, at its highest"""
+    """peak learning rate of AdamW"""
     warmup: int = 100
-    """steps in which the rate rises from 0"""
+    """steps over which the learning rate rises from 0"""
     decay: Literal["cosine", "constant", "inverse-sqrt"] = "cosine"
-    """what the rate does after that; cosine ends at 0, inverse-sqrt falls with the root of the step"""
+    """learning-rate schedule after the warmup; cosine ends at 0, inverse-sqrt falls with the root of the step"""
     weight_decay: float = 0.01
-    """of matrices; vectors and scalars are left alone, unless `decay_all`"""
+    """weight decay of matrices; of vectors and scalars too with `decay_all`"""
     decay_all: bool = False
-    """weight decay of biases and of norms too, as AdamW has it where nobody says otherwise"""
+    """apply weight decay to biases and norms too, as AdamW does by default"""
     betas: tuple[float, float] = (0.9, 0.99)
-    """of AdamW"""
+    """the two betas of AdamW"""
     clip: float = 1.0
     """largest norm of the loss's gradient, in nats per token of the whole bound (its sum over T in discrete time): a published
     limit is of another scale where its loss is (recipes convert it); 0 does not clip"""
@@ -57,11 +57,12 @@ class Train:
     ema_warmup: bool = True
     """the average forgets the first weights fast: its decay at step n is at most (1 + n) / (10 + n); else `ema` from the first"""
     precision: Literal["auto", "float32", "tf32", "bfloat16"] = "auto"
-    """of the network; auto is bfloat16 on a GPU from hidden 256 up; tf32 is float32 whose products on a GPU are in TF32"""
+    """precision of the network; auto: bfloat16 on a GPU from hidden 256 up; tf32 is float32 whose products on a GPU are in
+    TF32"""
     compile: bool = False
     """torch.compile the whole step: a minute or two at the start, for long runs on a GPU"""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """auto is the GPU where there is one"""
+    """where to train; auto: the GPU if there is one"""
     devices: int = 0
     """processes on each node, one a device; 0 is every GPU, or one process on the CPU, or what torchrun or Slurm started"""
     nodes: int = 1
@@ -73,7 +74,7 @@ class Train:
     validate_rows: int = 256
     """sequences of the validation split that are used, evenly spaced; 0 all"""
     validate_draws: int = 1
-    """draws of the bound for each of them"""
+    """Monte Carlo samples for each of them"""
     samples: int = 2
     """texts sampled at each validation, into samples/"""
     sample_steps: int = 64
@@ -99,7 +100,7 @@ class Train:
     label_dropout: float = 0.1
     """with `data.labels`, the share of rows that are trained without their class, so that the model can do without"""
     seed: int = 0
-    """of the first weights, the order of the data and every random draw"""
+    """random seed of the weights, the data order and the noise"""
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "accumulate", "nodes", "validate_draws", "sample_steps", "keep", "log_every"):

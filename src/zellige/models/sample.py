@@ -29,7 +29,7 @@ class Sample(Sampling):
     """Samples of a model, free or continuing a prompt."""
 
     prompt: str | Sequence[str] | None = option(
-        "the beginning of each sample; in Python also a list of them, as the rows of `fixed`",
+        "beginning of each sample; in Python also a list of them, as the rows of `fixed`",
         default=None,
         typed=str | None,
     )

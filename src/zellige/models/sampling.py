@@ -25,15 +25,13 @@ class Decoding:
     """Sampling strategy. A field that is None is left to the model's defaults, then to the method and the sampler."""
 
     steps: int | None = option(
-        "sampling steps: fewer are faster, more follow the model more closely; default: the model's own, else T of a model of T "
-        "steps, else 64",
+        "sampling steps: fewer are faster, more are better; default: the model's own, else T of a model of T steps, else 64",
         default=None,
         minimum=1,
         maximum=STEPS,
     )
     sampler: Any = option(
-        "how tokens are drawn, step by step (zellige list samplers); default: the model's own, else the method's, ancestral for "
-        "most",
+        "how tokens are sampled (zellige list samplers); default: the model's own, else the method's, ancestral for most",
         default=None,
         typed=str | None,
     )
@@ -43,13 +41,13 @@ class Decoding:
         minimum=0,
     )
     top_p: float | None = option(
-        "keep the likeliest tokens that hold this share of the probability; default: the model's own, else 1, all",
+        "keep the likeliest tokens up to this total probability; default: the model's own, else 1, all of them",
         default=None,
         above=0,
         maximum=1,
     )
     top_k: int | None = option(
-        "keep so many of the likeliest tokens, before top-p; default: the model's own, else all",
+        "keep this many of the likeliest tokens; applied before top-p; default: the model's own, else all",
         default=None,
         minimum=1,
         maximum=STEPS,
@@ -140,25 +138,24 @@ class Sampling(Decoding, Request[Any]):
         ("watch", "frames", "out", "example", "keep", "data", "mark"), ""
     )  # of the command line alone
 
-    count: int = option("number of samples; with classes of each", default=1, minimum=1)
+    count: int = option("number of samples (with classes: of each class)", default=1, minimum=1)
     seed: int | Sequence[tuple[int, int]] = option(
-        "start of the random numbers; a sample depends on it and on its own number alone; in Python also a pair (seed, number) "
-        "for each",
+        "random seed; each sample depends only on the seed and on its own number; in Python also a pair (seed, number) for each",
         default=0,
         typed=int,
     )
     length: int | None = option(
-        "tokens of a sample; default: the model's length; more than that with a block sampler", default=None, minimum=1
+        "tokens per sample (default: the model's length); longer ones need a block sampler", default=None, minimum=1
     )
     classes: Any = option(
-        "of a model with classes: the class of the samples, by name or number; or several",
+        "class to sample (class-conditional models); by name or number; or several",
         default=(),
         flag="class",
         typed=tuple[str, ...],
     )
-    batch: int = option("samples drawn at once; they do not depend on it", default=BATCH, minimum=1)
+    batch: int = option("samples drawn at once; changes the speed, not the samples", default=BATCH, minimum=1)
     defaults: bool = option(
-        "sample by the model's generation_config.json where nothing is given; without it from the model's own distribution",
+        "use the sampling options that the model recommends (its generation_config.json); --no-defaults: those of the method",
         default=True,
     )
 

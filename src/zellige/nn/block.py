@@ -36,7 +36,7 @@ class Net:
     heads: int = 8
     """attention heads"""
     length: int = 256
-    """tokens in a row"""
+    """tokens per sequence"""
     conv: int = 0
     """kernel of a short depthwise convolution in each block (odd; 0: none, as in published checkpoints; on a grid, over the
     grid); a small model learns far sooner with it"""
@@ -45,7 +45,7 @@ class Net:
     condition: int = 128
     """width of the embedding of times and classes, for a conditioned network"""
     checkpoint: bool = False
-    """recompute each block in the backward pass: a third more work, less memory"""
+    """gradient checkpointing: less memory, a third more work"""
     grid: tuple[int, ...] = ()
     """the positions are an image (height width), music (steps voices) or the like, not a line; the last axis runs fastest.
     Rotary positions are then axial, and each position has an embedding; data that has a shape sets it by itself"""

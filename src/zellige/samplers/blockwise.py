@@ -46,7 +46,7 @@ class Blockwise(Growing):
     """
 
     block_sampler: str | Sampler = option(
-        "write text of any length block by block, with this sampler inside each block; its own options are allowed too",
+        "sample any length, each block by this sampler; its options are allowed too",
         default="ancestral",
     )
     stride: int | None = option(

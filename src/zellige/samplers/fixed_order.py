@@ -29,7 +29,7 @@ class FixedOrder(AnyOrder):
 
     per_step: int = option("tokens a step", default=1, kw_only=True, minimum=1, maximum=TOKENS)
     order: str | Sequence[int] = option(
-        "forward, backward, or the positions from 0 on in the order in which they are drawn, such as 2,0,1",
+        "forward, backward, or a list such as 2,0,1; the positions, counted from 0, in the order in which they are filled",
         default="forward",
     )
 

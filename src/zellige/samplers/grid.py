@@ -121,7 +121,7 @@ def _even_in_log_snr(method: Diffusion, steps: int) -> Tensor:
 
 
 GRID = (
-    "uniform, cosine, log-snr, published (its authors'), or the size of a step; auto: MD4's cosine with its linear schedule, "
+    "uniform, cosine, log-snr, published or a step size; published: its authors'; auto: MD4's cosine with its linear schedule, "
     "else uniform"
 )
 

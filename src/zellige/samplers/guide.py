@@ -39,7 +39,11 @@ class Truncation:
         maximum=1,
     )
     top_k: int | None = option(
-        "keep so many of the likeliest tokens, before top-p", default=None, kw_only=True, minimum=1, maximum=TOKENS
+        "keep this many of the likeliest tokens; applied before top-p",
+        default=None,
+        kw_only=True,
+        minimum=1,
+        maximum=TOKENS,
     )
     drop_crossing: bool = option(
         "with top-p: drop the token that crosses it, too, as the code of BD3-LM and ReMDM does",

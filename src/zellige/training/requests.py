@@ -69,15 +69,15 @@ class Training(Request["Run"]):
         hidden=True,
     )
     folder: str | Path | None = option(
-        "the folder where everything goes; runs/METHOD-DATA if not given, numbered", default=None, flag="run"
+        "folder for everything; default: runs/METHOD-DATA, numbered", default=None, flag="run"
     )
-    recipe: str = option("a paper's configuration, which fills what is not typed (zellige list recipes)", default="")
+    recipe: str = option("use the settings of a paper (zellige list recipes)", default="")
     size: Literal["tiny", "small", "base", "medium"] | None = option(
-        "network, batch, rate and steps that belong together; what is typed beside it comes first", default=None
+        "preset of network, batch, learning rate and steps; other options override it", default=None
     )
-    epochs: float | None = option("passes over the training data, in place of a number of steps", default=None, above=0)
-    resume: bool = option("go on with the run in it", default=False)
-    overwrite: bool = option("replace the run in it", default=False)
+    epochs: float | None = option("passes over the training data, instead of steps", default=None, above=0)
+    resume: bool = option("continue the run in this folder", default=False)
+    overwrite: bool = option("replace the run in this folder", default=False)
 
     renamed = {"run": "folder", "network": ""}  # noqa: RUF012
 
@@ -283,13 +283,15 @@ class Plan(Request["Budget"]):
     training: Any = option(
         "a Training, or the name of a recipe or a method", default=None, hidden=True, read=_read_training
     )
-    gpus: int = option("devices, among which the batch is split", default=1, minimum=1)
-    device: str = option("b200, h200, h100, h100-pcie, a100, a100-40, l40s, l4, rtx4090 or mi300x", default="h100")
-    mfu: float = option(
-        "share of the peak of matrix products that is reached, above 0 up to 1", default=0.4, above=0, maximum=1
+    gpus: int = option("number of GPUs that share the batch", default=1, minimum=1)
+    device: str = option(
+        "GPU model; b200, h200, h100, h100-pcie, a100, a100-40, l40s, l4, rtx4090 or mi300x", default="h100"
     )
-    price: float | None = option("of a device for an hour, in any currency", default=None, minimum=0)
-    vocabulary: int | None = option("tokens of the tokenizer; the recipe's if not given", default=None, minimum=1)
+    mfu: float = option(
+        "fraction of the GPU's peak speed that is reached; above 0, at most 1", default=0.4, above=0, maximum=1
+    )
+    price: float | None = option("price of one GPU hour, in any currency", default=None, minimum=0)
+    vocabulary: int | None = option("size of the vocabulary (default: the recipe's)", default=None, minimum=1)
 
     renamed = {"words": ""}  # noqa: RUF012
 

@@ -128,14 +128,14 @@ class Sweep(Request[SweepRecord]):
         'settings with several values each, {"train.lr": [1e-3, 2e-3]}, or with a range of them, "1e-4..1e-2"',
         default=None, hidden=True,
     )  # fmt: skip
-    folder: str | Path = option(
-        "the folder of the sweep; each trial's run is in a folder of its own there", default="runs/sweep", flag="run"
-    )
+    folder: str | Path = option("folder for the sweep; each trial has a subfolder", default="runs/sweep", flag="run")
     trials: int | None = option(
-        "so many combinations, of all if not given; an option may then be a range, 1e-4..1e-2", default=None, minimum=1
+        "try only this many combinations (default: all); an option may then be a range, 1e-4..1e-2",
+        default=None,
+        minimum=1,
     )
     search: Literal["random", "tpe"] = option(
-        "which combinations: random ones, or tpe, near those that were good (Optuna; the extra sweep)", default="random"
+        "how to choose trials: random, or tpe near good ones (Optuna; the extra sweep)", default="random"
     )
 
     renamed = {"words": "", "run": "folder"}  # noqa: RUF012

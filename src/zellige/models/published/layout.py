@@ -18,25 +18,25 @@ class Choices:
     """What the reader of a published model may say; None is what its config says, or what is usual for its layout."""
 
     system: str | None = None
-    """the layout, where nothing says it: sedd, radd, mdlm, ... (a file without its config.json)"""
+    """layout of the file (default: from its config.json); sedd, radd, mdlm and others"""
     length: int | None = None
-    """tokens of a text"""
+    """tokens per sequence"""
     tokenizer: str | None = None
-    """gpt2, bytes, integers, a tokenizer.json, a folder of vocabulary files or a hub id"""
+    """its tokenizer: gpt2, bytes, integers, a tokenizer.json, a folder of vocabulary files or a hub id"""
     heads: int | None = None
-    """attention heads, where the file holds no rotary frequencies"""
+    """number of attention heads; only if the file holds no rotary frequencies"""
     block: int | None = None
-    """tokens of a block (bd3lm)"""
+    """tokens per block (bd3lm)"""
     process: str | None = None
-    """absorbing or uniform (sedd)"""
+    """noise process: absorbing or uniform (sedd)"""
     schedule: str | None = None
-    """the noise schedule"""
+    """noise schedule"""
     time: bool | None = None
-    """whether the network is told the time; a network that is not gets sigma = 0 for ever"""
+    """True if the network is time-conditioned; False: sigma is always 0"""
     begin: int | None = None
-    """the token that begins a text (ar)"""
+    """number of the token that begins a text (ar)"""
     weights: str | None = None
-    """ema or raw, of a training checkpoint that holds both; the average by default"""
+    """which weights of a checkpoint: ema (default) or raw"""
 
     @staticmethod
     def of(choices: Mapping[str, Any]) -> "Choices":

@@ -45,16 +45,16 @@ class Compare(Request["Comparison"]):
     net: Any = option("the network's sizes", default=None, hidden=True, read=section_of_json("nn.block:Net"))
     train: Any = option("how all are trained", default=None, hidden=True, read=section_of_json("models.config:Train"))
     folder: str | Path = option(
-        "the folder of the comparison; each method's run is in a folder of its own there",
+        "folder for the comparison; each method's run has a subfolder",
         default="runs/compare",
         flag="run",
     )
-    calls: tuple[int, ...] = option(
-        "at how many steps of its sampler each method's samples are judged", default=CALLS, read=tuple
+    calls: tuple[int, ...] = option("sampling steps at which samples are judged", default=CALLS, read=tuple)
+    samples: int = option("samples at each number of steps (0: 64 texts); of enumerable data 2,000", default=0)
+    draws: int = option("Monte Carlo samples per text", default=4)
+    limit: int | None = option(
+        "evaluate only this many test texts (default: all); they are evenly spaced", default=None
     )
-    samples: int = option("how many at each; 0: 64 of a text, 2,000 of enumerable data", default=0)
-    draws: int = option("draws of the bound for each text", default=4)
-    limit: int | None = option("so many texts of the test split, evenly spaced; all if not given", default=None)
 
     renamed = {"run": "folder", "seed": ""}  # noqa: RUF012
 
@@ -105,8 +105,8 @@ def compare(
     Args:
         methods: names, with choices if there are any ("sedd:process=uniform"); classes; (class, "choice=value").
         data, net, train: the same for all of them; `train.seed` is that of everything.
-        run: the folder of the comparison; each method's run is in a folder of its own there.
-        calls: at how many steps of its sampler each method's samples are judged.
+        run: folder for the comparison; each method's run has a subfolder.
+        calls: sampling steps at which samples are judged.
         samples: how many at each; 0: 64 of a text, 2,000 of enumerable data.
         draws, limit: of the bound, as `evaluate` takes them.
         terminal: who is told how it goes; nobody by default.
