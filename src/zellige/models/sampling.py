@@ -155,7 +155,7 @@ class Sampling(Decoding, Request[Any]):
     )
     batch: int = option("samples drawn at once; changes the speed, not the samples", default=BATCH, minimum=1)
     defaults: bool = option(
-        "use the sampling options that the model recommends (its generation_config.json); --no-defaults: those of the method",
+        "use the sampling options that the model recommends (its generation_config.json); else the method's",
         default=True,
     )
 
