@@ -124,6 +124,11 @@ def test_an_option_is_idle_by_its_mark_and_not_by_its_help():
     assert "--other" not in shown
 
 
+def test_the_short_help_of_a_switch_that_is_on_says_that_it_is_turned_off(capsys):
+    assert cli.main(["train", "md4", "-h"]) == 0
+    assert re.search(r"^  --no-time +turn off: condition the network on t$", capsys.readouterr().out, re.M)
+
+
 def test_the_commands_are_those_of_the_help_and_need_no_torch():
     code = "import sys; from zellige.cli.commands import COMMANDS; print(*COMMANDS, 'torch' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == [*help.COMMANDS, "False"]

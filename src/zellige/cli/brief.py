@@ -76,7 +76,8 @@ def short_help(cls: type, where: str, default: Any = None, about: str = "") -> s
         "",
     ]
     for flag, head in zip(shown, heads):
-        said, *more = summary(helps.get(flag.name, ""), COLUMNS - wide - 2) or [""]
+        on = "turn off: " * (flag.switch and flag.default)
+        said, *more = summary(on + helps.get(flag.name, ""), COLUMNS - wide - 2) or [""]
         lines += [f"  {head:<{wide}}{said}".rstrip(), *(" " * (wide + 2) + line for line in more)]
     lines += [""] * bool(shown) + [*rest.splitlines(), ""] * bool(rest)
     full = f"all {len(known)} options, in full: --help-all" if len(known) > len(shown) + idle else "in full: --help-all"
