@@ -986,7 +986,7 @@ def test_sample(run):
     first, second = err.splitlines()
     assert re.fullmatch(r"3 samples, 96 tokens, .* s, .* tokens/s", first)
     assert re.fullmatch(
-        r"  \d+( to \d+)? network calls each \(16 steps, \d+( to \d+)? idle, \d+\.\d calls expected\)", second
+        r"  \d+( to \d+)? network evaluations each \(16 steps, \d+( to \d+)? skipped, \d+\.\d expected\)", second
     )
     code, out, err = run('sample runs/a --count 3 --steps 16 --prompt "the " --seed 2 --out x.jsonl --json s.json')
     assert out == ""

@@ -92,7 +92,7 @@ def test_perplexity_never_stands_without_entropy_and_the_protocol(command):
     assert err == ""
     for said in ("perplexity, corpus", "perplexity, per sequence", "unigram entropy, nats", "seq-rep-4", "float64"):
         assert said in out
-    assert re.search(r"^  of each \d+\.\d network calls are expected$", out, re.MULTILINE)
+    assert re.search(r"^  of each \d+\.\d network evaluations are expected$", out, re.MULTILINE)
     assert "tokenizer characters (27)" in out
     assert "decoded, then tokenized" in " ".join(out.split())
     assert all(len(line) <= 80 for line in out.splitlines())

@@ -27,7 +27,7 @@ def describe(record: SamplesRecord) -> list[str]:
         (point,) = points
         lines.append(f"{counted(point.samples, 'sample')}{_drawn(point)}")
         if point.expected_calls is not None:
-            lines.append(f"  of each {point.expected_calls:.1f} network calls are expected")
+            lines.append(f"  of each {point.expected_calls:.1f} network evaluations are expected")
         sets = [point, *([real] if real else [])]
         rows = [["", "samples", *([_name(real)] if real else [])]]
         rows += [["images, n", *(count(samples.samples) for samples in sets)]] if record.of_images else []
@@ -80,7 +80,7 @@ def _drawn(point: JudgedSet) -> str:
     if not way.sampler:
         return ""
     options = "".join(f", {name} {value}" for name, value in way.options.items())
-    calls = f" ({point.calls:.1f} network calls each)" if point.calls is not None else ""
+    calls = f" ({point.calls:.1f} network evaluations each)" if point.calls is not None else ""
     heat = f"temperature {way.temperature:g}, top-p {way.top_p:g}"
     return f": {way.sampler}{options}, {counted(way.steps or 0, 'step')}{calls}, {heat}"
 

@@ -220,14 +220,14 @@ class Samples(Record):
             super().save(path)
 
     def __str__(self) -> str:
-        """`2 samples, 512 tokens, 0.9 s, 569 tokens/s`, below it `63 network calls each (64 steps, 1 idle, 62.8 calls expected)`.
+        """`2 samples, 512 tokens, 0.9 s, 569 tokens/s`; `63 network evaluations each (64 steps, 1 skipped, 62.8 expected)`.
 
         Of chains also `38.2% of 1,000 proposals accepted, autocorrelation time 21 proposals`.
         """
         number = f"{counted(len(self.texts), 'sample')}, {counted(sum(map(len, self.tokens)), 'token')}"
-        calls = f"{_range(self.calls)} network call{'' if set(self.calls) == {1} else 's'} each"
-        expected = "" if self.expected_calls is None else f", {self.expected_calls:,.1f} calls expected"
-        steps = f"({counted(self.steps, 'step')}, {_range(self.idle)} idle{expected})"
+        calls = f"{_range(self.calls)} network evaluation{'' if set(self.calls) == {1} else 's'} each"
+        expected = "" if self.expected_calls is None else f", {self.expected_calls:,.1f} expected"
+        steps = f"({counted(self.steps, 'step')}, {_range(self.idle)} skipped{expected})"
         walks = f"\n  {report(self.walks)}" if self.walks else ""
         return (
             f"{number}, {duration(self.seconds)}, {token_rate(self.speed)}\n  {calls} {steps}{walks}{self._redrawn()}"
