@@ -80,7 +80,7 @@ def _drawn(point: JudgedSet) -> str:
     if not way.sampler:
         return ""
     options = "".join(f", {name} {value}" for name, value in way.options.items())
-    calls = f" ({point.calls:.1f} network evaluations each)" if point.calls is not None else ""
+    calls = f" ({point.calls:.1f} evaluations each)" if point.calls is not None else ""
     heat = f"temperature {way.temperature:g}, top-p {way.top_p:g}"
     return f": {way.sampler}{options}, {counted(way.steps or 0, 'step')}{calls}, {heat}"
 
