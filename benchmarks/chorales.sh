@@ -10,7 +10,7 @@ folder=${1:-runs/chorales}
 shift || true
 data=(--data.name jsb-chorales ${CHORALES:+--data.path "$CHORALES"} --data.size 64)
 net=(--net.layers 3 --net.hidden 96 --net.heads 4 --net.condition 64 --net.conv 5)
-budget=(--train.steps 1500 --train.batch 12 --train.rate 3e-3 --train.ema 0.998 --train.device cpu --train.validate-every 0)
+budget=(--train.steps 1500 --train.batch 12 --train.lr 3e-3 --train.ema 0.998 --train.device cpu --train.validate-every 0)
 
 declare -A choices=([tauldr]="tauldr --process uniform" [mdlm]=mdlm [tauldr-gaussian]="tauldr --process gaussian")
 declare -A grid=([tauldr]="--grid log-snr") # uniform noise is slow on steps even in t: docs/results.md

@@ -20,7 +20,7 @@ unet=(--net.kind unet --net.channels 32 --net.multipliers 1 2 2 --net.blocks 1)
 flat=(--net.kind flat-unet --net.channels 32 --net.blocks 4 --net.attention 0)
 dit=(--net.kind dit --net.layers 3 --net.hidden 64 --net.heads 4 --net.condition 64 --net.conv 5)
 gaussian=(--process gaussian)
-budget=(--train.rate 2e-3 --train.ema 0.997 --train.device cpu --train.validate-every 400 --train.validate-rows 128 --train.save-minutes 5)
+budget=(--train.lr 2e-3 --train.ema 0.997 --train.device cpu --train.validate-every 400 --train.validate-rows 128 --train.save-minutes 5)
 
 train() { # RUN STEPS BATCH METHOD [OPTION ...]
   local run=$folder/$1 steps=$2 batch=$3

@@ -25,32 +25,32 @@ for name in "${@:-molecules chorales sudoku mnist tales-mdlm ar tales}"; do
         test "$model" = ar && method=(ar --train.precision bfloat16) || method=(mdlm)
         train "$model" "${method[@]}" --data.name text --data.path "$TALES/train.txt" --data.validation "$TALES/validation.txt" \
           --data.test "$TALES/test.txt" --data.tokenizer bpe:2048 --net.layers 6 --net.hidden 256 --net.heads 4 --net.length 128 \
-          --net.conv 7 --train.steps 5600 --train.validate-every 700 --train.batch 16 --train.rate 2e-3 --train.warmup 200 --train.ema 0.9995 ;;
+          --net.conv 7 --train.steps 5600 --train.validate-every 700 --train.batch 16 --train.lr 2e-3 --train.warmup 200 --train.ema 0.9995 ;;
       tales) # the same network and text, in blocks of 4; $folder/ar is there
         data=$TALES
         train tales bd3lm --block 4 --train.start "$folder/ar" --train.precision bfloat16 --data.name text --data.path "$TALES/train.txt" \
           --data.validation "$TALES/validation.txt" --data.test "$TALES/test.txt" --data.tokenizer bpe:2048 --net.layers 6 \
           --net.hidden 256 --net.heads 4 --net.length 128 --net.conv 7 --net.dropout 0.1 --train.steps 2600 \
-          --train.validate-every 400 --train.batch 16 --train.rate 1e-3 --train.warmup 50 --train.ema 0.999 ;;
+          --train.validate-every 400 --train.batch 16 --train.lr 1e-3 --train.warmup 50 --train.ema 0.999 ;;
       mnist) # 1.1M parameters; 2.3 epochs
         data=$MNIST
         train mnist md4 --data.name mnist --data.path "$MNIST" --data.labels --net.kind unet --net.channels 32 \
-          --net.multipliers 1 2 2 --net.blocks 1 --net.attention 7 --train.steps 7200 --train.batch 16 --train.rate 2e-3 \
+          --net.multipliers 1 2 2 --net.blocks 1 --net.attention 7 --train.steps 7200 --train.batch 16 --train.lr 2e-3 \
           --train.ema 0.999 --train.validate-every 1200 --train.validate-rows 128 ;;
       chorales)
         data=$CHORALES
         train chorales mdlm --data.name jsb-chorales --data.path "$CHORALES" --data.size 64 --net.layers 4 --net.hidden 128 \
-          --net.heads 4 --net.conv 5 --net.dropout 0.1 --train.steps 6000 --train.batch 12 --train.rate 2e-3 --train.ema 0.999 \
+          --net.heads 4 --net.conv 5 --net.dropout 0.1 --train.steps 6000 --train.batch 12 --train.lr 2e-3 --train.ema 0.999 \
           --train.validate-every 500 ;;
       sudoku)
         data=$SUDOKU
         train sudoku mdlm --data.name sudoku --data.path "$SUDOKU" --data.size 9 --data.augment 50 --net.layers 5 \
-          --net.hidden 96 --net.heads 6 --train.steps 30000 --train.batch 16 --train.rate 2e-3 --train.warmup 300 \
+          --net.hidden 96 --net.heads 6 --train.steps 30000 --train.batch 16 --train.lr 2e-3 --train.warmup 300 \
           --train.ema 0.999 --train.validate-every 2000 ;;
       molecules)
         data=$QM9
         train molecules mdlm --data.name qm9 --data.path "$QM9" --net.layers 4 --net.hidden 128 --net.heads 4 --net.conv 5 \
-          --train.steps 10000 --train.batch 64 --train.rate 2e-3 --train.warmup 200 --train.ema 0.999 \
+          --train.steps 10000 --train.batch 64 --train.lr 2e-3 --train.warmup 200 --train.ema 0.999 \
           --train.validate-every 1000 --train.validate-rows 512 ;;
       *) echo "no model $model"; exit 2 ;;
     esac

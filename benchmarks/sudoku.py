@@ -1,7 +1,7 @@
 """How many held-out Sudokus does a model solve by infilling? Nothing searches: the model fills the blanks, once.
 
     zellige train mdlm --data.name sudoku --data.size 9 --data.path sudoku9_pairs.csv.xz --data.augment 10 \\
-        --net.layers 4 --net.hidden 96 --net.heads 4 --train.steps 4000 --train.batch 32 --train.rate 2e-3 --run runs/sudoku
+        --net.layers 4 --net.hidden 96 --net.heads 4 --train.steps 4000 --train.batch 32 --train.lr 2e-3 --run runs/sudoku
     python benchmarks/sudoku.py runs/sudoku [--count 200]
 
 A puzzle counts as solved if the filled grid is its solution. A model of 4 x 4 grids, which come without puzzles, draws whole

@@ -12,7 +12,7 @@ folder=${1:-runs/text8}
 shift || true
 data=(--data.name text8 --data.path "${TEXT8:?set TEXT8 to the file}" --data.validation 400000 --data.test 477825)
 net=(--net.layers 4 --net.hidden 128 --net.heads 4 --net.length 128 --net.conv 7)
-budget=(--train.steps 2000 --train.batch 8 --train.rate 3e-3 --train.ema 0.998 --train.device cpu)
+budget=(--train.steps 2000 --train.batch 8 --train.lr 3e-3 --train.ema 0.998 --train.device cpu)
 
 declare -A choices=(
   [d3pm-absorbing]="d3pm --process absorbing" [d3pm-uniform]="d3pm --process uniform --schedule mutual-information"

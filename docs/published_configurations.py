@@ -79,7 +79,7 @@ class Entry:
     """One value.
 
     Attributes:
-        ours: the choice of a recipe that it is about: `train.rate`, `net.dropout`, `data.flip`, `options.auxiliary`, `steps`.
+        ours: the choice of a recipe that it is about: `train.lr`, `net.dropout`, `data.flip`, `options.auxiliary`, `steps`.
         key, value: what it is called in the file, and its value there; of `PAPER` the section.
         file: a name in FILES, or PAPER.
         here: the same value as a recipe says it, where that is another way: in another unit, at another scale of the loss.
@@ -119,7 +119,7 @@ D3PM_IMAGES = [
     Entry("options.diffusion_steps", "model.diffusion_betas.num_timesteps", _T, "d3pm-images"),
     Entry("train.steps", "train.num_train_steps", 1_500_000, "d3pm-images"),
     Entry("train.batch", "train.batch_size", 128, "d3pm-images"),
-    Entry("train.rate", "train.learning_rate", 2e-4, "d3pm-images"),
+    Entry("train.lr", "train.learning_rate", 2e-4, "d3pm-images"),
     Entry("train.warmup", "train.learning_rate_warmup_steps", 0, "d3pm-images"),
     Entry("train.decay", "learning_rate", "constant", "d3pm-images-gm"),
     Entry("train.weight_decay", "train.weight_decay", 0.0, "d3pm-images"),
@@ -188,7 +188,7 @@ def _d3pm_text(length: int, data: str, key: str, value: Any, **choices: Any) -> 
         ),
         Entry("train.steps", "appendix B.2", 1_000_000, PAPER),
         Entry("train.batch", "appendix B.2", 512, PAPER),
-        Entry("train.rate", "base_learning_rate", 2e-4, "d3pm-text", paper=5e-4, words=_B2),
+        Entry("train.lr", "base_learning_rate", 2e-4, "d3pm-text", paper=5e-4, words=_B2),
         Entry("train.warmup", "warmup_steps", 5000, "d3pm-text", paper=10_000, words=_B2),
         Entry("train.decay", "factors", "linear_warmup_from * constant", "d3pm-text", paper="inverse-sqrt", words=_B2),
         _adam("d3pm-text-trainers", "optim.Adam's own"),
@@ -223,7 +223,7 @@ TAULDR_CIFAR10 = [
     ),
     Entry("train.steps", "training.n_iters", 2_000_000, "tauldr"),
     Entry("train.batch", "data.batch_size", 128, "tauldr"),
-    Entry("train.rate", "optimizer.lr", 2e-4, "tauldr"),
+    Entry("train.lr", "optimizer.lr", 2e-4, "tauldr"),
     Entry("train.warmup", "training.warmup", 5000, "tauldr"),
     Entry("train.decay", "g['lr'] after the warm-up", "constant", "tauldr-training"),
     _adam("tauldr-optimizers", "torch.optim.Adam's own"),
@@ -260,7 +260,7 @@ SEDD_OWT = [
     Entry("options.schedule", "noise.type", "loglinear", "sedd"),
     Entry("train.steps", "training.n_iters", 1_300_001, "sedd", paper=400_000, words=("400,000", "1.3 million")),
     Entry("train.batch", "training.batch_size", 512, "sedd"),
-    Entry("train.rate", "optim.lr", 3e-4, "sedd"),
+    Entry("train.lr", "optim.lr", 3e-4, "sedd"),
     Entry("train.warmup", "optim.warmup", 2500, "sedd", paper=2000, words=("2,000", "2,500")),
     Entry("train.decay", "lr after the warm-up (losses.py)", "constant", "sedd"),
     Entry("train.weight_decay", "optim.weight_decay", 0, "sedd"),
@@ -283,7 +283,7 @@ RADD_OWT = [
     Entry("options.loss", "training.loss_type", "t_DCE", "radd", paper="lambda-dce", words=("lambda-DCE", "t-DCE")),
     Entry("train.steps", "training.n_iters", 1_000_001, "radd", paper=400_000, words=("400,000", "1,000,001")),
     Entry("train.batch", "training.batch_size", 512, "radd"),
-    Entry("train.rate", "optim.lr", 3e-4, "radd"),
+    Entry("train.lr", "optim.lr", 3e-4, "radd"),
     Entry("train.warmup", "optim.warmup", 2500, "radd"),
     Entry("train.decay", "lr after the warm-up (losses.py)", "constant", "radd"),
     Entry("train.weight_decay", "optim.weight_decay", 0, "radd", paper=0.03, words=("weight decay 0.03",)),
@@ -306,7 +306,7 @@ def _lightning(file: str) -> list[Entry]:
     return [
         Entry("train.steps", "trainer.max_steps", 1_000_000, file),
         Entry("train.batch", "loader.global_batch_size", 512, file),
-        Entry("train.rate", "optim.lr", 3e-4, file),
+        Entry("train.lr", "optim.lr", 3e-4, file),
         Entry("train.warmup", "num_warmup_steps", 2500, "mdlm-rate"),
         Entry("train.decay", "_target_", "get_constant_schedule_with_warmup", "mdlm-rate", "constant"),
         Entry("train.weight_decay", "optim.weight_decay", 0, file),
@@ -383,7 +383,7 @@ PUBLISHED: dict[str, list[Entry]] = {
     "md4-text8": [
         *_md4_entries(
             "md4-text8", "text8", _md4_text("md4-text8", 256), 0.05, 1_000_000, 512,
-            Entry("train.rate", "learning_rate of sweep", 5e-4, "md4-text8", paper=3e-4, words=("3e-4", "5e-4")), 2000,
+            Entry("train.lr", "learning_rate of sweep", 5e-4, "md4-text8", paper=3e-4, words=("3e-4", "5e-4")), 2000,
             Entry("train.weight_decay", "weight_decay of sweep", 0.03, "md4-text8"), 0.999,
             Entry("steps", "timesteps", 1000, "md4-text8"),
         ),
@@ -391,7 +391,7 @@ PUBLISHED: dict[str, list[Entry]] = {
     ],
     "md4-owt": _md4_entries(
         "md4-owt", "openwebtext", _md4_text("md4-owt", 1024), 0.02, 1_000_000, 512,
-        Entry("train.rate", "learning_rate", 3e-4, "md4-owt"), 2000,
+        Entry("train.lr", "learning_rate", 3e-4, "md4-owt"), 2000,
         Entry("train.weight_decay", "weight_decay of sweep", 0.03, "md4-owt"), 0.999,
         Entry("steps", "timesteps", 1000, "md4-owt"),
     ),
@@ -404,7 +404,7 @@ PUBLISHED: dict[str, list[Entry]] = {
                 Entry("net.blocks", "n_layers", 32, "md4-cifar10", 0, "0 is the published 32"),
             ],
             0.1, 2_000_000, 256,
-            Entry("train.rate", "learning_rate", 2e-4, "md4-cifar10", paper=4e-4, words=("4e-4", "2e-4")), 100,
+            Entry("train.lr", "learning_rate", 2e-4, "md4-cifar10", paper=4e-4, words=("4e-4", "2e-4")), 100,
             Entry("train.weight_decay", "weight_decay", 0.01, "md4-cifar10"), 0.99,
             Entry("steps", "timesteps", 256, "md4-cifar10", paper=1000, words=("1,000 steps", "256")),
         ),
@@ -424,7 +424,7 @@ PUBLISHED: dict[str, list[Entry]] = {
                 Entry("net.hidden", "dit_hidden_size", 768, "md4-imagenet64"),
                 Entry("net.heads", "dit_num_heads", 12, "md4-imagenet64"),
             ],
-            0.1, 2_000_000, 512, Entry("train.rate", "learning_rate", 2e-4, "md4-imagenet64"), 100,
+            0.1, 2_000_000, 512, Entry("train.lr", "learning_rate", 2e-4, "md4-imagenet64"), 100,
             Entry("train.weight_decay", "weight_decay", 0.01, "md4-imagenet64", paper=0.03, words=("0.03", "0.01")), 0.99,
             Entry("steps", "timesteps", 256, "md4-imagenet64", paper=1000, words=("1,000 steps", "256")),
         ),
@@ -472,7 +472,7 @@ for _data, _length, _entry in (
 
 # ---------------------------------------------------------------------------------- beside the recipes
 def said(recipe: Recipe, ours: str) -> Any:
-    """What a recipe says of a choice: `train.rate`, `options.block`, `drawing.corrector`, `steps`."""
+    """What a recipe says of a choice: `train.lr`, `options.block`, `drawing.corrector`, `steps`."""
     section, _, name = ours.partition(".")
     if not name:
         return getattr(recipe, section)
@@ -507,7 +507,7 @@ def unstated(recipe: Recipe, entries: list[Entry]) -> list[str]:
 
 
 NUMBERS = [
-    f"train.{name}" for name in ("steps", "batch", "rate", "warmup", "decay", "weight_decay", "betas", "clip", "ema")
+    f"train.{name}" for name in ("steps", "batch", "lr", "warmup", "decay", "weight_decay", "betas", "clip", "ema")
 ] + ["net.dropout"]
 
 

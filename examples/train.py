@@ -60,7 +60,7 @@ def train(options: argparse.Namespace) -> zellige.Model:
 
     # A model is the averaged weights with their tokenizer, and the config from which `zellige.load` builds them again.
     settings = zellige.Train(
-        steps=options.steps, batch=options.batch, rate=options.lr, ema=options.ema, seed=options.seed
+        steps=options.steps, batch=options.batch, lr=options.lr, ema=options.ema, seed=options.seed
     )
     config = zellige.Config(options.method, choices, data, net, settings)
     model = zellige.Model(averaged.module, tokenizer, config, about={"data": corpus.about})  # pyright: ignore[reportArgumentType]

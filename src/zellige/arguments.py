@@ -163,7 +163,7 @@ def misnamed(title: str, signature: inspect.Signature, args: Collection[Any], kw
 
 
 def _inside(name: str, signature: inspect.Signature) -> str | None:
-    """`train=Train(rate=...)`, where a name is a field of the dataclass that another argument takes."""
+    """`train=Train(lr=...)`, where a name is a field of the dataclass that another argument takes."""
     for argument, parameter in signature.parameters.items():
         for kind in typing.get_args(parameter.annotation):
             fields = {f.name for f in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else set()

@@ -22,7 +22,7 @@ class InputError(ValueError):
 
 SYNONYMS = {  # what other libraries call an argument: what it is called here
     "n": "count", "num_samples": "count", "n_samples": "count", "num_return_sequences": "count",
-    "lr": "rate", "learning_rate": "rate", "batch_size": "batch", "max_length": "length", "seq_len": "length",
+    "lr": "rate", "rate": "lr", "learning_rate": "lr", "batch_size": "batch", "max_length": "length", "seq_len": "length",
     "max_new_tokens": "length", "num_inference_steps": "steps", "random_state": "seed",
     "torch_dtype": "precision", "dtype": "precision", "device_map": "device",
     "epochs": "steps", "max_steps": "steps", "num_steps": "steps", "iterations": "steps",
@@ -38,8 +38,8 @@ def meant(name: str, names: Iterable[str]) -> str | None:
     ('count', 'seed')
     """
     names = list(names)
-    other = SYNONYMS.get(name)
-    return other if other in names else nearest(name, names)
+    other = SYNONYMS.get(name, name)
+    return next((each for each in (other, SYNONYMS.get(other)) if each in names), None) or nearest(name, names)
 
 
 def quoted(text: str) -> str:

@@ -417,12 +417,13 @@ def test_what_other_programs_call_an_option_is_an_option_of_ours():
 @pytest.mark.parametrize(
     ("form", "typed", "ours"),
     [
-        ("train mdlm", "--lr 1e-3 --batch_size=8 --max-steps 9", "--train.rate 1e-3 --train.batch=8 --train.steps 9"),
-        ("train mdlm", "--train.precision bf16 --lr=1", "--train.precision bfloat16 --train.rate=1"),
+        ("train mdlm", "--lr 1e-3 --batch_size=8 --max-steps 9", "--train.lr 1e-3 --train.batch=8 --train.steps 9"),
+        ("train mdlm", "--train.rate 1e-3 --train.seed 3", "--train.lr 1e-3 --train.seed 3"),
+        ("train mdlm", "--train.precision bf16 --lr=1", "--train.precision bfloat16 --train.lr=1"),
         ("train mdlm", "--seq-len 64 --output-dir x --seed 3", "--net.length 64 --run x --train.seed 3"),
         ("SampleOptions", "--num-samples 3 --max-steps 9 --seq-len 7", "--count 3 --steps 9 --length 7"),
         ("SampleOptions", "--output a.txt --seed 3 --batch-size 2", "--out a.txt --seed 3 --batch 2"),
-        ("compare", "mdlm md4 --num-samples 3 --lr 1", "mdlm md4 --samples 3 --train.rate 1"),
+        ("compare", "mdlm md4 --num-samples 3 --lr 1", "mdlm md4 --samples 3 --train.lr 1"),
     ],
 )
 def test_what_means_the_same_is_taken(form, typed, ours):
@@ -478,7 +479,7 @@ def test_a_file_of_options_in_three_forms_and_a_run_are_one(run, no_page):
     shared = [{key: c[key] for key in ("method", "options", "data", "net", "train")} for c in configs]
     assert all(each == shared[0] for each in shared)
     assert (shared[0]["options"]["schedule"], shared[0]["data"]["name"]) == ("cosine", "text")
-    assert [shared[0]["train"][key] for key in ("rate", "steps", "betas", "tensorboard")] == [
+    assert [shared[0]["train"][key] for key in ("lr", "steps", "betas", "tensorboard")] == [
         1e-3,
         2,
         [0.8, 0.9],
@@ -486,7 +487,7 @@ def test_a_file_of_options_in_three_forms_and_a_run_are_one(run, no_page):
     ]
     assert run("train --config c.toml --quiet --lr 2e-3 --schedule linear --run runs/typed")[0] == 0
     typed = json.loads(Path("runs/typed/config.json").read_text())
-    assert (typed["train"]["rate"], typed["options"]["schedule"]) == (2e-3, "linear")
+    assert (typed["train"]["lr"], typed["options"]["schedule"]) == (2e-3, "linear")
 
 
 def test_a_number_of_yaml_that_it_calls_a_text_is_a_number(run, no_page):
@@ -495,7 +496,7 @@ def test_a_number_of_yaml_that_it_calls_a_text_is_a_number(run, no_page):
 
     known = options.flags(forms()["train mdlm"])
     assert config_file.values(config_file.read_entries("e.yaml"), known, [], "e.yaml", "train mdlm") == {
-        "--train.rate": "1e-3"
+        "--train.lr": "1e-3"
     }
 
 

@@ -112,7 +112,7 @@ def test_completion_knows_every_command_method_option_and_value(known):
     follow, values = known
     assert {key[0] for key in follow} == set(help.COMMANDS)
     assert follow["train",] == [*METHODS, "--recipe"]
-    assert {"--block", "--train.rate", "--size", "--config", "--json"} <= set(follow["train", "bd3lm"])
+    assert {"--block", "--train.lr", "--size", "--config", "--json"} <= set(follow["train", "bd3lm"])
     assert {"--judge", "--bracket", "--draws", "--suite", "RUN"} <= set(follow["evaluate",])
     assert {key[0] for key, words in follow.items() if "RUN" in words} == {
         "evaluate", "sample", "infill", "report", "play", "serve", "export",

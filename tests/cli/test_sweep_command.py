@@ -98,7 +98,7 @@ def test_a_failing_trial_is_one_line_and_a_stopped_sweep_goes_on(here, capsys, m
     real, ended = Training.start, []
 
     def start(training, progress):
-        rate = training.train.rate
+        rate = training.train.lr
         if rate == 0.2 and not ended:
             ended.append(rate)
             raise Stopped(2)
@@ -133,7 +133,7 @@ def test_a_sweep_of_which_all_fails_ends_with_1(capsys, monkeypatch):
     ("words", "message"),
     [
         ("--net.heads 2,3 --net.hidden 16", "--net.hidden 16 does not split into --net.heads 3 of an even width; try"),
-        ("--lr 1e-3,x", "--train.rate is 'x'; it must be a number"),
+        ("--lr 1e-3,x", "--train.lr is 'x'; it must be a number"),
         ("--lr 1e-3,2e-3 --data.path nowhere.txt", "no file at 'nowhere.txt'; nearest in that folder: 'notes.txt'"),
         ("--lr 1e-3,2e-3 --train.devices 2", "--train.devices is 2; sweep trains on one device, leave it out"),
     ],
@@ -151,7 +151,7 @@ def test_the_help_has_the_options_of_a_training_but_not_those_of_one_folder():
     from zellige.methods import find
 
     known = flags(sweep.form(find("bd3lm")))
-    assert {"--trials", "--search", "--block", "--train.rate", "--size", "--run"} <= set(known)
+    assert {"--trials", "--search", "--block", "--train.lr", "--size", "--run"} <= set(known)
     assert not {"--resume", "--overwrite"} & set(known)
 
 
@@ -159,9 +159,9 @@ def test_a_sweep_from_python_is_that_of_the_command_line_and_its_record_loads_an
     shared = Training("mdlm", settings=dict(word.removeprefix("--").split("=") for word in SIZES) | {
         "data.path": "notes.txt", "train.steps": 4, "train.validate_rows": 8, "train.tensorboard": False,
     })  # fmt: skip
-    record = zellige.sweep(shared, {"train.rate": [1e-3, 1e-2]}, folder="s")
-    assert [trial.folder.name for trial in record.trials] == ["train.rate-0.01", "train.rate-0.001"]
-    assert cli.main(["sweep", "mdlm", "--train.rate", "0.001,0.01", *SHORT, "--run", "t"]) == 0
+    record = zellige.sweep(shared, {"train.lr": [1e-3, 1e-2]}, folder="s")
+    assert [trial.folder.name for trial in record.trials] == ["train.lr-0.01", "train.lr-0.001"]
+    assert cli.main(["sweep", "mdlm", "--train.lr", "0.001,0.01", *SHORT, "--run", "t"]) == 0
     typed = zellige.Record.load("t/sweep.json")
     assert [trial.validation.value for trial in typed.trials] == [trial.validation.value for trial in record.trials]
     loaded = zellige.Record.load("s/sweep.json")

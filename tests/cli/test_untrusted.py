@@ -101,7 +101,7 @@ def written_result(folder: Path, run, name: str, **changes) -> None:
 def test_a_file_of_options_runs_no_code_unasked(run, ran, text, request):
     name = f"c.{request.node.callspec.id.replace('run', 'json')}"
     Path(name).write_text(text)
-    for command in ("train", "sweep --train.rate 1e-3,2e-3", "plan"):
+    for command in ("train", "sweep --train.lr 1e-3,2e-3", "plan"):
         answer = run(f"{command} --config {name} --data.path notes.txt {FEW}")
         assert answer[0] == 2, command
         assert not ran()

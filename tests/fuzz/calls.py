@@ -75,7 +75,7 @@ def targets(models: dict[str, Any]) -> dict[str, tuple[Any, Callable[[], tuple[l
         "build": (methods.build, lambda: (["mdlm", 5], {"net": net(), "length": 16, "ordered": False})),
         "Data": (zellige.Data, lambda: (["text"], {"path": "notes.txt", "tokenizer": "bytes", "pack": "wrap"})),
         "Data.of": (zellige.Data.of, lambda: ([torch.zeros(64, 16, dtype=torch.long), 3], {})),
-        "Train": (zellige.Train, lambda: ([], {"steps": 2, "batch": 2, "rate": 1e-3, "betas": (0.9, 0.99), "decay": "cosine"})),
+        "Train": (zellige.Train, lambda: ([], {"steps": 2, "batch": 2, "lr": 1e-3, "betas": (0.9, 0.99), "decay": "cosine"})),
         "Net": (zellige.Net, lambda: ([], {"layers": 1, "hidden": 16, "heads": 2, "length": 16})),
         "Batch": (zellige.Batch, lambda: ([tokens()], {"mask": torch.ones(2, 16, dtype=torch.bool), "segments": None})),
         "Model.text": (model.text, lambda: ([tokens()], {})), "Model.to": (model.to, lambda: (["cpu"], {})),

@@ -169,7 +169,7 @@ def data() -> Data:
 
 def trained(folder, device: str, **more):
     usual = {
-        "steps": 6, "batch": 8, "rate": 1e-2, "warmup": 0, "validate_every": 3, "validate_rows": 8, "save_every": 3,
+        "steps": 6, "batch": 8, "lr": 1e-2, "warmup": 0, "validate_every": 3, "validate_rows": 8, "save_every": 3,
         "log_every": 1, "samples": 1, "sample_steps": 4, "tensorboard": False, "precision": "float32",
         "decay": "constant", "device": device,
     }  # fmt: skip

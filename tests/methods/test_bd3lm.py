@@ -280,7 +280,7 @@ DATA = Data.of(torch.randint(0, 5, (60, 8), generator=torch.Generator().manual_s
 
 def trained(folder, method="bd3lm", net=NET, resume=False, options=None, **more):
     usual = {
-        "steps": 6, "batch": 4, "rate": 1e-2, "warmup": 0, "decay": "constant", "validate_every": 3, "validate_rows": 4,
+        "steps": 6, "batch": 4, "lr": 1e-2, "warmup": 0, "decay": "constant", "validate_every": 3, "validate_rows": 4,
         "samples": 0, "tensorboard": False, "device": "cpu", "seed": 1, "ema": 0.9,
     }  # fmt: skip
     return train(method, data=DATA, net=net, train=Train(**(usual | more)), run=folder, resume=resume, options=options)
@@ -309,7 +309,7 @@ def test_fine_tuning_from_another_block_length(tmp_path):
     """The keys are the same for all of them, and MDLM's; the tokens and sizes must be."""
     trained(tmp_path / "mdlm", "mdlm", steps=2)
     before = state(tmp_path / "mdlm")
-    tiny = {"steps": 1, "rate": 1e-9, "ema": 0.0}
+    tiny = {"steps": 1, "lr": 1e-9, "ema": 0.0}
     trained(tmp_path / "blocks", options=BD3LM.Config(block=2), start=str(tmp_path / "mdlm"), **tiny)
     trained(tmp_path / "others", options=BD3LM.Config(block=4, search=True), start=str(tmp_path / "blocks"), **tiny)
     for name in ("blocks", "others"):

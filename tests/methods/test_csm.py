@@ -257,7 +257,7 @@ def run(tmp_path_factory):
         data=zellige.Data.of(x, vocabulary=3),
         net=Net(layers=1, hidden=16, heads=2, length=4),
         train=zellige.Train(
-            steps=60, batch=32, rate=1e-2, warmup=0, validate_every=30, samples=1, sample_steps=8, tensorboard=False
+            steps=60, batch=32, lr=1e-2, warmup=0, validate_every=30, samples=1, sample_steps=8, tensorboard=False
         ),
         run=tmp_path_factory.mktemp("runs") / "a",
     )

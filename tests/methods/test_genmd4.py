@@ -273,7 +273,7 @@ def test_what_it_learnt():
 def test_exponents_are_trained_averaged_saved_and_resumed(tmp_path):
     """They move, without weight decay; a run that stops and goes on is the unbroken one bit for bit."""
     data, net = Data.of(torch.randint(V, (64, 8)), vocabulary=V), Net(layers=1, hidden=16, heads=2, length=8)
-    more = {"batch": 4, "warmup": 0, "decay": "constant", "rate": 1e-2, "samples": 0, "device": "cpu"}
+    more = {"batch": 4, "warmup": 0, "decay": "constant", "lr": 1e-2, "samples": 0, "device": "cpu"}
 
     def trained(run, steps, **options):
         return zellige.train(

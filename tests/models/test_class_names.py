@@ -42,7 +42,7 @@ def run(tmp_path_factory):
         "md4",
         data=data,
         net=NET,
-        train=zellige.Train(steps=300, rate=1e-2, warmup=10, **(FEW | {"batch": 16})),
+        train=zellige.Train(steps=300, lr=1e-2, warmup=10, **(FEW | {"batch": 16})),
         run=folder / "run",
     )
 
@@ -247,7 +247,7 @@ def test_topics_as_classes(tmp_path, capsys):
     data = Data("ag_news", path=str(tmp_path), tokenizer="characters", pack="document", fill=8, labels=True)
     net = zellige.Net(layers=1, hidden=16, heads=2, length=8, condition=8)
     for method in ("mdlm", "ar", "bd3lm"):
-        settings = zellige.Train(steps=120, rate=1e-2, warmup=5, **(FEW | {"batch": 32, "samples": 4}))
+        settings = zellige.Train(steps=120, lr=1e-2, warmup=5, **(FEW | {"batch": 32, "samples": 4}))
         run = zellige.train(method, data=data, net=net, train=settings, run=tmp_path / method)
         model = zellige.load(run.folder)
         assert class_names(model) == ["World", "Sports", "Business", "Sci/Tech"]

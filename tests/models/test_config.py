@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from zellige import METHODS, Config, Data, InputError, Net, Train
 from zellige.methods.mdlm import MDLM
 from zellige.models.config import FORMAT, LATER, RENAMED, from_json, to_json
+from zellige.training.settings import with_settings
 
 
 def example(**more) -> Config:
@@ -44,7 +45,7 @@ def test_round_trip(method):
     st.builds(
         Train,
         steps=st.integers(1, 10**9),
-        rate=st.floats(1e-12, 1e3),
+        lr=st.floats(1e-12, 1e3),
         ema=st.floats(0, 0.9999999),
         betas=st.tuples(st.floats(0, 0.999), st.floats(0, 0.999)),
         decay=st.sampled_from(["cosine", "constant"]),
@@ -75,6 +76,22 @@ def test_an_option_under_its_former_name(method):
     assert from_json(older) == config
     with pytest.raises(InputError, match=r"unknown entry .options\.steps."):  # which of the two is meant?
         from_json(older | {"options": older["options"] | {"diffusion_steps": 8}})
+
+
+def test_the_learning_rate_under_its_former_name():
+    """`rate` was the name of `lr`: as an argument, in `replace`, as an attribute, in files and as a setting."""
+    train = Train(rate=2e-3)  # pyright: ignore[reportCallIssue]
+    assert train == Train(lr=2e-3)
+    assert train.rate == 2e-3  # pyright: ignore[reportAttributeAccessIssue]
+    assert replace(train, rate=1e-4) == Train(lr=1e-4)  # pyright: ignore[reportCallIssue]
+    older = plain()
+    assert "rate" not in older["train"]
+    older["train"]["rate"] = older["train"].pop("lr")
+    assert from_json(older) == example()
+    older["train"]["lr"] = 1.0
+    with pytest.raises(InputError, match=r"unknown entry .train\.rate."):  # which of the two is meant?
+        from_json(older)
+    assert with_settings({"train": train}, {"train.rate": "1e-4"}) == {"train": Train(lr=1e-4)}
 
 
 def test_an_own_option_of_a_former_name_stays():
@@ -156,8 +173,8 @@ def test_what_earlier_versions_wrote(monkeypatch):
         ({"steps": "twelve"}, "`train.steps` is 'twelve'; it must be a whole number of 1 or more"),
         ({"batch": -1}, "`train.batch` is -1; it must be 1 or more"),
         ({"workers": -1}, "`train.workers` is -1; it must be 0 or more"),
-        ({"rate": 0.0}, "`train.rate` is 0; it must be above 0"),
-        ({"rate": float("nan")}, "`train.rate` is nan; it must be above 0"),
+        ({"lr": 0.0}, "`train.lr` is 0; it must be above 0"),
+        ({"lr": float("nan")}, "`train.lr` is nan; it must be above 0"),
         ({"ema": 1.0}, "`train.ema` is 1; it must be at least 0 and below 1"),
         ({"betas": (0.9, 1.5)}, "`train.betas` is 1.5; it must be at least 0 and below 1"),
         ({"clip": -1.0}, "`train.clip` is -1; it must be 0 or more"),

@@ -41,7 +41,7 @@ def tokens(rows: int = 160, vocabulary: int = 7, length: int = 8) -> torch.Tenso
 
 def settings(**more) -> Train:
     usual = {
-        "steps": 4, "batch": 4, "rate": 1e-2, "warmup": 0, "validate_every": 2, "validate_rows": 4, "log_every": 1,
+        "steps": 4, "batch": 4, "lr": 1e-2, "warmup": 0, "validate_every": 2, "validate_rows": 4, "log_every": 1,
         "samples": 0, "tensorboard": False, "device": "cpu",
     }  # fmt: skip
     return Train(**(usual | more))

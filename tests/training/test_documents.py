@@ -51,7 +51,7 @@ def make(name: str, choices: dict[str, Any] | None = None, length: int = LENGTH)
 
 def run(folder, method, data, length=LENGTH, options=None, resume=False, progress=None, **more):
     usual = {
-        "steps": 6, "batch": 8, "rate": 1e-2, "warmup": 0, "decay": "constant", "validate_every": 3, "validate_rows": 0,
+        "steps": 6, "batch": 8, "lr": 1e-2, "warmup": 0, "decay": "constant", "validate_every": 3, "validate_rows": 0,
         "log_every": 1, "samples": 2, "sample_steps": 3, "tensorboard": False, "device": "cpu", "ema": 0.9,
     }  # fmt: skip
     return train(

@@ -116,7 +116,7 @@ def test_the_line_of_half_an_hour():
     ]  # the small one: 4 s for 16 rows
     assert said.endswith(
         "--net.layers 4 --net.hidden 128 --net.heads 4 --net.length 128 --net.conv 7 --train.steps 400 --train.batch 16 "
-        "--train.rate 0.003 --train.validate-rows 0 --run runs/a-small"
+        "--train.lr 0.003 --train.validate-rows 0 --run runs/a-small"
     )
 
 

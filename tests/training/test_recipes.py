@@ -183,7 +183,7 @@ def test_a_recipe_trains_two_steps_small_and_its_sampler_takes_the_method(name):
     samplers.check(choose_sampler(recipe.sampler, method, options=dict(recipe.drawing)), method)
     generator = torch.Generator().manual_seed(1)
     batch = Batch(torch.randint(V, (t.batch, config.net.length), generator=generator))
-    optimizer = torch.optim.AdamW(method.parameters(), lr=t.rate, betas=t.betas, weight_decay=t.weight_decay)
+    optimizer = torch.optim.AdamW(method.parameters(), lr=t.lr, betas=t.betas, weight_decay=t.weight_decay)
     before = [p.detach().clone() for p in method.network.parameters()]
     for _ in range(t.steps):
         optimizer.zero_grad()

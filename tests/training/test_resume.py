@@ -119,7 +119,7 @@ def tokens() -> torch.Tensor:
 
 def settings(**more) -> Train:
     usual = {
-        "steps": STEPS, "batch": 4, "accumulate": ACCUMULATE, "rate": 1e-2, "warmup": 2, "validate_every": VALIDATE,
+        "steps": STEPS, "batch": 4, "accumulate": ACCUMULATE, "lr": 1e-2, "warmup": 2, "validate_every": VALIDATE,
         "validate_rows": 4, "save_every": SAVE, "log_every": 1, "samples": 1, "sample_steps": 3, "ema": 0.9,
         "tensorboard": False, "device": "cpu", "keep": 3, "seed": 1,
     }  # fmt: skip

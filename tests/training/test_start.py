@@ -56,9 +56,9 @@ def test_a_model_brings_tokenizer_network_and_choices(begun):
 
 def test_a_masked_model_begins_with_an_autoregressive_one(begun):
     """Each weight of `ar` bit for bit, and a fresh row of the head for the mask; and back, without that row."""
-    tiny = Train(steps=1, batch=2, samples=0, validate_rows=4, device="cpu", rate=1e-30, weight_decay=0.0)
+    tiny = Train(steps=1, batch=2, samples=0, validate_rows=4, device="cpu", lr=1e-30, weight_decay=0.0)
     small = Net(layers=1, hidden=16, heads=2, length=32, conv=3)
-    train("ar", data=Data("text", path="old.txt"), net=small, train=replace(tiny, steps=2, rate=1e-2), run="runs/ar")
+    train("ar", data=Data("text", path="old.txt"), net=small, train=replace(tiny, steps=2, lr=1e-2), run="runs/ar")
     steps = (("bd3lm", "runs/ar", "runs/b", METHODS["bd3lm"].Config(block=4)), ("ar", "runs/b", "runs/c", None))
     for method, start, run, options in steps:
         train(method, data=Data("text", path="new.txt"), train=replace(tiny, start=start), run=run, options=options)

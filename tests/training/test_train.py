@@ -44,7 +44,7 @@ def data() -> Data:
 
 def settings(**more) -> Train:
     usual = {
-        "steps": 4, "batch": 4, "rate": 1e-2, "warmup": 0, "validate_every": 2, "validate_rows": 4, "log_every": 1,
+        "steps": 4, "batch": 4, "lr": 1e-2, "warmup": 0, "validate_every": 2, "validate_rows": 4, "log_every": 1,
         "samples": 1, "sample_steps": 3, "tensorboard": False, "device": "cpu",
     }  # fmt: skip
     return Train(**(usual | more))
@@ -117,7 +117,7 @@ def test_parts_draw_what_the_whole_draws():
 
 
 def test_rate():
-    t = Train(steps=110, warmup=10, rate=2.0)
+    t = Train(steps=110, warmup=10, lr=2.0)
     assert [learning_rate(t, s) for s in (0, 4, 9)] == pytest.approx([0.2, 1.0, 2.0])
     assert learning_rate(t, 60) == pytest.approx(1.0)  # half of the cosine
     assert learning_rate(t, 110) == pytest.approx(0.0, abs=1e-12)
@@ -311,7 +311,7 @@ def test_bits_per_character(tmp_path):
     text = tmp_path / "a.txt"
     text.write_text("".join("abcd"[i % 4] for i in torch.randint(0, 4, (4000,)).tolist()))
     source = Data("text", path=str(text), cache=str(tmp_path / "cache"))
-    run = go(tmp_path / "run", data=source, rate=1e-6, steps=2)
+    run = go(tmp_path / "run", data=source, lr=1e-6, steps=2)
     assert rows(run.folder)[0]["unit"] == "bits/char"
     assert float(rows(run.folder)[0]["loss"]) == pytest.approx(2.0, abs=0.3)
     assert run.validation.unit == "bits/char"
@@ -322,7 +322,7 @@ def test_padding_does_not_count(tmp_path):
     text = tmp_path / "a.txt"
     text.write_text("\n".join(["ab", "ba", "abab"] * 60))
     source = Data("text", path=str(text), cache=str(tmp_path / "cache"), pack="document")
-    run = go(tmp_path / "run", data=source, rate=1e-6, steps=2, batch=32)
+    run = go(tmp_path / "run", data=source, lr=1e-6, steps=2, batch=32)
     per_character = float(rows(run.folder)[0]["loss"])
     assert per_character == pytest.approx(math.log2(run.model.tokenizer.size), abs=0.5)
 
@@ -404,16 +404,16 @@ def test_only_some_choices_may_change(finished, tmp_path):
 def test_changes_are_recorded(tmp_path):
     go(tmp_path / "a")
     notes = Notes()
-    more = settings(steps=6, rate=1e-3, log_every=2, tensorboard=False)
+    more = settings(steps=6, lr=1e-3, log_every=2, tensorboard=False)
     run = train("mdlm", data=data(), train=more, run=tmp_path / "a", resume=True, progress=notes)
     assert run.steps == 6
     assert run.config.train == more
     plain = json.loads((tmp_path / "a" / "config.json").read_text())
     assert plain["about"]["changes"] == [
-        {"step": 4, "train.steps": [4, 6], "train.rate": [1e-2, 1e-3], "train.log_every": [1, 2]}
+        {"step": 4, "train.steps": [4, 6], "train.lr": [1e-2, 1e-3], "train.log_every": [1, 2]}
     ]
     assert plain["train"]["steps"] == 6
-    assert "  changed: `train.rate` 0.001 (was 0.01)" in notes.notes
+    assert "  changed: `train.lr` 0.001 (was 0.01)" in notes.notes
     assert not any("same numbers as unbroken" in n for n in notes.notes)
     assert float(rows(tmp_path / "a")[-1]["rate"]) == learning_rate(more, 5)
 
@@ -771,14 +771,14 @@ def test_loss_that_is_not_finite(wrong, word, growth, tmp_path, monkeypatch):
     assert safe == "  last good checkpoint: runs/a/checkpoints/step-000002 (kept)"
     assert head == "  likely causes, likeliest first"
     assert ("gradient norm rose" in rate_) == (growth > 1)
-    assert rate_.split()[-4:] == ["`train.rate`", "0.003", "(now", "0.01)"]
+    assert rate_.split()[-4:] == ["`train.lr`", "0.003", "(now", "0.01)"]
     assert clip.split() == ["no", "clipping", "`train.clip`", "1"]
     assert precision.split() == ["bfloat16", "at", "hidden", "16", "`train.precision`", "float32"]
     assert len({line.index("`train") for line in (rate_, clip, precision)}) == 1
-    assert on == f"  go on: zellige train {__file__}:Breaks --run runs/a --resume --train.rate 0.003"
+    assert on == f"  go on: zellige train {__file__}:Breaks --run runs/a --resume --train.lr 0.003"
     assert Path("runs/a/checkpoints/last").resolve().name == "step-000002"
     Breaks.calls, Breaks.growth = 10, 1.0
-    calmer = settings(clip=0.0, precision="bfloat16", rate=0.003)
+    calmer = settings(clip=0.0, precision="bfloat16", lr=0.003)
     assert train(Breaks, data=data(), train=calmer, run="runs/a", resume=True).steps == 4
 
 

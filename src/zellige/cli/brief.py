@@ -14,11 +14,11 @@ LINES, COLUMNS = 24, 80
 # the options' dataclass: what is typed after the command, and those that most people need (all of them where none is named)
 SHOWN: dict[str, tuple[str, str]] = {
     "Options": ("[options]", "size config data.path data.name net.layers net.hidden net.length train.steps epochs "
-                "train.batch train.rate run resume overwrite recipe"),
+                "train.batch train.lr run resume overwrite recipe"),
     "Compare": ("METHOD METHOD ... [options]", "data.path data.name net.layers net.hidden net.length train.steps train.batch "
-                "train.rate run calls samples draws limit"),
-    "SweepOptions": ("METHOD --train.rate 1e-3,2e-3 [options]", "run trials search size config data.path data.name "
-                     "net.layers net.hidden net.length train.steps epochs train.batch train.rate train.seed"),
+                "train.lr run calls samples draws limit"),
+    "SweepOptions": ("METHOD --train.lr 1e-3,2e-3 [options]", "run trials search size config data.path data.name "
+                     "net.layers net.hidden net.length train.steps epochs train.batch train.lr train.seed"),
     "PlanOptions": ("RECIPE or METHOD [options]", "gpus device mfu price vocabulary size config net.layers net.hidden "
                     "net.length net.checkpoint train.steps train.batch train.accumulate train.precision"),
     "EvaluateOptions": ("RUN [options]", "data.path data.name split draws limit seed estimator from device"),

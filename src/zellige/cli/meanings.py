@@ -3,7 +3,7 @@
 from collections.abc import Container
 
 _SAME = {  # ours: what PyTorch's, Hugging Face's and Lightning's scripts call it; the first that a command has is meant
-    "--train.rate": "lr learning-rate max-lr",
+    "--train.lr": "lr train.rate learning-rate max-lr",
     "--train.batch --batch": "batch-size bs train-batch-size",
     "--count --samples": "num-samples n-samples num-return-sequences",
     "--train.steps --steps": "max-steps num-steps n-steps train-steps max-iters num-train-steps",
@@ -36,7 +36,7 @@ _SAME = {  # ours: what PyTorch's, Hugging Face's and Lightning's scripts call i
     "--overwrite": "overwrite-output-dir",
 }  # fmt: skip
 _NEAR = {
-    "--train.rate": "base-lr",
+    "--train.lr": "base-lr",
     "--train.batch --batch": "per-device-train-batch-size per-gpu-batch-size",
     "--count --samples": "n num number",
     "--train.steps --steps": "iters iterations",
@@ -79,8 +79,8 @@ SAME_VALUE = {name: ours for ours, names in _SAME_VALUE.items() for name in name
 def synonym(option: str, known: Container[str]) -> str:
     """The option of a command that `option` is another name of; itself where it is none.
 
-    >>> synonym("--lr", ["--train.rate"]), synonym("--max_steps", ["--steps"]), synonym("--seed", ["--seed"])
-    ('--train.rate', '--steps', '--seed')
+    >>> synonym("--lr", ["--train.lr"]), synonym("--max_steps", ["--steps"]), synonym("--seed", ["--seed"])
+    ('--train.lr', '--steps', '--seed')
     """
     name = option.removeprefix("--").replace("_", "-").lower()
     if f"--{name}" in known:

@@ -94,7 +94,7 @@ def asks_help(argv: Sequence[str]) -> bool:
 
 
 def canonical(known: dict[str, Flag], argv: Sequence[str]) -> list[str]:
-    """The command line in our names, --train.rate for --lr, bfloat16 for bf16, and tyro's, --train.no-x for --no-train.x."""
+    """The command line in our names, --train.lr for --lr, bfloat16 for bf16, and tyro's, --train.no-x for --no-train.x."""
     others = {f"--no-{flag.name.removeprefix('--')}": flag.off for flag in known.values() if flag.switch}
     words, allowed = [], []
     for word in argv:

@@ -42,7 +42,7 @@ def sweep(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige sweep METHOD`: the rest is flags."""
     ABOUT.help(words)
     if not words:
-        raise InputError("sweep needs a method; e.g. zellige sweep mdlm --data.path notes/ --train.rate 1e-3,2e-3")
+        raise InputError("sweep needs a method; e.g. zellige sweep mdlm --data.path notes/ --train.lr 1e-3,2e-3")
     chosen, rest = ABOUT.split(words)
     with terminal.waiting("starting"):
         from ..methods import reference
@@ -53,7 +53,7 @@ def sweep(words: Sequence[str], terminal: Terminal, began: float) -> int:
     if wrong := next((flag for flag in ("--resume", "--overwrite") if flag in rest), None):
         raise InputError(f"sweep has no {wrong}: it goes on with what is in --run; give it another folder")
     if not axes:
-        raise InputError("sweep needs an option with several values; e.g. --train.rate 1e-3,2e-3")
+        raise InputError("sweep needs an option with several values; e.g. --train.lr 1e-3,2e-3")
     training, axes = train.choose(fixed, terminal, "sweep", axes)
     options.remember(Sweep)
     record = replace(chosen, training=training, axes=axes).run(terminal.say, lambda: _Progress(terminal))

@@ -9,8 +9,9 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Literal, get_args, get_type_hints
+from functools import partial, wraps
+from operator import attrgetter
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 from .. import FORMERLY, __version__
 from ..arguments import MOST, MOST_SEED, checked, of_kind
@@ -21,9 +22,28 @@ from ..nn.block import Net
 from ..schema import CONVERTER, either, quoted, structure
 
 AGAIN = "copy it again from where it was trained"
+T = TypeVar("T")
 FORMAT = 1  # of config.json and of model folders; raised when an older Zellige could not read them
 
 
+def also_called(cls: type[T], **names: str) -> type[T]:
+    """Let fields of a dataclass have earlier names too, as arguments and as attributes: `rate="lr"`."""
+    init = cls.__init__
+
+    @wraps(init)
+    def renamed(self: Any, *args: Any, **kwargs: Any) -> None:
+        for before, now in names.items():
+            if before in kwargs:
+                kwargs[now] = kwargs.pop(before)  # also where `dataclasses.replace` gives both
+        init(self, *args, **kwargs)
+
+    cls.__init__ = renamed
+    for before, now in names.items():
+        setattr(cls, before, property(attrgetter(now)))
+    return cls
+
+
+@partial(also_called, rate="lr")
 @partial(checked, kinds=False)  # its own __post_init__ says of each number what it may be
 @dataclass(frozen=True)
 class Train:
@@ -37,7 +57,7 @@ class Train:
     """sequences per optimizer step, over all devices"""
     accumulate: int = 1
     """gradient-accumulation steps: same result, less memory"""
-    rate: float = 3e-4
+    lr: float = 3e-4
     """peak learning rate of AdamW"""
     warmup: int = 100
     """steps over which the learning rate rises from 0"""
@@ -110,7 +130,7 @@ class Train:
             _whole(name, getattr(self, name), 0)
         if self.validate_rows == 1:
             raise InputError("`train.validate_rows` is 1; it must be 2 or more (an interval needs two), or 0 for all")
-        _real("rate", self.rate, lambda x: 0 < x < math.inf, "above 0")
+        _real("lr", self.lr, lambda x: 0 < x < math.inf, "above 0")
         for name in ("weight_decay", "clip", "save_minutes", "minutes"):
             _real(name, getattr(self, name), lambda x: 0 <= x < math.inf, "0 or more")
         _real("ema", self.ema, lambda x: 0 <= x < 1, "at least 0 and below 1")
@@ -205,6 +225,7 @@ LATER: dict[str, Any] = {  # an entry that came later -> the value that files wi
 }
 RENAMED = {  # an entry's earlier name -> its name, where the class has the second and not the first
     "options.steps": "options.diffusion_steps",
+    "train.rate": "train.lr",
 }
 
 

@@ -38,7 +38,7 @@ SMALL = {  # the smallest size; of a U-Net what it reads of these
     "channels": 32,
     "blocks": 2,
 }
-SMALL_TRAIN = {name: getattr(SIZES[CPU].train, name) for name in ("batch", "rate", "ema")}
+SMALL_TRAIN = {name: getattr(SIZES[CPU].train, name) for name in ("batch", "lr", "ema")}
 
 
 def seconds_per_row(

@@ -78,7 +78,7 @@ class Learner(lightning.LightningModule):
             {"params": [p for p, among in zip(trained, decayed) if not among], "weight_decay": 0.0},
         ]
         groups = [g for g in groups if g["params"]]
-        return torch.optim.AdamW(groups, lr=self.train_config.rate, betas=self.train_config.betas, fused=True)
+        return torch.optim.AdamW(groups, lr=self.train_config.lr, betas=self.train_config.betas, fused=True)
 
     def train_dataloader(self) -> DataLoader:
         t = self.train_config

@@ -161,8 +161,8 @@ def diagnosis(
     if loss is not None:
         head += f"; last finite loss {loss:.2f} {meters.unit or '(not a bound)'} at {step - 1:,}"
     saved = f"  last good checkpoint: {files.shown(checkpoint)} (kept)" if checkpoint else "  no checkpoint yet"
-    lower = f"{config.train.rate / 4:.1g}"
-    table = [(_steepness(list(meters.norms)), f"`train.rate` {lower}", f"(now {config.train.rate:.1g})")]
+    lower = f"{config.train.lr / 4:.1g}"
+    table = [(_steepness(list(meters.norms)), f"`train.lr` {lower}", f"(now {config.train.lr:.1g})")]
     if not config.train.clip:
         table.append(("no clipping", "`train.clip` 1", ""))
     if precision(config) == "bfloat16":
@@ -176,7 +176,7 @@ def diagnosis(
     wide = [max(len(row[i]) for row in table) for i in (0, 1)]
     causes = [f"    {cause:<{wide[0]}}   {cure:<{wide[1]}}   {now}".rstrip() for cause, cure, now in table]
     next_line = f"  go on: {resume}" if checkpoint else f"  again: {resume.replace('--resume', '--overwrite')}"
-    return "\n".join([head, saved, "  likely causes, likeliest first", *causes, f"{next_line} --train.rate {lower}"])
+    return "\n".join([head, saved, "  likely causes, likeliest first", *causes, f"{next_line} --train.lr {lower}"])
 
 
 def _steepness(norms: list[float]) -> str:

@@ -95,8 +95,8 @@ SHORT = replace(DIT, length=128)
 CONSTANT = replace(DIT, constant=True)  # time-free, with the adaptive layer norms of the published checkpoints
 UNET = Net(length=3072, grid=(32, 32, 3), kind="unet", condition=512, dropout=0.1)  # of DDPM on CIFAR-10
 _BASE = Train(decay="constant", weight_decay=0.0, betas=(0.9, 0.999), ema=0.9999, validate_every=10_000, log_every=100)
-TEXT = replace(_BASE, steps=1_000_000, batch=512, rate=3e-4, warmup=2500)
-IMAGES = replace(_BASE, steps=1_500_000, batch=128, rate=2e-4, warmup=0)
+TEXT = replace(_BASE, steps=1_000_000, batch=512, lr=3e-4, warmup=2500)
+IMAGES = replace(_BASE, steps=1_500_000, batch=128, lr=2e-4, warmup=0)
 SUMMED = 1 / 1024  # the clipping of a loss that is summed over a row of 1,024 tokens
 MD4 = replace(TEXT, warmup=2000, decay="cosine", weight_decay=0.03, decay_all=True, ema_warmup=False, clip=0.0)
 OWT, SENTENCES, PACKED = Data("openwebtext"), Data("lm1b", pack="document"), Data("lm1b")
@@ -143,7 +143,7 @@ def _d3pm_text(reported: Reported, data: Data, length: int, vocabulary: int, *di
     return Recipe(
         "D3PM", "2107.03006", "section 5, appendix B.2; its authors' configuration (dropout, clipping, no average)", "d3pm", data,
         replace(DIT, length=length, dropout=0.0),
-        replace(TEXT, rate=5e-4, warmup=10_000, decay="inverse-sqrt", ema=0.0, clip=0.25 * 1000 / length), vocabulary, reported,
+        replace(TEXT, lr=5e-4, warmup=10_000, decay="inverse-sqrt", ema=0.0, clip=0.25 * 1000 / length), vocabulary, reported,
         tuple(choices.items()), differs=(T5, D3PM_RATE, *differs),
     )  # fmt: skip
 
@@ -243,7 +243,7 @@ RECIPES |= {
     ),
     "md4-cifar10": _md4(
         "J.4", Data("cifar10"), Net(length=3072, grid=(32, 32, 3), kind="flat-unet", dropout=0.1),
-        replace(MD4, steps=2_000_000, batch=256, rate=4e-4, betas=(0.9, 0.99), warmup=100, weight_decay=0.01), LEVELS,
+        replace(MD4, steps=2_000_000, batch=256, lr=4e-4, betas=(0.9, 0.99), warmup=100, weight_decay=0.01), LEVELS,
         Reported("2.75", "bits/dim", "test, abstract"), ENDS, HELD_OUT,
         "the paper says a rate of 4e-4 and draws in 1,000 steps, as here; its authors' configuration 2e-4 and 256",
     ),
@@ -253,7 +253,7 @@ RECIPES |= {
             length=12288, grid=(64, 64, 3), kind="u-vit", layers=12, hidden=768, heads=12, channels=256, condition=256,
             dropout=0.1,
         ),
-        replace(MD4, steps=2_000_000, rate=2e-4, betas=(0.9, 0.99), warmup=100), LEVELS,
+        replace(MD4, steps=2_000_000, lr=2e-4, betas=(0.9, 0.99), warmup=100), LEVELS,
         Reported("3.40", "bits/dim", "validation, abstract"), ENDS,
         "the paper says a weight decay of 0.03 and draws in 1,000 steps, as here; its authors' configuration 0.01 and 256",
         "24 and 12 layers as in the paper; its authors' configuration has 8 and 20, and these in a comment",

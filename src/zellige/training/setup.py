@@ -34,7 +34,7 @@ from .recipes import RECIPES
 OF_STATES = ("network.embedding.weight", "network.head.weight", "network.head.bias")  # a row for each state
 
 # what `resume` may change: of the numbers, of when and where things are written, and what computes them
-NUMBERS = {"steps", "rate", "clip", "precision"}
+NUMBERS = {"steps", "lr", "clip", "precision"}
 WRITING = {
     "validate_every", "validate_rows", "validate_draws", "samples", "sample_steps", "save_every", "save_minutes",
     "async_save", "keep", "log_every", "tensorboard", "wandb", "workers",
@@ -281,30 +281,30 @@ SIZES |= {
         # 20M tokens of training, see docs/performance.md; 48,000 images
         "a megabyte of text, or small images, in half an hour of a CPU at most",
         Net(layers=4, hidden=128, heads=4, length=128, conv=7),
-        Train(steps=10_000, minutes=30, batch=16, rate=3e-3, warmup=200, ema=0.999),
+        Train(steps=10_000, minutes=30, batch=16, lr=3e-3, warmup=200, ema=0.999),
         Net(kind="flat-unet", channels=32, blocks=4, attention=(0,)),
-        Train(steps=3000, minutes=30, batch=16, rate=2e-3, warmup=100, ema=0.997),
+        Train(steps=3000, minutes=30, batch=16, lr=2e-3, warmup=100, ema=0.997),
     ),
     "small": Size(
         "megabytes of text or small images, minutes to hours on a GPU",
         Net(),
         Train(),
         Net(kind="unet", channels=64, multipliers=(1, 2, 2)),
-        Train(steps=50_000, batch=64, rate=5e-4, warmup=1000, ema=0.9995),
+        Train(steps=50_000, batch=64, lr=5e-4, warmup=1000, ema=0.9995),
     ),
     "base": Size(
         "hundreds of megabytes, hours on a GPU; the papers' small network",
         Net(layers=12, hidden=768, heads=12),
         Train(steps=100_000, batch=128, warmup=2000, ema=0.9999),
         Net(kind="unet"),  # as the recipes of D3PM
-        Train(steps=500_000, batch=128, rate=2e-4, warmup=5000, ema=0.9999),
+        Train(steps=500_000, batch=128, lr=2e-4, warmup=5000, ema=0.9999),
     ),
     "medium": Size(
         "gigabytes, days on a GPU; the papers' medium network",
         Net(layers=24, hidden=1024, heads=16, length=1024),
         Train(steps=200_000, batch=128, warmup=2500, ema=0.9999),
         Net(kind="u-vit", layers=12, hidden=768, heads=12, channels=256, condition=256),  # as md4-imagenet64
-        Train(steps=1_000_000, batch=256, rate=2e-4, warmup=2500, ema=0.9999),
+        Train(steps=1_000_000, batch=256, lr=2e-4, warmup=2500, ema=0.9999),
     ),
 }
 CPU, GPU = "tiny", "small"  # of the command line on a machine without a GPU, and with one

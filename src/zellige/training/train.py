@@ -88,7 +88,7 @@ def train(
         recipe: a name of `zellige list recipes`: what is not given is as the paper has it.
         size: tiny, small, base or medium (`setup.SIZES`): the network and the training where they are not given.
         resume: go on with the run in that folder; started by torchrun or Slurm, begin it where there is none. What is not
-            given is the run's own; of what is given, only steps, rate, clip, precision, what computes them (devices, nodes,
+            given is the run's own; of what is given, only steps, lr, clip, precision, what computes them (devices, nodes,
             strategy, accumulate) and what is written when may differ from it.
         overwrite: replace the run in that folder.
         progress: who is told how it goes; nobody by default.

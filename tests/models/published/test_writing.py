@@ -201,7 +201,7 @@ def test_a_training_begins_with_a_published_network(golden_folder, tmp_path):
     model.export(tmp_path / "out", "mdlm")
     assert load_file(tmp_path / "out" / "model.safetensors").keys() == load_file(source / "model.safetensors").keys()
     tiny = zellige.Train(
-        start=str(source), steps=1, rate=1e-9, ema=0.0, batch=2, samples=0, validate_rows=2, device="cpu"
+        start=str(source), steps=1, lr=1e-9, ema=0.0, batch=2, samples=0, validate_rows=2, device="cpu"
     )
     tokens = torch.randint(0, 53, (40, 24))
     run = zellige.train(
