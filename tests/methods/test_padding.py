@@ -217,5 +217,5 @@ def test_shorter_texts_do_not_depend_on_the_length_of_the_network(name, choices,
 # ---------------------------------------------------------------------------------- what cannot
 def test_a_grid_refuses():
     method = build("mdlm", V, Net(layers=1, hidden=8, heads=2, length=4, grid=(2, 2)))
-    with pytest.raises(InputError, match="a network on a grid of 2 x 2 takes all its 4 places, without segments"):
+    with pytest.raises(InputError, match="a network on a grid of 2 x 2 takes all its 4 positions, without segments"):
         method.loss(padded(tokens(2, 4), 3))

@@ -20,7 +20,7 @@ import pytest
 import torch
 from test_resume import ACCUMULATE, STEPS, TERM, Moment, assert_same, curve, run, saved_step, server  # noqa: F401
 
-from zellige import Train
+from zellige import Sample, Train
 from zellige.cli import main
 from zellige.errors import InputError
 from zellige.launched import Place, this_process
@@ -208,13 +208,14 @@ def free_port() -> int:
 def test_each_text_is_drawn_by_one_process():
     """The shares of three processes are the texts of one, each with its number and its class."""
     for classes in ((), ("x", "y")):
-        shares = [share(Place(rank=rank, world=3), 4, 9, classes) for rank in range(3)]
-        seeds = sorted(pair for each in shares for pair in each["seed"])
+        request = Sample(count=4, seed=9, classes=classes or None)
+        shares = [share(Place(rank=rank, world=3), request) for rank in range(3)]
+        seeds = sorted(pair for each in shares for pair in each.seed)
         assert seeds == [(9, n) for n in range(4 * max(len(classes), 1))]
         for each in shares:
-            assert each["classes"] == ([classes[n // 4] for _, n in each["seed"]] if classes else None)
-            assert each["count"] * len(each["classes"] or [0]) == len(each["seed"])
-    assert share(Place(rank=2, world=3), 2, 9, ()) is None
+            assert each.classes == ([classes[n // 4] for _, n in each.seed] if classes else None)
+            assert each.count * len(each.classes or [0]) == len(each.seed)
+    assert share(Place(rank=2, world=3), Sample(count=2, seed=9)) is None
 
 
 # ------------------------------------------------------------------------------------------------- Slurm

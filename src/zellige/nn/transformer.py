@@ -128,8 +128,8 @@ class DiT(nn.Module):
         B = len(x)
         clean = clean if x.shape[1] > self.block else None  # in a single block nothing stands before
         streams = 1 if clean is None else 2
-        before = () if cache is None else (len(cache), cache.seen)
-        view = sight(self.block, streams, x, segments, *before)
+        before, visible = (0, None) if cache is None else (len(cache), cache.seen)
+        view = sight(self.block, streams, x, segments, before, visible)
         if clean is not None:
             x, time = torch.cat((x, clean)), None if time is None else both(time, clean_time, x)
             condition = None if condition is None else condition.repeat(2)
@@ -161,8 +161,8 @@ class DiT(nn.Module):
         self._check(x, time, None, condition, None, cache)
         self._check_whole(x, cache, valid)
         segments = None if valid is None else valid.long()
-        before = () if cache is None else (len(cache), cache.seen)
-        view = sight(self.block, 1, x, segments, *before)
+        before, visible = (0, None) if cache is None else (len(cache), cache.seen)
+        view = sight(self.block, 1, x, segments, before, visible)
         c = self.told(x, time, condition)
         h, rotary = self._embed(x), self._rotary(x, cache, valid)
         able = torch.ones_like(x, dtype=torch.bool) if valid is None else valid
