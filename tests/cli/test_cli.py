@@ -1066,7 +1066,7 @@ def test_infill_marks_what_it_filled(run, monkeypatch):
     """Brackets by choice, colour on a terminal; a pipe has the text alone, and files have."""
     text = "the val__ of t__ object"
     _, plain, err = run(f'infill runs/a "{text}"')
-    assert re.search(r" [1-4] network calls? each ", err)
+    assert re.search(r" [1-4] network evaluations? each ", err)
     _, out, _ = run(f'infill runs/a "{text}" --mark brackets --json r.json')
     assert re.fullmatch(r"the val\[..\] of t\[..\] object\n", out)
     assert out.replace("[", "").replace("]", "") == plain

@@ -195,7 +195,7 @@ def test_the_summary():
         str(drawn) == "2 samples, 512 tokens, 0.9 s, 569 tokens/s\n  63 network evaluations each (64 steps, 1 skipped)"
     )
     drawn = Samples(["a"], [[0]], [1], 1, 0.9)
-    assert str(drawn) == "1 sample, 1 token, 0.9 s, 1.1 tokens/s\n  1 network call each (1 step, 0 idle)"
+    assert str(drawn) == "1 sample, 1 token, 0.9 s, 1.1 tokens/s\n  1 network evaluation each (1 step, 0 skipped)"
     assert Samples(["a"], [[0]], [7], 4, 0.9).idle == [0]  # thinning may ask twice in a step
     drawn = Samples(["a", "b"], [[0], [0]], [3, 5], 8, 0.9)
     assert "3 to 5 network evaluations each (8 steps, 3 to 5 skipped)" in str(drawn)
