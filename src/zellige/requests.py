@@ -282,18 +282,16 @@ def _plain(value: Any) -> Any:
         return {str(name): _plain(part) for name, part in value.items()}
     if isinstance(value, HandedOver) or not _is_plain(value):
         return {"handed_over": value.kind if isinstance(value, HandedOver) else type(value).__name__}
-    if isinstance(value, Mapping):
-        return {str(name): _plain(part) for name, part in value.items()}
     if dataclasses.is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     return [_plain(part) for part in value]
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is a dataclass that its fields make again, or a group of such values."""
+    """Return whether a value is a dataclass that its fields make again, or a tuple of values."""
     if dataclasses.is_dataclass(value):
         return "__dataclass_params__" in vars(type(value))
-    return isinstance(value, (tuple, Mapping))
+    return isinstance(value, tuple)
 
 
 def data_of_json(kind: type, value: Any) -> Any:
@@ -305,36 +303,28 @@ def data_of_json(kind: type, value: Any) -> Any:
 
 def verb(request: Callable[P, Request[R]], name: str) -> Callable[Concatenate[Any, P], R]:
     """The function `name(model, ...)` whose other arguments are the fields of a request; editors know them from the class."""
-    cls: Any = request
-    model = inspect.Parameter("model", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Any)
-    fields = inspect.signature(cls)
-    signature = fields.replace(parameters=[model, *fields.parameters.values()], return_annotation="Record")
-
-    def function(*args: Any, **kwargs: Any) -> Any:
-        try:
-            values = signature.bind(*args, **kwargs).arguments
-        except TypeError:
-            raise misnamed(name, signature, args, kwargs) from None
-        subject = values.pop("model")
-        return cls(**values).run(subject)
-
-    function.__name__ = function.__qualname__ = name
-    function.__module__, function.__doc__ = cls.__module__, _described(cls)
-    function.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess]
-    return function
+    return _function(
+        request, name, (inspect.Parameter("model", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Any),)
+    )
 
 
 def alone(request: Callable[P, Request[R]], name: str) -> Callable[P, R]:
     """The function `name(...)` whose arguments are the fields of a request that is about no model."""
-    cls: Any = request
-    signature = inspect.signature(cls).replace(return_annotation="Record")
+    return _function(request, name, ())
+
+
+def _function(cls: Any, name: str, subjects: tuple[inspect.Parameter, ...]) -> Any:
+    """The function that makes a request of its arguments and runs it on `subjects`, the arguments that are no fields."""
+    fields = inspect.signature(cls)
+    signature = fields.replace(parameters=[*subjects, *fields.parameters.values()], return_annotation="Record")
 
     def function(*args: Any, **kwargs: Any) -> Any:
         try:
             values = signature.bind(*args, **kwargs).arguments
         except TypeError:
             raise misnamed(name, signature, args, kwargs) from None
-        return cls(**values).run()
+        about = [values.pop(subject.name) for subject in subjects]
+        return cls(**values).run(*about)
 
     function.__name__ = function.__qualname__ = name
     function.__module__, function.__doc__ = cls.__module__, _described(cls)
