@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ..errors import InputError, nearest
 from ..requests import Request, aside, check_ranges, declared, option, options_of
+from ..truncation import TEMPERATURE, TOP_K, TOP_P
 
 if TYPE_CHECKING:
     from ..methods.method import Method
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 
 BATCH = 16  # samples drawn at once
 STEPS = 1_000_000  # of a sampler, at most
+
+
+def own(about: Mapping[str, Any], otherwise: str) -> dict[str, Any]:
+    """Return an option of truncation whose help says that a model may carry a default, and what holds otherwise."""
+    return {**about, "help": f"{about['help']}; default: the model's own, else {otherwise}"}
 
 
 @declared
@@ -35,23 +41,9 @@ class Decoding:
         default=None,
         typed=str | None,
     )
-    temperature: float | None = option(
-        "below 1 favours likely tokens, 0 takes the likeliest; default: the model's own, else 1",
-        default=None,
-        minimum=0,
-    )
-    top_p: float | None = option(
-        "keep the likeliest tokens up to this total probability; default: the model's own, else 1, all of them",
-        default=None,
-        above=0,
-        maximum=1,
-    )
-    top_k: int | None = option(
-        "keep this many of the likeliest tokens; applied before top-p; default: the model's own, else all",
-        default=None,
-        minimum=1,
-        maximum=STEPS,
-    )
+    temperature: float | None = option(**own(TEMPERATURE, "1"), default=None)
+    top_p: float | None = option(**own(TOP_P, "1, all of them"), default=None)
+    top_k: int | None = option(**own(TOP_K, "all"), default=None)
     options: Mapping[str, Any] | None = option(
         "options of the sampler, by name; of a block sampler also those of the sampler inside",
         default=None,

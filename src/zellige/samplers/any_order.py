@@ -25,7 +25,7 @@ from ..core.prediction import posterior
 from ..core.random import Randomness
 from ..methods.diffusion import Diffusion
 from ..requests import declared, option
-from .guide import TOKENS
+from ..truncation import TOKENS
 from .pairing import Distribution, absorbs, continuous_distribution
 from .predict import expected_time, free, redraw
 from .sampler import Sampler

@@ -32,8 +32,8 @@ from ..core.random import Randomness
 from ..errors import InputError
 from ..methods.diffusion import Diffusion
 from ..requests import declared, option
+from ..truncation import TOKENS
 from .growing import Ending, Growing, Growth, begin, check_given, close, pieces, window_of
-from .guide import TOKENS
 from .pairing import Distribution, absorbs, continuous_distribution, of_length
 from .sampler import Sampler, State, find
 

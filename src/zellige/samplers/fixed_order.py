@@ -18,8 +18,8 @@ import torch
 
 from ..errors import InputError
 from ..requests import declared, option
+from ..truncation import TOKENS
 from .any_order import AnyOrder
-from .guide import TOKENS
 from .pairing import Distribution
 
 

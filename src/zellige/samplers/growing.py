@@ -10,7 +10,7 @@ from ..core import maths
 from ..errors import InputError
 from ..methods.method import Method
 from ..requests import declared, option
-from .guide import TOKENS
+from ..truncation import TOKENS
 from .sampler import Sampler, State
 
 SPAN = 256  # the tokens whose entropy tells whether a text repeats itself

@@ -19,32 +19,17 @@ from ..core.prediction import Mean, Prediction, posterior
 from ..errors import InputError
 from ..methods.method import NoBound
 from ..requests import check_ranges, declared, option
+from ..truncation import TEMPERATURE, TOP_K, TOP_P
 from .pairing import of_length
-
-TOKENS = 1_000_000  # at most, of an option that counts tokens or names one
 
 
 @declared
 class Truncation:
     """Tempering and truncation of a distribution over tokens: p -> top-p of top-k of p^(1/temperature), normalised."""
 
-    temperature: float = option(
-        "below 1 favours likely tokens, 0 takes the likeliest", default=1.0, kw_only=True, minimum=0
-    )
-    top_p: float = option(
-        "keep the likeliest tokens of at least this total probability",
-        default=1.0,
-        kw_only=True,
-        above=0,
-        maximum=1,
-    )
-    top_k: int | None = option(
-        "keep this many of the likeliest tokens; applied before top-p",
-        default=None,
-        kw_only=True,
-        minimum=1,
-        maximum=TOKENS,
-    )
+    temperature: float = option(**TEMPERATURE, default=1.0, kw_only=True)
+    top_p: float = option(**TOP_P, default=1.0, kw_only=True)
+    top_k: int | None = option(**TOP_K, default=None, kw_only=True)
     drop_crossing: bool = option(
         "with top-p: drop the token that crosses it, too, as the code of BD3-LM and ReMDM does",
         default=False,
