@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # torch comes after the first line is on the screen
 STEPS = 2300
 RIVAL = "3-gram"  # what a full run has to beat
 DRAWS = 16  # of each test text
-SAMPLE_STEPS, TEMPERATURE = 64, 0.7  # of the text that is shown; at 1, the law itself, half of the words are none
+SAMPLE_STEPS, TEMPERATURE = 64, 0.7  # of the text that is shown; at 1 half of the words are none
 CELLS = 20  # of the longest bar
 RIGHT = 79  # the column where times end
 

@@ -275,7 +275,7 @@ def bracket(chosen: BracketOptions, words: Sequence[str], terminal: Terminal) ->
 
 
 def describe_bracket(result: "BracketResult") -> list[str]:
-    """What is printed: what was judged, the rows of its own law, of others, of its own samples, who has no row, the protocol."""
+    """Return the printed lines: rows of the model's distribution, of others and of its samples, absent rows, the protocol."""
     about, p, unit = result.about, result.protocol, result.unit
     lines = [of_model(about), f"{about['data']} {about['split']}: texts of {count(about['length'])}, {p['texts']}", ""]
     shown = [row for row in result.rows if row.result]

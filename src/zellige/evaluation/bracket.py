@@ -1,4 +1,4 @@
-"""Two-sided bound on -log p of a text, and the exact values of the laws that have one: `zellige evaluate --bracket`.
+"""Two-sided bound on -log p of a text, and the exact values of the distributions that have one: `zellige evaluate --bracket`.
 
 The mathematics: `two_sides`; how a text is weighed by a sampler's own code: `samplers.replay`. `Work` weighs groups of texts,
 `Bracket` and its rows are the result, and `bound_gaps` and `bracket_gaps` bound -log p of a part of a row given the rest of it.
@@ -42,8 +42,8 @@ class Work:
 
     Attributes:
         rows, chosen: the data set, and the rows of it that are judged.
-        path: what brackets the method's own law; None: its -log p is exact.
-        others: by name, the laws that have an exact value.
+        path: what brackets the method's own distribution; None: its -log p is exact.
+        others: by name, the distributions that have an exact value.
         numbers: n of the bounds, each a divisor of the largest.
         own: how many samples of the model's own.
         batch: rows (texts x draws) in one call of the network.
@@ -135,7 +135,7 @@ class BracketRow:
 
     Attributes:
         side: "bound" (from above, in expectation), "lower" (from below), "difference" of the two on the same texts, "exact",
-            "oracle" (exact, and no sampler's law), or "none".
+            "oracle" (exact, and no sampler's distribution), or "none".
         n: draws of one estimate; 0 where nothing is drawn.
         calls: of the network for one estimate of a text, a mean; None where nobody counts.
         own: about the model's own samples, and not the texts.
@@ -439,7 +439,7 @@ def bracket_rows(
 def exact_laws(
     method: Any, orders: Sequence[str] = (), per_step: Sequence[int] = (1,)
 ) -> tuple[dict[str, Path], dict[str, str]]:
-    """The laws whose -log p is exact, by name, the greedy order last; and those that this method has not, with the reason."""
+    """The distributions whose -log p is exact, by name, the greedy order last; and those it lacks, with the reason."""
     check_counts(per_step=min(per_step, default=1))
     made: dict[str, tuple[str, Callable[[int], Sampler]]] = {
         f"order {order}": (f"fixed_order {order}", lambda k, order=order: FixedOrder(order, per_step=k))
@@ -509,7 +509,7 @@ def bracket_gaps(
 ) -> Iterator[tuple[float, float]]:
     """Both sides in nats, above and below, from each of `sets` independent replicates, each of 2n draws (`two_sides`).
 
-    The law is that of `path_of(method, steps)`. A side to which no draw gave any probability is infinite.
+    The distribution is that of `path_of(method, steps)`. A side to which no draw gave any probability is infinite.
     """
     batch, key = _copies(method, tokens, held, 2 * n, condition), mix(seed, *tokens)
     path = path_of(method, steps)

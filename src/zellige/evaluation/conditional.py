@@ -1,7 +1,7 @@
 """-log p(continuation | context), bounded: what a choice among answers is made by, and what language-model harnesses ask for.
 
-The context is given: clean in every input of the network, never noised and never counted (`Batch.mask` is False there). What
-the method then draws is the bound of the law that writes the continuation while the context is held fixed, the one `infill`
+The context is given: clean in every input of the network, never noised and never counted (`Batch.mask` is False there). The bound
+is then that of the distribution that writes the continuation while the context is held fixed, the one from which `infill`
 draws:
 
     absorbing     where a token is given there is no mask, so the network is asked what it was trained on; with the exact denoiser
@@ -9,7 +9,7 @@ draws:
     in blocks     each block given those before; in the block where the context ends, it is given as above
     ar            -log p itself, by the chain rule; nothing is drawn
     other noise   a bound too, but of the clamped chain: the network takes the context for noisy tokens, and even the exact
-                  denoiser of the joint law does not fill by its conditional law ("approximate";
+                  denoiser of the joint distribution does not fill by its conditional distribution ("approximate";
                   `models.masked_text.approximate`)
 
 A pair has its own random numbers, a function of the seed and of its tokens, so a number does not depend on what it is batched
@@ -54,7 +54,7 @@ class Conditional:
         tokens: (P,) long, how many tokens the continuations have.
         kind: "bound" (the expectation is an upper bound) or "exact".
         draws: of each pair; 1 where nothing is drawn.
-        note: where the bound is of another law than the model's own conditional: which.
+        note: where the bound is of another distribution than the model's own conditional: which.
     """
 
     table: Tensor
@@ -278,7 +278,7 @@ def greedy(method: Method, pairs: Sequence[tuple[Tokens, Tokens]], batch: int = 
 
 
 def _next(method: Any, x: Tensor, at: Tensor) -> Tensor:
-    """The laws of an autoregressive model at the places `at` of x: (N, V)."""
+    """The distributions of an autoregressive model at the places `at` of x: (N, V)."""
     batch = Batch(x)
     return method.next(method.hidden(method.inputs(batch), None, batch)[at])
 
@@ -302,7 +302,7 @@ class TextScore:
         kind: "bound" (up to the interval, the text is at least as likely as this says) or "exact".
         tokens: how many there are.
         units: how many characters or tokens share it in `value`, whose `unit` is "bits/char", "bits/dim" ..., or "nats/token".
-        note: where it is a bound of another law than the model's own: which; else None.
+        note: where it is a bound of another distribution than the model's own: which; else None.
     """
 
     nats: float

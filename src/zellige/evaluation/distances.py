@@ -63,7 +63,7 @@ def accepted(value: float, single: float, slope: float, pairs: float, t: float) 
 
 
 def witness(xx: np.ndarray, yy: np.ndarray, xy: np.ndarray, less: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """(N,), (M,) how the laws differ at each text, E k(x, .) - E k(y, .): D is its mean over x less that over y.
+    """(N,), (M,) how the distributions differ at each text, E k(x, .) - E k(y, .): D is its mean over x less that over y.
 
     With `less` = 2 up to a constant what is left of it if that text is left out: what the jackknife has the variance of.
     """

@@ -381,7 +381,7 @@ class Transformer:
 
     @torch.no_grad()
     def draw(self, count: int, length: int, seed: int) -> list[str]:
-        """Its own texts, each draw in float64 from the whole law. InputError: it has no token to begin with."""
+        """Its own texts, each draw in float64 from the whole distribution. InputError: it has no token to begin with."""
         if not self.begins:
             raise InputError(f"judge '{self.name}' has no token that begins a text, so it writes none of its own")
         texts: list[str] = []

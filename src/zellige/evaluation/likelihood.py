@@ -164,7 +164,7 @@ class Likelihood:
 
     @property
     def law(self) -> str | None:
-        """Whose law it bounds, or is -log p of, as `samplers.Law` has it; None where it is no bound."""
+        """Whose distribution it bounds, or is -log p of, as `samplers.Law` has it; None where it is no bound."""
         if self.published or self.kind == "loss" or not isinstance(self.method, Method):
             return None
         law = whose_law(self.method, self.estimator, self.steps)
@@ -172,7 +172,7 @@ class Likelihood:
 
     @property
     def bounds(self) -> list[str]:
-        """The samplers without options of whose law it is a bound, or -log p; none where it is no bound, or of another
+        """The samplers without options of whose distribution it is a bound, or -log p; none where it is no bound, or of another
         model."""
         if self.law is None or self.ends == "jumps":
             return []
@@ -338,7 +338,7 @@ def estimator_of(method: Method, name: str) -> Estimator | None:
 
 
 def whose_law(method: Any, estimator: str = "bound", steps: int = 0) -> str:
-    """Whose law an estimator of a method bounds, in T steps where it is asked for them; as `samplers.Law` has it."""
+    """Whose distribution an estimator of a method bounds, in T steps where it is asked for them; as `samplers.Law` has it."""
     if estimator in (DIVERGENCE, "path"):
         return "its chain, after many proposals"
     if method.parameterization == "next":
@@ -378,7 +378,7 @@ def _steps_by_counts(method: Any, T: int, batch: Batch, generator: Randomness) -
 def _from_t_min(method: Any, t_min: float, batch: Batch, generator: Randomness) -> Tensor:
     """The mean of the diffusion term over t in [t_min, 1] of a masked network that does not see the time: (B,) nats.
 
-    By numbers of masks, as the bound itself: k has the weight of its law under the masked shares m of these times.
+    By numbers of masks, as the bound itself: k has the weight of its distribution under the masked shares m of these times.
     """
     group, n, k, x_t = method.mask_some(batch, generator)
     low, high = (float(1 - method.process.schedule.alpha(t)[..., 0]) for t in (t_min, 1.0))
@@ -387,13 +387,13 @@ def _from_t_min(method: Any, t_min: float, batch: Batch, generator: Randomness) 
 
 
 def _of(method: Method, distribution_of: Callable[[Method], Tensor]) -> Callable[..., Tensor]:
-    """-log of the law on all texts that `distribution_of` makes of the method: (B,) nats."""
+    """-log of the distribution on all texts that `distribution_of` makes of the method: (B,) nats."""
     law = functools.cache(lambda: distribution_of(method))
     return lambda batch, generator=None: -law()[enumeration.index(batch.tokens.cpu(), method.vocabulary)].log()
 
 
 def entropy_and_divergence(nats: float, tokens: Tensor) -> dict[str, float]:
-    """The mean of -log pi over texts (N, L) in two terms: the entropy of their empirical law, and its divergence from pi."""
+    """Mean of -log pi over texts (N, L) in two terms: entropy of their empirical distribution, and its divergence from pi."""
     share = tokens.unique(dim=0, return_counts=True)[1].double() / len(tokens)
     entropy = float(enumeration.entropy(share))
     return {"entropy of the texts": entropy, DIVERGENCE: nats - entropy}

@@ -18,17 +18,17 @@ _FORGED = "is not a result of zellige evaluate; give a JSON file that it wrote"
 
 @dataclass(frozen=True)
 class Figure:
-    """A number of a result: its name and unit, half its interval over the draws, what it is of the truth, and of whose law."""
+    """A number of a result: name and unit, half its interval over the draws, its kind (bound, exact), and which distribution."""
 
     name: str
     value: float
     half: float
     unit: str
     kind: str
-    law: str | None = None  # None: of no law, or of a result that does not say it
+    law: str | None = None  # None: of no distribution, or of a result that does not say it
 
     def holds(self, again: "Figure") -> str:
-        """In what sense the number that was computed again is this one; "" if it is not, or of another law."""
+        """In what sense the number that was computed again is this one; "" if it is not, or of another distribution."""
         if self.law is not None and self.law.replace("chain's law", "chain") != again.law:  # as 0.2.0 has it
             return ""
         apart = abs(again.value - self.value)

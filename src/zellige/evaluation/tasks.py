@@ -2,7 +2,7 @@
 
     puzzles      held-out ones are filled in, one cell at a time, and solved if the filling is the solution; nothing searches,
                  nothing is taken back. The surest cell first with its likeliest symbol, as people solve one; and, drawn from
-                 the model's own law, cells in random order
+                 the model's own distribution, cells in random order
     molecules    drawn one character at a time; valid is the share that `smiles.is_molecule` takes, unique the share of these
                  that are different texts, new the share of those that are not in the training split. Texts, not structures:
                  two spellings of one molecule are two

@@ -10,7 +10,7 @@ With independent w_1, w_2, ... of E w = p(x) (`samplers.replay`; the mean over o
                     samples (bidirectional Monte Carlo, arXiv 1511.02543)
 
 Both hold in expectation: a single draw may be on either side, which is what the intervals are for. In a network of blocks each
-block has a bracket, and they add. Where the choice of positions is deterministic, -log p is exact and of another law.
+block has a bracket, and they add. Where the choice of positions is deterministic, -log p is exact and of another distribution.
 
 The w of a long text differ by many nats. Then n draws see few of those that count: both ends are far from p and still bounds, but
 the mean of the w themselves, which the tangent bound has in p / psi, hangs on draws that are not seen. No interval of the draws

@@ -17,7 +17,7 @@ TEXTS = 16  # over which the integrand is averaged
 POINTS = 16  # times at which it is computed
 STEPS = 64  # of the samples of texts
 STEPS_OF_IMAGES = 32  # and of what has a shape, where each step looks at every place
-ENTRY = {True: 100.0, False: 1500.0}  # FLOP of the law of a place, for each state: of masks few are drawn at a time
+ENTRY = {True: 100.0, False: 1500.0}  # FLOP to sample a position, for each state; few masks at a time
 
 
 class Work:

@@ -82,7 +82,7 @@ def measure_method(
     method = model.method
     length, states = int(method.shape[0]), getattr(method.process, "K", method.vocabulary)
     result = None
-    if method.bounded or metropolis.enumerable(method) is None:  # without a bound: -log of the law that its chain keeps
+    if method.bounded or metropolis.enumerable(method) is None:  # without a bound: its chain's distribution
         result = judge.bound(model, how.draws, how.seed, how.limit, lambda done, total: progress("bound", done, total))
     count = how.samples or judge.count
     batch = max(1, min(count, 2**14 // length, 2**26 // (length * states)))

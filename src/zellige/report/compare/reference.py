@@ -1,4 +1,4 @@
-"""Who judges samples: an n-gram model of the train split, or the data's own law where that can be written down."""
+"""Who judges samples: an n-gram model of the train split, or the data's own distribution where that can be written down."""
 
 import math
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ ORDER = 5  # of the n-gram judge
 TOKENS = 2**24  # of the train split, at most, that it reads; evenly spaced rows
 REAL = 2000  # real rows that stand beside the samples, at most, evenly spaced
 MOST = 4096  # different rows of data that count as enumerable
-SETS = 8  # independent sets of draws over the whole law
+SETS = 8  # independent sets of draws over the whole distribution
 
 
 class Grams:
@@ -81,7 +81,7 @@ class Law:
         return f"the data's own law on {len(self.law):,} rows"
 
     def bound(self, model: Any, draws: int, seed: int, limit: int | None, progress: Any) -> Result:
-        """The bound in expectation over the law itself: what is left to chance are the draws, in independent sets of them."""
+        """Bound in expectation over the distribution itself; only the draws are random, in independent sets."""
         M, weight = len(self.law), torch.from_numpy(self.law)
         L = self.support.shape[1]
         rows = Rows(self.support.reshape(-1), L, characters=M * L if self.unit == "bits/char" else None)
@@ -99,8 +99,8 @@ class Law:
         )  # fmt: skip
 
     def score(self, rows: np.ndarray) -> Score:
-        """Of rows (n, L): total variation between their frequencies and the law, how many lie in the support, and how much
-        of the support (by its probability) they reach."""
+        """Score sequences (n, L): total variation between their frequencies and the distribution, the number in its support,
+        and the fraction of the support (by probability) that they reach."""
         place = {row.tobytes(): i for i, row in enumerate(self.support)}
         places = [place.get(row.tobytes(), -1) for row in np.ascontiguousarray(rows, np.int64)]
         counts = np.bincount([i for i in places if i >= 0], minlength=len(self.law))
@@ -113,7 +113,7 @@ class Law:
         )  # fmt: skip
 
     def reference(self, count: int) -> Reference:
-        """The data's entropy, in the bound's unit, and the total variation of `count` samples of the law itself."""
+        """The data's entropy, in the bound's unit, and the total variation of `count` samples of the distribution itself."""
         at, half = floor(self.law, count), math.sqrt(math.log(2 / (1 - LEVEL)) / (2 * count))
         length = self.support.shape[1]
         nats = -float(self.law @ np.log(self.law)) / length
@@ -122,9 +122,9 @@ class Law:
 
 
 def floor(law: np.ndarray, n: int) -> float:
-    """The expected total variation between a law and the frequencies of n independent samples of it.
+    """The expected total variation between a distribution and the frequencies of n independent samples of it.
 
-    What is not above it cannot be told from the law by n samples. Half the sum of E|X - n p| / n, X binomial; each
+    What is not above it cannot be told from the distribution by n samples. Half the sum of E|X - n p| / n, X binomial; each
     is 2 v C(n, v) p^v (1 - p)^(n - v + 1) with v = floor(n p) + 1 (De Moivre, 1730).
     """
     total = 0.0
@@ -136,7 +136,7 @@ def floor(law: np.ndarray, n: int) -> float:
 
 
 def judge_of(corpus: Corpus, unit: str) -> Grams | Law:
-    """The data's own law if it is enumerable, else n-grams.
+    """The data's own distribution if it is enumerable, else n-grams.
 
     It is where all sequences of that length are few, or where the rows are few and none of the test split is new.
     """
@@ -145,7 +145,7 @@ def judge_of(corpus: Corpus, unit: str) -> Grams | Law:
 
 
 def _law(corpus: Corpus) -> tuple[np.ndarray, np.ndarray] | None:
-    """The different rows (M, L) of all splits and their frequencies (M,); None where they are no law to compare with."""
+    """The different rows (M, L) of all splits and their frequencies (M,); None where they are no distribution to compare with."""
     splits = {id(rows): rows for rows in corpus.rows.values()}.values()
     few = corpus.tokenizer.size**corpus.train.length <= MOST
     if any(rows.documents is not None for rows in splits):
