@@ -56,6 +56,7 @@ for test in sys.argv[1:]:
 """
 
 
+@pytest.mark.long
 def test_what_is_raised_is_told_from_what_is_checked(tmp_path):
     """By tests that fail so."""
     tests = {str(tmp_path / f"test_{i}.py"): body for i, body in enumerate(FAILURES)}

@@ -23,6 +23,7 @@ def gpu(monkeypatch):
         sys.modules.pop(name, None)
 
 
+@pytest.mark.long
 def test_a_trial_measures_everything_and_says_that_it_is_one(gpu, tmp_path):
     page = gpu.main([*TRIAL, "--out", str(tmp_path)])
     assert page.name.endswith("-trial.md")

@@ -335,10 +335,10 @@ COPIES = {
 }
 
 
-ALIKE = ("cp -rL", "make_archive zip", "make_archive tar")  # of links they make what another way does
+SAME_COPIES = ("cp -rL", "make_archive zip", "make_archive tar")  # of links they make what another way does
 
 
-@pytest.mark.parametrize("way", [pytest.param(w, marks=[pytest.mark.long] if w in ALIKE else []) for w in COPIES])
+@pytest.mark.parametrize("way", [pytest.param(w, marks=[pytest.mark.long] if w in SAME_COPIES else []) for w in COPIES])
 def test_a_copy_goes_on_bit_for_bit(way, server, stopped, reference, tmp_path):
     """However people copy a run, and whatever that makes of its links."""
     if way == "zip" and not shutil.which("zip"):
@@ -407,7 +407,28 @@ TOGETHER = {
 }
 
 
-@pytest.mark.parametrize("case", ALONE)
+# What the others of its kind show as well; each takes a training and its continuation.
+ALIKE = (
+    "killed between two steps",
+    "killed while saving the first",
+    "SIGTERM in the last part",
+    "SIGTERM in the last validation",
+    "exception in the first part",
+    "exception in the last validation",
+    "exception while saving",
+    "SIGTERM on both",
+    "SIGTERM on rank 0 before the first step",
+    "rank 1 killed",
+    "exception on rank 0",
+    "exception in validation",
+)
+
+
+def cases(names):
+    return [pytest.param(name, marks=pytest.mark.long if name in ALIKE else []) for name in names]
+
+
+@pytest.mark.parametrize("case", cases(ALONE))
 def test_one_process(case, server, reference, tmp_path):
     check(server, reference, tmp_path / "run", *ALONE[case])
 
@@ -417,8 +438,8 @@ def test_one_process(case, server, reference, tmp_path):
     [
         "killed within an accumulation",
         "SIGTERM within an accumulation",
-        "exception in validation",
-        "SIGTERM while saving",
+        pytest.param("exception in validation", marks=pytest.mark.long),
+        pytest.param("SIGTERM while saving", marks=pytest.mark.long),
     ],
 )
 def test_two_workers(case, server, reference, tmp_path):
@@ -474,7 +495,7 @@ def test_signal_to_the_workers_too(server, reference, tmp_path):
     assert_same(folder, reference(1))
 
 
-@pytest.mark.parametrize("case", TOGETHER)
+@pytest.mark.parametrize("case", cases(TOGETHER))
 def test_two_processes(case, server, reference, tmp_path):
     check(server, reference, tmp_path / "run", *TOGETHER[case], world=2)
 

@@ -104,9 +104,10 @@ def command(
 
 
 OTHERS = {"reading": [], "validation": [], "Lightning's start": [pytest.mark.long], "the report": [pytest.mark.long]}
-CASES = [(phase, signal.SIGTERM) for phase in PHASES] + [
-    pytest.param(phase, n, marks=marks) for phase, marks in OTHERS.items() for n in (signal.SIGINT, signal.SIGUSR1)
-]
+NEIGHBOURS = ("building", "announcing", "before Lightning", "after the start", "between steps", "the end")
+CASES = [
+    pytest.param(phase, signal.SIGTERM, marks=pytest.mark.long if phase in NEIGHBOURS else []) for phase in PHASES
+] + [pytest.param(phase, n, marks=marks) for phase, marks in OTHERS.items() for n in (signal.SIGINT, signal.SIGUSR1)]
 
 
 @pytest.mark.parametrize(("phase", "number"), CASES)
