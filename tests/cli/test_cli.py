@@ -24,10 +24,10 @@ from safetensors.torch import load_file, save_file
 import zellige
 from small import RECORD
 from zellige import cli
-from zellige.cli import brief, common, help, meanings, options
-from zellige.cli.brief import short_help
+from zellige.cli import common, flags, help, meanings, options
 from zellige.cli.common import IdleSeed
 from zellige.cli.evaluate import FLAGS, TRAIN
+from zellige.cli.flags import short_help
 from zellige.errors import InputError
 from zellige.evaluation.result import Result, fullest
 from zellige.models import choices, hub
@@ -151,8 +151,8 @@ def test_the_short_help_fits_a_terminal_and_says_where_the_rest_is(command, caps
         pages.append(out)
     lines = pages[0].splitlines()
     assert pages[0] == pages[1]
-    assert len(lines) <= brief.LINES
-    assert max(map(len, lines)) <= brief.COLUMNS
+    assert len(lines) <= flags.LINES
+    assert max(map(len, lines)) <= flags.COLUMNS
     assert "--help-all" in pages[0] or command == "train"
     assert not [line for line in lines if line.endswith(("...", " .."))]
 
@@ -179,7 +179,7 @@ def test_every_option_that_the_short_help_names_is_one():
     classes = {cls.__name__: options.flags(cls) for cls in forms().values()}
     wrong = {
         (name, word)
-        for name, (_, words) in brief.SHOWN.items()
+        for name, (_, words) in flags.SHOWN.items()
         for word in words.split()
         if f"--{word}" not in classes[name]
     }
@@ -189,7 +189,7 @@ def test_every_option_that_the_short_help_names_is_one():
 def test_each_option_is_described_where_it_is_declared():
     from zellige.cli.drawing import SampleOptions
 
-    texts = brief.descriptions(SampleOptions)
+    texts = flags.descriptions(SampleOptions)
     assert texts["--prompt"].startswith("beginning of each sample")
     assert texts["--class"].startswith("class to sample")
     assert texts["--eta"].startswith("remasking: ")  # of a dataclass within
@@ -492,10 +492,8 @@ def test_a_file_of_options_in_three_forms_and_a_run_are_one(run, no_page):
 
 def test_a_number_of_yaml_that_it_calls_a_text_is_a_number(run, no_page):
     Path("e.yaml").write_text("train: {lr: 1e-3}")
-    from zellige.cli import config_file
-
     known = options.flags(forms()["train mdlm"])
-    assert config_file.values(config_file.read_entries("e.yaml"), known, [], "e.yaml", "train mdlm") == {
+    assert options.values_of(options.read_entries("e.yaml"), known, [], "e.yaml", "train mdlm") == {
         "--train.lr": "1e-3"
     }
 

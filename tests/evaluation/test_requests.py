@@ -10,7 +10,7 @@ import pytest
 
 import zellige
 from zellige import InputError
-from zellige.cli import brief
+from zellige.cli import flags
 from zellige.cli.evaluate import EvaluateOptions
 from zellige.evaluation.choices import Question
 from zellige.evaluation.repeat import figures
@@ -85,7 +85,7 @@ def test_asides_are_not_part_of_a_request():
 
 
 def test_the_command_line_reads_the_fields():
-    helps = brief.descriptions(EvaluateOptions)
+    helps = flags.descriptions(EvaluateOptions)
     for name, option in options_of(zellige.Evaluate).items():
         assert helps[f"--{name.replace('_', '-')}"] == option.help
     assert "--steps" not in helps  # hidden: another mode has it

@@ -690,8 +690,8 @@ COMMANDS = of(
     (
         "a file of options outranks what is typed",
         "cli/train.py",
-        "config_file.values(entries, known, values, file, where) | values",
-        "values | config_file.values(entries, known, {}, file, where)",
+        "options.values_of(entries, known, values, file, where) | values",
+        "values | options.values_of(entries, known, {}, file, where)",
         "cli/test_cli.py -k file_of_options",
     ),
     (

@@ -17,7 +17,7 @@ import torch
 
 import zellige
 from zellige import cli, samplers
-from zellige.cli import brief
+from zellige.cli import flags
 from zellige.cli import serve as serve_command
 from zellige.cli.drawing import SampleOptions
 from zellige.cli.sampler_options import SamplerOptions
@@ -261,7 +261,7 @@ def test_the_words_of_the_page_are_those_of_the_options_help(monkeypatch):
     assert cli.main(["play", "x"]) == 0
     with TestClient(pages[0], base_url=HERE) as client:
         page = client.get("/").text
-    helps = brief.descriptions(SampleOptions)
+    helps = flags.descriptions(SampleOptions)
     for word in ("steps", "sampler", "temperature", "top-p", "seed"):
         assert f"<dt>{word}</dt><dd>{html.escape(helps[f'--{word}'])}</dd>" in page
 

@@ -14,7 +14,6 @@ from ..launched import this_process
 from ..show.numbers import byte_size, path
 from ..show.terminal import Terminal
 from . import options
-from .brief import SHOWN
 from .common import (
     Document,
     OfModel,
@@ -31,6 +30,7 @@ from .common import (
 from .evaluate_again import Mode, again, audit, status
 from .evaluate_bounds import BRACKET, PAIRS, STEPS, SUITE
 from .evaluate_classifiers import FEATURES, PROBE, train_features
+from .flags import SHOWN
 from .generate import GENERATE
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import tyro
 from ..errors import InputError
 from ..show.terminal import Terminal
 from . import options
-from .brief import descriptions
 from .common import Loading, Run, command_options, load
 from .drawing import SampleOptions
+from .flags import descriptions
 
 if TYPE_CHECKING:
     from ..web.guard import Limits

@@ -23,7 +23,7 @@ from ..show.terminal import Terminal
 from ..training.requests import SECTIONS
 from ..training.requests import Training as Request
 from ..trust import allow, refuse_code
-from . import config_file, options
+from . import options
 from .common import own_class, put_json
 from .flags import Flag
 
@@ -94,7 +94,7 @@ def choose(
         InputError: what is typed is wrong, or the file of options.
     """
     file = options.value_of(words, "--config")
-    entries = {} if not file or options.asks_help(words) else config_file.read_entries(file)
+    entries = {} if not file or options.asks_help(words) else options.read_entries(file)
     name, recipe, words = _subject(words, entries, file)
     with terminal.waiting("starting"):
         method: Any = own_class(name) if name else None
@@ -114,7 +114,7 @@ def choose(
     if more:
         raise InputError(f"'{more[0]}' is one argument too many for {where}; see zellige {where} --help")
     values: dict[str, Any] = dict(default or {}) | typed
-    values = config_file.values(entries, known, values, file, where) | values
+    values = options.values_of(entries, known, values, file, where) | values
     begins = "--resume" not in values or bool(this_process().launcher)
     if begins and "--train.start" not in values:
         recipes = values.get("--recipe", recipe)
