@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from zellige.cli import generate_print
+from zellige.cli import evaluate_print
 from zellige.errors import InputError
 from zellige.evaluation import metrics
 from zellige.evaluation.interval import Number, mean, student
@@ -177,7 +177,7 @@ def test_a_metric_without_a_row_is_neither_saved_nor_printed():
         lambda: samples.also({"entropy": number, "sparkle": number}),
         lambda: metrics.definitions(["sparkle"]),
         lambda: metrics.intervals(["sparkle"]),
-        lambda: generate_print.shown(samples, "sparkle"),
+        lambda: evaluate_print.shown(samples, "sparkle"),
     ):
         with pytest.raises(ValueError, match=r"the metric 'sparkle' has no row; add it to METRICS"):
             plant()

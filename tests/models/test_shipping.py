@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 import zellige
 from zellige import Data, InputError, Net, Train, cli
-from zellige.cli.opening import show_shipped
+from zellige.cli.demo import show_shipped
 from zellige.models import shipped
 from zellige.show.terminal import Terminal
 

@@ -1,6 +1,6 @@
 """`zellige demo`: a small MDLM on the prose of Python's own documentation, trained, compared and watched in minutes.
 
-Before it a model that comes with Zellige writes for ten seconds, where there is one (`opening.py`).
+Before it a model that comes with Zellige writes for ten seconds, where there is one.
 Nothing is downloaded, and nothing here is special to the demo: each step is the call that a person would make.
 """
 
@@ -18,7 +18,6 @@ from ..show.progress import Bar, Training
 from ..show.terminal import Terminal
 from . import options
 from .common import write_json
-from .opening import show_shipped
 
 if TYPE_CHECKING:  # torch comes after the first line is on the screen
     import numpy as np
@@ -32,6 +31,7 @@ STEPS = 2300
 RIVAL = "3-gram"  # what a full run has to beat
 DRAWS = 16  # of each test text
 SAMPLE_STEPS, TEMPERATURE = 64, 0.7  # of the text that is shown; at 1 half of the words are none
+SHIPPED, SECONDS = "tales", 10.0  # what is shown first, and for how long at least
 CELLS = 20  # of the longest bar
 RIGHT = 79  # the column where times end
 
@@ -51,6 +51,41 @@ def training(steps: int = STEPS, seed: int = 0) -> "Train":
         steps=steps, batch=8, lr=4e-3, ema=0.99, precision="float32", device="cpu", validate_every=max(1, steps // 4),
         validate_rows=0, validate_draws=2, samples=1, save_every=0, save_minutes=0, seed=seed,
     )  # fmt: skip
+
+
+def show_shipped(terminal: Terminal, seed: int = 0, name: str = SHIPPED, seconds: float = SECONDS) -> int:
+    """Watch a shipped model write, one text after another until `seconds` have passed; returns how many texts that were.
+
+    0 where this installation has no such model. Where nothing can move, the texts alone are shown.
+    """
+    from ..models import shipped
+
+    if name not in shipped.names():
+        return 0
+    from ..models.frames import Frame, collect
+    from ..models.model import load
+    from ..models.sample import watch
+    from .viewer import Viewer
+
+    card, texts = shipped.card(name), 0
+    with terminal.waiting("loading"):
+        model = load(name)
+    terminal.say(f"First '{name}', a model that comes with Zellige: {card['what']}")
+    began = time.perf_counter()
+    while not texts or time.perf_counter() - began < seconds:
+        viewer = Viewer(terminal)
+
+        def see(frame: Frame, viewer: Viewer = viewer) -> None:
+            if terminal.motion or frame.step == frame.steps:
+                viewer(frame)
+
+        try:
+            collect(watch(model, seed=seed + texts), see)
+        finally:
+            viewer.close()
+        texts += 1
+    terminal.say(f"More of it: zellige sample {name} --watch, zellige play {name}. Now one is trained here.\n")
+    return texts
 
 
 def demo(terminal: Terminal | None = None, *, steps: int = STEPS, seed: int = 0, run: str | Path | None = None) -> int:

@@ -111,15 +111,15 @@ def write_samples(file: Path, sets: "Sequence[Set]") -> None:
 
 def generate_lines(record: "SamplesRecord") -> list[str]:
     """The lines that are printed."""
-    from .generate_print import describe
+    from .evaluate_print import describe_samples
 
-    return describe(record)
+    return describe_samples(record)
 
 
 def save_samples(record: "SamplesRecord", folder: Path, terminal: Terminal, chosen: GenerateOptions) -> None:
     """Write the JSON, the table and the figures, and name them."""
     from ..report.sweep import sweep_figure
-    from .generate_print import describe, of_cheats, tables
+    from .evaluate_print import describe_samples, of_cheats, tables
 
     request: Any = record.request
     stem = f"{NAME}-{record.judge}{'' if chosen.out is not None else _suffix(request, DRAWN + READ)}"
@@ -133,7 +133,7 @@ def save_samples(record: "SamplesRecord", folder: Path, terminal: Terminal, chos
             body += [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
             body += [""]
         files.append(folder / f"{stem}.md")
-        write_file(files[-1], "\n".join([*body, "```text", *describe(record), "```"]) + "\n")
+        write_file(files[-1], "\n".join([*body, "```text", *describe_samples(record), "```"]) + "\n")
     features = record.protocol.features
     for by in ("frontier", "calls"):
         figure = sweep_figure(record.points, record.real, by, record.judge if features is None else features.name)

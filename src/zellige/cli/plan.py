@@ -14,7 +14,7 @@ from ..show.terminal import Terminal
 from ..training.requests import Plan
 from . import options, train
 from .common import put_json
-from .trainings import About
+from .train import About
 
 if TYPE_CHECKING:
     from ..training.plan import Budget

@@ -17,7 +17,7 @@ from ..show.terminal import Terminal
 from ..training.sweep import Sweep, record_file
 from . import options, train
 from .common import put_json
-from .trainings import About
+from .train import About
 
 if TYPE_CHECKING:
     from ..training.search import Axis

@@ -9,7 +9,7 @@ import typing
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import tyro
 
@@ -25,7 +25,7 @@ from ..training.requests import Training as Request
 from ..trust import allow, refuse_code
 from . import options
 from .common import own_class, put_json
-from .flags import Flag
+from .flags import Flag, flags
 
 if TYPE_CHECKING:
     from ..training.search import Axis
@@ -211,3 +211,40 @@ def _trained(terminal: Terminal, lines: Sequence[str], folder: Path, method: Any
         terminal.result(line)
     terminal.result(lines[-1] + page)
     terminal.try_next(f"zellige evaluate {path(folder)}{own}", f"zellige sample {path(folder)}{own} --watch")
+
+
+class About(NamedTuple):
+    """A command about trainings, `plan` or `sweep`: options of its own beside those of `zellige train METHOD`.
+
+    Attributes:
+        name: of the command.
+        own: the request whose fields are its own options.
+        without: the options of `train` that it has not, or has of its own, by their fields.
+        what: it does, for its help.
+    """
+
+    name: str
+    own: type
+    without: tuple[str, ...]
+    what: str
+
+    def form(self, method: Any) -> Any:
+        """The options of the command with a method, as a dataclass."""
+        shared = [(f.name, f.type, f) for f in dataclasses.fields(form(method)) if f.name not in self.without]
+        return dataclasses.make_dataclass(f"{self.name.title()}Options", [*own_fields(self.own), *shared], frozen=True)
+
+    def help(self, words: Sequence[str]) -> None:
+        """Show the help and leave, if that is asked for."""
+        if options.asks_help(words):
+            from ..methods import METHODS, find
+
+            name = words[0] if words[0] in METHODS else ""
+            options.parse(self.form(find(name or "mdlm")), words, f"{self.name} {name}".strip(), about=self.what)
+
+    def split(self, words: Sequence[str]) -> tuple[Any, list[str]]:
+        """The request of its own options, and the words that are those of `train`."""
+        rest, own = [*words], list[str]()
+        for name in flags(self.own):
+            value, rest = options.take(rest, name, self.name)
+            own += [] if value is None else [f"{name}={value}"]
+        return options.parse(self.own, own, self.name), rest
