@@ -332,7 +332,9 @@ def forms() -> dict[str, type]:
     for name, each in {name: each for place in places for name, each in vars(place).items()}.items():
         if dataclasses.is_dataclass(each) and isinstance(each, type):
             made[name] = each
-    swept = {name: each for name, each in made.items() if name not in ("Sweep", "Cluster", "Mode")}  # parts of forms
+    swept = {
+        name: each for name, each in made.items() if name not in ("Sweep", "Cluster", "Mode", "Picture")
+    }  # no forms
     swept["plan"] = plan.form(zellige.METHODS["mdlm"])
     return swept | {
         "compare": compare.form(),

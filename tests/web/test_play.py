@@ -19,8 +19,8 @@ import zellige
 from zellige import cli, samplers
 from zellige.cli import flags
 from zellige.cli import serve as serve_command
+from zellige.cli.common import SamplerOptions
 from zellige.cli.drawing import SampleOptions
-from zellige.cli.sampler_options import SamplerOptions
 from zellige.core.batch import Batch
 from zellige.models import shipped
 from zellige.samplers import Confidence, FixedOrder

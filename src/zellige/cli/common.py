@@ -6,23 +6,24 @@ import inspect
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, make_dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, dataclass_transform
 
 import tyro
 
 from ..data import DATASETS, Data
 from ..data.remote_files import is_remote
-from ..errors import InputError, nearest
+from ..errors import InputError, at_least, nearest
 from ..files import file_suffix as file_suffix
 from ..launched import this_process
+from ..requests import KINDS
 from ..show.numbers import count, parameters, path
 from ..show.progress import Bar
 from ..show.record import LOADING, as_file, json_record
 from ..show.terminal import Terminal
 from ..trust import names_code, refuse_code, refuse_remote
-from . import options
+from . import help, options
 from .flags import IDLE
 
 T = TypeVar("T")
@@ -81,6 +82,32 @@ class Where:
     """local copies of the data set's files (default: download)"""
     cache: str | None = None
     """folder for downloads; ZELLIGE_CACHE or ~/.cache/zellige if not given"""
+
+
+if TYPE_CHECKING:
+
+    @dataclass(frozen=True)
+    class SamplerOptions:
+        """The options of one sampler or another; a sampler's own default stands where none is given."""
+
+else:
+    ROWS = help.table("options")  # from lists.json, which `help.write` makes of the samplers: this needs no torch
+
+    def _check(self) -> None:
+        """Refuse what is below a minimum; the samplers check all other ranges themselves."""
+        for row in ROWS:
+            if "minimum" in row and getattr(self, row["name"]) is not None:
+                at_least(row["name"], getattr(self, row["name"]), int(row["minimum"]))
+
+    SamplerOptions = make_dataclass(
+        "SamplerOptions",
+        [
+            (row["name"], Annotated[KINDS[row["kind"]] | None, tyro.conf.arg(help=row["help"])], field(default=None))
+            for row in ROWS
+        ],
+        frozen=True,
+        namespace={"__post_init__": _check},
+    )
 
 
 @contextlib.contextmanager

@@ -21,8 +21,7 @@ from ..show.terminal import Terminal
 from ..trust import refuse_remote
 from ..waiting import threads_for
 from . import options
-from .common import OfModel, Where, command_options, load, loading, note_change, put_json, writable
-from .sampler_options import SamplerOptions
+from .common import OfModel, SamplerOptions, Where, command_options, load, loading, note_change, put_json, writable
 
 if TYPE_CHECKING:
     from ..models.frames import Frame, Samples

@@ -16,9 +16,8 @@ from ..files import make, writable, write_file
 from ..show.numbers import path
 from ..show.record import as_file
 from ..show.terminal import Terminal
-from .common import Loading, OfModel, command_options, file_suffix, load, typed_data
+from .common import Loading, OfModel, SamplerOptions, command_options, file_suffix, load, typed_data
 from .evaluate_again import Mode
-from .sampler_options import SamplerOptions
 
 if TYPE_CHECKING:
     from ..evaluation.samples import SamplesRecord
