@@ -12,10 +12,10 @@ from ..errors import InputError
 from ..evaluation.requests import Evaluate
 from ..launched import this_process
 from ..show.numbers import byte_size, path
+from ..show.record import Record
 from ..show.terminal import Terminal
 from . import options
 from .common import (
-    Document,
     OfModel,
     bars,
     command_options,
@@ -68,14 +68,15 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     if "--from" in flags and asked:
         document = again(words, terminal, judge, [BOUND, *MODES.values()])
     else:
-        document = judge_words(words, terminal, began)
+        record = judge_words(words, terminal, began)
+        document = None if record is None else record.to_dict()
     if document is None:  # of several processes, the first one speaks
         return 0
     put_json(terminal, document)
     return 0 if all(document.get("held", {}).values()) else 1
 
 
-def judge_words(words: Sequence[str], terminal: Terminal, began: float, write: bool = True) -> Document | None:
+def judge_words(words: Sequence[str], terminal: Terminal, began: float, write: bool = True) -> Record | None:
     """Judge what a command line asks for, and print it; `write`: into the run, if it is one. None: another process speaks."""
     flags = options.given(words)
     mode = next((MODES[flag] for flag in MODES if flag in flags), BOUND)
@@ -83,7 +84,7 @@ def judge_words(words: Sequence[str], terminal: Terminal, began: float, write: b
     return judge(mode, options.parse(mode.options, words, mode.where, about=mode.about, most=1), words, terminal, write)
 
 
-def judge(mode: Mode, chosen: Any, words: Sequence[str], terminal: Terminal, write: bool = True) -> Document | None:
+def judge(mode: Mode, chosen: Any, words: Sequence[str], terminal: Terminal, write: bool = True) -> Record | None:
     """Judge what the options of a mode ask for, and print it; `write`: into the run, if it is one."""
     folder = mode.folder(chosen) if write else None
     record = mode.run(chosen, words, terminal, *([folder] if mode.early else []))
@@ -95,7 +96,7 @@ def judge(mode: Mode, chosen: Any, words: Sequence[str], terminal: Terminal, wri
     note_change(terminal, record.about)
     if folder is not None:
         mode.save(record, folder, terminal, *([chosen] if mode.early else []))
-    return record.to_dict()
+    return record
 
 
 def bound(chosen: EvaluateOptions, words: Sequence[str], terminal: Terminal) -> "Result | None":

@@ -22,24 +22,20 @@ import math
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import InputError, quoted
 from ..requests import Request
 from ..show.numbers import columns, counted, path, pm
 from ..show.progress import Bar
-from ..show.record import json_record, record_of, request_name
+from ..show.record import SENSES, Figure, Record, json_record, record_of, request_name
 from ..show.terminal import Terminal
 from . import options
 from .common import Document, refuse_unasked, run_folder
 
-if TYPE_CHECKING:
-    from ..evaluation.repeat import Figure
-
-
-Judge = Callable[..., Document | None]
+Judge = Callable[..., Record | None]
 
 
 @dataclass(frozen=True)
@@ -67,49 +63,56 @@ class Mode:
     folder: Callable[[Any], Path | None] = lambda chosen: run_folder(chosen.run)
     early: bool = False
 
-    def of(self, document: Mapping[str, Any], source: str) -> Any:
-        """The options that made a document."""
-        arguments = document.get("arguments")
-        if not isinstance(arguments, Mapping) or not (arguments.get("run") or arguments.get("samples")):
+    def of(self, record: Record, source: str) -> Any:
+        """The options that made a record."""
+        arguments = record.arguments or {}
+        if not (arguments.get("run") or arguments.get("samples")):
             raise InputError(f"'{source}' does not say how it was made; evaluate the run itself")
-        record = record_of(document, source)
         loading = {name: value for name, value in (record.loading or {}).items() if value is not None}
         return self.options(request=record.request, **loading)
 
 
 def again(words: Sequence[str], terminal: Terminal, judge: Judge, modes: Sequence[Mode]) -> Document | None:
     """Judge anew, and say of each number whether it holds; what is returned has "held": {number: in what sense}."""
-    from ..evaluation.repeat import changes, figures
+    from ..evaluation.repeat import changes
     from ..evaluation.result import read_result
 
     source, rest = options.take(words, "--from", "evaluate")
     assert source is not None
-    before = read_result(source)
-    numbers = figures(before, source)
-    mode = next((mode for mode in modes if mode.request.__name__ == request_name(before)), None)
+    document = read_result(source)
+    mode = next((mode for mode in modes if mode.request.__name__ == request_name(document)), None)
     if mode is None:
-        raise InputError(f"'{source}' does not say how it was made; evaluate the run itself")
+        raise InputError(f"'{source}' is not a result of zellige evaluate; give a JSON file that it wrote")
+    before = record_of(document, source)
     chosen = options.parse(mode.options, rest, mode.where, default=mode.of(before, source), most=1)
-    refuse_unasked(untyped(mode.options, before["arguments"], rest), f"'{source}'")
-    document = judge(mode, chosen, rest, terminal, write=False)
-    if document is None:
+    refuse_unasked(untyped(mode.options, document["arguments"], rest), f"'{source}'")
+    record = judge(mode, chosen, rest, terminal, write=False)
+    if record is None:
         return None
-    now = {one.name: one for one in figures(document)}
-    senses = {one.name: one.holds(now[one.name]) if one.name in now else "" for one in numbers}
-    for change in changes(before, document):
+    now, senses = record.to_dict(), before.holds(record)
+    for change in changes(document, now):
         terminal.note(f"{change}")
-    wrong = [one for one in numbers if not senses[one.name]]
-    if not wrong:
-        weakest = next(s for s in ("within its interval", "up to rounding", "bit for bit") if s in senses.values())
-        what = "the same number" if len(numbers) <= 2 and weakest == "bit for bit" else counted(len(numbers), "number")
-        terminal.result(f"  holds     {path(source)}: {what}, {weakest}")
-    for one in wrong:
-        other = now.get(one.name)
-        became = "is not there" if other is None else f"is {other.value:.6g}"
-        if other is not None and one.law not in (None, other.law):
-            became += f"; it was of {one.law}, is of {other.law or 'no law'}"
-        terminal.result(f"  does not hold  {one.name} was {one.value:.6g} ± {one.half:.2g}, {became}")
-    return document | {"held": senses}
+    for line in describe_held(before, record, senses, path(source)):
+        terminal.result(line)
+    return now | {"held": senses}
+
+
+def describe_held(before: Record, now: Record, senses: Mapping[str, str], source: str) -> list[str]:
+    """One line where every number of a record holds; else a line for each that does not."""
+    figures, others = before.figures(), {figure.name: figure for figure in now.figures()}
+    if all(senses.values()):
+        weakest = next((sense for sense in SENSES if sense in senses.values()), SENSES[-1])
+        same = len(figures) <= 2 and weakest == SENSES[-1]
+        return [f"  holds     {source}: {'the same number' if same else counted(len(figures), 'number')}, {weakest}"]
+    lines = []
+    for figure in figures:
+        if not senses[figure.name]:
+            other = others.get(figure.name)
+            became = "is not there" if other is None else f"is {other.value:.6g}"
+            if other is not None and figure.distribution not in (None, other.distribution):
+                became += f"; it was of {figure.distribution}, is of {other.distribution or 'no distribution'}"
+            lines.append(f"  does not hold  {figure.name} was {figure.value:.6g} ± {figure.half:.2g}, {became}")
+    return lines
 
 
 def untyped(cls: type, entries: Mapping[str, Any], words: Sequence[str]) -> Iterator[str]:
@@ -169,7 +172,7 @@ def audit(words: Sequence[str], terminal: Terminal, judge: Judge) -> Document:
         raise InputError(f"'{rest[0]}' stands beside --audit; the options of each claim stand in {CLAIMS}")
     claims = read_claims(Path(folder or ""))
     silent = Terminal(open(os.devnull, "w"), terminal.err, quiet=True, spell=options.spelt)  # noqa: SIM115
-    made: dict[tuple[str, ...], Document | InputError] = {}
+    made: dict[tuple[str, ...], Record | InputError] = {}
     rows = []
     with contextlib.chdir(folder or ""), Bar(terminal, "audit", len(claims), "claims") as bar:
         for number, claim in enumerate(claims):
@@ -240,19 +243,20 @@ def _claim(row: dict[str, str], where: str) -> Claim:
     return Claim(row["model"], row["data"], row["protocol"], value, half, unit, row["kind"], numbers["value"])
 
 
-def _checked(claim: Claim, made: dict[tuple[str, ...], Any], silent: Terminal, judge: Judge) -> dict[str, Any]:
+def _checked(
+    claim: Claim, made: dict[tuple[str, ...], Record | InputError], silent: Terminal, judge: Judge
+) -> dict[str, Any]:
     """A claim, the number of ours that stands beside it, and the verdict."""
-    from ..evaluation.repeat import figures
-
     ours, document = None, {}
     try:
         key = tuple(claim.words)
         if key not in made:
             made[key] = _judged(key, silent, judge)
-        if isinstance(made[key], InputError):
-            raise made[key]
-        document = made[key]
-        ours = of_unit(figures(document), claim.unit)
+        record = made[key]
+        if isinstance(record, InputError):
+            raise record
+        document = record.to_dict()
+        ours = of_unit(record.figures(), claim.unit)
         verdict, why = compared(claim, ours)
     except InputError as reason:
         verdict, why = UNKNOWN, options.spelt(str(reason))
@@ -265,27 +269,25 @@ def _checked(claim: Claim, made: dict[tuple[str, ...], Any], silent: Terminal, j
     }  # fmt: skip
 
 
-def _judged(words: Sequence[str], silent: Terminal, judge: Judge) -> Document | InputError:
+def _judged(words: Sequence[str], silent: Terminal, judge: Judge) -> Record | InputError:
     try:
         refuse_unasked(words, f"'{CLAIMS}'")
         if "--out" in options.given(words):
             raise InputError("a claim writes no files; leave out --out")
-        document = judge(words, silent, 0.0, write=False)
+        record = judge(words, silent, 0.0, write=False)
     except InputError as reason:
         return reason
     except SystemExit:
         return InputError("the protocol asks for help; give options that evaluate")
-    return document if document is not None else InputError("another process has the number; audit in one")
+    return record if record is not None else InputError("another process has the number; audit in one")
 
 
-def of_unit(numbers: "Sequence[Figure]", unit: str) -> "Figure":
+def of_unit(numbers: Sequence[Figure], unit: str) -> Figure:
     """The number of a result that is in this unit, or can be: bits and nats are the same but for ln 2.
 
     Raises:
         InputError: there is none, or several: the claim must say which.
     """
-    from dataclasses import replace
-
     same = [one for one in numbers if unit in (one.name, one.unit)]
     if not same:
         measure, _, per = unit.partition("/")
@@ -303,7 +305,7 @@ def of_unit(numbers: "Sequence[Figure]", unit: str) -> "Figure":
     return same[0]
 
 
-def compared(claim: Claim, ours: "Figure") -> tuple[str, str]:
+def compared(claim: Claim, ours: Figure) -> tuple[str, str]:
     """The verdict, and why."""
     apart, room = claim.value - ours.value, claim.half + ours.half
     if claim.kind in ("bound", "exact") and ours.kind in ("estimate", "loss"):

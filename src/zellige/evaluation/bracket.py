@@ -23,7 +23,7 @@ from ..samplers.confidence import Measure
 from ..samplers.pairing import of_length
 from ..samplers.replay import Oracle, Path, Replayed, Trajectory, no_order, path_of, weigh
 from ..schema import structure
-from ..show.record import Record, json_record
+from ..show.record import Figure, Record, json_record
 from . import workers
 from .conditional import RowStreams
 from .evaluate import Asked, evaluate_rows
@@ -204,6 +204,15 @@ class Bracket(Record):
 
     def named(self, name: str, own: bool = False) -> BracketRow:
         return next(row for row in self.rows if row.name == name and row.own == own)
+
+    def figures(self) -> list[Figure]:
+        return [
+            Figure(
+                f"{row.name}{' of its own samples' * row.own}: {self.unit}", row.result.value,
+                row.result.half if row.determined else math.inf, self.unit, row.side, row.law,
+            )
+            for row in self.rows if row.result is not None
+        ]  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it; nats of each text with every row, so that each has its own bracket."""

@@ -20,7 +20,7 @@ from torch import Tensor
 from ..errors import InputError
 from ..models.model import class_names, find_classes, fingerprint, identity, which_weights
 from ..schema import parse, read_text, shown, structure
-from ..show.record import Record
+from ..show.record import Figure, Record
 from .conditional import Conditional
 from .interval import Proportion
 from .likelihood import whose_law
@@ -107,6 +107,14 @@ class ChoiceScores(Record):
     @property
     def about(self) -> dict[str, Any]:
         return self.result.about
+
+    def figures(self) -> list[Figure]:
+        shares = {"accuracy": self.accuracy, "accuracy_normalised": self.normalised}
+        return self.result.figures() + [
+            Figure(name, share.value, share.half, name, "estimate")
+            for name, share in shares.items()
+            if share is not None
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it: the keys of every command's, and `pairs` with the nats of each."""

@@ -171,6 +171,12 @@ class Proportion:
         middle, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
         return (middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n)
 
+    @property
+    def half(self) -> float:
+        """Half the width of the interval."""
+        low, high = self.interval
+        return (high - low) / 2
+
     def to_dict(self) -> dict[str, Any]:
         low, high = self.interval
         return {

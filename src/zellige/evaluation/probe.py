@@ -38,7 +38,7 @@ from ..models.model import as_model, fingerprint, identity, told_none, which_wei
 from ..nn.classifier import Classifier
 from ..schema import entries_of, structure
 from ..show.kinds import of
-from ..show.record import Record, json_record
+from ..show.record import Figure, Record, json_record
 from .interval import Proportion, student
 
 PENALTIES = tuple(10.0**k for k in range(-6, 0))
@@ -351,6 +351,10 @@ class ProbeRecord(Record):
 
     def row(self, name: str) -> ProbeRow:
         return next(row for row in self.rows if row.name == name)
+
+    def figures(self) -> list[Figure]:
+        shares = {row.name: row.accuracy for row in self.rows}
+        return [Figure(f"{n}: accuracy", s.value, s.half, "accuracy", "estimate") for n, s in shares.items()]
 
     def to_dict(self) -> dict[str, Any]:
         rows = [{"name": r.name, "chosen": r.chosen, "accuracy": r.accuracy.to_dict()} for r in self.rows]

@@ -33,7 +33,7 @@ from ..errors import InputError
 from ..files import write_file
 from ..schema import read_json, structure
 from ..show.numbers import pm, quantity
-from ..show.record import Record, as_file, json_record
+from ..show.record import Figure, Record, as_file, json_record
 from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS, Proportion, over_draws, over_texts
 from .two_sides import SKEWED, skewness
 
@@ -257,6 +257,17 @@ class Result(Record):
         if self.kind == "loss":
             return f"loss {pm(self.value, self.half)} per {self.per} (95%), not a bound"
         return quantity(self.value, self.half, self.unit, self.kind)
+
+    def figures(self, where: str = "") -> list[Figure]:
+        """The number and its perplexity; `where` stands before their names."""
+        value = math.nan if self.value is None else self.value  # a file has no infinity
+        half = 0.0 if self.kind == "exact" else min(self.half, self.draws_half)  # exact: for these very texts
+        law = self.protocol.get("law")
+        number = Figure(f"{where}{self.unit}", value, half, self.unit, self.kind, law)
+        p = _exp(value * self.scale)
+        if self.kind == "loss" or not math.isfinite(p):
+            return [number]
+        return [number, Figure(f"{where}perplexity", p, p * half * self.scale, "perplexity", self.kind, law)]
 
     def to_dict(self, command: str | None = "evaluate", arguments: Any = None) -> dict[str, Any]:
         """As JSON has it; the same keys as every command's."""

@@ -21,7 +21,7 @@ from ..schema import entries_of, structure
 from ..show import kinds
 from ..show.numbers import byte_size
 from ..show.progress import Bar
-from ..show.record import Record, json_record
+from ..show.record import Figure, Record, json_record
 from ..show.terminal import Terminal
 from . import image_quality, metrics, sweep
 from .corpus import asked_of_classes, beside_training, corpus_of, data_change_note
@@ -164,6 +164,16 @@ class SamplesRecord(Record):
         """How the intervals are made."""
         intervals = metrics.intervals(self.points[0].measures)
         return f"{intervals}; {sweep.MATCHED_INTERVAL}" if self.matched is not None else intervals
+
+    def figures(self) -> list[Figure]:
+        figures = list[Figure]()
+        for point in self.points:
+            way = point.way
+            title = f"{way.sampler or 'samples'}, {way.steps} steps, {way.temperature:g}, {way.top_p:g}: "
+            for name, number in point.measures.items():
+                half = number.half if math.isfinite(number.half) else math.inf
+                figures.append(Figure(title * (len(self.points) > 1) + name, number.value, half, name, "samples"))
+        return figures
 
     def to_dict(self) -> dict[str, Any]:
         result = {

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InputError
-from ..show.record import Record, json_record
+from ..show.record import Figure, Record, json_record
 from .result import Result, difference, interval_ends
 
 
@@ -35,6 +35,10 @@ class StepsTable(Record):
     @property
     def about(self) -> dict[str, Any]:
         return self.reference.about
+
+    def figures(self) -> list[Figure]:
+        named = zip(self.steps, self.results)
+        return [figure for steps, result in named for figure in result.figures(f"{steps or 'continuous'}: ")]
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it: the result, interval and protocol of each number of steps."""

@@ -16,7 +16,7 @@ from ..errors import InputError, Registry, unknown
 from ..models.model import fingerprint, told_none, which_weights
 from ..samplers.pairing import of_length
 from ..schema import structure
-from ..show.record import Record, json_record
+from ..show.record import Figure, Record, json_record
 from .evaluate import evaluate_rows
 from .likelihood import Likelihood
 from .protocol import Protocol
@@ -56,6 +56,10 @@ class SuiteTable(Record):
     about: dict[str, Any]
     seed: int
     seconds: float
+
+    def figures(self) -> list[Figure]:
+        results = {row.name: row.result for row in self.rows if row.result is not None}
+        return [figure for name, result in results.items() for figure in result.figures(f"{name}: ")]
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it: the whole protocol, and each set's own result with its own."""

@@ -49,7 +49,42 @@ FORMERLY = (  # of files without a format: command, an argument that only this r
     ("sweep", "", "Sweep"),
     ("compare", "", "Compare"),
 )
+SENSES = ("within its interval", "up to rounding", "bit for bit")  # in which a number holds, the weakest first
+ROUNDING = 1e-6  # relative: float32 sums in another order
 _PACKAGES = ("torch", "lightning", "numpy", "safetensors")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number of a record, as a repetition of it is compared.
+
+    Attributes:
+        half: half its 95% interval over the draws; where that is not known, over the texts; infinite where neither is.
+        kind: "bound", "exact", "estimate", ...
+        distribution: that it is about; None where it is about none, or the record does not say it.
+    """
+
+    name: str
+    value: float
+    half: float
+    unit: str
+    kind: str
+    distribution: str | None = None
+
+    def holds(self, again: "Figure") -> str:
+        """In what sense the number that was computed again is this one; "" if it is not, or of another distribution.
+
+        Of the same model, data and seed it is the same to the bit on the same machine. Elsewhere rounding differs, and with
+        other seeds the draws, whose part the interval is.
+        """
+        if self.distribution is not None and self.distribution.replace("chain's law", "chain") != again.distribution:
+            return ""  # (0.2.0 has "chain's law")
+        apart = abs(again.value - self.value)
+        if again.value == self.value or (math.isnan(again.value) and math.isnan(self.value)):
+            return SENSES[-1]
+        if apart <= ROUNDING * abs(self.value):
+            return SENSES[-2]
+        return SENSES[-3] if apart <= self.half else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +107,15 @@ class Record:
     def arguments(self) -> dict[str, Any] | None:
         """What the JSON says of how it was made: the fields of the request, and how the model was loaded."""
         return None if self.request is None else {**(self.loading or {}), **self.request.to_dict()}
+
+    def figures(self) -> list[Figure]:
+        """Its numbers that hold, or do not, when the request is run again."""
+        return []
+
+    def holds(self, again: "Record") -> dict[str, str]:
+        """In what sense each number, by its name, is that of a record that was made again: of SENSES, or "" if it is not."""
+        now = {figure.name: figure for figure in again.figures()}
+        return {one.name: one.holds(now[one.name]) if one.name in now else "" for one in self.figures()}
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
