@@ -33,6 +33,7 @@ from zellige.evaluation.result import Result, fullest
 from zellige.models import choices, hub
 from zellige.models.checkpoint.write import write_checksums
 from zellige.models.config import FORMAT
+from zellige.show.terminal import Terminal
 
 TEXT = "the value of the object is returned by the function and it is the name of a class "
 SMALL = "--net.layers 1 --net.hidden 16 --net.heads 2 --net.length 32 --train.batch 4 --train.samples 1 --train.validate-rows 8"
@@ -255,7 +256,7 @@ class Outer:
 def test_options_are_the_dataclasses(words, expected):
     if words == "--limit none --no-resume":
         words = "--limit None --no-resume"
-    assert options.parse(Outer, words.split(), "try", most=1) == expected
+    assert options.parse(Outer, words.split(), "try", Terminal(), most=1) == expected
 
 
 @pytest.mark.parametrize(
@@ -282,17 +283,20 @@ def test_options_are_the_dataclasses(words, expected):
 )
 def test_wrong_options(words, message):
     with pytest.raises(InputError) as error:
-        options.parse(Outer, words.split(), "try", most=1)
+        options.parse(Outer, words.split(), "try", Terminal(), most=1)
     assert str(error.value) == message
 
 
 def test_fields_are_spelt_as_the_options_of_the_command_that_runs():
     sentence = "`net.layers` 3, `top_p`, `resume=False`, `checksums=False`, `net.length`, 'top_p'"
-    options.check(options.flags(Outer), [], "try")
-    assert options.spelt(sentence) == "--net.layers 3, --top-p, --no-resume, --no-checksums, `net.length`, 'top_p'"
-    options.check(options.flags(Inner), [], "try")
-    assert options.spelt(sentence) == "`net.layers` 3, `top_p`, `resume=False`, --no-checksums, `net.length`, 'top_p'"
-    assert options.spelt("`layers` and `no line`") == "--layers and `no line`"
+    terminal = Terminal()
+    options.parse(Outer, [], "try", terminal)
+    assert terminal.spelled(sentence) == "--net.layers 3, --top-p, --no-resume, --no-checksums, `net.length`, 'top_p'"
+    options.parse(Inner, [], "try", terminal)
+    assert (
+        terminal.spelled(sentence) == "`net.layers` 3, `top_p`, `resume=False`, --no-checksums, `net.length`, 'top_p'"
+    )
+    assert terminal.spelled("`layers` and `no line`") == "--layers and `no line`"
 
 
 def forms() -> dict[str, type]:
@@ -380,7 +384,7 @@ def test_every_switch_is_turned_on_and_off_in_both_spellings(switches):
             ([f"--{section}{dot}no-{leaf}" for _, section, dot, leaf in heads], False),
             ([f"--no-{f.name[2:]}" for f in flags], False),
         ):
-            parts = list(_parts(options.parse(form, words, name)) if words else ())
+            parts = list(_parts(options.parse(form, words, name, Terminal())) if words else ())
             for flag, word in zip(flags, words):
                 at = next((p for p in parts if isinstance(p, flag.owner)), None)
                 read[name, word] = at is not None and getattr(at, flag.field) is value
@@ -431,7 +435,9 @@ def test_what_other_programs_call_an_option_is_an_option_of_ours():
 def test_what_means_the_same_is_taken(form, typed, ours):
     cls = forms()[form]
     assert options.canonical(options.flags(cls), typed.split()) == ours.split()
-    assert options.parse(cls, typed.split(), form, most=9) == options.parse(cls, ours.split(), form, most=9)
+    assert options.parse(cls, typed.split(), form, Terminal(), most=9) == options.parse(
+        cls, ours.split(), form, Terminal(), most=9
+    )
 
 
 def test_epochs_are_steps_once_the_data_is_known(run, no_page):
@@ -534,7 +540,7 @@ def test_a_path_that_holds_text_is_text(typed, name, place, monkeypatch):
         Path(file).parent.mkdir(exist_ok=True)
         Path(file).write_text("x")
     form = forms()["train mdlm"]
-    assert options.parse(form, typed.split(), "train mdlm").data.name == name
+    assert options.parse(form, typed.split(), "train mdlm", Terminal()).data.name == name
 
 
 @pytest.mark.parametrize("place_of_it", [0, 1, 2, 3])

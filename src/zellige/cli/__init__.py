@@ -79,14 +79,16 @@ _COLOR = f"{', '.join(options.COLORS[:-1])} or {options.COLORS[-1]}"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit code."""
     argv = list(sys.argv[1:] if argv is None else argv)
-    terminal = Terminal(spell=options.spelt)
+    terminal = Terminal(fields=options.EVERYWHERE)
     try:
         if any("\0" in word for word in argv):
             raise InputError("the command line holds a NUL character, which no file or text has; leave it out")
         chosen, argv = everywhere(argv)
         rank = this_process().rank  # of several processes the first one speaks
-        spell = (lambda text: f"rank {rank}: {options.spelt(text)}") if rank else options.spelt
-        terminal = Terminal(quiet=chosen.quiet or rank > 0, color=chosen.color, json=chosen.json, spell=spell)
+        terminal = Terminal(
+            quiet=chosen.quiet or rank > 0, color=chosen.color, json=chosen.json, fields=options.EVERYWHERE,
+            prefix=f"rank {rank}: " if rank else "",
+        )  # fmt: skip
         if chosen.json not in (None, "-"):  # before the work, not after it
             from .common import writable
 

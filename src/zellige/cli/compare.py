@@ -19,7 +19,7 @@ def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
     about = "Train several methods with the same network, data and steps, and compare them."
     with terminal.waiting("starting"):
         Options = form()
-    chosen: Any = options.parse(Options, words, "compare", about=about, most=10**9)
+    chosen: Any = options.parse(Options, words, "compare", terminal, about=about, most=10**9)
     with terminal.waiting("starting"):
         from ..methods import reference
         from ..report.compare.request import Compare

@@ -64,7 +64,7 @@ def completion(commands: Commands, words: Sequence[str], terminal: Terminal) -> 
     about = "Complete commands and options by Tab: source <(zellige completion bash)"
     if words and not words[0].startswith("-") and words[0] not in SHELLS:
         raise InputError(f"no completion for '{words[0]}'; it must be bash, zsh or fish")
-    chosen = options.parse(Shell, words, "completion", about=about, most=1)
+    chosen = options.parse(Shell, words, "completion", terminal, about=about, most=1)
     if chosen.shell is None:
         raise InputError("completion needs a shell; e.g. zellige completion bash")
     with terminal.waiting("looking"):

@@ -116,7 +116,7 @@ class Demo:
 def command(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige demo`"""
     chosen = options.parse(
-        Demo, words, "demo", about="Show a model write; then train a small one here, and let it write."
+        Demo, words, "demo", terminal, about="Show a model write; then train a small one here, and let it write."
     )
     how: dict[str, Any] = {"run": chosen.run, "seed": chosen.seed}
     if chosen.steps is not None:

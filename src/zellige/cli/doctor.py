@@ -32,7 +32,7 @@ class Doctor:
 def doctor(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige doctor`: it ends with 0, since nothing that it finds is wrong in itself; with 1 where a file is damaged."""
     chosen = options.parse(
-        Doctor, words, "doctor", about="Show versions, devices, extras and caches, and what is missing."
+        Doctor, words, "doctor", terminal, about="Show versions, devices, extras and caches, and what is missing."
     )
     with terminal.waiting("looking"):
         result = {

@@ -393,7 +393,7 @@ def frames_folder(name: str, kind: "Modality") -> Path:
 def sample(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige sample RUN`"""
     chosen = options.parse(
-        SampleOptions, words, "sample", about="Sample texts, images, music or grids from a model.", most=1
+        SampleOptions, words, "sample", terminal, about="Sample texts, images, music or grids from a model.", most=1
     )
     request = replace(chosen.request, options=chosen.sampler_options)
     return draw(chosen, "sample", terminal, began, lambda model, kind: (request, None))
@@ -402,7 +402,7 @@ def sample(words: Sequence[str], terminal: Terminal, began: float) -> int:
 def infill(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige infill RUN [TEXT]`"""
     about = 'Fill the masked spans: zellige infill runs/demo "the ____ of the ________"'
-    chosen = options.parse(InfillOptions, words, "infill", about=about, most=2)
+    chosen = options.parse(InfillOptions, words, "infill", terminal, about=about, most=2)
     flags = options.given(words, InfillOptions) & {"--example", "--keep", "--data.path", "--data.cache"}
     if chosen.text and flags:
         raise InputError(f"{min(flags)} is for a row of the data, and a text is given; leave one of them out")

@@ -81,7 +81,9 @@ def judge_words(words: Sequence[str], terminal: Terminal, began: float, write: b
     flags = options.given(words)
     mode = next((MODES[flag] for flag in MODES if flag in flags), BOUND)
     words = [word for word in words if word != "--generate"]  # the one flag of a mode that is no option of it
-    return judge(mode, options.parse(mode.options, words, mode.where, about=mode.about, most=1), words, terminal, write)
+    return judge(
+        mode, options.parse(mode.options, words, mode.where, terminal, about=mode.about, most=1), words, terminal, write
+    )
 
 
 def judge(mode: Mode, chosen: Any, words: Sequence[str], terminal: Terminal, write: bool = True) -> Record | None:
@@ -174,7 +176,7 @@ def _show(words: Sequence[str], terminal: Terminal) -> int:
     """What a file of a likelihood holds, as it was printed."""
     from ..evaluation.result import Result, read_result
 
-    chosen = options.parse(EvaluateOptions, words, "evaluate", most=1)
+    chosen = options.parse(EvaluateOptions, words, "evaluate", terminal, most=1)
     if not chosen.from_:
         raise InputError("--show needs a file; e.g. zellige evaluate --from runs/demo/evaluate-pydocs-test.json --show")
     document = read_result(chosen.from_)

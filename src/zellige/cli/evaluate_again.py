@@ -84,7 +84,7 @@ def again(words: Sequence[str], terminal: Terminal, judge: Judge, modes: Sequenc
     if mode is None:
         raise InputError(f"'{source}' is not a result of zellige evaluate; give a JSON file that it wrote")
     before = record_of(document, source)
-    chosen = options.parse(mode.options, rest, mode.where, default=mode.of(before, source), most=1)
+    chosen = options.parse(mode.options, rest, mode.where, terminal, default=mode.of(before, source), most=1)
     refuse_unasked(untyped(mode.options, document["arguments"], rest), f"'{source}'")
     record = judge(mode, chosen, rest, terminal, write=False)
     if record is None:
@@ -119,7 +119,7 @@ def untyped(cls: type, entries: Mapping[str, Any], words: Sequence[str]) -> Iter
     """The texts among the entries of a file, but for those that are typed now."""
     typed_now = {flag.removeprefix("--").replace("-", "_") for flag in options.given(words, cls)}
     typed_now |= {"data"} if any(name.startswith("data.") for name in typed_now) else set()
-    typed_now |= {"run"} if options.check(options.flags(cls), words, "evaluate") else set()
+    typed_now |= {"run"} if options.read(options.flags(cls), words, "evaluate")[1] else set()
     for name, value in entries.items():
         if name not in typed_now:
             yield from _texts(value)
@@ -171,7 +171,7 @@ def audit(words: Sequence[str], terminal: Terminal, judge: Judge) -> Document:
     if rest:
         raise InputError(f"'{rest[0]}' stands beside --audit; the options of each claim stand in {CLAIMS}")
     claims = read_claims(Path(folder or ""))
-    silent = Terminal(open(os.devnull, "w"), terminal.err, quiet=True, spell=options.spelt)  # noqa: SIM115
+    silent = Terminal(open(os.devnull, "w"), terminal.err, quiet=True, fields=options.EVERYWHERE)  # noqa: SIM115
     made: dict[tuple[str, ...], Record | InputError] = {}
     rows = []
     with contextlib.chdir(folder or ""), Bar(terminal, "audit", len(claims), "claims") as bar:
@@ -259,7 +259,7 @@ def _checked(
         ours = of_unit(record.figures(), claim.unit)
         verdict, why = compared(claim, ours)
     except InputError as reason:
-        verdict, why = UNKNOWN, options.spelt(str(reason))
+        verdict, why = UNKNOWN, silent.spelled(str(reason))
     except ValueError as reason:  # a quotation mark that is never closed
         verdict, why = UNKNOWN, f"protocol: {str(reason).lower()}"
     return {

@@ -112,7 +112,7 @@ class TrainFeatures:
 
 def train_features(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige evaluate --train-features FOLDER`"""
-    chosen = options.parse(TrainFeatures, words, "evaluate --train-features", about=FEATURES, most=0)
+    chosen = options.parse(TrainFeatures, words, "evaluate --train-features", terminal, about=FEATURES, most=0)
     from ..evaluation import image_features
     from ..files import writable
 

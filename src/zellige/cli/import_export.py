@@ -30,7 +30,7 @@ def import_(words: Sequence[str], terminal: Terminal, began: float) -> int:
         frozen=True,
     )  # fmt: skip
     about = "Convert a published model into a folder in Zellige's format."
-    chosen: Any = options.parse(form, words, "import", about=about, most=1)
+    chosen: Any = options.parse(form, words, "import", terminal, about=about, most=1)
     if not chosen.source or not chosen.out:
         raise InputError(
             f"import needs a {'source' if not chosen.source else 'folder'}; "
@@ -76,7 +76,7 @@ class Export:
 def export(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige export MODEL --to LAYOUT --out DIR`"""
     about = "Save a model in a layout that the published code can read."
-    chosen = options.parse(Export, words, "export", about=about, most=1)
+    chosen = options.parse(Export, words, "export", terminal, about=about, most=1)
     if not chosen.model or not chosen.out:
         raise InputError(
             f"export needs a {'model' if not chosen.model else 'folder'}; "

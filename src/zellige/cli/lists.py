@@ -30,7 +30,12 @@ def list_(words: Sequence[str], terminal: Terminal, began: float) -> int:
         hint = f"did you mean '{near}'?" if near else "models, methods, samplers, data, checkpoints or recipes"
         raise InputError(f"unknown list '{words[0]}'; {hint}")
     chosen = options.parse(
-        List, words, "list", about="List what there is to choose from; without a word, name these lists.", most=1
+        List,
+        words,
+        "list",
+        terminal,
+        about="List what there is to choose from; without a word, name these lists.",
+        most=1,
     )
     rows: Any = help.table(chosen.what) if chosen.what else [{"name": k, "what": v} for k, v in help.LISTS.items()]
     header = [*rows[0]] if rows else ["no models come with this installation"]

@@ -2,7 +2,7 @@
 
 The flag of a field is its name, with the name of the dataclass it stands in before it: `Net.layers` in a field `net` is
 `--net.layers`. A field whose annotation says `arg(name="")` puts its own fields at the top: a method's `schedule` is
-`--schedule`. What is said below the command line names fields, in backquotes; `spelt` makes options of them.
+`--schedule`. What is said below the command line names fields, in backquotes; `Terminal.spelled` makes options of them.
 
 `--config FILE` has options in YAML, JSON or TOML, such as a run's config.json; what is typed comes first:
 
@@ -17,7 +17,6 @@ import dataclasses
 import io
 import itertools
 import json
-import re
 import tomllib
 import typing
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -29,38 +28,29 @@ from ..data.file_names import data_of
 from ..errors import InputError, nearest
 from ..requests import option_of
 from ..schema import shown
+from ..show.terminal import Terminal
 from .flags import Flag, descriptions, flags, named_fields, positionals, short_help
 from .meanings import meaning, same_value, synonym
 
 T = TypeVar("T")
 LIST = "--list-options"  # for completion: prints what a command takes, a line each; `--name=` takes a value, of these words
 COLORS = ("auto", "always", "never")  # of --color
-_EVERYWHERE = {  # what every command takes, and options of `zellige train` that other commands advise
+EVERYWHERE = {  # what every command takes, and options of `zellige train` that other commands advise
     "checksums=False": "--no-checksums", "allow_code": "--allow-code", "allow_remote": "--allow-remote", "resume": "--resume",
     "data.labels": "--data.labels", "begin": "--begin",
 }  # fmt: skip
-_present = dict(_EVERYWHERE)  # a field as Python spells it -> the option, of the command that runs
 
 
-def remember(cls: type) -> None:
-    """Let `spelt` know the options of a dataclass, too."""
-    _present.update(_spellings(flags(cls)))
+def names_of_fields(known: Mapping[str, Flag]) -> dict[str, str]:
+    """The options by the fields that the library names: `net.length` is --net.length, `checksums=False` --no-checksums.
 
-
-def spelt(text: str) -> str:
-    """What is said in the library, as the command that runs says it: a field in backquotes is its option there, if it is one.
-
-    `net.length` is --net.length, `checksums=False` is --no-checksums; where there is no such option it stays as it is.
+    For `Terminal.fields`, which says what a field is called where a command runs.
     """
-    return re.sub(r"`([\w.=]+)`", lambda field: _present.get(field[1], field[0]), text)
-
-
-def _spellings(known: dict[str, Flag]) -> dict[str, str]:
     names = {flag.name.removeprefix("--").replace("-", "_"): flag for flag in known.values()}
     renamed = {flag.field: flag.name for flag in known.values() if "." not in flag.name}  # `classes` is --class
     data = {"data": "--data.path"} if "data.path" in names else {}
     off = {f"{name}=False": flag.off for name, flag in names.items() if flag.switch}
-    return _EVERYWHERE | data | renamed | {name: flag.name for name, flag in names.items()} | off
+    return EVERYWHERE | data | renamed | {name: flag.name for name, flag in names.items()} | off
 
 
 def given(argv: Sequence[str], cls: type | None = None) -> set[str]:
@@ -132,25 +122,17 @@ def with_data(known: dict[str, Flag], argv: Sequence[str]) -> list[str]:
         return [*argv, "--data.name=text"]
     if "--data.path" not in heads or "path" in DATASETS[name.default].reads:
         return [*argv]
-    _present.update(_spellings(known))
     return [*argv, f"--data.name={data_of(value_of(argv, '--data.path'))}"]
 
 
-def check(known: dict[str, Flag], argv: Sequence[str], where: str) -> list[str]:
-    """Check names and values, and remember how they are spelt; returns what is not an option (`read` has the errors)."""
-    return read(known, argv, where)[1]
-
-
 def read(known: dict[str, Flag], argv: Sequence[str], where: str) -> tuple[dict[str, Any], list[str]]:
-    """Return what is typed for each option, by its flag, and the words that are no option; remembers how options are spelt.
+    """Return what is typed for each option, by its flag, and the words that are no option.
 
     A value is a text, several texts where the option takes several, or True or False of a switch.
 
     Raises:
         InputError: an unknown option with the nearest one, a missing or an impossible value.
     """
-    _present.clear()
-    _present.update(_spellings(known))
     found, rest, words = dict[str, Any](), list[str](), canonical(known, argv)
     off = {flag.off: flag for flag in known.values() if flag.switch}
     while words:
@@ -195,11 +177,13 @@ def read(known: dict[str, Flag], argv: Sequence[str], where: str) -> tuple[dict[
 
 
 def parse(
-    cls: type[T], argv: Sequence[str], where: str, *, default: T | None = None, about: str = "", most: int = 0
-) -> T:
+    cls: type[T], argv: Sequence[str], where: str, terminal: Terminal, *,
+    default: T | None = None, about: str = "", most: int = 0,
+) -> T:  # fmt: skip
     """The dataclass `cls` from a command line; `where` is the command as it was typed, `most` its positional arguments.
 
-    `--help` prints the short page, `--help-all` tyro's; both end with SystemExit(0).
+    The terminal says fields as the options of this command from now on. `--help` prints the short page, `--help-all` tyro's;
+    both end with SystemExit(0).
     """
     import tyro
 
@@ -225,8 +209,9 @@ def parse(
         print(short_help(cls, where, default, about))
         raise SystemExit(0)
     known = flags(cls, default)
+    terminal.fields = names_of_fields(known)
     argv = with_data(known, canonical(known, argv))
-    rest = check(known, argv, where)
+    rest = read(known, argv, where)[1]
     if rest[most:]:
         raise InputError(f"'{rest[most]}' is one argument too many for {where}; see zellige {where} --help")
     kwargs["args"] = argv

@@ -29,10 +29,10 @@ form = ABOUT.form
 
 def plan(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige plan RECIPE` or `plan METHOD`: the rest is flags."""
-    ABOUT.help(words)
+    ABOUT.help(words, terminal)
     if not words:
         raise InputError("plan needs a recipe or a method; e.g. zellige plan mdlm-owt --gpus 8 --device h100")
-    chosen, rest = ABOUT.split(words)
+    chosen, rest = ABOUT.split(words, terminal)
     with terminal.waiting("starting"):
         from ..training.device import DEVICES
         from ..training.recipes import RECIPES
@@ -45,7 +45,7 @@ def plan(words: Sequence[str], terminal: Terminal, began: float) -> int:
         rest, terminal, "plan", default={"--train.device": "cuda"}
     )  # whose size is that of a GPU
     filled = training.filled()
-    options.remember(Plan)
+    terminal.fields |= options.names_of_fields(options.flags(Plan))
     with terminal.waiting("counting"):
         planned = replace(chosen, training=filled).run()
     for line in _lines(filled.recipe or filled.name, chosen, planned):

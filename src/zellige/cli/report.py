@@ -26,7 +26,9 @@ class Report:
 
 def report(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige report RUN`"""
-    chosen = options.parse(Report, words, "report", about="Write a self-contained HTML page about a run.", most=1)
+    chosen = options.parse(
+        Report, words, "report", terminal, about="Write a self-contained HTML page about a run.", most=1
+    )
     if not chosen.run:
         raise InputError("report needs a run; e.g. zellige report runs/demo")
     if chosen.out:

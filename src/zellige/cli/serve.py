@@ -61,7 +61,9 @@ class Serve(Listening):
 
 def serve(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige serve RUN`"""
-    chosen = options.parse(Serve, words, "serve", about="Serve a text model by an OpenAI-compatible interface.", most=1)
+    chosen = options.parse(
+        Serve, words, "serve", terminal, about="Serve a text model by an OpenAI-compatible interface.", most=1
+    )
     need_web("serve")
     model = load(terminal, chosen.run, "serve", chosen)
     from ..web.serve import application
@@ -81,7 +83,9 @@ class Play(Listening):
 
 def play(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige play RUN ...`"""
-    chosen = options.parse(Play, words, "play", about="Open a web page where models write, step by step.", most=MOST)
+    chosen = options.parse(
+        Play, words, "play", terminal, about="Open a web page where models write, step by step.", most=MOST
+    )
     need_web("play")
     if not chosen.run:
         raise InputError("play needs a run; e.g. zellige play runs/demo")

@@ -40,10 +40,10 @@ class _Progress(TrainingPart):
 
 def sweep(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige sweep METHOD`: the rest is flags."""
-    ABOUT.help(words)
+    ABOUT.help(words, terminal)
     if not words:
         raise InputError("sweep needs a method; e.g. zellige sweep mdlm --data.path notes/ --train.lr 1e-3,2e-3")
-    chosen, rest = ABOUT.split(words)
+    chosen, rest = ABOUT.split(words, terminal)
     with terminal.waiting("starting"):
         from ..methods import reference
         from ..training.search import require_optuna
@@ -55,7 +55,7 @@ def sweep(words: Sequence[str], terminal: Terminal, began: float) -> int:
     if not axes:
         raise InputError("sweep needs an option with several values; e.g. --train.lr 1e-3,2e-3")
     training, axes = train.choose(fixed, terminal, "sweep", axes)
-    options.remember(Sweep)
+    terminal.fields |= options.names_of_fields(options.flags(Sweep))
     record = replace(chosen, training=training, axes=axes).run(terminal.say, lambda: _Progress(terminal))
     for line in columns(record.table(), ">" * len(record.names) + "<>><"):
         terminal.result(line)

@@ -109,7 +109,8 @@ def choose(
         filled = replace(asked, size=size or None, settings=kinds).filled()
         shown = Options(*(getattr(filled, section) for section in SECTIONS), recipe=recipe, size=size or None)
         about = f"Train {recipe or name}; everything goes into --run FOLDER."
-        options.parse(Options, words, where, default=shown, about=about)
+        options.parse(Options, words, where, terminal, default=shown, about=about)
+    terminal.fields = options.names_of_fields(known)
     typed, more = options.read(known, [*words, *(f"{axis.option}={axis.values[0]}" for axis in axes)], where)
     if more:
         raise InputError(f"'{more[0]}' is one argument too many for {where}; see zellige {where} --help")
@@ -233,18 +234,20 @@ class About(NamedTuple):
         shared = [(f.name, f.type, f) for f in dataclasses.fields(form(method)) if f.name not in self.without]
         return dataclasses.make_dataclass(f"{self.name.title()}Options", [*own_fields(self.own), *shared], frozen=True)
 
-    def help(self, words: Sequence[str]) -> None:
+    def help(self, words: Sequence[str], terminal: Terminal) -> None:
         """Show the help and leave, if that is asked for."""
         if options.asks_help(words):
             from ..methods import METHODS, find
 
             name = words[0] if words[0] in METHODS else ""
-            options.parse(self.form(find(name or "mdlm")), words, f"{self.name} {name}".strip(), about=self.what)
+            options.parse(
+                self.form(find(name or "mdlm")), words, f"{self.name} {name}".strip(), terminal, about=self.what
+            )
 
-    def split(self, words: Sequence[str]) -> tuple[Any, list[str]]:
+    def split(self, words: Sequence[str], terminal: Terminal) -> tuple[Any, list[str]]:
         """The request of its own options, and the words that are those of `train`."""
         rest, own = [*words], list[str]()
         for name in flags(self.own):
             value, rest = options.take(rest, name, self.name)
             own += [] if value is None else [f"{name}={value}"]
-        return options.parse(self.own, own, self.name), rest
+        return options.parse(self.own, own, self.name, terminal), rest

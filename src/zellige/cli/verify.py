@@ -31,6 +31,7 @@ def verify(words: Sequence[str], terminal: Terminal, began: float) -> int:
         Verify,
         words,
         "verify",
+        terminal,
         about="Check the formulas on examples small enough to enumerate (default: all methods).",
         most=10**9,
     )

@@ -2,8 +2,9 @@
 
 import itertools
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
@@ -26,8 +27,8 @@ class Terminal:
     """Output streams of a command, and their abilities.
 
     `color` is "auto", "always" or "never" (it outranks NO_COLOR); `quiet` leaves results and errors only; `json` is the
-    file for the result as JSON, "-" for JSON alone on stdout; `spell` makes of what is said of fields what is said here
-    (`cli/options.py`: options).
+    file for the result as JSON, "-" for JSON alone on stdout; `fields` has what is said here for fields that the library names
+    in backquotes (`cli/options.py`: options); `prefix` stands before every line on stderr.
     """
 
     def __init__(
@@ -39,10 +40,11 @@ class Terminal:
         color: str = "auto",
         json: str | None = None,
         environ: dict[str, str] | None = None,
-        spell: Callable[[str], str] = str,
+        fields: Mapping[str, str] = {},
+        prefix: str = "",
     ):
         self.out, self.err = out or sys.stdout, err or sys.stderr
-        self.quiet, self.json, self.spell = quiet, json, spell
+        self.quiet, self.json, self.fields, self.prefix = quiet, json, dict(fields), prefix
         environ = dict(os.environ) if environ is None else environ
         tty = bool(getattr(self.err, "isatty", lambda: False)())
         capable = environ.get("TERM") != "dumb"
@@ -94,14 +96,18 @@ class Terminal:
     def say(self, text: str = "", *, painted: bool = False) -> None:
         """A line of progress or notice, or several, to stderr; nothing where it is quiet."""
         if not self.quiet:
-            self._stderr(text if painted else escape(self.spell(text), keep="\n"))
+            self._stderr(text if painted else escape(self.spelled(text), keep="\n"))
+
+    def spelled(self, text: str) -> str:
+        """The text with what `fields` has for each field in backquotes; another one stays as it is."""
+        return self.prefix + re.sub(r"`([\w.=]+)`", lambda field: self.fields.get(field[1], field[0]), text)
 
     def note(self, text: str) -> None:
         self.say(f"note: {text}")
 
     def fail(self, sentence: str) -> None:
         """The one line of an error, red where there is colour; `quiet` does not hold it back."""
-        self._stderr(self.paint("error:", "red") + " " + escape(self.spell(sentence)))
+        self._stderr(self.paint("error:", "red") + " " + escape(self.spelled(sentence)))
 
     def try_next(self, *commands: str) -> None:
         """Print the command to run next, the last line of every command."""
