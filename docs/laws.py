@@ -1,4 +1,4 @@
-"""The page docs/laws.md: the distribution that each sampler of each method samples from, and the number that bounds it.
+"""The page docs/laws.md: the distribution that each sampler of each method samples from, and the bound that holds for it.
 
     .venv/bin/python docs/laws.py        writes it anew, after a method or a sampler changed
 
@@ -14,7 +14,7 @@ from zellige.samplers import distributions
 
 PAGE = Path(__file__).with_name("laws.md")
 HEAD = """\
-# Which distribution a sampler draws from, and which number bounds it
+# Which distribution a sampler draws from, and which bound holds for it
 
 A likelihood describes samples only if both belong to the same distribution. This page says, for every method and sampler,
 from which distribution the samples come and which command bounds -log p of it. `zellige sample` and `zellige evaluate` say
@@ -25,11 +25,11 @@ the same in their last lines. The tables are made from the code by `docs/laws.py
 - **The model of T steps** draws all tokens of a step at once. `zellige evaluate --steps T` bounds it. `zellige evaluate`
   alone does not: tokens drawn together ignore each other, so texts from few steps are worse than that number says. In
   discrete time (`d3pm`, `--diffusion-steps`), T belongs to the model, and `zellige evaluate` bounds the model of T steps.
-- **Near a model:** rates are held constant during a step. The error vanishes as the steps grow, but no number bounds the
-  distribution at a given number of steps.
-- **Another distribution:** no number bounds it, at any number of steps.
+- **Near a model:** rates are held constant during a step. The error vanishes as the number of steps grows, but no bound
+  holds at a given number of steps.
+- **Another distribution:** no bound on its likelihood is printed, at any number of steps.
 
-Some options change the distribution, and then no number bounds it: temperature, top-p, argmax, several tokens at once,
+Some options change the distribution, and then no bound holds: temperature, top-p, argmax, several tokens at once,
 grids other than the uniform one, and texts that are longer or shorter than the model's. `--ends jumps` bounds another
 model, which passes each end of a published schedule in one jump; no sampler draws from it. `--ends none`, which most
 papers print, is not a bound. In the tables, T is the number of steps. `csm` has a number only where all texts can be
@@ -53,7 +53,7 @@ def page() -> str:
             table = {name: described(distribution) for name, distribution in distributions(method, T).items()}
             rows = (f"| `{name}` | {words_of(text, T)} |" for name, text in table.items())
             tables.setdefault(tuple(rows), []).append(f"{cls.name}, {words}" if words else cls.name)
-    head = "| sampler | distribution: the number that bounds it |\n|---|---|\n"
+    head = "| sampler | distribution; the command that bounds its likelihood |\n|---|---|\n"
     return HEAD + "\n".join(
         f"**{'; '.join(names)}**\n\n{head}" + "\n".join(rows) + "\n" for rows, names in tables.items()
     )

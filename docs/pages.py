@@ -146,6 +146,8 @@ def metric_page(name: str) -> Iterator[str]:
     run = "digits" if rows[0].of_images else "demo"
     yield shell(f"zellige evaluate runs/{run} --generate{' --mauve' if 'features' in rows[0].takes else ''}")
     better = {True: "higher", False: "lower", None: "as that of real text"}
+    if name == "perplexity":
+        better[False] = "lower, at equal entropy"
     cells: dict[tuple[str, ...], list[str]] = {}
     for m in rows:
         cells.setdefault((m.unit or "-", better[m.higher], m.interval, m.paper or "-"), []).append(f"`{m.name}`")
@@ -229,14 +231,47 @@ def page(path: Path) -> str:
 
 
 def index(kind: str) -> str:
-    """The page that lists those of a kind, each with the first sentence of its idea."""
-    caption, names, _ = KINDS[kind]
-    lines = [f"# {caption}", "", "| | |", "|---|---|"]
-    for name in names:
-        head, _, idea = paths(kind)[name].read_text(encoding="utf-8").partition("\n")
-        first = re.split(r"(?<=[.]) (?=[A-Z])", " ".join(idea.partition(MARK)[0].split()))[0]
-        lines.append(f"| [{head.removeprefix('# ')}]({name}.md) | {first} |")
-    return "\n".join([*lines, "", "```{toctree}", ":hidden:", "", *names, "```", ""])
+    """The page that lists those of a kind: the first sentences of what each is, when to use it and what it costs."""
+    caption = KINDS[kind][0]
+    names = in_order(kind)
+    if kind == "metrics":
+        images = [name for name in names if name in of_samples() and of_samples()[name][0].of_images]
+        texts = [name for name in names if name in of_samples() and name not in images]
+        groups = {"Likelihoods and features": [*LIKELIHOODS], "Samples of text": texts, "Samples of images": images}
+    else:
+        groups = {"": names}
+    lines = [f"# {caption}", ""]
+    for title, members in groups.items():
+        lines += [f"## {title}", ""] if title else []
+        rows = [[f"[{heading(kind, name)}]({name}.md)", *summary(kind, name)] for name in members]
+        lines += [table(rows, ["", "what it is", "use it", "it costs"])]
+    return "\n".join([*lines, "```{toctree}", ":hidden:", "", *names, "```", ""])
+
+
+def in_order(kind: str) -> list[str]:
+    """The names of a kind, in the order of the guide that helps to choose, where there is one."""
+    guides = {
+        "methods": ("learn/choose.md", r"^\| `(\w+)` \|"),
+        "samplers": ("tutorials/choose_sampler.md", r"^\| \[`(\w+)`"),
+    }
+    if kind not in guides:
+        return [*KINDS[kind][1]]
+    page, row = guides[kind]
+    order = re.findall(row, (DOCS / page).read_text(encoding="utf-8"), re.MULTILINE)
+    return sorted(KINDS[kind][1], key=order.index)
+
+
+def heading(kind: str, name: str) -> str:
+    return paths(kind)[name].read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+
+
+def summary(kind: str, name: str) -> list[str]:
+    """The first sentence of a page, of its "Use it" and of its "It costs"."""
+    idea = paths(kind)[name].read_text(encoding="utf-8").partition("\n")[2].partition(MARK)[0]
+    paragraphs = [" ".join(part.split()) for part in idea.strip().split("\n\n")]
+    starts = ["", "**Use it** ", "**It costs** "]
+    found = (next(part.removeprefix(start) for part in paragraphs if part.startswith(start)) for start in starts)
+    return [re.split(r"(?<=[.]) (?=[A-Z(*`])", text)[0] for text in found]
 
 
 def paths(kind: str) -> dict[str, Path]:

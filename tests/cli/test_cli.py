@@ -730,10 +730,10 @@ def test_evaluate(run):
     half = r"± <?\d+\.\d+"
     assert re.fullmatch(rf"    {half} over the population of texts and draws", lines[10])  # too few groups for more
     assert re.fullmatch(rf"    perplexity per sequence, mean {number} per character \(above: corpus\)", lines[11])
-    assert lines[12] == "    bounds samples of first_hitting, any_order, uniformisation; of T steps:"
+    assert lines[12] == "    holds for samples of first_hitting, any_order, uniformisation; for T steps:"
     assert lines[13] == "    --steps T"
-    assert re.fullmatch(r"    \d+ sequences x 2 draws; the draws' own interval needs 8 degrees of freedom,", lines[14])
-    assert re.fullmatch(r"    and these have [1-7]: more texts or more draws give it", lines[15])
+    assert re.fullmatch(r"    \d+ sequences x 2 draws; an interval over draws needs 8 degrees of freedom,", lines[14])
+    assert re.fullmatch(r"    and these have [1-7]: more texts or draws give it", lines[15])
     assert lines[-2:] == [
         "  written   runs/a/evaluate-text-test-draws-2.json",
         "  again     zellige evaluate --from runs/a/evaluate-text-test-draws-2.json",

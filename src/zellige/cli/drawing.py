@@ -183,11 +183,11 @@ def _note_blank(model: "Model", prompt: str, terminal: Terminal) -> None:
 
 
 def described(distribution: "Distribution") -> str:
-    """The distribution of the samples, and the command that bounds it."""
+    """The distribution of the samples, and the command that bounds their likelihood."""
     if distribution.number is None:
-        return f"{distribution.of}: no number bounds it"
+        return f"{distribution.of}; no bound on its likelihood"
     words = [f"--{name} {value}" for name, value in distribution.number.items()]
-    return f"{distribution.of}: {' '.join(['zellige evaluate', *words])} bounds it"
+    return f"{distribution.of}; {' '.join(['zellige evaluate', *words])} bounds its likelihood"
 
 
 def _seen(

@@ -143,7 +143,7 @@ def steps_lines(table: "StepsTable") -> list[str]:
     ]
     return [
         *heading(last)[:-1], f"{counted(last.draws, 'draw')} of each, the same for all rows", "",
-        *columns([header, *rows], "<>>>"), "T steps bound the samples of ancestral in T steps, and those of no other number",
+        *columns([header, *rows], "<>>>"), "The bound of T steps holds for samples of ancestral in exactly T steps",
     ]  # fmt: skip
 
 

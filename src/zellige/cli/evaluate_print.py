@@ -71,8 +71,8 @@ def describe(result: Result) -> list[str]:
     elif result.draws == 1:
         lines.append(f"{drawn}; with --draws 2 or more it is known how much of the interval the draws make")
     elif result.between is None:
-        lines.append(f"{drawn}; the draws' own interval needs {FREEDOM} degrees of freedom,")
-        lines.append(f"    {_freedom(result)}: more texts or more draws give it")
+        lines.append(f"{drawn}; an interval over draws needs {FREEDOM} degrees of freedom,")
+        lines.append(f"    {_freedom(result)}: more texts or draws give it")
     else:
         lines.append(f"{drawn}; {percent(result.between)} of the variance lies between the texts,")
         half = pm(0, result.floor).partition("± ")[2]
@@ -100,9 +100,9 @@ def _law(result: Result) -> str:
     if names is None:  # a result of before this was written down
         return ""
     if not names:
-        return "bounds the samples of no sampler here"
-    verb = "-log p of" if result.kind == "exact" else "bounds"
-    few = "" if "ancestral" in names else "; of T steps: --steps T"
+        return "holds for the samples of no sampler here"
+    verb = "-log p of" if result.kind == "exact" else "holds for"
+    few = "" if "ancestral" in names else "; for T steps: --steps T"
     timed = "steps" in str(result.protocol.get("time"))
     return f"{verb} samples of {', '.join(names)}{'' if timed or result.kind == 'exact' else few}"
 

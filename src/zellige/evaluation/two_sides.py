@@ -1,4 +1,4 @@
-"""Between which two numbers -log p of a text lies: importance weighting from above, the tangent bound from below, exact values.
+"""Upper and lower bounds on -log p of a text: importance weighting from above, the tangent bound from below, exact values.
 
 With independent w_1, w_2, ... of E w = p(x) (`samplers.replay`; the mean over orders, or the T-step chain's trajectories from q)
 
@@ -12,9 +12,9 @@ With independent w_1, w_2, ... of E w = p(x) (`samplers.replay`; the mean over o
 Both hold in expectation: a single draw may be on either side, which is what the intervals are for. In a network of blocks each
 block has a bracket, and they add. Where the choice of positions is deterministic, -log p is exact and of another distribution.
 
-The w of a long text differ by many nats. Then n draws see few of those that count: both ends are far from p and still bounds, but
-the mean of the w themselves, which the tangent bound has in p / psi, hangs on draws that are not seen. No interval of the draws
-that are seen holds it (`skewness` says when), so that it has none then.
+The w of a long text differ by many nats. Then n draws miss most of the weights that matter. Both bounds remain bounds, but the
+mean of the w, which the tangent bound has in p / psi, depends on draws that were not seen. No interval from the draws that were
+seen can cover it, so none is given (`skewness` says when).
 """
 
 import math

@@ -20,12 +20,13 @@ of a sequence may share random numbers: their times, or numbers of masks, are ev
 |---|---|---|---|---|
 | absorbing, by blocks | loglinear, t clipped | Mean (SUBS) or Score | weighted cross-entropy, t per block | blockwise |
 
-Where it leaks: times belong to positions, and the network has a second input. The clip interval is a distribution of t in
-training, not a schedule: `bound` is always over all of [0, 1] and both ends of the schedule, one token of a block after
-another, which the published one leaves out. A network that does not see the time draws numbers of masks instead of times
-(`Masked`): with L' = 1 every token is then always masked and the bound is -log p itself, without the variance to which the
-paper traces its gap to autoregression. A block's clean tokens have time input t = 0, as in the cache of sampling; published
-code gives them the time of the sequence's first noisy token. With a score inside (SEDD), `loss` is the diffusion term alone.
+Differences from the paper: each block has its own time, and the network a second input, the clean text. The clip interval only
+restricts t in training; `bound` is always over all of [0, 1], and includes the endpoint terms of the schedule, which the
+published bound leaves out. A network without a time input draws numbers of masks instead of times (`Masked`). With L' = 1 every
+token is then always masked, and the bound is -log p itself, without the variance that the paper finds behind its gap to
+autoregression. The clean tokens of a block have time input t = 0, as in the cache of sampling; published code gives them the
+time of the sequence's first noisy token. With a score inside (SEDD), `loss` is the diffusion term alone.
+
 """
 
 from collections.abc import Callable

@@ -22,10 +22,10 @@ the path. Sampling is Metropolis-Hastings (`samplers.metropolis`).
 |---|---|---|---|---|
 | none | - | Score over a neighbourhood | CSM by J-sampling, denoising CSM, score entropy | Metropolis-Hastings |
 
-Where it leaks. There is no process, so no reverse kernel and no bound: `bound` raises NoBound. On a space that can be
-enumerated the divergence of the data from the distribution that the chain keeps is exact (`metropolis.invariant`). The
-denoising loss learns the distribution of the *noised* data. The weight of one drawn neighbour is their number, L (V - 1) for
-hamming, and the variance grows with it. A chain mixes only where likely texts are joined by likely texts: two Sudoku grids
+Differences from the other methods. There is no process, so no reverse kernel and no bound: `bound` raises NoBound. On a space
+that can be enumerated the divergence of the data from the distribution that the chain keeps is exact (`metropolis.invariant`).
+The denoising loss learns the distribution of the *noised* data. The weight of one drawn neighbour is their number, L (V - 1)
+for hamming, and the variance grows with it. A chain mixes only where likely texts are joined by likely texts: two Sudoku grids
 differ in 4 cells at least, so CSM is left out there.
 """
 

@@ -14,11 +14,11 @@ Discrete time t = i/T, i = 1..T, any matrices Q_1..Q_T (`d3pm_transitions` has t
 |---|---|---|---|---|
 | any chain Q_1..Q_T | beta_i: linear, cosine, mutual information | LeaveOneOut or Mean | L_vb + lambda CE | ancestral |
 
-Where it leaks. Eq. 4 is `LeaveOneOut`: p~ is called p(x_0 | x_t), but it stands where the distribution of x_0 given the *other*
-positions of x_t belongs, and that is what L_vb makes of it. `prediction = "mean"` is the mixture sum_{x_0} q(x_s | x_t, x_0)
-p~(x_0 | x_t), where p~ is what its name says. At a mask the two agree. Under other noise the second term of eq. 5 pulls a
-LeaveOneOut elsewhere than the first. The mask is never predicted: p~ has no probability on it. `docs/core.md` says what lambda
-weighs.
+Differences from the paper. The paper calls the network's output p~(x_0 | x_t). But in eq. 4 it takes the place of the
+distribution of x_0 given the other positions, and that is what training makes it: a `LeaveOneOut`. With `prediction = "mean"`
+the kernel is the mixture sum_{x_0} q(x_s | x_t, x_0) p~(x_0 | x_t), where p~ is p(x_0 | x_t). At a mask the two agree.
+Under other noise the second term of eq. 5 pulls a LeaveOneOut elsewhere than the first. The mask is never predicted: p~ has no
+probability on it. `docs/core.md` explains the scale of lambda.
 
 L_0 is -log of the kernel to CLEAN, q(x_1 | x_0) in it, as in the paper's text model; its image model takes p~ itself for
 p(x_0 | x_1) (`last = "image"`): a Mean at t = 1/T, in the bound and in the sampler. The image code has an eps inside every
@@ -96,8 +96,8 @@ class D3PM(Absorbing):
         """noise: absorbing, uniform, nearest or a mixture; absorbing is a mask, nearest is in an embedding, mixtures are
         absorbing-uniform and absorbing-nearest; of ordered tokens gaussian, band, middle (absorbing into it)"""
         schedule: str = "paper"
-        """noise schedule beta_i; linear, cosine or mutual-information (1/(T - i + 1) for absorbing); paper is cosine for
-        uniform, linear for gaussian and band, else mutual-information; auto the same, but mutual-information for uniform too"""
+        """noise schedule beta_i: linear, cosine or mutual-information (1/(T - i + 1) for absorbing); paper: cosine for uniform,
+        linear for gaussian and band, otherwise mutual-information; auto: as paper, but mutual-information for uniform"""
         diffusion_steps: int = 1000
         """T of discrete time; samplers may take a number of steps that divides it"""
         prediction: str = "leave-one-out"
@@ -134,9 +134,8 @@ class D3PM(Absorbing):
         embeds them where neither noise nor head needs their order"""
 
         strength: str = "paper"
-        """of gaussian: the betas of `schedule` as they are, larger only where T of them would not forget x_0 (few levels):
-        paper; or every step as strong as on many levels, 0.8% more at 256, as models saved before there was a choice have it:
-        matched"""
+        """strength of gaussian noise; paper: the paper's betas, raised where there are too few values to reach pure noise;
+        matched: as strong as on many values (0.8% more at 256), for checkpoints of earlier versions"""
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
         config = self.checked(config)

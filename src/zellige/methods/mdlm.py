@@ -9,7 +9,7 @@
 |---|---|---|---|---|
 | absorbing | loglinear | Mean (SUBS) | weighted cross-entropy; finite T | ancestral (its ddpm_cache is choose-then-predict) |
 
-Where it leaks: the published bound leaves out what lies before alpha(1) = eps (here: `prior`). The published code
+Differences from the paper: the published bound leaves out what lies before alpha(1) = eps (here: `prior`). The published code
 replaces the time by sigma = 0 when it is not conditioned on time; here such a network has no time input at all.
 """
 

@@ -18,10 +18,11 @@ and an order: -log p(x) = sum_l -log c(x_order(l) | the tokens before), exact fo
 |---|---|---|---|---|
 | absorbing | loglinear | Mean, time-free | t-DSE, t-DCE, lambda-DCE, k-DCE | ancestral (Tweedie), euler, any-order, fixed order |
 
-Where it leaks: the published t-DCE is taken of the log score, so it carries -R a log a for each mask; without it the four losses
-agree. loglinear ends at alpha = eps, so t-DSE and t-DCE leave out the jump from the prior, which is added to them here; the other
-two have no schedule. The default is k-DCE, whose draws vary least: the number of masks is stratified and carries no noise of
-its own. Layer norms have a bias, as published; there all biases start at 1, ours at 0, as those of the other networks do.
+Differences from the paper: the published t-DCE is taken of the log score, so it carries -R a log a for each mask; without it
+the four losses agree. loglinear ends at alpha = eps, so t-DSE and t-DCE leave out the jump from the prior, which is added to
+them here; the other two have no schedule. The default is k-DCE, whose draws vary least: the number of masks is stratified and
+carries no noise of its own. Layer norms have a bias, as published; there all biases start at 1, ours at 0, as those of the
+other networks do.
 """
 
 from dataclasses import dataclass

@@ -12,9 +12,9 @@
 |---|---|---|---|---|
 | uniform | loglinear | LeaveOneOut | continuous; finite T | ancestral |
 
-Where it leaks: the published code takes alpha = 1 - t in the bound while x_t is drawn with 1 - (1 - eps) t, and adds a
-reconstruction at t = 0, where alpha is 1 and nothing is left to reconstruct; here alpha is the schedule's throughout, and the
-end alpha(1) = eps is a term of its own. A given position of an infilling is no clean one for this network: approximate.
+Differences from the paper: the published code takes alpha = 1 - t in the bound while x_t is drawn with 1 - (1 - eps) t, and
+adds a reconstruction at t = 0, where alpha is 1 and nothing is left to reconstruct; here alpha is the schedule's throughout,
+and the end alpha(1) = eps is a term of its own. A given position of an infilling is no clean one for this network: approximate.
 """
 
 from dataclasses import dataclass

@@ -57,7 +57,7 @@ class Confidence(Sampler):
         return absorbs(method)
 
     def distribution(self, method, steps):
-        return Distribution("an order of its own, most confident first")
+        return Distribution("its own order, most confident first")
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """A counter of the steps left; with a threshold as many as tokens, most of which evaluate nothing."""

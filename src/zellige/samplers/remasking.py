@@ -1,4 +1,4 @@
-"""ReMDM: tokens may be masked again, so that mistakes can be mended (Wang et al. 2025, arXiv 2503.00307).
+"""ReMDM: tokens may be masked again, so that mistakes can be corrected (Wang et al. 2025, arXiv 2503.00307).
 
 A reverse step that keeps q(x_s | x_0) but mixes (eq. 6): with a probability sigma of masking a token again,
 
@@ -50,7 +50,7 @@ class Remasking(Sampler):
     """
 
     remasking: Literal["cap", "rescale", "conf", "loop"] = option("cap, rescale, conf or loop", default="cap")
-    eta: float = option("how much; conf has its own measure", default=0.02, minimum=0, maximum=1)
+    eta: float = option("probability of masking a token again; conf sets its own", default=0.02, minimum=0, maximum=1)
     t_on: float = option("loop: where it begins", default=0.55)
     t_off: float = option("loop: where it ends", default=0.05)
     alpha_on: float = option("loop: the share of tokens within it", default=0.9, above=0, below=1)
