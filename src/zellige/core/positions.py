@@ -62,7 +62,7 @@ class Positions:
 def positions(at: Tensor, most: int | None = None, spare: Tensor | None = None) -> Positions:
     """The positions where `at` (B, L) is True; in a compiled step `most` of them, or all B * L if `most` is None.
 
-    spare: () the uniform that selects them if there are more; None: from torch's global generator.
+    spare: () the uniform that selects them if there are more; needed where there may be more than `most`.
     """
     B, L = at.shape
     if not torch.compiler.is_compiling():
@@ -74,8 +74,8 @@ def positions(at: Tensor, most: int | None = None, spare: Tensor | None = None) 
         return Positions(index, index // L, B, at.flatten().double(), at.flatten())
     flat = at.flatten()
     n = flat.sum()
-    u = torch.rand((), device=at.device) if spare is None else spare
-    offset = (u * n).long().clamp_max((n - 1).clamp_min(0))  # 0 unless there are too many
+    assert spare is not None, "a compiled step draws from a counter (`Batch.spare`)"
+    offset = (spare * n).long().clamp_max((n - 1).clamp_min(0))  # 0 unless there are too many
     offset = torch.where(n > most, offset, 0)
     turn = torch.where(flat, (flat.cumsum(0) - 1 + offset) % n.clamp_min(1), most)  # rank of a position among them
     position = torch.where(turn < most, turn, most)

@@ -20,7 +20,7 @@ from ..arguments import checked
 from ..core.batch import Batch, Estimator, tensor
 from ..core.positions import Positions
 from ..core.process import Process
-from ..core.random import Counter, Randomness
+from ..core.random import Counter, Randomness, uniform
 from ..core.schedule import CLEAN, as_time
 from ..errors import InputError, unknown
 from ..nn.attention import documents
@@ -38,9 +38,10 @@ def of_rows(function: Any, like: Any) -> Any:
     def ask(self: "Method", batch: Batch, generator: Randomness = None) -> Any:
         refuse_rows(self, batch)
         if torch.compiler.is_compiling():
-            if isinstance(generator, Counter):
-                batch = replace(batch, spare=generator.spare(batch.tokens.device))
-            return function(self, batch, generator)
+            device = batch.tokens.device
+            counted = isinstance(generator, Counter)
+            spare = generator.spare(device) if counted else uniform((len(batch),), generator, device)[0]
+            return function(self, replace(batch, spare=spare), generator)
         with self._in_precision(batch.tokens.device):
             return function(self, batch, generator)
 
@@ -144,7 +145,6 @@ class Method(nn.Module):
     ordered: bool = False
 
     process: Process | None
-    _window: int | None = None  # where `of_length` made it: the length of its network
     _precision: str | None = None  # `compute_in`: of the network's matrix products; None: the caller's
     _compile: bool = False
 
@@ -169,6 +169,12 @@ class Method(nn.Module):
     ):
         super().__init__()
         self.network, self.vocabulary, self.shape, self.config = network, vocabulary, tuple(shape), config
+        self.window = (
+            self.shape[0] if self.shape else 0
+        )  # the length of the network; `of_length` changes that of the texts
+        self._compiled: dict[
+            str, Callable[..., Any]
+        ] = {}  # entry points of the network, shared by methods of all lengths
         self.process = process
         self.time_conditioned, self.steps = timed, steps or getattr(process, "T", 0)
 
@@ -177,16 +183,11 @@ class Method(nn.Module):
         """Block length of the network; 0 if every position sees every other."""
         return getattr(self.network, "block", 0)
 
-    @property
-    def window(self) -> int:
-        """Length for which the network was built: L, also if `shape` has been changed by `of_length`."""
-        return self.shape[0] if self._window is None else self._window
-
     def of_length(self, length: int) -> Self:
         """The same method for sequences of `length` tokens. It shares the network, whose own length stays the `window`."""
         copied = object.__new__(type(self))  # copy.copy would call the class, of a method that FSDP shards
-        copied.__dict__.update(self.__dict__)
-        copied._window, copied.shape = self.window, (length,)
+        copied.__setstate__(vars(self))
+        copied.shape = (length,)
         return copied
 
     # ---------------------------------------------------------------------------------- how it is made
@@ -325,14 +326,13 @@ class Method(nn.Module):
         function = getattr(self.network, entry)
         if not self._compile or torch.compiler.is_compiling():
             return function
-        cache = self.__dict__.setdefault("_compiled", {})
-        if entry not in cache:
-            cache[entry] = torch.compile(function, dynamic=None if entry == "features" else True)
-        return cache[entry]
+        if entry not in self._compiled:
+            self._compiled[entry] = torch.compile(function, dynamic=None if entry == "features" else True)
+        return self._compiled[entry]
 
     def __getstate__(self) -> dict[str, Any]:
         """State for a copy or another process, without compiled functions."""
-        return {name: value for name, value in self.__dict__.items() if name != "_compiled"}
+        return vars(self) | {"_compiled": {}}
 
     def hidden(
         self,
