@@ -145,24 +145,25 @@ def page(results: list[dict[str, Any]]) -> str:
     how = {result["what"]: result["how"] for result in results}
     n = len(by)
     lines = [
-        "# Planted errors",
+        "# Injected errors",
         "",
-        "Does `zellige verify` find what is wrong, and do the tests? A catalogue of errors, each a small change, is planted in",
-        "the sources, one after another (`python -m tests.mutations`, a part of `make test-long`): in the mathematics, that is",
-        "in methods, bounds, schedules, samplers and networks; and outside of it, in training, data, metrics, serving, commands",
-        "and weights. Of these `verify` knows nothing, and most were listed before it was looked which tests catch them.",
+        "How good are the checks? A catalogue lists small errors in the sources. Each is injected in turn, and then",
+        "`zellige verify` and, if it finds nothing, the tests are run (`python -m tests.mutations`, a part of `make test-long`).",
+        "The errors *in the mathematics* are in methods, bounds, schedules, samplers and networks. Those *outside* are in",
+        "training, data, metrics, serving, commands and weights; only tests can catch them. Most were listed before it was",
+        "known which checks catch them.",
         "",
         *(
             [
-                f"So far an answer stands for {n} of the {len(CATALOGUE)}; the shares are of these alone.",
+                f"{n} of the {len(CATALOGUE)} errors have been tried so far; the percentages are of these.",
                 "",
             ]
             if n < len(CATALOGUE)
             else []
         ),
-        "A check that fails says what is wrong; an exception says that something is. Both count as caught, and apart.",
+        "An error is caught if a check fails, which says what is wrong, or if an exception is raised. Both are counted.",
         "",
-        "| caught by | errors | share | a check failed | an exception was raised |",
+        "| caught by | errors | percentage | a check failed | an exception was raised |",
         "|---|---:|---:|---:|---:|",
     ]
     for part, names in (
@@ -176,17 +177,16 @@ def page(results: list[dict[str, Any]]) -> str:
         lines.append(f"| {part} | {len(caught)} of {len(names)} | {share} | {checks} | {len(caught) - checks} |")
     lines += [
         "",
-        "Of `verify` one check is asked for each error, which `tests/mutations/catalogue.py` names. "
-        "Errors that `verify` does not catch:",
+        "For each error one check of `verify` is run, which `tests/mutations/catalogue.py` names. `verify` cannot catch these:",
         "",
-        "| planted | where | why `verify` cannot | caught by |",
+        "| error | where | why `verify` cannot catch it | caught by |",
         "|---|---|---|---|",
     ]
     for mutant in CATALOGUE:
         if by.get(mutant.what, "verify") != "verify":
             tests = f"`{mutant.tests.partition(' ')[0]}`" if by[mutant.what] == "tests" else "nothing"
             lines.append(f"| {mutant.what} | `{mutant.file}` | {mutant.why or 'its check holds'} | {tests} |")
-    lines += ["", "All of them, and the check that catches each:", "", "| planted | where | check |", "|---|---|---|"]
+    lines += ["", "`verify` catches these, each by one check:", "", "| error | where | check |", "|---|---|---|"]
     by_verify = (mutant for mutant in CATALOGUE if by.get(mutant.what) == "verify")
     lines += [f"| {mutant.what} | `{mutant.file}` | `{mutant.check}` |" for mutant in by_verify]
     return "\n".join(lines) + "\n"
