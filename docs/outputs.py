@@ -8,6 +8,7 @@ A page marks a block of shell commands by the line after it, and the block below
 
     <!-- output -->             run in an empty folder: models that come with Zellige, lists, plans
     <!-- output: last 5 -->     only the first or the last so many lines
+    <!-- output: lines a|b -->  only the lines that contain one of these
     <!-- recorded -->           of a training that takes minutes or more; the page says when it was recorded
     <!-- file: NAME -->         the block below is that file, in the folder in which the commands of the page run
 
@@ -23,12 +24,13 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+from functools import cache
 from pathlib import Path
 
 DOCS = Path(__file__).parent
 BLOCK = re.compile(
     r"```sh\n(?P<commands>(?:(?!```).)*)```\n"
-    r"(?P<mark><!-- (?P<kind>output|recorded)(?:: (?P<part>first|last) (?P<count>\d+))? -->\n)"
+    r"(?P<mark><!-- (?P<kind>output|recorded)(?:: (?P<part>first|last|lines) (?P<which>.+?))? -->\n)"
     r"(?:```text\n(?P<shown>.*?)```\n)?",
     re.DOTALL,
 )
@@ -43,6 +45,7 @@ def pages() -> list[Path]:
     return [page for page in sorted(DOCS.rglob("*.md")) if BLOCK.search(page.read_text(encoding="utf-8"))]
 
 
+@cache
 def printed(commands: str, folder: Path) -> str:
     """Output of shell commands, errors included, in lines of at most WIDTH characters."""
     source = Path(__file__).parents[1] / "src"
@@ -59,6 +62,16 @@ def folded(line: str) -> list[str]:
     if len(line) <= WIDTH:
         return [line.rstrip()]
     return textwrap.wrap(line, WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def part_of(lines: list[str], block: re.Match[str]) -> list[str]:
+    """The lines of an output that a page shows."""
+    which = block["which"]
+    if block["part"] == "first":
+        return lines[: int(which)]
+    if block["part"] == "lines":
+        return [line for line in lines if any(part in line for part in which.split("|"))]
+    return lines[-int(which or 0) :]
 
 
 def same(old: str, new: str) -> bool:
@@ -79,10 +92,7 @@ def written(text: str, kind: str = "output", folder: Path | None = None) -> str:
         def block(found: re.Match[str]) -> str:
             if found["kind"] != kind:
                 return found[0]
-            lines = printed(found["commands"], place).splitlines()
-            count = int(found["count"] or 0)
-            kept = lines[:count] if found["part"] == "first" else lines[-count:]
-            shown = "\n".join(kept) + "\n"
+            shown = "\n".join(part_of(printed(found["commands"], place).splitlines(), found)) + "\n"
             shown = shown if kind == "recorded" else TIMING.sub("…", shown)
             if found["shown"] is not None and same(found["shown"], shown):
                 return found[0]

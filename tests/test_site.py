@@ -85,6 +85,7 @@ def test_an_output_that_changed_is_seen(tmp_path):
     assert "-->\n```text\nfirst\nlast\n```\n\n<!-- file" in new
     assert outputs.written(new) == new
     assert "took …\n" in outputs.written(page.replace(": last 2", ""))
+    assert "-->\n```text\ntook …\nlast\n```\n" in outputs.written(page.replace("last 2", "lines took|las"))
 
 
 @pytest.mark.long
