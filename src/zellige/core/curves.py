@@ -5,11 +5,13 @@ Each is a few lines: the curve on [0, 1], its slope and its inverse. What all sc
 """
 
 import math
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import InputError, Registry
+from ..requests import option
 from .schedule import CLEAN, Schedule, as_time, joined
 
 
@@ -296,3 +298,36 @@ def named(
         return kind(**ends)
     except ValueError as problem:
         raise InputError(f"`sigma_min` and `sigma_max` do not fit: {problem}") from None
+
+
+# ---------------------------------------------------------------------------------- as options of a method
+class ScheduleChoice(Protocol):
+    """The fields of a method's Config that choose its schedule; `schedule_option` declares each."""
+
+    @property
+    def schedule(self) -> str: ...
+    @property
+    def sigma_min(self) -> float | None: ...
+    @property
+    def sigma_max(self) -> float | None: ...
+    @property
+    def alpha_1(self) -> float | None: ...
+
+
+_HELP = {
+    "schedule": "noise schedule alpha_t; loglinear, cosine, cosine-power, logarithmic, polynomial, geometric or linear-sigma",
+    "sigma_min": "sigma at t = 0 (geometric and linear-sigma); 1e-4 and 0 by default (the published linear one: 1e-3)",
+    "sigma_max": "sigma at t = 1 (geometric and linear-sigma); 20 and 10 by default (the published linear one: 7)",
+    "alpha_1": "other schedules: alpha at t = 1, the eps of loglinear: 1e-3 by default; 0 if the network is not conditioned on "
+    "sigma",
+}
+
+
+def schedule_option(name: str, default: str | None = None) -> Any:
+    """The field `name` of a ScheduleChoice in a Config."""
+    return option(_HELP[name], default=default)
+
+
+def schedule_of(config: ScheduleChoice) -> Schedule:
+    """Return the schedule that a Config chooses."""
+    return named(config.schedule, config.sigma_min, config.sigma_max, config.alpha_1)

@@ -38,10 +38,9 @@ from torch import Tensor
 
 from ..core import random
 from ..core.batch import Batch
-from ..core.curves import SCHEDULES, named
+from ..core.curves import SCHEDULES, schedule_of, schedule_option
 from ..core.process import absorbing
 from ..core.random import Randomness
-from ..core.schedule import Schedule
 from ..errors import InputError, at_least
 from ..nn.attention import documents
 from .absorbing import Masked
@@ -95,20 +94,16 @@ class Blocks(Diffusion):
         """tokens per block; 1 is autoregression, the length of a text is MDLM"""
         prediction: str = "mean"
         """parameterization in a block: mean or score; as MDLM or as SEDD"""
-        schedule: str = "loglinear"
-        """noise schedule alpha_t; loglinear, cosine, cosine-power, logarithmic, polynomial, geometric or linear-sigma"""
+        schedule: str = schedule_option("schedule", "loglinear")
         time: bool = False
         """condition the network on each block's noise sigma"""
         clip: tuple[float, float] = (0.0, 1.0)
         """training draws t from this interval alone; the bound that is reported never does"""
         search: bool = False
         """look for the interval of least variance at each validation, beginning with `clip`"""
-        sigma_min: float | None = None
-        """sigma at t = 0 (geometric and linear-sigma); 1e-4 and 0 by default (the published linear one: 1e-3)"""
-        sigma_max: float | None = None
-        """sigma at t = 1 (geometric and linear-sigma); 20 and 10 by default (the published linear one: 7)"""
-        alpha_1: float | None = None
-        """other schedules: alpha at t = 1, the eps of loglinear: 1e-3 by default; 0 if the network is not conditioned on sigma"""
+        sigma_min: float | None = schedule_option("sigma_min")
+        sigma_max: float | None = schedule_option("sigma_max")
+        alpha_1: float | None = schedule_option("alpha_1")
         resample: bool = False
         """with `clip`: draw a block again until its share of masks is in the interval, too, as the published code does"""
         row_by_row: bool = False
@@ -220,7 +215,7 @@ class BD3LM(Blocks, Masked):
         self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Blocks.Config | None = None, **more: Any
     ):
         config = self.checked(config)
-        super().__init__(network, vocabulary, shape, config, _schedule(config), config.time, **more)
+        super().__init__(network, vocabulary, shape, config, schedule_of(config), config.time, **more)
         self.exact = self.by_counts and config.block == 1
         self.lost = None if config.search else self._lost(*config.clip)
 
@@ -230,9 +225,5 @@ class BD3LMScore(Blocks, Scored):
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Blocks.Config | None = None):
         config = self.checked(config)
-        process = absorbing(self.states(vocabulary, config), _schedule(config))
+        process = absorbing(self.states(vocabulary, config), schedule_of(config))
         super().__init__(network, vocabulary, shape, config, process, config.time)
-
-
-def _schedule(config: Blocks.Config) -> Schedule:
-    return named(config.schedule, config.sigma_min, config.sigma_max, config.alpha_1)

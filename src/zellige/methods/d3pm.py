@@ -96,7 +96,7 @@ class D3PM(Absorbing):
         """noise: absorbing, uniform, nearest or a mixture; absorbing is a mask, nearest is in an embedding, mixtures are
         absorbing-uniform and absorbing-nearest; of ordered tokens gaussian, band, middle (absorbing into it)"""
         schedule: str = "paper"
-        """noise schedule beta_i: linear, cosine or mutual-information (1/(T - i + 1) for absorbing); paper: cosine for uniform,
+        """schedule beta_i; linear, cosine or mutual-information (1/(T - i + 1) for absorbing); paper: cosine for uniform,
         linear for gaussian and band, otherwise mutual-information; auto: as paper, but mutual-information for uniform"""
         diffusion_steps: int = 1000
         """T of discrete time; samplers may take a number of steps that divides it"""

@@ -16,7 +16,7 @@ replaces the time by sigma = 0 when it is not conditioned on time; here such a n
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..core.curves import SCHEDULES, named
+from ..core.curves import SCHEDULES, schedule_of, schedule_option
 from ..errors import InputError
 from .absorbing import Masked
 
@@ -34,20 +34,16 @@ class MDLM(Masked):
     class Config:
         """MDLM's options."""
 
-        schedule: str = "loglinear"
-        """noise schedule alpha_t; loglinear, cosine, cosine-power, logarithmic, polynomial, geometric or linear-sigma"""
+        schedule: str = schedule_option("schedule", "loglinear")
         time: bool = False
         """condition the network on the total noise sigma (the paper's best models are not)"""
         diffusion_steps: int = 0
         """T of discrete time, with its T-step bound; 0: continuous time"""
         mask: int | None = None
         """number of the mask token; only if it is one of the tokenizer's; default: an extra state"""
-        sigma_min: float | None = None
-        """sigma at t = 0 (geometric and linear-sigma); 1e-4 and 0 by default (the published linear one: 1e-3)"""
-        sigma_max: float | None = None
-        """sigma at t = 1 (geometric and linear-sigma); 20 and 10 by default (the published linear one: 7)"""
-        alpha_1: float | None = None
-        """other schedules: alpha at t = 1, the eps of loglinear: 1e-3 by default; 0 if the network is not conditioned on sigma"""
+        sigma_min: float | None = schedule_option("sigma_min")
+        sigma_max: float | None = schedule_option("sigma_max")
+        alpha_1: float | None = schedule_option("alpha_1")
 
     def __init__(
         self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None, **more: Any
@@ -62,7 +58,7 @@ class MDLM(Masked):
             vocabulary,
             shape,
             config,
-            named(config.schedule, config.sigma_min, config.sigma_max, config.alpha_1),
+            schedule_of(config),
             config.time,
             config.diffusion_steps,
             **more,

@@ -33,7 +33,7 @@ from torch import Tensor
 
 from ..core import random
 from ..core.batch import Batch
-from ..core.curves import SCHEDULES, named
+from ..core.curves import SCHEDULES, schedule_of, schedule_option
 from ..nn.network import build_network
 from . import diffusion
 from .absorbing import Masked
@@ -55,15 +55,10 @@ class RADD(Masked):
 
         loss: str = "k-dce"
         """loss: k-dce, lambda-dce, t-dce or t-dse; all have the same expectation, the first has the least variance"""
-        schedule: str = "loglinear"
-        """noise schedule alpha_t of bound and samplers; loglinear, cosine, cosine-power, logarithmic, polynomial, geometric or
-        linear-sigma"""
-        sigma_min: float | None = None
-        """sigma at t = 0 (geometric and linear-sigma); 1e-4 and 0 by default (the published linear one: 1e-3)"""
-        sigma_max: float | None = None
-        """sigma at t = 1 (geometric and linear-sigma); 20 and 10 by default (the published linear one: 7)"""
-        alpha_1: float | None = None
-        """other schedules: alpha at t = 1, the eps of loglinear: 1e-3 by default; 0 if the network is not conditioned on sigma"""
+        schedule: str = schedule_option("schedule", "loglinear")
+        sigma_min: float | None = schedule_option("sigma_min")
+        sigma_max: float | None = schedule_option("sigma_max")
+        alpha_1: float | None = schedule_option("alpha_1")
 
     def __init__(
         self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None, **more: Any
@@ -74,7 +69,7 @@ class RADD(Masked):
             vocabulary,
             shape,
             config,
-            named(config.schedule, config.sigma_min, config.sigma_max, config.alpha_1),
+            schedule_of(config),
             False,
             **more,
         )

@@ -29,7 +29,7 @@ which the network has seen one time for all positions, it is approximate.
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..core.curves import named
+from ..core.curves import schedule_of
 from ..core.process import absorbing, uniform
 from ..errors import InputError
 from .score import Scored
@@ -70,7 +70,7 @@ class SEDD(Scored):
         config = self.checked(config)
         absorbs, schedule = (
             config.process == "absorbing",
-            named(config.schedule, config.sigma_min, config.sigma_max, config.alpha_1),
+            schedule_of(config),
         )
         if config.scale_by_sigma and not absorbs:
             raise InputError(

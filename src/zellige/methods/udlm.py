@@ -20,7 +20,7 @@ and the end alpha(1) = eps is a term of its own. A given position of an infillin
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..core.curves import SCHEDULES, named
+from ..core.curves import SCHEDULES, schedule_of, schedule_option
 from .uniform import Uniform
 
 
@@ -37,20 +37,16 @@ class UDLM(Uniform):
     class Config:
         """UDLM's options."""
 
-        schedule: str = "loglinear"
-        """noise schedule alpha_t; loglinear, cosine, cosine-power, logarithmic, polynomial, geometric or linear-sigma"""
+        schedule: str = schedule_option("schedule", "loglinear")
         time: bool = True
         """condition the network on the total noise sigma"""
         diffusion_steps: int = 0
         """T of discrete time, with its T-step bound; 0: continuous time"""
-        sigma_min: float | None = None
-        """sigma at t = 0 (geometric and linear-sigma); 1e-4 and 0 by default (the published linear one: 1e-3)"""
-        sigma_max: float | None = None
-        """sigma at t = 1 (geometric and linear-sigma); 20 and 10 by default (the published linear one: 7)"""
-        alpha_1: float | None = None
-        """other schedules: alpha at t = 1, the eps of loglinear: 1e-3 by default; 0 if the network is not conditioned on sigma"""
+        sigma_min: float | None = schedule_option("sigma_min")
+        sigma_max: float | None = schedule_option("sigma_max")
+        alpha_1: float | None = schedule_option("alpha_1")
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
         config = self.checked(config)
-        schedule = named(config.schedule, config.sigma_min, config.sigma_max, config.alpha_1)
+        schedule = schedule_of(config)
         super().__init__(network, vocabulary, shape, config, schedule, config.time, config.diffusion_steps)
