@@ -22,21 +22,25 @@ the same in their last lines. The tables are made from the code by `docs/laws.py
 
 - **The model of continuous time** runs from `PRIOR` to `CLEAN` without steps, and includes the [endpoint terms of its
   schedule](core.md#process). `zellige evaluate` bounds it.
-- **The model of T steps** draws all tokens of a step at once. `zellige evaluate --steps T` bounds it. `zellige evaluate`
-  alone does not: tokens drawn together ignore each other, so texts from few steps are worse than that number says. In
-  discrete time (`d3pm`, `--diffusion-steps`), T belongs to the model, and `zellige evaluate` bounds the model of T steps.
+- **The model of T steps** draws all tokens of a step at once. `zellige evaluate --steps T` bounds it, for any T, and on
+  another grid with the sampler's `--grid`. `zellige evaluate` alone does not: tokens drawn together ignore each other, so
+  texts from few steps are worse than that number says. In discrete time (`d3pm`, `--diffusion-steps`), T belongs to the
+  model, and `zellige evaluate` bounds the model of T steps.
+- **A coarse chain** is a model of T steps in fewer of them, whether these divide T or not: some of its own times, and the
+  kernels between them. It is a chain like any other, and `zellige evaluate --steps` with its number of steps bounds it.
+  That number may be larger or smaller than the bound of all T steps ([an example](evaluation.md#coarse-chains)).
 - **Near a model:** rates are held constant during a step. The error vanishes as the number of steps grows, but no bound
   holds at a given number of steps.
 - **Another distribution:** no bound on its likelihood is printed, at any number of steps.
 
-Some options change the distribution, and then no bound holds: temperature, top-p, argmax, several tokens at once,
-grids other than the uniform one, and texts that are longer or shorter than the model's. `--ends jumps` bounds another
-model, which passes each end of a published schedule in one jump; no sampler draws from it. `--ends none`, which most
-papers print, is not a bound. In the tables, T is the number of steps. `csm` has a number only where all texts can be
+Some options change the distribution, and then no bound holds: temperature, top-p, argmax, several tokens at once, the
+grid `published` and those of a step size, and texts that are longer or shorter than the model's. `--ends jumps` bounds
+another model, which passes each end of a published schedule in one jump; no sampler draws from it. `--ends none`, which
+most papers print, is not a bound. In the tables, T is the number of steps. `csm` has a number only where all texts can be
 listed.
 
 The tables are checked by enumeration, with networks that depend on the state and the time: `zellige verify --only
-sampler.distribution`, `--only bound.distribution`, `sampler.ancestral-choose`, `bound.steps` and
+sampler.distribution`, `--only bound.distribution`, `sampler.ancestral-choose`, `bound.steps`, `bound.coarse` and
 `sampler.any_order-distribution`.
 
 """

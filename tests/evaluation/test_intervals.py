@@ -268,12 +268,22 @@ def test_the_ends_as_published_are_another_number_and_said_so(name, choices):
         (
             "ar",
             {"steps": 4},
-            "`steps` is for the bound of a model in continuous time, and ar has no time; leave it out",
+            "`steps` is for a bound of T steps, and ar has no time; leave it out",
         ),
         (
             "d3pm",
-            {"steps": 4},
-            "`steps` is for the bound of a model in continuous time, and d3pm has 1000 steps of its own; leave it out",
+            {"steps": 1001},
+            "1,001 steps are more than the 1,000 of d3pm; use 1,000 or fewer",
+        ),
+        (
+            "mdlm",
+            {"grid": "cosine"},
+            "`grid` cosine is for a bound of T steps; give `steps`, too",
+        ),
+        (
+            "mdlm",
+            {"grid": "0.05", "steps": 4},
+            "the bound of T steps has the grid uniform, cosine, log-snr or auto, not 0.05",
         ),
         (
             "mdlm",

@@ -20,6 +20,7 @@ from zellige.evaluation.evaluate import evaluate_rows
 from zellige.evaluation.likelihood import Likelihood
 from zellige.evaluation.pilot import pilot, proposal_of
 from zellige.evaluation.result import Result, summarize
+from zellige.exact.identities.check import enumerable
 from zellige.methods import build, diffusion
 from zellige.nn import Net
 
@@ -52,6 +53,23 @@ def cells(proposal, whole):
         p += [share / parts] * parts
         below += share
     return torch.tensor(u, dtype=D), torch.tensor(p, dtype=D)
+
+
+# ------------------------------------------------------------------------------------------------------ the steps
+@pytest.mark.parametrize(
+    ("name", "steps", "grid"), [("d3pm", 5, "uniform"), ("d3pm", 4, "cosine"), ("udlm", 5, "auto")]
+)
+@torch.no_grad()
+def test_the_bound_of_a_coarse_chain_is_drawn_from_its_steps(name, steps, grid):
+    """What `evaluate` draws has the enumerated bound of exactly the times that the sampler has."""
+    noise = {"process": "uniform"} if name == "d3pm" else {}
+    method = enumerable(zellige.METHODS[name], diffusion_steps=7, **noise)
+    ask = Likelihood(method, steps=steps, grid=grid)
+    n = steps - 1  # those of which one is drawn: all but the last
+    nodes = (torch.arange(n, dtype=D) + 0.5) / n, torch.full((n,), 1 / n, dtype=D)
+    value = exact.expectation(lambda *draw: sum(ask(*draw).values()), X[[1, 3, 8]], nodes)
+    times = zellige.samplers.Ancestral(grid).times(method, steps)
+    torch.testing.assert_close(value, exact.step_bound(method, X[[1, 3, 8]], times), rtol=0, atol=1e-9)
 
 
 # ------------------------------------------------------------------------------------------------------ the proposal

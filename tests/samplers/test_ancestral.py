@@ -139,19 +139,21 @@ def test_ancestral_converges_with_order_1(name):
 
 @torch.no_grad()
 def test_discrete_time():
-    """T steps are the T-step model; a divisor of T skips times of its grid."""
+    """T steps are the T-step model; fewer skip times of its grid, whether they divide T or not."""
     for method in (d3pm(), d3pm(uniformly=True)):
         clean = method.process.clean[exact.states(method.process.K, L)].all(-1)
-        for T in (12, 6, 1):
-            times = Ancestral().times(method, T)
+        for T, grid in ((12, "uniform"), (6, "uniform"), (5, "uniform"), (5, "cosine"), (1, "uniform"), (None, "0.3")):
+            times = Ancestral(grid).times(method, T)
             close(times[1:-1] * 12, (times[1:-1] * 12).round())
-            distribution = exact.sample_distribution(Ancestral(), method, T)
+            distribution = exact.sample_distribution(Ancestral(), method, times)
             close(distribution[clean], exact.log_likelihood(method, times).exp(), rtol=0, atol=1e-12)
     with pytest.raises(InputError) as error:
         Ancestral().times(d3pm(), 1000)
-    assert str(error.value) == "1000 steps do not divide the grid T = 12; use 12, 6 or 4"
-    with pytest.raises(InputError, match="grid 'cosine' needs continuous time; exact has 12 steps, use uniform"):
-        Ancestral("cosine").times(d3pm(), 6)
+    assert str(error.value) == "1,000 steps are more than the 12 of exact; use 12 or fewer"
+    with pytest.raises(
+        InputError, match="grid 'log-snr' needs continuous time; exact has 12 steps, use uniform or cosine"
+    ):
+        Ancestral("log-snr").times(d3pm(), 6)
 
 
 # ---------------------------------------------------------------------------------- grids

@@ -77,7 +77,8 @@ def test_the_table_says_what_each_option_changes():
     number = lambda sampler, steps=None: distribution_of(sampler, method, steps).number  # noqa: E731
     assert number(Ancestral(), 8) == {"steps": 8}
     assert number(Ancestral()) == {"steps": 64}
-    for sampler in (Ancestral("cosine"), Ancestral(argmax="last"), Ancestral(temperature=0.5), AnyOrder(2)):
+    assert number(Ancestral("cosine"), 8) == {"steps": 8, "grid": "cosine"}
+    for sampler in (Ancestral("published"), Ancestral(argmax="last"), Ancestral(temperature=0.5), AnyOrder(2)):
         assert number(sampler, 8) is None
     for sampler in (FirstHitting(), AnyOrder()):
         assert number(sampler) == {}
@@ -110,21 +111,32 @@ def test_the_page_is_that_of_the_code(monkeypatch):
 @pytest.mark.parametrize("sampler", ["ancestral", "remasking"])
 @pytest.mark.parametrize("name", ["mdlm", "md4", "udlm", "d3pm"])
 def test_a_model_of_t_steps_is_drawn_in_t_unless_told(name, sampler):
-    """The number of its bound; one of closed form in any other number too, a table of steps in parts of it."""
+    """The number of its bound. In fewer it is a coarse chain with a bound of its own, in more no chain of the model."""
     method, cls = enumerable(METHODS[name], diffusion_steps=6), SAMPLERS[sampler]
     if cls.refuse(method) is None:
         assert len(cls().times(method, None)) == 7
         assert len(cls().times(METHODS["mdlm"](None, 2, (4,)), None)) == 65
     distribution = distribution_of(Ancestral(), method)
     assert (distribution.of, distribution.number) == ("the model of 6 steps", {})
+    assert [admissible(method, n) for n in (64, 4, 2)] == [6, 4, 2]
     if name == "d3pm":
-        with pytest.raises(InputError, match="4 steps do not divide the grid T = 6; use 6, 3 or 2"):
-            Ancestral().times(method, 4)
-        assert [admissible(method, n) for n in (64, 4, 2)] == [6, 3, 2]
+        with pytest.raises(InputError, match="8 steps are more than the 6 of d3pm; use 6 or fewer"):
+            Ancestral().times(method, 8)
     else:
-        assert len(Ancestral().times(method, 4)) == 5
-        assert distribution_of(Ancestral(), method, 4).number is None
-        assert [admissible(method, n) for n in (64, 4, 2)] == [6, 4, 2]
+        assert distribution_of(Ancestral(), method, 8).number is None
+
+
+@pytest.mark.parametrize("grid", ["uniform", "cosine"])
+@pytest.mark.parametrize("name", ["mdlm", "udlm", "d3pm"])
+def test_a_coarse_chain_names_the_number_that_bounds_it(name, grid):
+    """The command that it names has its times."""
+    method = enumerable(METHODS[name], diffusion_steps=7)
+    for steps in (2, 4):
+        distribution = distribution_of(Ancestral(grid), method, steps)
+        ask = Likelihood(method, **distribution.number)
+        assert ask.law == distribution.of
+        assert torch.equal(ask.times, Ancestral(grid).times(method, steps))
+        assert ("ancestral" in ask.bounds) == (grid == "uniform")  # without options
 
 
 def test_a_network_of_t_steps_is_asked_at_its_own_times():

@@ -106,7 +106,7 @@ class StepsOptions(OfModel):
 
 
 def steps(chosen: StepsOptions, words: Sequence[str], terminal: Terminal) -> "StepsTable | None":
-    """`zellige evaluate RUN --steps T T ... continuous`"""
+    """`zellige evaluate RUN --steps T T ...`"""
     model = load(terminal, chosen.run, "evaluate", chosen)
     data = typed_data(chosen, words, model.config.data)
     request, here = replace(chosen.request, data=data), this_process()
@@ -141,9 +141,11 @@ def steps_lines(table: "StepsTable") -> list[str]:
         )
         for T, r, d in zip(table.steps, table.results, table.apart)
     ]
+    grid = getattr(table.request, "grid", "uniform")
+    sampled = "T steps" if grid == "uniform" else f"T steps on the grid {grid}"
     return [
         *heading(last)[:-1], f"{counted(last.draws, 'draw')} of each, the same for all rows", "",
-        *columns([header, *rows], "<>>>"), "The bound of T steps holds for samples of ancestral in exactly T steps",
+        *columns([header, *rows], "<>>>"), f"The bound of T steps holds for samples of ancestral in exactly {sampled}",
     ]  # fmt: skip
 
 
@@ -155,7 +157,8 @@ def save_steps(table: "StepsTable", folder: Path, terminal: Terminal) -> None:
     suffix = file_suffix(
         steps=None if request.numbers == usual.numbers else [str(T or CONTINUOUS) for T in request.numbers],
         limit=last.sequences if last.partial else None, draws=request.draws if request.draws != usual.draws else None,
-        seed=request.seed or None,
+        seed=request.seed or None, grid=request.grid if request.grid != usual.grid else None,
+        terms=request.terms if request.terms != usual.terms else None,
     )  # fmt: skip
     write_result(terminal, folder / f"steps-{where}{suffix}.json", table.to_dict())
 

@@ -51,12 +51,12 @@ def binomial_tail(n: Tensor, k: Tensor, p: float, most: int | None = None) -> Te
     return log_pmf.exp().masked_fill(beyond | (j > n[..., None]), 0.0).sum(-1)
 
 
-def binomial_pmf(n: Tensor, k: Tensor, p: float) -> Tensor:
+def binomial_pmf(n: Tensor, k: Tensor, p: Tensor | float) -> Tensor:
     """P(Binomial(n, p) = k), elementwise for integer tensors n >= k: (*) -> (*) float64."""
     return _binomial_log_pmf(n, k, p).exp()
 
 
-def _binomial_log_pmf(n: Tensor, k: Tensor, p: float) -> Tensor:
+def _binomial_log_pmf(n: Tensor, k: Tensor, p: Tensor | float) -> Tensor:
     n, k = n.double(), k.double()
     choose = (n + 1).lgamma() - (k + 1).lgamma() - (n - k + 1).clamp_min(1.0).lgamma()
     return choose + torch.xlogy(k, p) + torch.xlogy((n - k).clamp_min(0.0), 1 - p)

@@ -192,6 +192,15 @@ def on_grid(t: Tensor, T: int) -> Tensor:
     return i.long()
 
 
+def coarse(t: Tensor, T: int) -> Tensor:
+    """Indices i (n + 1,) of n + 1 distinct times i/T, n <= T: those next to times t that fall from 1 to 0, both ends among
+    them."""
+    n = torch.arange(len(t), device=t.device)
+    i = (t * T + 0.5).floor().long()
+    i = (i + n).cummin(0).values - n  # each earlier than the one before
+    return torch.maximum(i, n.flip(0))  # and late enough for those that follow
+
+
 class Tabulated(Schedule):
     """alpha at the times i/T, i = 0..T, for discrete time (D3PM): there is no rate, and no other time between CLEAN and PRIOR.
 

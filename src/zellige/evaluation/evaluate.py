@@ -41,6 +41,7 @@ def evaluate_rows(
     t_min: float = 0.0,
     ends: str = "model",
     steps: int = 0,
+    grid: str = "uniform",
     terms: str = "drawn",
     processes: int = 1,
     distributed: bool = False,
@@ -59,7 +60,7 @@ def evaluate_rows(
         batch: rows in one call of the network; the number does not depend on it, nor on the number of processes.
         characters: how many characters all the rows hold: the number is then in bits per character; None: nats per token.
         unit: of the number, where it is not one of these: bits/dim, bits/note, bits/cell.
-        t_min, ends, steps, terms: what is left out of the bound, its number of steps, and whether all of these are summed; see
+        t_min, ends, steps, grid, terms: what is left out of the bound, its steps, and whether all of these are summed; see
             `likelihood.Likelihood`. Where times are drawn by importance, a pilot of some 80 draws comes first (`pilot`).
         processes: worker processes, 1: this one; distributed: share the work with the other ranks of torchrun or Slurm.
         keep: a folder for the groups that are done; they are read again if this is interrupted and called again.
@@ -74,7 +75,7 @@ def evaluate_rows(
         raise InputError("there are no texts to evaluate; give a data set that holds at least two")
     N = min(len(rows), limit or len(rows))
     chosen = [i * len(rows) // N for i in range(N)]
-    ask = Likelihood(method, estimator, t_min, ends, steps, terms)
+    ask = Likelihood(method, estimator, t_min, ends, steps, terms, grid=grid)
     kind, draws = ask.kind, 1 if ask.certain else draws
     if kind == "loss":
         characters, unit = None, f"loss/{unit.partition('/')[2] or 'token'}"

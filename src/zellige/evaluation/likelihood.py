@@ -20,12 +20,14 @@ from ..core.random import Randomness, mix
 from ..core.schedule import PRIOR
 from ..errors import InputError, unknown
 from ..exact import enumeration, metropolis
+from ..grids import bounded as bounded_grid
 from ..methods import diffusion as bound_terms
 from ..methods.absorbing import Masked
 from ..methods.diffusion import Diffusion
 from ..methods.method import Method
 from ..nn.attention import documents
 from ..samplers import laws
+from ..samplers.grid import grid_of, spaced
 from ..samplers.pairing import CONTINUOUS, steps_distribution
 
 DIVERGENCE = "divergence"  # the estimator of methods without a bound, on a space that can be enumerated
@@ -44,7 +46,9 @@ class Likelihood:
         ends: the bound's terms at both ends of time: the model's own ("model"); each in one jump, as published schedules have
             them, a bound of another model ("jumps"); left out ("none"), as most papers do; or those of the paper's code where
             it has others ("published": MD4, GenMD4, D3PM's images). The last two are no bound.
-        steps: the T-step bound of a continuous-time method, on its grid; 0: the method as it is.
+        steps: the bound of the model of this many steps: of a method in continuous time, or a coarse chain of one of T steps; 0:
+            the method as it is.
+        grid: the times of these steps, as a sampler has them: "uniform", "cosine", "log-snr"; "auto": the method's own.
         terms: of a bound of T steps, whether each draw has one of the steps between the first and the last ("drawn"), or "all".
         proposal: how the times between the ends are drawn, see `pilot`; None: evenly.
     """
@@ -56,16 +60,24 @@ class Likelihood:
     steps: int = 0
     terms: str = "drawn"
     proposal: Proposal | None = None
+    grid: str = "uniform"
 
     def __post_init__(self) -> None:
         m, self.other = self.method, estimator_of(self.method, self.estimator)
         self.certain = getattr(m, "exact", False) if self.other is None else self.other.exact
         if not 0 <= self.t_min < 1:
             raise InputError(f"`t_min` is {self.t_min:g}; it must be at least 0 and below 1")
+        self.grid = grid_of(m, bounded_grid(self.grid))
         if self.steps:
-            why = _no_steps(m, self.other is not None)
-            if why:
-                raise InputError(f"`steps` is for the bound of a model in continuous time, and {why}; leave it out")
+            if why := _no_steps(m, self.other is not None):
+                raise InputError(f"`steps` is for a bound of T steps, and {why}; leave it out")
+            if 0 < m.steps < self.steps:
+                raise InputError(
+                    f"{self.steps:,} steps are more than the {m.steps:,} of {m.name}; use {m.steps:,} or fewer"
+                )
+            self.times  # an impossible grid is refused here  # noqa: B018
+        elif self.grid != "uniform":
+            raise InputError(f"`grid` {self.grid} is for a bound of T steps; give `steps`, too")
         if self.ends not in ENDS:
             raise unknown("ends", self.ends, ENDS)
         self.published = self.ends == "published"
@@ -104,6 +116,11 @@ class Likelihood:
     def T(self) -> int:
         """The number of steps of the bound; 0 in continuous time."""
         return self.steps or getattr(self.method, "steps", 0)
+
+    @functools.cached_property
+    def times(self) -> Tensor:
+        """The times (T + 1,) of the steps of the bound."""
+        return spaced(self.judged, self.T, self.grid)  # pyright: ignore[reportArgumentType]
 
     @property
     def draws_times(self) -> bool:
@@ -146,16 +163,17 @@ class Likelihood:
         if self.certain:
             return "one token at a time, left to right"
         published = ", the ends as published" if self.ends == "published" else ""
+        steps = f"{self.T} steps" + ("" if self.grid == "uniform" else f" on the grid {self.grid}")
         if self.T and self.draws_times:
             first = "the last" if self.method.start != PRIOR or self.T == 1 else "the first and the last"
             n = len(bound_terms.between(self.judged, self.T))  # pyright: ignore
             how = "by importance" if self.importance else "evenly"
             if self.terms == "all" or n == 0:
-                return f"{f'all {self.T} steps' if self.T > 1 else 'one step'} of every sequence{published}"
+                return f"{f'all {steps}' if self.T > 1 else 'one step'} of every sequence{published}"
             some = f"{first} of every sequence, of the {n} others one drawn {how} (stratified)"
-            return f"{self.T} steps: {some}{published}"
+            return f"{steps}: {some}{published}"
         if self.T or self.ends == "published":
-            return (f"{self.T} steps" if self.T else "whole of t in [0, 1]") + f" (stratified){published}"
+            return (steps if self.T else "whole of t in [0, 1]") + f" (stratified){published}"
         stratified = "(stratified, by importance)" if self.importance else "(stratified)"
         if not self.published:
             return f"whole of t in [0, 1] {stratified}" + (", a jump at each end" if self.ends == "jumps" else "")
@@ -167,7 +185,7 @@ class Likelihood:
         """Whose distribution it bounds, or is -log p of, as `samplers.Law` has it; None where it is no bound."""
         if self.published or self.kind == "loss" or not isinstance(self.method, Method):
             return None
-        law = whose_law(self.method, self.estimator, self.steps)
+        law = whose_law(self.method, self.estimator, self.steps, self.grid)
         return f"{law}, with a jump at each end" if self.ends == "jumps" else law
 
     @property
@@ -176,9 +194,9 @@ class Likelihood:
         model."""
         if self.law is None or self.ends == "jumps":
             return []
-        number = (
-            {"estimator": self.estimator} if self.estimator != "bound" else {"steps": self.steps} if self.steps else {}
-        )
+        number = {"estimator": self.estimator} if self.estimator != "bound" else {}
+        if self.steps and (self.steps, self.grid) != (getattr(self.method, "steps", 0), "uniform"):
+            number |= {"steps": self.steps} | ({} if self.grid == "uniform" else {"grid": self.grid})
         table = laws(self.method, self.steps or getattr(self.method, "steps", 0) or None)
         same = [{}, {"estimator": "any_order"}] if self.estimator == "any_order" else [number]
         return [name for name, law in table.items() if law.number in same]
@@ -208,7 +226,7 @@ class Likelihood:
         if not self.draws_times:
             return self._drawn_otherwise(m, batch, generator)
         if self.T:
-            return bound_terms.discrete_time(m, batch, generator, self.T, self.proposal, self.terms == "all")
+            return bound_terms.discrete_time(m, batch, generator, self.times, self.proposal, self.terms == "all")
         if not self.published:
             return bound_terms.continuous_time(m, batch, generator, self.ends == "jumps", self.proposal)
         terms = {"diffusion": self.between(batch, generator)}
@@ -220,7 +238,7 @@ class Likelihood:
         """One draw of the term whose times are drawn, that between the ends: (B,) nats."""
         m: Any = self.judged
         if self.T:
-            return bound_terms.drawn_step(m, batch, generator, self.T, self.proposal)
+            return bound_terms.drawn_step(m, batch, self.times.to(batch.tokens.device), generator, self.proposal)
         return bound_terms.inside(m, batch, generator, self.proposal, self.t_min)
 
     def _drawn_otherwise(self, m: Diffusion, batch: Batch, generator: Randomness) -> dict[str, Tensor]:
@@ -228,7 +246,8 @@ class Likelihood:
         if self.ends == "published":
             return m.published(batch, generator, self.steps)
         if self.steps:
-            return {"diffusion": _steps_by_counts(m, self.steps, batch, generator)}
+            assert isinstance(m, Masked)
+            return m.terms_of_steps(batch, self.times, generator)
         if self.ends == "jumps" and not self.t_min:
             return m.jump_terms(batch, generator)
         if not self.published:
@@ -308,11 +327,13 @@ def bounded(method: Method) -> bool:
     return getattr(method, "bounded", True)
 
 
-def admitted(method: Method, estimator: str, ends: str = "model", steps: int = 0, terms: str = "drawn") -> str:
+def admitted(
+    method: Method, estimator: str, ends: str = "model", steps: int = 0, terms: str = "drawn", grid: str = "uniform"
+) -> str:
     """The estimator that a method is evaluated by; InputError for what it does not admit, whatever the data."""
     if estimator == "bound" and not bounded(method) and metropolis.enumerable(method) is None:
         estimator = DIVERGENCE
-    Likelihood(method, estimator, 0.0, ends, steps, terms)
+    Likelihood(method, estimator, 0.0, ends, steps, terms, grid=grid)
     return estimator
 
 
@@ -337,14 +358,14 @@ def estimator_of(method: Method, name: str) -> Estimator | None:
     return others[name]
 
 
-def whose_law(method: Any, estimator: str = "bound", steps: int = 0) -> str:
+def whose_law(method: Any, estimator: str = "bound", steps: int = 0, grid: str = "uniform") -> str:
     """Whose distribution an estimator of a method bounds, in T steps where it is asked for them; as `samplers.Law` has it."""
     if estimator in (DIVERGENCE, "path"):
         return "its chain, after many proposals"
     if method.parameterization == "next":
         return "autoregression"
     T = 0 if estimator in ("any_order", "random") else steps or method.steps
-    law = steps_distribution(method, T, method.steps).of if T else CONTINUOUS
+    law = steps_distribution(T, method.steps, grid).of if T else CONTINUOUS
     if estimator in ("forward", "backward"):
         law = f"autoregression, {estimator}"
     return f"{law}, block after block" if 0 < method.block < method.shape[0] else law
@@ -354,25 +375,8 @@ def _no_steps(method: Method, other: bool) -> str | None:
     """Why there is no T-step bound of this method beside its own."""
     if other:
         return "this is another estimator"
-    if not bounded(method) or getattr(method, "exact", False) or method.process is None:
-        return f"{method.name} has no time"
-    return f"{method.name} has {method.steps} steps of its own" if method.steps else None
-
-
-def _steps_by_counts(method: Any, T: int, batch: Batch, generator: Randomness) -> Tensor:
-    """The T-step bound of a masked network that does not see the time, by numbers of masks: (B,) nats.
-
-    k is drawn as for the bound itself, so that with one seed any T asks the network the same; its weight is the sum over the
-    steps t -> s of P(a mask is revealed) P(k of the n positions are masked at t), the jumps at both ends with them.
-    """
-    group, n, k, x_t = method.mask_some(batch, generator)
-    times = method.grid(T).to(n.device)
-    m, reveal = 1 - method.process.schedule.alpha(times[:-1])[..., 0], method.reveal(times[:-1], times[1:])
-    a, b = n[..., None].double(), k[..., None].double()
-    choose = (a + 1).lgamma() - (b + 1).lgamma() - (a - b + 1).clamp_min(1.0).lgamma()
-    law = (choose + torch.xlogy(b, m) + torch.xlogy((a - b).clamp_min(0.0), 1 - m)).exp()
-    weight = (reveal * law).sum(-1)
-    return (n * weight * method.cross_entropy(batch, x_t, None, group=group)).sum(-1)
+    timeless = not bounded(method) or getattr(method, "exact", False) or method.process is None
+    return f"{method.name} has no time" if timeless else None
 
 
 def _from_t_min(method: Any, t_min: float, batch: Batch, generator: Randomness) -> Tensor:

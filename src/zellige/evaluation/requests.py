@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ..arguments import is_number
 from ..data import Corpus, Data
 from ..errors import InputError, check_counts
+from ..grids import bounded as bounded_grid
 from ..requests import HandedOver, Request, aside, data_of_json, declared, option, verb
 from .protocol import Protocol, protocol_named
 from .sample_options import SamplesRequest
@@ -39,6 +40,18 @@ CONTINUOUS = "continuous"
 TWO = "an interval needs two texts"
 LIMIT = "evaluate only this many sequences (default: all); they are evenly spaced"
 ESTIMATOR = "bound, any_order, random, forward or backward; for csm path or loss; the method must support it"
+GRID: dict[str, Any] = {
+    "help": "times of these steps, as of a sampler: uniform, cosine, log-snr, or auto, the one that samples have by default",
+    "default": "uniform",
+    "check": bounded_grid,
+    "kw_only": True,
+}
+TERMS: dict[str, Any] = {
+    "help": "of a bound of T steps: drawn, one of them at random beside the first and last; all, their sum: T network "
+    "evaluations",
+    "default": "drawn",
+    "kw_only": True,
+}
 DATA = (
     "what to evaluate, as `train` takes it, or a `Corpus`: by default what the model was trained on. Values that stand in no "
     "split are all evaluated, each text for itself"
@@ -69,14 +82,12 @@ class Evaluate(Request["Result"]):
         default="model", kw_only=True,
     )  # fmt: skip
     steps: int = option(
-        "the T-step bound of a model in continuous time, on its grid (MD4, section 3), which bounds what `ancestral` samples "
-        "in T steps; 0: the model as it is",
+        "the bound of the model of T steps, which bounds what `ancestral` samples in T steps (MD4, section 3); of a model of "
+        "more steps, that of its coarse chain (D3PM, section 3.3); 0: the model as it is",
         default=0, minimum=0, kw_only=True, hidden=True,
     )  # fmt: skip
-    terms: str = option(
-        "of a bound of T steps: drawn, one of them at random beside the first and last; all, their sum: T network evaluations",
-        default="drawn", kw_only=True,
-    )  # fmt: skip
+    grid: str = option(**GRID, hidden=True)
+    terms: str = option(**TERMS)
     unconditional: bool = option(
         "hide the class from a class-conditional model: a bound on -log p", default=False, kw_only=True
     )
@@ -109,7 +120,7 @@ class Evaluate(Request["Result"]):
         result = evaluate_rows(
             model.method, asked.rows, draws=self.draws, seed=self.seed, limit=self.limit, batch=self.batch,
             characters=asked.characters, estimator=estimator, unit=asked.unit, progress=self.progress,
-            protocol=asked.protocol, ends=self.ends, steps=self.steps, terms=self.terms, processes=self.processes,
+            protocol=asked.protocol, ends=self.ends, steps=self.steps, grid=self.grid, terms=self.terms, processes=self.processes,
             distributed=self.distributed, keep=self.keep,
         )  # fmt: skip
         return replace(result, about=asked.about, request=self.saved())
@@ -118,12 +129,15 @@ class Evaluate(Request["Result"]):
         """The estimator that a method is evaluated by; InputError for what no data changes, before any is read."""
         from .likelihood import admitted
 
-        return admitted(method, self.estimator, self.ends, self.steps, self.terms)
+        return admitted(method, self.estimator, self.ends, self.steps, self.terms, self.grid)
 
 
 @declared
 class EvaluateSteps(Request["StepsTable"]):
-    """The bound of a model in continuous time against the number of steps: T steps bound what `ancestral` samples in T steps."""
+    """The bound against the number of steps: T steps bound what `ancestral` samples in T steps.
+
+    Of a model in continuous time any number, or of a model of T steps any number up to T: its coarse chains (D3PM, section 3.3).
+    """
 
     data: Any = option(DATA, default=None, hidden=True, read=partial(data_of_json, Data))
     steps: tuple[str, ...] = option(
@@ -136,6 +150,8 @@ class EvaluateSteps(Request["StepsTable"]):
     batch: int = option("sequences per network evaluation", default=64, minimum=1)
     processes: int = option("worker processes", default=1, minimum=1, kw_only=True)
     distributed: bool = aside("share the work with the other ranks of torchrun or Slurm", default=False)
+    grid: str = option(**GRID)
+    terms: str = option(**TERMS)
     keep: Path | None = aside(
         "a folder for parts that are done, which are read again after an interruption", default=None
     )
@@ -166,6 +182,10 @@ class EvaluateSteps(Request["StepsTable"]):
 
         model = as_model(model)
         for T in self.numbers:
+            if not T and (own := model.method.steps):
+                raise InputError(
+                    f"`steps` has {CONTINUOUS}, and {model.method.name} has discrete time; use {own} for it"
+                )
             self.bound(T).admitted(model.method)
         if isinstance(self.data, HandedOver):
             raise self.data.refuse("data")
@@ -177,8 +197,8 @@ class EvaluateSteps(Request["StepsTable"]):
         """The request of one number of steps."""
         told = self.progress
         return Evaluate(
-            self.data, self.split, self.draws, self.seed, self.limit, self.batch, steps=T, processes=self.processes,
-            distributed=self.distributed, keep=self.keep,
+            self.data, self.split, self.draws, self.seed, self.limit, self.batch, steps=T, terms=self.terms if T else "drawn",
+            grid=self.grid if T else "uniform", processes=self.processes, distributed=self.distributed, keep=self.keep,
             progress=None if told is None else lambda done, total: told(done, total, T),
         )  # fmt: skip
 

@@ -16,7 +16,8 @@ class StepsTable(Record):
     Attributes:
         steps: the numbers of steps, 0 for continuous time.
         results: the bound of each.
-        apart: each minus the reference, paired: that of continuous time, or the last; computed where it is not given.
+        apart: each minus the reference, paired, None at the reference itself: continuous time, or else the largest number of
+            steps; computed where it is not given.
     """
 
     steps: tuple[int, ...]
@@ -25,12 +26,13 @@ class StepsTable(Record):
 
     def __post_init__(self) -> None:
         if not self.apart:
-            apart = (None if each is self.reference else difference(each, self.reference) for each in self.results)
+            finest = self.results[self.steps.index(0 if 0 in self.steps else max(self.steps))]
+            apart = (None if each is finest else difference(each, finest) for each in self.results)
             object.__setattr__(self, "apart", tuple(apart))
 
     @property
     def reference(self) -> Result:
-        return self.results[self.steps.index(0)] if 0 in self.steps else self.results[-1]
+        return self.results[self.apart.index(None)]
 
     @property
     def about(self) -> dict[str, Any]:

@@ -247,6 +247,20 @@ class Masked(Absorbing):
             total = total.index_add(0, row[at.nonzero()[:, 0]], nll.double())  # RADD section 3.3
         return total
 
+    def terms_of_steps(self, batch: Batch, times: Tensor, generator: Randomness = None) -> dict[str, Tensor]:
+        """The bound of the model that steps through `times` (n + 1,) by numbers of masks, for a network without time
+        conditioning: (B,) nats.
+
+        k is sampled as for the bound itself, so with one seed the network is evaluated at the same inputs for any times; its
+        weight is the sum over the steps t -> s of P(a mask is revealed) P(k of the n positions are masked at t), both endpoint
+        steps included.
+        """
+        group, n, k, x_t = self.mask_some(batch, generator)
+        times = times.to(n.device)
+        m, reveal = 1 - self.process.schedule.alpha(times[:-1])[..., 0], self.reveal(times[:-1], times[1:])
+        weight = (reveal * maths.binomial_pmf(n[..., None], k[..., None], m)).sum(-1)  # MDLM eq. 8
+        return {"diffusion": (n * weight * self.cross_entropy(batch, x_t, None, group=group)).sum(-1)}
+
     def _any_order(self, batch: Batch, generator: Randomness = None) -> Tensor:
         group, n, k, x_t = self.mask_some(batch, generator)
         return self.cross_entropy(batch, x_t, None, (n / k).gather(1, group))  # RADD eq. 3.7

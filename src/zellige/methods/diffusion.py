@@ -8,12 +8,12 @@ The functions before the class assemble the ELBO of a method: its three terms in
 positions. Their values are nats, float64, one for each example of the batch, (B,).
 
     prior            KL( q(x | x_0) || prior ) where sampling starts, and the end PRIOR -> t = 1 if it starts there
-    diffusion        E over t in (0, 1] of `Diffusion.diffusion`; or the sum of the steps of `grid(T)` between the ends
-    reconstruction   the end t = 0 -> CLEAN; the last step of `grid(T)`
+    diffusion        E over t in (0, 1] of `Diffusion.diffusion`; or the sum of the steps of a chain between the ends
+    reconstruction   the end t = 0 -> CLEAN; the last step of the chain
 
 A sample of the bound includes both endpoint terms of every example. The times between are sampled, one for each example,
-uniformly or by a `Proposal`; of T steps all may be taken instead. Training samples one of all T steps (`one_step`): one network
-evaluation, and more variance.
+uniformly or by a `Proposal`; of the steps of a chain all may be taken instead. Training samples one of all T steps
+(`one_step`): one network evaluation, and more variance.
 
 An end is passed continuously if the `span` extends beyond [0, 1] (absorbing noise): one token at a time (`one_by_one`). It is a
 jump, all its tokens at once, in discrete time, without a mask (only the last end is left), and with `jumps`, as published.
@@ -36,7 +36,7 @@ from ..core.prediction import Prediction, truth
 from ..core.process import Process
 from ..core.proposal import Proposal
 from ..core.random import Randomness
-from ..core.schedule import CLEAN, PRIOR, as_time
+from ..core.schedule import CLEAN, PRIOR, as_time, coarse
 from ..errors import InputError
 from ..nn.chunks import each_position
 from .method import Method, refuse_times, refuse_tokens
@@ -95,27 +95,28 @@ def discrete_time(
     method: "Diffusion",
     batch: Batch,
     generator: Randomness = None,
-    steps: int | None = None,
+    times: Tensor | None = None,
     proposal: Proposal | None = None,
     every: bool = False,
 ) -> dict[str, Tensor]:
-    """One sample of each term of the T-step model: D3PM eq. 1; MD4 section 3.
+    """One sample of each term of the model that steps through `times` (n + 1,): D3PM eq. 1; MD4 section 3.
 
     The last step, and the first one if it is a jump, are computed for every example; of those between each example has one,
-    stratified, or with `every` all of them. T is the method's own unless `steps` is given.
+    stratified, or with `every` all of them. The times are those of the method's own T steps unless others are given: of its
+    coarse chains, or of another grid.
     """
-    T = steps or method.steps
-    times, steps_between = method.grid(T, batch.tokens.device), between(method, T)
+    times = method.grid(method.steps, batch.tokens.device) if times is None else times.to(batch.tokens.device)
+    steps_between = between(method, len(times) - 1)
     if every:
         step_values = (jump(method, batch, times[i], times[i + 1], generator) for i in steps_between)
         diffusion = sum(step_values, torch.zeros(len(batch), dtype=torch.float64, device=times.device))
     else:
-        diffusion = drawn_step(method, batch, generator, T, proposal)
+        diffusion = drawn_step(method, batch, times, generator, proposal)
     last = jump(method, batch, times[-2], times[-1], generator)
     if method.start != PRIOR:
         prior_value = method.prior_term(batch, generator)
     else:
-        prior_value = jump(method, batch, times[0], times[1], generator) if T > 1 else torch.zeros_like(last)
+        prior_value = jump(method, batch, times[0], times[1], generator) if len(times) > 2 else torch.zeros_like(last)
     return {"diffusion": diffusion, "reconstruction": last, "prior": prior_value}
 
 
@@ -125,10 +126,14 @@ def between(method: "Diffusion", steps: int) -> range:
 
 
 def drawn_step(
-    method: "Diffusion", batch: Batch, generator: Randomness = None, steps: int = 0, proposal: Proposal | None = None
+    method: "Diffusion",
+    batch: Batch,
+    times: Tensor,
+    generator: Randomness = None,
+    proposal: Proposal | None = None,
 ) -> Tensor:
     """The sum of the steps `between`, estimated from one stratified step for each example: (B,) nats."""
-    steps_between, times = between(method, steps), method.grid(steps, batch.tokens.device)
+    steps_between = between(method, len(times) - 1)
     if len(steps_between) == 0:
         return torch.zeros(len(batch), dtype=torch.float64, device=times.device)
     u = random.stratified(len(batch), generator, times.device)
@@ -516,10 +521,20 @@ class Diffusion(Method):
         """The T + 1 times of the T-step model, from where sampling starts to CLEAN, even over the `span`.
 
         Times beyond them are part of the first or last step, so the T discrete bounds (and the prior's KL, if the start is t =
-        1) are the whole -ELBO (D3PM eq. 1, MD4 section 3).
+        1) are the whole -ELBO (D3PM eq. 1, MD4 section 3). If the model has steps of its own and these are fewer, they are some
+        of its own times (`coarse`).
         """
         low, high = self.span
         times = torch.linspace(high, low, steps + 1, dtype=torch.float64, device=device)
+        times = self.coarse(times) if steps < self.steps else times
         times[0].fill_(self.start)  # which copies no number to a device
         times[-1].fill_(CLEAN)
         return times
+
+    def coarse(self, times: Tensor) -> Tensor:
+        """Of the times of its own T steps those next to `times` (n + 1,), n <= T, which fall from 1 to 0: a coarse chain.
+
+        Its kernel p(x_s | x_t) skips the steps between: D3PM section 3.3, p(x_{t-k} | x_t).
+        """
+        own = torch.linspace(1.0, 0.0, self.steps + 1, dtype=torch.float64, device=times.device)
+        return own[self.steps - coarse(times, self.steps)]

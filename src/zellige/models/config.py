@@ -98,7 +98,7 @@ class Train:
     samples: int = 2
     """texts sampled at each validation, into samples/"""
     sample_steps: int = 64
-    """steps of the sampler for them; of a model of T steps T at most, of d3pm the nearest divisor of T"""
+    """steps of the sampler for them; of a model of T steps T at most"""
     save_every: int = 0
     """steps between checkpoints; 0 goes by save_minutes alone"""
     save_minutes: float = 30.0

@@ -10,6 +10,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ..errors import InputError, nearest
+from ..grids import step_size
 from ..requests import Request, aside, check_ranges, declared, option, options_of
 from ..truncation import TEMPERATURE, TOP_K, TOP_P
 
@@ -76,8 +77,6 @@ class Decoding:
         Another sampler than the model's takes neither its steps nor its options; a grid that gives the size of a step does not
         take their number; a sampler that is made already has all its options.
         """
-        from ..samplers.grid import step_size
-
         given, carried = self.decoding(), dict(getattr(model, "defaults", {}))
         if self.sampler is not None and not isinstance(self.sampler, str):
             return self

@@ -22,7 +22,7 @@ mask: whether it is revealed).
 cos(pi/2 (1 - u)) of it, with most steps near t = 1 (MD4, eq. 6); `log-snr`, even in log(alpha / (1 - alpha)), from end to end
 or, where that is infinite, from the uniform grid's neighbour of it. The last is for scores under uniform noise (SEDD): a step
 un-pushes by Q_{s,t}^{-1}, which multiplies errors of the network by about alpha_s / alpha_t, and on a grid even in t that is
-large in the first steps. In discrete time the grid is a part of the process's own, evenly spaced. `published` goes from t = 1
+large in the first steps. In discrete time the times are some of the process's own. `published` goes from t = 1
 to 1e-5 (MD4: 0) and then to clean tokens, as the code of MDLM, UDLM, SEDD, RADD, MD4 and GenMD4 (`samplers.grid`): one sample
 more than there are steps, and not the distribution of the T-step model.
 """
@@ -37,7 +37,7 @@ from ..core.prediction import LeaveOneOut, Mean, Prediction, kernel, posterior, 
 from ..errors import InputError
 from ..methods.diffusion import Diffusion
 from ..requests import declared, option
-from .grid import OnGrid
+from .grid import OnGrid, grid_of
 from .pairing import Distribution, choosable, one_alpha, reverses, scores_masks, steps_distribution
 from .predict import choose_then_predict, expected_evaluations, free, predict_then_choose, redraw
 
@@ -71,9 +71,8 @@ class Ancestral(OnGrid):
         if self.argmax != "none":
             return Distribution("the likeliest states, not the model's distribution")
         times = self.times(method, steps)
-        distribution = steps_distribution(method, len(times) - 1, method.steps)
-        even = torch.equal(times, method.grid(len(times) - 1))  # as `evaluate` takes them
-        return distribution if even else Distribution(f"{distribution.of}, on another grid than the uniform one")
+        even = torch.equal(times, method.grid(len(times) - 1))
+        return steps_distribution(len(times) - 1, method.steps, "uniform" if even else grid_of(method, self.grid))
 
     def step(self, method: Diffusion, state, t, s, generator=None):
         greedy = is_greedy(self.argmax, s)

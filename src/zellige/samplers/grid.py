@@ -5,6 +5,9 @@
 `published` is that of its authors' sampler: steps from t = 1, not PRIOR, to `Diffusion.published_end`, then one more to CLEAN,
 which fills in what is still noise (`argmax` last: with the likeliest tokens). RADD's own last step goes to CLEAN.
 A number is the size of a step: from t = 1 to 0, the last of them shorter where it does not divide 1.
+
+Of a model of T steps fewer steps are a coarse chain: some of its own times, as evenly spaced as these are (`uniform`), or those
+next to another grid. Every number of steps up to T has one, whether it divides T or not.
 """
 
 import math
@@ -14,62 +17,30 @@ from torch import Tensor
 
 from ..core.schedule import CLEAN
 from ..errors import InputError
+from ..grids import GRID, known, size_steps, step_size
 from ..methods.diffusion import Diffusion
 from ..requests import declared, option
-from .pairing import divisors, one_alpha, ticks, usual_steps
+from .pairing import one_alpha, ticks, usual_steps
 from .sampler import Sampler
-
-GRIDS = ("auto", "uniform", "cosine", "log-snr", "published")
-
-SMALLEST = 1e-6  # step
-
-
-def known(grid: str) -> str:
-    """Return the name of a grid, or the size of its steps; InputError for anything else."""
-    size = step_size(grid)
-    if size is None and grid not in GRIDS:
-        raise InputError(
-            f"unknown grid '{grid}'; auto, uniform, cosine, log-snr, published, or the size of a step, such as 0.05"
-        )
-    if size is not None and not SMALLEST <= size <= 1:
-        raise InputError(f"a step of the grid is {grid}; it must be between {SMALLEST:g} and 1")
-    return grid
-
-
-def size_steps(grid: str) -> int | None:
-    """Number of steps of a grid given by its step size; None for another grid."""
-    size = step_size(grid)
-    return None if size is None else math.ceil(1 / size - 1e-9)
-
-
-def step_size(grid: str) -> float | None:
-    """Step size that names a grid; None if it is named otherwise."""
-    try:
-        return float(grid)
-    except ValueError:
-        return None
 
 
 def spaced(method: Diffusion, steps: int | None, grid: str = "uniform") -> Tensor:
     """steps + 1 times from the start of sampling to CLEAN; `steps` defaults to the model's own.
 
-    Where no times exist but i/T, `steps` must divide T.
+    Of a model with steps of its own, fewer steps take part of its own times (`Diffusion.coarse`).
     """
-    T = ticks(method)
-    grid = getattr(method, "sampling_grid", "uniform") if grid == "auto" else grid
+    T, grid = ticks(method), grid_of(method, grid)
     size = step_size(grid)
     if size is not None and steps is not None:
         raise InputError(f"grid {grid} says how many steps there are; leave out `steps`")
     if steps is None:
-        steps = usual_steps(method)
+        steps = size_steps(grid) or usual_steps(method)
     if steps < 1:
         raise InputError(f"`steps` is {steps}; it must be 1 or more")
-    if T and grid != "uniform":
-        raise InputError(f"grid '{grid}' needs continuous time; {method.name} has {T:,} steps, use uniform")
-    if T and T % steps:
-        *leading, last = sorted(divisors(T, steps)[:3], reverse=True)
-        use = f"{', '.join(map(str, leading))} or {last}" if leading else last
-        raise InputError(f"{steps} steps do not divide the grid T = {T}; use {use}")
+    if T and grid in ("log-snr", "published"):
+        raise InputError(f"grid '{grid}' needs continuous time; {method.name} has {T:,} steps, use uniform or cosine")
+    if 0 < T < steps:
+        raise InputError(f"{steps:,} steps are more than the {T:,} of {method.name}; use {T:,} or fewer")
     if grid == "uniform":
         return method.grid(steps)
     if grid == "published":
@@ -81,8 +52,14 @@ def spaced(method: Diffusion, steps: int | None, grid: str = "uniform") -> Tenso
     else:
         low, high = method.span
         times = low + (high - low) * _share(steps, grid)
-    times[0], times[-1] = method.process.start, CLEAN
+    times = method.coarse(times) if T or steps < method.steps else times
+    times[0], times[-1] = method.start, CLEAN
     return times
+
+
+def grid_of(method: Diffusion, grid: str) -> str:
+    """The name of a grid; of `auto` that of the method."""
+    return getattr(method, "sampling_grid", "uniform") if grid == "auto" else grid
 
 
 def of_size(first: float, last: float, size: float) -> Tensor:
@@ -118,12 +95,6 @@ def _even_in_log_snr(method: Diffusion, steps: int) -> Tensor:
     begin_snr, end_snr = torch.where(high.isinf(), near_high, high), torch.where(low.isinf(), near_low, low)
     values = begin_snr + (end_snr - begin_snr) * torch.linspace(0.0, 1.0, steps + 1, dtype=torch.float64, device=device)
     return schedule.inverse(values.sigmoid())
-
-
-GRID = (
-    "uniform, cosine, log-snr, published or a step size; published: its authors'; auto: MD4's cosine with its linear schedule, "
-    "else uniform"
-)
 
 
 @declared

@@ -4,12 +4,12 @@ A continuous-time model and its T-step models are different distributions, and t
 steps sample positions together that continuous time samples one after another.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ..core.process import Mixture, Process
+from ..grids import CHAINS
 from ..methods.method import Method
 
 CONTINUOUS = "the model of continuous time"
@@ -23,10 +23,16 @@ class Distribution:
     number: Mapping[str, Any] | None = None
 
 
-def steps_distribution(method: Method, steps: int, own: int) -> Distribution:
-    """Distribution of the model of `steps` steps; `own` is T of a method with steps of its own, 0 for continuous time."""
-    number = {"steps": steps} if not own else {} if steps == own else None
-    return Distribution(f"the model of {steps:,} steps", number)
+def steps_distribution(steps: int, own: int, grid: str = "uniform") -> Distribution:
+    """Distribution of the model of `steps` steps on a grid; `own` is T of a method with steps of its own, 0 for continuous
+    time.
+
+    Fewer steps than T are a coarse chain of it, which has a bound; more are no part of the model.
+    """
+    uniform = grid == "uniform"
+    of = f"the model of {steps:,} steps" + ("" if uniform else f" on the grid {grid}")
+    number = {} if steps == own and uniform else {"steps": steps} | ({} if uniform else {"grid": grid})
+    return Distribution(of, number if grid in CHAINS and (not own or steps <= own) else None)
 
 
 def continuous_distribution(method: Any) -> Distribution:
@@ -64,18 +70,8 @@ def ticks(method: Method) -> int:
     return getattr(method.process, "T", 0)
 
 
-def divisors(T: int, steps: int) -> list[int]:
-    """The divisors of T, nearest to `steps` first (by their ratio)."""
-    return sorted((d for d in range(1, T + 1) if T % d == 0), key=lambda d: abs(math.log(d / steps)))
-
-
 def admissible(method: Method, steps: int) -> int:
-    """The number of steps nearest to `steps` that the model supports: T at most, if it has T steps of its own.
-
-    Where no times exist but i/T, a divisor of T.
-    """
-    if ticks(method):
-        return divisors(ticks(method), steps)[0]
+    """The number of steps nearest to `steps` that the model supports: T at most, if it has T steps of its own."""
     return min(steps, method.steps or steps)
 
 

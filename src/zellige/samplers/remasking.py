@@ -32,10 +32,11 @@ from ..core import random
 from ..core.prediction import posterior
 from ..core.schedule import CLEAN
 from ..errors import InputError
+from ..grids import GRID, known
 from ..methods.diffusion import Diffusion
 from ..requests import declared, option
 from .ancestral import is_greedy, likeliest
-from .grid import GRID, known, spaced
+from .grid import spaced
 from .guide import untruncated
 from .pairing import Distribution, absorbs, ticks, usual_steps
 from .predict import fill, free, predict_at

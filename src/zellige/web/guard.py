@@ -18,7 +18,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ..errors import InputError
-from ..samplers.grid import size_steps
+from ..grids import size_steps
 from ..samplers.pairing import of_length
 from ..show.numbers import byte_size, count
 

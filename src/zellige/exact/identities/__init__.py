@@ -10,6 +10,7 @@ nothing is random.
 from . import (
     blocks,
     bound,
+    coarse,
     distributions,
     draw,
     jumps,
@@ -36,6 +37,7 @@ __all__ = [
     "V",
     "blocks",
     "bound",
+    "coarse",
     "distance",
     "distributions",
     "draw",
