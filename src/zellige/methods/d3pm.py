@@ -99,7 +99,7 @@ class D3PM(Absorbing):
         """schedule beta_i; linear, cosine or mutual-information (1/(T - i + 1) for absorbing); paper: cosine for uniform,
         linear for gaussian and band, otherwise mutual-information; auto: as paper, but mutual-information for uniform"""
         diffusion_steps: int = 1000
-        """T of discrete time; samplers and `evaluate --steps` may take fewer"""
+        """T of discrete time; samples and bounds may take fewer"""
         prediction: str = "leave-one-out"
         """what the softmax predicts: leave-one-out or mean; leave-one-out: p(x_0 | the other positions), eq. 4; mean:
         p(x_0 | x_t)"""
