@@ -93,6 +93,8 @@ class Zellige(LM):
         check_counts(draws=draws, batch_size=requests)
         self.requests, self.draws, self.seed, self.prefix = requests, draws, seed, prefix
         self.decoding = Decoding.of(**decoding)
+        if self.decoding.guidance is not None:
+            raise InputError("`guidance` needs a class, and a task gives none; leave it out")
         self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.model.to(self._device)
         self._sampler({})  # raises at once where a sampler or an option is wrong

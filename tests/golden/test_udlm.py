@@ -4,22 +4,22 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from zellige.core import bound, maths
+from zellige.core import bound
 from zellige.core.batch import Batch
 from zellige.core.curves import Linear
-from zellige.core.prediction import LeaveOneOut, kernel, posterior, truth
+from zellige.core.prediction import LeaveOneOut, kernel, truth
 from zellige.core.process import uniform
 from zellige.core.schedule import CLEAN
 from zellige.methods import MDLM, UDLM
 from zellige.methods.diffusion import jumps_at
 from zellige.methods.method import Method
 from zellige.models.published import classifier
+from zellige.samplers.guidance import ByClassifier, ClassifierFree
 
 from .recorded import EPS, TORCH, FixedTime, K, L, RecordedLogits, V, published_network, race, rounded, vanishes
 
 CLASSES = TORCH.index["udlm__weights"]["config"]["data"]["num_classes"]  # the row after them is the class of nothing
-CLASSIFIER = "guidance by a classifier: it is not a part of this library yet"
-EXCLUDED = dict.fromkeys(TORCH.cases("udlm__step_cbg_.*"), CLASSIFIER)
+CBG = TORCH.cases("udlm__step_cbg_.*")
 DDPM = TORCH.cases("udlm__step_ddpm_.*")
 CFG = TORCH.cases("udlm__step_cfg_.*")
 LOSSES = TORCH.cases("udlm__loss_udlm_.*")
@@ -27,12 +27,10 @@ RECONSTRUCTION = "it adds -log mu(x_0) at clean x_0 and sigma = 0, where alpha i
 FORMS = {
     **dict.fromkeys(LOSSES, f"{RECONSTRUCTION}; its bound has alpha = 1 - t, x_t and sigma have (1 - eps) t: ours with eps = 0"),
     "udlm__loss_udlm_ct_zero_recon": "its bound has alpha = 1 - t, x_t and sigma have (1 - eps) t: ours with eps = 0",
-    **{name: "p^gamma q^(1 - gamma) of two predictions, with and without the class: no guidance of ours mixes them yet"
-       for name in CFG if not name.endswith(("gamma0.0", "gamma1.0"))},
 }  # fmt: skip
 TESTED = {
     "udlm__weights", "udlm__forward", *LOSSES, "udlm__loss_absorb_subs", "udlm__udlm_nelbo_closed_form",
-    "udlm__udlm_posterior", *DDPM, *CFG, "udlm__classifier_weights", "udlm__classifier_forward",
+    "udlm__udlm_posterior", *DDPM, *CFG, *CBG, "udlm__classifier_weights", "udlm__classifier_forward",
 }  # fmt: skip
 
 
@@ -70,9 +68,8 @@ def udlm(network, eps: float = EPS) -> UDLM:
 
 
 def test_every_case_is_accounted_for(golden):
-    assert {name for name in golden.index if name.startswith("udlm__")} == TESTED | EXCLUDED.keys()
+    assert {name for name in golden.index if name.startswith("udlm__")} == TESTED
     assert FORMS.keys() <= TESTED
-    assert not TESTED & EXCLUDED.keys()
 
 
 def test_forward(golden, weights):
@@ -167,40 +164,53 @@ def test_posterior(golden):
             rounded(kernel(pred, 0.0), kernel(pred, CLEAN), 4, scale=1.0)
 
 
-def predicted(weights, c, scalars, classes):
-    network = conditioned(weights, classes)
-    if scalars["diffusion"] == "uniform":
-        return udlm(network).predict(c["x"], scalars["t"])
-    return MDLM(network, V, (L,), MDLM.Config(time=True)).predict(c["x"], scalars["t"])
+def method_of(network: nn.Module, scalars) -> Method:
+    return udlm(network) if scalars["diffusion"] == "uniform" else MDLM(network, V, (L,), MDLM.Config(time=True))
 
 
 @pytest.mark.parametrize("case", DDPM)
 def test_step(golden, weights, case):
     c, scalars = golden[case], golden.scalars(case)
-    p = kernel(predicted(weights, c, scalars, None), scalars["t"] - scalars["dt"])
+    method = method_of(conditioned(weights, None), scalars)
+    p = kernel(method.predict(c["x"], scalars["t"]), scalars["t"] - scalars["dt"])
     golden.near(case, p, c["q_xs"])
     assert torch.equal(race(p, c["u"]), c["x_next"])
 
 
 @pytest.mark.parametrize("case", CFG)
 def test_step_guided_without_classifier(golden, weights, case):
-    """gamma = 1 is the network told the class, 0 the one told none. Between and beyond, p^gamma q^(1 - gamma), normalised: of
-    the kernels for uniform noise, of the clean posteriors for absorbing noise."""
     c, scalars = golden[case], golden.scalars(case)
-    s, gamma = scalars["t"] - scalars["dt"], scalars["gamma"]
-    said = predicted(weights, c, scalars, c["cond"])
-    silent = predicted(weights, c, scalars, torch.full_like(c["cond"], CLASSES))
-    if gamma in (0.0, 1.0):
-        p = kernel(said if gamma else silent, s)
-    elif scalars["diffusion"] == "uniform":
-        p = mixed(kernel(said, s), kernel(silent, s), gamma)
-    else:
-        p = kernel(type(said)(said.process, mixed(posterior(said), posterior(silent), gamma), said.x_t, said.t), s)
+    guided = ClassifierFree(method_of(published_network(weights), scalars), scalars["gamma"])
+    p = kernel(guided.predict(c["x"], scalars["t"], condition=c["cond"]), scalars["t"] - scalars["dt"])
     golden.near(case, p, c["q_xs"])
     assert torch.equal(race(p, c["u"]), c["x_next"])
 
 
-def mixed(p: Tensor, q: Tensor, gamma: float) -> Tensor:
-    possible = p > 0
-    weight = torch.where(possible, p**gamma * torch.where(possible, q, 1.0) ** (1 - gamma), 0.0)
-    return maths.normalise(weight)
+class Published:
+    """Their classifier, which is told sigma."""
+
+    length, classes = L, range(CLASSES)
+
+    def __init__(self, network):
+        self.network = network
+
+    def log_p(self, x, t, process):
+        return self.network(x, self.sigma(t, process)).log_softmax(-1)
+
+    def slopes(self, x, t, process, label):
+        return self.network.slopes(x, self.sigma(t, process), label)
+
+    def sigma(self, t, process):
+        return process.schedule.sigma(t[:, 0])[:, 0].float()
+
+
+@pytest.mark.parametrize("case", CBG)
+def test_step_guided_by_a_classifier(golden, weights, case):
+    """Theirs steps from the model that is told no class at all, which adds nothing where ours adds the class of none."""
+    c, scalars = golden[case], golden.scalars(case)
+    method = method_of(conditioned(weights, None), scalars)
+    judge = Published(classifier(golden.folder / "udlm__classifier_weights.safetensors", length=L))
+    guided = ByClassifier(method, judge, scalars["gamma"], scalars["cls"], first_order=scalars["approx"])
+    p = kernel(guided.predict(c["x"], scalars["t"]), scalars["t"] - scalars["dt"])
+    golden.near(case, p, c["q_xs"])
+    assert torch.equal(race(p, c["u"]), c["x_next"])

@@ -166,7 +166,11 @@ def default_size(typed: Container[str], recipe: str, device: str = "auto") -> st
 
 
 def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
-    """`zellige train METHOD`: the rest is flags."""
+    """`zellige train METHOD`: the rest is flags; or `zellige train classifier MODEL`."""
+    if words[:1] == ["classifier"]:
+        from .train_classifier import train_classifier
+
+        return train_classifier(words[1:], terminal, began)
     chosen, _ = choose(words, terminal)
     with terminal.waiting("reading" if chosen.epochs is not None else "starting"):
         from ..training.run import summary

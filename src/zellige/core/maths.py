@@ -4,6 +4,8 @@ logarithm of a probability.
 No other module takes the logarithm of a probability, and no other module turns random bits into tokens.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -60,6 +62,13 @@ def _binomial_log_pmf(n: Tensor, k: Tensor, p: Tensor | float) -> Tensor:
     n, k = n.double(), k.double()
     choose = (n + 1).lgamma() - (k + 1).lgamma() - (n - k + 1).clamp_min(1.0).lgamma()
     return choose + torch.xlogy(k, p) + torch.xlogy((n - k).clamp_min(0.0), 1 - p)
+
+
+def product(factors: Sequence[Tensor], powers: Sequence[float]) -> Tensor:
+    """prod_k factors_k^{powers_k}, elementwise in float64 through logarithms; 0 where a factor is not positive."""
+    possible = torch.stack([factor > 0 for factor in factors]).all(0)
+    terms = [power * torch.where(possible, factor.double(), 1.0).log() for factor, power in zip(factors, powers)]
+    return torch.where(possible, torch.stack(terms).sum(0).exp(), 0.0)
 
 
 def normalise(weights: Tensor) -> Tensor:

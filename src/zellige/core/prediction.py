@@ -14,7 +14,8 @@ A parameterization obtains it from a network's output. Everything else follows:
 All shapes (*): (B, L) for every position, (N,) for N chosen ones; times broadcast to (*).
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -104,6 +105,40 @@ def _before_prior(t: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
+class Tilted:
+    """A product of powers of predictions, times a weight of each state, for guidance: ratio(s) = prod_k ratio_k(s)^{a_k} w.
+
+    With w_y = P(c | y, the other positions of x_t) / P(c | x_t) it is the prediction given c, exact at s = t. The reverse kernel
+    has no fixed sum, and `kernel` normalises it; the rates are those of the product as they are.
+
+    Args:
+        parts: predictions for the same x_t and t, none of them a `Score` (a product of scores is a `Score`: see `combined`).
+        powers: a_k of each.
+        weight: w (*, K), 1 at x_t; None: 1 everywhere.
+    """
+
+    parts: tuple[Prediction, ...]
+    powers: tuple[float, ...] = (1.0,)
+    weight: Tensor | None = None
+
+    @property
+    def process(self) -> Process:
+        return self.parts[0].process
+
+    @property
+    def x_t(self) -> Tensor:
+        return self.parts[0].x_t
+
+    @property
+    def t(self) -> Tensor:
+        return self.parts[0].t
+
+    def ratio(self, s):
+        ratio = maths.product([part.ratio(s) for part in self.parts], self.powers)
+        return ratio if self.weight is None else ratio * self.weight
+
+
+@dataclass(frozen=True)
 class DataScore:
     """v = p(.) / p(x), (*, K), the concrete score of the data themselves at texts x (*), what CSM predicts.
 
@@ -135,13 +170,13 @@ def _at_prior(pred: Score) -> Mean:
 
 
 def kernel(pred: Prediction, s: Tensor | float) -> Tensor:
-    """The distribution from which a sampler draws x_s: `reverse`, clipped at zero and renormalised for a Score.
+    """The distribution from which a sampler draws x_s: `reverse`, clipped at zero and renormalised for a Score or a Tilted.
 
-    At s = CLEAN a Score's is also restricted to the clean states: its total may leave probability on the mask (SEDD's denoising
-    step).
+    At s = CLEAN theirs is also restricted to the clean states: a score's total may leave probability on the mask (SEDD's
+    denoising step).
     """
     p = reverse(pred, s)
-    if not isinstance(pred, Score):
+    if not isinstance(pred, Score | Tilted):
         return p
     possible = pred.process.clean | (as_time(s, p.device).to(p.device) > CLEAN)[..., None]
     return maths.normalise(torch.where(possible, p.clamp_min(0.0), 0.0))
@@ -209,6 +244,32 @@ def score_given(process: Process, x_0: Tensor, x_t: Tensor, t: Tensor) -> Tensor
     distribution = process.marginal(x_0, t)
     q_x_t = distribution.gather(-1, x_t[..., None])
     return distribution * torch.where(q_x_t > 0, 1 / q_x_t, 0.0)
+
+
+# ---------------------------------------------------------------------------------- a product, and a weight
+def combined(parts: Sequence[Prediction], powers: Sequence[float]) -> Prediction:
+    """The product of powers of predictions for the same x_t and t.
+
+    Of scores it is a score, of distributions at a mask the normalised distribution: the noise, not the product's total, then says
+    when a token is revealed. Otherwise it is a `Tilted`. Predictions of several kinds are first converted to a mean.
+    """
+    first, kinds = parts[0], {type(part) for part in parts}
+    if len(kinds) > 1:
+        parts = [Mean(part.process, posterior(part), part.x_t, part.t) for part in parts]
+        first = parts[0]
+    if isinstance(first, Score):
+        return replace(first, v=maths.product([part.v for part in parts], powers))  # pyright: ignore
+    if isinstance(first, Mean | LeaveOneOut) and first.process.mask is not None:
+        mu = maths.product([part.mu for part in parts], powers)  # pyright: ignore
+        return replace(first, mu=maths.normalise(mu))
+    return Tilted(tuple(parts), tuple(powers))
+
+
+def tilted(pred: Prediction, weight: Tensor) -> Prediction:
+    """The prediction with its ratios times `weight` (*, K), which is 1 at x_t: of a score a score, otherwise a `Tilted`."""
+    if isinstance(pred, Score):
+        return replace(pred, v=pred.v.double() * weight)
+    return Tilted((pred,), weight=weight)
 
 
 # ---------------------------------------------------------------------------------- a mean, on its support

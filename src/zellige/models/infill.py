@@ -114,11 +114,12 @@ class Infill(Sampling):
         """The filled texts. Sample number k of a text has the random numbers of (seed, k), whatever stands beside it; a text that
         stands in the list again goes on counting."""
         from ..core.batch import by_length
+        from .classifier import knows_classes
         from .frames import joined
         from .model import find_classes
 
         masked = self.masked_texts(model)
-        classes = 1 if self.labels is None else len(find_classes(model, self.labels))
+        classes = 1 if self.labels is None else len(find_classes(knows_classes(model, self.classifier), self.labels))
         each = self.count * classes
         seen: Counter[str] = Counter()
         first: list[int] = []

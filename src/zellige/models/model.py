@@ -41,6 +41,8 @@ LISTED = 12  # of the names, in an error
 
 def class_names(model: Any) -> list[str]:
     """Names of the classes: those of the training data, else their numbers; [] without classes."""
+    if (names := getattr(model, "classes", None)) is not None:  # of a classifier
+        return list(names)
     data = (getattr(model, "about", None) or {}).get("data") or {}
     count = model.config.net.classes if getattr(model, "config", None) is not None else 0
     return list(data.get("classes") or map(str, range(count)))

@@ -65,14 +65,17 @@ class Sample(Sampling):
 
         from ..samplers.predict import hides
         from ..samplers.sampler import HIDDEN
+        from .classifier import both, guide
         from .defaults import end_token, trained_on_documents
-        from .model import as_model, text_classes
+        from .model import as_model, class_names, text_classes
         from .trajectory import Trajectory, fixed_tokens, length_of, prompt_tokens
 
         model = as_model(model)
         request = self.with_defaults(model) if self.defaults else self
         method, tokenizer, fixed, length = model.method, model.tokenizer, self.fixed, self.length
-        condition = None if self.labels is None else text_classes(model, self.labels, self.count, fixed)
+        strength = self.guidance if self.labels is None else request.guidance
+        around, classified = guide(model, strength, self.classifier, self.labels, self.first_order)
+        condition = None if self.labels is None else text_classes(classified, self.labels, self.count, fixed)
         count = self.count if condition is None else len(condition)
         if not isinstance(self.seed, int) and len(self.seed) != count:
             raise InputError(
@@ -92,7 +95,7 @@ class Sample(Sampling):
         sampler.admit(method, fixed)
         return Trajectory(
             model, sampler, request.steps, self.seed, count, length, self.batch, fixed, condition,
-            end if documents else None, self.around,
+            end if documents else None, both(around, self.around), class_names(classified),
         )  # fmt: skip
 
     def run(self, model: Any, see: "Callable[[Frame], None] | None" = None) -> "Samples":

@@ -45,13 +45,20 @@ class Decoding:
     temperature: float | None = option(**own(TEMPERATURE, "1"), default=None)
     top_p: float | None = option(**own(TOP_P, "1, all of them"), default=None)
     top_k: int | None = option(**own(TOP_K, "all"), default=None)
+    guidance: float | None = option(
+        "strength of guidance to the class: 0 ignores it, 1 is the class as trained, more exaggerates it; with --classifier "
+        "the power of P(class | text); default: the model's own, else 1",
+        default=None,
+        minimum=0,
+        maximum=1000,
+    )
     options: Mapping[str, Any] | None = option(
         "options of the sampler, by name; of a block sampler also those of the sampler inside",
         default=None,
         hidden=True,
     )
     around: Callable[[Any], Any] | None = aside(
-        "guidance: takes the method and returns the one to sample from; temperature, top-p and top-k act on its predictions",
+        "a wrapper: takes the method and returns the one to sample from; temperature, top-p and top-k act on its predictions",
         default=None,
     )
 
@@ -143,6 +150,15 @@ class Sampling(Decoding, Request[Any]):
         default=(),
         flag="class",
         typed=tuple[str, ...],
+    )
+    classifier: Any = option(
+        "classifier of noisy texts that guides to the class: the folder of zellige train classifier; in Python also an object",
+        default=None,
+        typed=str | None,
+    )
+    first_order: bool = option(
+        "with a classifier: one evaluation and its gradient a step, not one evaluation for each token; faster, approximate",
+        default=False,
     )
     batch: int = option("samples drawn at once; changes the speed, not the samples", default=BATCH, minimum=1)
     defaults: bool = option(

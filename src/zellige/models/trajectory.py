@@ -21,6 +21,7 @@ from ..core.random import Streams, mix
 from ..errors import InputError, check_counts
 from ..samplers import Blockwise, Sampler, State, pairing, run
 from ..samplers.growing import again, merged
+from ..samplers.guide import Wrapper
 from ..samplers.pairing import Distribution, distribution_of, of_length
 from ..samplers.sampler import start_distribution
 from ..show import kinds
@@ -42,6 +43,7 @@ class Trajectory:
         condition: (count,) the class of each sample; None: the network is given no class.
         end: the token that ends a text, of a model trained on documents.
         around: guidance, as `samplers.run` takes it.
+        names: of the classes, where they are not the model's.
     """
 
     model: Model
@@ -55,12 +57,22 @@ class Trajectory:
     condition: Tensor | None = None
     end: int | None = None
     around: Callable[[Any], Any] | None = None
+    names: Sequence[str] = ()
 
     @property
     def distribution(self) -> Distribution:
         """The distribution that the samples are drawn from, and the number that bounds it."""
-        distribution = distribution_of(self.sampler, self.model.method, self.steps)
-        return distribution if self.around is None else Distribution(f"{distribution.of}, changed by guidance")
+        method = self.method
+        distribution = distribution_of(self.sampler, method, self.steps)
+        if self.around is None or isinstance(method, Wrapper):
+            return distribution
+        return Distribution(f"{distribution.of}, changed by guidance")
+
+    @property
+    def method(self) -> Any:
+        """The method that is sampled from, with its guidance, for samples of this length."""
+        method = of_length(self.model.method, self.length)
+        return method if self.around is None else self.around(method)
 
     def times(self) -> list[float]:
         """The time of each frame, from 1 to 0; times that are a mere counter, or several numbers, are spaced evenly."""
@@ -72,7 +84,7 @@ class Trajectory:
 
     def expected_calls(self) -> float | None:
         """Network evaluations of a sample in expectation, the mean of all samples; None where the sampler does not know."""
-        method = of_length(self.model.method, self.length)
+        method = self.method
         times = self.sampler.times(method, self.steps).to(start_distribution(method))
         free = [self.length] if self.fixed is None else (self.fixed == -1).sum(-1).tolist()
         if self.sampler.grows and len(set(free)) > 1:
@@ -89,7 +101,7 @@ class Trajectory:
         return self._frames(self.times(), self.expected_calls())
 
     def _frames(self, times: list[float], expected: float | None) -> Iterator[Frame]:
-        method, names, tokenizer = self.model.method, class_names(self.model), self.model.tokenizer
+        method, names, tokenizer = self.model.method, self.names or class_names(self.model), self.model.tokenizer
         mask, training = pairing.blank(method), method.training
         method.eval()
         try:

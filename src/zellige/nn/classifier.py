@@ -7,6 +7,7 @@ convolutional network, whose last hidden layer is a feature space in which image
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 
@@ -37,6 +38,23 @@ class Classifier(nn.Module):
     def forward(self, x: Tensor, time: Tensor | None = None, **kwargs: Any) -> Tensor:
         """Logits (B, classes); arguments as in `embed`."""
         return self.output(self.embed(x, time, **kwargs))
+
+    def slopes(self, x: Tensor, time: Tensor | None, label: Tensor) -> Tensor:
+        """Gradient of log P(label | x), label (B,), in the one-hot tokens x (B, L): (B, L, K). The trunk has an `embedding`."""
+        embedding, seen = self.trunk.embedding, list[Tensor]()
+
+        def keep(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+            seen.append(output.detach().requires_grad_())
+            return seen[0]
+
+        hook = embedding.register_forward_hook(keep)
+        try:
+            with torch.enable_grad():
+                log_p = self(x, time).log_softmax(-1).gather(-1, label[:, None]).sum()
+                (gradient,) = torch.autograd.grad(log_p, seen[0])
+        finally:
+            hook.remove()
+        return gradient @ embedding.weight.detach().mT
 
 
 class ImageClassifier(nn.Module):

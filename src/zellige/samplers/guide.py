@@ -1,15 +1,15 @@
-"""Truncation and guidance: change a model's distribution while sampling. A guide wraps a method, and samplers use it as a
-method.
+"""Truncation: change a model's distribution while sampling. A wrapper of a method is used as a method by samplers.
 
 `Truncation` (temperature, top-k, top-p) acts on the clean posterior p(x_0 | x_t) whatever the network predicts, so it means the
 same for every method; of an autoregressive model on the distribution of the next token. Greedy decoding is temperature 0.
 
-Other guidance takes the same form, a method around a method whose `predict` and `next` change what the method inside says:
-`run(sampler, method, shape, around=guide)` puts it between the model and the truncation.
+Guidance (`guidance`) takes the same form, a method around a method whose `predict` and `next` change what the method inside
+says: `run(sampler, method, shape, around=guide)` puts it between the model and the truncation.
 """
 
+import copy
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -53,11 +53,44 @@ class Truncation:
         return self.truncated(method)
 
 
-class Truncated:
+class Wrapper:
+    """A method around a method, with its interface and another distribution, so it has no bound.
+
+    A subclass overrides `predict` (and `next`, for autoregressive models), and says in `changes` what changes the distribution.
+    """
+
+    bounded = False
+    changes: str = ""
+
+    def __init__(self, method: Any):
+        if isinstance(method, type) or not hasattr(method, "parameterization"):
+            raise InputError(f"`method` is {of_kind(method)}; it must be a Method, such as `model.method`")
+        self.method = method
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "method" or name.startswith("__"):  # a copy looks attributes up before they exist
+            raise AttributeError(name)
+        return getattr(self.method, name)
+
+    def of_length(self, length: int) -> Self:
+        """The same for sequences of `length` tokens."""
+        copied = copy.copy(self)
+        copied.method = of_length(self.method, length)
+        return copied
+
+    def terms(self, batch: Any, generator: Any = None) -> Any:
+        """Raise NoBound: the bound is one of the method inside, which has another distribution."""
+        raise NoBound(
+            f"{self.changes} changes the distribution of {self.method.name}, so its bound does not hold; use the method inside"
+        )
+
+    bound = loss = terms
+
+
+class Truncated(Wrapper):
     """A method with a tempered and truncated clean posterior: p -> top-p of top-k of p^(1/temperature), normalised.
 
-    It has the method's interface and another distribution, so it has no bound. The noise, not the network, determines when a
-    token is revealed, so every sampler of the method also works with this one.
+    The noise, not the network, determines when a token is revealed, so every sampler of the method also works with this one.
 
     Args:
         method: a Method, or what answers as one.
@@ -67,7 +100,7 @@ class Truncated:
         drop_crossing: top_p drops the token that crosses the threshold, as the code of BD3-LM and ReMDM does.
     """
 
-    bounded = False
+    changes = "a truncation"
 
     @checked
     def __init__(
@@ -78,15 +111,9 @@ class Truncated:
         top_k: int | None = None,
         drop_crossing: bool = False,
     ):
-        if isinstance(method, type) or not hasattr(method, "parameterization"):
-            raise InputError(f"`method` is {of_kind(method)}; it must be a Method, such as `model.method`")
+        super().__init__(method)
         Truncation(temperature=temperature, top_p=top_p, top_k=top_k, drop_crossing=drop_crossing)
-        self.method, self.how = method, (temperature, top_p, top_k, drop_crossing)
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "method" or name.startswith("__"):  # a copy looks attributes up before they exist
-            raise AttributeError(name)
-        return getattr(self.method, name)
+        self.how = (temperature, top_p, top_k, drop_crossing)
 
     def predict(self, x_t: Tensor, t: Tensor | float, **more: Any) -> Prediction:
         """The method's prediction, truncated; see `Diffusion.predict`."""
@@ -95,18 +122,6 @@ class Truncated:
     def next(self, h: Tensor) -> Tensor:
         """Truncated distribution of the next token: (*, V), not normalised; see `AR.next`."""
         return truncate(self.method.next(h), *self.how)
-
-    def of_length(self, length: int) -> "Truncated":
-        """The same for sequences of `length` tokens."""
-        return Truncated(of_length(self.method, length), *self.how)
-
-    def terms(self, batch: Any, generator: Any = None) -> Any:
-        """Raise NoBound: the bound is one of the method inside, which has another distribution."""
-        raise NoBound(
-            f"a truncation changes the distribution of {self.method.name}, so its bound does not hold; use the method inside"
-        )
-
-    bound = loss = terms
 
 
 # ---------------------------------------------------------------------------------- a distribution, changed

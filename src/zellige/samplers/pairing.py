@@ -46,8 +46,11 @@ def distribution_of(sampler: Any, method: Method, steps: int | None = None) -> D
     """The distribution that a sampler samples texts of the model's length from, in `steps` steps, with the number that bounds
     it."""
     distribution = sampler.distribution(method, steps)
+    changes = [method.changes] if getattr(method, "changes", "") else []
     if sampler.temperature != 1.0 or sampler.truncated(method) is not method:
-        return Distribution(f"{distribution.of}, changed by its temperature, top-p or top-k")
+        changes.append("its temperature, top-p or top-k")
+    if changes:
+        return Distribution(f"{distribution.of}, changed by {' and '.join(changes)}")
     return replace(distribution, number=None) if method.shape[0] != method.window else distribution
 
 
@@ -126,6 +129,6 @@ def scores_masks(method: Method) -> bool:
 def choosable(method: Method) -> bool:
     """Return whether `choose_then_predict` samples from the kernel: absorbing noise, and a normalised prediction.
 
-    A score is not normalised: its total determines how likely a mask is revealed.
+    A score is not normalised: its total determines how likely a mask is revealed; and so it is where a classifier guides.
     """
-    return absorbs(method) is None and method.parameterization != "score"
+    return absorbs(method) is None and method.parameterization not in ("score", "tilted")

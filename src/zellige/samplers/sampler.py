@@ -244,13 +244,14 @@ def run(
     if condition is not None and (condition.shape != shape[:1] or condition.dtype not in WHOLE):
         raise InputError(f"condition is {tensor(condition)}; it must be whole numbers of the shape {tuple(shape[:1])}")
     method = of_length(method, shape[1])
+    method = method if around is None else around(method)
     check(sampler, method)
     times = sampler.times(method, steps) if steps is None or isinstance(steps, int) else torch.as_tensor(steps)
     times = times.to(start_distribution(method))
     state = sampler.init(method, shape, fixed=fixed, generator=generator)
     state = state if condition is None else replace(state, condition=condition.to(state.x.device))
     yield state
-    method = sampler.truncated(method if around is None else around(method))
+    method = sampler.truncated(method)
     for t, s in itertools.pairwise(times):
         state = sampler.step(method, state, t, s, generator)
         yield state

@@ -65,8 +65,8 @@ class Uniformisation(Sampler):
     def refuse(cls, method):
         if why := rateless(method):
             return why
-        if method.parameterization == "score":
-            return "needs a prediction that is a distribution, not a score"
+        if method.parameterization in ("score", "tilted"):
+            return f"needs a prediction that is a distribution, not a {method.parameterization.replace('tilted', 'guided one')}"
         supported = isinstance(method.process, Mixture | CTMC) and one_alpha(method.process)
         return None if supported else "needs one schedule for all rates"
 

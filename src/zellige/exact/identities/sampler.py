@@ -2,7 +2,8 @@
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -147,16 +148,23 @@ def _slowed(method: Diffusion) -> bool:
     return torch.allclose(decrease, decrease[0])
 
 
-def _order(method: Diffusion, sampler: Any, identity: str) -> Iterator[Row]:
-    """The order in 1/T at which the distribution of the samples approaches the data's; the claim is 1, or that of log(T) /
-    T."""
+def order(
+    method: Diffusion,
+    sampler: Any,
+    identity: str,
+    of: Callable[[Any, Any, int], float] = distance,
+    group: str = SAMPLER,
+) -> Iterator[Row]:
+    """The order in 1/T at which the distribution of the samples approaches the data's; the claim is 1, or that of log(T) / T.
+
+    `of` is the distance after T steps."""
     if _even(method, sampler):
-        sampler.grid = "log-snr"
+        sampler = replace(sampler, grid="log-snr")
     if starts(method):
-        a, b = (distance(method, sampler, steps) for steps in (64, 128))
+        a, b = (of(method, sampler, steps) for steps in (64, 128))
         where = f"distance {a:.2e} at T = 64, {b:.2e} at T = 128"
         claim = round(math.log2(2 * math.log(64) / math.log(128)), 1) if _slowed(method) else 1.0
-        yield of_order(SAMPLER, identity, a, b, claim, where=where)
+        yield of_order(group, identity, a, b, claim, where=where)
 
 
 def _converges(name: str) -> None:
@@ -164,7 +172,7 @@ def _converges(name: str) -> None:
     @torch.no_grad()
     def converges(method: Diffusion):
         if SAMPLERS[name].refuse(method) is None:
-            yield from _order(method, SAMPLERS[name](), f"{name}  order in 1/steps, claims 1")
+            yield from order(method, SAMPLERS[name](), f"{name}  order in 1/steps, claims 1")
 
 
 for _name, _sampler in SAMPLERS.items():
@@ -176,7 +184,7 @@ for _name, _sampler in SAMPLERS.items():
 @torch.no_grad()
 def the_cosine_grid_converges(method: Diffusion):
     if Ancestral.refuse(method) is None and not discrete(method) and not _even(method):
-        yield from _order(method, Ancestral("cosine"), "ancestral, cosine grid  order, claims 1")
+        yield from order(method, Ancestral("cosine"), "ancestral, cosine grid  order, claims 1")
 
 
 @own("sampler.ancestral-choose")

@@ -1,0 +1,108 @@
+"""`zellige train classifier MODEL`: a classifier of a model's noisy texts, which guides its samples to a class."""
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from ..data import Data
+from ..errors import InputError, at_least
+from ..files import writable
+from ..nn.block import Net
+from ..show.numbers import columns, path
+from ..show.progress import Bar
+from ..show.record import json_record
+from ..show.terminal import Terminal
+from . import options
+from .common import OfModel, command_options, load, put_json, typed_data
+
+if TYPE_CHECKING:
+    from ..models.classifier import ClassifierConfig
+
+WHERE = "train classifier"
+ABOUT = "Train a classifier of a model's noisy texts, for guided samples."
+
+
+@command_options
+class ClassifierOptions(OfModel):
+    out: str | None = None
+    """folder to write; sample --classifier reads it (default: the run's name with -classifier)"""
+    data: Data = field(default_factory=Data)
+    """texts or images with classes (default: the data of the run)"""
+    steps: int = 2000
+    """training steps"""
+    batch: int = 64
+    """examples per step"""
+    lr: float = 1e-3
+    """peak learning rate of AdamW"""
+    layers: Annotated[int | None, tyro.conf.arg(help="layers of the network (default: those of the model)")] = None
+    seed: int = 0
+    """random seed"""
+
+
+def train_classifier(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`zellige train classifier MODEL`"""
+    chosen: Any = options.parse(ClassifierOptions, words, WHERE, about=ABOUT)
+    if not chosen.run:
+        raise InputError(
+            "train classifier needs the model whose samples it guides; e.g. zellige train classifier runs/demo"
+        )
+    for name in ("steps", "batch"):
+        at_least(name, getattr(chosen, name), 1)
+    if not 0 < chosen.lr <= 1:
+        raise InputError(f"`lr` is {chosen.lr:g}; it must be above 0 and at most 1")
+    if chosen.layers is not None:
+        at_least("layers", chosen.layers, 1)
+    folder = Path(chosen.out or f"{Path(chosen.run)}-classifier")
+    if folder.exists():
+        raise InputError(f"'{folder}' is there; give the name of a new folder with --out")
+    writable(folder.parent / "classifier.json")
+    model = load(terminal, chosen.run, WHERE, chosen)
+    from ..training.classifier import train_classifier as train
+
+    net: Net = (
+        model.config.net if chosen.layers is None else dataclasses.replace(model.config.net, layers=chosen.layers)
+    )
+    with Bar(terminal, "train", 1, "steps") as bar:
+        made = train(
+            model, typed_data(chosen, words, model.config.data), steps=chosen.steps, batch=chosen.batch, lr=chosen.lr,
+            seed=chosen.seed, net=net, progress=lambda done, total: bar.update(done, total=total),
+        )  # fmt: skip
+    made.save(folder)
+    for line in described(made.config):
+        terminal.result(line)
+    terminal.result(f"  written   {path(folder)}")
+    label = made.config.classes[0]
+    label = f"'{label}'" if " " in label else label
+    terminal.try_next(f"zellige sample {path(chosen.run)} --class {label} --classifier {path(folder)} --guidance 2")
+    put_json(
+        terminal,
+        json_record(
+            WHERE, dataclasses.asdict(chosen), dataclasses.asdict(made.config), unit="accuracy", kind="classifier",
+            seed=chosen.seed, seconds=time.monotonic() - began,
+        ),
+    )  # fmt: skip
+    return 0
+
+
+def described(config: "ClassifierConfig") -> list[str]:
+    """The lines that are printed: the calibration by noise level."""
+    from ..evaluation.interval import Proportion
+
+    level = "blank" if config.noise == "blocks" else "noise"
+    rows = [[level, "texts", "accuracy (95%, Wilson)", "nats", "calibration error"]]
+    for part in config.calibration:
+        accuracy = str(Proportion(part.right, part.texts))
+        rows.append(
+            [f"{part.low:.0%} to {part.high:.0%}", f"{part.texts:,}", accuracy, f"{part.nats:.3f}", f"{part.gap:.3f}"]
+        )
+    return [
+        f"{len(config.classes)} classes of {config.data}, on held-out texts",
+        "",
+        *columns(rows, "<>>>>", indent=2),
+        "",
+    ]

@@ -1,0 +1,226 @@
+"""Classifiers of noisy texts, which guide samples (`samplers.guidance`): what they are on disk, and what `sample` makes of them.
+
+`zellige train classifier MODEL` trains one (`training.classifier`). It reads texts with that model's noise, and is told how
+noisy they are: 1 - alpha, whatever the schedule is. For a model of blocks, or from left to right, it reads the beginning of a
+text, with blanks behind it, and is told nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..core.process import Process
+from ..core.schedule import CLEAN
+from ..errors import InputError
+from ..files import write_folder
+from ..methods.method import Method
+from ..nn.block import Net
+from ..nn.classifier import Classifier
+from ..nn.network import build_network
+from ..samplers.guidance import ByClassifier, ClassifierFree
+from ..schema import read_json, shown
+from ..show.record import as_file
+from .checkpoint.read import check_sums, load_tensors
+from .checkpoint.write import save_tensors, write_checksums
+
+WEIGHTS, CONFIG = "classifier.safetensors", "classifier.json"
+
+
+@dataclass(frozen=True)
+class AtNoise:
+    """How good a classifier is on held-out texts of one range of noise levels.
+
+    Attributes:
+        low, high: the range of 1 - alpha, or of the fraction that is blank.
+        right: how many of the texts have their class as the likeliest.
+        nats: mean of -log P(their class).
+        gap: expected calibration error: mean distance of confidence and accuracy, in ten ranges of confidence.
+    """
+
+    low: float
+    high: float
+    texts: int
+    right: int
+    nats: float
+    gap: float
+
+
+@dataclass(frozen=True)
+class ClassifierConfig:
+    """What classifier.json holds.
+
+    Attributes:
+        noise: mask, tokens, or blocks (of `block` tokens; 1 for models that write from left to right).
+        states: K, the number of states that it reads.
+        prior: of noise that consists of tokens, where it ends.
+        calibration: on held-out texts, by noise level.
+    """
+
+    data: str
+    classes: list[str]
+    tokenizer: str
+    tokenizer_sha256: str
+    noise: str
+    block: int
+    states: int
+    prior: list[float]
+    width: int
+    net: dict[str, Any]
+    steps: int
+    seed: int
+    calibration: list[AtNoise]
+
+
+def noise_of(method: Method) -> tuple[str, int]:
+    """The kind of noise of a method and the length of its blocks; see `ClassifierConfig`."""
+    if method.process is None:
+        return "blocks", 1
+    if 0 < method.block < method.shape[0]:
+        return "blocks", method.block
+    return ("tokens" if method.process.mask is None else "mask"), 0
+
+
+class TextClassifier:
+    """A trained classifier of noisy texts, a `samplers.guidance.NoisyClassifier`."""
+
+    def __init__(self, network: Classifier, config: ClassifierConfig):
+        self.network, self.config, self.length = network, config, int(config.net["length"])
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes."""
+        return self.config.classes
+
+    def _time(self, t: Tensor, process: Process | None) -> Tensor | None:
+        """The network's input at times t (B, L): 1,000 (1 - alpha) of its noisiest position, (B,)."""
+        if self.config.noise == "blocks":
+            return None
+        t = t.masked_fill(t == CLEAN, 0.0).amax(-1).clamp(0.0, 1.0)
+        schedule = getattr(process, "schedule", None)
+        level = t if schedule is None else 1 - schedule.alpha(t).mean(-1)
+        return (1000 * level).float()
+
+    def log_p(self, x: Tensor, t: Tensor, process: Process | None) -> Tensor:
+        """log P(class | x_t), (B, L) -> (B, classes) float64."""
+        return self.network(x, self._time(t, process)).double().log_softmax(-1)
+
+    def slopes(self, x: Tensor, t: Tensor, process: Process | None, label: Tensor) -> Tensor:
+        """Gradient of log P(label | x_t) in the one-hot tokens, (B, L, K) float64: one evaluation and its gradient."""
+        return self.network.slopes(x, self._time(t, process), label).double()
+
+    def to(self, device: torch.device | str) -> "TextClassifier":
+        """The same on another device."""
+        self.network.to(device)
+        return self
+
+    def save(self, folder: str | Path) -> Path:
+        """Write classifier.safetensors, classifier.json and their SHA256SUMS; the folder."""
+
+        def write(into: Path) -> None:
+            save_tensors(into / WEIGHTS, self.network.state_dict())
+            (into / CONFIG).write_text(as_file(asdict(self.config)), encoding="utf-8")
+            write_checksums(into)
+
+        return write_folder(folder, write)
+
+
+def fresh(net: Net, states: int, timed: bool, classes: int, levels: bool = False) -> tuple[Classifier, int]:
+    """A new network of these sizes, without classes of its own, and the width of its hidden states."""
+    trunk = build_network(replace(net, classes=0), states, timed, levels=levels)
+    time = torch.zeros(1) if timed else None
+    width = trunk.features(torch.zeros(1, net.length, dtype=torch.long), time).shape[-1]
+    return Classifier(trunk, width, classes), width
+
+
+def load_classifier(folder: str | Path, device: torch.device | str = "cpu") -> TextClassifier:
+    """The classifier in such a folder. InputError: a file is missing, damaged, or not of this kind."""
+    folder, again = Path(folder), "give a folder of zellige train classifier"
+    if not (folder / CONFIG).is_file():
+        raise InputError(f"'{shown(folder)}' holds no {CONFIG}; {again}")
+    check_sums(folder)
+    config = read_json(folder / CONFIG, ClassifierConfig, again)
+    tensors, _ = load_tensors(folder / WEIGHTS)
+    sizes = {name: tuple(value) if isinstance(value, list) else value for name, value in config.net.items()}
+    try:
+        network, _ = fresh(Net(**sizes), config.states, config.noise != "blocks", len(config.classes))
+        network.load_state_dict(tensors)
+    except (RuntimeError, TypeError):
+        raise InputError(f"the tensors of '{shown(folder / WEIGHTS)}' are not those of its {CONFIG}; {again}") from None
+    return TextClassifier(network.to(device).eval().requires_grad_(False), config)
+
+
+# ---------------------------------------------------------------------------------- what `sample` makes of it
+def check_pair(classifier: TextClassifier, model: Any) -> None:
+    """Raise InputError unless the classifier reads the noisy texts of the model."""
+    method, config = model.method, classifier.config
+    if config.tokenizer_sha256 != model.tokenizer.fingerprint:
+        raise InputError(
+            f"the classifier reads tokens of '{config.tokenizer}', the model writes those of '{model.tokenizer.name}'; train one "
+            "with zellige train classifier MODEL"
+        )
+    noise, block = noise_of(method)
+    if (noise, block) != (config.noise, config.block) or (
+        noise == "tokens" and method.process.prior.tolist() != config.prior
+    ):
+        raise InputError(
+            f"the classifier was trained on {NOISE[config.noise]}, the model has {NOISE[noise]}; train one with zellige train "
+            "classifier MODEL"
+        )
+
+
+NOISE = {"mask": "masks", "tokens": "noise that is tokens", "blocks": "beginnings of texts, block after block"}
+
+
+def guide(
+    model: Any, guidance: float | None, classifier: Any, labels: Any, first_order: bool = False
+) -> tuple[Callable[[Any], Any] | None, Any]:
+    """The wrapper that a request for samples asks for (None: none), and whose classes its labels are.
+
+    Args:
+        guidance: the strength; None: 1.
+        classifier: a folder, a `NoisyClassifier`, or None for classifier-free guidance.
+        labels: the classes that are asked for; None without any.
+
+    Raises:
+        InputError: guidance without a class, or by a model without classes; a classifier of other tokens or other noise.
+    """
+    if classifier is None:
+        if first_order:
+            raise InputError("`first_order` is an option of guidance by a `classifier`; leave it out")
+        if guidance is None:
+            return None, model
+        if labels is None:
+            raise InputError("`guidance` needs a class to guide to; give `class`")
+        if guidance == 1.0:
+            return None, model  # the model given its class, at half the cost
+        return lambda method: ClassifierFree(method, guidance), model
+    if labels is None:
+        raise InputError("`classifier` needs a class to guide to; give `class`")
+    if isinstance(classifier, str | Path):
+        device = next((p.device for p in model.method.parameters()), torch.device("cpu"))
+        classifier = load_classifier(classifier, device)
+        check_pair(classifier, model)
+    strength = 1.0 if guidance is None else guidance
+    return lambda method: ByClassifier(method, classifier, strength, first_order=first_order), classifier
+
+
+def knows_classes(model: Any, classifier: Any) -> Any:
+    """Whose classes are asked for: the classifier's, or else the model's."""
+    return (
+        model
+        if classifier is None
+        else load_classifier(classifier)
+        if isinstance(classifier, str | Path)
+        else classifier
+    )
+
+
+def both(first: Callable[[Any], Any] | None, then: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
+    """One wrapper after the other; None where there is none."""
+    if first is None or then is None:
+        return first or then
+    return lambda method: then(first(method))

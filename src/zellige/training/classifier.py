@@ -1,0 +1,151 @@
+"""Train a classifier of a model's noisy texts, for guidance: `zellige train classifier MODEL`.
+
+    texts with a class, noised as the model's are at a time that is drawn evenly; cross-entropy of the class
+
+For a model of blocks, or from left to right, a text is cut instead: what is written so far stays, its block is masked in part,
+and the rest is blank. Masked models of the same tokens can share a classifier, whatever their schedules are.
+"""
+
+import math
+from dataclasses import asdict, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..core import random
+from ..core.batch import Batch
+from ..core.random import mix
+from ..core.schedule import CLEAN, PRIOR
+from ..data import Data
+from ..errors import InputError
+from ..evaluation.corpus import corpus_of
+from ..methods.diffusion import where_noised
+from ..methods.method import Method
+from ..models.classifier import AtNoise, ClassifierConfig, TextClassifier, fresh, noise_of
+from ..nn.block import Net
+from ..samplers.pairing import blank
+
+RANGES = 5  # of the noise level, in which the calibration is measured
+CONFIDENCES = 10
+WARM_UP = 0.05  # of the steps
+
+
+def noised(method: Method, batch: Batch, u: Tensor, generator: Any) -> tuple[Tensor, Tensor]:
+    """Noisy texts (B, L), as sampling meets them, and their times (B, L); u (B,) in [0, 1) is the time, or how much is blank."""
+    noise, block = noise_of(method)
+    if noise != "blocks":
+        t = where_noised(batch, u[:, None])
+        return method.process.sample(batch.tokens, t, generator), t  # pyright: ignore[reportOptionalMemberAccess]
+    length = batch.tokens.shape[1]
+    known = ((1 - u) * (-(-length // block) if block > 1 else length + 1)).long()[
+        :, None
+    ] * block  # tokens that are written
+    position = torch.arange(length, device=u.device)
+    shares = random.uniform((len(u), 1), generator, u.device) if block > 1 else torch.ones_like(u)[:, None]
+    hidden = random.bernoulli(shares.expand(batch.tokens.shape), generator) & (position < known + block)
+    empty = (position >= known) & (hidden | (position >= known + block))
+    x = torch.where(empty, blank(method), batch.tokens)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    return x, torch.where(empty, PRIOR, CLEAN).double()
+
+
+def train_classifier(
+    model: Any,
+    data: Any = None,
+    *,
+    steps: int = 2000,
+    batch: int = 64,
+    lr: float = 1e-3,
+    seed: int = 0,
+    net: Net | None = None,
+    progress: Any = None,
+) -> TextClassifier:
+    """A classifier of the noisy texts of a model, and its calibration on the test split.
+
+    Args:
+        data: texts with classes; by default those of the model's training.
+        net: sizes of the network; by default those of the model's.
+        progress: called with (steps done, steps in all).
+
+    Raises:
+        InputError: the data has no classes.
+    """
+    own = model.config.data if data is None else data
+    own = replace(own, labels=True) if isinstance(own, Data) else own
+    corpus = corpus_of(model, own)
+    names = [str(name) for name in corpus.about.get("classes") or ()]
+    if not names:
+        raise InputError(
+            f"'{corpus.about['name']}' has no classes; give data that has some, e.g. `data.name` mnist or ag_news"
+        )
+    method, device = model.method, next(model.method.parameters()).device
+    noise, block = noise_of(method)
+    states = method.vocabulary + 1 if method.process is None else method.process.K
+    net = replace(model.config.net if net is None else net, length=model.config.net.length, classes=0)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(mix(seed, "weights") % 2**63)
+        network, width = fresh(net, states, noise != "blocks", len(names))
+    prior = method.process.prior.tolist() if noise == "tokens" else []
+    config = ClassifierConfig(
+        corpus.about["name"], names, model.tokenizer.name, model.tokenizer.fingerprint, noise, block, states, prior, width,
+        asdict(net), steps, seed, [],
+    )  # fmt: skip
+    made = TextClassifier(network.to(device), config)
+    _fit(made, method, corpus.train, steps, batch, lr, seed, device, progress)
+    network.eval().requires_grad_(False)
+    split = next(name for name in ("test", "validation", "train") if name in corpus.rows)
+    made.config = replace(config, calibration=calibration(made, method, corpus.split(split), seed=seed))
+    return made
+
+
+def _fit(made: TextClassifier, method: Method, rows: Any, steps, batch, lr, seed, device, progress) -> None:
+    optimizer = torch.optim.AdamW(made.network.parameters(), lr)
+    warm = max(1, int(WARM_UP * steps))
+    rate = lambda step: min((step + 1) / warm, 0.5 * (1 + math.cos(math.pi * step / steps)))  # noqa: E731
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
+    generator, order = torch.Generator().manual_seed(mix(seed, "noise") % 2**63), torch.empty(0, dtype=torch.long)
+    made.network.train()
+    for step in range(steps):
+        if len(order) < batch:
+            order = torch.cat((order, torch.randperm(len(rows), generator=generator)))
+        chosen, order = order[:batch], order[batch:]
+        texts = rows.collate([rows[int(i)] for i in chosen])
+        u = random.stratified(len(texts.tokens), generator)
+        x, t = noised(method, texts.to(device), u.to(device), generator)
+        loss = F.nll_loss(made.log_p(x, t, method.process), texts.condition.long().to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        if progress:
+            progress(step + 1, steps)
+
+
+@torch.no_grad()
+def calibration(made: TextClassifier, method: Method, rows: Any, most: int = 2048, seed: int = 0) -> list[AtNoise]:
+    """How good the classifier is on texts, by noise level: each text once, its level drawn evenly."""
+    generator = torch.Generator().manual_seed(mix(seed, "calibration") % 2**63)
+    N = min(len(rows), most)
+    device, log_ps, labels = next(made.network.parameters()).device, [], []
+    u = random.stratified(N, generator)
+    for part in torch.arange(N).split(64):
+        texts = rows.collate([rows[int(i) * len(rows) // N] for i in part])
+        x, t = noised(method, texts.to(device), u[part].to(device), generator)
+        log_ps.append(made.log_p(x, t, method.process).cpu())
+        labels.append(texts.condition.long())
+    log_p, label = torch.cat(log_ps), torch.cat(labels)
+    schedule = None if made.config.noise == "blocks" else getattr(method.process, "schedule", None)
+    level = u if schedule is None else 1 - schedule.alpha(u.to(device)).mean(-1).cpu()
+    sure, guess = log_p.exp().max(-1)
+    right, found = (guess == label).double(), []
+    for low in (i / RANGES for i in range(RANGES)):
+        at = (level >= low) & ((level < low + 1 / RANGES) | (low + 1 / RANGES >= 1))
+        n = int(at.sum())
+        if n == 0:
+            continue
+        bins = (sure[at] * CONFIDENCES).long().clamp_max(CONFIDENCES - 1)
+        gap = torch.zeros(CONFIDENCES, dtype=torch.float64).index_add(0, bins, sure[at] - right[at]).abs().sum() / n
+        nats = -log_p[at].gather(-1, label[at, None]).mean()
+        found.append(AtNoise(low, low + 1 / RANGES, n, int(right[at].sum()), float(nats), float(gap)))
+    return found
