@@ -43,6 +43,7 @@ if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
     from .report.compare.request import compare as compare
     from .samplers import SAMPLERS as SAMPLERS
     from .samplers import State as State
+    from .samplers import guidance as guidance
     from .samplers import guide as guide
     from .samplers import run as run
     from .show.record import Record as Record
@@ -98,7 +99,13 @@ _WHERE = {  # public name -> the module that defines it
     "Compare": "report.compare.request",
     "compare": "report.compare.request",
 }
-_MODULES = {"report": "report", "guide": "samplers.guide", "exact": "exact", "demo": "cli.demo"}  # public modules
+_MODULES = {
+    "report": "report",
+    "guide": "samplers.guide",
+    "guidance": "samplers.guidance",
+    "exact": "exact",
+    "demo": "cli.demo",
+}  # public modules
 
 __all__ = ["__version__", *_WHERE, *_MODULES]  # pyright: ignore[reportUnsupportedDunderAll]
 

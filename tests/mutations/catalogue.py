@@ -5,6 +5,7 @@ a check with the method that it is made of ("bound.draws mdlm"; a method is left
 verify cannot catch it, and `tests` then says who does.
 """
 
+from .guidance import GUIDANCE
 from .mutant import Mutant
 from .networks import CONNECTIONS
 from .outside import OUTSIDE
@@ -1715,6 +1716,7 @@ CATALOGUE = [
     *PAPERS,
     *NETWORKS,
     *SAMPLERS,
+    *GUIDANCE,
     *BEYOND,
     *SERVING,
     *STRANGERS,

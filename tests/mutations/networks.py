@@ -120,17 +120,17 @@ CONNECTIONS = [
     ),
     # ------------------------------------------------------------------------------ truncation in blocks
     M(
-        "guidance is lost at another length",
+        "a wrapper is lost at another length",
         SG,
-        "return Truncated(of_length(self.method, length), *self.how)",
-        "return of_length(self.method, length)",
+        "copied.method = of_length(self.method, length)\n        return copied",
+        "copied.method = of_length(self.method, length)\n        return copied.method",
         "sampler.guided-blocks bd3lm",
     ),
     M(
-        "guidance of another length is colder",
+        "the method in a wrapper keeps its length",
         SG,
-        "Truncated(of_length(self.method, length), *self.how)",
-        "Truncated(of_length(self.method, length), self.how[0] ** 2, *self.how[1:])",
+        "copied.method = of_length(self.method, length)",
+        "copied.method = self.method",
         "sampler.guided-blocks bd3lm",
     ),
     # ------------------------------------------------------------------------------ evaluations expected with a prompt

@@ -46,7 +46,7 @@ class ClassifierOptions(OfModel):
 
 def train_classifier(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige train classifier MODEL`"""
-    chosen: Any = options.parse(ClassifierOptions, words, WHERE, about=ABOUT, most=1)
+    chosen: Any = options.parse(ClassifierOptions, words, WHERE, terminal, about=ABOUT, most=1)
     if not chosen.run:
         raise InputError(
             "train classifier needs the model whose samples it guides; e.g. zellige train classifier runs/demo"

@@ -40,11 +40,14 @@ class SamplingChoices(SamplerChoices, total=False):
     temperature: float | None
     top_p: float | None
     top_k: int | None
+    guidance: float | None
     around: Callable[[Any], Any] | None
     count: int
     seed: int | Sequence[tuple[int, int]]
     length: int | None
     classes: Any
+    classifier: Any
+    first_order: bool
     batch: int
     defaults: bool
 

@@ -68,8 +68,7 @@ class ClassifierConfig:
     block: int
     states: int
     prior: list[float]
-    width: int
-    net: dict[str, Any]
+    net: Net
     steps: int
     seed: int
     calibration: list[AtNoise]
@@ -88,7 +87,7 @@ class TextClassifier:
     """A trained classifier of noisy texts, a `samplers.guidance.NoisyClassifier`."""
 
     def __init__(self, network: Classifier, config: ClassifierConfig):
-        self.network, self.config, self.length = network, config, int(config.net["length"])
+        self.network, self.config, self.length = network, config, config.net.length
 
     @property
     def classes(self) -> list[str]:
@@ -128,12 +127,12 @@ class TextClassifier:
         return write_folder(folder, write)
 
 
-def fresh(net: Net, states: int, timed: bool, classes: int, levels: bool = False) -> tuple[Classifier, int]:
-    """A new network of these sizes, without classes of its own, and the width of its hidden states."""
-    trunk = build_network(replace(net, classes=0), states, timed, levels=levels)
+def fresh(net: Net, states: int, timed: bool, classes: int) -> Classifier:
+    """A new network of these sizes, without classes of its own."""
+    trunk = build_network(replace(net, classes=0), states, timed)
     time = torch.zeros(1) if timed else None
     width = trunk.features(torch.zeros(1, net.length, dtype=torch.long), time).shape[-1]
-    return Classifier(trunk, width, classes), width
+    return Classifier(trunk, width, classes)
 
 
 def load_classifier(folder: str | Path, device: torch.device | str = "cpu") -> TextClassifier:
@@ -144,9 +143,8 @@ def load_classifier(folder: str | Path, device: torch.device | str = "cpu") -> T
     check_sums(folder)
     config = read_json(folder / CONFIG, ClassifierConfig, again)
     tensors, _ = load_tensors(folder / WEIGHTS)
-    sizes = {name: tuple(value) if isinstance(value, list) else value for name, value in config.net.items()}
     try:
-        network, _ = fresh(Net(**sizes), config.states, config.noise != "blocks", len(config.classes))
+        network = fresh(config.net, config.states, config.noise != "blocks", len(config.classes))
         network.load_state_dict(tensors)
     except (RuntimeError, TypeError):
         raise InputError(f"the tensors of '{shown(folder / WEIGHTS)}' are not those of its {CONFIG}; {again}") from None
@@ -159,12 +157,12 @@ def check_pair(classifier: TextClassifier, model: Any) -> None:
     method, config = model.method, classifier.config
     if config.tokenizer_sha256 != model.tokenizer.fingerprint:
         raise InputError(
-            f"the classifier reads tokens of '{config.tokenizer}', the model writes those of '{model.tokenizer.name}'; train one "
-            "with zellige train classifier MODEL"
+            f"the classifier was trained on {config.data}, in other tokens than the model's; train one with zellige train "
+            "classifier MODEL"
         )
     noise, block = noise_of(method)
     if (noise, block) != (config.noise, config.block) or (
-        noise == "tokens" and method.process.prior.tolist() != config.prior
+        noise == "tokens" and method.process.prior.tolist() != config.prior  # pyright: ignore[reportOptionalMemberAccess]
     ):
         raise InputError(
             f"the classifier was trained on {NOISE[config.noise]}, the model has {NOISE[noise]}; train one with zellige train "

@@ -95,7 +95,7 @@ class Sample(Sampling):
         sampler.admit(method, fixed)
         return Trajectory(
             model, sampler, request.steps, self.seed, count, length, self.batch, fixed, condition,
-            end if documents else None, both(around, self.around), class_names(classified),
+            end if documents else None, both(around, self.around), tuple(class_names(classified)),
         )  # fmt: skip
 
     def run(self, model: Any, see: "Callable[[Frame], None] | None" = None) -> "Samples":

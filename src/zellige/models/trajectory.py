@@ -57,7 +57,7 @@ class Trajectory:
     condition: Tensor | None = None
     end: int | None = None
     around: Callable[[Any], Any] | None = None
-    names: Sequence[str] = ()
+    names: tuple[str, ...] = ()
 
     @property
     def distribution(self) -> Distribution:

@@ -28,7 +28,7 @@ from ..core.prediction import posterior
 from ..core.random import Randomness
 from ..methods.diffusion import Diffusion
 from ..requests import declared
-from .pairing import absorbs, choosable, continuous_distribution, ticks
+from .pairing import absorbs, continuous_distribution, ticks, unnormalised
 from .predict import fill, free, predict_at, redraw
 from .sampler import Sampler, State
 
@@ -47,8 +47,8 @@ class FirstHitting(Sampler):
     def refuse(cls, method):
         if why := absorbs(method):
             return why
-        if not choosable(method):
-            return "needs a prediction that is a distribution, not a score"
+        if why := unnormalised(method):
+            return why
         if ticks(method):
             return "needs continuous time"
         schedule = getattr(method.process, "schedule", None)

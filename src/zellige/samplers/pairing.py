@@ -46,7 +46,7 @@ def distribution_of(sampler: Any, method: Method, steps: int | None = None) -> D
     """The distribution that a sampler samples texts of the model's length from, in `steps` steps, with the number that bounds
     it."""
     distribution = sampler.distribution(method, steps)
-    changes = [method.changes] if getattr(method, "changes", "") else []
+    changes = [str(method.changes)] if getattr(method, "changes", "") else []
     if sampler.temperature != 1.0 or sampler.truncated(method) is not method:
         changes.append("its temperature, top-p or top-k")
     if changes:
@@ -126,9 +126,15 @@ def scores_masks(method: Method) -> bool:
     return absorbs(method, one=True) is None and method.parameterization == "score"
 
 
+def unnormalised(method: Method) -> str | None:
+    """Reason to refuse: the network gives no distribution, or guidance makes it none."""
+    other = {"score": "a score", "tilted": "a guided one"}.get(method.parameterization)
+    return f"needs a prediction that is a distribution, not {other}" if other else None
+
+
 def choosable(method: Method) -> bool:
     """Return whether `choose_then_predict` samples from the kernel: absorbing noise, and a normalised prediction.
 
     A score is not normalised: its total determines how likely a mask is revealed; and so it is where a classifier guides.
     """
-    return absorbs(method) is None and method.parameterization not in ("score", "tilted")
+    return absorbs(method) is None and unnormalised(method) is None

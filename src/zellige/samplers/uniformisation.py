@@ -43,7 +43,7 @@ from ..errors import InputError
 from ..methods.diffusion import Diffusion
 from ..requests import declared
 from .ancestral import Ancestral
-from .pairing import STEPS, continuous_distribution, one_alpha, rateless
+from .pairing import STEPS, continuous_distribution, one_alpha, rateless, unnormalised
 from .predict import fill, free, predict_at
 from .sampler import Sampler, State
 
@@ -65,8 +65,8 @@ class Uniformisation(Sampler):
     def refuse(cls, method):
         if why := rateless(method):
             return why
-        if method.parameterization in ("score", "tilted"):
-            return f"needs a prediction that is a distribution, not a {method.parameterization.replace('tilted', 'guided one')}"
+        if why := unnormalised(method):
+            return why
         supported = isinstance(method.process, Mixture | CTMC) and one_alpha(method.process)
         return None if supported else "needs one schedule for all rates"
 

@@ -7,7 +7,7 @@ and the rest is blank. Masked models of the same tokens can share a classifier, 
 """
 
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -82,14 +82,14 @@ def train_classifier(
     method, device = model.method, next(model.method.parameters()).device
     noise, block = noise_of(method)
     states = method.vocabulary + 1 if method.process is None else method.process.K
-    net = replace(model.config.net if net is None else net, length=model.config.net.length, classes=0)
+    sizes: Net = replace(model.config.net if net is None else net, length=model.config.net.length, classes=0)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(mix(seed, "weights") % 2**63)
-        network, width = fresh(net, states, noise != "blocks", len(names))
-    prior = method.process.prior.tolist() if noise == "tokens" else []
+        network = fresh(sizes, states, noise != "blocks", len(names))
+    prior = method.process.prior.tolist() if noise == "tokens" else []  # pyright: ignore[reportOptionalMemberAccess]
     config = ClassifierConfig(
-        corpus.about["name"], names, model.tokenizer.name, model.tokenizer.fingerprint, noise, block, states, prior, width,
-        asdict(net), steps, seed, [],
+        corpus.about["name"], names, model.tokenizer.name, model.tokenizer.fingerprint, noise, block, states, prior,
+        sizes, steps, seed, [],
     )  # fmt: skip
     made = TextClassifier(network.to(device), config)
     _fit(made, method, corpus.train, steps, batch, lr, seed, device, progress)

@@ -121,8 +121,8 @@ def the_rates_are_those_of_the_class(method: Diffusion):
     for t in INSIDE:
         x, time = all_noisy(method, t)
         possible = enumeration.marginal(method.process, distribution, L, t) > 0
-        rates = (reverse_rate(m.predict(x[possible], time[possible])) for m in (guided, target))
-        worst.see(*rates, f"t = {t}")
+        rates, those = (reverse_rate(m.predict(x[possible], time[possible])) for m in (guided, target))
+        worst.see(rates, those, f"t = {t}")
     yield worst.row(GUIDANCE, "exact classifier: rates = those of p(x | y)")
 
 
@@ -264,7 +264,7 @@ def a_product_of_models(method: Diffusion):
     if 0 < method.block < method.window:
         return
     worst, other = Largest(), again(method)
-    other.network.logits.mul_(-0.4)
+    other.network.logits.mul_(-0.4)  # pyright: ignore[reportCallIssue]
     guided = Product(method, [(other, 0.5)], 0.7)
     for t in (0.1875, 0.5625):
         x, time = all_noisy(method, t)
@@ -292,13 +292,14 @@ def first_order_is_the_slope():
     slopes = judge.slopes(x, time, label)
     for i in range(L):
         for k in range(K):
+            step = h * trunk.embedding.weight[k].detach()
             ends = []
             for sign in (1, -1):
-                hook = trunk.embedding.register_forward_hook(
-                    lambda module, _, out, sign=sign, i=i, k=k: out.index_add(
-                        1, torch.tensor([i]), (sign * h * module.weight[k]).expand(len(out), 1, -1)
-                    )
-                )
+
+                def move(module: Any, inputs: Any, out: Tensor, i: int = i, change: Tensor = sign * step) -> Tensor:
+                    return out + change * (torch.arange(L) == i)[:, None]
+
+                hook = trunk.embedding.register_forward_hook(move)
                 with torch.no_grad():
                     ends.append(judge(x, time).log_softmax(-1)[:, CLASS])
                 hook.remove()
@@ -330,5 +331,6 @@ def both_orders_agree_on_a_line(method: Diffusion):
         x, time = all_noisy(method, t)
         at, context = method.process.movable(x), method.clean(Batch(x))
         ways = (ByClassifier(method, Line(), STRENGTH, CLASS, first_order=first) for first in (True, False))
-        worst.see(*(posterior(way.predict(x, time, at=at, context=context)) for way in ways), f"t = {t}")
+        a, b = (posterior(way.predict(x, time, at=at, context=context)) for way in ways)
+        worst.see(a, b, f"t = {t}")
     yield worst.row(GUIDANCE, "first order = exact, where log P is linear")

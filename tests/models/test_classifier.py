@@ -1,0 +1,138 @@
+"""Classifiers of noisy texts: what they are trained on, their calibration, their folder, and what `sample` makes of them."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from small import Rows, make
+from zellige.core.batch import Batch
+from zellige.core.schedule import CLEAN, PRIOR
+from zellige.errors import InputError
+from zellige.models.classifier import (
+    AtNoise,
+    ClassifierConfig,
+    TextClassifier,
+    check_pair,
+    fresh,
+    guide,
+    load_classifier,
+    noise_of,
+)
+from zellige.nn.block import Net
+from zellige.samplers import FirstHitting, check
+from zellige.samplers.guidance import ByClassifier, ClassifierFree
+from zellige.training.classifier import calibration, noised
+
+NET = Net(layers=1, hidden=8, heads=2, length=8, conv=3, condition=8)
+
+
+def classifier(method, classes: int = 3) -> TextClassifier:
+    noise, block = noise_of(method)
+    states = method.vocabulary + 1 if method.process is None else method.process.K
+    prior = method.process.prior.tolist() if noise == "tokens" else []
+    names = [str(i) for i in range(classes)]
+    config = ClassifierConfig(
+        "letters", names, "char", "abc", noise, block, states, prior, NET, 1, 0, [AtNoise(0.0, 1.0, 4, 2, 1.0, 0.1)]
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = fresh(NET, states, noise != "blocks", classes).double()
+        torch.nn.init.normal_(network.output.weight)
+    return TextClassifier(network.eval().requires_grad_(False), config)
+
+
+@pytest.mark.parametrize(("name", "block"), [("ar", 1), ("bd3lm", 4)])
+def test_beginnings_of_texts_are_of_every_length(name, block):
+    """Every number of written blocks is equally likely; the rest is blank, the block at hand in part."""
+    method = make(name, {"block": 4} if name == "bd3lm" else {})
+    tokens = torch.arange(8).expand(900, -1) % 3
+    u = (torch.arange(900) + 0.5) / 900
+    x, t = noised(method, Batch(tokens), u, torch.Generator().manual_seed(0))
+    blank = x == method.vocabulary
+    assert torch.equal(t, torch.where(blank, PRIOR, CLEAN).double())
+    assert torch.equal(x[~blank], tokens[~blank])
+    if block == 1:
+        assert torch.equal((~blank).sum(-1).bincount(), torch.full((9,), 100))
+        assert torch.equal(blank, blank.cummax(-1).values)  # nothing is written after a blank
+    else:
+        first, second = blank[:, :4].any(-1), blank[:, 4:].all(-1)
+        assert bool((second | ~first).all())  # while the first block is masked in part, the second is blank
+        assert abs(float(blank[first][:, :4].double().mean()) - 0.5 / (1 - 1 / 5)) < 0.05  # E u given a mask among 4
+
+
+def test_it_is_told_how_noisy_the_noisiest_position_is():
+    method = make("md4", {"schedule": "cosine"})
+    made, t = classifier(method), torch.tensor([[CLEAN, 0.25, 0.5], [PRIOR, 0.5, CLEAN]], dtype=torch.float64)
+    noisiest = torch.tensor([0.5, 1.0]).double()
+    assert torch.allclose(
+        made._time(t, method.process).double(), 1000 * (1 - method.process.schedule.alpha(noisiest)[:, 0])
+    )  # pyright: ignore
+    assert classifier(make("ar"))._time(t, None) is None
+
+
+def test_calibration_counts_what_is_right():
+    """A classifier that says 0.8 for class 0, of texts of which 3 in 4 are of class 0."""
+    method, rows = make("mdlm"), Rows(torch.zeros(40, 8, dtype=torch.long))
+    rows.collate = lambda chosen: Batch(rows.tokens[chosen], condition=(torch.tensor(chosen) % 4 == 3).long())  # pyright: ignore
+    made = classifier(method, 2)
+    made.log_p = lambda x, t, process: torch.tensor([0.8, 0.2]).double().log().expand(len(x), -1)  # pyright: ignore
+    found = calibration(made, method, rows)
+    assert [(part.texts, part.right) for part in found] == [(8, 6)] * 5
+    assert all(abs(part.gap - 0.05) < 1e-6 for part in found)
+    assert all(
+        abs(part.nats + 0.75 * torch.tensor(0.8).log() + 0.25 * torch.tensor(0.2).log()) < 1e-6 for part in found
+    )
+
+
+def test_a_folder_holds_it(tmp_path):
+    method = make("mdlm")
+    made = classifier(method)
+    made.network.float()
+    loaded = load_classifier(made.save(tmp_path / "c"))
+    x, t = torch.randint(0, 4, (5, 8)), torch.rand(5, 8, dtype=torch.float64)
+    assert loaded.config == made.config
+    assert loaded.classes == ["0", "1", "2"]
+    assert torch.equal(loaded.log_p(x, t, method.process), made.log_p(x, t, method.process))
+    (tmp_path / "c" / "classifier.safetensors").write_bytes(b"0" * 100)
+    with pytest.raises(InputError, match="classifier"):
+        load_classifier(tmp_path / "c")
+
+
+def model(name: str, **choices):
+    method = make(name, choices)
+    return SimpleNamespace(method=method, tokenizer=SimpleNamespace(fingerprint="abc", name="char"))
+
+
+def test_a_classifier_of_other_tokens_or_other_noise_is_refused():
+    made = classifier(make("mdlm"))
+    check_pair(made, model("md4", schedule="cosine"))  # whatever the schedule
+    with pytest.raises(InputError, match="trained on masks, the model has noise that is tokens"):
+        check_pair(made, model("udlm"))
+    with pytest.raises(InputError, match="trained on beginnings of texts, block after block, the model has masks"):
+        check_pair(classifier(make("ar")), model("mdlm"))
+    made.config = replace(made.config, tokenizer_sha256="abd")
+    with pytest.raises(InputError, match="trained on letters, in other tokens than the model's"):
+        check_pair(made, model("mdlm"))
+
+
+def test_a_request_says_how_its_samples_are_guided():
+    classed = make("mdlm", classes=3)
+    assert guide(model("mdlm"), None, None, None)[0] is None
+    assert guide(model("mdlm"), 1.0, None, ["a"])[0] is None  # the class as it was trained, at no cost
+    around: Any = guide(model("mdlm"), 2.0, None, ["a"])[0]
+    assert isinstance(around(classed), ClassifierFree)
+    assert around(classed).powers == (2.0, -1.0)
+    made = classifier(make("mdlm"))
+    around, classes = guide(model("mdlm"), None, made, ["a"])
+    guided = around(make("mdlm"))
+    assert isinstance(guided, ByClassifier)
+    assert (guided.strength, classes) == (1.0, made)
+    with pytest.raises(InputError, match="not a guided one"):
+        check(FirstHitting(), guided)
+    with pytest.raises(InputError, match="trained without classes"):
+        ClassifierFree(make("mdlm"), 2.0)
+    with pytest.raises(InputError, match="needs a class for each text"):
+        guided.predict(torch.zeros(1, 8, dtype=torch.long), 0.5)
