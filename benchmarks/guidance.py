@@ -11,6 +11,7 @@ import argparse
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,7 +33,7 @@ def main() -> None:
     parser.add_argument("--out", default="guidance.svg")
     chosen = parser.parse_args()
     model, judge, rows = zellige.load("mnist"), features_of(chosen.features), []
-    kind = kinds.of(model.tokenizer)
+    kind: Any = kinds.of(model.tokenizer)
     labels = torch.arange(10).repeat_interleave(chosen.count)
     for strength in STRENGTHS:
         began = time.perf_counter()

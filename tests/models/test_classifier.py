@@ -29,7 +29,7 @@ from zellige.training.classifier import calibration, noised
 NET = Net(layers=1, hidden=8, heads=2, length=8, conv=3, condition=8)
 
 
-def classifier(method, classes: int = 3) -> TextClassifier:
+def classifier(method: Any, classes: int = 3) -> TextClassifier:
     noise, block = noise_of(method)
     states = method.vocabulary + 1 if method.process is None else method.process.K
     prior = method.process.prior.tolist() if noise == "tokens" else []
@@ -65,7 +65,8 @@ def test_beginnings_of_texts_are_of_every_length(name, block):
 
 def test_it_is_told_how_noisy_the_noisiest_position_is():
     method = make("md4", {"schedule": "cosine"})
-    made, t = classifier(method), torch.tensor([[CLEAN, 0.25, 0.5], [PRIOR, 0.5, CLEAN]], dtype=torch.float64)
+    made: Any = classifier(method)
+    t = torch.tensor([[CLEAN, 0.25, 0.5], [PRIOR, 0.5, CLEAN]], dtype=torch.float64)
     noisiest = torch.tensor([0.5, 1.0]).double()
     assert torch.allclose(
         made._time(t, method.process).double(), 1000 * (1 - method.process.schedule.alpha(noisiest)[:, 0])

@@ -179,13 +179,11 @@ def a_classifier_changes_the_kernel_by_its_ratios(method: Diffusion):
     if rateless(method) is None:
         yield rates.row(GUIDANCE, "classifier: the rates times its ratios^g")
     if Ancestral.refuse(method) is None:
-        steps, cold = Largest(), {"temperature": 0.6}
-        for sampler, of in (
-            (Ancestral(), Ancestral(choose=False)),
-            (Ancestral(**cold), Ancestral(choose=False, **cold)),
-        ):
-            a, b = (script.sample_distribution(each, guided, 2) for each in (sampler, of))
-            steps.see(a, b, f"temperature {sampler.temperature}")
+        steps = Largest()
+        for heat in (1.0, 0.6):
+            samplers = (Ancestral(temperature=heat, choose=choose) for choose in (True, False))
+            plain, chosen = (script.sample_distribution(sampler, guided, 2) for sampler in samplers)
+            steps.see(chosen, plain, f"temperature {heat}")
         yield steps.row(GUIDANCE, "... and ancestral draws from that kernel")
 
 
