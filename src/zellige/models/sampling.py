@@ -46,7 +46,7 @@ class Decoding:
     top_p: float | None = option(**own(TOP_P, "1, all of them"), default=None)
     top_k: int | None = option(**own(TOP_K, "all"), default=None)
     guidance: float | None = option(
-        "strength of guidance to the class: 0 ignores it, 1 is the class as trained, more exaggerates it; with --classifier "
+        "strength of guidance to the class: 0 ignores it, 1 is the class as trained, more exaggerates it; with a classifier "
         "the power of P(class | text); default: the model's own, else 1",
         default=None,
         minimum=0,
