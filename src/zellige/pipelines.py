@@ -10,7 +10,7 @@ They call `zellige.infill`, `zellige.sample` and the bound of a text (`evaluatio
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar, Literal, TypedDict, Unpack, get_type_hints, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack, get_type_hints, overload
 
 from .arguments import checked, of_kind
 from .core.batch import whole_numbers
@@ -24,6 +24,9 @@ from .models.model import Model, as_model, find_classes
 from .models.sample import sample, watch
 from .models.trajectory import flat_rows
 from .show.kinds import of
+
+if TYPE_CHECKING:
+    from .models.model import ModelSource
 
 
 class ScoreChoices(TypedDict, total=False):
@@ -55,7 +58,7 @@ class Pipeline:
     task: ClassVar[str]
     takes: ClassVar[type]  # the TypedDict of its choices
 
-    def __init__(self, model: Any, **choices: Any):
+    def __init__(self, model: "ModelSource", **choices: Any):
         self.model: Model = as_model(model)
         self.choices = self.chosen(choices, "pipeline()")
         self.check(self.choices)
@@ -210,13 +213,13 @@ TASKS: dict[str, type[Pipeline]] = {cls.task: cls for cls in (Sampling, Infillin
 
 
 @overload
-def pipeline(task: Literal["sample"], model: Any, **choices: Unpack[SamplingChoices]) -> Sampling: ...
+def pipeline(task: Literal["sample"], model: "ModelSource", **choices: Unpack[SamplingChoices]) -> Sampling: ...
 @overload
-def pipeline(task: Literal["infill"], model: Any, **choices: Unpack[InfillChoices]) -> Infilling: ...
+def pipeline(task: Literal["infill"], model: "ModelSource", **choices: Unpack[InfillChoices]) -> Infilling: ...
 @overload
-def pipeline(task: Literal["score"], model: Any, **choices: Unpack[ScoreChoices]) -> Scoring: ...
+def pipeline(task: Literal["score"], model: "ModelSource", **choices: Unpack[ScoreChoices]) -> Scoring: ...
 @checked
-def pipeline(task: str, model: Any = None, **choices: Unpack[AnyChoices]) -> Pipeline:
+def pipeline(task: str, model: "ModelSource | None" = None, **choices: Unpack[AnyChoices]) -> Pipeline:
     """A model as a function: `fill = pipeline("infill", "runs/demo")`, then `fill("the ____ of")`.
 
     Args:

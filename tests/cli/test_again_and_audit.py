@@ -144,8 +144,8 @@ def test_what_changed_is_named_and_a_number_that_does_not_hold_fails(run, folder
     run(f"evaluate {KINDS['bound']} --json r.json")
     document = json.loads(Path("r.json").read_text())
     del document["checksum"]
-    assert document["protocol"]["law"] == "the model of continuous time"
-    document["protocol"]["law"] = "the model of 8 steps"
+    assert document["protocol"]["distribution"] == "the model of continuous time"
+    document["protocol"]["distribution"] = "the model of 8 steps"
     Path("other.json").write_text(json.dumps(document))
     code, out, _ = run("evaluate --from other.json")
     assert code == 1

@@ -849,7 +849,7 @@ def test_bracket(run, tmp_path):
     assert code == 0
     lines = out.splitlines()
     assert lines[1].startswith("text test: texts of 32, 3 of ")
-    assert lines[3].split()[:2] == ["law:", "any_order"]
+    assert lines[3].split()[:2] == ["distribution:", "any_order"]
     for name, sign in (("importance-weighted, n = 4", "≤"), ("TUBE, n = 4", "≥"), ("confidence, 8 a step", "=")):
         assert any(line.startswith(name) and line[len(name) :].split()[0] == sign for line in lines)
     assert [line for line in lines[:-1] if len(line) > 80] == []
@@ -857,7 +857,10 @@ def test_bracket(run, tmp_path):
     rows = {(row["name"], row["own"]): row for row in document["result"]["rows"]}
     assert len(rows["TUBE, n = 4", False]["nats"]) == 3
     assert rows["width, n = 4", True]["n"] == 4
-    assert [document["protocol"][key] for key in ("law", "bound of")] == ["any_order", "the model of continuous time"]
+    assert [document["protocol"][key] for key in ("distribution", "bound of")] == [
+        "any_order",
+        "the model of continuous time",
+    ]
     assert (here / "bracket-text-test-numbers-1-4-orders-forward-per-step-1-8-own-2-limit-3.svg").is_file()
     run(f"report {here}")
     assert "Between two bounds" in (here / "report.html").read_text()
@@ -1006,7 +1009,7 @@ def test_sample(run):
     assert document["protocol"] is None  # a prompt: no law of whole texts
     assert run("sample runs/a --count 3 --steps 16 --json s.json")[0] == 0
     protocol = json.loads(Path("s.json").read_text())["protocol"]
-    assert protocol == {"law": "the model of 16 steps", "bounded by": {"steps": 16}}
+    assert protocol == {"distribution": "the model of 16 steps", "bounded by": {"steps": 16}}
 
 
 def test_samplers_and_their_options(run):

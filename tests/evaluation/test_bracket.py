@@ -19,7 +19,7 @@ from zellige.cli.evaluate_bounds import describe_bracket
 from zellige.core.batch import Batch
 from zellige.errors import InputError
 from zellige.evaluation import two_sides
-from zellige.evaluation.bracket import Bracket, bracket_rows, exact_laws
+from zellige.evaluation.bracket import Bracket, bracket_rows, exact_distributions
 from zellige.evaluation.evaluate import Asked
 from zellige.evaluation.requests import EvaluateBracket
 from zellige.evaluation.result import summarize
@@ -395,9 +395,9 @@ def test_the_exact_value_lies_between_the_rows(name, choices):
     width = [values(f"width, n = {n}") for n in (1, 8, 64)]
     assert width[0].value > width[1].value > width[2].value
     assert width[2].draws_high > 0
-    law = result.named("TUBE, n = 64").law
+    law = result.named("TUBE, n = 64").distribution
     bounded = "the model of 2 steps" if law == "ancestral, T = 2" else "the model of continuous time"
-    assert (result.protocol["law"], result.protocol["bound of"]) == (law, bounded)
+    assert (result.protocol["distribution"], result.protocol["bound of"]) == (law, bounded)
     if (
         law == "ancestral, T = 2" == f"ancestral, T = {method.steps}"
     ):  # the bound that is printed first is of that chain too
@@ -463,12 +463,12 @@ def test_few_estimates_have_the_spread_of_their_draws():
 
 
 def test_who_has_no_row_says_why():
-    paths, refused = exact_laws(table("md4", {"time": True}, 3), ("forward",), (1, 2))
+    paths, refused = exact_distributions(table("md4", {"time": True}, 3), ("forward",), (1, 2))
     assert refused == {"order forward": "'fixed_order' needs a network without time conditioning"}
     assert [*paths] == [f"{m}, {k} a step" for m in ("confidence", "margin", "entropy") for k in ("one", 2)] + [
         "greedy order, an oracle"
     ]
-    paths, refused = exact_laws(table("udlm", {}, 3), ("forward",))
+    paths, refused = exact_distributions(table("udlm", {}, 3), ("forward",))
     assert (paths, [*refused]) == ({}, ["order forward", "confidence", "margin", "entropy", "greedy order, an oracle"])
     ar = table("ar", {}, 3)
     found = bracket_rows(ar, asked(Rows(texts(3))), own=2, bound_draws=2)

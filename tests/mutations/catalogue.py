@@ -1606,7 +1606,7 @@ STRANGERS = [
     M(
         "a result whose options have code run",
         "cli/evaluate_again.py",
-        '    refuse_unasked(untyped(mode.options, before["arguments"], rest), f"\'{source}\'")\n',
+        '    refuse_unasked(untyped(mode.options, document["arguments"], rest), f"\'{source}\'")\n',
         "",
         why=FILES,
         tests="tests/cli/test_untrusted.py -k result_runs_no_code",
@@ -1614,7 +1614,7 @@ STRANGERS = [
     M(
         "data of a stranger's model that is fetched unasked",
         "evaluation/corpus.py",
-        "if data is None and own.remote:",
+        "if data is None and training_data.remote:",
         "if False:",
         why=FILES,
         tests="tests/cli/test_untrusted.py -k fetched_unasked",

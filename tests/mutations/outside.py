@@ -454,15 +454,15 @@ METRICS = of(
     (
         "every molecule is new",
         "evaluation/tasks.py",
-        "Proportion(len(unique - seen), len(unique))",
+        "Proportion(len(unique - known_texts), len(unique))",
         "Proportion(len(unique), len(unique))",
         "evaluation/test_tasks.py",
     ),
     (
         "a puzzle is solved by one right cell",
         "evaluation/tasks.py",
-        "(np.array(filled) == solutions).all(-1)",
-        "(np.array(filled) == solutions).any(-1)",
+        "(np.array(solutions_drawn) == solutions).all(-1)",
+        "(np.array(solutions_drawn) == solutions).any(-1)",
         "evaluation/test_tasks.py",
     ),
     (
@@ -475,8 +475,8 @@ METRICS = of(
     (
         "a judge divides by tokens that were given",
         "evaluation/judge.py",
-        "judged.index_add_(0, where, counts.sum(-1))",
-        "judged.index_add_(0, where, real.sum(-1))",
+        "counts_of_texts.index_add_(0, where, counts.sum(-1))",
+        "counts_of_texts.index_add_(0, where, real.sum(-1))",
         "evaluation/test_judge.py",
     ),
     (
@@ -521,8 +521,8 @@ INTERVALS = of(
     (
         "an interval over draws as if there were one replicate",
         "evaluation/interval.py",
-        "each = sums.var(1) / sets",
-        "each = sums.var(1)",
+        "variances = sums.var(1) / sets",
+        "variances = sums.var(1)",
         "evaluation/test_intervals.py -k sums_of_replicates",
     ),
     (
@@ -563,7 +563,7 @@ INTERVALS = of(
     (
         "what wrote a text weighs nothing",
         "evaluation/two_sides.py",
-        "torch.cat((one, rest), -2)",
+        "torch.cat((first_weight, rest), -2)",
         "torch.cat((rest[..., :1, :], rest), -2)",
         "evaluation/test_bracket.py -k intervals_cover and own",
     ),

@@ -95,7 +95,7 @@ def test_a_number_names_the_distribution_that_it_bounds_as_the_samplers_do(cls):
         for name, distribution in distributions(method, method.steps or 8).items():
             if distribution.number is not None:
                 asked = Likelihood(method, **distribution.number)
-                assert asked.law == distribution.of, name
+                assert asked.distribution == distribution.of, name
                 assert name in asked.bounds
 
 

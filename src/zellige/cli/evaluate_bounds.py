@@ -285,14 +285,14 @@ def describe_bracket(result: "BracketResult") -> list[str]:
     exact = [row for row in shown if row.side in ("exact", "oracle") and row.name != "bound"]
     own = [row for row in shown if row.own]
     parts = {
-        f"law: {p['law']}": [row for row in shown if row not in exact and not row.own],
-        "other laws": exact,
-        f"its own samples, {p['own samples']}": own,
+        f"distribution: {p['distribution']}": [row for row in shown if row not in exact and not row.own],
+        "other distributions": exact,
+        f"samples of the model, {p['own samples']}": own,
     }
-    header, body = (f"{unit} (95%)", "draws' ±", "calls a text"), []
+    header, body = (f"{unit} (95%)", "± over draws", "NFE per text"), []
     for title, rows in parts.items():
         if rows:
-            body += [(title, *header), *(_bracket_cells(row, p["law"]) for row in rows), ("", "", "", "")]
+            body += [(title, *header), *(_bracket_cells(row, p["distribution"]) for row in rows), ("", "", "", "")]
     lines += columns(body, "<>>>")
     if why := {row.why for row in shown if not row.determined}:
         lines += [*textwrap.wrap("; ".join(filter(None, why)), 78, initial_indent="  ", subsequent_indent="  "), ""]
@@ -310,10 +310,10 @@ def describe_bracket(result: "BracketResult") -> list[str]:
     return [*lines, *textwrap.wrap(protocol, 78, initial_indent="  protocol  ", subsequent_indent=" " * 12)]
 
 
-def _bracket_cells(row: "BracketRow", law: str) -> tuple[str, ...]:
+def _bracket_cells(row: "BracketRow", distribution: str) -> tuple[str, ...]:
     r = row.result
     assert r is not None
-    name = f"bound, {row.law}" if row.name == "bound" and row.law != law else row.name
+    name = f"bound, {row.distribution}" if row.name == "bound" and row.distribution != distribution else row.name
     value = (
         pm(r.value, r.half) if row.side == "difference" else quantity(r.value, r.half, "", r.kind).partition("  (")[0]
     )

@@ -131,10 +131,10 @@ def samplers() -> list[dict[str, str]]:
     first = sorted(METHODS.values(), key=lambda cls: cls.name != "mdlm")  # which admits most
     methods, rows = [enumerable(cls) for cls in first], []
     for name, cls in SAMPLERS.items():
-        law = next(cls().law(method, None) for method in methods if cls.refuse(method) is None)
-        words = law.of.partition(",")[0].replace("the model of ", "").replace("64 steps", "T steps")
-        number = "none" if law.number is None else law.number.get("estimator", "bound")
-        number += " of T steps" if law.number and "steps" in law.number else ""
+        distribution = next(cls().distribution(method, None) for method in methods if cls.refuse(method) is None)
+        words = distribution.of.partition(",")[0].replace("the model of ", "").replace("64 steps", "T steps")
+        number = "none" if distribution.number is None else distribution.number.get("estimator", "bound")
+        number += " of T steps" if distribution.number and "steps" in distribution.number else ""
         rows.append(
             {
                 "name": name, "draws from": words, "needs": cls.needs,

@@ -46,7 +46,7 @@ def binarized(data: "Data", fetch: Fetch) -> Raw:
     """MNIST in black and white, drawn once: of level v with probability v / 255 white (Salakhutdinov and Murray, 2008).
 
     Larochelle's draw, on which the numbers of the literature are, where `data.path` has his .amat files; else one of our own,
-    of the same law. Arrays of zeros and ones are taken as they are.
+    of the same distribution. Arrays of zeros and ones are taken as they are.
     """
     folder = Path(data.path or "").expanduser()
     amat_files = sorted(folder.glob("*.amat")) if data.path and folder.is_dir() else []

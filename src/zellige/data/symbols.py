@@ -206,7 +206,7 @@ def symmetric(grids: np.ndarray, generator: np.random.Generator) -> np.ndarray:
 
 # ---------------------------------------------------------------------------------------------------- texts of one length
 def molecules(data: "Data", fetch: Fetch) -> Raw:
-    """SMILES, one molecule a row, ended and filled up with line ends, which count: the law is that of whole molecules."""
+    """SMILES, one molecule per row, padded with line ends that count: the distribution is that of whole molecules."""
     lines, about = _column(data, fetch)
     length = max(map(len, lines)) + 1
     about["protocol"] = (

@@ -74,9 +74,9 @@ class Work:
         tokens, texts = number_of_tokens(texts), texts.to(self.device)
         result: dict[str, Any] = {"exact": {}, "calls": {}, "tokens": tokens.tolist()}
         for name, path in self.others.items():
-            written = weigh(self.method, texts, path)
-            result["exact"][name] = (-written.log_w.sum(-1)).tolist()
-            result["calls"][name] = written.calls.double().tolist()
+            weighted_texts = weigh(self.method, texts, path)
+            result["exact"][name] = (-weighted_texts.log_w.sum(-1)).tolist()
+            result["calls"][name] = weighted_texts.calls.double().tolist()
         if self.path is None:
             return result
         most = max(self.numbers)
@@ -85,9 +85,9 @@ class Work:
         for n in self.numbers:
             for name, estimate in (("above", from_above), ("below", from_below), ("apart", width)):
                 result.setdefault(name, {})[n] = replicates(estimate, log_w, n).tolist()
-        own = places[: max(self.own - index * GROUP, 0)]
-        if own:
-            result |= self._own(texts.take(torch.arange(len(own), device=self.device)), own, most)
+        own_positions = places[: max(self.own - index * GROUP, 0)]
+        if own_positions:
+            result |= self._own(texts.take(torch.arange(len(own_positions), device=self.device)), own_positions, most)
         return result
 
     def _own(self, texts: Batch, places: list[int], most: int) -> dict[str, Any]:
@@ -97,10 +97,12 @@ class Work:
         wrote = weigh(self.method, Batch(texts.tokens, None, None, texts.condition), self.path, streams, draw=True)
         samples = Batch(wrote.x, None, None, texts.condition)
         log_w, _ = self._draws(samples, places, 2 * most, "sample")
-        (one, other), first = log_w.unflatten(1, (2, most)).unbind(1), wrote.log_w.cpu()
+        (half_above, half_below), first = log_w.unflatten(1, (2, most)).unbind(1), wrote.log_w.cpu()
         result: dict[str, Any] = {}
         for n in self.numbers:  # a text has one z that wrote it: no replicates
-            above, below = (v.mean(1, keepdim=True) for v in (from_above(one, n), bidirectional(first, other, n)))
+            above, below = (
+                v.mean(1, keepdim=True) for v in (from_above(half_above, n), bidirectional(first, half_below, n))
+            )
             for name, values in (("own above", above), ("own below", below), ("own apart", above - below)):
                 result.setdefault(name, {})[n] = values.tolist()
         return result
@@ -114,9 +116,9 @@ class Work:
             part = of[begin : begin + self.batch]
             rows = torch.tensor([row for row, _ in part])
             streams = [self._stream(purpose, places[row], draw) for row, draw in part]
-            written = weigh(self.method, texts.take(rows.to(self.device)), self.path, streams)
-            parts.append(written.log_w.cpu())
-            calls.index_add_(0, rows, written.calls.double().cpu())
+            weighted_texts = weigh(self.method, texts.take(rows.to(self.device)), self.path, streams)
+            parts.append(weighted_texts.log_w.cpu())
+            calls.index_add_(0, rows, weighted_texts.calls.double().cpu())
         log_w = torch.cat(parts).unflatten(0, (draws, len(places))).transpose(0, 1)
         return log_w, (calls / draws).tolist()
 
@@ -145,7 +147,7 @@ class BracketRow:
     """
 
     name: str
-    law: str
+    distribution: str
     side: str
     result: Result | None = None
     n: int = 0
@@ -161,29 +163,29 @@ class BracketRow:
 
     def to_dict(self) -> dict[str, Any]:
         r = self.result
-        names = ("name", "law", "side", "n", "calls", "own", "why", "effective", "skewness")
+        names = ("name", "distribution", "side", "n", "calls", "own", "why", "effective", "skewness")
         entries = {k: getattr(self, k) for k in names}
         if r is None:
             return entries | {"value": None}
         ends = {"low": r.low, "high": r.high} if self.determined else {"low": None, "high": None}
-        drawn = {"low": r.draws_low, "high": r.draws_high} if self.determined else ends
-        each = None if r.nats is None else r.nats.tolist()
-        return entries | {"value": r.value, **ends, "over_draws": drawn | {"freedom": r.freedom}, "nats": each}
+        over_draws = {"low": r.draws_low, "high": r.draws_high} if self.determined else ends
+        nats = None if r.nats is None else r.nats.tolist()
+        return entries | {"value": r.value, **ends, "over_draws": over_draws | {"freedom": r.freedom}, "nats": nats}
 
     @classmethod
     def from_dict(cls, row: "_Row", unit: str) -> "BracketRow":
         """Of what `to_dict` gave; sides that are exact are so of their result, too."""
-        names = ("name", "law", "side", "n", "calls", "own", "why", "effective", "skewness")
+        names = ("name", "distribution", "side", "n", "calls", "own", "why", "effective", "skewness")
         entries: dict[str, Any] = {name: value for name, value in row.items() if name in names}
         if row["value"] is None:
             return cls(**entries)
-        drawn = row.get("over_draws", {"low": None, "high": None, "freedom": None})
+        over_draws = row.get("over_draws", {"low": None, "high": None, "freedom": None})
         kind, nats = ("exact" if row["side"] == "oracle" else row["side"]), row.get("nats")
         result = Result(
             row["value"], *interval_ends({"low": row.get("low"), "high": row.get("high")}), unit, kind, draws=row["n"],
-            freedom=drawn["freedom"], nats=None if nats is None else torch.tensor(nats, dtype=torch.float64),
+            freedom=over_draws["freedom"], nats=None if nats is None else torch.tensor(nats, dtype=torch.float64),
         )  # fmt: skip
-        low, high = interval_ends({"low": drawn["low"], "high": drawn["high"]})
+        low, high = interval_ends({"low": over_draws["low"], "high": over_draws["high"]})
         return cls(**entries, result=replace(result, draws_low=low, draws_high=high))
 
 
@@ -209,7 +211,7 @@ class Bracket(Record):
         return [
             Figure(
                 f"{row.name}{' of its own samples' * row.own}: {self.unit}", row.result.value,
-                row.result.half if row.determined else math.inf, self.unit, row.side, row.law,
+                row.result.half if row.determined else math.inf, self.unit, row.side, row.distribution,
             )
             for row in self.rows if row.result is not None
         ]  # fmt: skip
@@ -225,10 +227,10 @@ class Bracket(Record):
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "Bracket":
-        written = structure(document, _Written, f"'{source}'", instead="give one of bracket-*.json")
-        rows = [BracketRow.from_dict(row, written["unit"]) for row in written["result"]["rows"]]
-        about, seconds = written["result"]["about"], written["seconds"] or 0.0
-        return cls(rows, written["unit"], about, written["protocol"], written["seed"], seconds)
+        contents = structure(document, _Written, f"'{source}'", instead="give one of bracket-*.json")
+        rows = [BracketRow.from_dict(row, contents["unit"]) for row in contents["result"]["rows"]]
+        about, seconds = contents["result"]["about"], contents["seconds"] or 0.0
+        return cls(rows, contents["unit"], about, contents["protocol"], contents["seed"], seconds)
 
 
 class _Drawn(TypedDict):
@@ -239,7 +241,7 @@ class _Drawn(TypedDict):
 
 class _Row(TypedDict, total=False):
     name: Required[str]
-    law: Required[str]
+    distribution: Required[str]
     side: Required[str]
     n: Required[int]
     value: Required[float | None]
@@ -281,30 +283,32 @@ class BracketTable:
     def values(self, name: str, key: Any = None) -> Tensor:
         """(texts, ...) of every group; JSON turns a number that is a key into text."""
         parts = [part[name] for part in self.parts if name in part]
-        each = parts if key is None else [part.get(key, part.get(str(key))) for part in parts]
-        return torch.cat([torch.tensor(e, dtype=torch.float64) for e in each])
+        groups = parts if key is None else [part.get(key, part.get(str(key))) for part in parts]
+        return torch.cat([torch.tensor(e, dtype=torch.float64) for e in groups])
 
     def result(self, table: Tensor, kind: str, draws: int, own: bool = False) -> Result | None:
         """None where a number is infinite."""
         if not table.isfinite().all():
             return None
         sizes = torch.full((len(table),), float(self.length), dtype=torch.float64) if own else self.tokens
-        each = torch.arange(len(table))
-        made = summarize(table, sizes * self.per_token, self.unit, kind, group=each, draws=draws)
+        text_index = torch.arange(len(table))
+        result = summarize(table, sizes * self.per_token, self.unit, kind, group=text_index, draws=draws)
         few = (
             kind != "exact" and table.shape[1] <= FREEDOM
         )  # so few that one text's spread can rule, and be small by chance
         if own:  # rare samples carry much of their mean, and few samples do not know of them (docs/bracket.md)
-            made = replace(made, low=-math.inf, high=math.inf)
-        return replace(made, draws_low=-math.inf, draws_high=math.inf) if few else made
+            result = replace(result, low=-math.inf, high=math.inf)
+        return replace(result, draws_low=-math.inf, draws_high=math.inf) if few else result
 
     def calls(self, name: str) -> float:
         return float(self.values("calls", name).mean())
 
-    def row(self, name: str, law: str, side: str, table: Tensor, n: int, calls: float, own: bool = False) -> BracketRow:
+    def row(
+        self, name: str, distribution: str, side: str, table: Tensor, n: int, calls: float, own: bool = False
+    ) -> BracketRow:
         result = self.result(table, "exact" if side == "oracle" else side, n, own)
         why = None if result else "infinite: no draw comes near the text; more draws of one estimate"
-        row = BracketRow(name, law, side, result, n, calls, own, why)
+        row = BracketRow(name, distribution, side, result, n, calls, own, why)
         if side not in ("lower", "difference") or own:
             return row
         share = float(self.values("effective").min())
@@ -315,21 +319,25 @@ class BracketTable:
         return row if row.determined else replace(row, why=row.why or why)
 
     def sides(self, path: Path, numbers: Sequence[int]) -> list[BracketRow]:
-        one = self.calls("draw")
+        evaluations = self.calls("draw")
         above = [
-            self.row(f"importance-weighted, n = {n}", path.distribution, "bound", self.values("above", n), n, n * one)
+            self.row(
+                f"importance-weighted, n = {n}", path.distribution, "bound", self.values("above", n), n, n * evaluations
+            )
             for n in numbers
         ]
         below = [
-            self.row(f"TUBE, n = {n}", path.distribution, "lower", self.values("below", n), n, 2 * n * one)
+            self.row(f"TUBE, n = {n}", path.distribution, "lower", self.values("below", n), n, 2 * n * evaluations)
             for n in numbers
         ]
         return above + below[::-1]
 
     def widths(self, path: Path, numbers: Sequence[int]) -> list[BracketRow]:
-        one = self.calls("draw")
+        evaluations = self.calls("draw")
         return [
-            self.row(f"width, n = {n}", path.distribution, "difference", self.values("apart", n), n, 2 * n * one)
+            self.row(
+                f"width, n = {n}", path.distribution, "difference", self.values("apart", n), n, 2 * n * evaluations
+            )
             for n in numbers
         ]
 
@@ -348,9 +356,17 @@ class BracketTable:
             ("bidirectional", "below", "lower"),
             ("width", "apart", "difference"),
         )
-        one = self.calls("draw")
+        evaluations = self.calls("draw")
         return [
-            self.row(f"{title}, n = {n}", path.distribution, side, self.values(f"own {name}", n), n, n * one, own=True)
+            self.row(
+                f"{title}, n = {n}",
+                path.distribution,
+                side,
+                self.values(f"own {name}", n),
+                n,
+                n * evaluations,
+                own=True,
+            )
             for title, name, side in of
             for n in numbers
         ]
@@ -363,7 +379,7 @@ MEASURES: dict[Measure, str] = {"probability": "confidence", "margin": "margin",
 
 
 def bracket_rows(
-    method: Any,
+    method: Method,
     asked: Asked,
     numbers: Sequence[int] = NUMBERS,
     seed: int = 0,
@@ -390,32 +406,35 @@ def bracket_rows(
         raise InputError(f"`limit` is {limit}; it must be 2 or more: an interval needs two texts")
     rows, numbers = asked.rows, tuple(numbers)
     N = min(len(rows), limit or len(rows))
-    chosen = [i * len(rows) // N for i in range(N)]
-    if rows.collate([rows[chosen[0]]]).segments is not None:
+    indices = [i * len(rows) // N for i in range(N)]
+    if rows.collate([rows[indices[0]]]).segments is not None:
         raise InputError("documents are packed into rows, which no sampler writes; use data with one text a row")
     device = next((p.device for p in method.parameters()), torch.device("cpu"))
     path = None if method.exact else path_of(method, steps)
-    others, refused = exact_laws(method, orders, per_step)
-    work = Work(method, rows, chosen, path, others, numbers, 0 if path is None else min(own, N), seed, batch, device)
+    exact_paths, reasons = exact_distributions(method, orders, per_step)
+    work = Work(
+        method, rows, indices, path, exact_paths, numbers, 0 if path is None else min(own, N), seed, batch, device
+    )
     protocol = asked.protocol | {
-        "name": PROTOCOL, "law": "its own, exact" if path is None else path.distribution, "numbers": [*numbers], "sets": SETS,
+        "name": PROTOCOL, "distribution": "its own, exact" if path is None else path.distribution,
+        "numbers": [*numbers], "sets": SETS,
         "psi": "the mean of n draws, p of n others", "bound draws": bound_draws, "own samples": work.own,
         "texts": f"{N} of {len(rows)}, evenly spaced" if len(rows) > N else f"all {N}", "seed": seed, "device": device.type,
         "network": method.precision,
         "weights of draws": "float64",
     }  # fmt: skip
-    training, done = method.training, [0]
+    training, count = method.training, [0]
     method.eval()
 
     def tell(index: int) -> None:
-        done[0] += min(GROUP, N - index * GROUP)
+        count[0] += min(GROUP, N - index * GROUP)
         if progress:
-            progress(done[0], N)
+            progress(count[0], N)
 
     key = ""
     if keep is not None:
-        texts = vars(rows.collate([rows[i] for i in chosen])).values()
-        key = fingerprint(protocol, method, repr(method.config), [*others], batch, *texts)
+        texts = vars(rows.collate([rows[i] for i in indices])).values()
+        key = fingerprint(protocol, method, repr(method.config), [*exact_paths], batch, *texts)
     cache = workers.ResultCache(keep, key)
     try:
         parts = workers.gather_results(work, len(work), processes=processes, cache=cache, device=device, progress=tell)
@@ -429,45 +448,45 @@ def bracket_rows(
     finally:
         method.train(training)
     cache.remove()
-    protocol["bound of"] = bounds[-1].protocol["law"]
+    protocol["bound of"] = bounds[-1].protocol["distribution"]
     table = BracketTable(parts, bounds[0], asked, max(numbers))
     own_law = "its own" if path is None else path.distribution
     first = "continuous time" if len(bounds) > 1 else own_law
     lines = [BracketRow("bound", first, bounds[0].kind, bounds[0], bounds[0].draws, float(bounds[0].draws))]
     if path is None:
-        refused = {"importance-weighted, TUBE": f"{method.name}'s -log p is exact", **refused}
+        reasons = {"importance-weighted, TUBE": f"{method.name}'s -log p is exact", **reasons}
     else:
         lines += [BracketRow("bound", path.distribution, "bound", r, r.draws, float(r.draws)) for r in bounds[1:]]
         lines += table.sides(path, numbers) + table.widths(path, numbers)
-    lines += table.exact(others)
+    lines += table.exact(exact_paths)
     lines += table.own(path, numbers) if path else []
-    lines += [BracketRow(name, "", "none", why=why) for name, why in refused.items()]
+    lines += [BracketRow(name, "", "none", why=why) for name, why in reasons.items()]
     return Bracket(lines, bounds[0].unit, asked.about, protocol, seed)
 
 
-def exact_laws(
-    method: Any, orders: Sequence[str] = (), per_step: Sequence[int] = (1,)
+def exact_distributions(
+    method: Method, orders: Sequence[str] = (), per_step: Sequence[int] = (1,)
 ) -> tuple[dict[str, Path], dict[str, str]]:
     """The distributions whose -log p is exact, by name, the greedy order last; and those it lacks, with the reason."""
     check_counts(per_step=min(per_step, default=1))
-    made: dict[str, tuple[str, Callable[[int], Sampler]]] = {
+    makers: dict[str, tuple[str, Callable[[int], Sampler]]] = {
         f"order {order}": (f"fixed_order {order}", lambda k, order=order: FixedOrder(order, per_step=k))
         for order in orders
     }
-    made |= {name: (f"confidence by {of}", lambda _, of=of: Confidence(of)) for of, name in MEASURES.items()}
+    makers |= {name: (f"confidence by {of}", lambda _, of=of: Confidence(of)) for of, name in MEASURES.items()}
     if why := "its -log p is exact" if method.exact else no_order(method):
-        return {}, dict.fromkeys([*made, "greedy order, an oracle"], why)
+        return {}, dict.fromkeys([*makers, "greedy order, an oracle"], why)
     block = method.block if 0 < method.block < method.shape[0] else method.shape[0]
-    inside, paths, refused = of_length(method, block), dict[str, Path](), dict[str, str]()
-    for name, (law, make) in made.items():
+    inside, paths, reasons = of_length(method, block), dict[str, Path](), dict[str, str]()
+    for name, (distribution, make) in makers.items():
         for k in per_step:
             sampler, size = make(k), "one a step" if k == 1 else f"{k} a step"
             if why := sampler.refuse(inside):
-                refused[name] = f"'{sampler.name}' {why}"
+                reasons[name] = f"'{sampler.name}' {why}"
                 continue
             where = f" in each block of {block}" if block < method.shape[0] else ""
-            paths[f"{name}, {size}"] = Replayed(sampler, f"{law}, {size}{where}", -(-block // k))
-    return paths | {"greedy order, an oracle": Oracle()}, refused
+            paths[f"{name}, {size}"] = Replayed(sampler, f"{distribution}, {size}{where}", -(-block // k))
+    return paths | {"greedy order, an oracle": Oracle()}, reasons
 
 
 GAP_SETS, GAP_PLACES = 8, 4  # replicates, and draws of each of a bound

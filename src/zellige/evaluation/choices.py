@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..models.model import class_names, find_classes, fingerprint, identity, which_weights
+from ..models.model import Model, class_names, find_classes, fingerprint, identity, which_weights
 from ..schema import parse, read_text, shown, structure
 from ..show.record import Figure, Record
 from .conditional import Conditional
 from .interval import Proportion
-from .likelihood import whose_law
+from .likelihood import bounded_distribution
 from .result import Result, summarize
 
 PROTOCOL = "zellige-pairs-1"
@@ -122,10 +122,10 @@ class ChoiceScores(Record):
         nats, error, tokens = (values.tolist() for values in (self.nats, self.error, self.tokens))
         lines, at = [], 0
         for question in self.questions:
-            here = slice(at, at + len(question.choices))
+            span = slice(at, at + len(question.choices))
             line = {"context": question.context, "choices": [*question.choices], "answer": question.answer}
-            lines.append(line | {"nats": nats[here], "error": error[here], "tokens": tokens[here]})
-            at = here.stop
+            lines.append(line | {"nats": nats[span], "error": error[span], "tokens": tokens[span]})
+            at = span.stop
         more: dict[str, Any] = {"over_draws": self.drawn, "note": self.note, "pairs": lines}
         for name, share in (("accuracy", self.accuracy), ("accuracy_normalised", self.normalised)):
             more[name] = None if share is None else share.to_dict()
@@ -133,11 +133,11 @@ class ChoiceScores(Record):
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "ChoiceScores":
-        written = structure(document, _Written, f"'{source}'", instead="give one of pairs-*.json")
-        numbers, drawn = written["result"], written["result"]["over_draws"]
-        drawn = math.inf if drawn is None else drawn
+        contents = structure(document, _Written, f"'{source}'", instead="give one of pairs-*.json")
+        numbers, half = contents["result"], contents["result"]["over_draws"]
+        half = math.inf if half is None else half
         result = Result.from_dict({**document, "result": {**document["result"], "over_draws": None}}, source)
-        result = replace(result, draws_low=result.value - drawn, draws_high=result.value + drawn)
+        result = replace(result, draws_low=result.value - half, draws_high=result.value + half)
         pairs = numbers["pairs"]
         nats, error, tokens = (
             torch.tensor([math.inf if n is None else n for pair in pairs for n in pair[name]], dtype=kind)
@@ -145,8 +145,8 @@ class ChoiceScores(Record):
         )
         questions = tuple(Question(pair["context"], tuple(pair["choices"]), pair["answer"]) for pair in pairs)
         shares = (numbers["accuracy"], numbers["accuracy_normalised"])
-        accuracy, normalised = (None if s is None else Proportion(s["right"], s["total"]) for s in shares)
-        return cls(result, drawn, questions, nats, error, tokens, accuracy, normalised, numbers["note"])
+        accuracy, per_character = (None if s is None else Proportion(s["right"], s["total"]) for s in shares)
+        return cls(result, half, questions, nats, error, tokens, accuracy, per_character, numbers["note"])
 
 
 class _Share(TypedDict):
@@ -178,7 +178,7 @@ class _Written(TypedDict):
 
 
 def scores(
-    model: Any, questions: Sequence[Question], bounds: Conditional, protocol: dict[str, Any], source: str
+    model: Model, questions: Sequence[Question], bounds: Conditional, protocol: dict[str, Any], source: str
 ) -> ChoiceScores:
     """The mean, the accuracies and the protocol of the bounds of every choice.
 
@@ -196,7 +196,7 @@ def scores(
     protocol = {
         "name": PROTOCOL,
         "estimator": "bound of the conditional: the context is given, clean",
-        "law": whose_law(method),
+        "distribution": bounded_distribution(method),
         "draws": bounds.draws,
         "strata": strata,
         "tokens": "the whole text is tokenized; a token across the border counts as continuation",
@@ -233,17 +233,19 @@ def scores(
 
 
 def classes_told(
-    model: Any, questions: Sequence[Question], label: Any, unconditional: bool
+    model: Model, questions: Sequence[Question], label: Any, unconditional: bool
 ) -> tuple[torch.Tensor | None, str]:
     """The class (choices of all questions,) that the model is told with each choice, -1 for none, and how that is called."""
     labels = [None if unconditional else question.label if label is None else label for question in questions]
-    if all(one is None for one in labels):
+    if all(label_of_question is None for label_of_question in labels):
         return None, "without the class" if class_names(model) else ""
-    numbers = [-1 if one is None else int(find_classes(model, one)) for one in labels]
-    each = torch.tensor([n for n, question in zip(numbers, questions) for _ in question.choices])
+    numbers = [
+        -1 if label_of_question is None else int(find_classes(model, label_of_question)) for label_of_question in labels
+    ]
+    numbers_of_choices = torch.tensor([n for n, question in zip(numbers, questions) for _ in question.choices])
     if label is not None:
-        return each, f"given the class {class_names(model)[numbers[0]]}"
-    return each, "given the class, of lines that have one" if -1 in numbers else "given the class"
+        return numbers_of_choices, f"given the class {class_names(model)[numbers[0]]}"
+    return numbers_of_choices, "given the class, of lines that have one" if -1 in numbers else "given the class"
 
 
 def _counts(question: Question, nats: torch.Tensor) -> tuple[bool, bool]:

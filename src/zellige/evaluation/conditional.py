@@ -19,7 +19,7 @@ with. Its draws are R independent replicates, each spread evenly over the strata
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -28,11 +28,13 @@ from ..core import random
 from ..core.batch import Batch, by_length
 from ..core.prediction import posterior
 from ..core.random import mix
+from ..data.tokenizer_base import Tokenizer
 from ..errors import InputError, check_counts
+from ..methods.ar import AR
 from ..methods.diffusion import Diffusion
 from ..methods.method import Method
 from ..models.masked_text import approximate
-from ..models.model import as_model
+from ..models.model import Model, ModelSource, as_model
 from ..samplers.predict import clean_where_fixed, expected_time
 from ..samplers.sampler import State
 from ..show.kinds import of
@@ -78,7 +80,9 @@ class Conditional:
 
 
 # ---------------------------------------------------------------------------------------------------- text to tokens
-def tokenize_pair(tokenizer: Any, context: str, continuation: str, prefix: bool = False) -> tuple[list[int], list[int]]:
+def tokenize_pair(
+    tokenizer: Tokenizer, context: str, continuation: str, prefix: bool = False
+) -> tuple[list[int], list[int]]:
     """The tokens of the context and of the continuation.
 
     The whole text is tokenized. Where the tokens of the context alone differ from it, a token reaches over the border, and it
@@ -97,7 +101,8 @@ def tokenize_pair(tokenizer: Any, context: str, continuation: str, prefix: bool 
     whole = tokenizer.encode(context + continuation, "the pair")
     before = tokenizer.encode(context, "the context") if context else []
     same = next((i for i, (a, b) in enumerate(zip(before, whole)) if a != b), min(len(before), len(whole) - 1))
-    return [tokenizer.separator] * prefix + whole[:same], whole[same:]
+    begin = [tokenizer.separator] if prefix and tokenizer.separator is not None else []
+    return begin + whole[:same], whole[same:]
 
 
 def windows(context: int, continuation: int, length: int) -> Iterator[tuple[int, int, int]]:
@@ -181,7 +186,7 @@ def bound_tokens(
                 for place in range(places):
                     rows.append((number, (key, replicate, place, places), window, context_size))
     table = torch.zeros(len(pairs), sets, dtype=torch.float64)
-    done, training = 0, method.training
+    count, training = 0, method.training
     method.eval()
     try:
         for group in by_length([len(tokens) for _, _, tokens, _ in rows], batch):
@@ -192,13 +197,13 @@ def bound_tokens(
             context_size = torch.tensor([g for _, _, _, g in part])
             mask = torch.arange(tokens.shape[1]) >= context_size[:, None]
             condition = None if classes is None else classes[number]
-            here = Batch(tokens, None if bool(mask.all()) else mask, condition=condition).to(device)
-            drawn = method.terms(here, None if exact else RowStreams(numbers))
-            value = torch.stack(list(drawn.values())).sum(0).double().cpu()
+            inputs = Batch(tokens, None if bool(mask.all()) else mask, condition=condition).to(device)
+            terms = method.terms(inputs, None if exact else RowStreams(numbers))
+            value = torch.stack(list(terms.values())).sum(0).double().cpu()
             table.index_put_((number, torch.tensor([n[1] for n in numbers])), value / places, accumulate=True)
-            done += len(group)
+            count += len(group)
             if progress:
-                progress(done, len(rows))
+                progress(count, len(rows))
     finally:
         method.train(training)
     sizes = torch.tensor([len(continuation) for _, continuation in pairs])
@@ -206,7 +211,7 @@ def bound_tokens(
 
 
 def bound(
-    model: Any,
+    model: ModelSource,
     pairs: Sequence[tuple[str, str]],
     draws: int = DRAWS,
     seed: int = 0,
@@ -255,8 +260,8 @@ def greedy(method: Method, pairs: Sequence[tuple[Tokens, Tokens]], batch: int = 
     for number, (context, continuation) in enumerate(pairs):
         text = [*context, *continuation]
         for begin, first, end in windows(len(context), len(continuation), length):
-            asked = [(first, end)] if causal else [(i, i + 1) for i in range(first, end)]
-            rows += [(number, text[begin:end], i - begin, j - begin) for i, j in asked]
+            spans = [(first, end)] if causal else [(i, i + 1) for i in range(first, end)]
+            rows += [(number, text[begin:end], i - begin, j - begin) for i, j in spans]
     same, training = [True] * len(pairs), method.training
     method.eval()
     try:
@@ -268,16 +273,16 @@ def greedy(method: Method, pairs: Sequence[tuple[Tokens, Tokens]], batch: int = 
             first, end = (torch.tensor([row[k] for row in part], device=device)[:, None] for k in (2, 3))
             place = torch.arange(x.shape[1], device=device)
             at = (place >= first) & (place < end)
-            law = _next(method, x, at) if diffusion is None else _at(diffusion, x, place < first, at)
+            probabilities = _at(diffusion, x, place < first, at) if diffusion else _next(cast(AR, method), x, at)
             row = at.nonzero()[:, 0]
-            for i in row[law.argmax(-1) != x[at]].unique().tolist():
+            for i in row[probabilities.argmax(-1) != x[at]].unique().tolist():
                 same[part[i][0]] = False
     finally:
         method.train(training)
     return same
 
 
-def _next(method: Any, x: Tensor, at: Tensor) -> Tensor:
+def _next(method: AR, x: Tensor, at: Tensor) -> Tensor:
     """The distributions of an autoregressive model at the places `at` of x: (N, V)."""
     batch = Batch(x)
     return method.next(method.hidden(method.inputs(batch), None, batch)[at])
@@ -334,10 +339,10 @@ class TextScore:
         return f"{quantity(self.value, self.half * self.scale, self.unit, self.kind)}, in all {in_all}"
 
 
-def text_scores(model: Any, bounds: Conditional, tokens: Iterable[int], units: Iterable[int]) -> list[TextScore]:
+def text_scores(model: Model, bounds: Conditional, tokens: Iterable[int], units: Iterable[int]) -> list[TextScore]:
     """The scores of texts of so many tokens, and units, that `conditional` has bounded."""
-    drawn = bounds.kind == "bound"
-    halves = (student(bounds.table.shape[1] - 1) * bounds.error).tolist() if drawn else [0.0] * len(bounds.table)
+    is_bound = bounds.kind == "bound"
+    halves = (student(bounds.table.shape[1] - 1) * bounds.error).tolist() if is_bound else [0.0] * len(bounds.table)
     values = zip(bounds.nats.tolist(), halves, tokens, units)
     note = approximate(model)
     return [TextScore(nats, half, bounds.kind, size, n, model.unit, note) for nats, half, size, n in values]

@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from ..data.corpus import Corpus
 from ..data.own_values import are_texts, by_split, integers
 from ..errors import InputError
-from ..models.model import class_names, fingerprint
+from ..models.model import Model, class_names, fingerprint
 from ..show.kinds import of
 from ..trust import refuse_remote
 
 
 def corpus_of(
-    model: Any, data: Any = None, progress: Callable[[int, int], None] | None = None, split: str = "test"
+    model: Model, data: Any = None, progress: Callable[[int, int], None] | None = None, split: str = "test"
 ) -> Any:
     """The corpus that a model is judged on, in its own tokens: `data`, or what it was trained on.
 
@@ -29,23 +30,27 @@ def corpus_of(
     from ..data.corpus import OwnData, as_data
     from ..data.prepare import prepare
 
-    own, tokenizer = model.config.data, model.tokenizer
+    training_data, tokenizer = model.config.data, model.tokenizer
     if not (data is None or isinstance(data, (str, os.PathLike, Data))):
         data = _handed_over(data, model, split)
         return prepare(data, int(model.method.shape[0]), tokenizer=tokenizer, progress=progress)
-    if data is None and own.name == "text" and not (own.path or own.mix):
+    if data is None and training_data.name == "text" and not (training_data.path or training_data.mix):
         raise InputError("this model comes without its text; say what to evaluate with `data`")
-    if data is None and own.remote:
-        refuse_remote(own.remote, "the model's config")
-    data = own if data is None else as_data(data)
-    learnt = data == own and not model.config.train.start  # else its tokenizer came with the model it began with
-    named = learnt or bool(data.tokenizer) or isinstance(data, OwnData)  # the data says its tokenizer itself
-    corpus = prepare(data, int(model.method.shape[0]), tokenizer=None if named else model.tokenizer, progress=progress)
+    if data is None and training_data.remote:
+        refuse_remote(training_data.remote, "the model's config")
+    data = training_data if data is None else as_data(data)
+    learnt = (
+        data == training_data and not model.config.train.start
+    )  # else its tokenizer came with the model it began with
+    knows_tokenizer = learnt or bool(data.tokenizer) or isinstance(data, OwnData)  # the data says its tokenizer itself
+    corpus = prepare(
+        data, int(model.method.shape[0]), tokenizer=None if knows_tokenizer else model.tokenizer, progress=progress
+    )
     require_same(model.tokenizer, corpus.tokenizer)
     return corpus
 
 
-def _handed_over(data: Any, model: Any, split: str) -> Any:
+def _handed_over(data: Any, model: Model, split: str) -> Any:
     """The Data of values, all of which are of `split`: each text or sequence a document, rows of a shape an array."""
     from ..data import Data
 
@@ -68,7 +73,7 @@ def _handed_over(data: Any, model: Any, split: str) -> Any:
     return Data.of({split: rows}, tokenizer.size, kind=tokenizer.kind)
 
 
-def asked_of_classes(model: Any, corpus: Any, split: str, unconditional: bool) -> tuple[Any, str]:
+def asked_of_classes(model: Model, corpus: Corpus, split: str, unconditional: bool) -> tuple[Any, str]:
     """The rows of a split as the model is told of them, and how that is called: "given the class", "without the class", "".
 
     Raises:
@@ -79,30 +84,32 @@ def asked_of_classes(model: Any, corpus: Any, split: str, unconditional: bool) -
         return rows, "without the class" if names else ""
     if not names:
         raise InputError("the model was trained without classes, and the data has labels; leave out `data.labels`")
-    if names != (theirs := list(corpus.about.get("classes") or ())):
+    if names != (data_classes := list(corpus.about.get("classes") or ())):
         raise InputError(
             f"the model knows the classes {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}, the data has "
-            f"{', '.join(theirs[:5])}{', ...' if len(theirs) > 5 else ''}; leave out `data.labels`, or use other data"
+            f"{', '.join(data_classes[:5])}{', ...' if len(data_classes) > 5 else ''}; leave out `data.labels`, or use other data"
         )
     return (rows.unlabelled(), "without the class") if unconditional else (rows, "given the class")
 
 
-def beside_training(model: Any, corpus: Any) -> dict[str, Any]:
+def beside_training(model: Model, corpus: Corpus) -> dict[str, Any]:
     """What a result says of its data beside that of the training.
 
     {"changed": whether these are the files that the model was trained on with another content, "trained_sha256": the hash of
     then, "other": a tag of the content where the data's name alone would take it for the run's own, or for another text}
     """
-    own, now = (getattr(model, "about", {}) or {}).get("data") or {}, corpus.about
-    files = [[Path(f).resolve() for f in about.get("files") or []] for about in (own, now)]
-    same = own.get("name") == now["name"]
-    trained, sha256 = own.get("sha256"), now.get("sha256")
-    named = bool(files[1]) or now["name"] not in ("text", "tokens", "array")  # else it was handed over, by no name
-    changed = named and same and files[0] == files[1] and None not in (trained, sha256) and trained != sha256
-    content, before = _content(now), _content(own)
-    another = any(before[key] not in (None, now) for key, now in content.items()) if same else now["name"] == "text"
-    tag = {"other": fingerprint(content)[:8]} if another else {}
-    return {"changed": changed, **({"trained_sha256": trained} if changed else {}), **tag}
+    training, now = (getattr(model, "about", {}) or {}).get("data") or {}, corpus.about
+    files = [[Path(f).resolve() for f in about.get("files") or []] for about in (training, now)]
+    same = training.get("name") == now["name"]
+    trained_sha256, sha256 = training.get("sha256"), now.get("sha256")
+    has_name = bool(files[1]) or now["name"] not in ("text", "tokens", "array")  # else it was handed over, by no name
+    content_changed = (
+        has_name and same and files[0] == files[1] and None not in (trained_sha256, sha256) and trained_sha256 != sha256
+    )
+    content, before = _content(now), _content(training)
+    is_another = any(before[key] not in (None, now) for key, now in content.items()) if same else now["name"] == "text"
+    tag = {"other": fingerprint(content)[:8]} if is_another else {}
+    return {"changed": content_changed, **({"trained_sha256": trained_sha256} if content_changed else {}), **tag}
 
 
 def _content(about: dict[str, Any]) -> dict[str, Any]:

@@ -42,12 +42,14 @@ def leaning(xx: np.ndarray, yy: np.ndarray, xy: np.ndarray) -> float:
     n, m = xy.shape
     x, y = witness(xx, yy, xy)
     hx, hy, across = centred(xx) / n**2, centred(yy) / m**2, crossed(xy) / (n * m)
-    cubed = float(((hx @ hx + 3 * across @ across.T) * hx).sum() + ((hy @ hy + 3 * across.T @ across) * hy).sum())
+    third_moment = float(
+        ((hx @ hx + 3 * across @ across.T) * hx).sum() + ((hy @ hy + 3 * across.T @ across) * hy).sum()
+    )
     x, y = (x - x.mean()) / n, (y - y.mean()) / m
     along = float(
         x @ hx @ x + y @ hy @ y + 2 * x @ across @ y
     )  # of the estimate of d: in expectation it has tr C^3 in it
-    return 8 * max(cubed, 0.0) + 16 * max(along - cubed, 0.0)
+    return 8 * max(third_moment, 0.0) + 16 * max(along - third_moment, 0.0)
 
 
 def accepted(value: float, single: float, slope: float, pairs: float, t: float) -> tuple[float, float]:
@@ -75,13 +77,13 @@ def witness(xx: np.ndarray, yy: np.ndarray, xy: np.ndarray, less: int = 1) -> tu
 def variances(xx: np.ndarray, yy: np.ndarray, xy: np.ndarray) -> tuple[float, float]:
     """V1 and V2, what single texts and what pairs bring to the variance of D; V1 may be below zero, being unbiased."""
     n, m = xy.shape
-    each = [2 * float((centred(k) ** 2).sum()) / (N - 3) / (N - 1) / N**2 for k, N in ((xx, n), (yy, m))]
+    variances_of_sides = [2 * float((centred(k) ** 2).sum()) / (N - 3) / (N - 1) / N**2 for k, N in ((xx, n), (yy, m))]
     across = 4 * float((crossed(xy) ** 2).sum()) / ((n - 1) * (m - 1)) / (n * m)
     x, y = witness(xx, yy, xy, 2)
     twice = (
-        across + each[0] * (n - 1) / (n - 2) + each[1] * (m - 1) / (m - 2)
+        across + variances_of_sides[0] * (n - 1) / (n - 2) + variances_of_sides[1] * (m - 1) / (m - 2)
     )  # pairs, as each of their texts counts them
-    return 4 * float(x.var(ddof=1) / n + y.var(ddof=1) / m) - 2 * twice, across + sum(each)
+    return 4 * float(x.var(ddof=1) / n + y.var(ddof=1) / m) - 2 * twice, across + sum(variances_of_sides)
 
 
 def inverted(value: float, slope: float, noise: float, t: float) -> tuple[float, float]:

@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..data.corpus import Corpus
+from ..data.rows import Rows
 from ..errors import InputError, check_counts
 from ..launched import this_process
 from ..methods.method import Method
-from ..models.model import fingerprint, identity
+from ..models.model import Model, fingerprint, identity
 from . import workers
 from .corpus import asked_of_classes, beside_training
 from .likelihood import DIVERGENCE, Likelihood, Work, entropy_and_divergence
@@ -28,7 +30,7 @@ PROTOCOL = "zellige-1"
 # ---------------------------------------------------------------------------------------------------- the drawing
 def evaluate_rows(
     method: Method,
-    rows: Any,
+    rows: Rows,
     *,
     draws: int = 4,
     seed: int = 0,
@@ -67,21 +69,21 @@ def evaluate_rows(
         progress: called with (texts done, texts in all).
         protocol: more entries for the protocol (packing, weights).
     """
-    started = time.perf_counter()
+    began = time.perf_counter()
     check_counts(draws=draws, batch=batch, processes=processes)
     if limit is not None and limit < 2:
         raise InputError(f"`limit` is {limit}; it must be 2 or more: an interval needs two texts")
     if len(rows) == 0:
         raise InputError("there are no texts to evaluate; give a data set that holds at least two")
     N = min(len(rows), limit or len(rows))
-    chosen = [i * len(rows) // N for i in range(N)]
+    indices = [i * len(rows) // N for i in range(N)]
     ask = Likelihood(method, estimator, t_min, ends, steps, terms, grid=grid)
     kind, draws = ask.kind, 1 if ask.certain else draws
     if kind == "loss":
         characters, unit = None, f"loss/{unit.partition('/')[2] or 'token'}"
     device = torch.device(device) if device is not None else _device(method)
     texts, replicates = max(1, GROUP // draws), 2 if draws % 2 == 0 else draws
-    work = Work(ask, rows, chosen, texts, draws // replicates, replicates, seed, batch, device)
+    work = Work(ask, rows, indices, texts, draws // replicates, replicates, seed, batch, device)
     spread = f"{replicates} x {draws // replicates} draws of {texts} texts at once, evenly spread over {ask.strata}"
     full_protocol = {
         "name": PROTOCOL,
@@ -94,7 +96,7 @@ def evaluate_rows(
         "texts": f"{N} of {len(rows)}, evenly spaced" if len(rows) > N else f"all {N}",
         "seed": seed,
         "device": device.type,
-        "law": ask.law,
+        "distribution": ask.distribution,
         "bounds samples of": ask.bounds,
     } | (protocol or {})
     full_protocol |= {} if ends == "model" else {"ends": ends}
@@ -103,9 +105,9 @@ def evaluate_rows(
     method.eval()
     try:
         if ask.importance:
-            found = pilot(ask, rows, chosen, seed, device)
-            ask.proposal = proposal_of(found, ask)
-            full_protocol |= {} if found is None else {"pilot": found}
+            pilot_terms = pilot(ask, rows, indices, seed, device)
+            ask.proposal = proposal_of(pilot_terms, ask)
+            full_protocol |= {} if pilot_terms is None else {"pilot": pilot_terms}
         results = _gathered(work, full_protocol, processes, distributed, keep, progress)
     finally:
         method.train(training)
@@ -119,9 +121,9 @@ def evaluate_rows(
     per_token = 1.0 if characters is None else characters / int(getattr(rows, "tokens_total", 0) or tokens.sum())
     means = {name: float(table.mean()) for name, table in tables.items()}
     if estimator == DIVERGENCE:
-        means = entropy_and_divergence(means[estimator], rows.collate([rows[i] for i in chosen]).tokens)
+        means = entropy_and_divergence(means[estimator], rows.collate([rows[i] for i in indices]).tokens)
     total, group = torch.stack(list(tables.values())).sum(0), torch.arange(N) // texts
-    each = (
+    per_document = (
         summarize(total, pieces, "nats/document", kind, group=group) if kind != "loss" and int(pieces.sum()) else None
     )
     result = summarize(
@@ -134,8 +136,8 @@ def evaluate_rows(
         terms=means,
         seed=seed,
         protocol=full_protocol,
-        seconds=time.perf_counter() - started,
-        document=each,
+        seconds=time.perf_counter() - began,
+        document=per_document,
     )
     if not (ask.draws_times and (ask.T or ask.importance)):
         return result
@@ -146,12 +148,12 @@ def _gathered(
     work: Work, protocol: dict[str, Any], processes: int, distributed: bool, keep: Path | None, progress: Any
 ) -> list[workers.GroupResult]:
     """What each group gives; read from `keep` where this was interrupted before."""
-    N, done = len(work.chosen), [0]
+    N, count = len(work.chosen), [0]
 
     def tell(index: int) -> None:
-        done[0] += min(work.texts, N - index * work.texts)
+        count[0] += min(work.texts, N - index * work.texts)
         if progress:
-            progress(done[0], N)
+            progress(count[0], N)
 
     key = ""
     if keep is not None:
@@ -182,7 +184,7 @@ class Asked(NamedTuple):
     unit: str
 
 
-def asked_of(model: Any, corpus: Any, split: str, unconditional: bool = False) -> Asked:
+def asked_of(model: Model, corpus: Corpus, split: str, unconditional: bool = False) -> Asked:
     """The rows of a split of a corpus as a model is asked about them."""
     method, tokenizer = model.method, model.tokenizer
     rows, given_class = asked_of_classes(model, corpus, split, unconditional)
@@ -216,7 +218,7 @@ def asked_of(model: Any, corpus: Any, split: str, unconditional: bool = False) -
     return Asked(rows, about, protocol, characters, model.unit if tokenizer.shape else "")
 
 
-def _packing(method: Method, about: dict[str, Any], rows: Any) -> str:
+def _packing(method: Method, about: dict[str, Any], rows: Rows) -> str:
     """How the data was cut into rows; of documents also whether the model says where they end."""
     pack, fill = about.get("pack"), about.get("fill", 0)
     if pack not in ("document", "packed"):
@@ -227,6 +229,6 @@ def _packing(method: Method, about: dict[str, Any], rows: Any) -> str:
     text += f", filled up to multiples of {fill:,}" if fill > 1 else ""
     block = method.block or rows.length
     word = about["separator"].partition(" ")[0]  # a space ends no document, since it stands within them
-    ended = word != "space" and (fill > 0 or word != "none")
-    learnt = ended and (fill >= rows.length or max(fill, 1) % block == 0)
+    has_end = word != "space" and (fill > 0 or word != "none")
+    learnt = has_end and (fill >= rows.length or max(fill, 1) % block == 0)
     return f"{text}, {'ends included' if learnt else 'lengths given'}"

@@ -75,13 +75,13 @@ class Features:
     @torch.no_grad()
     def views(self, pixels: np.ndarray, progress: Progress | None = None) -> Views:
         """What it makes of images (N, H, W, 3) uint8."""
-        seen = []
+        outputs = []
         for first in range(0, len(pixels), BATCH):
             part = torch.from_numpy(np.ascontiguousarray(pixels[first : first + BATCH])).to(self.device)
-            seen.append([x.cpu().double() for x in self.read(part)])
+            outputs.append([x.cpu().double() for x in self.read(part)])
             if progress:
                 progress(min(first + BATCH, len(pixels)), len(pixels))
-        features, logits = map(torch.cat, zip(*seen))
+        features, logits = map(torch.cat, zip(*outputs))
         return Views(features, logits)
 
 
@@ -198,7 +198,7 @@ def train_classifier(
     steps = epochs * math.ceil(len(pixels) / BATCH)
     optimizer = torch.optim.AdamW(network.parameters(), 2e-3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    generator, done = torch.Generator().manual_seed(mix(seed, "order")), 0
+    generator, step = torch.Generator().manual_seed(mix(seed, "order")), 0
     for _ in range(epochs):
         for rows in torch.randperm(len(pixels), generator=generator).split(BATCH):
             _, logits = network(brightness(pixels[rows].to(device), colours))
@@ -207,17 +207,17 @@ def train_classifier(
             loss.backward()
             optimizer.step()
             schedule.step()
-            done += 1
+            step += 1
             if progress:
-                progress(done, steps)
+                progress(step, steps)
     network.eval().requires_grad_(False)
     height, across = tokenizer.shape[:2]
     config = FeatureConfig(
         data.about["name"], data.about["sha256"], height, across, colours, names, features=width, epochs=epochs,
         seed=seed, accuracy=math.nan, tested=len(of["test"][0]),
     )  # fmt: skip
-    judged = trained(network, config, "", device).views(of["test"][0]).logits.argmax(1)
-    right = (judged == torch.from_numpy(np.array(of["test"][1]))).double().mean()
+    predictions = trained(network, config, "", device).views(of["test"][0]).logits.argmax(1)
+    right = (predictions == torch.from_numpy(np.array(of["test"][1]))).double().mean()
     return network, replace(config, accuracy=float(right))
 
 

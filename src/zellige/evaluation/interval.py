@@ -120,16 +120,16 @@ def over_draws(table: Tensor, group: Tensor, kind: str = "bound") -> tuple[float
     if sets == 1:
         return math.inf, 0.0
     sums = torch.zeros(int(group.max()) + 1, sets, dtype=torch.float64).index_add(0, group, table)
-    each = sums.var(1) / sets  # the variance of each group's mean over its replicates
-    variance = float(each.sum())
+    variances = sums.var(1) / sets  # the variance of each group's mean over its replicates
+    variance = float(variances.sum())
     if variance == 0:
         return 0.0, math.inf
     if not variance < math.inf:
         return math.inf, 0.0
-    most = int((each > 0).sum()) * (sets - 1)
+    most = int((variances > 0).sum()) * (sets - 1)
     if most < FREEDOM:
         return math.inf, most
-    freedom = int((sets + 1) / float(((each / variance) ** 2).sum()) - 2)  # Welch's: the squares are of estimates
+    freedom = int((sets + 1) / float(((variances / variance) ** 2).sum()) - 2)  # Welch's: the squares are of estimates
     freedom = min(max(freedom, 1), most)
     return student(freedom) * math.sqrt(variance), freedom
 

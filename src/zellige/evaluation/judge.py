@@ -34,8 +34,9 @@ from torch import Tensor
 from ..core.batch import Batch
 from ..core.random import categorical, mix
 from ..data import remote
+from ..data.tokenizer_base import Tokenizer
 from ..errors import InputError, nearest, not_installed
-from ..models.model import fingerprint
+from ..models.model import Model, fingerprint
 from ..schema import read_json
 
 GPT2 = "gpt2-large"
@@ -125,19 +126,19 @@ class Judge:
             raise InputError(f"token {largest:,} is not in the judge's vocabulary of {V:,}; leave out `tokens` own")
         pieces, of = self._pieces(rows)
         nats = torch.zeros(len(rows), dtype=torch.float64)
-        judged = torch.zeros(len(rows), dtype=torch.long)
-        done = 0
+        counts_of_texts = torch.zeros(len(rows), dtype=torch.long)
+        count = 0
         for group in self._batches(pieces):
             tokens, real = _padded([pieces[i] for i in group])
             counts = real & self._counted(tokens)
             token_nats = self.inner.nats(tokens, real, self.first == "judged")  # (B, T), of each token
             where = torch.tensor([of[i] for i in group])
             nats.index_add_(0, where, torch.where(counts, token_nats, 0.0).sum(-1))
-            judged.index_add_(0, where, counts.sum(-1))
-            done += len(group)
+            counts_of_texts.index_add_(0, where, counts.sum(-1))
+            count += len(group)
             if progress:
-                progress(done, len(pieces))
-        return nats, judged
+                progress(count, len(pieces))
+        return nats, counts_of_texts
 
     @torch.no_grad()
     def features(self, texts: Sequence[str], progress: Progress | None = None) -> Tensor:
@@ -199,13 +200,13 @@ class Judge:
 
     def _counted(self, tokens: Tensor) -> Tensor:
         """(B, T) bool, which tokens count."""
-        counted = torch.ones_like(tokens, dtype=torch.bool)
+        counts = torch.ones_like(tokens, dtype=torch.bool)
         if self.first == "given":
-            counted[:, 0] = False
+            counts[:, 0] = False
         if self.eos == "first" and self.inner.end is not None:
             end = tokens == self.inner.end
-            counted &= ~end | (end.cumsum(-1) == 1)
-        return counted
+            counts &= ~end | (end.cumsum(-1) == 1)
+        return counts
 
 
 def _padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
@@ -261,8 +262,8 @@ def causal_model(path: Any, device: torch.device | str) -> Any:
     name = str(path)
     folder = Path(name)
     config = folder / "config.json"
-    theirs = config.is_file() and "model_type" in read_json(config)
-    if folder.is_dir() and not theirs:
+    is_transformers = config.is_file() and "model_type" in read_json(config)
+    if folder.is_dir() and not is_transformers:
         from ..models.model import load
 
         return Own(load(name, device=device), name)
@@ -274,7 +275,7 @@ class Own:
 
     kind, begins = "zellige", True
 
-    def __init__(self, model: Any, name: str):
+    def __init__(self, model: Model, name: str):
         method = self.method = model.method.eval()
         if not (method.exact and method.parameterization == "next"):
             raise InputError(f"judge '{name}' holds {method.name}, which says no next token; give a run of ar")
@@ -293,7 +294,7 @@ class Own:
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         return [self.tokenizer.encode(text, f"text {i + 1:,}") for i, text in enumerate(texts)]
 
-    def same(self, tokenizer: Any) -> bool:
+    def same(self, tokenizer: Tokenizer) -> bool:
         return self.tokenizer.fingerprint == tokenizer.fingerprint
 
     def nats(self, tokens: Tensor, real: Tensor, begin: bool) -> Tensor:
@@ -339,10 +340,10 @@ class Transformer:
             except Exception as problem:
                 raise _absent(name, problem) from problem
         self.model, config = model.eval().to(device), model.config
-        own = getattr(config, "max_position_embeddings", None) or self.tokenizer.model_max_length
+        limit = getattr(config, "max_position_embeddings", None) or self.tokenizer.model_max_length
         self.name, self.device = name, torch.device(device)
         self.tokenizer_name = type(self.tokenizer).__name__
-        self.vocabulary, self.context = int(config.vocab_size), int(min(own, 2**20))
+        self.vocabulary, self.context = int(config.vocab_size), int(min(limit, 2**20))
         self.end = self.tokenizer.eos_token_id
         first = self.tokenizer.bos_token_id
         self.first = self.end if first is None else first
@@ -359,7 +360,7 @@ class Transformer:
             return []
         return [list(row) for row in self.tokenizer(list(texts), add_special_tokens=False)["input_ids"]]
 
-    def same(self, tokenizer: Any) -> bool:
+    def same(self, tokenizer: Tokenizer) -> bool:
         inner = getattr(tokenizer, "inner", None)
         return inner is not None and inner.get_vocab() == self.tokenizer.get_vocab()
 
@@ -369,9 +370,9 @@ class Transformer:
             tokens, real = F.pad(tokens, (1, 0), value=self.first), F.pad(real, (1, 0), value=True)
         if tokens.shape[1] == 1:
             return torch.zeros(tokens.shape, dtype=torch.float64)
-        read, known = tokens[:, :-1].to(self.device), real[:, 1:]
-        logits = self.model(read, attention_mask=known.long().to(self.device), use_cache=False).logits
-        nats = _cross_entropy(lambda i: logits[i], tokens[:, 1:], known)
+        read, real_inputs = tokens[:, :-1].to(self.device), real[:, 1:]
+        logits = self.model(read, attention_mask=real_inputs.long().to(self.device), use_cache=False).logits
+        nats = _cross_entropy(lambda i: logits[i], tokens[:, 1:], real_inputs)
         return nats if begin else F.pad(nats, (1, 0))
 
     def states(self, tokens: Tensor, real: Tensor) -> Tensor:
@@ -387,13 +388,13 @@ class Transformer:
         texts: list[str] = []
         for batch in torch.arange(count).split(DRAWN):
             streams = [torch.Generator().manual_seed(mix(seed, "judge", int(i))) for i in batch]
-            last, drawn, cache = torch.full((len(batch), 1), self.first), [], None
+            last, columns, cache = torch.full((len(batch), 1), self.first), [], None
             for _ in range(length):
                 out = self.model(last.to(self.device), past_key_values=cache, use_cache=True)
-                cache, law = out.past_key_values, out.logits[:, -1].double().softmax(-1).cpu()
-                last = categorical(law[:, None], streams)
-                drawn.append(last)
-            texts += self.tokenizer.batch_decode(torch.cat(drawn, 1), skip_special_tokens=True)
+                cache, probabilities = out.past_key_values, out.logits[:, -1].double().softmax(-1).cpu()
+                last = categorical(probabilities[:, None], streams)
+                columns.append(last)
+            texts += self.tokenizer.batch_decode(torch.cat(columns, 1), skip_special_tokens=True)
         return texts
 
 

@@ -8,7 +8,7 @@ times do.) Groups, not batches, own the random numbers, so that the batch size i
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ from ..methods.absorbing import Masked
 from ..methods.diffusion import Diffusion
 from ..methods.method import Method
 from ..nn.attention import documents
-from ..samplers import laws
+from ..samplers import distributions
 from ..samplers.grid import grid_of, spaced
 from ..samplers.pairing import CONTINUOUS, steps_distribution
 
@@ -109,8 +109,8 @@ class Likelihood:
     def judged(self) -> Method:
         """The method whose terms are asked for: that of published code where its bound is one of another method."""
         m = self.method
-        other = m.as_published() if self.ends == "published" and isinstance(m, Diffusion) else None
-        return m if other is None else other
+        published_method = m.as_published() if self.ends == "published" and isinstance(m, Diffusion) else None
+        return m if published_method is None else published_method
 
     @property
     def T(self) -> int:
@@ -128,8 +128,8 @@ class Likelihood:
         m = self.judged
         generic = isinstance(m, Diffusion) and type(m).terms in (Diffusion.terms, Masked.terms)
         elsewhere = self.ends == "published" and m is self.method
-        counted = self._by_counts and self.terms == "drawn"
-        return generic and not (elsewhere or counted or self.certain or self.other is not None)
+        by_counts = self._by_counts and self.terms == "drawn"
+        return generic and not (elsewhere or by_counts or self.certain or self.other is not None)
 
     @property
     def importance(self) -> bool:
@@ -150,8 +150,8 @@ class Likelihood:
             return "this is another estimator"
         if not isinstance(self.method, Diffusion):
             return f"{self.method.name} has no time"
-        cls, none = type(self.method), Diffusion
-        if cls.published is none.published and cls.as_published is none.as_published:
+        cls, base = type(self.method), Diffusion
+        if cls.published is base.published and cls.as_published is base.as_published:
             return f"that of {self.method.name} leaves them out"
         return "its times are its own: leave `t_min` out" if self.t_min else None
 
@@ -162,44 +162,44 @@ class Likelihood:
             return self.other.about
         if self.certain:
             return "one token at a time, left to right"
-        published = ", the ends as published" if self.ends == "published" else ""
+        ends = ", the ends as published" if self.ends == "published" else ""
         steps = f"{self.T} steps" + ("" if self.grid == "uniform" else f" on the grid {self.grid}")
         if self.T and self.draws_times:
             first = "the last" if self.method.start != PRIOR or self.T == 1 else "the first and the last"
             n = len(bound_terms.between(self.judged, self.T))  # pyright: ignore
             how = "by importance" if self.importance else "evenly"
             if self.terms == "all" or n == 0:
-                return f"{f'all {steps}' if self.T > 1 else 'one step'} of every sequence{published}"
-            some = f"{first} of every sequence, of the {n} others one drawn {how} (stratified)"
-            return f"{steps}: {some}{published}"
+                return f"{f'all {steps}' if self.T > 1 else 'one step'} of every sequence{ends}"
+            drawn_steps = f"{first} of every sequence, of the {n} others one drawn {how} (stratified)"
+            return f"{steps}: {drawn_steps}{ends}"
         if self.T or self.ends == "published":
-            return (steps if self.T else "whole of t in [0, 1]") + f" (stratified){published}"
-        stratified = "(stratified, by importance)" if self.importance else "(stratified)"
+            return (steps if self.T else "whole of t in [0, 1]") + f" (stratified){ends}"
+        spacing = "(stratified, by importance)" if self.importance else "(stratified)"
         if not self.published:
-            return f"whole of t in [0, 1] {stratified}" + (", a jump at each end" if self.ends == "jumps" else "")
+            return f"whole of t in [0, 1] {spacing}" + (", a jump at each end" if self.ends == "jumps" else "")
         low = f"t in [{self.t_min:g}, 1]" if self.t_min else "t in [0, 1]"
-        return f"{low} {stratified}, {'without' if self.ends == 'none' else 'with'} the ends of time"
+        return f"{low} {spacing}, {'without' if self.ends == 'none' else 'with'} the ends of time"
 
     @property
-    def law(self) -> str | None:
-        """Whose distribution it bounds, or is -log p of, as `samplers.Law` has it; None where it is no bound."""
+    def distribution(self) -> str | None:
+        """Whose distribution it bounds, or is -log p of, as `samplers.Distribution` has it; None where it is no bound."""
         if self.published or self.kind == "loss" or not isinstance(self.method, Method):
             return None
-        law = whose_law(self.method, self.estimator, self.steps, self.grid)
-        return f"{law}, with a jump at each end" if self.ends == "jumps" else law
+        distribution = bounded_distribution(self.method, self.estimator, self.steps, self.grid)
+        return f"{distribution}, with a jump at each end" if self.ends == "jumps" else distribution
 
     @property
     def bounds(self) -> list[str]:
         """The samplers without options of whose distribution it is a bound, or -log p; none where it is no bound, or of another
         model."""
-        if self.law is None or self.ends == "jumps":
+        if self.distribution is None or self.ends == "jumps":
             return []
         number = {"estimator": self.estimator} if self.estimator != "bound" else {}
         if self.steps and (self.steps, self.grid) != (getattr(self.method, "steps", 0), "uniform"):
             number |= {"steps": self.steps} | ({} if self.grid == "uniform" else {"grid": self.grid})
-        table = laws(self.method, self.steps or getattr(self.method, "steps", 0) or None)
+        table = distributions(self.method, self.steps or getattr(self.method, "steps", 0) or None)
         same = [{}, {"estimator": "any_order"}] if self.estimator == "any_order" else [number]
-        return [name for name, law in table.items() if law.number in same]
+        return [name for name, distribution in table.items() if distribution.number in same]
 
     @property
     def strata(self) -> str | None:
@@ -254,8 +254,12 @@ class Likelihood:
             return m.terms(batch, generator)
         if not self.t_min:
             return {"diffusion": m.terms(batch, generator)["diffusion"]}
-        drawn = _from_t_min(m, self.t_min, batch, generator) if self._by_counts else self.between(batch, generator)
-        terms = {"diffusion": drawn}
+        diffusion = (
+            _from_t_min(cast(Masked, m), self.t_min, batch, generator)
+            if self._by_counts
+            else self.between(batch, generator)
+        )
+        terms = {"diffusion": diffusion}
         if self.ends in ("model", "jumps"):
             terms |= bound_terms.ends(m, batch, generator, jumps=self.ends == "jumps")
         return terms
@@ -286,17 +290,17 @@ class Work:
 
     def group(self, index: int) -> Batch:
         """The texts of a group."""
-        chosen = self.chosen[index * self.texts : (index + 1) * self.texts]
-        return self.rows.collate([self.rows[i] for i in chosen])
+        indices = self.chosen[index * self.texts : (index + 1) * self.texts]
+        return self.rows.collate([self.rows[i] for i in indices])
 
     def __call__(self, index: int) -> dict[str, Any]:
         """{"terms": name -> replicates -> texts, "squares": replicates -> texts, "tokens": ..., "documents": ...}"""
         group, terms, squares = self.group(index), {}, []
         for replicate in range(self.replicates):
-            drawn = self._draw(group, mix(self.seed, index, replicate))
-            for name, value in drawn.items():
+            terms_of_replicate = self._draw(group, mix(self.seed, index, replicate))
+            for name, value in terms_of_replicate.items():
                 terms.setdefault(name, []).append(value.mean(0).tolist())
-            squares.append(torch.stack(list(drawn.values())).sum(0).square().mean(0).tolist())
+            squares.append(torch.stack(list(terms_of_replicate.values())).sum(0).square().mean(0).tolist())
         return {
             "terms": terms,
             "squares": squares,
@@ -341,34 +345,34 @@ def estimator_of(method: Method, name: str) -> Estimator | None:
     """The estimator of that name; None for the bound."""
     if name == "bound" and bounded(method):
         return None
-    others = dict(method.estimators())
+    estimators = dict(method.estimators())
     if not bounded(method):
         why = metropolis.enumerable(method)
         if name == "bound":
             use = "use `estimator` loss" if why else "use `estimator` divergence or loss"
             raise InputError(f"{method.name} defines no likelihood bound{f', and {why}' if why else ''}; {use}")
         if why is None:
-            about = "all texts enumerated, the law that Metropolis-Hastings keeps"
-            others[DIVERGENCE] = Estimator(_of(method, metropolis.invariant), about, exact=True)
+            about = "all texts enumerated, the distribution that Metropolis-Hastings keeps"
+            estimators[DIVERGENCE] = Estimator(_of(method, metropolis.invariant), about, exact=True)
             about = "all texts enumerated, the ratios along a path from text to text, left to right"
-            others["path"] = Estimator(_of(method, metropolis.path_distribution), about, exact=True)
-    if name not in others:
-        known = ["bound"] * bounded(method) + [*others]
-        raise unknown("estimator", name, known)
-    return others[name]
+            estimators["path"] = Estimator(_of(method, metropolis.path_distribution), about, exact=True)
+    if name not in estimators:
+        names = ["bound"] * bounded(method) + [*estimators]
+        raise unknown("estimator", name, names)
+    return estimators[name]
 
 
-def whose_law(method: Any, estimator: str = "bound", steps: int = 0, grid: str = "uniform") -> str:
-    """Whose distribution an estimator of a method bounds, in T steps where it is asked for them; as `samplers.Law` has it."""
+def bounded_distribution(method: Method, estimator: str = "bound", steps: int = 0, grid: str = "uniform") -> str:
+    """Name of the distribution that an estimator of a method bounds, in T steps if any; as in `samplers.Distribution`."""
     if estimator in (DIVERGENCE, "path"):
         return "its chain, after many proposals"
     if method.parameterization == "next":
         return "autoregression"
     T = 0 if estimator in ("any_order", "random") else steps or method.steps
-    law = steps_distribution(T, method.steps, grid).of if T else CONTINUOUS
+    distribution = steps_distribution(T, method.steps, grid).of if T else CONTINUOUS
     if estimator in ("forward", "backward"):
-        law = f"autoregression, {estimator}"
-    return f"{law}, block after block" if 0 < method.block < method.shape[0] else law
+        distribution = f"autoregression, {estimator}"
+    return f"{distribution}, block after block" if 0 < method.block < method.shape[0] else distribution
 
 
 def _no_steps(method: Method, other: bool) -> str | None:
@@ -379,7 +383,7 @@ def _no_steps(method: Method, other: bool) -> str | None:
     return f"{method.name} has no time" if timeless else None
 
 
-def _from_t_min(method: Any, t_min: float, batch: Batch, generator: Randomness) -> Tensor:
+def _from_t_min(method: Masked, t_min: float, batch: Batch, generator: Randomness) -> Tensor:
     """The mean of the diffusion term over t in [t_min, 1] of a masked network that does not see the time: (B,) nats.
 
     By numbers of masks, as the bound itself: k has the weight of its distribution under the masked shares m of these times.
@@ -392,8 +396,8 @@ def _from_t_min(method: Any, t_min: float, batch: Batch, generator: Randomness) 
 
 def _of(method: Method, distribution_of: Callable[[Method], Tensor]) -> Callable[..., Tensor]:
     """-log of the distribution on all texts that `distribution_of` makes of the method: (B,) nats."""
-    law = functools.cache(lambda: distribution_of(method))
-    return lambda batch, generator=None: -law()[enumeration.index(batch.tokens.cpu(), method.vocabulary)].log()
+    distribution = functools.cache(lambda: distribution_of(method))
+    return lambda batch, generator=None: -distribution()[enumeration.index(batch.tokens.cpu(), method.vocabulary)].log()
 
 
 def entropy_and_divergence(nats: float, tokens: Tensor) -> dict[str, float]:

@@ -10,16 +10,17 @@ The interval of the mean over texts is Student's t over the texts; the training 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
+
+from ..data.rows import Rows
 
 CHUNK = 2**20  # tokens of the training set at once
 BASE = np.uint64(0x9E3779B97F4A7C15)  # odd
 
 
 def longest(
-    rows: Sequence[Sequence[int]], training: Any, progress: Callable[[int, int], None] | None = None
+    rows: Sequence[Sequence[int]], training: Rows | np.ndarray, progress: Callable[[int, int], None] | None = None
 ) -> np.ndarray:
     """(N,) the tokens of the longest run of each row that stands within a row of the training set.
 
@@ -30,17 +31,16 @@ def longest(
     [3, 0]
     """
     texts = _Windows(rows)
-    every = training.texts if hasattr(training, "texts") else len(training)
-    done = 0
+    total, count = len(training) if isinstance(training, np.ndarray) else training.texts, 0
     for chunk in _chunks(training):
         texts.mark(chunk)
-        done += len(chunk)
+        count += len(chunk)
         if progress:
-            progress(done, every)
+            progress(count, total)
     return texts.longest()
 
 
-def _chunks(training: Any) -> Iterator[np.ndarray]:
+def _chunks(training: Rows | np.ndarray) -> Iterator[np.ndarray]:
     """Rows (m, L), a chunk at a time, -1 where there is padding; of documents each a row of its own."""
     L = training.shape[1] if isinstance(training, np.ndarray) else training.length
     size = max(1, CHUNK // L)
@@ -74,34 +74,34 @@ class _Windows:
             self.hashes = self.hashes * BASE + self.codes[self.tokens[self.starts + step]]
             order = np.argsort(self.hashes)
             self.levels.append((self.hashes[order], self.row[self.starts[order]], np.zeros(len(order), bool)))
-        hashes, _, seen = self.levels[k - 1]
-        return hashes, seen
+        hashes, _, hits = self.levels[k - 1]
+        return hashes, hits
 
     def mark(self, chunk: np.ndarray) -> None:
         """Look up every window of these rows (m, L)."""
-        known = (chunk >= 0) & (chunk < len(self.codes))  # a token that no text has ends a run
+        in_alphabet = (chunk >= 0) & (chunk < len(self.codes))  # a token that no text has ends a run
         tokens, L = chunk.reshape(-1), chunk.shape[1]
-        at = np.flatnonzero(known)
-        hashes, k, known = np.zeros(len(at), np.uint64), 0, known.reshape(-1)
+        at = np.flatnonzero(in_alphabet)
+        hashes, k, in_alphabet = np.zeros(len(at), np.uint64), 0, in_alphabet.reshape(-1)
         while len(at):
             ends = at + k
             inside = at % L + k < L
-            inside[inside] = known[ends[inside]]
+            inside[inside] = in_alphabet[ends[inside]]
             at, hashes = at[inside], hashes[inside]
             hashes = hashes * BASE + self.codes[tokens[at + k]]
             k += 1
-            sought, seen = self.level(k)
+            sought, hits = self.level(k)
             if not len(sought):
                 return
             low = np.searchsorted(sought, hashes)
             hit = sought[low.clip(max=len(sought) - 1)] == hashes
-            seen[low[hit]] = True  # the first of equal ones; `longest` spreads it
+            hits[low[hit]] = True  # the first of equal ones; `longest` spreads it
             at, hashes = at[hit], hashes[hit]
 
     def longest(self) -> np.ndarray:
         """(N,) the longest window of each row that was seen."""
         out = np.zeros(self.count, int)
-        for k, (hashes, row, seen) in enumerate(self.levels, 1):
+        for k, (hashes, row, hits) in enumerate(self.levels, 1):
             first = np.searchsorted(hashes, hashes)
-            out[row[seen[first]]] = k
+            out[row[hits[first]]] = k
         return out

@@ -113,10 +113,10 @@ def repetitions(rows: Sequence[Sequence[int]], n: int = REPEAT) -> np.ndarray:
 # ---------------------------------------------------------------------------------------------------- by the judge
 def judged_only(nats: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
     """Both (N,) in float64, without the samples of which no token was judged. InputError: none is left."""
-    some = tokens > 0
-    if not some.any():
+    has_tokens = tokens > 0
+    if not has_tokens.any():
         raise InputError("the judge found no token to judge; give texts of two tokens or more, or `first` judged")
-    return nats[some].double(), tokens[some].double()
+    return nats[has_tokens].double(), tokens[has_tokens].double()
 
 
 def perplexity(nats: Tensor, tokens: Tensor) -> Number:
@@ -208,25 +208,25 @@ def total_variation(
     """
     code, row = grams([*compared_rows, *real_rows], n)
     kinds, sizes = int(code.max(initial=-1)) + 1, (len(compared_rows), len(real_rows))
-    ours = row < sizes[0]
-    if ours.all() or not ours.any():
+    is_sample = row < sizes[0]
+    if is_sample.all() or not is_sample.any():
         return Number(math.nan, math.nan, math.nan)
-    sides = ((code[ours], row[ours]), (code[~ours], row[~ours] - sizes[0]))
+    sides = ((code[is_sample], row[is_sample]), (code[~is_sample], row[~is_sample] - sizes[0]))
     value = float(_between(*(np.bincount(of, minlength=kinds)[None] for of, _ in sides))[0])
     size, least = min(sizes), min(len(of) for of, _ in sides)
     if size < LEAST:
         return Number(value, -math.inf, math.inf)
     generator = torch.Generator().manual_seed(mix(seed, "quarters", n))
-    spread, shared = np.zeros(2), np.zeros(2)  # of quarters, of halves
+    spread, overlap = np.zeros(2), np.zeros(2)  # of quarters, of halves
     for _ in range(SPLITS):
         parts = []
         for (of, text), many in zip(sides, sizes):  # what is left over is in no quarter
             place = torch.randperm(many, generator=generator).numpy() // (many // 4)
             parts.append(np.bincount(place[text] * kinds + of, minlength=8 * kinds)[: 4 * kinds].reshape(4, kinds))
         common = [1 - _between(*parts), 1 - _between(*(q[[0, 2, 0, 1, 0, 1]] + q[[1, 3, 2, 3, 3, 2]] for q in parts))]
-        spread += [float(each.reshape(-1, k).var(1, ddof=1).mean()) / SPLITS for each, k in zip(common, (4, 2))]
-        shared += [float(each.mean()) / SPLITS for each in common]
-    quarters, halves = spread / np.maximum(shared, LITTLE) * np.array([1, 2]) * (size // 4) / size
+        spread += [float(values.reshape(-1, k).var(1, ddof=1).mean()) / SPLITS for values, k in zip(common, (4, 2))]
+        overlap += [float(values.mean()) / SPLITS for values in common]
+    quarters, halves = spread / np.maximum(overlap, LITTLE) * np.array([1, 2]) * (size // 4) / size
     slope = halves * max(halves / quarters, 1.0) if quarters > 0 else halves or 1 / least
     low, high = inverted(1 - value, slope, 0.0, student(size - 1))
     return Number(value, 1 - high, 1 - low)
@@ -501,4 +501,4 @@ def grouped(texts: Mapping[str, str]) -> str:
     groups: dict[str, list[str]] = {}
     for name, text in texts.items():
         groups.setdefault(text, []).append(name)
-    return "; ".join(f"{', '.join(each)}: {text}" for text, each in groups.items())
+    return "; ".join(f"{', '.join(names)}: {text}" for text, names in groups.items())

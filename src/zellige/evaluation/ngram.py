@@ -34,11 +34,11 @@ class NGrams:
         """log p_m(x_i | x_<i) of every token in nats, shape as `rows`; zero at padding."""
         tokens = _rows(rows)
         frequencies = self._frequencies(tokens)[: (self.order if order is None else order) + 1]
-        defined = (~np.isnan(frequencies)).sum(0) - 1  # contexts are nested: orders 0..m are defined
+        order_defined = (~np.isnan(frequencies)).sum(0) - 1  # contexts are nested: orders 0..m are defined
         p = np.ones(tokens.shape)
-        for m in np.unique(defined[defined >= 0]):
-            here = defined == m
-            p[here] = self.weights[m] @ frequencies[: m + 1, here]
+        for m in np.unique(order_defined[order_defined >= 0]):
+            at_order = order_defined == m
+            p[at_order] = self.weights[m] @ frequencies[: m + 1, at_order]
         return np.log(p).reshape(np.shape(rows))
 
     def nats(self, rows, order: int | None = None) -> np.ndarray:
@@ -49,9 +49,9 @@ class NGrams:
         """The k tokens that end at each position as one integer, (N, L); -1 where fewer are there."""
         keys = np.zeros(tokens.shape, np.int64)
         for back in range(k - 1, -1, -1):
-            shifted = np.full(tokens.shape, -1, np.int64)
-            shifted[:, back:] = tokens[:, : tokens.shape[1] - back]
-            keys = np.where((keys < 0) | (shifted < 0), -1, keys * self.vocabulary + shifted)
+            previous = np.full(tokens.shape, -1, np.int64)
+            previous[:, back:] = tokens[:, : tokens.shape[1] - back]
+            keys = np.where((keys < 0) | (previous < 0), -1, keys * self.vocabulary + previous)
         return keys
 
     def _count(self, tokens: np.ndarray, k: int) -> tuple[np.ndarray, ...]:
@@ -66,10 +66,10 @@ class NGrams:
         frequencies[0][tokens >= 0] = 1 / self.vocabulary
         for k, (grams, times, contexts, totals) in enumerate(self._tables, 1):
             keys = self._keys(tokens, k)
-            here = keys >= 0
-            total = _look_up(contexts, totals, keys[here] // self.vocabulary)
+            valid = keys >= 0
+            total = _look_up(contexts, totals, keys[valid] // self.vocabulary)
             with np.errstate(invalid="ignore"):
-                frequencies[k][here] = _look_up(grams, times, keys[here]) / total  # 0 / 0: the context is unseen
+                frequencies[k][valid] = _look_up(grams, times, keys[valid]) / total  # 0 / 0: the context is unseen
         return frequencies
 
 

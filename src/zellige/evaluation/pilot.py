@@ -13,6 +13,7 @@ import torch
 
 from ..core.proposal import Proposal, octaves
 from ..core.random import mix
+from ..data.rows import Rows
 from ..methods import diffusion
 from .likelihood import Likelihood
 
@@ -32,7 +33,7 @@ def pilot_edges(ask: Likelihood) -> tuple[float, ...]:
 
 
 @torch.no_grad()
-def pilot(ask: Likelihood, rows: Any, chosen: list[int], seed: int, device: torch.device) -> dict[str, Any] | None:
+def pilot(ask: Likelihood, rows: Rows, chosen: list[int], seed: int, device: torch.device) -> dict[str, Any] | None:
     """The root mean square of the term whose times `ask` draws in each bin of time, of EACH draws; None without a choice.
 
     {"edges": of the bins, "sizes": times the bins' widths, in nats}, with what they mean, for the protocol; see `proposal_of`.

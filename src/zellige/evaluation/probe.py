@@ -33,8 +33,9 @@ from ..data import DATASETS
 from ..data.catalogue import cache_folder, fetch
 from ..errors import InputError, unknown
 from ..methods import METHODS, build, reference
+from ..methods.method import Method
 from ..models.embed import embed_tokens, reading, tokens_at_once
-from ..models.model import as_model, fingerprint, identity, told_none, which_weights
+from ..models.model import Model, ModelSource, as_model, fingerprint, identity, told_none, which_weights
 from ..nn.classifier import Classifier
 from ..schema import entries_of, structure
 from ..show.kinds import of
@@ -96,30 +97,30 @@ def standardized(parts: Sequence[Tensor]) -> list[Tensor]:
 
 def bags(parts: Sequence[Sequence[Sequence[int]]], vocabulary: int) -> list[Tensor]:
     """tf-idf counts of tokens, each text of norm 1: (1 + log count) (1 + log N/n), for n of the first part's N texts with it."""
-    counted = []
+    bags_of_parts = []
     for texts in parts:
         rows = torch.cat([torch.full((len(text),), i) for i, text in enumerate(texts)])
         columns = torch.cat([torch.tensor([*text], dtype=torch.long) for text in texts])
-        ones = torch.ones(len(rows), dtype=torch.float64)
-        counted.append(
+        weights = torch.ones(len(rows), dtype=torch.float64)
+        bags_of_parts.append(
             torch.sparse_coo_tensor(
-                torch.stack((rows, columns)), ones, (len(texts), vocabulary), check_invariants=False
+                torch.stack((rows, columns)), weights, (len(texts), vocabulary), check_invariants=False
             ).coalesce()
         )
-    seen = torch.bincount(counted[0].indices()[1], minlength=vocabulary).double()
-    weight = (len(parts[0]) / seen.clamp_min(1)).log() + 1
-    weighted = []
-    for counts in counted:
+    document_counts = torch.bincount(bags_of_parts[0].indices()[1], minlength=vocabulary).double()
+    weight = (len(parts[0]) / document_counts.clamp_min(1)).log() + 1
+    matrices = []
+    for counts in bags_of_parts:
         index = counts.indices()
         values = (1 + counts.values().log()) * weight[index[1]]
         norm = torch.zeros(counts.shape[0], dtype=torch.float64).index_add(0, index[0], values.square()).sqrt()
-        weighted.append(
+        matrices.append(
             torch.sparse_coo_tensor(index, values / norm[index[0]], counts.shape, check_invariants=False).coalesce()
         )
-    return weighted
+    return matrices
 
 
-def untrained(model: Any, seed: int) -> Any:
+def untrained(model: Model, seed: int) -> Any:
     """The model's method with fresh weights of its own kind."""
     method = model.method
     with torch.random.fork_rng(devices=[]):
@@ -144,19 +145,19 @@ def padded_tokens(texts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     return x, torch.arange(x.shape[1]) < sizes[:, None]
 
 
-def logits(method: Any, classifier: Classifier, texts: Sequence[Sequence[int]]) -> Tensor:
+def logits(method: Method, classifier: Classifier, texts: Sequence[Sequence[int]]) -> Tensor:
     """The classifier's logits (B, classes) of texts, which the network reads as in `models.embed`."""
     device = next(classifier.parameters()).device
     x, mask = (part.to(device) for part in padded_tokens(texts))
     inputs, conditioning, skip = reading(method, x)
-    there = F.pad(mask, (skip, 0), value=True)
-    segments = None if bool(mask.all()) else (~there).long()
+    present = F.pad(mask, (skip, 0), value=True)
+    segments = None if bool(mask.all()) else (~present).long()
     return classifier(inputs, conditioning, mask=F.pad(mask, (skip, 0), value=False), segments=segments)
 
 
 @torch.no_grad()
 def right(
-    method: Any, classifier: Classifier, texts: Sequence[Sequence[int]], labels: Tensor, batch: int = 64
+    method: Method, classifier: Classifier, texts: Sequence[Sequence[int]], labels: Tensor, batch: int = 64
 ) -> Tensor:
     """Which texts the classifier gets right, (N,) bool."""
     classifier.eval()
@@ -179,7 +180,7 @@ def _groups(lengths: Sequence[int], batch: int, generator: torch.Generator) -> l
 
 
 def fine_tune(
-    method: Any,
+    method: Method,
     parts: Sequence[Sequence[Sequence[int]]],
     labels: Sequence[Tensor],
     classes: int,
@@ -197,8 +198,8 @@ def fine_tune(
         torch.manual_seed(mix(seed, "head") % 2**63)
         classifier = Classifier(network, width, classes).to(next(method.parameters()).device)
         nn.init.zeros_(classifier.output.weight)
-        trained = [p for name, p in classifier.named_parameters() if "head" not in name]
-        optimizer = torch.optim.AdamW(trained, rate, weight_decay=0.01)
+        parameters = [p for name, p in classifier.named_parameters() if "head" not in name]
+        optimizer = torch.optim.AdamW(parameters, rate, weight_decay=0.01)
         steps, step = epochs * math.ceil(len(parts[0]) / batch), 0
         best: tuple[int, int, Tensor] = (-1, 0, torch.empty(0))
         for epoch in range(1, epochs + 1):
@@ -212,12 +213,12 @@ def fine_tune(
                 loss = F.cross_entropy(guess, labels[0][group].to(guess.device))
                 optimizer.zero_grad()
                 loss.backward()
-                nn.utils.clip_grad_norm_(trained, 1.0)
+                nn.utils.clip_grad_norm_(parameters, 1.0)
                 optimizer.step()
                 progress(step, steps)
-            chosen = int(right(method, classifier, parts[1], labels[1]).sum())
-            if chosen > best[0]:
-                best = (chosen, epoch, right(method, classifier, parts[2], labels[2]))
+            validation_right = int(right(method, classifier, parts[1], labels[1]).sum())
+            if validation_right > best[0]:
+                best = (validation_right, epoch, right(method, classifier, parts[2], labels[2]))
     return best[2], best[1]
 
 
@@ -288,8 +289,11 @@ class Answers:
 
     def minus(self, other: "Answers") -> "Gain":
         """The difference of the two accuracies, with the 95% interval of the paired difference on the same texts."""
-        each = self.right.double() - other.right.double()
-        value, half = float(each.mean()), student(len(each) - 1) * float(each.std()) / math.sqrt(len(each))
+        differences = self.right.double() - other.right.double()
+        value, half = (
+            float(differences.mean()),
+            student(len(differences) - 1) * float(differences.std()) / math.sqrt(len(differences)),
+        )
         return Gain(f"{self.name} - {other.name}", value, value - half, value + half)
 
 
@@ -370,8 +374,8 @@ class ProbeRecord(Record):
         names = {spelt: name for name, spelt in _SPELT.items()}
         protocol = {names.get(name, name): value for name, value in (document.get("protocol") or {}).items()}
         entries = {**(document.get("result") or {}), "protocol": protocol, "seconds": document.get("seconds")}
-        found = structure(entries, _Probed, f"'{source}'", instead=FOREIGN, strict=False)
-        return cls(**vars(found))
+        contents = structure(entries, _Probed, f"'{source}'", instead=FOREIGN, strict=False)
+        return cls(**vars(contents))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -395,7 +399,7 @@ PAIRS = (
 
 # ---------------------------------------------------------------------------------------------------- all of it
 def probe(
-    model: Any,
+    model: ModelSource,
     data: Labelled,
     *,
     seed: int = 0,
@@ -432,15 +436,15 @@ def probe(
     progress("bag of tokens", 0, 1)
     correct, penalty = linear(bags(parts, method.vocabulary), labels, classes)
     answers.append(Answers("bag of tokens", correct, f"penalty {penalty:g}"))
-    for name, which in (("linear, random weights", fresh), ("linear, trained", method)):
+    for name, probed_method in (("linear, random weights", fresh), ("linear, trained", method)):
         vectors = embed_tokens(
-            which, tokens, layer, progress=lambda done, total, name=name: progress(name, done, total)
+            probed_method, tokens, layer, progress=lambda done, total, name=name: progress(name, done, total)
         )
         correct, penalty = linear(standardized([vectors[part] for part in numbers]), labels, classes)
         answers.append(Answers(name, correct, f"penalty {penalty:g}"))
-    for name, which in (("fine-tuned, random", fresh), ("fine-tuned, trained", method)) if epochs else ():
+    for name, probed_method in (("fine-tuned, random", fresh), ("fine-tuned, trained", method)) if epochs else ():
         on_step = lambda done, total, name=name: progress(name, done, total)  # noqa: E731
-        correct, epoch = fine_tune(which, parts, labels, classes, seed, epochs, rate, batch, on_step)
+        correct, epoch = fine_tune(probed_method, parts, labels, classes, seed, epochs, rate, batch, on_step)
         answers.append(Answers(name, correct, f"epoch {epoch} of {epochs}"))
     protocol = ProbeProtocol(
         name=PROTOCOL, data=f"{data.name}, test.csv, title and description, split by the seed",
@@ -457,9 +461,9 @@ def probe(
         "trained on": model.config.data.name,
         "tokenizer": model.tokenizer.name,
     }
-    by_name = {each.name: each for each in answers}
+    by_name = {answer.name: answer for answer in answers}
     gains = tuple(by_name[a].minus(by_name[b]) for a, b in PAIRS if {a, b} <= by_name.keys())
     return ProbeRecord(
-        rows=tuple(each.row for each in answers), differences=gains, protocol=protocol, about=about,
+        rows=tuple(answer.row for answer in answers), differences=gains, protocol=protocol, about=about,
         seconds=time.monotonic() - began,
     )  # fmt: skip

@@ -10,14 +10,16 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     before, now: the results as JSON has them, since all that they say of themselves is compared.
     """
     out = _apart("", before.get("versions"), now.get("versions"))
-    for one, other, where in _parts(before, now):
+    for old, new, where in _parts(before, now):
         about, again = (
             {key.removesuffix("_sha256"): v for key, v in (part or {}).items() if key.endswith("sha256")}
-            for part in (one.get("about"), other.get("about"))
+            for part in (old.get("about"), new.get("about"))
         )
         out += _apart(where, {_OF.get(k, k): v for k, v in about.items()}, {_OF.get(k, k): v for k, v in again.items()})
-    ignored = {"seed"}
-    protocol, again = ({k: v for k, v in (d.get("protocol") or {}).items() if k not in ignored} for d in (before, now))
+    ignored_keys = {"seed"}
+    protocol, again = (
+        {k: v for k, v in (d.get("protocol") or {}).items() if k not in ignored_keys} for d in (before, now)
+    )
     return out + _apart("protocol: ", protocol, again)
 
 
@@ -26,13 +28,13 @@ _OF = {"sha256": "data", "trained": "data of the training"}
 
 def _parts(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[Any, Any, str]]:
     """The whole result, each set of a suite, each set of samples."""
-    one, other = before["result"], now["result"]
-    yield one, other, ""
-    for point, again in zip(one.get("points", ()), other.get("points", ())):
+    old, new = before["result"], now["result"]
+    yield old, new, ""
+    for point, again in zip(old.get("points", ()), new.get("points", ())):
         yield {"about": point}, {"about": again}, ""
-    yield {"about": one.get("real")}, {"about": other.get("real")}, "real: "
-    again = {row["set"]: row for row in other.get("sets", ()) if "result" in row}
-    for row in one.get("sets", ()):
+    yield {"about": old.get("real")}, {"about": new.get("real")}, "real: "
+    again = {row["set"]: row for row in new.get("sets", ()) if "result" in row}
+    for row in old.get("sets", ()):
         if "result" in row and row["set"] in again:
             yield row["result"], again[row["set"]]["result"], f"{row['set']}: "
 

@@ -27,6 +27,8 @@ from .protocol import Protocol, protocol_named
 from .sample_options import SamplesRequest
 
 if TYPE_CHECKING:
+    from ..methods.method import Method
+    from ..models.model import ModelSource
     from .bracket import Bracket
     from .choices import ChoiceScores, Question
     from .probe import ProbeRecord
@@ -105,7 +107,7 @@ class Evaluate(Request["Result"]):
 
         return Result
 
-    def run(self, model: Any) -> "Result":
+    def run(self, model: "ModelSource") -> "Result":
         """Evaluate a `Model`, or a run folder, a saved folder or a hub id."""
         from ..models.model import as_model
         from .corpus import corpus_of
@@ -116,16 +118,17 @@ class Evaluate(Request["Result"]):
         if isinstance(self.data, HandedOver):
             raise self.data.refuse("data")
         corpus = self.data if isinstance(self.data, Corpus) else corpus_of(model, self.data, self.reading, self.split)
-        asked = asked_of(model, corpus, self.split, self.unconditional)
+        data = asked_of(model, corpus, self.split, self.unconditional)
         result = evaluate_rows(
-            model.method, asked.rows, draws=self.draws, seed=self.seed, limit=self.limit, batch=self.batch,
-            characters=asked.characters, estimator=estimator, unit=asked.unit, progress=self.progress,
-            protocol=asked.protocol, ends=self.ends, steps=self.steps, grid=self.grid, terms=self.terms, processes=self.processes,
+            model.method, data.rows, draws=self.draws, seed=self.seed, limit=self.limit, batch=self.batch,
+            characters=data.characters, estimator=estimator, unit=data.unit, progress=self.progress,
+            protocol=data.protocol, ends=self.ends, steps=self.steps, grid=self.grid, terms=self.terms,
+            processes=self.processes,
             distributed=self.distributed, keep=self.keep,
         )  # fmt: skip
-        return replace(result, about=asked.about, request=self.saved())
+        return replace(result, about=data.about, request=self.saved())
 
-    def admitted(self, method: Any) -> str:
+    def admitted(self, method: "Method") -> str:
         """The estimator that a method is evaluated by; InputError for what no data changes, before any is read."""
         from .likelihood import admitted
 
@@ -174,7 +177,7 @@ class EvaluateSteps(Request["StepsTable"]):
 
         return StepsTable
 
-    def run(self, model: Any) -> "StepsTable":
+    def run(self, model: "ModelSource") -> "StepsTable":
         """Evaluate a model in each number of steps, on the same draws."""
         from ..models.model import as_model
         from .corpus import corpus_of
@@ -195,11 +198,11 @@ class EvaluateSteps(Request["StepsTable"]):
 
     def bound(self, T: int) -> Evaluate:
         """The request of one number of steps."""
-        told = self.progress
+        report = self.progress
         return Evaluate(
             self.data, self.split, self.draws, self.seed, self.limit, self.batch, steps=T, terms=self.terms if T else "drawn",
             grid=self.grid if T else "uniform", processes=self.processes, distributed=self.distributed, keep=self.keep,
-            progress=None if told is None else lambda done, total: told(done, total, T),
+            progress=None if report is None else lambda done, total: report(done, total, T),
         )  # fmt: skip
 
 
@@ -263,7 +266,7 @@ class EvaluateBracket(Request["Bracket"]):
 
         return Bracket
 
-    def run(self, model: Any) -> "Bracket":
+    def run(self, model: "ModelSource") -> "Bracket":
         """Evaluate both sides of a model."""
         from ..models.model import as_model
         from .bracket import bracket_rows
@@ -280,12 +283,12 @@ class EvaluateBracket(Request["Bracket"]):
         if isinstance(self.data, HandedOver):
             raise self.data.refuse("data")
         corpus = self.data if isinstance(self.data, Corpus) else corpus_of(model, self.data, self.reading, self.split)
-        made = bracket_rows(
+        bracket = bracket_rows(
             model.method, asked_of(model, corpus, self.split), sorted(set(self.numbers)) or EvaluateBracket().numbers,
             self.seed, self.limit, self.batch, orders=self.orders, per_step=self.per_step, steps=self.steps,
             own=self.own or 0, processes=self.processes, keep=self.keep, progress=self.progress,
         )  # fmt: skip
-        return replace(made, seconds=time.perf_counter() - began, request=self.saved())
+        return replace(bracket, seconds=time.perf_counter() - began, request=self.saved())
 
 
 @dataclass(frozen=True)
@@ -339,7 +342,7 @@ class EvaluateSuite(Request["SuiteTable"]):
 
         return SuiteTable
 
-    def run(self, model: Any) -> "SuiteTable":
+    def run(self, model: "ModelSource") -> "SuiteTable":
         """Evaluate a model on each set."""
         from ..models.model import as_model, identity
         from .suite import SUITES, SuiteTable, evaluate_sets, refuse
@@ -397,19 +400,19 @@ class EvaluatePairs(Request["ChoiceScores"]):
             raise HandedOver(self.pairs["handed_over"]).refuse("pairs")
         return read_pairs(self.pairs) if isinstance(self.pairs, (str, Path)) else list(self.pairs)
 
-    def run(self, model: Any) -> "ChoiceScores":
+    def run(self, model: "ModelSource") -> "ChoiceScores":
         """Evaluate every choice of every pair."""
         from ..models.model import as_model
         from . import conditional
         from .choices import classes_told, scores
 
         questions, model = self.questions(), as_model(model)
-        classes, told = classes_told(model, questions, self.classes, self.unconditional)
+        classes, class_words = classes_told(model, questions, self.classes, self.unconditional)
         bounds = conditional.bound(
             model, [(question.context, choice) for question in questions for choice in question.choices], self.draws,
             self.seed, self.batch, prefix=self.prefix, classes=classes, progress=self.progress,
         )  # fmt: skip
-        protocol = {"prefix": self.prefix, "seed": self.seed} | ({"class": told} if told else {})
+        protocol = {"prefix": self.prefix, "seed": self.seed} | ({"class": class_words} if class_words else {})
         source = str(self.pairs) if isinstance(self.pairs, (str, Path)) else "pairs"
         return replace(scores(model, questions, bounds, protocol, source), request=self.saved())
 
@@ -431,7 +434,7 @@ class EvaluateSamples(SamplesRequest["SamplesRecord"]):
 
         return SamplesRecord
 
-    def run(self, model: Any = None, /) -> "SamplesRecord":
+    def run(self, model: "ModelSource | None" = None, /) -> "SamplesRecord":
         """Judge samples of a `Model`, a run folder, a saved folder or a hub id; without one, those of a file."""
         from ..models.model import as_model
         from .samples import evaluate_samples
@@ -476,7 +479,7 @@ class EvaluateProbe(Request["ProbeRecord"]):
 
         return ProbeRecord
 
-    def run(self, model: Any, /) -> "ProbeRecord":
+    def run(self, model: "ModelSource", /) -> "ProbeRecord":
         """Probe a `Model`, or a run folder, a saved folder or a hub id."""
         from .probe import labelled, probe
 

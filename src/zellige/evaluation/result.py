@@ -31,9 +31,9 @@ from torch import Tensor
 from ..arguments import checked
 from ..errors import InputError
 from ..files import write_file
-from ..schema import read_json, structure
+from ..schema import structure
 from ..show.numbers import pm, quantity
-from ..show.record import Figure, Record, as_file, json_record
+from ..show.record import Figure, Record, as_file, json_record, read_document
 from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS, Proportion, over_draws, over_texts
 from .two_sides import SKEWED, skewness
 
@@ -48,7 +48,7 @@ def read_result(path: str | Path) -> dict[str, Any]:
     path = Path(path)
     if not path.is_file():
         raise InputError(f"no file at '{path}'; give one that zellige evaluate wrote")
-    return read_json(path, dict, "give a file that zellige evaluate wrote")
+    return read_document(path, "give a file that zellige evaluate wrote")
 
 
 class _Numbers(TypedDict, total=False):
@@ -113,19 +113,19 @@ def per_sequence_from(entry: dict[str, Any]) -> PerSequence:
 
 def per_sequence_perplexity(table: Tensor, sizes: Tensor, group: Tensor, kind: str) -> PerSequence:
     """The mean over texts of exp(nats / units); over the draws to first order, the lift to second."""
-    some = sizes > 0
-    table, sizes, group = table[some], sizes[some], group[some]
+    has_units = sizes > 0
+    table, sizes, group = table[has_units], sizes[has_units], group[has_units]
     N, sets = table.shape
-    each = (table.mean(1) / sizes).exp()
-    value = float(each.mean())
+    perplexities = (table.mean(1) / sizes).exp()
+    value = float(perplexities.mean())
     if not math.isfinite(value):
         return PerSequence(math.inf, -math.inf, math.inf, -math.inf, math.inf, None)
-    drawn, _ = over_draws(table * (each / sizes)[:, None], group, kind)
-    half, drawn = over_texts(each, drawn) / N, drawn / N
+    draws_half, _ = over_draws(table * (perplexities / sizes)[:, None], group, kind)
+    half, draws_half = over_texts(perplexities, draws_half) / N, draws_half / N
     lift = 0.0 if kind == "exact" else None
     if kind != "exact" and sets > 1:
-        lift = float((each * table.var(1) / sets / sizes**2).mean()) / 2
-    return PerSequence(value, value - half, value + half, value - drawn, value + drawn, lift)
+        lift = float((perplexities * table.var(1) / sets / sizes**2).mean()) / 2
+    return PerSequence(value, value - half, value + half, value - draws_half, value + draws_half, lift)
 
 
 DRAWS = 4  # of each text, where nobody says how many
@@ -262,22 +262,22 @@ class Result(Record):
         """The number and its perplexity; `where` stands before their names."""
         value = math.nan if self.value is None else self.value  # a file has no infinity
         half = 0.0 if self.kind == "exact" else min(self.half, self.draws_half)  # exact: for these very texts
-        law = self.protocol.get("law")
-        number = Figure(f"{where}{self.unit}", value, half, self.unit, self.kind, law)
+        distribution = self.protocol.get("distribution")
+        number = Figure(f"{where}{self.unit}", value, half, self.unit, self.kind, distribution)
         p = _exp(value * self.scale)
         if self.kind == "loss" or not math.isfinite(p):
             return [number]
-        return [number, Figure(f"{where}perplexity", p, p * half * self.scale, "perplexity", self.kind, law)]
+        return [number, Figure(f"{where}perplexity", p, p * half * self.scale, "perplexity", self.kind, distribution)]
 
     def to_dict(self, command: str | None = "evaluate", arguments: Any = None) -> dict[str, Any]:
         """As JSON has it; the same keys as every command's."""
-        each = None if self.per_sequence is None else asdict(self.per_sequence)
+        per_sequence = None if self.per_sequence is None else asdict(self.per_sequence)
         result = {
             "value": self.value,
             "terms": self.terms,
             "perplexity": {
                 "value": self.perplexity, "low": self.perplexity_low, "high": self.perplexity_high, "per": self.per,
-                "average": "corpus", "per_sequence": each,
+                "average": "corpus", "per_sequence": per_sequence,
             },
             "over_draws": {
                 "low": self.draws_low, "high": self.draws_high, "level": LEVEL, "method": OVER_DRAWS, "freedom": self.freedom,
@@ -320,14 +320,15 @@ class Result(Record):
         try:
             data, result, interval = document, document["result"], document["interval"]
             of, whole = result.get("document"), None
-            drawn, each = result.get("over_draws"), result["perplexity"].get("per_sequence")
+            ends_of_draws, per_sequence = result.get("over_draws"), result["perplexity"].get("per_sequence")
             if of is not None:
                 whole = cls(of["value"], *interval_ends(of), of["unit"], data["kind"], units=of["number"])
             return cls(
                 result["value"], *interval_ends(interval), data["unit"], data["kind"], result["terms"],
                 result["sequences"], result["draws"], result["units"], data["seed"], data["protocol"],
-                result.get("about", {}), data["seconds"], whole, *interval_ends(drawn or {"low": None, "high": None}),
-                (drawn or {}).get("freedom"), per_sequence_from(each) if each else None, interval.get("why", ""),
+                result.get("about", {}), data["seconds"], whole,
+                *interval_ends(ends_of_draws or {"low": None, "high": None}), (ends_of_draws or {}).get("freedom"),
+                per_sequence_from(per_sequence) if per_sequence else None, interval.get("why", ""),
                 {name: Proportion(share["right"], share["total"]) for name, share in result.get("tasks", {}).items()},
             )  # fmt: skip
         except (KeyError, TypeError, AttributeError) as missing:
@@ -338,12 +339,14 @@ class Result(Record):
 
 def fullest(results: Iterable[Result], data: str) -> Result | None:
     """The one that stands for a model: on the test split of its own `data`, all texts before a part, most draws, seed 0."""
-    ours = [
+    own_results = [
         r for r in results
         if r.about.get("data", data) == data and r.about.get("split", "test") == "test" and not r.about.get("other")
     ]  # fmt: skip
-    standard = [r for r in ours if r.protocol.get("estimator", "bound") in ("bound", "divergence")]
-    return max(standard or ours, key=lambda r: (not r.partial, r.sequences, r.draws, -(r.seed or 0)), default=None)
+    standard = [r for r in own_results if r.protocol.get("estimator", "bound") in ("bound", "divergence")]
+    return max(
+        standard or own_results, key=lambda r: (not r.partial, r.sequences, r.draws, -(r.seed or 0)), default=None
+    )
 
 
 def _exp(x: float) -> float:
@@ -368,15 +371,16 @@ def summarize(
     mean, total = table.mean(1), float(sizes.sum())
     value = float(mean.sum()) / total
     group = torch.arange(N) if group is None else group
-    drawn, freedom = over_draws(table, group, kind)
-    half = over_texts(mean - value * sizes, drawn) / total
-    drawn /= total
-    perplexed = kind in ("bound", "exact", "estimate") and unit != "nats/document"
+    draws_half, freedom = over_draws(table, group, kind)
+    half = over_texts(mean - value * sizes, draws_half) / total
+    draws_half /= total
+    is_likelihood = kind in ("bound", "exact", "estimate") and unit != "nats/document"
     return Result(
         value / scale, (value - half) / scale, (value + half) / scale, unit, kind, sequences=N, units=total,
         freedom=int(freedom) if freedom < math.inf else None,
-        draws_low=(value - drawn) / scale, draws_high=(value + drawn) / scale,
-        per_sequence=per_sequence_perplexity(table, sizes, group, kind) if perplexed else None, nats=mean, sizes=sizes, **more,
+        draws_low=(value - draws_half) / scale, draws_high=(value + draws_half) / scale,
+        per_sequence=per_sequence_perplexity(table, sizes, group, kind) if is_likelihood else None,
+        nats=mean, sizes=sizes, **more,
     )  # fmt: skip
 
 
@@ -391,17 +395,18 @@ def determined(result: Result, squares: Tensor) -> Result:
     """
     assert result.nats is not None
     assert result.sizes is not None
-    some = result.sizes > 0
-    size, n = result.sizes[some], int(some.sum()) * result.draws
-    mean, square = float((result.nats[some] / size).mean()), float((squares[some] / size**2).mean())
+    has_units = result.sizes > 0
+    size, n = result.sizes[has_units], int(has_units.sum()) * result.draws
+    mean, square = float((result.nats[has_units] / size).mean()), float((squares[has_units] / size**2).mean())
     share = mean**2 / square if square > 0 else 1.0
     if not math.isfinite(mean) or skewness(share, 2 * n) <= SKEWED:
         return result
     why = f"not determined: of {n:,} draws {n * share:.3g} count; more texts or more draws"
     open_ended = {"low": -math.inf, "high": math.inf, "draws_low": -math.inf, "draws_high": math.inf}
-    each, document = result.per_sequence, result.document
+    per_sequence, document = result.per_sequence, result.document
     return replace(
-        result, **open_ended, undetermined=why, per_sequence=None if each is None else replace(each, **open_ended),
+        result, **open_ended, undetermined=why,
+        per_sequence=None if per_sequence is None else replace(per_sequence, **open_ended),
         document=None if document is None else replace(document, **open_ended, undetermined=why),
     )  # fmt: skip
 

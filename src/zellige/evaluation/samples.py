@@ -596,7 +596,7 @@ def _score_images(
         total, count = len(reference) + sum(len(samples.rows or ()) for samples in sets), 0
         views = []
         for rows in (reference, *(samples.rows for samples in sets)):
-            images = sweep.checked_images(rows, model.tokenizer)
+            images = sweep.checked_images(() if rows is None else rows, model.tokenizer)
             show = lambda n, _, count=count: bar.update(count + n, total=total)  # noqa: E731
             views.append(features.views(kind.pixels(images), show))
             count += len(images)

@@ -27,7 +27,7 @@ class StepsTable(Record):
     def __post_init__(self) -> None:
         if not self.apart:
             finest = self.results[self.steps.index(0 if 0 in self.steps else max(self.steps))]
-            apart = (None if each is finest else difference(each, finest) for each in self.results)
+            apart = (None if result is finest else difference(result, finest) for result in self.results)
             object.__setattr__(self, "apart", tuple(apart))
 
     @property
@@ -45,19 +45,19 @@ class StepsTable(Record):
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it: the result, interval and protocol of each number of steps."""
         last = self.reference
-        rows = [_row(*each) for each in zip(self.steps, self.results, self.apart)]
+        rows = [_row(*columns) for columns in zip(self.steps, self.results, self.apart)]
         return json_record(
             "evaluate", self.arguments, {"steps": rows, "partial": last.partial or None, "about": last.about},
             unit=last.unit, kind=last.kind, protocol=last.protocol, seed=last.seed,
-            seconds=sum(each.seconds or 0 for each in self.results), request=self.request,
+            seconds=sum(columns.seconds or 0 for columns in self.results), request=self.request,
         )  # fmt: skip
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "StepsTable":
         try:
-            rows, shared = document["result"]["steps"], {name: document[name] for name in ("unit", "kind", "seed")}
-            shared["seconds"] = None
-            results = tuple(Result.from_dict({**row, **shared}, source) for row in rows)
+            rows, common = document["result"]["steps"], {name: document[name] for name in ("unit", "kind", "seed")}
+            common["seconds"] = None
+            results = tuple(Result.from_dict({**row, **common}, source) for row in rows)
             ends = [
                 None if row["above"] is None else (row["above"]["value"], *interval_ends(row["above"])) for row in rows
             ]

@@ -13,7 +13,7 @@ import torch
 from ..data import zero_shot as sets
 from ..data.remote import Unreachable
 from ..errors import InputError, Registry, unknown
-from ..models.model import fingerprint, told_none, which_weights
+from ..models.model import Model, fingerprint, told_none, which_weights
 from ..samplers.pairing import of_length
 from ..schema import structure
 from ..show.record import Figure, Record, json_record
@@ -63,13 +63,13 @@ class SuiteTable(Record):
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it: the whole protocol, and each set's own result with its own."""
-        each = [
+        sets = [
             {"set": row.name, "reason": row.reason}
             if row.result is None
             else {"set": row.name} | {k: v for k, v in row.result.to_dict(None).items() if k in _KEYS}
             for row in self.rows
         ]
-        result = {"suite": self.suite, "sets": each, "about": self.about}
+        result = {"suite": self.suite, "sets": sets, "about": self.about}
         first = next((row.result for row in self.rows if row.result is not None), None)
         kind = None if first is None else first.kind
         classes = {} if first is None else {key: first.protocol[key] for key in ("class",) if key in first.protocol}
@@ -80,15 +80,15 @@ class SuiteTable(Record):
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "SuiteTable":
-        written = structure(document, _Written, f"'{source}'", instead="give one of suite-*.json")
+        contents = structure(document, _Written, f"'{source}'", instead="give one of suite-*.json")
         rows = [
             SuiteRow(row["set"], reason=row["reason"])
             if "reason" in row
-            else SuiteRow(row["set"], Result.from_dict({**row, "seed": written["seed"]}, source))
-            for row in written["result"]["sets"]
+            else SuiteRow(row["set"], Result.from_dict({**row, "seed": contents["seed"]}, source))
+            for row in contents["result"]["sets"]
         ]
-        suite, about, seconds = written["result"]["suite"], written["result"]["about"], written["seconds"] or 0.0
-        return cls(suite, Protocol.from_dict(written["protocol"]), tuple(rows), about, written["seed"], seconds)
+        suite, about, seconds = contents["result"]["suite"], contents["result"]["about"], contents["seconds"] or 0.0
+        return cls(suite, Protocol.from_dict(contents["protocol"]), tuple(rows), about, contents["seed"], seconds)
 
 
 _KEYS = ("result", "interval", "unit", "kind", "protocol", "seconds")
@@ -109,7 +109,7 @@ class _Written(TypedDict):
     seconds: float | None
 
 
-def refuse(suite: str, only: Sequence[str], model: Any, estimator: str, root: str | None) -> None:
+def refuse(suite: str, only: Sequence[str], model: Model, estimator: str, root: str | None) -> None:
     """InputError for what is wrong for every set of a suite, said once."""
     for name in only:
         if name not in SUITES[suite]:
@@ -124,7 +124,7 @@ def refuse(suite: str, only: Sequence[str], model: Any, estimator: str, root: st
 
 
 def evaluate_sets(
-    model: Any, names: Sequence[str], protocol: Protocol, root: str | None, cache: str | None,
+    model: Model, names: Sequence[str], protocol: Protocol, root: str | None, cache: str | None,
     begin: Callable[[str], None] | None = None, **how: Any,
 ) -> tuple[SuiteRow, ...]:  # fmt: skip
     """A row for each data set: its result, or why there is none.
@@ -163,7 +163,9 @@ def evaluate_sets(
     return tuple(rows)
 
 
-def _evaluate_set(model: Any, name: str, protocol: Protocol, root: str | None, cache: str | None, **how: Any) -> Result:
+def _evaluate_set(
+    model: Model, name: str, protocol: Protocol, root: str | None, cache: str | None, **how: Any
+) -> Result:
     path = None if root is None else sets.folder_of(root, name)
     length = protocol.length or int(model.method.shape[0])
     if length > model.method.window:

@@ -34,9 +34,12 @@ import torch
 
 from .. import samplers
 from ..core.random import categorical, mix
+from ..data.corpus import Corpus
+from ..data.rows import Rows
+from ..data.tokenizer_base import Tokenizer
 from ..errors import InputError, check_counts
 from ..models.frames import collect
-from ..models.model import fingerprint
+from ..models.model import Model, fingerprint
 from ..models.sample import watch
 from ..samplers import choose_sampler
 from ..samplers.pairing import admissible, of_length
@@ -82,12 +85,12 @@ def matched(temperatures: Sequence[float], sets: Sequence[Judged], real: Judged)
     value, share = _between(curve[ends[0]], curve[ends[1]], target)
     without_sample = _between(pair[0], pair[1], target)[0]
     without_real = _without(real)
-    moved = _between(curve[ends[0]], curve[ends[1]], without_real[:, 0])[0]
-    log = from_jackknife(value, without_sample, moved)
+    jackknife_values = _between(curve[ends[0]], curve[ends[1]], without_real[:, 0])[0]
+    log = from_jackknife(value, without_sample, jackknife_values)
     low, high = (temperatures[i] for i in ends)
     return Matched(
         float(target), float(low + share * (high - low)), Number(*map(_exp, (log.value, log.low, log.high))),
-        math.exp(level), from_jackknife(value - level, without_sample, moved - without_real[:, 1]),
+        math.exp(level), from_jackknife(value - level, without_sample, jackknife_values - without_real[:, 1]),
     )  # fmt: skip
 
 
@@ -207,7 +210,7 @@ class JudgedSet:
 
 
 # ------------------------------------------------------------------------------------------------------------- which ways
-def settled(model: Any, way: Way, length: int | None = None) -> Way:
+def settled(model: Model, way: Way, length: int | None = None) -> Way:
     """The same way with the sampler's name and the number of steps that it will make.
 
     Raises InputError: no such sampler, or not for this model, or an option that it does not take.
@@ -225,7 +228,7 @@ def along(base: Way, temperatures: Sequence[float] = (), top_ps: Sequence[float]
     ]
 
 
-def calls(model: Any, base: Way, steps: Sequence[int], names: Sequence[str] = ()) -> list[Way]:
+def calls(model: Model, base: Way, steps: Sequence[int], names: Sequence[str] = ()) -> list[Way]:
     """The samplers, each with these numbers of steps; the model's own and the usual others if no names are given.
 
     In blocks the steps are shared out among them; of a model of T steps the nearest that it admits stands for each.
@@ -255,16 +258,16 @@ def different(ways: Iterable[Way]) -> list[Way]:
 
 # ------------------------------------------------------------------------------------------------------------- samples
 def draw_samples(
-    model: Any, way: Way, count: int, seed: int = 0, length: int | None = None, batch: int | None = None,
+    model: Model, way: Way, count: int, seed: int = 0, length: int | None = None, batch: int | None = None,
     progress: Progress | None = None, classes: Sequence[int] = (),
 ) -> Set:  # fmt: skip
     """`count` samples drawn that way, told these classes one after another; `progress` is called with (steps done, in all)."""
     method = model.method
     L, K = length or int(method.shape[0]), getattr(method.process, "K", method.vocabulary)
     batch = batch or max(1, min(count, 2**14 // L, 2**26 // (L * K)))
-    asked = {"count": 1, "classes": [classes[i % len(classes)] for i in range(count)]} if classes else {"count": count}
+    counts = {"count": 1, "classes": [classes[i % len(classes)] for i in range(count)]} if classes else {"count": count}
     frames = watch(
-        model, **asked, steps=way.steps, sampler=way.sampler or None, seed=seed, temperature=way.temperature,
+        model, **counts, steps=way.steps, sampler=way.sampler or None, seed=seed, temperature=way.temperature,
         top_p=way.top_p, length=length, batch=batch, defaults=False, **way.options,
     )  # fmt: skip
 
@@ -272,9 +275,15 @@ def draw_samples(
         if progress:
             progress(frame.first * frame.steps + len(frame.x) * frame.step, count * max(frame.steps, 1))
 
-    drawn = collect(frames, report_frame)
+    samples = collect(frames, report_frame)
     return Set(
-        way, drawn.texts, drawn.tokens, drawn.calls, seed, drawn.expected_calls, drawn.classes if classes else None
+        way,
+        samples.texts,
+        samples.tokens,
+        samples.calls,
+        seed,
+        samples.expected_calls,
+        samples.classes if classes else None,
     )
 
 
@@ -298,7 +307,7 @@ class SampleLine(TypedDict):
     text: str
 
 
-def read_samples(path: str | Path, model: Any = None) -> list[Set]:
+def read_samples(path: str | Path, model: Model | None = None) -> list[Set]:
     """Samples from a file: JSON lines with `text` (of `samples_as_lines` or `zellige sample --out x.jsonl`), or one text a line.
 
     Args:
@@ -334,7 +343,7 @@ def read_samples(path: str | Path, model: Any = None) -> list[Set]:
     return sets
 
 
-def real_texts(corpus: Any, split: str, count: int) -> Set:
+def real_texts(corpus: Corpus, split: str, count: int) -> Set:
     """Real texts: `count` rows of a split, evenly spaced; fewer where it has fewer."""
     rows = corpus.split(split)
     n = min(count, len(rows))
@@ -368,7 +377,7 @@ def score_samples(
     )  # fmt: skip
 
 
-def checked_images(rows: Any, tokenizer: Any) -> np.ndarray:
+def checked_images(rows: Sequence[Sequence[int]] | np.ndarray, tokenizer: Tokenizer) -> np.ndarray:
     """Rows of levels (N, L) as an array. InputError where one is no image of this tokenizer: samples of another model."""
     wrong = next((row for row in rows if len(row) != math.prod(tokenizer.shape)), None)
     if wrong is not None:
@@ -405,8 +414,8 @@ def curves_of(points: Sequence[JudgedSet], by: str) -> dict[str, list[JudgedSet]
         return {name: curve for name, curve in (("temperature", hot), ("top-p", cut)) if len(curve) > 1}
     alike = [p for p in points if (p.way.temperature, p.way.top_p) == (base.temperature, base.top_p) and p.calls]
     names = dict.fromkeys(p.way.sampler for p in alike)
-    each = {n: sorted((p for p in alike if p.way.sampler == n), key=lambda p: p.calls or 0.0) for n in names}
-    return each if len(alike) > 1 else {}
+    curves = {n: sorted((p for p in alike if p.way.sampler == n), key=lambda p: p.calls or 0.0) for n in names}
+    return curves if len(alike) > 1 else {}
 
 
 COLD = 0.5
@@ -422,24 +431,26 @@ class Degenerate:
     samples: Set
 
 
-def of_training(tokenizer: Any, training: Any, count: int, seed: int = 0) -> list[Degenerate]:
+def of_training(tokenizer: Tokenizer, training: Rows, count: int, seed: int = 0) -> list[Degenerate]:
     """The degenerate samplers that need the training set alone: repeated, one text, unigrams, copied; `count` samples of each."""
-    copied = [row[row >= 0] for row in training.array(count)]
-    copied = [copied[i % len(copied)] for i in range(count)]
-    many = np.bincount((seen := training.array(FREQUENCIES))[seen >= 0], minlength=tokenizer.size)
+    training_rows = [row[row >= 0] for row in training.array(count)]
+    training_rows = [training_rows[i % len(training_rows)] for i in range(count)]
+    many = np.bincount((rows_counted := training.array(FREQUENCIES))[rows_counted >= 0], minlength=tokenizer.size)
     streams = [torch.Generator().manual_seed(mix(seed, "unigrams", i)) for i in range(count)]
-    law = torch.from_numpy(many).double()
+    frequencies = torch.from_numpy(many).double()
     rows = {
-        "repeated": [np.resize(row[: max(1, len(row) // TIMES)], len(row)) for row in copied],
-        "one text": [copied[count // 2]] * count,
-        "unigrams": [categorical(law.expand(len(row), -1), g).numpy() for row, g in zip(copied, streams)],
-        "copied": copied,
+        "repeated": [np.resize(row[: max(1, len(row) // TIMES)], len(row)) for row in training_rows],
+        "one text": [training_rows[count // 2]] * count,
+        "unigrams": [
+            categorical(frequencies.expand(len(row), -1), g).numpy() for row, g in zip(training_rows, streams)
+        ],
+        "copied": training_rows,
     }
-    return [Degenerate(name, _as_set(tokenizer, [row.tolist() for row in each])) for name, each in rows.items()]
+    return [Degenerate(name, _as_set(tokenizer, [row.tolist() for row in texts])) for name, texts in rows.items()]
 
 
 def cold(
-    model: Any, way: Way, count: int, seed: int, length: int | None, progress: Progress | None = None
+    model: Model, way: Way, count: int, seed: int, length: int | None, progress: Progress | None = None
 ) -> Degenerate:
     """The model's own samples, drawn as `way` says but at temperature 0.5."""
     return Degenerate(
@@ -447,7 +458,7 @@ def cold(
     )
 
 
-def judges_own(tokenizer: Any, judge: Judge, count: int, length: int, seed: int = 0) -> Degenerate:
+def judges_own(tokenizer: Tokenizer, judge: Judge, count: int, length: int, seed: int = 0) -> Degenerate:
     """What the judge writes, in texts of so many of its tokens. InputError: it writes what the model's tokens cannot spell."""
     texts = judge.draw(count, length, seed)
     try:
@@ -469,5 +480,5 @@ def fooled(measures: Mapping[str, Number], real: Mapping[str, Number]) -> tuple[
     return tuple(names)
 
 
-def _as_set(tokenizer: Any, rows: Sequence[list[int]]) -> Set:
+def _as_set(tokenizer: Tokenizer, rows: Sequence[list[int]]) -> Set:
     return Set(Way(), [tokenizer.decode(row) for row in rows], [*rows])

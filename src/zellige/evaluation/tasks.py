@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from ..data import Corpus
-from ..data.rows import evenly_spaced
+from ..data.rows import Rows, evenly_spaced
 from ..data.smiles import is_molecule
 from ..models.frames import Frame, collect
+from ..models.model import Model
 from ..models.sample import watch
 from ..samplers import SAMPLERS
 from ..show.kinds import of
@@ -31,7 +32,7 @@ Shown = Callable[[int, int], None]
 
 
 def task_shares(
-    model: Any,
+    model: Model,
     corpus: Corpus,
     split: str = "test",
     limit: int | None = None,
@@ -52,9 +53,12 @@ def task_shares(
     return {}
 
 
-def _puzzles(model: Any, rows: Any, count: int, seed: int, progress: Shown | None) -> Iterator[tuple[str, Proportion]]:
-    chosen = evenly_spaced(np.arange(len(rows)), count)
-    clues, solutions = rows.clues[chosen], rows.array()[chosen]
+def _puzzles(
+    model: Model, rows: Rows, count: int, seed: int, progress: Shown | None
+) -> Iterator[tuple[str, Proportion]]:
+    indices = evenly_spaced(np.arange(len(rows)), count)
+    assert rows.clues is not None
+    clues, solutions = rows.clues[indices], rows.array()[indices]
     cells = int(clues.shape[1])
     ways = {
         "the surest cell first": {"sampler": "confidence", "steps": cells, "temperature": 0.0},
@@ -62,30 +66,30 @@ def _puzzles(model: Any, rows: Any, count: int, seed: int, progress: Shown | Non
     }
     ways = {name: how for name, how in ways.items() if not SAMPLERS[how["sampler"]].refuse(model.method)}
     for i, (name, how) in enumerate(ways.items()):
-        filled = _drawn(model, len(chosen), seed, progress, i, len(ways), fixed=clues, **how)
-        yield f"solved, {name}", Proportion(int((np.array(filled) == solutions).all(-1).sum()), len(chosen))
+        solutions_drawn = _drawn(model, len(indices), seed, progress, i, len(ways), fixed=clues, **how)
+        yield f"solved, {name}", Proportion(int((np.array(solutions_drawn) == solutions).all(-1).sum()), len(indices))
 
 
-def _molecules(model: Any, train: Any, count: int, seed: int, progress: Shown | None) -> dict[str, Proportion]:
+def _molecules(model: Model, train: Rows, count: int, seed: int, progress: Shown | None) -> dict[str, Proportion]:
     how = {} if SAMPLERS["first_hitting"].refuse(model.method) else {"sampler": "first_hitting"}
     texts = of(model.tokenizer).values(_drawn(model, count, seed, progress, 0, 1, **how))
     valid = [text for text in texts if is_molecule(text)]
     unique = {*valid}
-    seen = unique & {*of(model.tokenizer).values(train.array())}
+    known_texts = unique & {*of(model.tokenizer).values(train.array())}
     shares = {"valid": Proportion(len(valid), count)}
     if valid:
         shares["unique among these"] = Proportion(len(unique), len(valid))
-        shares["new among those"] = Proportion(len(unique - seen), len(unique))
+        shares["new among those"] = Proportion(len(unique - known_texts), len(unique))
     return shares
 
 
-def _drawn(model: Any, count: int, seed: int, progress: Shown | None, part: int, parts: int, **how: Any) -> list[Any]:
+def _drawn(model: Model, count: int, seed: int, progress: Shown | None, part: int, parts: int, **how: Any) -> list[Any]:
     """The tokens of `count` samples; as the `part`-th of several drawings, for `progress`."""
     batches = -(-count // BATCH)
 
     def see(frame: Frame) -> None:
         if progress:
-            done = frame.first // BATCH * frame.steps + frame.step
-            progress(part * batches * frame.steps + done, parts * batches * max(frame.steps, 1))
+            step = frame.first // BATCH * frame.steps + frame.step
+            progress(part * batches * frame.steps + step, parts * batches * max(frame.steps, 1))
 
     return collect(watch(model, count=count, seed=seed, batch=BATCH, defaults=False, **how), see).tokens

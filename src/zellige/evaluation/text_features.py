@@ -54,9 +54,9 @@ def embedder(name: str, judge: Judge) -> tuple[Embed, dict[str, str]]:
         model = load(name, device=judge.inner.device)
         about = {"features": f"mean hidden states of {name}", "weights_sha256": fingerprint(model.method)}
         return lambda texts: _of_some(texts, lambda some: embed(model, some)), about
-    other = Judge(name, device=judge.inner.device)
-    about = {"features": f"mean hidden states of {name}", "weights_sha256": other.inner.weights_sha256}
-    return lambda texts: other.means(texts).double().numpy(), about
+    judge_of_features = Judge(name, device=judge.inner.device)
+    about = {"features": f"mean hidden states of {name}", "weights_sha256": judge_of_features.inner.weights_sha256}
+    return lambda texts: judge_of_features.means(texts).double().numpy(), about
 
 
 def hashed_ngrams(texts: Sequence[str]) -> np.ndarray:
@@ -85,10 +85,10 @@ def in_units_of(real: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
 
 def _of_some(texts: Sequence[str], embed: Callable[[list[str]], torch.Tensor]) -> np.ndarray:
     """The vectors of the texts that are not empty, zeros for the others."""
-    some = [i for i, text in enumerate(texts) if text]
-    vectors: Any = embed([texts[i] for i in some]).double().numpy()
+    indices = [i for i, text in enumerate(texts) if text]
+    vectors: Any = embed([texts[i] for i in indices]).double().numpy()
     out = np.zeros((len(texts), vectors.shape[1]))
-    out[some] = vectors
+    out[indices] = vectors
     return out
 
 

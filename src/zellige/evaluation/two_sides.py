@@ -69,8 +69,8 @@ def bidirectional(first: Tensor, log_w: Tensor, n: int) -> Tensor:
     """
     groups = log_w.shape[-2] // n
     rest = log_w[..., : groups * (n - 1), :].unflatten(-2, (groups, n - 1))
-    one = first[..., None, None, :].expand(*rest.shape[:-2], 1, -1)
-    return from_above(torch.cat((one, rest), -2).flatten(-3, -2), n)
+    first_weight = first[..., None, None, :].expand(*rest.shape[:-2], 1, -1)
+    return from_above(torch.cat((first_weight, rest), -2).flatten(-3, -2), n)
 
 
 def skewness(share: float, draws: int) -> float:
@@ -89,9 +89,9 @@ def replicates(estimate: Callable[[Tensor, int], Tensor], log_w: Tensor, n: int)
     one of their groups at a time, its values moved to that mean. (texts, D, G) -> (texts, values).
     """
     whole = estimate(log_w, n)
-    some, groups = (math.gcd(number, REPLICATES) for number in (whole.shape[1], n))
-    if some >= groups:
-        return whole.unflatten(1, (some, -1)).mean(-1)
+    values, groups = (math.gcd(number, REPLICATES) for number in (whole.shape[1], n))
+    if values >= groups:
+        return whole.unflatten(1, (values, -1)).mean(-1)
     parts = log_w.unflatten(1, (-1, groups, n // groups))
     without = torch.stack([
         estimate(parts[:, :, [i for i in range(groups) if i != left]].flatten(1, 3), n - n // groups).mean(1)

@@ -101,17 +101,17 @@ def gather_results(
         progress: called with the number of each group that is done.
     """
     cache = cache or ResultCache(None, "")
-    here = this_process() if distributed else Place()
-    rank, world = here.rank, here.world
-    join(here)
+    place = this_process() if distributed else Place()
+    rank, world = place.rank, place.world
+    join(place)
     for index in cache.results:
         if progress:
             progress(index)
     pending = [i for i in range(count) if i not in cache.results]
     if world > 1:  # each rank may have read the files at another moment: rank 0 says what is to be done
-        shared = [pending]
-        torch.distributed.broadcast_object_list(shared)
-        pending = shared[0][rank::world]
+        schedule = [pending]
+        torch.distributed.broadcast_object_list(schedule)
+        pending = schedule[0][rank::world]
     try:
         for index, result in _each(work, pending, processes, torch.device(device)):
             cache.add(index, result)
@@ -120,9 +120,9 @@ def gather_results(
     finally:
         cache.close()
     if world > 1:
-        every: list[Any] = [None] * world
-        torch.distributed.all_gather_object(every, cache.results)
-        for results in every:
+        results_of_ranks: list[Any] = [None] * world
+        torch.distributed.all_gather_object(results_of_ranks, cache.results)
+        for results in results_of_ranks:
             cache.results.update(results)
     return [cache.results[i] for i in range(count)]
 
@@ -135,17 +135,17 @@ def _each(
     if processes <= 1:
         yield from ((index, work(index)) for index in pending)
         return
-    forked = device.type == "cpu" and "fork" in multiprocessing.get_all_start_methods()
+    can_fork = device.type == "cpu" and "fork" in multiprocessing.get_all_start_methods()
     threads = max(1, torch.get_num_threads() // processes)
     pool = ProcessPoolExecutor(
         processes,
-        multiprocessing.get_context("fork" if forked else "spawn"),
+        multiprocessing.get_context("fork" if can_fork else "spawn"),
         _begin,
         (work, threads),
     )
     try:
-        for done in as_completed([pool.submit(_one, index) for index in pending]):
-            yield done.result()
+        for future in as_completed([pool.submit(_one, index) for index in pending]):
+            yield future.result()
     except BrokenProcessPool as problem:
         raise InputError("a worker process has ended (out of memory?); use fewer `processes`") from problem
     finally:

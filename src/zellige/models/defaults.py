@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
+from ..data.tokenizer_base import Tokenizer
 from ..errors import InputError
 from ..methods.method import Method
 from ..samplers import every_option
@@ -80,7 +81,7 @@ def trained_on_documents(model: Any) -> bool:
     return getattr(data, "pack", "wrap") != "wrap"
 
 
-def end_token(tokenizer: Any, documents: bool = False) -> int | None:
+def end_token(tokenizer: Tokenizer, documents: bool = False) -> int | None:
     """The token that ends a text; None where there is none.
 
     No character does; but a line end ends a molecule, and the text of a model trained on `documents`.

@@ -7,7 +7,7 @@ a position's own block and those before it; an autoregressive one the tokens up 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,16 +17,20 @@ from ..arguments import checked
 from ..core.batch import Batch, by_length
 from ..core.random import mix
 from ..errors import InputError, check_counts
+from ..methods.ar import AR
 from ..methods.diffusion import Diffusion
 from ..methods.method import Method
 from ..show.kinds import of
 from .model import as_model
 
+if TYPE_CHECKING:
+    from .model import ModelSource
 
-def reading(method: Any, x: Tensor, t: float = 0.0) -> tuple[Tensor, Tensor | None, int]:
+
+def reading(method: Method, x: Tensor, t: float = 0.0) -> tuple[Tensor, Tensor | None, int]:
     """Inputs of the network for tokens x (B, n) at time t, its condition, and how many of its first positions are no token."""
     causal = method.parameterization == "next"
-    inputs = pad(x, (1, 0), value=method.begin) if causal else x
+    inputs = pad(x, (1, 0), value=cast(AR, method).begin) if causal else x
     return inputs, method.input_times(inputs, t, None), int(causal)
 
 
@@ -108,7 +112,7 @@ def embed_tokens(
 
 @checked
 def embed(
-    model: Any,
+    model: "ModelSource",
     texts: Sequence[str] | str,
     layer: int | None = None,
     t: float = 0.0,

@@ -192,7 +192,7 @@ class Samples(Record):
         }  # fmt: skip
         return json_record(
             None if request is None else type(request).__name__.lower(), self.arguments, result,
-            protocol=None if distribution is None else {"law": distribution.of, "bounded by": distribution.number},
+            protocol=None if distribution is None else {"distribution": distribution.of, "bounded by": distribution.number},
             seed=request.seed if request is not None and isinstance(request.seed, int) else None,
             seconds=self.seconds, request=request,
         )  # fmt: skip
@@ -202,11 +202,12 @@ class Samples(Record):
         result = structure(dict(document), _Document, f"'{source}'")["result"]
         lines, protocol = result["samples"], document.get("protocol") or {}
         classes = [line.get("class") for line in document["result"]["samples"]]
+        name = protocol.get("distribution")
         return cls(
             [line["text"] for line in lines], [line["tokens"] for line in lines], [line["calls"] for line in lines],
             result["steps"], result["sampling_seconds"], expected_calls=result["expected_calls"],
             tries=[0] * len(lines), classes=classes,
-            distribution=Distribution(protocol["law"], protocol.get("bounded by")) if "law" in protocol else None,
+            distribution=None if name is None else Distribution(name, protocol.get("bounded by")),
         )  # fmt: skip
 
     def save(self, path: str | Path) -> None:

@@ -21,7 +21,10 @@ from huggingface_hub import ModelCard, ModelHubMixin
 from .. import __version__
 from ..arguments import checked, of_kind
 from ..data import DATASETS
+from ..data.tokenizer import Tokens
+from ..data.tokenizer_base import Tokenizer
 from ..errors import InputError
+from ..methods.method import Method
 from ..schema import read_json
 from .checkpoint.layout import EVALUATIONS
 
@@ -130,10 +133,10 @@ def first_line(problem: BaseException) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------- AutoTokenizer
-def complete_tokenizer(folder: Path, method: Any, tokenizer: Any) -> None:
+def complete_tokenizer(folder: Path, method: Method, tokenizer: Tokenizer) -> None:
     """Tell the tokenizer_config.json that `Tokens.save` wrote of the mask and of the length."""
     path = folder / "tokenizer_config.json"
-    if not path.is_file():
+    if not (isinstance(tokenizer, Tokens) and path.is_file()):
         return
     entries = read_json(path) | {"model_max_length": int(method.shape[0])}
     mask = getattr(getattr(method, "process", None), "mask", None)
@@ -197,13 +200,13 @@ def card(model: Shared, repo_id: str | None = None, license: str | None = None) 
     return "\n".join([*lines, "", f"Written by Zellige {__version__}."])
 
 
-def _network(config: Any, method: Any) -> str:
+def _network(config: Any, method: Method) -> str:
     count = f"{sum(p.numel() for p in method.parameters()):,} parameters"
     net = config.net
     return f"{config.network or str(net)}, length {method.shape[0]:,}, {count}"
 
 
-def _mask(method: Any) -> str:
+def _mask(method: Method) -> str:
     mask = getattr(getattr(method, "process", None), "mask", None)
     return "" if mask is None else f", mask {mask}"
 

@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
+from numpy.typing import ArrayLike
+
 from ..arguments import checked
 from ..errors import InputError
 from ..requests import declared, option, takes
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from ..show.kinds import Modality
     from .frames import Frame, Samples
     from .masked_text import MaskedText
-    from .model import Model
+    from .model import Model, ModelSource
 
 
 @declared
@@ -56,7 +58,7 @@ class Infill(Sampling):
 
         return Samples
 
-    def run(self, model: Any, see: "Callable[[Frame], None] | None" = None) -> "Samples":
+    def run(self, model: "ModelSource", see: "Callable[[Frame], None] | None" = None) -> "Samples":
         """Fill the spans; each frame of the trajectory is shown to `see`.
 
         Returns:
@@ -141,17 +143,23 @@ class Infill(Sampling):
 
 
 @overload
-def infill(model: Any, text: str, **choices: Unpack[InfillChoices]) -> "list[str] | np.ndarray": ...
-@overload
-def infill(model: Any, text: Sequence[str], **choices: Unpack[InfillChoices]) -> "list[list[str]] | np.ndarray": ...
+def infill(model: "ModelSource", text: str, **choices: Unpack[InfillChoices]) -> "list[str] | np.ndarray": ...
 @overload
 def infill(
-    model: Any, text: None = None, *, fixed: Any, **choices: Unpack[InfillChoices]
+    model: "ModelSource", text: Sequence[str], **choices: Unpack[InfillChoices]
+) -> "list[list[str]] | np.ndarray": ...
+@overload
+def infill(
+    model: "ModelSource", text: None = None, *, fixed: ArrayLike, **choices: Unpack[InfillChoices]
 ) -> "list[str] | np.ndarray": ...
 @checked
 @takes(Infill, SamplerChoices)
 def infill(
-    model: Any, text: str | Sequence[str] | None = None, *, fixed: Any = None, **choices: Unpack[InfillChoices]
+    model: "ModelSource",
+    text: str | Sequence[str] | None = None,
+    *,
+    fixed: Any = None,
+    **choices: Unpack[InfillChoices],
 ) -> Any:
     """Fill the masked spans of `text`, `count` times; everything else stays exactly as it is.
 

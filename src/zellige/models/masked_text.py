@@ -2,19 +2,23 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from ..data.tokenizer_base import Tokenizer
 from ..errors import InputError
 from ..show.kinds import added
+from .model import Model
 from .trajectory import before_word
 
 
-def approximate(model: Any) -> str | None:
+def approximate(model: Model) -> str | None:
     """A note where the noise does not keep given tokens exactly; None where it does."""
     process = model.method.process
     if process is None or process.mask is not None:  # a chain keeps the conditional distribution; a mask is not noise
         return None
-    return "given tokens are kept, which is approximate for this noise: the rest is not drawn from the exact conditional law"
+    return (
+        "given tokens are kept, which is approximate for this noise: "
+        "the rest is not drawn from the exact conditional distribution"
+    )
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class MaskedText:
     parts: list[str | int]
     fixed: list[int]
 
-    def pieces(self, tokens: Sequence[int], tokenizer: Any) -> list[tuple[str, bool]]:
+    def pieces(self, tokens: Sequence[int], tokenizer: Tokenizer) -> list[tuple[str, bool]]:
         """The text with its spans filled from `tokens`, in pieces: (text, whether it was filled in)."""
         pieces, start = [], 0
         free = [i for i, token in enumerate(self.fixed) if token < 0]
@@ -47,12 +51,12 @@ class MaskedText:
             pieces.append((text, True))
         return pieces
 
-    def fill(self, tokens: Sequence[int], tokenizer: Any) -> str:
+    def fill(self, tokens: Sequence[int], tokenizer: Tokenizer) -> str:
         """The text with its spans filled from `tokens`; the given parts stay as they are."""
         return "".join(text for text, _ in self.pieces(tokens, tokenizer))
 
 
-def masked_text(tokenizer: Any, text: str, length: int, mask_token: str = "_") -> MaskedText:
+def masked_text(tokenizer: Tokenizer, text: str, length: int, mask_token: str = "_") -> MaskedText:
     """Read a text with masked spans: each `mask_token` is one missing token, a character, a byte or a subword.
 
     Raises:

@@ -12,7 +12,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, Unpack, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from ..arguments import checked, is_number, of_kind
 from ..core.batch import whole_numbers
 from ..data import load as load_tokenizer
+from ..data.tokenizer_base import Tokenizer
 from ..elsewhere import ELSEWHERE, no_attribute
 from ..errors import InputError, meant, nearest, quoted
 from ..files import write_folder
@@ -39,7 +40,7 @@ from .published.layout import PublishedChoices
 LISTED = 12  # of the names, in an error
 
 
-def class_names(model: Any) -> list[str]:
+def class_names(model: "Model") -> list[str]:
     """Names of the classes: those of the training data, else their numbers; [] without classes."""
     if (names := getattr(model, "classes", None)) is not None:  # of a classifier
         return list(names)
@@ -48,12 +49,12 @@ def class_names(model: Any) -> list[str]:
     return list(data.get("classes") or map(str, range(count)))
 
 
-def told_none(model: Any) -> dict[str, str]:
+def told_none(model: "Model") -> dict[str, str]:
     """The entry of a protocol for a class-conditional model that is given no class; {} for any other model."""
     return {"class": "without the class"} if class_names(model) else {}
 
 
-def find_classes(model: Any, asked: Any) -> Tensor:
+def find_classes(model: "Model", asked: Any) -> Tensor:
     """The numbers (C,) of the classes `asked`: a name or a number, or several.
 
     Raises:
@@ -70,7 +71,7 @@ def find_classes(model: Any, asked: Any) -> Tensor:
     return torch.tensor([_number(names, one) for one in several])
 
 
-def text_classes(model: Any, asked: Any, count: int, fixed: Any = None) -> Tensor:
+def text_classes(model: "Model", asked: Any, count: int, fixed: Any = None) -> Tensor:
     """The class of each text (C * count,), `count` of each that is asked for; InputError where several meet several rows of
     `fixed`."""
     classes = find_classes(model, asked)
@@ -94,7 +95,7 @@ def _number(names: list[str], asked: Any) -> int:
     raise InputError(f"unknown class {quoted(str(asked))}; {hint}the {len(names):,} are {listed}")
 
 
-def identity(model: Any) -> dict[str, Any]:
+def identity(model: "Model") -> dict[str, Any]:
     """The entries of a result about its model: method, T, parameters, step, which weights, tokenizer; the sha256 of both."""
     return {
         "method": getattr(model.method, "name", type(model.method).__name__),
@@ -108,7 +109,7 @@ def identity(model: Any) -> dict[str, Any]:
     }
 
 
-def which_weights(model: Any) -> str:
+def which_weights(model: "Model") -> str:
     """EMA, raw, or as published."""
     about, config = getattr(model, "about", {}), getattr(model, "config", None)
     if "published" in about:
@@ -131,7 +132,7 @@ def fingerprint(*parts: Any) -> str:
     return digest.hexdigest()
 
 
-def unit(tokenizer: Any) -> str:
+def unit(tokenizer: Tokenizer) -> str:
     """The unit of a likelihood in these tokens."""
     unit = {"byte": "char"}.get(tokenizer.unit, tokenizer.unit)
     return f"bits/{unit}" if unit in ("char", "dim", "note", "cell") else "nats/token"
@@ -157,7 +158,7 @@ class Model(hub.Shared):
     def __init__(
         self,
         method: Method,
-        tokenizer: Any,
+        tokenizer: Tokenizer,
         config: Config,
         about: Mapping[str, Any] | None = None,
         defaults: Mapping[str, Any] | None = None,
@@ -354,7 +355,14 @@ def load(
                 raise  # else a training beside us has pruned it while it was read: look again
 
 
-def _load(folder: Path, path: str | os.PathLike, method: Any, net: Any, device: Any, choices: dict[str, Any]) -> Model:
+def _load(
+    folder: Path,
+    path: str | os.PathLike,
+    method: type[Method] | None,
+    net: nn.Module | None,
+    device: torch.device,
+    choices: dict[str, Any],
+) -> Model:
     if published.is_published(folder):
         hub = str(path) if not Path(path).exists() else ""
         imported = published.read(folder, hub, **choices)
@@ -397,12 +405,22 @@ def _format(path: Path) -> Any:
     return int(number) if str(number).isdigit() else number if number != "pt" else 1
 
 
-def as_model(model: Any) -> Model:
+class HasModel(Protocol):
+    """Something that holds a model, such as a finished run."""
+
+    @property
+    def model(self) -> Model: ...
+
+
+ModelSource = Model | HasModel | str | os.PathLike[str]  # what every verb takes in the place of a model
+
+
+def as_model(model: ModelSource) -> Model:
     """A model: itself, that of a finished run, or from a run folder, a saved folder or a hub id."""
-    if isinstance(model, str) or hasattr(model, "__fspath__"):
+    if isinstance(model, str | os.PathLike):
         return load(model)
     if not isinstance(model, type) and isinstance(inside := getattr(model, "model", None), Model):  # a `Run`
         return inside
     if isinstance(model, type) or not (hasattr(model, "method") and hasattr(model, "tokenizer")):
         raise InputError(f"`model` is {of_kind(model)}; it must be a Model (zellige.load), or the path or id of one")
-    return model
+    return cast(Model, model)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from .frames import Frame, Samples
+    from .model import Model, ModelSource
     from .trajectory import Trajectory
 
 
@@ -54,7 +55,7 @@ class Sample(Sampling):
     def given_texts(self) -> list[str]:
         return [self.prompt] if isinstance(self.prompt, str) else list(self.prompt or ())
 
-    def trajectory(self, model: Any) -> "Trajectory":
+    def trajectory(self, model: "ModelSource") -> "Trajectory":
         """The request resolved for a model.
 
         Raises:
@@ -98,7 +99,7 @@ class Sample(Sampling):
             end if documents else None, both(around, self.around), tuple(class_names(classified)),
         )  # fmt: skip
 
-    def run(self, model: Any, see: "Callable[[Frame], None] | None" = None) -> "Samples":
+    def run(self, model: "ModelSource", see: "Callable[[Frame], None] | None" = None) -> "Samples":
         """Draw the samples; each frame of the trajectory is shown to `see`."""
         from ..samplers import Sampler
         from .frames import collect
@@ -115,7 +116,7 @@ class Sample(Sampling):
 
 @checked
 @takes(Sample, SamplerChoices)
-def watch(model: Any, **choices: Unpack[SampleChoices]) -> "Iterator[Frame]":
+def watch(model: "ModelSource", **choices: Unpack[SampleChoices]) -> "Iterator[Frame]":
     """Draw samples and return every step: frames of one batch after another, from the first state to the last.
 
     Args:
@@ -130,7 +131,7 @@ def watch(model: Any, **choices: Unpack[SampleChoices]) -> "Iterator[Frame]":
 
 @checked
 @takes(Sample, SamplerChoices)
-def sample(model: Any, **choices: Unpack[SampleChoices]) -> "list[str] | np.ndarray":
+def sample(model: "ModelSource", **choices: Unpack[SampleChoices]) -> "list[str] | np.ndarray":
     """Draw samples: `sample(model, count=4, steps=64, seed=0)`.
 
     Args:
@@ -154,7 +155,7 @@ def sample(model: Any, **choices: Unpack[SampleChoices]) -> "list[str] | np.ndar
     return kind.values(request.run(model).tokens)
 
 
-def watch_some(model: Any, count: int, steps: int | None = None, seed: int = 0) -> "Iterator[Frame]":
+def watch_some(model: "Model", count: int, steps: int | None = None, seed: int = 0) -> "Iterator[Frame]":
     """The trajectory of `count` samples of the model's own distribution; with classes one of each in turn, from the first
     on."""
     from .model import class_names

@@ -18,6 +18,7 @@ from torch.nn.functional import pad
 
 from ..core.batch import tensor, whole_numbers
 from ..core.random import Streams, mix
+from ..data.tokenizer_base import Tokenizer
 from ..errors import InputError, check_counts
 from ..samplers import Blockwise, Sampler, State, pairing, run
 from ..samplers.growing import again, merged
@@ -183,7 +184,7 @@ def flat_rows(values: Tensor, shape: Sequence[int]) -> Tensor:
     return values.flatten(-axes) if axes > 1 and tuple(values.shape[-axes:]) == tuple(shape) else values
 
 
-def fixed_tokens(fixed: Any, tokenizer: Any, length: int, count: int, beyond: int = -1) -> Tensor:
+def fixed_tokens(fixed: Any, tokenizer: Tokenizer, length: int, count: int, beyond: int = -1) -> Tensor:
     """Return the given tokens (L,) or (N, L) as (N, length), -1 where one is free.
 
     Args:
@@ -209,14 +210,14 @@ def fixed_tokens(fixed: Any, tokenizer: Any, length: int, count: int, beyond: in
     return pad(rows, (0, length - width), value=beyond)
 
 
-def prompt_tokens(tokenizer: Any, prompts: Sequence[str], length: int, grows: bool) -> list[list[int]]:
+def prompt_tokens(tokenizer: Tokenizer, prompts: Sequence[str], length: int, grows: bool) -> list[list[int]]:
     """The tokens of each prompt, -1 after those that are shorter than others."""
     rows = [_prompt(tokenizer, prompt, length, grows) for prompt in prompts]
     longest = max(map(len, rows), default=0)
     return [row + [-1] * (longest - len(row)) for row in rows]
 
 
-def _prompt(tokenizer: Any, prompt: str, length: int, grows: bool) -> list[int]:
+def _prompt(tokenizer: Tokenizer, prompt: str, length: int, grows: bool) -> list[int]:
     tokens = tokenizer.encode(before_word(tokenizer, prompt))
     if len(tokens) > length:
         has = f"the prompt has {len(tokens):,} tokens, "
@@ -226,7 +227,7 @@ def _prompt(tokenizer: Any, prompt: str, length: int, grows: bool) -> list[int]:
     return tokens
 
 
-def before_word(tokenizer: Any, text: str) -> str:
+def before_word(tokenizer: Tokenizer, text: str) -> str:
     """Return `text` without a blank at its end that the tokenizer would join to the next word.
 
     Subwords begin with their blank: no text has the tokens of "Once " followed by those of "upon", and a model has never seen

@@ -10,10 +10,13 @@ import numpy as np
 import torch
 
 from ..arguments import checked
+from ..data.corpus import Corpus
+from ..data.tokenizer_base import Tokenizer
 from ..errors import InputError
 from ..evaluation.result import Result, fullest
 from ..files import writable, write_file
 from ..models.checkpoint.layout import CONFIG, EVALUATIONS, REPORT, folder_of_run
+from ..models.model import Model
 from ..schema import read_json
 from ..show.kinds import of
 from ..show.numbers import count as counted
@@ -106,7 +109,7 @@ def _curves(folder: Path, baselines: Mapping[str, float]) -> str:
     return page.html_figure(curves(folder, baselines=baselines), "curves-figure", "Training and validation", text)
 
 
-def _ask(model: Any, corpus: Any, missing: str, work: Work, seed: int) -> tuple[list[str], dict[str, Any]]:
+def _ask(model: Model, corpus: Corpus | None, missing: str, work: Work, seed: int) -> tuple[list[str], dict[str, Any]]:
     """What the model itself says: figures of its schedule, order of reveal and integrand; and the watched samples."""
     method = model.method
     frames = _watch(model, work, seed)
@@ -140,14 +143,14 @@ def _ask(model: Any, corpus: Any, missing: str, work: Work, seed: int) -> tuple[
     ], watched
 
 
-def _filled(model: Any, corpus: Any, work: Work, seed: int) -> str:
+def _filled(model: Model, corpus: Corpus | None, work: Work, seed: int) -> str:
     """Images, music, grids: rows of the test split filled in."""
     if corpus is None or model.method.process is None or of(model.tokenizer).running:
         return ""
     return infilled(model, corpus.test, work.steps, seed, work.filled, work.passed)
 
 
-def _learnt(values: Mapping[str, torch.Tensor], tokenizer: Any) -> str:
+def _learnt(values: Mapping[str, torch.Tensor], tokenizer: Tokenizer) -> str:
     name = lambda i: f"'{escape(tokenizer.decode([i]))}'"  # noqa: E731
     early, late = extremes(next(iter(values.values())))
     rows = [[f"{i + 1}", name(k), *(f"{float(v[k]):.4g}" for v in values.values())] for i, k in enumerate(early)]
@@ -179,7 +182,7 @@ def _json(path: Path) -> dict[str, Any] | None:
     return read_json(path) if path.is_file() else None
 
 
-def _model(folder: Path, model: Any) -> tuple[Any, str]:
+def _model(folder: Path, model: Model | None) -> tuple[Model | None, str]:
     """The model of the run, or the reason why there is none."""
     if model is not None:
         return model, ""
@@ -191,7 +194,7 @@ def _model(folder: Path, model: Any) -> tuple[Any, str]:
         return None, str(error)
 
 
-def _corpus(model: Any) -> tuple[Any, str]:
+def _corpus(model: Model | None) -> tuple[Corpus | None, str]:
     """The texts that the run was trained on, or the reason why they are not at hand."""
     if model is None:
         return None, ""
@@ -205,7 +208,7 @@ def _corpus(model: Any) -> tuple[Any, str]:
         return None, f"the loss against t needs the run's texts: {problem}"
 
 
-def _watch(model: Any, work: Work, seed: int) -> list[Any]:
+def _watch(model: Model, work: Work, seed: int) -> list[Any]:
     from ..models.sample import watch_some
 
     frames = []
@@ -215,7 +218,7 @@ def _watch(model: Any, work: Work, seed: int) -> list[Any]:
     return frames
 
 
-def _loss(model: Any, corpus: Any, work: Work, seed: int) -> tuple[np.ndarray, np.ndarray, str]:
+def _loss(model: Model, corpus: Corpus, work: Work, seed: int) -> tuple[np.ndarray, np.ndarray, str]:
     """The integrand on validation texts, in the model's unit: times (G,), (G, N), unit."""
     rows = corpus.validation
     some = np.linspace(0, len(rows) - 1, min(work.texts, len(rows))).astype(int)
@@ -227,14 +230,16 @@ def _loss(model: Any, corpus: Any, work: Work, seed: int) -> tuple[np.ndarray, n
     return t, nats * len(rows) / rows.tokens_total, "nats/token"
 
 
-def _ngrams(model: Any, corpus: Any) -> dict[str, float]:
+def _ngrams(model: Model | None, corpus: Corpus | None) -> dict[str, float]:
     """1- to 4-grams of tokens on the validation split, in the model's unit, where they are of text and few."""
-    if corpus is None or not model.method.bounded or corpus.tokenizer.shape or corpus.train.tokens_total > SMALL:
+    if model is None or corpus is None or not model.method.bounded:
+        return {}
+    if corpus.tokenizer.shape or corpus.train.tokens_total > SMALL:
         return {}
     from ..evaluation.ngram import NGrams
 
     rows, size = corpus.validation, corpus.tokenizer.size
     order = min(4, math.ceil(63 / math.log2(size)) - 1)  # their keys fit 64 bits
     grams = NGrams(corpus.train.array(), rows.array(), size, order=order)
-    units = math.log(2) * rows.characters if model.unit == "bits/char" else rows.tokens_total
+    units = math.log(2) * (rows.characters or 0) if model.unit == "bits/char" else rows.tokens_total
     return {f"{m}-gram": float(grams.nats(rows.array(), order=m).sum() / units) for m in range(1, order + 1)}

@@ -1,4 +1,4 @@
-"""A bracket as a figure, every row on one scale and its width against network calls, and as a part of a run's page."""
+"""A bracket as a figure, every row on one scale and its width against network evaluations, and as a part of a run's page."""
 
 import math
 from collections.abc import Sequence
@@ -7,8 +7,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from ..evaluation.bracket import Bracket, BracketRow
-from ..evaluation.result import Result
-from ..schema import read_json
+from ..evaluation.result import Result, read_result
 from ..show.numbers import pm
 from . import page
 from .palette import COLOURS, INK, SKY, styled
@@ -17,7 +16,7 @@ LOOKS = {  # of each side: colour, marker, what it is called
     "bound": ("blue", "v", "−log p is at most this"),
     "lower": ("vermilion", "^", "−log p is at least this"),
     "exact": ("green", "o", "exact, of that sampler"),
-    "oracle": ("purple", "D", "oracle: no sampler's law"),
+    "oracle": ("purple", "D", "oracle: no sampler's distribution"),
 }
 
 
@@ -66,7 +65,7 @@ def bracket_figure(bracket: Bracket) -> Figure:
         ax.set(
             xscale="log",
             yscale="log",
-            xlabel="network calls for both sides of a text",
+            xlabel="network evaluations for both sides of a text",
             ylabel=f"width, {bracket.unit}",
         )
     fig.legend(*top.get_legend_handles_labels(), loc="outside lower center", ncols=2)
@@ -76,12 +75,12 @@ def bracket_figure(bracket: Bracket) -> Figure:
 def bracket_sections(folder: Path) -> str:
     """The brackets that were written into a run, for its page; "" where there are none."""
     files = sorted(folder.glob("bracket-*.json"))
-    return "".join(_section(file, Bracket.from_dict(read_json(file), str(file))) for file in files)
+    return "".join(_section(file, Bracket.from_dict(read_result(file), str(file))) for file in files)
 
 
 def _section(path: Path, bracket: Bracket) -> str:
-    rows = [(row.name, _cell(row), row.law or row.why or "") for row in bracket.rows if not row.own]
-    table = page.html_table(rows, ("", f"{bracket.unit} (over the draws)", "whose law"), numbers=False)
+    rows = [(row.name, _cell(row), row.distribution or row.why or "") for row in bracket.rows if not row.own]
+    table = page.html_table(rows, ("", f"{bracket.unit} (over the draws)", "distribution"), numbers=False)
     text = "Triangles down bound -log p from above, triangles up from below; between the tightest two lies the model's own."
     protocol = page.html_table(page.flat(bracket.protocol), ("protocol", ""), numbers=False)
     return (

@@ -15,7 +15,9 @@ from matplotlib.ticker import EngFormatter, ScalarFormatter
 from torch import Tensor
 
 from ..core.curves import SCHEDULES
+from ..core.schedule import Schedule
 from ..errors import InputError
+from ..methods.diffusion import Diffusion
 from ..models.checkpoint.layout import METRICS, folder_of_run
 from ..models.checkpoint.read import read_metrics
 from ..schema import shown
@@ -81,13 +83,13 @@ def curves(run: Any, *, baselines: Mapping[str, float] | None = None) -> Figure:
 
 
 @styled
-def schedule(method: Any) -> Figure:
+def schedule(method: Diffusion | Schedule) -> Figure:
     """alpha and the weight of the loss against t: the method's own schedule beside the others with their defaults.
 
     Args:
         method: a Method, or a Schedule.
     """
-    own = method if hasattr(method, "log_snr") else method.process.schedule
+    own = method if isinstance(method, Schedule) else method.process.schedule
     names = {kind: name for name, kind in reversed(SCHEDULES.items())}
     t = torch.linspace(0.005, 0.995, 199, dtype=torch.float64)
     fig = Figure(figsize=(6.4, 3.1), layout="constrained")
@@ -116,7 +118,7 @@ def _curves(one: Any, t: Tensor) -> list[tuple[Tensor, Tensor]]:
 
 
 @styled
-def revealed(states: Iterable[Any], method: Any = None) -> Figure:
+def revealed(states: Iterable[Any], method: Diffusion | Schedule | None = None) -> Figure:
     """Share of the free tokens revealed after each step, and in which step each position was revealed.
 
     Args:
@@ -127,7 +129,7 @@ def revealed(states: Iterable[Any], method: Any = None) -> Figure:
 
 
 @styled
-def _revealed(seen: "Trace", method: Any = None) -> Figure:
+def _revealed(seen: "Trace", method: Diffusion | Schedule | None = None) -> Figure:
     steps = np.arange(len(seen.x))
     share = seen.share()  # (frames, B)
     fig = Figure(figsize=(6.4, 4.4), layout="constrained")
@@ -150,7 +152,7 @@ def _revealed(seen: "Trace", method: Any = None) -> Figure:
 
 
 @styled
-def reveal_counts(states: Iterable[Any], method: Any = None) -> Figure:
+def reveal_counts(states: Iterable[Any], method: Diffusion | Schedule | None = None) -> Figure:
     """How many tokens are revealed in each step: the mean of the samples, beside what the schedule expects of a mask.
 
     From t to s that is L (alpha(s) - alpha(t)) of L free positions, each by itself, so that a count is binomial; the band
@@ -181,11 +183,11 @@ def reveal_counts(states: Iterable[Any], method: Any = None) -> Figure:
     return fig
 
 
-def _expected(seen: Trace, method: Any) -> np.ndarray | None:
+def _expected(seen: Trace, method: Diffusion | Schedule | None) -> np.ndarray | None:
     """(frames,) the share expected to stand after each step, alpha at its time, by a Method's schedule or a Schedule."""
     if method is None or seen.t is None:
         return None
-    curve = method if hasattr(method, "log_snr") else method.process.schedule
+    curve = method if isinstance(method, Schedule) else method.process.schedule
     with torch.no_grad():
         alpha = curve.alpha(torch.tensor(seen.t).to(next(curve.parameters(), torch.empty(())))).mean(-1).double().cpu()
     expected = alpha.numpy().copy()

@@ -7,9 +7,11 @@ from typing import Any, TypedDict
 
 import numpy as np
 
+from ..data.rows import Rows
 from ..evaluation.result import Result, fullest
 from ..models.checkpoint.layout import sample_files
 from ..models.masked_text import approximate
+from ..models.model import Model
 from ..models.sample import watch
 from ..schema import read_lines
 from ..show.kinds import Modality, of
@@ -21,7 +23,9 @@ from . import page
 from .figures import TrainingLog, terms
 
 
-def run_facts(log: TrainingLog, unit: str, config: Any, model: Any, evaluations: Mapping[Path, Result]) -> list[str]:
+def run_facts(
+    log: TrainingLog, unit: str, config: Mapping[str, Any], model: Model | None, evaluations: Mapping[Path, Result]
+) -> list[str]:
     """What stands under the title: the number, the size, how long it took."""
     facts = []
     result = fullest(evaluations.values(), (config.get("data") or {}).get("name", ""))
@@ -78,7 +82,7 @@ def evaluation_part(path: Path, result: Result) -> str:
     )
 
 
-def configuration_part(config: Mapping[str, Any], model: Any) -> str:
+def configuration_part(config: Mapping[str, Any], model: Model | None) -> str:
     """The command, what is known of the run and its machine, and config.json."""
     about = {**(config.get("about") or {}), **(getattr(model, "about", None) or {})}
     command, seed = about.pop("command", None), (config.get("train") or {}).get("seed")
@@ -108,7 +112,7 @@ class ValidationSample(TypedDict):
     tokens: list[int]
 
 
-def validation_samples(folder: Path, model: Any, most: int = 4) -> str:
+def validation_samples(folder: Path, model: Model | None, most: int = 4) -> str:
     """What was drawn at the first and at the last validation, side by side. InputError where a file of them is damaged."""
     files = sample_files(folder)
     columns: dict[str, list[dict[str, Any]]] = {}
@@ -135,7 +139,7 @@ def stills(kind: Modality, frames: Sequence[Any]) -> str:
 
 
 def infilled(
-    model: Any, rows: Any, steps: int, seed: int, most: int, passed: Callable[[int], None] = lambda rows: None
+    model: Model, rows: Rows, steps: int, seed: int, most: int, passed: Callable[[int], None] = lambda rows: None
 ) -> str:
     """Rows of the data of which a part was given, filled in by the model, beside the truth; at most so many are drawn.
 

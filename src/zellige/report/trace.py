@@ -9,10 +9,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..core.batch import Batch
 from ..core.maths import xlogy
 from ..core.prediction import posterior
 from ..data.levels import SILENT
+from ..data.tokenizer_base import Tokenizer
 from ..errors import InputError
+from ..methods.diffusion import Diffusion
+from ..methods.method import Method
 from ..show.kinds import Grid, Image, Modality, Roll, of
 from ..show.kinds.roll import BAR
 from ..show.kinds.roll import COLOURS as VOICE_COLOURS
@@ -62,7 +66,7 @@ def trace(states: Iterable[Any]) -> Trace:
 
 
 def integrand(
-    method: Any, batch: Any, points: int = 16, seed: int = 0, passed: Callable[[int], None] = lambda rows: None
+    method: Diffusion, batch: Batch, points: int = 16, seed: int = 0, passed: Callable[[int], None] = lambda rows: None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The diffusion term's integrand at `points` midpoints of [0, 1]: times (points,) and nats (points, B).
 
@@ -89,7 +93,9 @@ def integrand(
     return times, np.stack(rows)
 
 
-def entropies(method: Any, states: Sequence[Any], passed: Callable[[int], None] = lambda rows: None) -> np.ndarray:
+def entropies(
+    method: Diffusion, states: Sequence[Any], passed: Callable[[int], None] = lambda rows: None
+) -> np.ndarray:
     """(B, L) bits: how unsure the network was of a token when it was revealed; nan where nothing was.
 
     passed: called with the rows that were asked about.
@@ -105,12 +111,12 @@ def entropies(method: Any, states: Sequence[Any], passed: Callable[[int], None] 
                 continue
             condition = getattr(getattr(before, "state", before), "condition", None)
             condition = None if condition is None else condition[rows]
-            law = posterior(method.predict(before.x[rows], float(before.t), at=at[rows], condition=condition))
-            bits[changed] = (-xlogy(law, law).sum(-1) / math.log(2)).double().cpu().numpy()
+            p = posterior(method.predict(before.x[rows], float(before.t), at=at[rows], condition=condition))
+            bits[changed] = (-xlogy(p, p).sum(-1) / math.log(2)).double().cpu().numpy()
     return bits
 
 
-def pieces(tokenizer: Any, ids: Sequence[int]) -> list[str]:
+def pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
     """The text that each token adds: joined they are decode(ids), also where a character spans several tokens."""
     out, before = [], ""
     for end in range(1, len(ids) + 1):
@@ -122,7 +128,7 @@ def pieces(tokenizer: Any, ids: Sequence[int]) -> list[str]:
     return out if "".join(out) == whole else [tokenizer.decode([i]) for i in ids]
 
 
-def fewer(states: Sequence[Any], method: Any, most: int = 100_000) -> Sequence[Any]:
+def fewer(states: Sequence[Any], method: Method, most: int = 100_000) -> Sequence[Any]:
     """So many of the states, evenly spaced, that the differences between them stay a page's size: `most` tokens in all.
 
     Of an absorbing process, of which one number is kept for each token, all of them.
@@ -161,7 +167,9 @@ def piece_layout(kind: Modality) -> dict[str, Any] | None:
     return layout
 
 
-def record(method: Any, tokenizer: Any, states: Sequence[Any], entropy: np.ndarray | None = None) -> dict[str, Any]:
+def record(
+    method: Method, tokenizer: Tokenizer, states: Sequence[Any], entropy: np.ndarray | None = None
+) -> dict[str, Any]:
     """What the player needs of some samples, as plain data: {steps, t, total, entropy, kind, samples}.
 
     A sample is {pieces, given, calls, reveal}, and its class where one was asked for, with the frame of reveal for each position

@@ -4,8 +4,8 @@ The page of a short training asks less than the training did: `rows` limits its 
 """
 
 from collections.abc import Callable
-from typing import Any
 
+from ..models.model import Model
 from ..samplers.pairing import admissible
 from ..show.kinds import of
 from ..training.plan import model_flops
@@ -30,7 +30,7 @@ class Work:
 
     def __init__(
         self,
-        model: Any,
+        model: Model,
         steps: int | None = None,
         progress: Callable[[int, int], None] | None = None,
         rows: int | None = None,

@@ -67,7 +67,7 @@ class Ancestral(OnGrid):
     def refuse(cls, method):
         return reverses(method)
 
-    def distribution(self, method, steps):
+    def distribution(self, method: Diffusion, steps):
         if self.argmax != "none":
             return Distribution("the likeliest states, not the model's distribution")
         times = self.times(method, steps)

@@ -96,7 +96,7 @@ class Blockwise(Growing):
             raise InputError(f"`window` {window:,} is not a multiple of block {block:,}; nearest: {near}")
         return block, block, window
 
-    def distribution(self, method, steps):
+    def distribution(self, method: Diffusion, steps):
         first_block, *_ = self.layout(method)
         distribution = self.inner.distribution(of_length(method, first_block), steps)
         if self.window not in (None, method.window) or self.ending.entropy is not None:

@@ -14,7 +14,7 @@ PLAIN = ("temperature", "top_p")  # options that every sampling names as argumen
 
 
 def choose_sampler(
-    sampler: Any,
+    sampler: str | Sampler | None,
     method: Method,
     temperature: float | None = None,
     top_p: float | None = None,

@@ -8,13 +8,14 @@ evaluation in all. A text may pass the length L that the network was built for: 
 """
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from ..core import random
+from ..methods.ar import AR
 from ..methods.method import Method
 from ..requests import declared
 from .growing import Growing, Growth, begin, check_given, close, pieces, window_of
@@ -60,7 +61,7 @@ class LeftToRight(Growing):
         memory = Growth(0, 0, torch.full_like(rows, shape[1]), rows)
         return begin(State(x, fixed >= 0, torch.zeros_like(rows), memory=memory), 1)
 
-    def step(self, method: Any, state, t, s, generator=None):
+    def step(self, method: AR, state, t, s, generator=None):
         memory: Growth = state.memory
         free_rows = ~state.fixed[memory.rows, memory.begin]
         if free_rows.any():
@@ -70,7 +71,7 @@ class LeftToRight(Growing):
             state = replace(state, x=x)
         return begin(close(state, self.ending), 1)
 
-    def _read(self, method: Any, state: State) -> tuple[State, Tensor]:
+    def _read(self, method: AR, state: State) -> tuple[State, Tensor]:
         """Extend the context by all tokens so far, and return the hidden states (R, D) after the last of them."""
         memory, context, calls, h = state.memory, state.context, state.calls, torch.empty(0)
         x = pad(state.x[memory.rows], (1, 0), value=method.begin)

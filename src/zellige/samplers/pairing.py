@@ -35,7 +35,7 @@ def steps_distribution(steps: int, own: int, grid: str = "uniform") -> Distribut
     return Distribution(of, number if grid in CHAINS and (not own or steps <= own) else None)
 
 
-def continuous_distribution(method: Any) -> Distribution:
+def continuous_distribution(method: Method) -> Distribution:
     """Distribution of the continuous-time model. One with steps of its own is bounded in any order, if at all."""
     if not method.steps:
         return Distribution(CONTINUOUS, {})

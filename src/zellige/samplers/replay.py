@@ -31,6 +31,7 @@ from ..core.prediction import kernel, posterior, truth
 from ..core.random import Randomness
 from ..core.schedule import PRIOR
 from ..methods.diffusion import Diffusion, where_noised
+from ..methods.method import Method
 from .ancestral import Ancestral
 from .any_order import AnyOrder
 from .first_hitting import FirstHitting
@@ -58,14 +59,14 @@ class Path(Protocol):
 
     @property
     def distribution(self) -> str: ...  # whose
-    def calls(self, method: Any) -> int: ...  # of the network for a text, or a block, at most
+    def calls(self, method: Method) -> int: ...  # of the network for a text, or a block, at most
     def __call__(
-        self, method: Any, batch: Batch, context: Any, generator: Randomness, draw: bool
+        self, method: Method, batch: Batch, context: Any, generator: Randomness, draw: bool
     ) -> tuple[Tensor, Tensor, Tensor]: ...
 
 
 @torch.no_grad()
-def weigh(method: Any, batch: Batch, path: Path, generator: Randomness = None, draw: bool = False) -> Written:
+def weigh(method: Method, batch: Batch, path: Path, generator: Randomness = None, draw: bool = False) -> Written:
     """Sample one z of each text and its w, block by block if the network reads blocks; with `draw` the texts are sampled too.
 
     Args:
@@ -242,7 +243,7 @@ def _log(distribution: Tensor, x: Tensor) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------------------------- which one
-def path_of(method: Any, steps: int) -> Path:
+def path_of(method: Method, steps: int) -> Path:
     """The path that samples from the method's own distribution: in any order if that is exact, else the T-step chain.
 
     Args:
@@ -259,7 +260,7 @@ def path_of(method: Any, steps: int) -> Path:
     return Replayed(sampler, f"{sampler.name}{where}")
 
 
-def no_order(method: Any) -> str | None:
+def no_order(method: Method) -> str | None:
     """Reason why no sampler that chooses positions can write this method's texts; None if one can."""
     if method.process is None:
         return "it has no noise to reverse"
@@ -268,5 +269,5 @@ def no_order(method: Any) -> str | None:
     return None
 
 
-def _one_block(method: Any) -> Any:
+def _one_block(method: Method) -> Any:
     return of_length(method, method.block) if 0 < method.block < method.shape[0] else method

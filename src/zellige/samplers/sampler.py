@@ -94,14 +94,14 @@ class Sampler(Truncation):
         """Reason why the sampler does not support a method ("needs absorbing noise"); None if it does. The only such place."""
         return None
 
-    def distribution(self, method: Any, steps: int | None) -> Distribution:
+    def distribution(self, method: Method, steps: int | None) -> Distribution:
         """The distribution that `steps` steps sample from, and the number that bounds it.
 
         `distribution_of` accounts for temperature and top-p.
         """
         return Distribution("its own distribution")
 
-    def law(self, method: Any, steps: int | None) -> Distribution:
+    def law(self, method: Method, steps: int | None) -> Distribution:
         """Former name of `distribution`."""
         return self.distribution(method, steps)
 
@@ -149,7 +149,7 @@ def find(name: str) -> type[Sampler]:
     return SAMPLERS[ALIASES[name][0] if name in ALIASES else name]
 
 
-def distributions(method: Any, steps: int | None = None) -> dict[str, Distribution]:
+def distributions(method: Method, steps: int | None = None) -> dict[str, Distribution]:
     """The distribution of each sampler of a method without options, with the number that bounds it.
 
     For a method of blocks, `blockwise` with several samplers inside: "blockwise, first_hitting".
@@ -163,7 +163,7 @@ def distributions(method: Any, steps: int | None = None) -> dict[str, Distributi
     return {name: distribution_of(sampler, method, steps) for name, sampler in able.items()}
 
 
-def _answers(method: Any) -> None:
+def _answers(method: Method) -> None:
     """Raise InputError unless a sampler can use the method."""
     if isinstance(method, type) or not all(hasattr(method, name) for name in ("predict", "process", "shape")):
         raise InputError(f"`method` is {of_kind(method)}; it must be a Method")

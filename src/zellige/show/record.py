@@ -49,6 +49,7 @@ FORMERLY = (  # of files without a format: command, an argument that only this r
     ("sweep", "", "Sweep"),
     ("compare", "", "Compare"),
 )
+RENAMED = {"law": "distribution"}  # keys that files without a format call otherwise
 SENSES = ("within its interval", "up to rounding", "bit for bit")  # in which a number holds, the weakest first
 ROUNDING = 1e-6  # relative: float32 sums in another order
 _PACKAGES = ("torch", "lightning", "numpy", "safetensors")
@@ -139,7 +140,20 @@ class Record:
         """
         if not Path(path).is_file():
             raise InputError(f"no file at '{path}'; give one that zellige wrote")
-        return record_of(read_json(path, dict, "give a file that zellige wrote"), str(path))
+        return record_of(read_document(path, "give a file that zellige wrote"), str(path))
+
+
+def read_document(path: str | Path, instead: str) -> dict[str, Any]:
+    """JSON of a record in a file, with today's keys; `instead` ends the InputError where it is no JSON object."""
+    document = read_json(Path(path), dict, instead)
+    return document if "format" in document else renamed(document)
+
+
+def renamed(value: Any) -> Any:
+    """Plain data of JSON with the keys of RENAMED by today's names."""
+    if isinstance(value, dict):
+        return {RENAMED.get(key, key): renamed(entry) for key, entry in value.items()}
+    return [renamed(entry) for entry in value] if isinstance(value, list) else value
 
 
 def record_of(document: Mapping[str, Any], source: str = "it") -> Any:

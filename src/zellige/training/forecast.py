@@ -20,6 +20,7 @@ import torch
 from ..core.batch import Batch
 from ..data import Data
 from ..data.corpus import OwnData
+from ..data.tokenizer_base import Tokenizer
 from ..errors import InputError
 from ..evaluation.likelihood import Likelihood, bounded
 from ..evaluation.pilot import EACH, pilot_edges
@@ -115,7 +116,7 @@ def fitted(
 def forecast(
     config: Config,
     method: Method,
-    tokenizer: Any,
+    tokenizer: Tokenizer,
     sequences: int,
     step: int = 0,
     size: str = "",
@@ -152,7 +153,7 @@ def _about(seconds: float) -> str:
 
 
 def half_an_hour(
-    config: Config, method: Method, tokenizer: Any, per_row: float, clock: Callable[[], float] = time.perf_counter
+    config: Config, method: Method, tokenizer: Tokenizer, per_row: float, clock: Callable[[], float] = time.perf_counter
 ) -> str:
     """The command line of a training in half an hour: fewer steps where 1,000 fit, else a smaller network too."""
     smaller = config

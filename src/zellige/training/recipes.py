@@ -17,6 +17,7 @@ from typing import Any
 from ..data import Data
 from ..errors import InputError, Registry
 from ..methods import METHODS
+from ..methods.method import Method
 from ..models.config import Config, Train
 from ..nn.block import Net
 from ..show.numbers import SIGN
@@ -77,7 +78,7 @@ class Recipe:
         """All of it as the config of a run."""
         return Config(self.method, METHODS[self.method].Config(**dict(self.options)), self.data, self.net, self.train)
 
-    def for_method(self, name: str, method: Any) -> Config:
+    def for_method(self, name: str, method: str | type[Method] | None) -> Config:
         """The config, where `method` is None or that of this recipe, which is called `name`; else InputError."""
         if method is not None and method not in (self.method, METHODS[self.method]):
             other = method if isinstance(method, str) else method.__name__

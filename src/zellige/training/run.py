@@ -86,9 +86,13 @@ class Run(Record):
             seconds=state["seconds"], tokens=state["tokens"], speed=speed, peak=peak, about=about,
         )  # fmt: skip
 
-    @cached_property
+    @property
     def model(self) -> Model:
-        """The best model of the run. Whatever takes a model takes the run, too: `zellige.sample(run)`."""
+        """Best model of the run, loaded once. Functions that take a model take the run, too: `zellige.sample(run)`."""
+        return self._model
+
+    @cached_property
+    def _model(self) -> Model:
         return load(self.folder)
 
 

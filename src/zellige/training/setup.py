@@ -19,7 +19,7 @@ from ..arguments import of_kind
 from ..data import DATASETS, Corpus, Data, require_same
 from ..data import load as load_tokenizer
 from ..data.prepare import prepare
-from ..data.tokenizer_base import OutsideVocabulary
+from ..data.tokenizer_base import OutsideVocabulary, Tokenizer
 from ..errors import InputError, Registry
 from ..methods.method import Method
 from ..models import published
@@ -207,7 +207,9 @@ def load_start(name: str, method: type[Method], of: str) -> Start:
     return Start(name, config, load_tokenizer(folder), load_tensors(folder / WEIGHTS)[0])
 
 
-def read_corpus(config: Config, tokenizer: Any = None, start: Start | None = None, progress: Any = None) -> Corpus:
+def read_corpus(
+    config: Config, tokenizer: Tokenizer | None = None, start: Start | None = None, progress: Any = None
+) -> Corpus:
     """The run's corpus, in the tokens of the model it begins (or goes on) with, where it names no tokenizer itself."""
     tokenizer = start.tokenizer if start else tokenizer
     own = bool(config.data.tokenizer)
@@ -266,7 +268,7 @@ class Size:
         own = {field.name: getattr(self.net, field.name) for field in fields(Net) if field.name not in others}
         return Net(kind=kind, **own)  # pyright: ignore[reportArgumentType]
 
-    def of(self, data: str, method: Any, kind: str = "") -> tuple[Net, Train]:
+    def of(self, data: str, method: type[Method], kind: str = "") -> tuple[Net, Train]:
         """The network and the training for this data and method, of the kind of network that is asked for, if any."""
         source = DATASETS.get(data)
         images = source and {"flip", "path"} <= {*source.reads}  # not the 8 x 8 of scikit-learn, which have no files

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..core.maths import xlogy
 from ..core.prediction import DataScore, Prediction, posterior
+from ..methods.method import Method
 from ..models.frames import Frame
 from ..models.model import Model
 from ..report.trace import page_text
@@ -65,7 +66,7 @@ def recorded(sampler: Sampler, predictions: Predictions) -> Sampler:
     """The sampler, whose method appends its predictions to a list."""
 
     class Recorded(type(sampler)):
-        def truncated(self, method: Any) -> Any:
+        def truncated(self, method: Method) -> Any:
             return RecordingMethod(super().truncated(method), predictions)
 
     return Recorded(**{field.name: getattr(sampler, field.name) for field in fields(sampler) if field.init})

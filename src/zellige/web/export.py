@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from .. import __version__
 from ..errors import InputError
+from ..models.model import Model
 from ..report.page import asset, html_player
 from ..report.trace import page_text, piece_layout
 from ..show.film import FRAMES, film, require_film
@@ -80,7 +81,7 @@ def formats(kind: Any) -> list[dict[str, Any]]:
     return [{"name": name, "missing": missing(name)} for name in some]
 
 
-def exported(run: Recorded, model: Any) -> tuple[bytes, str]:
+def exported(run: Recorded, model: Model) -> tuple[bytes, str]:
     """The file, and its media type. InputError where this kind of data has no such file."""
     kind = of(model.tokenizer)
     require(kind, run.format)

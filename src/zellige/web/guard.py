@@ -19,7 +19,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ..errors import InputError
 from ..grids import size_steps
+from ..methods.method import Method
 from ..samplers.pairing import of_length
+from ..samplers.sampler import Sampler
 from ..show.numbers import byte_size, count
 
 
@@ -54,7 +56,7 @@ class Limits:
         """Network evaluations times positions of a request: those of the most steps, each of the most tokens."""
         return self.steps * self.tokens
 
-    def check_draw(self, sampler: Any, method: Any, steps: int | None, length: int, rows: int = 1) -> None:
+    def check_draw(self, sampler: Sampler, method: Method, steps: int | None, length: int, rows: int = 1) -> None:
         """InputError where a draw takes more steps, or more work, than a request may; before anything is computed for it."""
         steps_of_grid = size_steps(getattr(sampler.inner or sampler, "grid", ""))
         self.check("steps", steps_of_grid or steps or 1, "steps")

@@ -18,6 +18,7 @@ from ..arguments import MOST_SEED
 from ..data import DATASETS
 from ..errors import InputError, unknown
 from ..evaluation.bracket import GAP_STEPS, bound_gaps, bracket_gaps, gaps_work
+from ..methods.method import Method
 from ..models import shipped
 from ..models.masked_text import approximate, masked_text
 from ..models.model import Model, class_names, find_classes, identity, unit
@@ -80,7 +81,7 @@ def refusal(status: int, code: str, message: str, field: str | None = None) -> d
     return {"error": message, "code": code, "field": field}
 
 
-def admitted(method: Any) -> list[dict[str, Any]]:
+def admitted(method: Method) -> list[dict[str, Any]]:
     """The samplers that can draw from a method, with the fields of their options."""
     return [
         {"name": name, "about": first_sentence(cls), "error": cls.error, "options": sampler_fields(cls)}
@@ -93,7 +94,7 @@ def first_sentence(cls: type) -> str:
     return " ".join((cls.__doc__ or "").split()).partition(". ")[0].removesuffix(".") + "."
 
 
-def about_model(model: Any) -> str:
+def about_model(model: Model) -> str:
     """One sentence on what a model is: from the card of one that comes with Zellige, of another what it was trained on."""
     if name := shipped.name_of(model):
         card = shipped.card(name)
@@ -102,7 +103,7 @@ def about_model(model: Any) -> str:
     return f"Trained on {DATASETS[data].what if data in DATASETS else data}."
 
 
-def about(number: int, name: str, model: Any) -> dict[str, Any]:
+def about(number: int, name: str, model: Model) -> dict[str, Any]:
     """The entries of a model that the page reads."""
     kind, one = of(model.tokenizer), identity(model)
     whole, block = admitted(model.method), admitted(of_length(model.method, 1))  # a text of one token is in one block
@@ -165,7 +166,7 @@ def draw_job(asked: Draw, model: Model, limits: Limits) -> Job:
     return Job(object(), start, lambda job, step: step)
 
 
-def bound_job(asked: AskedBound, model: Any, limits: Limits) -> Job:
+def bound_job(asked: AskedBound, model: Model, limits: Limits) -> Job:
     """-log p of what was drawn given the rest, from above or from both sides: eight replicates, one after another."""
     if not model.method.bounded:
         raise InputError(f"{model.method.name} defines no likelihood bound; nothing is said of -log p")
@@ -195,7 +196,7 @@ def bound_job(asked: AskedBound, model: Any, limits: Limits) -> Job:
     return Job(object(), start, see)
 
 
-def export_job(run: Recorded, model: Any, limits: Limits) -> Job:
+def export_job(run: Recorded, model: Model, limits: Limits) -> Job:
     """A run as a file, in one step; what makes it pauses between its pictures."""
     limits.check("tokens", len(run.start), "tokens")
 

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from ... import files
+from ...data.tokenizer_base import Tokenizer
 from ...errors import InputError
 from ...schema import sealed, sha256
 from ..config import FORMAT, Config, to_json
@@ -42,7 +43,7 @@ from .shards import copied, is_sharded, load_shards, save_shards, whole
 
 
 def write_model(
-    folder: Path, tensors: Mapping[str, Tensor], tokenizer: Any, config: Config, about: Mapping[str, Any],
+    folder: Path, tensors: Mapping[str, Tensor], tokenizer: Tokenizer, config: Config, about: Mapping[str, Any],
     defaults: Mapping[str, Any] | None = None,
 ) -> None:  # fmt: skip
     """Fill `folder` with a model: its tensors, its config, its tokenizer, its sampling defaults."""
@@ -72,7 +73,7 @@ class Writer:
     # the shards, and a folder is whole only after them. Lightning's AsyncCheckpointIO would gather sharded weights in its
     # thread, amid the training's own communication.
 
-    def __init__(self, tokenizer: Any, config: Config, about: dict[str, Any], first: bool = True):
+    def __init__(self, tokenizer: Tokenizer, config: Config, about: dict[str, Any], first: bool = True):
         """Args:
         first: this is the first process, or the only one; the others write their shards alone, where there are any.
         """

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ...data import DATASETS, Data
+from ...data.tokenizer_base import Tokenizer
 from ...errors import InputError, unknown
 from ...methods import METHODS, build
 from ...methods.method import Method
@@ -210,7 +211,7 @@ def _describe(layout: Layout, config: Mapping[str, Any] | None, shapes: Shapes, 
     return replace(description, net=net, options=options)
 
 
-def _options(layout: Layout, description: Description, chosen: Choices, tokenizer: Any) -> Any:
+def _options(layout: Layout, description: Description, chosen: Choices, tokenizer: Tokenizer) -> Any:
     options = dict(description.options)
     if description.mask is not None:
         options["mask"] = description.mask

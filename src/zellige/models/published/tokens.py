@@ -6,6 +6,7 @@ from typing import Any
 from ...data import catalogue, tokenizer_by_name
 from ...data import load as load_tokenizer
 from ...data.tokenizer import Integers, Tokens
+from ...data.tokenizer_base import Tokenizer
 from ...errors import InputError
 from ...methods import METHODS
 from .layout import Choices, Description, Layout
@@ -58,7 +59,7 @@ def _named(spec: str) -> Any:
         raise InputError(f"its tokenizer is missing: {what}; give `tokenizer`, a tokenizer.json or a folder") from None
 
 
-def first_token(tokenizer: Any) -> int | None:
+def first_token(tokenizer: Tokenizer) -> int | None:
     """The token that published code puts before a text: BERT's [CLS], else what ends one."""
     inner = getattr(tokenizer, "inner", None)
     first = inner.token_to_id("[CLS]") if inner is not None else None

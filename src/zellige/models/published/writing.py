@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...data.tokenizer_base import Tokenizer
 from ...errors import InputError
 from ...methods.method import Method
 from ...nn.block import Block
@@ -55,7 +56,7 @@ def fitting(config: Config) -> list[str]:
 
 
 def write_layout(
-    folder: Path, method: Method, tokenizer: Any, config: Config, about: Mapping[str, Any], to: str | None = None
+    folder: Path, method: Method, tokenizer: Tokenizer, config: Config, about: Mapping[str, Any], to: str | None = None
 ) -> None:
     """Fill `folder` with a model in a published layout: tensors, config.json and the tokenizer.
 
@@ -87,7 +88,9 @@ def write_layout(
     tokenizer.save(folder)
 
 
-def state_of(layout: Layout, method: Method, tokenizer: Any, config: Config) -> tuple[dict[str, Tensor], Description]:
+def state_of(
+    layout: Layout, method: Method, tokenizer: Tokenizer, config: Config
+) -> tuple[dict[str, Tensor], Description]:
     """The network's tensors, by our names, as the layout has them, and what its config is to say. InputError."""
     net, network, options = config.net, method.network, dataclasses.asdict(config.options)
     free = not method.time_conditioned

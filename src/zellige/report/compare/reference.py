@@ -14,6 +14,7 @@ from ...evaluation.metrics import entropies
 from ...evaluation.ngram import NGrams
 from ...evaluation.requests import evaluate
 from ...evaluation.result import Result, summarize
+from ...models.model import Model
 from .record import Reference, Score
 
 ORDER = 5  # of the n-gram judge
@@ -42,7 +43,7 @@ class Grams:
         self.name = f"{order}-gram of the train split{some}"
         self.corpus, self.unit, self.order = corpus, unit, order
 
-    def bound(self, model: Any, draws: int, seed: int, limit: int | None, progress: Any) -> Result:
+    def bound(self, model: Model, draws: int, seed: int, limit: int | None, progress: Any) -> Result:
         """The bound on the test split, each text one observation."""
         return evaluate(model, self.corpus, "test", draws, seed, limit, progress=progress)
 
@@ -80,7 +81,7 @@ class Law:
     def name(self) -> str:
         return f"the data's own law on {len(self.law):,} rows"
 
-    def bound(self, model: Any, draws: int, seed: int, limit: int | None, progress: Any) -> Result:
+    def bound(self, model: Model, draws: int, seed: int, limit: int | None, progress: Any) -> Result:
         """Bound in expectation over the distribution itself; only the draws are random, in independent sets."""
         M, weight = len(self.law), torch.from_numpy(self.law)
         L = self.support.shape[1]

@@ -7,8 +7,7 @@ A row is what a tokenizer counts: integers 0 .. size - 1, flat, of the tokenizer
 token (-1, the mask) stands for what is still to come, and every kind shows it as such. A new kind is one class here.
 """
 
-from typing import Any
-
+from ...data.tokenizer_base import Tokenizer
 from .grid import Grid
 from .image import Image
 from .modality import Modality
@@ -20,7 +19,7 @@ __all__ = ["KINDS", "Grid", "Image", "Modality", "Roll", "Smiles", "Text", "adde
 KINDS: dict[str, type[Modality]] = {"text": Text, "image": Image, "roll": Roll, "grid": Grid, "smiles": Smiles}
 
 
-def of(tokenizer: Any) -> Modality:
+def of(tokenizer: Tokenizer) -> Modality:
     """Display of the sequences of a tokenizer."""
     return KINDS[getattr(tokenizer, "kind", "text")](tokenizer)
 

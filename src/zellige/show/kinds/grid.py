@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ...core.batch import whole_numbers
+from ...data.levels import Levels
 from ...errors import InputError
 from ..numbers import counted
 from ..style import Line, Mark
@@ -17,10 +19,11 @@ WIDE = 72  # columns of a terminal that a row without lines of its own may take
 
 class Grid(Modality):
     name, many = "grid", "grids"
+    tokenizer: Levels
     suffixes = (".txt", ".png")
     keeps = ("top", "bottom", "left", "right")
 
-    def __init__(self, tokenizer: Any):
+    def __init__(self, tokenizer: Levels):
         super().__init__(tokenizer)
         self.labels = [str(label) for label in tokenizer.labels or range(tokenizer.size)]
         height, width = self.shape[0], math.prod(self.shape[1:])
@@ -63,7 +66,7 @@ class Grid(Modality):
             out.append([*line, ("│", "shown")])
         return [*out, [("└" + "┴".join([rule] * (width // step)) + "┘", "shown")]]
 
-    def figure(self, rows: Any, fixed: Any = None, captions: Sequence[str] = ()) -> Any:
+    def figure(self, rows: ArrayLike, fixed: ArrayLike | None = None, captions: Sequence[str] = ()) -> Any:
         """Figure with given cells in bold, sampled cells in blue, and violations of the rules shaded orange."""
         from matplotlib.figure import Figure
         from matplotlib.patches import Rectangle
@@ -107,13 +110,13 @@ class Grid(Modality):
         return ["·" if is_absent else self.labels[i] for i, is_absent in zip(row, self.absent(row))]
 
     # arrays ----------------------------------------------------------------------------------------------------
-    def values(self, rows: Any) -> np.ndarray:
+    def values(self, rows: ArrayLike) -> np.ndarray:
         """(N, *shape), the symbols themselves: of a Sudoku the digits 1 to 9; -1 where none stands yet."""
         array = self.rows(rows)
         symbols = np.append(self.tokenizer.labels or np.arange(self.tokenizer.size), -1)
         return symbols[np.where(self.absent(array), -1, array)].reshape(-1, *self.shape)
 
-    def tokens(self, values: Any) -> np.ndarray:
+    def tokens(self, values: ArrayLike) -> np.ndarray:
         """Tokens of symbols; of -1, and of a 0 that is no symbol, -1. InputError where one is not of this grid."""
         array = whole_numbers("fixed", values).numpy(force=True)
         symbols = [*(self.tokenizer.labels or range(self.tokenizer.size))]
@@ -126,7 +129,7 @@ class Grid(Modality):
         return np.vectorize(ids.__getitem__, otypes=[np.int64])(array)
 
     # judged ----------------------------------------------------------------------------------------------------
-    def clashes(self, rows: Any) -> np.ndarray:
+    def clashes(self, rows: ArrayLike) -> np.ndarray:
         """(N, L) bool, cells whose symbol stands twice in their row, column or box; all False without such rules."""
         rows = self.rows(rows)
         bad = np.zeros(rows.shape, bool)
@@ -137,11 +140,11 @@ class Grid(Modality):
                 bad |= ((rows[:, :, None] == rows[:, None]) & same).any(-1)
         return bad & ~self.absent(rows)
 
-    def valid(self, rows: Any) -> np.ndarray:
+    def valid(self, rows: ArrayLike) -> np.ndarray:
         """(N,) bool, whether nothing is missing and no rule is broken."""
         return np.logical_not((self.clashes(rows) | self.absent(self.rows(rows))).any(-1))
 
-    def verdict(self, row: Any, truth: Any = None) -> str:
+    def verdict(self, row: ArrayLike, truth: ArrayLike | None = None) -> str:
         equal = truth is not None and bool((np.asarray(row) == np.asarray(truth)).all())
         text = "" if truth is None else ", the solution" if equal else ", not the solution"
         if not self.box:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..style import Line, Mark
 from .modality import Modality, halves
@@ -23,7 +24,7 @@ class Image(Modality):
     keeps = ("top", "bottom", "left", "right")
     colours = True
 
-    def pixels(self, rows: Any) -> np.ndarray:
+    def pixels(self, rows: ArrayLike) -> np.ndarray:
         """(N, H, W, 3) uint8; level i of n is 255 i / (n - 1). A channel still to come is half bright, a pixel all of
         whose channels are has a colour of its own."""
         height, width = self.shape[:2]
@@ -59,13 +60,15 @@ class Image(Modality):
     def part(self, name: str) -> np.ndarray:
         return halves(self.shape, name)
 
-    def png(self, rows: Any, fixed: Any = None, captions: Sequence[str] = (), *, side: int = SIDE) -> bytes:
+    def png(
+        self, rows: ArrayLike, fixed: ArrayLike | None = None, captions: Sequence[str] = (), *, side: int = SIDE
+    ) -> bytes:
         """All images in one; as many in a row as there are captions, else as many as make it square."""
         pixels = self.pixels(rows)
         scale = max(1, math.ceil(side / max(pixels.shape[1:3])))
         return png(tiled(pixels, len(captions) or math.ceil(math.sqrt(len(pixels)))).repeat(scale, 0).repeat(scale, 1))
 
-    def sheet(self, rows: Any, labels: Sequence[str]) -> bytes:
+    def sheet(self, rows: ArrayLike, labels: Sequence[str]) -> bytes:
         """All images in one picture: a line for each class, with its name on the left."""
         from PIL import Image as Pillow
         from PIL import ImageDraw, ImageFont
@@ -87,7 +90,7 @@ class Image(Modality):
             ImageDraw.Draw(canvas).text((margin - NAME / 2, middle), name, "black", font, anchor="rm")
         return png(np.asarray(canvas))
 
-    def figure(self, rows: Any, fixed: Any = None, captions: Sequence[str] = ()) -> Any:
+    def figure(self, rows: ArrayLike, fixed: ArrayLike | None = None, captions: Sequence[str] = ()) -> Any:
         from matplotlib.figure import Figure
 
         pixels = self.pixels(rows)

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from ...data.tokenizer_base import Tokenizer
 from ...errors import InputError
 from ..numbers import cells
 from ..style import Line, Mark
@@ -33,7 +35,7 @@ class Modality:
     colours: bool = False
     running: bool = False
 
-    def __init__(self, tokenizer: Any):
+    def __init__(self, tokenizer: Tokenizer):
         self.tokenizer = tokenizer
         self.shape: tuple[int, ...] = tuple(getattr(tokenizer, "shape", ()))
 
@@ -54,7 +56,9 @@ class Modality:
         """A row as pixels for a terminal, (H, W, 3) uint8, `marks` as in `block`; None for what is no image."""
         return None
 
-    def lines(self, rows: Any, captions: Sequence[str] = (), fixed: Any = None, width: int = 80) -> list[Line]:
+    def lines(
+        self, rows: ArrayLike, captions: Sequence[str] = (), fixed: ArrayLike | None = None, width: int = 80
+    ) -> list[Line]:
         """Rows beside one another as far as `width` goes, then below, each under its caption."""
         out: list[Line] = []
         blocks = []
@@ -77,7 +81,9 @@ class Modality:
         ]
 
     # as files --------------------------------------------------------------------------------------------------
-    def save(self, path: Path, rows: Any, fixed: Any = None, captions: Sequence[str] = ()) -> list[Path]:
+    def save(
+        self, path: Path, rows: ArrayLike, fixed: ArrayLike | None = None, captions: Sequence[str] = ()
+    ) -> list[Path]:
         """Write rows in the format that the path's ending names; the files, of which music needs one for each row."""
         from ...files import write_file
 
@@ -87,7 +93,7 @@ class Modality:
             write_file(path, "".join(self.text(row.tolist()) + "\n" for row in self.rows(rows)))
         return [path]
 
-    def png(self, rows: Any, fixed: Any = None, captions: Sequence[str] = ()) -> bytes:
+    def png(self, rows: ArrayLike, fixed: ArrayLike | None = None, captions: Sequence[str] = ()) -> bytes:
         """All rows as one picture."""
         import io
 
@@ -95,11 +101,11 @@ class Modality:
         self.figure(rows, fixed, captions).savefig(file, format="png", dpi=120, metadata={"Software": None})
         return file.getvalue()
 
-    def sheet(self, rows: Any, labels: Sequence[str]) -> bytes:
+    def sheet(self, rows: ArrayLike, labels: Sequence[str]) -> bytes:
         """All rows as one picture; `labels` are their classes, which images show."""
         return self.png(rows)
 
-    def figure(self, rows: Any, fixed: Any = None, captions: Sequence[str] = ()) -> Any:
+    def figure(self, rows: ArrayLike, fixed: ArrayLike | None = None, captions: Sequence[str] = ()) -> Any:
         """All rows as a matplotlib Figure."""
         raise NotImplementedError
 
@@ -110,7 +116,7 @@ class Modality:
             raise InputError(f"{self.many} cannot be written as {suffix}; use {', '.join(takes[:-1])} or {takes[-1]}")
 
     # what is given ---------------------------------------------------------------------------------------------
-    def given(self, row: Any, keep: str | None = None) -> np.ndarray:
+    def given(self, row: ArrayLike, keep: str | None = None) -> np.ndarray:
         """(L,) the row's own tokens where they are kept, -1 where they are to be drawn again.
 
         Raises InputError: this kind has no such part.
@@ -138,26 +144,26 @@ class Modality:
             f"use `example` 0 `keep` {next(iter(self.keeps), '')}"
         )
 
-    def verdict(self, row: Any, truth: Any = None) -> str:
+    def verdict(self, row: ArrayLike, truth: ArrayLike | None = None) -> str:
         """Verdict on an infilled sequence; "" if nothing can be wrong."""
         return ""
 
     # arrays ----------------------------------------------------------------------------------------------------
-    def rows(self, rows: Any) -> np.ndarray:
+    def rows(self, rows: ArrayLike) -> np.ndarray:
         """(N, L) integers of tensors, arrays or lists (N, L) or (L,)."""
-        array = np.asarray(rows.cpu() if hasattr(rows, "cpu") else rows)
+        array = np.asarray(getattr(rows, "cpu", lambda: rows)())
         return array.reshape(-1, array.shape[-1]) if array.size else array.reshape(0, 0)
 
-    def absent(self, rows: Any) -> np.ndarray:
+    def absent(self, rows: ArrayLike) -> np.ndarray:
         """Positions at which an integer is no token."""
         rows = np.asarray(rows)
         return (rows < 0) | (rows >= self.tokenizer.size)
 
-    def values(self, rows: Any) -> Any:
+    def values(self, rows: ArrayLike) -> Any:
         """Rows as Python has them: an array (N, *shape)."""
         return self.rows(rows).reshape(-1, *self.shape)
 
-    def tokens(self, values: Any) -> Any:
+    def tokens(self, values: ArrayLike) -> Any:
         """The way back: tokens of such an array, or of rows of it, -1 where one is free."""
         return values
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from ...data.levels import SILENT, VOICES, note_name
+from ...data.levels import SILENT, VOICES, Levels, note_name
 from ...errors import not_installed
 from ..style import Line, Mark
 from .modality import Modality
@@ -26,21 +27,21 @@ class Roll(Modality):
     name, many = "roll", "music"
     suffixes = (".png", ".mid", ".txt")
 
-    def __init__(self, tokenizer: Any):
+    def __init__(self, tokenizer: Levels):
         super().__init__(tokenizer)
         voices = self.shape[1]
         self.voices = VOICES if voices == len(VOICES) else tuple(f"voice{i + 1}" for i in range(voices))
         self.keeps = ("first", *self.voices)
         self.pitch = np.array([*(tokenizer.labels or range(tokenizer.size)), SILENT])  # MIDI's numbers
 
-    def pitches(self, rows: Any) -> np.ndarray:
+    def pitches(self, rows: ArrayLike) -> np.ndarray:
         """(N, steps, voices) MIDI numbers, SILENT where nothing sounds or what will is still to come."""
         return self._pitch(self.rows(rows)).reshape(-1, *self.shape)
 
-    def _pitch(self, tokens: Any) -> np.ndarray:
+    def _pitch(self, tokens: ArrayLike) -> np.ndarray:
         return self.pitch[np.where(self.absent(tokens), len(self.pitch) - 1, tokens)]
 
-    def notes(self, row: Any) -> list[list[tuple[int, int, int]]]:
+    def notes(self, row: ArrayLike) -> list[list[tuple[int, int, int]]]:
         """The notes of each voice as (first step, steps, MIDI number); a run of one pitch is one note."""
         out = []
         for voice in self.pitches(row)[0].T:
@@ -80,7 +81,7 @@ class Roll(Modality):
                 out.append(line)
         return out
 
-    def figure(self, rows: Any, fixed: Any = None, captions: Sequence[str] = ()) -> Any:
+    def figure(self, rows: ArrayLike, fixed: ArrayLike | None = None, captions: Sequence[str] = ()) -> Any:
         """A piano roll for each row, the voices in colours, the time in bars; what was given is pale."""
         from matplotlib.figure import Figure
 
@@ -132,7 +133,9 @@ class Roll(Modality):
         if suffix == ".mid":
             _mido(what)
 
-    def save(self, path: Path, rows: Any, fixed: Any = None, captions: Sequence[str] = ()) -> list[Path]:
+    def save(
+        self, path: Path, rows: ArrayLike, fixed: ArrayLike | None = None, captions: Sequence[str] = ()
+    ) -> list[Path]:
         """As any kind; of several rows as MIDI a file each: x-1.mid, x-2.mid, ..."""
         if path.suffix != ".mid":
             return super().save(path, rows, fixed, captions)
@@ -146,7 +149,7 @@ class Roll(Modality):
             write_file(file, track.getvalue())
         return files
 
-    def midi(self, row: Any) -> Any:
+    def midi(self, row: ArrayLike) -> Any:
         """A `mido.MidiFile`, a track for each voice, 100 quarter notes a minute, on an organ."""
         mido = _mido()
         file = mido.MidiFile(ticks_per_beat=480)

@@ -4,6 +4,9 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
+from numpy.typing import ArrayLike
+
+from ...data.tokenizer_base import Tokenizer
 from ...errors import InputError
 from .modality import Modality
 
@@ -12,7 +15,7 @@ class Text(Modality):
     name, many = "text", "texts"
     running = True
 
-    def values(self, rows: Any) -> list[str]:
+    def values(self, rows: ArrayLike) -> list[str]:
         """The texts; lists of tokens may differ in length."""
         return [self.text(row) for row in (rows if isinstance(rows, list) else self.rows(rows).tolist())]
 
@@ -20,7 +23,7 @@ class Text(Modality):
         """The text of each token, as it stands in running text."""
         return token_texts(self.tokenizer, row)
 
-    def given(self, row: Any, keep: str | None = None) -> Any:
+    def given(self, row: ArrayLike, keep: str | None = None) -> Any:
         raise InputError('`example` and `keep` are for images, music and grids; give a text: "the ____ of the"')
 
 
@@ -36,7 +39,7 @@ class Smiles(Text):
         return [piece.replace("\n", " ") for piece in super().pieces(row)]
 
 
-def token_texts(tokenizer: Any, tokens: Sequence[int]) -> list[str]:
+def token_texts(tokenizer: Tokenizer, tokens: Sequence[int]) -> list[str]:
     """The text of each token by itself, as it stands in running text; of a character of several tokens the last has it."""
     piece = _piece(tokenizer)
     out = [piece(token) for token in tokens]
@@ -51,13 +54,13 @@ def token_texts(tokenizer: Any, tokens: Sequence[int]) -> list[str]:
     return out
 
 
-def added(tokenizer: Any, before: list[int], tokens: list[int]) -> str:
+def added(tokenizer: Tokenizer, before: list[int], tokens: list[int]) -> str:
     """The text that `tokens` add after `before`."""
     head, whole = tokenizer.decode(before), tokenizer.decode([*before, *tokens])
     return whole[len(head) :] if whole.startswith(head) else tokenizer.decode(tokens)
 
 
-def _piece(tokenizer: Any) -> Callable[[int], str]:
+def _piece(tokenizer: Tokenizer) -> Callable[[int], str]:
     if getattr(tokenizer, "unit", "token") == "char":
         return cache(lambda token: tokenizer.decode([token]))
     anchor = next((i for i in range(min(tokenizer.size, 5000)) if tokenizer.decode([i]).strip().isalnum()), None)
