@@ -46,19 +46,27 @@ FILES = {
     "tauldr-training": File(TAULDR, "lib/training/training.py", "6f34f8861aeb45118b1023bfbafa4349c80cb44a"),
     "tauldr-optimizers": File(TAULDR, "lib/optimizers/optimizers.py", "6f34f8861aeb45118b1023bfbafa4349c80cb44a"),
     "sedd": File(SEDD, "configs/config.yaml", "0605786da5ccb5747545e26d66fdf477187598b6"),
+    "sedd-medium": File(SEDD, "configs/model/medium.yaml", "0605786da5ccb5747545e26d66fdf477187598b6"),
+    "sedd-readme": File(SEDD, "README.md", "0605786da5ccb5747545e26d66fdf477187598b6"),
     "sedd-model": File(SEDD, "configs/model/small.yaml", "0605786da5ccb5747545e26d66fdf477187598b6"),
     "radd": File(RADD, "configs/config.yaml", "92a23fba50279ee875e5dcfd08894326982066a3"),
     "radd-model": File(RADD, "configs/model/small_radd.yaml", "92a23fba50279ee875e5dcfd08894326982066a3"),
+    "radd-medium": File(RADD, "configs/model/medium_radd.yaml", "92a23fba50279ee875e5dcfd08894326982066a3"),
     "mdlm": File(MDLM, "configs/config.yaml", "06dd29f38c1f68e99c2e4a148846a05026b478d0"),
     "mdlm-model": File(MDLM, "configs/model/small.yaml", "06dd29f38c1f68e99c2e4a148846a05026b478d0"),
     "mdlm-rate": File(MDLM, "configs/lr_scheduler/constant_warmup.yaml", "06dd29f38c1f68e99c2e4a148846a05026b478d0"),
     "mdlm-lm1b": File(MDLM, "configs/data/lm1b.yaml", "06dd29f38c1f68e99c2e4a148846a05026b478d0"),
     "mdlm-owt-script": File(MDLM, "scripts/train_owt_mdlm.sh", "06dd29f38c1f68e99c2e4a148846a05026b478d0"),
     "mdlm-lm1b-script": File(MDLM, "scripts/train_lm1b_d3pm.sh", "06dd29f38c1f68e99c2e4a148846a05026b478d0"),
+    "mdlm-lm1b-ar-script": File(MDLM, "scripts/train_lm1b_ar.sh", "06dd29f38c1f68e99c2e4a148846a05026b478d0"),
+    "mdlm-owt-sedd-script": File(MDLM, "scripts/train_owt_sedd.sh", "06dd29f38c1f68e99c2e4a148846a05026b478d0"),
     "md4-text8": File("google-deepmind/md4", "md4/configs/md4/text8.py", *_MD4),
     "md4-owt": File("google-deepmind/md4", "md4/configs/md4/openwebtext.py", *_MD4),
     "md4-cifar10": File("google-deepmind/md4", "md4/configs/md4/cifar10.py", *_MD4),
     "md4-imagenet64": File("google-deepmind/md4", "md4/configs/md4/imagenet64.py", *_MD4),
+    "md4-fineweb": File("google-deepmind/md4", "md4/configs/md4/fineweb_edu.py", *_MD4),
+    "genmd4-text8": File("google-deepmind/md4", "md4/configs/genmd4/text8.py", *_MD4),
+    "genmd4-owt": File("google-deepmind/md4", "md4/configs/genmd4/openwebtext.py", *_MD4),
     "md4-input": File("google-deepmind/md4", "md4/input_pipeline.py", *_MD4),
     "md4-train": File("google-deepmind/md4", "md4/train.py", *_MD4),
     "udlm": File(GUIDANCE, "scripts/train_lm1b.sh", "47d31290de432ce29f24b2dc33e483cae0adfdcd", _UDLM),
@@ -68,6 +76,8 @@ FILES = {
     "bd3lm-algo": File(BD3, "configs/algo/bd3lm.yaml", "df505ad48f24d8d489f844feee49b0883820d55e", _BD3),
     "bd3lm-owt": File(BD3, "scripts/train/train_owt_bd3lm.sh", "1c87378f2f6fb7b1ad83b0fbf4a702c6e531a0ce", _BD3),
     "bd3lm-lm1b": File(BD3, "scripts/train/train_lm1b_bd3lm.sh", "246d3fb8ccd7c61ba94117a3fd132442e9a8fdc8", _BD3),
+    "bd3lm-lm1b-ar": File(BD3, "scripts/train/train_lm1b_ar.sh", "334448d4583c118488f3dcb65420f7c451752c79", _BD3),
+    "bd3lm-lm1b-sedd": File(BD3, "scripts/train/train_lm1b_sedd.sh", "334448d4583c118488f3dcb65420f7c451752c79", _BD3),
     "bd3lm-data": File(BD3, "configs/data/lm1b-wrap.yaml", "35fea73912429efa677c5be1994f4926c333dd79", _BD3),
     "bd3lm-readme": File(BD3, "README.md", "085e25a7ec4f92b73db61f6007a1c13edc42af91", _BD3),
 }  # fmt: skip
@@ -468,6 +478,200 @@ for _data, _length, _entry in (
 ):
     PUBLISHED[f"bd3lm-{_data}-pretrain"] = _bd3lm(_data, _entry, _length, True)
     PUBLISHED[f"bd3lm-{_data}"] = _bd3lm(_data, _entry, _length, False)
+
+
+# ---------------------------------------------------------------------------------- those that are others but for a few choices
+def _like(name: str, base: str, *entries: Entry, without: tuple[str, ...] = ()) -> None:
+    """Another recipe's entries but for those about the same choices; without: the choices that it has not."""
+    changed = {entry.ours for entry in entries} | {*without}
+    PUBLISHED[name] = [*(entry for entry in PUBLISHED[base] if entry.ours not in changed), *entries]
+
+
+def _paper(ours: str, section: str, value: Any, here: Any = None) -> Entry:
+    """A value that stands in the paper alone."""
+    return Entry(ours, section, value, PAPER, here)
+
+
+def _medium(file: str) -> tuple[Entry, ...]:
+    return (
+        Entry("net.layers", "n_blocks", 24, file), Entry("net.hidden", "hidden_size", 1024, file),
+        Entry("net.heads", "n_heads", 16, file),
+    )  # fmt: skip
+
+
+_NO_CLIP = Entry("train.clip", "none is given for it", "a choice of ours", PAPER, 1.0)
+_NOISE = ("options.process", "options.auxiliary", "options.diffusion_steps")
+_UNIFORM_TEXT = (
+    _paper("options.process", "section 5.1", "uniform"),
+    _paper("options.schedule", "section 5.1", "cosine"),
+)
+_VB = _paper("options.auxiliary", "tables 1 to 5", "L_vb alone", 0.0)
+for _name in ("text8", "lm1b"):
+    _base = f"d3pm-{_name}"
+    _like(f"{_base}-uniform", _base, *_UNIFORM_TEXT, _VB)
+    _like(f"{_base}-nearest", _base, _paper("options.process", "section 5.1", "NN", "nearest"), _VB)
+    _like(f"{_base}-ar", _base, _NO_CLIP, without=_NOISE)
+_like("d3pm-text8-vb", "d3pm-text8", _VB)
+_like("d3pm-text8-uniform-hybrid", "d3pm-text8", *_UNIFORM_TEXT)
+_like(
+    "d3pm-text8-absorbing-nearest",
+    "d3pm-text8",
+    _paper("options.process", "table 5", "absorbing + NN", "absorbing-nearest"),
+)
+_SIX = _paper("net.layers", "table 6", "6 layers", 6)
+_like("d3pm-text8-uniform-small", "d3pm-text8-uniform", _SIX)
+_like(
+    "d3pm-text8-uniform-small-mi", "d3pm-text8-uniform", _SIX,
+    _paper("options.schedule", "table 6", "mutual info", "mutual-information"),
+)  # fmt: skip
+_RESIDUAL = Entry("options.head", "UNet's logits", "x_onehot + h", "d3pm-images-model", "residual")
+_like("d3pm-cifar10-absorbing-vb", "d3pm-cifar10-absorbing", _paper("options.auxiliary", "table 3", "L_vb alone", 0.0))
+_like("d3pm-cifar10-gauss-logits", "d3pm-cifar10-gauss", _RESIDUAL)
+_like(
+    "d3pm-cifar10-gauss-logits-vb", "d3pm-cifar10-gauss", _RESIDUAL,
+    _paper("options.auxiliary", "table 3", "L_vb alone", 0.0),
+)  # fmt: skip
+
+_GEOMETRIC = (
+    Entry("options.process", "graph.type of SEDD uniform", "uniform", "sedd-readme"),
+    Entry("options.schedule", "noise.type of SEDD uniform", "geometric", "sedd-readme"),
+    Entry("options.sigma_min", "noise.sigma_min", 1e-4, "sedd", paper=1e-5, words=("1e-5", "1e-4")),
+)
+_UNSCALED = _paper("options.scale_by_sigma", "RADD, table 1", "unscaled", False)
+_like("sedd-owt-uniform", "sedd-owt", *_GEOMETRIC)
+_like("sedd-owt-medium", "sedd-owt", *_medium("sedd-medium"))
+_like("sedd-owt-uniform-medium", "sedd-owt-uniform", *_medium("sedd-medium"))
+_like("sedd-owt-unscaled", "sedd-owt", _UNSCALED)
+_like("sedd-owt-medium-unscaled", "sedd-owt-medium", _UNSCALED)
+for _name, _length, _data, _steps in (
+    (
+        "text8", 256,
+        (_paper("data.name", "5.2.1", "text8"), _paper("data.crop", "5.1", "contiguous subsequences at random", True)),
+        _paper("train.steps", "none is given; D3PM's", 1_000_000),
+    ),
+    (
+        "lm1b", 128, (_paper("data.name", "5.2.2", "One Billion Words", "lm1b"), _paper("data.pack", "5.1", "packed", "wrap")),
+        _paper("train.steps", "none is given; MDLM's table 1", "33B tokens, half of those that pass", 1_000_000),
+    ),
+):  # fmt: skip
+    _like(
+        f"sedd-{_name}", "sedd-owt", *_data, _steps, _paper("net.length", "D3PM, section 5", _length),
+        Entry("train.clip", "optim.grad_clip", 1.0, "sedd", 1.0 / _length, "/ L: its loss is summed over the tokens (losses.py)"),
+    )  # fmt: skip
+    _like(f"sedd-{_name}-uniform", f"sedd-{_name}", *_GEOMETRIC)
+_like("sedd-lm1b-ar", "sedd-lm1b", _NO_CLIP, without=("options.process", "options.schedule"))
+
+_MILLION = Entry("train.steps", "training.n_iters", 1_000_001, "radd", 1_000_000, "table 7 has 1,000k iterations")
+_like("radd-owt-medium", "radd-owt", *_medium("radd-medium"))
+_like("radd-owt-1m", "radd-owt", _MILLION)
+for _name, _loss, _key in (("dse", "t-dse", "DSE"), ("t-dce", "t-dce", "t-DCE"), ("ao", "k-dce", "any-order, eq. G.3")):
+    _chosen = _paper("options.loss", "section 3.3", _key, _loss)
+    _like(f"radd-owt-{_name}", "radd-owt", _chosen)
+    _like(f"radd-owt-medium-{_name}", "radd-owt-medium", _chosen)
+    _like(f"radd-owt-{_name}-1m", "radd-owt-1m", _chosen)
+del PUBLISHED["radd-owt-dse-1m"]  # not in table 7
+
+_HALF = Entry("train.steps", "trainer.max_steps", 1_000_000, "mdlm", paper=500_000, words=("half", "1,000,000"))
+_MDLM_NOISE = ("options.schedule", "steps")
+_like("mdlm-lm1b-327b", "mdlm-lm1b", _paper("train.steps", "section 5.1", "10M steps", 10_000_000))
+_like("mdlm-lm1b-discrete", "mdlm-lm1b", _paper("options.diffusion_steps", "table 8", "T = 1000", 1000))
+_like("mdlm-lm1b-ar", "mdlm-lm1b", _HALF, without=_MDLM_NOISE)
+_like("mdlm-lm1b-ar-327b", "mdlm-lm1b-ar", _paper("train.steps", "section 5.1", "half of 10M steps", 5_000_000))
+_like("mdlm-owt-ar", "mdlm-owt", _HALF, without=_MDLM_NOISE)
+_like(
+    "mdlm-owt-sedd", "mdlm-owt", Entry("net.length", "model.length", 1024, "mdlm-owt-sedd-script"),
+    Entry("options.process", "parameterization", "sedd", "mdlm-owt-sedd-script", "absorbing"),
+)  # fmt: skip
+
+_MEDIUM_MD4 = (
+    _paper("net.layers", "J.2", "as SEDD medium", 24), _paper("net.hidden", "J.2", "as SEDD medium", 1024),
+    _paper("net.heads", "J.2", "as SEDD medium", 16),
+)  # fmt: skip
+_like("md4-owt-medium", "md4-owt", *_MEDIUM_MD4)
+_like("md4-owt-sedd", "md4-owt", _paper("options.schedule", "SEDD, section 5.1", "log-linear", "loglinear"))
+_EXPONENT = lambda file: Entry("options.exponent", "power_init", 1.0, file)  # noqa: E731
+_like(
+    "genmd4-text8", "md4-text8", Entry("train.lr", "learning_rate of sweep", 3e-4, "genmd4-text8"), _EXPONENT("genmd4-text8"),
+    Entry("net.dropout", "dropout_rate of sweep", 0.05, "genmd4-text8"),
+    Entry("train.weight_decay", "weight_decay of sweep", 0.03, "genmd4-text8"), without=("options.schedule",),
+)  # fmt: skip
+_like(
+    "genmd4-owt", "md4-owt", Entry("train.lr", "learning_rate of sweep", 3e-4, "genmd4-owt"), _EXPONENT("genmd4-owt"),
+    Entry("net.dropout", "dropout_rate of sweep", 0.02, "genmd4-owt"),
+    Entry("train.weight_decay", "weight_decay of sweep", 0.03, "genmd4-owt"), without=("options.schedule",),
+)  # fmt: skip
+_like(
+    "md4-cifar10-tauldr",
+    "md4-cifar10",
+    _paper("options.process", "section 7.2", "absorbing"),
+    without=("options.schedule",),
+)
+_DEEP = (
+    Entry("net.blocks", "n_layers", 8, "md4-imagenet64"), Entry("net.layers", "n_dit_layers", 20, "md4-imagenet64"),
+    Entry("train.weight_decay", "weight_decay", 0.01, "md4-imagenet64", paper=0.03, words=()),
+    Entry("steps", "timesteps", 256, "md4-imagenet64", paper=1000, words=()),
+)  # fmt: skip
+_COSINE = _paper("options.schedule", "J.4", "cosine")
+_like("md4-imagenet64-samples-linear", "md4-imagenet64", *_DEEP)
+_like("md4-imagenet64-samples", "md4-imagenet64", *_DEEP, _COSINE)
+_like("md4-imagenet64-classes", "md4-imagenet64", *_DEEP, _COSINE, _paper("net.classes", "table 6", "ImageNet's classes", 1000),
+      _paper("data.name", "J.4", "ImageNet, 64 x 64", "imagenet64"))  # fmt: skip
+_GPT2 = {"small": (), "medium": (24, 1024, 16), "large": (36, 1280, 20)}
+for _name, _sizes in _GPT2.items():
+    _net = tuple(
+        _paper(f"net.{part}", "J.3", f"as GPT-2 {_name}", size)
+        for part, size in zip(("layers", "hidden", "heads"), _sizes)
+    )
+    _like(
+        f"md4-fineweb-{_name}",
+        "md4-owt",
+        Entry("data.name", "dataset", "fineweb_edu", "md4-fineweb", "fineweb-edu"),
+        *_net,
+    )
+    _like(f"md4-fineweb-ar-{_name}", f"md4-fineweb-{_name}", without=("options.schedule", "steps"))
+
+for _name in ("owt", "lm1b"):
+    for _block in (8, 16):
+        _like(
+            f"bd3lm-{_name}-{_block}",
+            f"bd3lm-{_name}",
+            _paper("options.block", "tables 3 and 4", f"L' = {_block}", _block),
+        )
+_NO_BLOCKS = ("options.block", "drawing.block_sampler", "steps")
+_WHOLE = Entry("train.steps", "trainer.max_steps", 1_000_000, "bd3lm")
+_like(
+    "bd3lm-lm1b-ar",
+    "bd3lm-lm1b-pretrain",
+    _WHOLE,
+    Entry("net.length", "model.length", 128, "bd3lm-lm1b-ar"),
+    without=_NO_BLOCKS,
+)
+_16B = _paper("train.steps", "section 4.2", "16B tokens", 250_000)
+_like("bd3lm-lm1b-ar-16b", "bd3lm-lm1b-ar", _16B)
+_like(
+    "bd3lm-lm1b-sedd", "bd3lm-lm1b-pretrain", _WHOLE, Entry("net.length", "model.length", 128, "bd3lm-lm1b-sedd"),
+    without=_NO_BLOCKS,
+)  # fmt: skip
+_like("bd3lm-lm1b-1", "bd3lm-lm1b-pretrain", _16B, _paper("options.block", "table 1", "L' = 1", 1))
+_like("bd3lm-lm1b-1-masked", "bd3lm-lm1b-1", _paper("options.clip", "section 4.2", "fully masked", (0.999, 1.0)))
+_BY_HAND = ("options.search", "options.resample")
+for _block in (128, 16, 4):
+    _part = _paper("options.block", "table 2", f"L' = {_block}", _block)
+    for _name, _ends in {"0-50": (0.0, 0.5), "30-80": (0.3, 0.8), "50-100": (0.5, 1.0), "0-100": (0.0, 1.0)}.items():
+        _like(
+            f"bd3lm-lm1b-{_block}-clip-{_name}", "bd3lm-lm1b", _part, _paper("options.clip", "table 2", f"U{[*_ends]}", _ends),
+            _paper("train.steps", "table 2", "10B tokens", 152_588), without=_BY_HAND,
+        )  # fmt: skip
+for _block in (4, 16):
+    _part = _paper("options.block", "table 8", f"L' = {_block}", _block)
+    for _name, _ours, _value in (
+        ("45-95", "clip", (0.45, 0.95)), ("30-80", "clip", (0.3, 0.8)), ("linear", "schedule", "loglinear"),
+        ("logarithmic", "schedule", "logarithmic"),
+    )[: 4 if _block == 4 else 3]:  # fmt: skip
+        _like(
+            f"bd3lm-lm1b-{_block}-short-{_name}", "bd3lm-lm1b", _part, _paper(f"options.{_ours}", "table 8", _name, _value),
+            _paper("train.steps", "table 8", "3B tokens", 45_776), without=_BY_HAND,
+        )  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------- beside the recipes

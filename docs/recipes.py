@@ -53,7 +53,7 @@ Below each recipe, a table compares its values with the files that the authors p
 the paper has priority; where a file contradicts it, `differs` names both. Published limits of the gradient norm are
 converted, because `--train.clip` acts on nats per token of the whole bound.
 
-Compare numbers of the column "reported" only if they were measured on the same data: a perplexity on LAMBADA (a test set of
+[Tables](tables.md) lists the papers' tables row by row, with the recipe of each. Compare numbers of the column "reported" only if they were measured on the same data: a perplexity on LAMBADA (a test set of
 its own) cannot be compared with one on the documents of the training corpus.
 
 | recipe | reported | measured on | network | tokens | FLOP | H100 hours |
@@ -98,6 +98,28 @@ def section(name: str, recipe: Recipe) -> str:
     return "\n".join(lines) + f"\n\n{entries}"
 
 
+def variant(name: str, recipe: Recipe) -> str:
+    """The section of a recipe that is another one but for a few choices: these alone."""
+    base, whole = RECIPES[recipe.base], published.PUBLISHED
+    config, usual = recipe.config, base.config
+    same = config.method == usual.method
+    words = [] if same else [config.method]
+    words += changed(config.options, usual.options if same else METHODS[config.method].Config(), "")
+    for part in ("data", "net", "train"):
+        words += changed(getattr(config, part), getattr(usual, part), f"{part}.")
+    new = [f"differs: {what}" for what in recipe.differs if what not in base.differs]
+    new += [f"not given; ours: {', '.join(recipe.ours)}"] if recipe.ours and recipe.ours != base.ours else []
+    gone = [f"not: {what}" for what in base.differs if what not in recipe.differs]
+    entries = [entry for entry in whole[name] if entry not in whole[recipe.base]]
+    lines = [
+        f"\n## {name}\n",
+        f"{recipe.paper} (arXiv {recipe.arxiv}): {recipe.reported}, {recipe.reported.where}. As [{recipe.base}](#{recipe.base}), "
+        f"but `{' '.join(words)}`.\n",
+        *[f"- {line}" for line in [*new, *gone]],
+    ]
+    return "\n".join(lines) + ("\n" if new or gone else "") + (f"\n{published.table(recipe, entries)}" if entries else "")
+
+
 def page() -> str:
     rows = []
     for name, row in zip(RECIPES, help.table("recipes"), strict=True):
@@ -106,7 +128,7 @@ def page() -> str:
         flops, hours = list(row.values())[-2:]
         cells = [f"[{name}](#{name})", row["reported"], recipe.reported.where, f"{recipe.net.kind}, {row['size']}"]
         rows.append(f"| {' | '.join([*cells, tokens, flops, hours])} |\n")
-    sections = [section(name, recipe) for name, recipe in RECIPES.items()]
+    sections = [(variant if recipe.base else section)(name, recipe) for name, recipe in RECIPES.items()]
     return "".join([HEAD, *rows, *sections, "\n## Files\n\n", published.files()])
 
 

@@ -48,6 +48,7 @@ if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
     from .samplers import run as run
     from .show.record import Record as Record
     from .training.requests import Plan as Plan
+    from .training.requests import PlanTable as PlanTable
     from .training.requests import Training as Training
     from .training.requests import plan as plan
     from .training.sweep import Sweep as Sweep
@@ -83,6 +84,7 @@ _WHERE = {  # public name -> the module that defines it
     "train": "training.train",
     "Training": "training.requests",
     "Plan": "training.requests",
+    "PlanTable": "training.requests",
     "plan": "training.requests",
     "Sweep": "training.sweep",
     "sweep": "training.sweep",

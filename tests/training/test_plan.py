@@ -123,7 +123,12 @@ LIKE = ("md4-imagenet64", "d3pm-cifar10-uniform", "d3pm-cifar10-absorbing")  # o
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.long] if name in COMMANDED + LIKE else []) for name in RECIPES]
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.long] if name in COMMANDED + LIKE else [])
+        for name, recipe in RECIPES.items()
+        if not recipe.base
+    ],
 )
 def test_every_recipe_is_planned(name):
     recipe = RECIPES[name]

@@ -44,7 +44,10 @@ def small(config: Config) -> Config:
     sizes |= {"channels": 8, "condition": 8} if net.convolutional else {}
     sizes |= {"multipliers": (1, 2), "attention": (4,)} if net.kind == "unet" else {}
     smaller = {"diffusion_steps": 8} if getattr(options, "diffusion_steps", 0) else {}
-    smaller |= {"block": 16 if options.block == net.length else 4} if hasattr(options, "block") else {}
+    smaller |= (
+        {"block": 16 if options.block == net.length else min(options.block, 4)} if hasattr(options, "block") else {}
+    )
+    smaller |= {"embedding": ""} if getattr(options, "embedding", "") else {}  # a file of the reader's
     train = replace(config.train, steps=2, batch=4, warmup=0, start="")
     return replace(config, net=replace(net, **sizes), options=replace(options, **smaller), train=train)
 
@@ -61,7 +64,7 @@ def test_a_recipe_has_the_published_size_and_the_listed_one(name):
     if recipe.published is not None:
         assert count == pytest.approx(recipe.published, rel=0.015)
     hours = float(row["H100 h at 40%"].replace(",", ""))
-    assert hours == pytest.approx(float(row["FLOP"]) / (PEAK * UTILISATION * 3600), abs=0.5, rel=0.02)
+    assert hours == pytest.approx(float(row["FLOP"]) / (PEAK * UTILISATION * 3600), abs=0.5, rel=0.035)  # two digits
 
 
 def test_the_cost_is_what_arithmetic_gives():
@@ -73,6 +76,8 @@ def test_the_cost_is_what_arithmetic_gives():
     assert (one.flops, one.tokens) == (7 * 5 * (6 * L * matrices + products + head), 7 * 5 * L)
     two = training_cost(Config("bd3lm", METHODS["bd3lm"].Config(block=4), net=net, train=train), V)  # two streams
     assert one.flops < two.flops < 7 * 5 * (6 * 2 * L * matrices + 4 * products + head)
+    ar = training_cost(Config("ar", METHODS["ar"].Config(), net=net, train=train), V)
+    assert ar.flops == one.flops - 7 * 5 * 6 * L * D  # a causal mask is counted as none; the head says no mask
 
 
 def test_the_page_is_made_from_the_code():
@@ -170,16 +175,22 @@ def test_a_clipped_gradient_is_that_of_the_published_loss_at_its_own_scale(metho
 
 
 # ---------------------------------------------------------------------------------- that they train
-@pytest.mark.parametrize("name", RECIPES)
+DISTINCT = {
+    repr((c.method, c.options, c.net, r.sampler, r.drawing)): n for n, r in RECIPES.items() for c in [small(r.config)]
+}
+
+
+@pytest.mark.parametrize("name", DISTINCT.values())
 def test_a_recipe_trains_two_steps_small_and_its_sampler_takes_the_method(name):
     recipe = RECIPES[name]
     config = small(recipe.config)
-    assert {f: getattr(config.options, f) for f, _ in recipe.options if f not in ("diffusion_steps", "block")} == {
-        f: value for f, value in recipe.options if f not in ("diffusion_steps", "block")
+    smaller = ("diffusion_steps", "block", "embedding")
+    assert {f: getattr(config.options, f) for f, _ in recipe.options if f not in smaller} == {
+        f: value for f, value in recipe.options if f not in smaller
     }
-    V, t = 8, config.train
+    V, t, ordered = 8, config.train, bool(config.net.grid) or "embedding" in dict(recipe.options)
     torch.manual_seed(0)
-    method = build(config.method, V, config.net, config.options, config.net.length, ordered=bool(config.net.grid))
+    method = build(config.method, V, config.net, config.options, config.net.length, ordered=ordered)
     samplers.check(choose_sampler(recipe.sampler, method, options=dict(recipe.drawing)), method)
     generator = torch.Generator().manual_seed(1)
     batch = Batch(torch.randint(V, (t.batch, config.net.length), generator=generator))

@@ -86,7 +86,8 @@ def registered() -> Values:
     samplers = names("samplers")
     return {
         "plan --device": [*DEVICES],
-        "--color": [*options.COLORS], "--data.name": names("data"), "--recipe": names("recipes"), "--sampler": samplers,
+        "--color": [*options.COLORS], "--data.name": names("data"), "--recipe": names("recipes"), "--table": names("tables"),
+        "--sampler": samplers,
         "--samplers": samplers, "--block-sampler": samplers, "--judge": [RUN], "--train.start": [RUN], "--json": [],
     }  # fmt: skip
 
@@ -108,7 +109,9 @@ def listed(commands: Commands, *words: str) -> tuple[list[str], Values]:
 def tables(commands: Commands) -> tuple[Follow, Values]:
     """What may follow a command, or `train METHOD`, and what each option takes."""
     follow, values, methods = Follow(), registered(), names("methods")
-    first = {"plan": [*names("recipes"), *methods]} | dict.fromkeys(("compare", "sweep", "verify"), methods)
+    first = {"plan": [*names("recipes"), *methods, *names("tables")]} | dict.fromkeys(
+        ("compare", "sweep", "verify"), methods
+    )
     for command in help.COMMANDS:
         asked = [(command,)]
         if command == "train":

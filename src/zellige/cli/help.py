@@ -23,7 +23,7 @@ HELP = f"""Zellige {__version__}: discrete diffusion for text and any tokens
   report      write a self-contained HTML page about a run
   play        web page to write and fill text, and to see each step
   serve       OpenAI-compatible server for a text model
-  list        list models, methods, samplers, data, checkpoints, recipes
+  list        list models, methods, samplers, data, recipes and others
   import      convert a published model, from the hub or from files
   export      save a model in a layout that the published code can read
   doctor      show versions, devices, extras and caches
@@ -62,6 +62,7 @@ LISTS = {
     "data": "data sets for --data.name: size, split, licence",
     "checkpoints": "published models, used by their id",
     "recipes": "settings of papers, for train --recipe: reported result and cost",
+    "tables": "tables of papers, for plan and compare --table: their rows and recipes",
 }
 CHOICES = '''\
 """The arguments of `zellige.sample` and `zellige.infill` by name, for type checkers; written by `cli.help.write` from what the
@@ -75,8 +76,8 @@ TABLES = Path(__file__).with_name("lists.json")  # read without torch; `write` w
 
 def table(what: str) -> list[dict[str, str]]:
     """The rows of `zellige list`: a header's names in the first one."""
-    if what in ("data", "models"):  # from tables that need no torch
-        return {"data": data, "models": models}[what]()
+    if what in ("data", "models", "tables"):  # from tables that need no torch
+        return {"data": data, "models": models, "tables": paper_tables}[what]()
     return json.loads(TABLES.read_text(encoding="utf-8"))[what]
 
 
@@ -215,6 +216,19 @@ def data() -> list[dict[str, str]]:
             "needs": d.needs.replace("`data.path`", "--data.path"),
         }
         for name, d in DATASETS.items()
+    ]  # fmt: skip
+
+
+def paper_tables() -> list[dict[str, str]]:
+    """A row for each table of a paper."""
+    from ..training.tables import TABLES
+
+    return [
+        {
+            "name": name, "paper": table.paper, "arXiv": table.arxiv, "what": table.what, "rows": str(len(table.rows)),
+            "with a recipe": str(sum(bool(row.recipe) for row in table.rows)),
+        }
+        for name, table in TABLES.items()
     ]  # fmt: skip
 
 

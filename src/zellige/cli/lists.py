@@ -13,21 +13,21 @@ from ..show.terminal import Terminal
 from . import help, options
 from .common import IdleSeed, write_json
 
-What = Literal["models", "methods", "samplers", "data", "checkpoints", "recipes"]
+What = Literal["models", "methods", "samplers", "data", "checkpoints", "recipes", "tables"]
 
 
 @dataclass(frozen=True)
 class List:
     what: Annotated[What | None, tyro.conf.Positional, tyro.conf.arg(metavar="[WHAT]")] = None
-    """models, methods, samplers, data, checkpoints or recipes"""
+    """models, methods, samplers, data, checkpoints, recipes or tables"""
     seed: IdleSeed = 0
 
 
 def list_(words: Sequence[str], terminal: Terminal, began: float) -> int:
-    """`zellige list models|methods|samplers|data|checkpoints|recipes`; without a word: these six."""
+    """`zellige list models|methods|samplers|data|checkpoints|recipes|tables`; without a word: these seven."""
     if words and not words[0].startswith("-") and words[0] not in help.LISTS:
         near = nearest(words[0], help.LISTS)
-        hint = f"did you mean '{near}'?" if near else "models, methods, samplers, data, checkpoints or recipes"
+        hint = f"did you mean '{near}'?" if near else "models, methods, samplers, data, checkpoints, recipes or tables"
         raise InputError(f"unknown list '{words[0]}'; {hint}")
     chosen = options.parse(
         List,

@@ -1,4 +1,5 @@
-"""`zellige plan RECIPE` or `plan METHOD`: what its training takes on GPUs that are not at hand; nothing is trained or read.
+"""`zellige plan RECIPE`, `plan METHOD` or `plan TABLE`: what a training, or each of a paper's table, takes on GPUs that are not
+at hand; nothing is trained or read.
 
 Its options are those of `zellige train`, and which devices.
 """
@@ -8,16 +9,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..errors import InputError
+from ..errors import InputError, unknown
 from ..show.numbers import byte_size, columns, count, counted, duration, parameters, percent, scaled, token_rate
 from ..show.terminal import Terminal
-from ..training.requests import Plan
+from ..training.requests import Plan, PlanTable
+from ..training.tables import TABLES
 from . import options, train
 from .common import put_json
 from .train import About
 
 if TYPE_CHECKING:
-    from ..training.plan import Budget
+    from ..training.plan import Budget, TableBudget
 
 
 ABOUT = About(
@@ -28,16 +30,22 @@ form = ABOUT.form
 
 
 def plan(words: Sequence[str], terminal: Terminal, began: float) -> int:
-    """`zellige plan RECIPE` or `plan METHOD`: the rest is flags."""
+    """`zellige plan RECIPE`, `plan METHOD` or `plan TABLE`: the rest is flags."""
     ABOUT.help(words, terminal)
     if not words:
-        raise InputError("plan needs a recipe or a method; e.g. zellige plan mdlm-owt --gpus 8 --device h100")
+        raise InputError("plan needs a recipe, a method or a table; e.g. zellige plan mdlm-owt --gpus 8 --device h100")
+    if words[0] in TABLES:
+        return _plan_table(words[0], words[1:], terminal, began)
     chosen, rest = ABOUT.split(words, terminal)
     with terminal.waiting("starting"):
+        from ..methods import METHODS
         from ..training.device import DEVICES
         from ..training.recipes import RECIPES
 
         _ = DEVICES[chosen.device]
+    named = {*RECIPES, *METHODS, *TABLES}
+    if rest and not rest[0].startswith("-") and rest[0] not in named and ".py:" not in rest[0]:
+        raise unknown("recipe, method or table", rest[0], named, "zellige list recipes, methods or tables")
     rest = ["--recipe", *rest] if rest and rest[0] in RECIPES else rest
     if wrong := next((f for f in ("--run", "--resume", "--overwrite", "--epochs") if f in options.given(rest)), None):
         raise InputError(f"plan has no {wrong}: nothing is trained or read; say --train.steps and --net.length")
@@ -52,6 +60,42 @@ def plan(words: Sequence[str], terminal: Terminal, began: float) -> int:
         terminal.result(line)
     put_json(terminal, planned.to_dict() | {"seconds": time.monotonic() - began})
     return 0
+
+
+def _plan_table(name: str, words: Sequence[str], terminal: Terminal, began: float) -> int:
+    chosen = options.parse(PlanTable, words, "plan", about=f"Estimate what each row of {TABLES[name].title} costs.")
+    with terminal.waiting("starting"):
+        from ..training.device import DEVICES
+
+        _ = DEVICES[chosen.device]
+    with terminal.waiting("counting"):
+        planned = replace(chosen, table=name).run()
+    for line in _table_lines(chosen, planned):
+        terminal.result(line)
+    put_json(terminal, planned.to_dict() | {"seconds": time.monotonic() - began})
+    return 0
+
+
+def _table_lines(chosen: PlanTable, planned: "TableBudget") -> list[str]:
+    table = TABLES[planned.table]
+    head = ["row", str(table.columns[0]), "recipe", "FLOP", "memory", "GPU hours", *(["cost"] if chosen.price else [])]
+    rows, notes = [head], list[str]()
+    for row in table.rows:
+        budget = planned.budgets.get(row.recipe)
+        cells = ["-"] * (len(head) - 3)
+        if budget is not None:
+            cells = [f"{budget.cost.flops:.1e}", byte_size(budget.ddp.total), count(budget.gpu_hours)]
+            cells += [] if budget.price is None else [count(budget.price)]
+        rows.append([row.name, table.shown(row)[0], row.recipe or "-", *cells])
+        note = row.note if not row.recipe else planned.reasons.get(row.recipe, "")
+        notes += [f"  {row.name}: {note}"] if note else []
+    whole = f"each recipe once: {count(planned.gpu_hours)} GPU hours on {chosen.gpus} x {chosen.device}"
+    return [
+        f"{table.title}: {table.what}; {table.protocol}",
+        *columns(rows, "<<<" + ">" * (len(head) - 3)),
+        f"  {whole}",
+        *notes,
+    ]
 
 
 def _lines(title: str, chosen: Plan, planned: "Budget") -> list[str]:

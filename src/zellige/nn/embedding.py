@@ -90,7 +90,7 @@ def check_told(timed: bool, time: Tensor | None, classes: nn.Embedding | None, c
 def embed_classes(table: Tensor, condition: Tensor | None, rows: int) -> Tensor:
     """The embedding (rows, width) of each row's class (rows,), in a table whose last row is that of none, as are -1 and None."""
     if condition is None:
-        condition = torch.full((rows,), -1, device=table.device)
+        return F.silu(table[torch.full((rows,), -1, device=table.device)])
     outside = (condition < -1) | (condition >= len(table))  # of no rows at all none is
     if not torch.compiler.is_compiling() and (condition.shape != (rows,) or outside.any()):
         raise InputError(f"condition must say a class of 0 to {len(table) - 2} for each of {rows} rows, or -1 for none")

@@ -84,17 +84,30 @@ def model_flops(config: Config, method: Method) -> float | None:
 
 @cache
 def _row(cls: type[Method], options: object, net: Net, vocabulary: int) -> tuple[int, int]:
-    """The parameters of a network, and the FLOPs of one row forward and backward."""
-    with torch.device("meta"):
-        with unfilled():
-            network = cls.build_network(net, vocabulary, options)
+    """The parameters of a network, and the FLOPs of one row forward and backward.
+
+    A transformer of one block and one of two are counted: each further block costs what the second does.
+    """
+    with torch.device("meta"), unfilled():
+        network = cls.build_network(net, vocabulary, options)
+    if net.convolutional:
+        flops = _flops(cls, options, net, network)
+    else:
+        with torch.device("meta"), unfilled():
+            one, two = (cls.build_network(replace(net, layers=n), vocabulary, options) for n in (1, 2))
+        first, both = (_flops(cls, options, net, network) for network in (one, two))
+        flops = first + (net.layers - 1) * (both - first)
+    return sum(p.numel() for p in network.parameters()), flops
+
+
+def _flops(cls: type[Method], options: object, net: Net, network: nn.Module) -> int:
+    with torch.device("meta"), FlopCounterMode(display=False) as counter:
         x = torch.zeros(1, net.length, dtype=torch.long)
         time = torch.zeros(1) if cls.timed(options) else None
-        two_streams = 0 < cls.blocks(options) < net.length
-        with FlopCounterMode(display=False) as counter:
-            h = network.features(x, time, **({"clean": x} if two_streams else {}))  # pyright: ignore[reportCallIssue]
-            network.head(h).sum().backward()  # pyright: ignore[reportCallIssue]
-    return sum(p.numel() for p in network.parameters()), counter.get_total_flops()
+        two_streams = 0 < cls.blocks(options) < net.length and cls.parameterization != "next"  # ar reads one
+        h = network.features(x, time, **({"clean": x} if two_streams else {}))  # pyright: ignore[reportCallIssue]
+        network.head(h).sum().backward()  # pyright: ignore[reportCallIssue]
+    return counter.get_total_flops()
 
 
 aten = torch.ops.aten
@@ -362,6 +375,39 @@ class Budget(Record):
                 result["launches"], ddp, fsdp, hybrid, node,
             )  # fmt: skip
         except (KeyError, TypeError, ZeroDivisionError) as wrong:
+            raise InputError(f"'{source}' is not a record of zellige plan; give one that it wrote") from wrong
+
+
+@dataclass(frozen=True)
+class TableBudget(Record):
+    """What the recipes of a paper's table take, each by itself.
+
+    Attributes:
+        table: its name.
+        budgets: of each recipe that can be planned; reasons: of the others.
+    """
+
+    table: str
+    budgets: Mapping[str, Budget]
+    reasons: Mapping[str, str]
+
+    @property
+    def gpu_hours(self) -> float:
+        """Of all recipes that can be planned, each trained once."""
+        return sum(budget.gpu_hours for budget in self.budgets.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        plans = {name: budget.to_dict() for name, budget in self.budgets.items()}
+        result = {"table": self.table, "plans": plans, "reasons": dict(self.reasons), "gpu_hours": self.gpu_hours}
+        return json_record("plan", self.arguments, result, request=self.request)
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "TableBudget":
+        try:
+            result = document["result"]
+            plans = {name: Budget.from_dict(plan, source) for name, plan in result["plans"].items()}
+            return cls(result["table"], plans, result["reasons"])
+        except (KeyError, TypeError, AttributeError) as wrong:
             raise InputError(f"'{source}' is not a record of zellige plan; give one that it wrote") from wrong
 
 

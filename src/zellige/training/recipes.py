@@ -4,14 +4,17 @@
 
 A paper's own text comes first; what it leaves out is taken from its authors' code. What neither says is a choice of ours, and is
 named so (`Recipe.ours`); where a network or a data set cannot be the paper's, or the code contradicts it, `Recipe.differs` says
-how. docs/published.py has what stands in the published files, value by value, and a test holds the recipes to it.
+how. docs/published_configurations.py has what stands in the published files, value by value, and a test holds the recipes to it.
+The number that a paper reports stands in its table (`tables`).
 
 A limit of the gradient's norm is of the loss that it was made for. Ours is in nats per token, of the whole bound; a published
 loss that is c times ours and clipped at g is clipped here at g/c.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from ..data import Data
@@ -20,23 +23,8 @@ from ..methods import METHODS
 from ..methods.method import Method
 from ..models.config import Config, Train
 from ..nn.block import Net
-from ..show.numbers import SIGN
-
-
-@dataclass(frozen=True)
-class Reported:
-    """The number of a paper: `≤ 3.435 bits/dim, test, table 3`.
-
-    kind: "bound" or "exact". where: of which split, in which table.
-    """
-
-    value: str
-    unit: str
-    where: str
-    kind: str = "bound"
-
-    def __str__(self) -> str:
-        return f"{SIGN[self.kind]} {self.value} {self.unit}"
+from . import tables
+from .tables import CLIPS, Reported
 
 
 @dataclass(frozen=True)
@@ -50,10 +38,11 @@ class Recipe:
         vocabulary: data tokens of the tokenizer, or levels of a pixel.
         sampler, drawing, steps: what the paper draws with, its options that are not the default, how many steps; samples of
             validations, which are only looked at, take `train.sample_steps`.
-        reported: the number to reach.
         published: the parameters that the paper or its checkpoint has; None where neither says, or what they say does not add up.
         ours: what the source does not give, so that the value here is a choice of our own.
         differs: what is known to be otherwise than in the paper.
+        base: the recipe that it is but for a few choices; "" where it stands alone.
+        name: in RECIPES.
     """
 
     paper: str
@@ -64,7 +53,6 @@ class Recipe:
     net: Net
     train: Train
     vocabulary: int
-    reported: Reported
     options: tuple[tuple[str, Any], ...] = ()
     sampler: str = "ancestral"
     drawing: tuple[tuple[str, Any], ...] = ()
@@ -72,6 +60,13 @@ class Recipe:
     published: float | None = None
     ours: tuple[str, ...] = ()
     differs: tuple[str, ...] = ()
+    base: str = ""
+    name: str = ""
+
+    @property
+    def reported(self) -> Reported:
+        """The number to reach, as the table of the paper has it."""
+        return tables.reported(self.name, self.paper)
 
     @property
     def config(self) -> Config:
@@ -87,7 +82,8 @@ class Recipe:
 
     def note(self, name: str) -> str:
         """What a run says of it at its start."""
-        return f"recipe {name}: {self.paper} reports {self.reported} ({self.reported.where})"
+        number = self.reported if self.reported.value else "no number"
+        return f"recipe {name}: {self.paper} reports {number} ({self.reported.where})"
 
 
 # ---------------------------------------------------------------------------------- what several papers share
@@ -129,34 +125,34 @@ D3PM_RATE = (
 EACH_DEVICE = "the gradient is clipped when the devices' are averaged, the published one on each device before"
 
 
-def _d3pm(value: str, where: str, published: float, *differs: str, **options) -> Recipe:
+def _d3pm(published: float, *differs: str, **options) -> Recipe:
     choices = {"diffusion_steps": 1000, "last": "image", **options}
     return Recipe(
         "D3PM", "2107.03006", "section 6, appendix B.1; its authors' configuration (clipping, warm-up)", "d3pm", CIFAR,
-        UNET, replace(IMAGES, ema_warmup=False, clip=1000 * math.log(2)), LEVELS, Reported(value, "bits/dim", where),
+        UNET, replace(IMAGES, ema_warmup=False, clip=1000 * math.log(2)), LEVELS,
         tuple(choices.items()), published=published, drawing=(("argmax", "last"),),
         differs=(ENDS, NUMBERED, FIRST_AVERAGE, EACH_DEVICE, *differs, HELD_OUT),
     )  # fmt: skip
 
 
-def _d3pm_text(reported: Reported, data: Data, length: int, vocabulary: int, *differs: str) -> Recipe:
+def _d3pm_text(data: Data, length: int, vocabulary: int, *differs: str) -> Recipe:
     choices = {"diffusion_steps": 1000, "auxiliary": 10.0, "auxiliary_at": "all"}
     return Recipe(
         "D3PM", "2107.03006", "section 5, appendix B.2; its authors' configuration (dropout, clipping, no average)", "d3pm", data,
         replace(DIT, length=length, dropout=0.0),
-        replace(TEXT, lr=5e-4, warmup=10_000, decay="inverse-sqrt", ema=0.0, clip=0.25 * 1000 / length), vocabulary, reported,
+        replace(TEXT, lr=5e-4, warmup=10_000, decay="inverse-sqrt", ema=0.0, clip=0.25 * 1000 / length), vocabulary,
         tuple(choices.items()), differs=(T5, D3PM_RATE, *differs),
     )  # fmt: skip
 
 
-def _md4(source: str, data: Data, net: Net, train: Train, vocabulary: int, reported: Reported, *differs: str) -> Recipe:
+def _md4(source: str, data: Data, net: Net, train: Train, vocabulary: int, *differs: str) -> Recipe:
     return Recipe(
         "MD4", "2406.04329", f"appendix {source}; its authors' configuration", "md4", data, net, train, vocabulary,
-        reported, published={"u-vit": 198e6, "flat-unet": 28e6}.get(net.kind), differs=differs,
+        published={"u-vit": 198e6, "flat-unet": 28e6}.get(net.kind), differs=differs,
     )  # fmt: skip
 
 
-def _bd3lm(data: Data, net: Net, vocabulary: int, reported: Reported, block: int, first: str = "") -> Recipe:
+def _bd3lm(data: Data, net: Net, vocabulary: int, block: int, first: str = "") -> Recipe:
     """A stage of BD3-LM: the first, one block as long as a row; or the second, after the run of the recipe `first`."""
     train, stage = replace(TEXT, steps=850_000), "the first of two stages, with MDLM's number for the whole"
     if first:
@@ -164,7 +160,7 @@ def _bd3lm(data: Data, net: Net, vocabulary: int, reported: Reported, block: int
         stage = f"the second of two stages, after {first} or another first one (`train.start`)"
     return Recipe(
         "BD3-LM", "2503.09573", f"section 6, appendices C.2, C.3 and C.5; its authors' code; {stage}", "bd3lm", data, net, train,
-        vocabulary, reported, (("block", block), ("search", bool(first)), ("resample", bool(first))), "blockwise",
+        vocabulary, (("block", block), ("search", bool(first)), ("resample", bool(first))), "blockwise",
         (("block_sampler", "first_hitting"),), 5000, 170e6 if vocabulary == GPT2 else None, differs=(COUNTED, UNTIED),
     )  # fmt: skip
 
@@ -173,28 +169,27 @@ def _bd3lm(data: Data, net: Net, vocabulary: int, reported: Reported, block: int
 RECIPES: Registry[Recipe] = Registry("recipe", "zellige list recipes")
 RECIPES |= {
     "d3pm-cifar10-gauss": _d3pm(
-        "3.435", "test, table 3 (FID 7.34)", 35.7e6, process="gaussian", schedule="linear", head="logistic", auxiliary=1.0,
+        35.7e6, process="gaussian", schedule="linear", head="logistic", auxiliary=1.0,
     ),
     "d3pm-cifar10-absorbing": _d3pm(
-        "4.40", "test, table 3 (FID 30.97)", 36.6e6, process="middle", head="residual", auxiliary=1.0,
+        36.6e6, process="middle", head="residual", auxiliary=1.0,
     ),
     "d3pm-cifar10-uniform": _d3pm(
-        "5.08", "test, table 3 (FID 51.27)", 36.6e6, process="uniform", schedule="cosine", head="residual", levels=True,
+        36.6e6, process="uniform", schedule="cosine", head="residual", levels=True,
         auxiliary=0.0,
     ),
     "d3pm-text8": _d3pm_text(
-        Reported("1.45", "bits/char", "test, table 1"), Data("text8", crop=True), 256, LETTERS,
+        Data("text8", crop=True), 256, LETTERS,
         "rows begin anywhere, as the paper says; in its authors' code anywhere within pieces of 512 characters",
     ),
     "d3pm-lm1b": _d3pm_text(
-        Reported("76.9", "PPL", "test, packed, per word, table 2"), replace(PACKED, tokenizer="bpe:8192"), 128, 8192,
+        replace(PACKED, tokenizer="bpe:8192"), 128, 8192,
         "byte-pair encoding with 8,192 tokens, learnt here; the paper's is sentencepiece",
     ),
     "tauldr-cifar10": Recipe(
         "tauLDR", "2205.14987", "section 6.2, table 1, appendix H.2; its authors' code (one pass, which is biased)", "tauldr",
         CIFAR, replace(UNET, rescale=True),
         replace(IMAGES, steps=2_000_000, warmup=5000, clip=0.99 / 3072), LEVELS,  # their times begin at 0.01
-        Reported("3.59", "bits/dim", "test, table 1 (FID 3.74 with correctors)"),
         (
             ("process", "gaussian"), ("base", 3.0), ("growth", 100.0), ("rate_sigma", 6.0), ("target_sigma", 512.0),
             ("min_time", 0.01), ("objective", "one-pass-biased"), ("auxiliary", 0.99 * 0.001), ("head", "logistic-within"),
@@ -206,7 +201,7 @@ RECIPES |= {
     ),
     "sedd-owt": Recipe(
         "SEDD", "2310.16834", "section 5, table 1, appendix C; its authors' configuration (dropout, betas)", "sedd", OWT, DIT,
-        replace(TEXT, steps=400_000, warmup=2000, clip=SUMMED), GPT2, Reported("50.92", "PPL", "LAMBADA, zero-shot, table 1"),
+        replace(TEXT, steps=400_000, warmup=2000, clip=SUMMED), GPT2,
         (("process", "absorbing"), ("schedule", "loglinear")), steps=2048, published=170e6,
         differs=(
             "the paper has no number of steps: RADD's authors name 400,000, its own configuration 1.3 million",
@@ -216,7 +211,7 @@ RECIPES |= {
     "radd-owt": Recipe(
         "RADD", "2406.03736", "section 4, table 1, appendix J.2", "radd", OWT, replace(DIT, dropout=0.02),
         replace(TEXT, steps=400_000, weight_decay=0.03, decay_all=True, clip=SUMMED), GPT2,
-        Reported("51.70", "PPL", "LAMBADA, zero-shot, table 1"), (("loss", "lambda-dce"), ("schedule", "loglinear")),
+        (("loss", "lambda-dce"), ("schedule", "loglinear")),
         steps=1024, published=162e6,
         differs=(
             "float16 in the paper, bfloat16 here",
@@ -225,27 +220,27 @@ RECIPES |= {
     ),
     "mdlm-owt": Recipe(
         "MDLM", "2406.07524", "section 5.1, table 2; its authors' configuration", "mdlm", OWT, CONSTANT, TEXT, GPT2,
-        Reported("23.21", "PPL", "last 100,000 documents, table 2"), published=170e6,
+        published=170e6,
         differs=("the paper counts 262B tokens, half of those that pass the network", COUNTED),
     ),
     "mdlm-lm1b": Recipe(
         "MDLM", "2406.07524", "section 5.1, table 1; its authors' configuration", "mdlm", SENTENCES,
-        replace(CONSTANT, length=128), TEXT, BERT, Reported("27.04", "PPL", "test, a sentence a row, table 1"),
+        replace(CONSTANT, length=128), TEXT, BERT,
         differs=("the paper counts 33B tokens, half of those that pass the network", COUNTED),
     ),
     "md4-text8": _md4(
         "J.1, table 2", Data("text8", crop=True), replace(DIT, length=256, dropout=0.05), MD4, LETTERS,
-        Reported("1.37", "bits/char", "test, table 2"), GLU,
+        GLU,
         "the paper says a rate of 3e-4 and a width of 784; its authors' configuration of text8 5e-4 and 12 heads of 64",
     ),
     "md4-owt": _md4(
-        "J.2, table 5", OWT, replace(DIT, dropout=0.02), MD4, GPT2, Reported("22.13", "PPL", "validation, table 5"), GLU,
+        "J.2, table 5", OWT, replace(DIT, dropout=0.02), MD4, GPT2, GLU,
         "validates on the last 100,000 documents; the paper on 2% of them",
     ),
     "md4-cifar10": _md4(
         "J.4", Data("cifar10"), Net(length=3072, grid=(32, 32, 3), kind="flat-unet", dropout=0.1),
         replace(MD4, steps=2_000_000, batch=256, lr=4e-4, betas=(0.9, 0.99), warmup=100, weight_decay=0.01), LEVELS,
-        Reported("2.75", "bits/dim", "test, abstract"), ENDS, HELD_OUT,
+        ENDS, HELD_OUT,
         "the paper says a rate of 4e-4 and draws in 1,000 steps, as here; its authors' configuration 2e-4 and 256",
     ),
     "md4-imagenet64": _md4(
@@ -255,28 +250,191 @@ RECIPES |= {
             dropout=0.1,
         ),
         replace(MD4, steps=2_000_000, lr=2e-4, betas=(0.9, 0.99), warmup=100), LEVELS,
-        Reported("3.40", "bits/dim", "validation, abstract"), ENDS,
+        ENDS,
         "the paper says a weight decay of 0.03 and draws in 1,000 steps, as here; its authors' configuration 0.01 and 256",
         "24 and 12 layers as in the paper; its authors' configuration has 8 and 20, and these in a comment",
     ),
     "udlm-lm1b": Recipe(
         "UDLM", "2412.10193", "its authors' script; the number as Duo (2506.10892) measures it", "udlm", SENTENCES, SHORT,
-        TEXT, BERT, Reported("31.3", "PPL", "test, a sentence a row, Duo's table 1"), (("time", True),), steps=128,
+        TEXT, BERT, (("time", True),), steps=128,
         published=139e6, differs=("the paper's own number was not looked up",),
     ),
-    "bd3lm-owt-pretrain": _bd3lm(OWT, CONSTANT, GPT2, Reported("22.98", "PPL", "last 100,000 documents, table 4"), 1024),
+    "bd3lm-owt-pretrain": _bd3lm(OWT, CONSTANT, GPT2, 1024),
     "bd3lm-owt": _bd3lm(
-        OWT, CONSTANT, GPT2, Reported("20.73", "PPL", "last 100,000 documents, table 4"), 4, "bd3lm-owt-pretrain"
+        OWT, CONSTANT, GPT2, 4, "bd3lm-owt-pretrain"
     ),
     "bd3lm-lm1b-pretrain": _bd3lm(
-        PACKED, replace(CONSTANT, length=128), BERT, Reported("31.78", "PPL", "test, packed, table 3"), 128
+        PACKED, replace(CONSTANT, length=128), BERT, 128
     ),
     "bd3lm-lm1b": _bd3lm(
-        PACKED, replace(CONSTANT, length=128), BERT, Reported("28.23", "PPL", "test, packed, table 3"), 4, "bd3lm-lm1b-pretrain"
+        PACKED, replace(CONSTANT, length=128), BERT, 4, "bd3lm-lm1b-pretrain"
     ),
 }  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------- the same but for a few choices
+NO_CHANGE: Mapping[str, Any] = MappingProxyType({})
+
+
+def _like(
+    name: str, base: str, *differs: str, net: Mapping[str, Any] = NO_CHANGE, train: Mapping[str, Any] = NO_CHANGE,
+    options: Mapping[str, Any] = NO_CHANGE, without: tuple[str, ...] = (), **more: Any,
+) -> None:  # fmt: skip
+    """Add a recipe that is another one but for single fields of its network and training, options of its method, whole fields.
+
+    differs: what it has beside those of `base`; without: which of these it has not.
+    """
+    of = RECIPES[base]
+    chosen = options if "method" in more else {**dict(of.options), **options}
+    parts = {"net": replace(of.net, **net), "train": replace(of.train, **train), "options": tuple(chosen.items())}
+    kept = tuple(text for text in of.differs if text not in without)
+    RECIPES[name] = replace(of, base=base, differs=(*kept, *differs), **{"published": None, **parts, **more})
+
+
+def _ar(name: str, base: str, *differs: str, net: Mapping[str, Any] = NO_CHANGE, **more: Any) -> None:
+    """Add the autoregressive model beside a recipe: the same transformer, with causal attention and without a time."""
+    drawing = {"sampler": "left_to_right", "drawing": (), "steps": RECIPES[base].net.length}
+    _like(name, base, *differs, method="ar", net={"constant": False, **net}, **drawing, **more)
+
+
+MEDIUM = {"layers": 24, "hidden": 1024, "heads": 16}  # of GPT-2, as large
+LARGE = {"layers": 36, "hidden": 1280, "heads": 20}
+UNIFORM = {"process": "uniform", "schedule": "cosine"}
+PLAIN = {"auxiliary": 0.0}  # the bound alone
+GEOMETRIC = {"process": "uniform", "schedule": "geometric", "sigma_min": 1e-5}
+ABSORB = {"process": "absorbing", "schedule": "loglinear"}
+UNSCALED = {"scale_by_sigma": False}
+SEEN_33, SEEN_262 = (RECIPES[name].differs[0] for name in ("mdlm-lm1b", "mdlm-owt"))
+HALF = "half of MDLM's steps as the paper says, for as many tokens seen; its authors' configuration has 1,000,000"
+GRAPH = "`embedding`, a .npy file with a row for each token, such as a trained d3pm-text8-ar has; the paper's graph is in B.2.1"
+OWN_CLIP = "`train.clip`"
+AS_D3PM = "`train.steps`: the paper has no number, and follows D3PM, which has these"
+SPREAD = "sigma begins at 1e-5 as the paper says, in its authors' configuration at 1e-4"
+SAMPLED = "8 residual blocks and 20 layers, as of the network whose samples the paper shows"
+SOME_TIME = "the network is told the time, of which the paper says that it does not matter"
+LM1B_TOKENS = 512 * 128  # of a step
+SHORT: dict[str, dict[str, Any]] = {  # of BD3-LM's table 8, the options that are not those of table 3
+    "45-95": {"clip": (0.45, 0.95)}, "30-80": {"clip": (0.3, 0.8)}, "linear": {"resample": False},
+    "logarithmic": {"schedule": "logarithmic", "resample": False},
+}  # fmt: skip
+SHORT_OF = {4: (*SHORT,), 16: ("45-95", "30-80", "linear")}
+
+for _of in ("text8", "lm1b"):
+    _base = f"d3pm-{_of}"
+    _like(f"{_base}-uniform", _base, options=UNIFORM | PLAIN)
+    _like(
+        f"{_base}-nearest", _base, options={"process": "nearest", "embedding": "embedding.npy"} | PLAIN, ours=(GRAPH,)
+    )
+    _ar(f"{_base}-ar", _base, train={"clip": 1.0}, ours=(OWN_CLIP,))
+_like("d3pm-text8-vb", "d3pm-text8", options=PLAIN)
+_like("d3pm-text8-uniform-hybrid", "d3pm-text8", options=UNIFORM)
+_like(
+    "d3pm-text8-absorbing-nearest", "d3pm-text8", options={"process": "absorbing-nearest", "embedding": "embedding.npy"},
+    ours=(GRAPH,),
+)  # fmt: skip
+_like("d3pm-text8-uniform-small", "d3pm-text8-uniform", net={"layers": 6})
+_like("d3pm-text8-uniform-small-mi", "d3pm-text8-uniform-small", options={"schedule": "mutual-information"})
+_like("d3pm-cifar10-absorbing-vb", "d3pm-cifar10-absorbing", options=PLAIN, published=36.6e6)
+_like("d3pm-cifar10-gauss-logits", "d3pm-cifar10-gauss", options={"head": "residual"}, published=36.6e6)
+_like("d3pm-cifar10-gauss-logits-vb", "d3pm-cifar10-gauss-logits", options=PLAIN, published=36.6e6)
+
+_like("sedd-owt-uniform", "sedd-owt", SPREAD, options=GEOMETRIC)
+_like("sedd-owt-medium", "sedd-owt", net=MEDIUM)
+_like("sedd-owt-uniform-medium", "sedd-owt-uniform", net=MEDIUM)
+_like("sedd-owt-unscaled", "sedd-owt", options=UNSCALED)
+_like("sedd-owt-medium-unscaled", "sedd-owt-medium", options=UNSCALED)
+_like(
+    "sedd-text8", "sedd-owt", data=Data("text8", crop=True), vocabulary=LETTERS, net={"length": 256},
+    train={"steps": 1_000_000, "clip": 1 / 256}, ours=(AS_D3PM,), without=RECIPES["sedd-owt"].differs[:1],
+)  # fmt: skip
+_like(
+    "sedd-lm1b", "sedd-owt", "packed, as section 5.1 says; MDLM's table 1 has the number beside its own, of a sentence a row",
+    "1,000,000 steps are the 33B tokens of MDLM's table 1, half of those that pass; the paper has no number",
+    data=PACKED, vocabulary=BERT, net={"length": 128}, train={"steps": 1_000_000, "clip": 1 / 128},
+    without=RECIPES["sedd-owt"].differs[:1],
+)  # fmt: skip
+for _of in ("text8", "lm1b"):
+    _like(f"sedd-{_of}-uniform", f"sedd-{_of}", SPREAD, options=GEOMETRIC)
+_ar("sedd-lm1b-ar", "sedd-lm1b", train={"clip": 1.0}, ours=(OWN_CLIP,))
+
+_like("radd-owt-medium", "radd-owt", net=MEDIUM)
+_like("radd-owt-1m", "radd-owt", train={"steps": 1_000_000})
+for _base, _losses in (
+    ("radd-owt", ("dse", "t-dce", "ao")), ("radd-owt-medium", ("dse", "t-dce", "ao")), ("radd-owt-1m", ("t-dce", "ao")),
+):  # fmt: skip
+    for _loss in _losses:
+        _stem, _end = ("radd-owt", "-1m") if _base.endswith("1m") else (_base, "")
+        _of_paper = {"dse": "t-dse", "ao": "k-dce"}.get(_loss, _loss)  # its any-order loss has n/k, over k masks
+        _like(f"{_stem}-{_loss}{_end}", _base, options={"loss": _of_paper})
+
+_like("mdlm-lm1b-327b", "mdlm-lm1b", train={"steps": 10_000_000}, without=(SEEN_33,))
+_like("mdlm-lm1b-discrete", "mdlm-lm1b", options={"diffusion_steps": 1000})
+_ar("mdlm-lm1b-ar", "mdlm-lm1b", HALF, train={"steps": 500_000}, without=(SEEN_33,))
+_like("mdlm-lm1b-ar-327b", "mdlm-lm1b-ar", train={"steps": 5_000_000})
+_ar("mdlm-owt-ar", "mdlm-owt", HALF, train={"steps": 500_000}, without=(SEEN_262,))
+_like("mdlm-owt-sedd", "mdlm-owt", method="sedd", options=ABSORB, net={"constant": False})
+
+_like("md4-owt-medium", "md4-owt", net=MEDIUM)
+_like("md4-owt-sedd", "md4-owt", method="sedd", options=ABSORB)
+_like(
+    "genmd4-text8",
+    "md4-text8",
+    method="genmd4",
+    options={"exponent": 1.0},
+    train={"lr": 3e-4},
+    without=RECIPES["md4-text8"].differs[1:],
+)
+_like("genmd4-owt", "md4-owt", method="genmd4", options={"exponent": 1.0})
+_like(
+    "md4-cifar10-tauldr", "md4-cifar10", method="tauldr", options={"process": "absorbing"} | PLAIN, sampler="tau_leaping",
+    ours=("one pass, and no cross-entropy beside the bound: the paper says that it is tauLDR's objective",),
+)  # fmt: skip
+_deep = {"blocks": 8, "layers": 20}
+_like(
+    "md4-imagenet64-samples-linear", "md4-imagenet64", SAMPLED, net=_deep, without=RECIPES["md4-imagenet64"].differs[2:]
+)
+_like("md4-imagenet64-samples", "md4-imagenet64-samples-linear", options={"schedule": "cosine"})
+_like(
+    "md4-imagenet64-classes", "md4-imagenet64-samples", "classes as `imagenet64` has them; the paper resizes the photos anew",
+    net={"classes": 1000}, data=Data("imagenet64", labels=True),
+)  # fmt: skip
+for _size, _net in (("small", {}), ("medium", MEDIUM), ("large", LARGE)):
+    _like(
+        f"md4-fineweb-{_size}", "md4-owt", data=Data("fineweb-edu"), net=_net, without=RECIPES["md4-owt"].differs[1:2]
+    )
+    _ar(f"md4-fineweb-ar-{_size}", f"md4-fineweb-{_size}")
+
+for _of in ("owt", "lm1b"):
+    for _block in (8, 16):
+        _like(f"bd3lm-{_of}-{_block}", f"bd3lm-{_of}", options={"block": _block})
+_ar("bd3lm-lm1b-ar", "bd3lm-lm1b-pretrain", train={"steps": 1_000_000})
+_ar("bd3lm-lm1b-ar-16b", "bd3lm-lm1b-ar", train={"steps": 250_000})
+_like(
+    "bd3lm-lm1b-sedd", "bd3lm-lm1b-pretrain", SOME_TIME, method="sedd", options=ABSORB, sampler="ancestral", drawing=(),
+    train={"steps": 1_000_000}, net={"constant": False},
+)  # fmt: skip
+_like("bd3lm-lm1b-1", "bd3lm-lm1b-pretrain", options={"block": 1}, train={"steps": 250_000})
+_like(
+    "bd3lm-lm1b-1-masked", "bd3lm-lm1b-1", "masks all but a token in 2,000: the interval of shares is never empty",
+    options={"clip": (0.999, 1.0), "resample": True},
+)  # fmt: skip
+for _block in (128, 16, 4):  # table 2: 10B tokens after the first stage
+    for _name, _clip in CLIPS.items():
+        _like(
+            f"bd3lm-lm1b-{_block}-clip-{_name}", "bd3lm-lm1b", "begins after 55.7B tokens, in the paper after 65B",
+            options={"block": _block, "search": False, "clip": _clip, "resample": _clip != (0.0, 1.0)},
+            train={"steps": round(10e9 / LM1B_TOKENS)},
+        )  # fmt: skip
+for _block in (4, 16):  # table 8: 3B tokens after it
+    for _name, _options in SHORT.items():
+        if _name in SHORT_OF[_block]:
+            _like(
+                f"bd3lm-lm1b-{_block}-short-{_name}", "bd3lm-lm1b", options={"block": _block, "search": False} | _options,
+                train={"steps": round(3e9 / LM1B_TOKENS)},
+            )  # fmt: skip
+
 RECIPES |= {  # of every transformer
-    name: replace(recipe, differs=(*recipe.differs, WEIGHTS))
+    name: recipe if recipe.net.convolutional else replace(recipe, differs=(*recipe.differs, WEIGHTS))
     for name, recipe in RECIPES.items()
-    if not recipe.net.convolutional
 }
+RECIPES |= {name: replace(recipe, name=name) for name, recipe in RECIPES.items()}

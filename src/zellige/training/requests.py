@@ -27,7 +27,7 @@ from .settings import SECTIONS, read_value, with_settings
 if TYPE_CHECKING:
     from ..methods.method import Method
     from ..models.config import Config
-    from .plan import Budget
+    from .plan import Budget, TableBudget
     from .progress import Progress
     from .run import Run
 
@@ -276,6 +276,16 @@ def _read_training(value: Any) -> Any:
     return Training.from_dict(value, "the request") if isinstance(value, Mapping) else value
 
 
+_gpus = partial(option, "number of GPUs that share the batch", default=1, minimum=1)
+_device = partial(
+    option, "GPU model; b200, h200, h100, h100-pcie, a100, a100-40, l40s, l4, rtx4090 or mi300x", default="h100"
+)
+_mfu = partial(
+    option, "fraction of the GPU's peak speed that is reached; above 0, at most 1", default=0.4, above=0, maximum=1
+)
+_price = partial(option, "price of one GPU hour, in any currency", default=None, minimum=0)
+
+
 @declared
 class Plan(Request["Budget"]):
     """Memory, speed, hours and cost of a training on GPUs that are not at hand. Nothing is trained or read."""
@@ -283,14 +293,10 @@ class Plan(Request["Budget"]):
     training: Any = option(
         "a Training, or the name of a recipe or a method", default=None, hidden=True, read=_read_training
     )
-    gpus: int = option("number of GPUs that share the batch", default=1, minimum=1)
-    device: str = option(
-        "GPU model; b200, h200, h100, h100-pcie, a100, a100-40, l40s, l4, rtx4090 or mi300x", default="h100"
-    )
-    mfu: float = option(
-        "fraction of the GPU's peak speed that is reached; above 0, at most 1", default=0.4, above=0, maximum=1
-    )
-    price: float | None = option("price of one GPU hour, in any currency", default=None, minimum=0)
+    gpus: int = _gpus()
+    device: str = _device()
+    mfu: float = _mfu()
+    price: float | None = _price()
     vocabulary: int | None = option("size of the vocabulary (default: the recipe's)", default=None, minimum=1)
 
     renamed = {"words": ""}  # noqa: RUF012
@@ -317,6 +323,38 @@ class Plan(Request["Budget"]):
             raise InputError("plan reads no data; say how many tokens it has, e.g. `vocabulary` 50257 of gpt2")
         budget = budget_of(asked.config, vocabulary, self.gpus, device, self.mfu)
         return budget.made_by(replace(self, training=asked, vocabulary=vocabulary))
+
+
+@declared
+class PlanTable(Request["TableBudget"]):
+    """Memory, hours and cost of each recipe of a paper's table, on GPUs that are not at hand."""
+
+    table: str = option("name of a table (zellige list tables)", default="", hidden=True)
+    gpus: int = _gpus()
+    device: str = _device()
+    mfu: float = _mfu()
+    price: float | None = _price()
+
+    @classmethod
+    def record(cls) -> "type[TableBudget]":
+        from .plan import TableBudget
+
+        return TableBudget
+
+    def run(self) -> "TableBudget":
+        """Plan each recipe once; one that cannot be planned has the reason in its place."""
+        from .plan import Budget, TableBudget
+        from .tables import TABLES
+
+        if not self.table:
+            raise InputError("`table` is not given; name one of zellige list tables, e.g. mdlm-1")
+        budgets, reasons = dict[str, Budget](), dict[str, str]()
+        for recipe in TABLES[self.table].recipes:
+            try:
+                budgets[recipe] = Plan(recipe, self.gpus, self.device, self.mfu, self.price).run()
+            except InputError as reason:
+                reasons[recipe] = str(reason)
+        return TableBudget(self.table, budgets, reasons, request=self)
 
 
 plan = alone(Plan, "plan")
