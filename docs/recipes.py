@@ -53,8 +53,9 @@ Below each recipe, a table compares its values with the files that the authors p
 the paper has priority; where a file contradicts it, `differs` names both. Published limits of the gradient norm are
 converted, because `--train.clip` acts on nats per token of the whole bound.
 
-[Tables](tables.md) lists the papers' tables row by row, with the recipe of each. Compare numbers of the column "reported" only if they were measured on the same data: a perplexity on LAMBADA (a test set of
-its own) cannot be compared with one on the documents of the training corpus.
+[Tables](tables.md) lists the papers' tables row by row, with the recipe of each. Compare numbers of the column "reported" only
+if they were measured on the same data: a perplexity on LAMBADA (a test set of its own) cannot be compared with one on the
+documents of the training corpus.
 
 | recipe | reported | measured on | network | tokens | FLOP | H100 hours |
 |---|---|---|---|---|---|---|
@@ -117,7 +118,9 @@ def variant(name: str, recipe: Recipe) -> str:
         f"but `{' '.join(words)}`.\n",
         *[f"- {line}" for line in [*new, *gone]],
     ]
-    return "\n".join(lines) + ("\n" if new or gone else "") + (f"\n{published.table(recipe, entries)}" if entries else "")
+    return (
+        "\n".join(lines) + ("\n" if new or gone else "") + (f"\n{published.table(recipe, entries)}" if entries else "")
+    )
 
 
 def page() -> str:

@@ -581,3 +581,96 @@ def test_the_figure_has_a_point_and_a_line_for_each(kind):
     heights = sorted(t.get_position()[1] for t in names)
     points = fig.get_size_inches()[1] * 72 * 0.72
     assert min(np.diff(heights)) * points > 9.5  # no name covers another
+
+
+# ---------------------------------------------------------------------------------------------------- a paper's table
+def of_table(folder, minutes=0.001, **more):
+    usual = {
+        "table": "mdlm-8", "data": Data.of(tokens(), vocabulary=7, test=0.3), "net": NET, "train": settings(),
+        "calls": (2,), "samples": 6, "draws": 2, "folder": folder, "minutes": minutes,
+    }  # fmt: skip
+    return zellige.Compare(**(usual | more))
+
+
+@pytest.fixture(scope="module")
+def papers(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("zellige.training.forecast.TIMED", 0.0)
+        return of_table(tmp_path_factory.mktemp("table") / "t").run()
+
+
+def test_a_table_has_its_rows_in_the_papers_order_beside_what_the_paper_reports(papers):
+    paper = papers.findings.paper
+    assert [(row.name, row.published, row.folder) for row in paper.rows] == [
+        ("MDLM", ("≤ 27.04 ± 0.01",), "mdlm-lm1b"),
+        ("without continuous time", ("≤ 27.19 ± 0.07",), "mdlm-lm1b-discrete"),
+        ("and without carry-over", ("≤ 28.56 ± 0.15",), ""),
+        ("and without zero masking", ("≤ 28.51 ± 0.15",), ""),
+    ]
+    lines = str(papers).splitlines()
+    assert lines[0].endswith("Substitute: tokens, 0.001 minutes a row; not a reproduction")
+    assert lines[0] in (papers.folder / "compare.md").read_text()
+    assert "  and without carry-over: carry-over cannot be switched off" in f"  {chr(10).join(lines)}".replace(
+        "\n", "\n  "
+    )
+    for row, line in zip(paper.rows, lines[2:6]):
+        assert line.startswith(row.name)
+        here = [method.bound for method in papers.findings.methods if method.folder == row.folder]
+        assert (f"{here[0].value:.3f}" in line) if here else (line.split()[-1] == "-")
+
+
+def test_a_row_is_the_recipe_on_the_substitute(papers):
+    from zellige.training.recipes import RECIPES
+
+    for row in papers.findings.methods:
+        config, recipe = zellige.load(papers.folder / row.folder).config, RECIPES[row.folder].config
+        assert (config.method, config.options) == (recipe.method, recipe.options)
+        assert (config.net.constant, config.net.hidden, config.train.steps) == (True, NET.hidden, row.steps)
+        assert config.recipe == ""  # it is not the paper's configuration
+
+
+def test_the_difference_is_paired(papers):
+    (gap,) = papers.findings.differences
+    bounds = {row.label: row.bound.value for row in papers.findings.methods}
+    assert gap.value == pytest.approx(bounds[gap.method] - bounds[gap.minus])
+    assert f"{gap.value:.3f}" in str(papers)
+
+
+def test_a_table_goes_on_and_is_read_again(papers, monkeypatch):
+    before = files(papers.folder)
+    monkeypatch.setattr(comparer, "measure_method", None)
+    assert str(of_table(papers.folder).run()) == str(papers)
+    assert files(papers.folder) == before
+    read_again = zellige.Record.load(papers.folder / "compare.json")
+    assert (read_again.findings, read_again.request.table) == (papers.findings, "mdlm-8")
+    with pytest.raises(InputError, match=r"0\.001 minutes each, not 0\.002; use a new"):
+        of_table(papers.folder, minutes=0.002).run()
+    assert files(papers.folder) == before
+
+
+def test_recipes_that_are_the_same_training_are_trained_once():
+    from zellige.report.compare.paper import rows_of
+
+    rows = rows_of("mdlm-1", 32)
+    assert rows.folders == ("d3pm-lm1b", "sedd-lm1b", "mdlm-lm1b-ar", "mdlm-lm1b-ar", "mdlm-lm1b", "mdlm-lm1b")
+    assert rows.notes[3] == "here the same training as mdlm-lm1b-ar"
+    assert [entrant.folder for entrant in rows.entrants] == ["d3pm-lm1b", "sedd-lm1b", "mdlm-lm1b-ar", "mdlm-lm1b"]
+    blocks = {entrant.folder: entrant.options.block for entrant in rows_of("bd3lm-2", 32).entrants}
+    assert blocks["bd3lm-lm1b-128-clip-30-80"] == 32  # as long as a sequence, as in the paper
+    assert blocks["bd3lm-lm1b-4-clip-30-80"] == 4
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"table": "mdlm-9"}, "unknown table 'mdlm-9'; did you mean 'mdlm-8'"),
+        ({"table": "tauldr-2"}, "no row of tauldr-2 has a recipe"),
+        ({"minutes": None}, "`minutes` is not given; say how long each row is trained"),
+        ({"methods": ("mdlm", "md4")}, "`table` says which methods are compared; leave the names out"),
+        ({"table": ""}, "`minutes` is for the rows of a `table`"),
+    ],
+)
+def test_a_wrong_table_is_one_line_and_writes_nothing(wrong, message, tmp_path):
+    with pytest.raises(InputError, match=re.escape(message)):
+        of_table(tmp_path / "t", **wrong).run()
+    assert not (tmp_path / "t").exists()

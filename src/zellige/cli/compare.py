@@ -1,4 +1,7 @@
-"""`zellige compare METHOD METHOD ...`: data, network and training are those of `train`, the same for all methods."""
+"""`zellige compare METHOD METHOD ...`: data, network and training are those of `train`, the same for all methods.
+
+`zellige compare --table NAME --minutes 5` compares the rows of a paper's table on data at hand.
+"""
 
 from collections.abc import Sequence
 from dataclasses import field, fields, make_dataclass
@@ -17,8 +20,9 @@ from .train import own_fields
 def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige compare METHOD METHOD ...`"""
     about = "Train several methods with the same network, data and steps, and compare them."
+    name, _ = options.take([*words], "--table", "compare")
     with terminal.waiting("starting"):
-        Options = form()
+        Options = form(name or "")
     chosen: Any = options.parse(Options, words, "compare", terminal, about=about, most=10**9)
     with terminal.waiting("starting"):
         from ..methods import reference
@@ -54,16 +58,18 @@ def _own(word: str) -> Any:
     return own_class(f"{where}.py:{title}"), choices
 
 
-def form() -> Any:
-    """The options, as a dataclass; torch comes with them."""
+def form(table: str = "") -> Any:
+    """The options, as a dataclass; torch comes with them. Of a paper's table data, network and training are those of its rows."""
     from ..models.config import Train
     from ..nn import Net
+    from ..report.compare.paper import substitute
     from ..report.compare.request import Compare
 
+    usual = substitute(table, None, None, None, 0.0) if table else (Data(), Net(), Train())
     about = "two or more, with choices if there are any: mdlm sedd:process=uniform file.py:Class"
     titled = tyro.conf.arg(metavar="METHOD METHOD ...", help=about)
     methods = Annotated[tuple[str, ...], tyro.conf.Positional, titled]
-    sections = [("data", Data, Data()), ("net", Net, Net()), ("train", Train, Train())]
+    sections = zip(("data", "net", "train"), (Data, Net, Train), usual)
     fields = [
         ("methods", methods, field(default=())),
         *((name, kind, field(default=value)) for name, kind, value in sections),

@@ -63,7 +63,9 @@ def plan(words: Sequence[str], terminal: Terminal, began: float) -> int:
 
 
 def _plan_table(name: str, words: Sequence[str], terminal: Terminal, began: float) -> int:
-    chosen = options.parse(PlanTable, words, "plan", about=f"Estimate what each row of {TABLES[name].title} costs.")
+    chosen = options.parse(
+        PlanTable, words, "plan", terminal, about=f"Estimate what each row of {TABLES[name].title} costs."
+    )
     with terminal.waiting("starting"):
         from ..training.device import DEVICES
 

@@ -43,7 +43,8 @@ from ...training.train import train as train_one
 from . import table
 from .entrant import Entrant, check_folder, check_runs, entrants
 from .measure import Settings, check_pairing, data_key, measure_method, measurement_key
-from .record import DataMeasurement, Difference, Findings, Judge, Measurement, Row
+from .paper import Rows
+from .record import DataMeasurement, Difference, Findings, Judge, Measurement, Paper, Row
 from .reference import judge_of
 
 PROTOCOL = "zellige-compare-1"
@@ -97,8 +98,12 @@ def compare_methods(
     limit: int | None,
     terminal: Terminal | None,
     request: Request[Comparison],
+    rows: Rows | None = None,
 ) -> Comparison:
-    """Do what a request of a comparison asks (`request.Compare`, which its record names)."""
+    """Do what a request of a comparison asks (`request.Compare`, which its record names).
+
+    rows: of a paper's table, in the place of methods.
+    """
     terminal = terminal or Terminal(quiet=True)
     data = Data() if data is None else as_data(data)
     train = train or Train()
@@ -106,10 +111,10 @@ def compare_methods(
         raise InputError(f"`train.devices` is {train.devices}; compare trains on one device, leave it out")
     train = replace(train, devices=1)
     how = Settings(tuple(calls), samples, draws, limit, train.seed)
-    several, where = entrants(methods), Path(folder)
+    several, where = rows.entrants if rows else entrants(methods), Path(folder)
     check_folder(where)
     with terminal.waiting("reading"):
-        work = _Work(several, data, net or Net(), train, where, how, terminal, request)
+        work = _Work(several, data, net or Net(), train, where, how, terminal, request, rows)
     with lock.hold(where, "compared"):
         terminal.say(work.heading())
         measured = work.go()
@@ -122,24 +127,40 @@ class _Work:
 
     def __init__(
         self, several: list[Entrant], data: Data, net: Net, train: Train, folder: Path, how: Settings,
-        terminal: Terminal, request: Request[Comparison],
+        terminal: Terminal, request: Request[Comparison], rows: Rows | None = None,
     ):  # fmt: skip
         """Everything is checked here: names, choices, pairings, data, and the runs that are there."""
         self.several, self.folder, self.how, self.terminal, self.data = several, folder, how, terminal, data
-        self.request = request
+        self.request, self.rows, self.minutes = request, rows, train.minutes
+        if not several:
+            raise InputError(
+                f"no row of {rows.name if rows else 'it'} has a recipe; zellige list tables says which have"
+            )
         configs = {
             entrant.folder: setup.choose_config(
-                None, entrant.name, entrant.method, data, net, train, entrant.options, folder / entrant.folder
+                None, entrant.name, entrant.method, data, replace(net, **entrant.net),
+                _steps_of(folder / entrant.folder, train), entrant.options, folder / entrant.folder,
             )
             for entrant in several
-        }
+        }  # fmt: skip
         first = several[0]
         start = setup.load_start(train.start, first.method, first.name) if train.start else None
         self.corpus = setup.read_corpus(configs[first.folder], start=start)
         tokens = self.corpus.tokenizer
         classes = len(self.corpus.about.get("classes") or ())
         self.configs = {name: setup.shaped(config, tokens.shape, classes) for name, config in configs.items()}
-        self.parameters = {entrant.folder: self._check(entrant, self.configs[entrant.folder]) for entrant in several}
+        self.parameters, reasons = dict[str, int](), dict[str, str]()
+        for entrant in several:
+            try:
+                self.parameters[entrant.folder] = self._check(entrant, self.configs[entrant.folder])
+            except InputError as reason:
+                if rows is None:
+                    raise
+                reasons[entrant.folder] = str(reason)
+        if rows is not None:
+            self.rows = rows.without(reasons)
+            self.several = self.rows.entrants
+            self.configs = {entrant.folder: self.configs[entrant.folder] for entrant in self.several}
         check_runs(folder, self.configs)
         for run in (folder / entrant.folder for entrant in several):
             if holds_run(run):
@@ -164,17 +185,29 @@ class _Work:
     def heading(self) -> str:
         t, n, tell = self.config.train, self.config.net, self.corpus
         sizes = str(n) if n.convolutional else f"{counted(n.layers, 'layer')}, hidden {n.hidden}"
+        length = f"{self.minutes:g} minutes" if self.minutes else counted(t.steps, "step")
+        title = f"{table.heading(self._paper())}\n" if self.rows else ""
         return (
-            f"{', '.join(entrant.label for entrant in self.several)}\n"
+            f"{title}{', '.join(entrant.label for entrant in self.several)}\n"
             f"{tell.about['name']}, {count(tell.train.tokens_total)} tokens to train on; {sizes}, "
-            f"length {tell.train.length}; {counted(t.steps, 'step')} of {t.batch} sequences, seed {t.seed}"
+            f"length {tell.train.length}; {length} of {t.batch} sequences a step, seed {t.seed}"
         )
+
+    def _paper(self) -> Paper:
+        assert self.rows is not None
+        return self.rows.record(self.corpus.about["name"], self.minutes)
 
     # ------------------------------------------------------------------------------------------------ the work
     def go(self) -> "_Measured":
         """Train and measure what is not there yet; all that measured.json then holds."""
         file = self.folder / f"measured{self.part}.json"
         known = read_json(file, dict, MEASURE) if file.is_file() else {}
+        if self.minutes and known.setdefault("minutes", self.minutes) != self.minutes:
+            raise InputError(
+                f"the rows in '{shown(self.folder)}' were trained {known['minutes']:g} minutes each, not {self.minutes:g}; "
+                "use a new `run`"
+            )
+        files.write_file(file, as_file(known))
         judge, methods, data_wanted = None, dict[str, Measurement](), data_key(self.corpus, self.how)
         read = lambda name, kind: structure(known[name], kind, f"'{shown(file)}'", name, MEASURE, strict=False)  # noqa: E731
         data = read("data", DataMeasurement) if _is_of(known.get("data"), data_wanted) else None
@@ -231,7 +264,12 @@ class _Work:
         from . import figure
 
         data = measured.data
-        rows = [row_of(entrant, measured.methods[entrant.folder]) for entrant in self.several]
+        rows = [
+            replace(
+                row_of(entrant, measured.methods[entrant.folder]), steps=_trained_steps(self.folder / entrant.folder)
+            )
+            for entrant in self.several
+        ]
         bounds = [
             None if (bound := measured.methods[entrant.folder].bound) is None else bound.result()
             for entrant in self.several
@@ -244,9 +282,9 @@ class _Work:
         order = [i for _, i, _ in known] + [i for i, b in enumerate(bounds) if b is None]
         findings = Findings(
             data=self.corpus.about["name"], rows="text" if self.corpus.tokenizer.kind == "text" else "data", unit=self.unit,
-            steps=self.config.train.steps, partial=partial or None, calls=tuple(self.how.calls), judge=data.judge,
+            steps=max(row.steps or 0 for row in rows), partial=partial or None, calls=tuple(self.how.calls), judge=data.judge,
             reference=data.reference, methods=tuple(rows[i] for i in order), differences=tuple(pairs),
-            command=logger.typed_command(),
+            command=logger.typed_command(), paper=self._paper() if self.rows else None,
         )  # fmt: skip
         protocol = self._protocol(data, findings.samples, [b for _, _, b in known])
         seconds = sum(method.seconds for method in measured.methods.values())
@@ -273,6 +311,19 @@ class _Work:
             "data sha256": self.corpus.about.get("sha256"), "network": "EMA weights, the best of the validations",
             "device": "cuda" if cuda(self.config) else "cpu", "seed": self.how.seed,
         }  # fmt: skip
+
+
+def _steps_of(run: Path, train: Train) -> Train:
+    """The training of a run whose length is said in minutes: where it is there, the steps that these have become."""
+    if not train.minutes or not holds_run(run):
+        return train
+    before = read_config(run)["train"]
+    return replace(train, steps=before["steps"], warmup=before["warmup"], minutes=0.0)
+
+
+def _trained_steps(run: Path) -> int:
+    """The steps of a finished run."""
+    return int(read_config(run)["train"]["steps"])
 
 
 @dataclass(frozen=True)

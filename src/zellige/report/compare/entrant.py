@@ -4,7 +4,8 @@ import dataclasses
 import json
 import re
 import types
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -29,6 +30,8 @@ class Entrant:
         options: its Config, with the choices.
         chosen: the choices that differ from a plain name, by name.
         named: whether the name alone finds the class (else it is an own one, to be handed over).
+        title: in the place of a label that is made of the choices: the recipe of a paper's row.
+        net: fields of the network that are not those of the others.
     """
 
     method: type[Method]
@@ -36,6 +39,8 @@ class Entrant:
     options: Any
     chosen: dict[str, Any]
     named: bool = True
+    title: str = ""
+    net: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, what: Any) -> "Entrant":
@@ -72,11 +77,13 @@ class Entrant:
     @property
     def label(self) -> str:
         """What it is called in a figure: `sedd uniform`."""
-        return self.name if self.variant == "-" else f"{self.name} {self.variant}"
+        return self.title or self.name if self.variant == "-" else f"{self.name} {self.variant}"
 
     @property
     def folder(self) -> str:
         """`sedd-uniform`: the name of its run in the folder of the comparison."""
+        if self.title:
+            return self.title
         words = [v if isinstance(v, str) else f"{k}-{v}" for k, v in self.chosen.items()]
         return "-".join([self.name, *words])
 

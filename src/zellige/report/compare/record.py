@@ -169,6 +169,37 @@ class Row(Numbers):
     label: str
     folder: str
     letters: str = ""
+    steps: int | None = None
+
+
+@dataclass(frozen=True)
+class PaperRow:
+    """A row of a paper's table: its name, what the paper reports, the recipe, and the folder of the run that stands for it.
+
+    note: why no run does, or which other row's run it is.
+    """
+
+    name: str
+    published: tuple[str, ...]
+    recipe: str
+    folder: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Paper:
+    """The table of a paper whose rows were compared on other data: its name, title, protocol and columns.
+
+    substitute: the data in the place of the paper's; minutes: of training for each row.
+    """
+
+    name: str
+    title: str
+    protocol: str
+    columns: tuple[str, ...]
+    substitute: str
+    minutes: float
+    rows: tuple[PaperRow, ...]
 
 
 @dataclass(frozen=True)
@@ -190,12 +221,13 @@ class Findings:
     Attributes:
         data: the data set's name; `rows`: what its rows are called, "text" or "data".
         unit: of the bounds.
-        steps: of training.
+        steps: of training, the most where the methods take other numbers of them.
         partial: `4 of 76, evenly spaced` where not all texts of the test split were evaluated.
         calls: numbers of steps that samples were drawn with.
         methods: best first.
         differences: of each pair of methods with a bound.
         command: the command line that made it, if any.
+        paper: the table whose rows they are, if they are.
     """
 
     data: str
@@ -209,6 +241,7 @@ class Findings:
     methods: tuple[Row, ...]
     differences: tuple[Difference, ...]
     command: str | None
+    paper: Paper | None = None
 
     @property
     def samples(self) -> int:

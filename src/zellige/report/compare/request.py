@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .comparison import Comparison
 
 CALLS = (8, 16, 32, 64, 128, 256)
+TABLE_CALLS = (16, 64)  # of the rows of a table, which are many
 
 
 def _method(entry: Any) -> Any:
@@ -55,6 +56,10 @@ class Compare(Request["Comparison"]):
     limit: int | None = option(
         "evaluate only this many test texts (default: all); they are evenly spaced", default=None
     )
+    table: str = option(
+        "compare the rows of a paper's table on other data, never as a reproduction (zellige list tables)", default=""
+    )
+    minutes: float | None = option("training of each row of --table, on a CPU", default=None, above=0, unit="minutes")
 
     renamed = {"run": "folder", "seed": ""}  # noqa: RUF012
 
@@ -76,6 +81,10 @@ class Compare(Request["Comparison"]):
         """
         from .comparison import compare_methods
 
+        if self.table:
+            return self._run_table(terminal)
+        if self.minutes is not None:
+            raise InputError("`minutes` is for the rows of a `table`; of methods say `train.minutes` or `train.steps`")
         if handed := next((m for m in self.methods if isinstance(m, HandedOver)), None):
             raise handed.refuse("methods")
         if not str(self.folder):
@@ -83,6 +92,23 @@ class Compare(Request["Comparison"]):
         return compare_methods(
             self.methods, data=self.data, net=self.net, train=self.train, folder=self.folder, calls=self.calls,
             samples=self.samples, draws=self.draws, limit=self.limit, terminal=terminal, request=self.saved(),
+        )  # fmt: skip
+
+    def _run_table(self, terminal: Terminal | None) -> "Comparison":
+        from .comparison import compare_methods
+        from .paper import rows_of, substitute
+
+        if self.methods:
+            raise InputError("`table` says which methods are compared; leave the names out")
+        if self.minutes is None:
+            raise InputError("`minutes` is not given; say how long each row is trained, e.g. `minutes` 5")
+        data, net, train = substitute(self.table, self.data, self.net, self.train, self.minutes)
+        usual, minutes = type(self).fields()["folder"].default, f"{self.minutes:g}"
+        folder = f"runs/{self.table}-{minutes}-minutes" if str(self.folder) == usual else self.folder
+        calls = TABLE_CALLS if self.calls == CALLS else self.calls
+        return compare_methods(
+            (), data=data, net=net, train=train, folder=folder, calls=calls, samples=self.samples, draws=self.draws,
+            limit=self.limit, terminal=terminal, request=self.saved(), rows=rows_of(self.table, net.length),
         )  # fmt: skip
 
 

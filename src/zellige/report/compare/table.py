@@ -5,8 +5,8 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...show.numbers import SIGN, count, counted, parameters, percent, pm, scaled
-from .record import Bound, Findings, Quality, Row
+from ...show.numbers import SIGN, columns, count, counted, parameters, percent, pm, scaled
+from .record import Bound, Findings, Paper, Quality, Row
 
 WIDTH = 100
 
@@ -108,7 +108,9 @@ def notes(found: Findings) -> list[str]:
     lines += _calls(found)
     least, most = (parameters(end(row.parameters for row in rows)) for end in (min, max))
     size = most if least == most else f"{_number(least)} to {most}"
-    lines.append(f"{size}, {counted(found.steps, 'step')} each")
+    taken = sorted({row.steps or found.steps for row in rows})
+    steps = counted(taken[0], "step") if len(taken) == 1 else f"{count(taken[0])} to {counted(taken[-1], 'step')}"
+    lines.append(f"{size}, {steps} each")
     return lines
 
 
@@ -127,9 +129,55 @@ def _calls(found: Findings) -> list[str]:
     return ["network calls are at most the steps in the head; their mean was", *lines] if lines else []
 
 
+# ---------------------------------------------------------------------------------------------------- a paper's table
+NOTHING = "-"
+
+
+def heading(paper: Paper) -> str:
+    """The title of a paper's table on a substitute, which says that it is one."""
+    return f"{paper.title}. Substitute: {paper.substitute}, {paper.minutes:g} minutes a row; not a reproduction"
+
+
+def paper_cells(found: Findings, paper: Paper) -> list[list[str]]:
+    """A header and the rows in the paper's order: what each reports, its bound here and what that is above the best one's."""
+    rows = {row.folder: row for row in found.methods}
+    best = found.methods[0].label
+    gaps = {gap.method: gap for gap in found.differences if gap.minus == best}
+    columns = [f"published, {column}" for column in paper.columns]
+    table = [["row", *columns, f"here, {found.unit} (95%)", "same", "minus the best", "steps", "recipe"]]
+    for row in paper.rows:
+        run = rows.get(row.folder)
+        cells = [NOTHING] * 4
+        if run is not None:
+            gap = gaps.get(run.label)
+            apart = NOTHING if gap is None else pm(gap.value, (gap.high - gap.low) / 2)
+            cells = [bound_text(run.bound), run.letters or NOTHING, apart, count(run.steps or found.steps)]
+        table.append([row.name, *row.published, *cells, row.recipe or NOTHING])
+    return table
+
+
+def paper_notes(paper: Paper) -> list[str]:
+    """The lines under the table that are about the paper."""
+    lines = [
+        f"published: {paper.protocol}; other data and other units, so no number here is to be compared with one there"
+    ]
+    return lines + [f"{row.name}: {row.note}" for row in paper.rows if row.note]
+
+
+def _paper_lines(found: Findings, paper: Paper) -> list[str]:
+    """The paper's table on a terminal: the first of its columns, and what was measured."""
+    table = [[row[0], row[1], *row[1 + len(paper.columns) :]] for row in paper_cells(found, paper)]
+    lines = [heading(paper), *columns(table, "<<<<>>" + "<")]
+    for note in [*paper_notes(paper), *notes(found)]:
+        lines += textwrap.wrap(note, WIDTH, subsequent_indent="    ")
+    return lines
+
+
 # ---------------------------------------------------------------------------------------------------- the table
 def terminal_lines(found: Findings) -> list[str]:
-    """The table of at most 100 columns, best first, and its notes."""
+    """The table of at most 100 columns, best first, and its notes; of a paper's table its rows in the paper's order."""
+    if found.paper is not None:
+        return _paper_lines(found, found.paper)
     over, group, end = _heads(found)
     calls, n = [count(c) for c in found.calls], len(found.calls)
     body = [*_cells(found), _real(found)]
@@ -172,8 +220,13 @@ def markdown(found: Findings, protocol: Mapping[str, Any], figure: str = "compar
         size = _number(parameters(row.parameters)) if row else ""
         body.append([*cells[:3], *([_excess(found, row)] if excess else []), *cells[3:], size])
     title = ", ".join(dict.fromkeys(row.method for row in found.methods))
-    parts = [f"# {title} on {found.data}"]
+    parts = [f"# {heading(found.paper) if found.paper else f'{title} on {found.data}'}"]
     parts += [f"    {found.command}"] if found.command else []
+    if found.paper:
+        rows = paper_cells(found, found.paper)
+        rows.insert(1, ["---"] * len(rows[0]))
+        parts += ["\n".join("| " + " | ".join(row) + " |" for row in rows)]
+        parts += ["\n".join(f"- {line}" for line in paper_notes(found.paper))]
     parts += [f"Under {', '.join(calls)}: {group}.", "\n".join("| " + " | ".join(row) + " |" for row in body)]
     parts += ["\n".join(f"- {line.strip()}" for line in notes(found)), f"![bounds and samples]({figure})"]
     parts += ["\n".join(f"- {name}: {_flat(value)}" for name, value in protocol.items())]

@@ -1,0 +1,129 @@
+"""The page docs/tables.md: the tables of the papers row by row, and what else the papers contain, struck out where it is done.
+
+    .venv/bin/python docs/tables.py         writes it anew, after a table or a recipe changed
+
+`tests/training/test_tables.py` holds page and code equal.
+"""
+
+from pathlib import Path
+
+from zellige.training.tables import TABLES, PublishedTable
+
+PAGE = Path(__file__).with_name("tables.md")
+HEAD = """\
+# Tables of the papers
+
+Name a table of a paper, and Zellige names its rows, their cost, and the command that trains each of them. **None of the tables
+has been repeated here with the paper's data and budget.** This page is made from the code by `docs/tables.py`.
+
+```sh
+zellige list tables
+zellige plan mdlm-1 --gpus 8 --price 2.5
+zellige train --recipe mdlm-lm1b-ar
+zellige compare --table mdlm-1 --minutes 5
+```
+
+- `plan` counts the FLOPs, the memory and the hours of each row.
+- `train --recipe` trains a row as the paper says. [Recipes](recipes.md) has every configuration, with its source.
+- `compare --table` runs the methods of all rows on data that is at hand, for the same minutes each. The first line says which
+  data that is. Numbers there are not the paper's numbers on other hardware: data, network and budget differ. What it shows is
+  how the methods compare on that data, with paired intervals. The same command goes on where it was stopped.
+
+In Python: `zellige.PlanTable("mdlm-1", gpus=8).run()` and `zellige.Compare(table="mdlm-1", minutes=5).run()`. The tables are
+`zellige.training.tables.TABLES`.
+
+The numbers were copied from the papers' text. Rows about other kinds of models are left out: flows, continuous diffusion, the
+weights of GPT-2. A number after ± is the paper's own spread, mostly a standard deviation over two to five seeds.
+
+"""
+LISTS: dict[
+    str, list[tuple[str, str, str]]
+] = {  # of each paper: where, what, and the command that does it ("" where none does)
+    "D3PM": [
+        ("3.3, figures 2 and 8", "the bound with fewer steps than T", "zellige evaluate RUN --steps 256 128 64 20"),
+        ("A.7, eq. 17", "mutual-information schedule with the frequencies of the training data", ""),
+        ("table 5", "absorbing with nearest neighbours", "zellige train d3pm --process absorbing-nearest"),
+        ("3.1", "transition matrices of one's own, from a file", ""),
+        ("B.2", "inverse square-root decay; random crops", "zellige train --recipe d3pm-text8"),
+        ("B.2", "sentencepiece", ""),
+        ("B.2, table 2", "perplexity per word", ""),
+        ("tables 1 to 4", "mean and deviation over seeds", ""),
+        ("4", "BERT as one step of absorbing-uniform; AR as a deterministic chain of masks", ""),
+        ("figures 2 and 10", "corrupt a text and reconstruct it", ""),
+        ("figure 1", "swiss roll of quantised points", ""),
+    ],
+    "CSM": [
+        ("tabular experiments", "density estimation on tables of categories, with baselines", ""),
+        ("baselines", "ratio matching and discrete marginalisation", ""),
+        ("images", "MNIST by denoising CSM at several noise levels", ""),
+    ],
+    "tauLDR": [
+        ("6.3, table 2", "music with two bars given; Hellinger distance, proportion of outliers", ""),
+        ("6.1, figure 3", "an image of tau; Hellinger distance beside exact simulation", ""),
+        ("H.2", "residual sums divided by the root of 2; logistic bins", "zellige train --recipe tauldr-cifar10"),
+        ("figures 9, 10, 12", "share of positions that jump, are clipped, are rejected, by step", ""),
+    ],
+    "SEDD": [
+        ("5.3.2, table 5", "writing with a beginning or both ends given, by MAUVE", ""),
+        ("D.1", "squared loss of the score in the place of score entropy", ""),
+    ],
+    "RADD": [
+        ("tables 3 and 4", "Gumbel noise in float32 against float64", ""),
+        ("table 3", "entropy of 8.1: more than ln 1,024 nats, so not of one sample in nats", ""),
+    ],
+    "MDLM": [
+        ("5.1, table 4", "start from BERT; GLUE", ""),
+        ("5.2, tables 6 and 7", "DNA", ""),
+        ("5.3, table 8", "SUBS switched off in parts", ""),
+        ("figure 3", "variance of the loss during training; stratified times", ""),
+    ],
+    "MD4": [
+        ("7.1, figure 5", "HellaSwag by the joint bound", "zellige evaluate RUN --pairs hellaswag.jsonl"),
+        ("J", "SwiGLU, dropout of channels", ""),
+    ],
+    "BD3-LM": [
+        ("table 1", "AR with batches of random size", ""),
+        ("table 2, eq. 10", "variance of the bound over clipping intervals", "python benchmarks/clipping.py"),
+        ("table 6", "lengths of documents that end by themselves", ""),
+        ("table 8", "square and square-root schedules", ""),
+    ],
+}
+
+
+def section(name: str, table: PublishedTable) -> str:
+    head = ["row", *map(str, table.columns), "recipe", ""]
+    rows = [head, ["---"] * len(head)]
+    for row in table.rows:
+        recipe = f"[{row.recipe}](recipes.md#{row.recipe})" if row.recipe else "none"
+        rows.append([row.name, *table.shown(row), recipe, row.note])
+    lines = "\n".join("| " + " | ".join(cell or " " for cell in cells) + " |" for cells in rows)
+    measured = table.evaluation.replace("RUN", "runs/RECIPE")
+    return f"### {name}\n\n{table.title}: {table.what}; {table.protocol}. Measured with `{measured}`.\n\n{lines}\n"
+
+
+def beyond() -> str:
+    """What else the papers contain."""
+    parts = []
+    for paper, rows in LISTS.items():
+        lines = []
+        for where, what, command in rows:
+            text = f"~~{where}: {what}~~ `{command}`" if command else f"{where}: {what}"
+            lines.append(f"- {text}\n")
+        parts.append(f"### {paper}: figures and options\n\n{''.join(lines)}")
+    return "\n".join(parts)
+
+
+def page() -> str:
+    sections = "\n".join(section(name, table) for name, table in TABLES.items())
+    open_rows = [
+        f"- {name}, {row.name}: {row.note}\n" for name, table in TABLES.items() for row in table.rows if not row.recipe
+    ]
+    return (
+        f"{HEAD}## The tables\n\n{sections}\n## Rows without a recipe\n\n{''.join(open_rows)}\n"
+        "## What else the papers contain\n\nStruck out where the command beside it does it; the rest is open.\n\n"
+        f"{beyond()}"
+    )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
