@@ -230,7 +230,7 @@ _add(
         _row("D3PM absorbing", "4.40", "30.97", "6.78", by="d3pm-cifar10-absorbing", note="quoted from D3PM"),
         _row("D3PM Gauss", "3.44", "7.34", "8.56", by="d3pm-cifar10-gauss", note="quoted from D3PM"),
         _row("tauLDR, 10 correctors", "3.59", "3.74", "9.49", by="tauldr-cifar10"),
-        _row("tauLDR, no corrector", "3.59", "8.10", "8.74", by="tauldr-cifar10", note="drawn with --corrector 0"),
+        _row("tauLDR, no corrector", "3.59", "8.10", "8.74", by="tauldr-cifar10", note="drawn with `corrector` 0"),
     ),
 )  # fmt: skip
 _add(
@@ -425,7 +425,7 @@ _add(
         _row("linear", "193.81", "128.18", "72.94", "50.21", by="md4-imagenet64-samples-linear"),
         _row(
             "linear, cosine grid", "42.07", "25.16", "18.31", "18.22", by="md4-imagenet64-samples-linear",
-            note="drawn with --grid cosine",
+            note="drawn with `grid` cosine",
         ),
         _row("cosine", "47.46", "23.84", "17.8", "18.74", by="md4-imagenet64-samples"),
         _row("cosine, class conditional", "30.75", "11.39", "7.13", "7.8", by="md4-imagenet64-classes"),
@@ -527,7 +527,7 @@ _add(
         _row("BD3-LM L'=8", "30.4", "28.2", by="bd3lm-owt-8"),
         _row("BD3-LM L'=4", "25.7", "23.6", by="bd3lm-owt"),
     ),
-    evaluation=f"{SAMPLES} --top-p 0.9",
+    evaluation="zellige evaluate RUN --generate --top-p 0.9",
 )  # fmt: skip
 _BY_SCHEDULE = "this schedule is not built"
 _add(

@@ -59,7 +59,7 @@ class Compare(Request["Comparison"]):
     table: str = option(
         "compare the rows of a paper's table on other data, never as a reproduction (zellige list tables)", default=""
     )
-    minutes: float | None = option("training of each row of --table, on a CPU", default=None, above=0, unit="minutes")
+    minutes: float | None = option("training of each row of a table, on a CPU", default=None, above=0, unit="minutes")
 
     renamed = {"run": "folder", "seed": ""}  # noqa: RUF012
 
