@@ -8,7 +8,7 @@ from zellige.exact import identities
 
 ROOT = Path(__file__).parents[1]
 LIST = ROOT / "docs" / "citations.md"
-GENERATED = ROOT / "docs" / "api.md"  # of docstrings, which are read themselves
+GENERATED = (ROOT / "docs" / "api.md", ROOT / "docs" / "tables.md")  # of source that is read itself
 FROM_CODE = "<!-- what follows is from the code"  # on the pages of docs/pages.py: the same
 ONE = r"(?:[A-I](?:\.\d+)*|\d+(?:\.\d+)*)\b"
 KIND = r"eqs?\.|sections?|appendix|appendices|tables?|theorems?|propositions?|algorithms?|figures?"
@@ -30,7 +30,7 @@ def cited(text: str) -> set[str]:
 
 def sources() -> dict[str, str]:
     files = [*ROOT.glob("src/**/*.py"), *ROOT.glob("docs/**/*.md"), ROOT / "README.md"]
-    files = [path for path in files if path not in (LIST, GENERATED) and "_build" not in path.parts]
+    files = [path for path in files if path not in (LIST, *GENERATED) and "_build" not in path.parts]
     return {path.relative_to(ROOT).as_posix(): path.read_text().partition(FROM_CODE)[0] for path in files}
 
 

@@ -131,7 +131,7 @@ ASKED = [  # what is typed before a tab, and what of it comes to stand there
     ("sample chor", "sample chorales"), ("play runs/m", "play runs/mine"), ("evaluate runs/o", "evaluate runs/or mine"),
     ("sample tales --sampler euler --block-sampler rema", "sample tales --sampler euler --block-sampler remasking"),
     ("sample --sampler=metr", "sample --sampler=metropolis"), ("train mdlm --data.name su", "train mdlm --data.name sudoku"),
-    ("train --recipe md4-t", "train --recipe md4-text8"), ("plan tauldr-", "plan tauldr-cifar10"),
+    ("train --recipe md4-t", "train --recipe md4-text8"), ("plan tauldr-c", "plan tauldr-cifar10"),
     ("sample tales --device cu", "sample tales --device cuda"), ("plan x --device mi", "plan x --device mi300x"),
     ("train mdlm --lay", "train mdlm --lay"), ("sample tales --no-d", "sample tales --no-defaults"),
 ]  # fmt: skip
