@@ -565,12 +565,13 @@ def test_lists(what, run):
     code, out, err = run(f"list {what}")
     rows = out.splitlines()
     assert (code, err) == (0, "")
-    assert all(len(line) <= (120 if what in ("checkpoints", "models") else 100) for line in rows)
+    assert all(len(line) <= (120 if what in ("checkpoints", "models", "recipes") else 100) for line in rows)
     names = [line.split()[0] for line in rows[1:]]
     from zellige.data import DATASETS
     from zellige.models.published import CATALOGUE
     from zellige.samplers import ALIASES
     from zellige.training.recipes import RECIPES
+    from zellige.training.tables import TABLES
 
     samplers, ids = {**zellige.SAMPLERS, **ALIASES}, [published.id for published in CATALOGUE]
     from zellige.models import shipped
@@ -582,6 +583,7 @@ def test_lists(what, run):
         "data": DATASETS,
         "checkpoints": ids,
         "recipes": RECIPES,
+        "tables": TABLES,
     }
     assert names == list(known[what])
     code, out, _ = run(f"list {what} --json -")
