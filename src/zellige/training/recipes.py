@@ -313,11 +313,11 @@ SPREAD = "sigma begins at 1e-5 as the paper says, in its authors' configuration 
 SAMPLED = "8 residual blocks and 20 layers, as of the network whose samples the paper shows"
 SOME_TIME = "the network is told the time, of which the paper says that it does not matter"
 LM1B_TOKENS = 512 * 128  # of a step
-SHORT: dict[str, dict[str, Any]] = {  # of BD3-LM's table 8, the options that are not those of table 3
+BRIEF: dict[str, dict[str, Any]] = {  # of BD3-LM's table 8, the options that are not those of table 3
     "45-95": {"clip": (0.45, 0.95)}, "30-80": {"clip": (0.3, 0.8)}, "linear": {"resample": False},
     "logarithmic": {"schedule": "logarithmic", "resample": False},
 }  # fmt: skip
-SHORT_OF = {4: (*SHORT,), 16: ("45-95", "30-80", "linear")}
+BRIEF_OF = {4: (*BRIEF,), 16: ("45-95", "30-80", "linear")}
 
 for _of in ("text8", "lm1b"):
     _base = f"d3pm-{_of}"
@@ -426,8 +426,8 @@ for _block in (128, 16, 4):  # table 2: 10B tokens after the first stage
             train={"steps": round(10e9 / LM1B_TOKENS)},
         )  # fmt: skip
 for _block in (4, 16):  # table 8: 3B tokens after it
-    for _name, _options in SHORT.items():
-        if _name in SHORT_OF[_block]:
+    for _name, _options in BRIEF.items():
+        if _name in BRIEF_OF[_block]:
             _like(
                 f"bd3lm-lm1b-{_block}-short-{_name}", "bd3lm-lm1b", options={"block": _block, "search": False} | _options,
                 train={"steps": round(3e9 / LM1B_TOKENS)},
