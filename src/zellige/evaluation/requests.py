@@ -44,15 +44,11 @@ LIMIT = "evaluate only this many sequences (default: all); they are evenly space
 ESTIMATOR = "bound, any_order, random, forward or backward; for csm path or loss; the method must support it"
 GRID: dict[str, Any] = {
     "help": "times of these steps, as of a sampler: uniform, cosine, log-snr, or auto, the one that samples have by default",
-    "default": "uniform",
     "check": bounded_grid,
-    "kw_only": True,
 }
 TERMS: dict[str, Any] = {
     "help": "of a bound of T steps: drawn, one of them at random beside the first and last; all, their sum: T network "
     "evaluations",
-    "default": "drawn",
-    "kw_only": True,
 }
 DATA = (
     "what to evaluate, as `train` takes it, or a `Corpus`: by default what the model was trained on. Values that stand in no "
@@ -88,8 +84,8 @@ class Evaluate(Request["Result"]):
         "more steps, that of its coarse chain (D3PM, section 3.3); 0: the model as it is",
         default=0, minimum=0, kw_only=True, hidden=True,
     )  # fmt: skip
-    grid: str = option(**GRID, hidden=True)
-    terms: str = option(**TERMS)
+    grid: str = option(**GRID, default="uniform", kw_only=True, hidden=True)
+    terms: str = option(**TERMS, default="drawn", kw_only=True)
     unconditional: bool = option(
         "hide the class from a class-conditional model: a bound on -log p", default=False, kw_only=True
     )
@@ -153,8 +149,8 @@ class EvaluateSteps(Request["StepsTable"]):
     batch: int = option("sequences per network evaluation", default=64, minimum=1)
     processes: int = option("worker processes", default=1, minimum=1, kw_only=True)
     distributed: bool = aside("share the work with the other ranks of torchrun or Slurm", default=False)
-    grid: str = option(**GRID)
-    terms: str = option(**TERMS)
+    grid: str = option(**GRID, default="uniform", kw_only=True)
+    terms: str = option(**TERMS, default="drawn", kw_only=True)
     keep: Path | None = aside(
         "a folder for parts that are done, which are read again after an interruption", default=None
     )

@@ -19,6 +19,7 @@ from ..core.schedule import CLEAN
 from ..errors import InputError
 from ..grids import GRID, known, size_steps, step_size
 from ..methods.diffusion import Diffusion
+from ..methods.method import Method
 from ..requests import declared, option
 from .pairing import one_alpha, ticks, usual_steps
 from .sampler import Sampler
@@ -57,7 +58,7 @@ def spaced(method: Diffusion, steps: int | None, grid: str = "uniform") -> Tenso
     return times
 
 
-def grid_of(method: Diffusion, grid: str) -> str:
+def grid_of(method: Method, grid: str) -> str:
     """The name of a grid; of `auto` that of the method."""
     return getattr(method, "sampling_grid", "uniform") if grid == "auto" else grid
 

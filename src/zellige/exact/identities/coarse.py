@@ -83,7 +83,7 @@ def _draws(method: Diffusion, x_0: Tensor, times: Tensor) -> Iterator[tuple[str,
 
     yield "one step drawn", bounds.expectation(drawn, x_0, nodes)
     if n == 1:
-        every = lambda *draw: sum(discrete_time(method, *draw, times, every=True).values())  # noqa: E731
+        every = lambda batch, generator: sum(discrete_time(method, batch, generator, times, every=True).values())  # noqa: E731
         yield "every step", bounds.expectation(every, x_0, nodes)  # pyright: ignore[reportArgumentType]
     if isinstance(method, Masked) and method.by_counts:
         counts = lambda batch, generator: method.terms_of_steps(batch, times, generator)["diffusion"]  # noqa: E731
