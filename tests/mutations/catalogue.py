@@ -719,6 +719,36 @@ TERMS = [
     ),
 ]
 G, U, Z = "methods/genmd4.py", "methods/uniform.py", "methods/score.py"
+SPECIAL = [
+    M(
+        "of absorbing and uniform noise the mask is never redrawn",
+        P,
+        "prior = torch.full((K,), (1 - proportion) / K, dtype=torch.float64)\n    prior[-1] += proportion",
+        "prior = torch.full((K,), (1 - proportion) / (K - 1), dtype=torch.float64)\n    prior[-1] = proportion",
+        "bound.bert d3pm",
+    ),
+    M(
+        "of absorbing and uniform noise proportions change places",
+        P,
+        "prior = torch.full((K,), (1 - proportion) / K, dtype=torch.float64)\n    prior[-1] += proportion",
+        "prior = torch.full((K,), proportion / K, dtype=torch.float64)\n    prior[-1] += 1 - proportion",
+        "bound.bert d3pm",
+    ),
+    M(
+        "a model of one step has no reconstruction",
+        F,
+        'return {"diffusion": diffusion, "reconstruction": last, "prior": prior_value}',
+        'return {"diffusion": diffusion, "reconstruction": last * (len(times) > 2), "prior": prior_value}',
+        "bound.bert d3pm",
+    ),
+    M(
+        "autoregression reads the token that it predicts",
+        "methods/ar.py",
+        "before = F.pad(batch.tokens[:, :-1], (1, 0), value=self.begin)",
+        "before = batch.tokens",
+        "bound.ar-chain ar",
+    ),
+]
 COARSE = [
     M(
         "a coarse chain has a time twice",
@@ -1711,6 +1741,7 @@ CATALOGUE = [
     *DRAWS,
     *MASKED,
     *TERMS,
+    *SPECIAL,
     *COARSE,
     *FAMILIES,
     *PAPERS,

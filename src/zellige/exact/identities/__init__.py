@@ -22,6 +22,7 @@ from . import (
     sampler,
     score,
     sides,
+    special,
     uniforms,
 )
 
@@ -52,6 +53,7 @@ __all__ = [
     "sampler",
     "score",
     "sides",
+    "special",
     "uniforms",
     "variants",
 ]
