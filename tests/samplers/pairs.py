@@ -17,6 +17,7 @@ from zellige.samplers import (
     Euler,
     FirstHitting,
     FixedOrder,
+    Klass,
     Remasking,
     TauLeaping,
     Uniformisation,
@@ -91,6 +92,8 @@ SAMPLERS = {
     "backward": FixedOrder("backward"),
     "confidence": Confidence(),
     "confidence above 0.5": Confidence("margin", 0.5),
+    "confidence, entropy bound": Confidence(entropy_bound=0.5),
+    "klass": Klass(0.2, 0.5, 1),
     "remasking, cap": Remasking(eta=0.3),
     "remasking, conf": Remasking("conf"),
     "remasking, loop": Remasking("loop", eta=0.3),
@@ -107,6 +110,7 @@ CANNOT = {  # sampler -> the methods that it refuses
     "confidence": {"d3pm, uniform", "sedd, uniform", "uniform, mean"},
     "remasking": {"genmd4", "d3pm, uniform", "sedd, uniform", "uniform, mean"},
 }
+CANNOT["klass"] = CANNOT["confidence"]
 CANNOT["fixed_order"] = CANNOT["any_order"]
 CANNOT["metropolis"] = CANNOT["left_to_right"] = set(METHODS)
 CANNOT["blockwise"] = {"d3pm, uniform", "sedd, uniform", "uniform, mean"}

@@ -12,7 +12,7 @@ from zellige.core.curves import Cosine, Linear, Polynomial
 from zellige.core.prediction import posterior
 from zellige.core.process import absorbing
 from zellige.errors import InputError
-from zellige.samplers import AnyOrder, Confidence, run
+from zellige.samplers import AnyOrder, Confidence, Klass, run
 from zellige.samplers.predict import expected_time
 
 THREE = 3
@@ -27,8 +27,12 @@ def sureness(p, measure):
     return 1 + sum(q * math.log(q) for q in p if q > 0) / math.log(V)
 
 
+def entropy(p):
+    return -sum(q * math.log(q) for q in p.tolist() if q > 0)
+
+
 def by_hand(method, measure, choose):
-    """The distribution of a sampler that draws the positions choose(sureness of each mask, step), step after step."""
+    """The distribution of a sampler that draws the positions choose(sureness of each mask, step, entropies), step after step."""
     distribution = {(V,) * THREE: 1.0}
     for step in range(THREE):
         new = {}
@@ -38,7 +42,8 @@ def by_hand(method, measure, choose):
                 new[x] = new.get(x, 0.0) + p
                 continue
             each = posterior(method.predict(torch.tensor([x]), 0.5))[0]
-            where = choose({i: sureness(each[i], measure) for i in masked}, step)
+            sure = {i: sureness(each[i], measure) for i in masked}
+            where = choose(sure, step, {i: entropy(each[i]) for i in masked})
             for tokens in torch.cartesian_prod(*[torch.arange(V)] * len(where)).reshape(-1, len(where)).tolist():
                 y, chance = list(x), p
                 for i, token in zip(where, tokens):
@@ -57,16 +62,99 @@ def test_the_surest_come_first(measure):
     method = mdlm(length=THREE)
     surest = lambda sure: sorted(sure, key=lambda i: -sure[i])  # noqa: E731
     for T in (1, 2, 3):
-        some = lambda sure, step, T=T: surest(sure)[: math.ceil(len(sure) / max(T - step, 1))]  # noqa: E731
+        some = lambda sure, step, _, T=T: surest(sure)[: math.ceil(len(sure) / max(T - step, 1))]  # noqa: E731
         close(
             exact.sample_distribution(Confidence(measure), method, T),
             by_hand(method, measure, some),
             rtol=0,
             atol=1e-12,
         )
-    enough = lambda sure, step: [i for i in sure if sure[i] >= 0.35] or surest(sure)[:1]  # noqa: E731
+    enough = lambda sure, *_: [i for i in sure if sure[i] >= 0.35] or surest(sure)[:1]  # noqa: E731
     distribution = exact.sample_distribution(Confidence(measure, 0.35), method, 1)  # its own number of steps
     close(distribution, by_hand(method, measure, enough), rtol=0, atol=1e-12)
+
+
+def leading(sure, allowed):
+    """The most confident masks, as many as `allowed` of their list says, and at least one."""
+    order = sorted(sure, key=lambda i: -sure[i])
+    return order[: max((n for n in range(1, len(order) + 1) if allowed(order[:n])), default=1)]
+
+
+@pytest.mark.parametrize("measure", ["probability", "margin", "entropy"])
+@torch.no_grad()
+def test_how_many_a_rule_reveals(measure):
+    """By the definitions of Fast-dLLM and of EB; each value reveals another number of masks somewhere."""
+    method, seen = mdlm(length=THREE), []
+    for factor in (0.5, 1.35, 1.9, 2.4, 3.0, 4.0):
+        few = lambda sure, step, _, f=factor: leading(sure, lambda some: (len(some) + 1) * (1 - sure[some[-1]]) < f)  # noqa: E731
+        seen.append(exact.sample_distribution(Confidence(measure, factor=factor), method, 1))
+        close(seen[-1], by_hand(method, measure, few), rtol=0, atol=1e-12)
+    for bound in (0.1, 1.25, 2.2, 3.0):
+        few = lambda sure, step, H, g=bound: leading(  # noqa: E731
+            sure, lambda some: sum(H[i] for i in some) - max(H[i] for i in some) <= g
+        )
+        seen.append(exact.sample_distribution(Confidence(measure, entropy_bound=bound), method, 1))
+        close(seen[-1], by_hand(method, measure, few), rtol=0, atol=1e-12)
+    for k in (1, 2, 3):
+        few = lambda sure, step, _, k=k: leading(sure, lambda some: len(some) <= k)  # noqa: E731
+        close(
+            exact.sample_distribution(Confidence(measure, per_step=k), method, 1),
+            by_hand(method, measure, few),
+            rtol=0,
+            atol=1e-12,
+        )
+    for rules in (seen[:6], seen[6:]):
+        assert distance(rules[0], rules[-1]) > 1e-3
+        assert any(min(distance(rule, rules[0]), distance(rule, rules[-1])) > 1e-4 for rule in rules)
+
+
+@torch.no_grad()
+def test_a_rule_takes_as_many_steps_as_it_needs():
+    method = mdlm(length=THREE)
+    for sampler, steps in (
+        (Confidence(per_step=2), 2),
+        (Confidence(entropy_bound=9.0), 1),
+        (Confidence(factor=0.01), 3),
+    ):
+        *_, state = run(sampler, method, (1, THREE), generator=torch.Generator().manual_seed(0))
+        assert (state.x < V).all()
+        assert int(state.calls) == steps
+
+
+def klass_by_hand(method, threshold, most, history):
+    """KLASS as its paper has it, every text by itself: what a mask was before, and how long it is stable, in dicts."""
+    distribution, length = {}, method.shape[0]
+
+    def follow(x, p, before, stable):
+        masked = [i for i in range(length) if x[i] == V]
+        if not masked:
+            distribution[x] = distribution.get(x, 0.0) + p
+            return
+        each = dict(zip(masked, posterior(method.predict(torch.tensor([x]), 0.5))[0][masked]))
+        for i in masked:
+            if i in before:
+                change = sum(float(a) * math.log(a / b) for a, b in zip(each[i], before[i]) if a > 0)
+                stable = stable | {i: stable.get(i, 0) + 1 if change < most else 0}
+        settled = [i for i in masked if stable.get(i, 0) >= history and float(each[i].max()) >= threshold]
+        where = settled or [max(masked, key=lambda i: float(each[i].max()))]
+        for tokens in torch.cartesian_prod(*[torch.arange(V)] * len(where)).reshape(-1, len(where)).tolist():
+            y, chance = list(x), p
+            for i, token in zip(where, tokens):
+                y[i], chance = token, chance * float(each[i][token])
+            follow(tuple(y), chance, each, stable)
+
+    follow((V,) * length, 1.0, {}, {})
+    return torch.tensor([distribution[tuple(x)] for x in exact.states(V, length).tolist()], dtype=torch.float64)
+
+
+@torch.no_grad()
+def test_settled_tokens_come_at_once():
+    method, seen = mdlm(length=4), []
+    for how in ((0.0, 9.0, 1), (0.3, 0.05, 1), (0.0, 0.02, 1), (0.0, 9.0, 2), (0.9, 9.0, 1)):
+        sampler = Klass(threshold=how[0], kl=how[1], history=how[2])
+        seen.append(exact.run_distribution(sampler, method, 4))
+        close(seen[-1], klass_by_hand(method, *how), rtol=0, atol=1e-12)
+    assert distance(seen[0], seen[-1]) > 1e-3  # several at once, and one after the other
 
 
 @torch.no_grad()
@@ -124,6 +212,12 @@ def test_the_network_is_told_when_as_many_masks_are_expected():
     [
         ({"confidence": "certainty"}, "`confidence` is 'certainty'; it must be probability, margin or entropy"),
         ({"threshold": 2.0}, "`threshold` is 2; it must be between 0 and 1"),
+        ({"factor": 0.0}, "`factor` is 0; it must be above 0"),
+        ({"entropy_bound": -1.0}, "`entropy_bound` is -1; it must be 0 or more"),
+        (
+            {"threshold": 0.9, "factor": 1.0},
+            "`threshold` and `factor` both say how many tokens a step reveals; give one of them",
+        ),
     ],
 )
 def test_wrong_input(how, message):

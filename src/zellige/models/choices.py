@@ -11,10 +11,15 @@ class SamplerChoices(TypedDict, total=False):
     drop_crossing: bool  # all but metropolis
     grid: str  # ancestral, euler, remasking, tau_leaping
     argmax: str  # ancestral, remasking, tau_leaping
-    per_step: int  # any_order, fixed_order
+    per_step: int  # any_order, fixed_order, confidence
     order: Any  # fixed_order
+    given: str  # fixed_order
     confidence: str  # confidence
-    threshold: float | None  # confidence
+    threshold: float | None  # confidence, klass
+    factor: float | None  # confidence
+    entropy_bound: float | None  # confidence
+    kl: float  # klass
+    history: int  # klass
     remasking: str  # remasking
     eta: float  # remasking
     t_on: float  # remasking

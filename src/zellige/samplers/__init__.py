@@ -10,6 +10,7 @@ from .euler import Euler
 from .first_hitting import FirstHitting
 from .fixed_order import FixedOrder
 from .guide import Truncated, Truncation
+from .klass import Klass
 from .left_to_right import LeftToRight
 from .metropolis import Metropolis
 from .pairing import Distribution, blank, distribution_of, of_length
@@ -26,6 +27,7 @@ SAMPLERS |= {
     "any_order": AnyOrder,
     "fixed_order": FixedOrder,
     "confidence": Confidence,
+    "klass": Klass,
     "remasking": Remasking,
     "metropolis": Metropolis,
     "tau_leaping": TauLeaping,
@@ -53,6 +55,7 @@ __all__ = [
     "Euler",
     "FirstHitting",
     "FixedOrder",
+    "Klass",
     "LeftToRight",
     "Metropolis",
     "Remasking",

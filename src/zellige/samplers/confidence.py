@@ -1,15 +1,32 @@
 """Confidence-based unmasking: the most confident predictions come first (MaskGIT, arXiv 2202.04200).
 
-The network is evaluated at all masks, and the k most confident are sampled. **Not a sample of the model's distribution** at any
+The network is evaluated at all masks, and the n most confident are sampled. **Not a sample of the model's distribution** at any
 number of steps: that is an average over orders, and here the network chooses the order. One token a step samples from the
 distribution of that order. It has no error with the exact network, whose conditional distributions agree in every order; with a
 trained network it is another distribution. Several tokens at once are sampled independently, which costs least where the
-network is confident: in few steps the texts often look better. Confidence is measured on the model's clean posterior p before
-truncation, each in [0, 1]:
+network is confident: in few steps the texts often look better.
+
+Confidence c is measured on the model's clean posterior p before truncation, each in [0, 1]:
 
     probability    max p
     margin         max p minus the second largest     (Kim et al. 2025, arXiv 2502.06768)
     entropy        1 - H(p) / log V
+
+How many masks a step reveals, at least one, is one of five rules; c_1 >= c_2 >= ... are the confidences, H_i the entropies:
+
+    equally many      so that `steps` steps are enough                        (MaskGIT)
+    per_step k        k                                                       (LMDeploy: low_confidence_static)
+    threshold tau     all n with c_n >= tau                                   (Fast-dLLM, arXiv 2505.22618, section 3.3)
+    factor f          the largest n with (n + 1) (1 - c_n) < f                (Fast-dLLM, section 3.3)
+    entropy_bound g   the largest n with H_1 + ... + H_n - max_i H_i <= g     (EB, arXiv 2505.24857, eq. 6)
+
+**The error of an entropy bound is known.** n tokens sampled at once miss their total correlation, sum_i H_i - H(joint) nats of
+KL divergence, and H(joint) >= max_i H_i. So with the exact network each step misses g nats at most, and
+
+    KL(data || samples) <= g E[steps]
+
+with the expected number of steps over the data; g = 0 has no error. With a trained network it is a bound on what is lost by
+sampling together, not on the distance from the data.
 
 It works with absorbing noise and every prediction. A time-conditioned network gets the time at which as many masks are
 expected.
@@ -26,17 +43,19 @@ from ..core.prediction import posterior
 from ..errors import InputError
 from ..methods.diffusion import Diffusion
 from ..requests import declared, option
+from ..truncation import TOKENS
 from .guide import untruncated
 from .pairing import STEPS, Distribution, absorbs
 from .predict import expected_time, fill, free, predict_at
 from .sampler import Sampler
 
 Measure = Literal["probability", "margin", "entropy"]
+RULES = ("per_step", "threshold", "factor", "entropy_bound")  # at most one of them; none: equally many
 
 
 @declared
 class Confidence(Sampler):
-    """Most confident masks first, ties from the left: equally many in each step, or all above a threshold."""
+    """Most confident masks first, ties from the left: equally many in each step, or as many as a rule allows."""
 
     confidence: Measure = option("probability, margin or entropy", default="probability")
     threshold: float | None = option(
@@ -45,12 +64,31 @@ class Confidence(Sampler):
         minimum=0,
         maximum=1,
     )
+    factor: float | None = option(
+        "reveal the n most confident masks for the largest n with (n + 1) (1 - confidence of the last) below this",
+        default=None,
+        kw_only=True,
+        above=0,
+    )
+    entropy_bound: float | None = option(
+        "reveal masks while the sum of their entropies without the largest is at most this, in nats",
+        default=None,
+        kw_only=True,
+        minimum=0,
+    )
+    per_step: int | None = option("tokens a step", default=None, kw_only=True, minimum=1, maximum=TOKENS)
 
     name: ClassVar[str] = "confidence"
     error: ClassVar[str] = "not the model's distribution"
     order: ClassVar[str] = "-"
     needs: ClassVar[str] = "absorbing"
     calls: ClassVar[str] = "steps"
+
+    def __post_init__(self):
+        super().__post_init__()
+        given = [rule for rule in RULES if getattr(self, rule) is not None]
+        if len(given) > 1:
+            raise InputError(f"`{given[0]}` and `{given[1]}` both say how many tokens a step reveals; give one of them")
 
     @classmethod
     def refuse(cls, method):
@@ -60,9 +98,11 @@ class Confidence(Sampler):
         return Distribution("its own order, most confident first")
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
-        """A counter of the steps left; with a threshold as many as tokens, most of which evaluate nothing."""
+        """A counter of the steps left; with a rule as many as can be needed, most of which may evaluate nothing."""
         (length,) = method.shape
-        steps = length if self.threshold is not None else STEPS if steps is None else steps
+        if any(getattr(self, rule) is not None for rule in RULES):
+            steps = -(-length // (self.per_step or 1))
+        steps = STEPS if steps is None else steps
         if steps < 1:
             raise InputError(f"`steps` is {steps}; it must be 1 or more")
         return torch.arange(min(steps, length), -1, -1, dtype=torch.float64)
@@ -73,21 +113,38 @@ class Confidence(Sampler):
         if pred is None:
             random.discard(masks.shape, generator)
             return state
-        sure = torch.full(masks.shape, -1.0, dtype=torch.float64, device=masks.device)
-        measure = self._measure(posterior(untruncated(pred))).double()
-        sure[masks] = measure.round(decimals=5)  # equal but for the network's rounding: a tie
-        if self.threshold is None:
-            k = (masks.sum(-1) / t.reshape(-1)).ceil()
-        else:
-            k = (sure >= self.threshold).sum(-1).clamp_min(1)
-        rank = torch.argsort(sure, dim=-1, descending=True, stable=True).argsort(-1)
-        at = masks & (rank < k[:, None])
-        distribution = posterior(pred)[at[masks]]
-        return fill(state, at, random.categorical(distribution, generator, at), masks.any(-1))
+        p = posterior(untruncated(pred)).double()
+        confidence = torch.full(masks.shape, -1.0, dtype=torch.float64, device=masks.device)
+        confidence[masks] = measured(self.confidence, p).round(
+            decimals=5
+        )  # equal but for the network's rounding: a tie
+        order = torch.argsort(confidence, dim=-1, descending=True, stable=True)
+        entropy = torch.zeros_like(confidence).masked_scatter(masks, -maths.xlogy(p, p).sum(-1))
+        count = self.count(t, masks.sum(-1), confidence.gather(-1, order), entropy.gather(-1, order)).clamp_min(1)
+        at = masks & (order.argsort(-1) < count[:, None])
+        return fill(state, at, random.categorical(posterior(pred)[at[masks]], generator, at), masks.any(-1))
 
-    def _measure(self, p: Tensor) -> Tensor:
-        """Confidence of a distribution, (N, K) -> (N,)."""
-        if self.confidence == "entropy":
-            return 1 + maths.xlogy(p, p).sum(-1) / math.log(max(p.shape[-1] - 1, 2))
-        largest, second = p.topk(2, -1).values.unbind(-1)  # MaskGIT; Kim et al. 2025 for the margin
-        return largest if self.confidence == "probability" else largest - second
+    def count(self, t: Tensor, masks: Tensor, confidence: Tensor, entropy: Tensor) -> Tensor:
+        """Number of masks (B,) that a step reveals by the rule, before it is made at least one and at most all.
+
+        Args:
+            t: the steps left.
+            masks: (B,) how many there are.
+            confidence, entropy: (B, L) of the masks, most confident first; -1 and 0 behind the last.
+        """
+        if self.threshold is not None:
+            return (confidence >= self.threshold).sum(-1)
+        if self.factor is not None:  # grows with n, so that the n that are allowed are the first ones
+            n = torch.arange(1, confidence.shape[-1] + 1, device=confidence.device)
+            return ((n + 1) * (1 - confidence) < self.factor).sum(-1)
+        if self.entropy_bound is not None:  # EB eq. 6: grows with n, too
+            return (entropy.cumsum(-1) - entropy.cummax(-1).values <= self.entropy_bound).sum(-1)
+        return torch.full_like(masks, self.per_step) if self.per_step else (masks / t.reshape(-1)).ceil().long()
+
+
+def measured(measure: Measure, p: Tensor) -> Tensor:
+    """Confidence of a distribution, (N, K) -> (N,)."""
+    if measure == "entropy":
+        return 1 + maths.xlogy(p, p).sum(-1) / math.log(max(p.shape[-1] - 1, 2))
+    largest, second = p.topk(2, -1).values.unbind(-1)  # MaskGIT; Kim et al. 2025 for the margin
+    return largest if measure == "probability" else largest - second

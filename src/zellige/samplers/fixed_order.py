@@ -12,7 +12,7 @@ absorbing noise with one alpha for all tokens, and every prediction.
 
 import functools
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 
@@ -31,6 +31,11 @@ class FixedOrder(AnyOrder):
     order: str | Sequence[int] = option(
         "forward, backward, or a list such as 2,0,1; the positions, counted from 0, in the order in which they are filled",
         default="forward",
+    )
+    given: Literal["skipped", "counted"] = option(
+        "whether per-step skips given tokens, or counts them from the first mask on, as LMDeploy's `sequential` does",
+        default="skipped",
+        kw_only=True,
     )
 
     name: ClassVar[str] = "fixed_order"
@@ -66,6 +71,8 @@ class FixedOrder(AnyOrder):
             order = torch.tensor(self.positions, device=masked.device)
         # RADD section 3.3: how many of the masked positions come up to this one
         before = masked[:, order].cumsum(-1)
+        if self.given == "counted":
+            before = (before > 0).cumsum(-1)
         return masked & (before <= self.per_step)[:, order.argsort()]
 
 

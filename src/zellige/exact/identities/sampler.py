@@ -24,6 +24,7 @@ from ...samplers import (
     Confidence,
     FirstHitting,
     FixedOrder,
+    Klass,
     LeftToRight,
     Remasking,
     Sampler,
@@ -35,6 +36,7 @@ from ...samplers import (
 )
 from ...samplers.ancestral import Argmax
 from ...samplers.pairing import of_length
+from ...samplers.replay import Replayed, weigh
 from ...samplers.sampler import start_distribution
 from .. import bounds, enumeration, metropolis, script
 from .bound import grid
@@ -241,7 +243,61 @@ def _exact(key: str, identity: str, *samplers: Any) -> None:
 _exact("sampler.first_hitting", "first_hitting = the data distribution", FirstHitting())
 _exact("sampler.any_order", "any_order = the data distribution", AnyOrder())
 _exact("sampler.fixed_order", "fixed_order = the data distribution", *map(FixedOrder, ("forward", "backward", "1,0")))
-_exact("sampler.confidence", "confidence, one a step = data distribution", *map(Confidence, ("margin", "entropy")))
+ONE_A_STEP = (Confidence("margin"), Confidence("entropy"), Confidence(per_step=1), Confidence(factor=1e-6))
+_exact("sampler.confidence", "confidence, one a step = data distribution", *ONE_A_STEP, Confidence(entropy_bound=0.0))
+BOUNDS = (0.05, 0.2, 0.5, 1.0)  # of entropy, nats: the smallest reveals one a step, the largest both
+NETWORK_CHOOSES = (  # several rules, and what each makes of a network that is not exact
+    *(Confidence(entropy_bound=bound) for bound in BOUNDS),
+    *(Confidence(factor=factor) for factor in (0.5, 1.5, 2.5)),
+    *(Confidence(threshold=threshold) for threshold in (0.3, 0.6)),
+    Klass(threshold=0.2, kl=0.5, history=1),
+)
+
+
+@own("sampler.confidence-error")
+@torch.no_grad()
+def an_entropy_bound_bounds_the_error(method: Diffusion):
+    """With the exact network: KL(data || samples) <= g E[steps], as EB promises; steps counted by the sampler itself."""
+    if Confidence.refuse(method) is not None or not one_alpha(method):
+        return
+    truth, X = truth_of(method), enumeration.states(V, L)
+    data, rows, worst = data_distribution(), Batch(X), Largest()
+    for bound in BOUNDS:
+        sampler = Confidence(entropy_bound=bound)
+        samples = script.sample_distribution(sampler, truth, L)
+        steps = weigh(truth, rows, Replayed(sampler, "")).calls.double()
+        missed = maths.kl(data, samples[enumeration.index(X, method.process.K)])
+        worst.see((missed - bound * (data * steps).sum()).clamp_min(0.0), 0.0, f"bound {bound} nats")
+    yield worst.row(SAMPLER, "confidence, entropy bound: KL <= g E[steps]")
+
+
+@own("sampler.confidence-distribution")
+@torch.no_grad()
+def a_choice_of_the_network_has_a_likelihood(method: Diffusion):
+    """On a network that is not exact: the probability of each text, by the sampler's own code, is how often it is written."""
+    if Confidence.refuse(method) is not None:
+        return
+    worst, X = Largest(), enumeration.states(V, L)
+    for sampler in NETWORK_CHOOSES:
+        likelihood = weigh(method, Batch(X), Replayed(sampler, "")).log_w.sum(-1).exp()
+        if isinstance(sampler, Klass):  # it has a memory
+            samples = script.run_distribution(sampler, method, L)
+        else:
+            samples = script.sample_distribution(sampler, method, L)[enumeration.index(X, method.process.K)]
+        worst.see(likelihood, samples, f"{sampler.name} {sampler}")
+    yield worst.row(SAMPLER, "confidence, klass = exp(their likelihood)")
+
+
+@own("sampler.klass")
+@torch.no_grad()
+def settled_tokens_are_the_data(method: Diffusion):
+    """With the exact network, where a token settles only once it is certain."""
+    if Klass.refuse(method) is not None or not one_alpha(method):
+        return
+    worst, sampler = Largest(), Klass(threshold=1.0)
+    samples = script.run_distribution(sampler, truth_of(method), L)
+    worst.see(samples, data_distribution(), "threshold 1")
+    yield worst.row(SAMPLER, "klass, certain tokens = data distribution")
 
 
 @own("sampler.fixed_order-distribution")

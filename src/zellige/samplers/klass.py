@@ -1,0 +1,88 @@
+"""KLASS: reveal the tokens whose distribution has settled (KL-adaptive stability sampling, arXiv 2511.05664).
+
+The network is evaluated at all masks in every step. A mask is *stable* if its distribution p has changed little in each of the
+last n evaluations, and its confidence is high (section 3, eq. 5):
+
+    KL(p now || p one evaluation ago) < kl,  n times in a row,  and  max p >= threshold
+
+All stable masks are revealed at once; if there is none, the most confident one, ties from the left. A token is so revealed only
+after it has been looked at n + 1 times: what changes with every token around it waits.
+
+As with `confidence` the network chooses the order, so no bound describes the samples, and one token at a time has no error with
+the exact network. Which masks are revealed depends on the tokens revealed before, step by step, and on nothing else: the
+sampler's own likelihood of a text is known exactly (`replay`).
+"""
+
+from dataclasses import replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from ..core import maths, random
+from ..core.prediction import posterior
+from ..methods.diffusion import Diffusion
+from ..requests import declared, option
+from ..truncation import TOKENS
+from .confidence import measured
+from .guide import untruncated
+from .pairing import Distribution, absorbs
+from .predict import expected_time, fill, free, predict_at
+from .sampler import Sampler
+
+
+@declared
+class Klass(Sampler):
+    """All masks whose distribution is settled and confident at once; the most confident one if there are none.
+
+    `state.memory` is (B, L, K + 1): each mask's distribution at the last evaluation, and how many times in a row it was stable.
+    """
+
+    threshold: float = option("reveal masks of at least this confidence", default=0.9, minimum=0, maximum=1)
+    kl: float = option(
+        "a mask is stable if its distribution changes by less than this KL divergence, in nats", default=0.01, above=0
+    )
+    history: int = option("evaluations in a row in which a mask must be stable", default=2, minimum=1, maximum=TOKENS)
+
+    name: ClassVar[str] = "klass"
+    error: ClassVar[str] = "not the model's distribution"
+    order: ClassVar[str] = "-"
+    needs: ClassVar[str] = "absorbing"
+    calls: ClassVar[str] = "up to one per token"
+
+    @classmethod
+    def refuse(cls, method):
+        return absorbs(method)
+
+    def distribution(self, method, steps):
+        return Distribution("an order of its own, settled tokens first")
+
+    def times(self, method: Diffusion, steps: int | None) -> Tensor:
+        """A counter of the steps left, as many as tokens, most of which may evaluate nothing."""
+        return torch.arange(method.shape[0], -1, -1, dtype=torch.float64)
+
+    def init(self, method, shape, *, fixed=None, generator=None):
+        state = super().init(method, shape, fixed=fixed, generator=generator)
+        memory = torch.zeros(*shape, method.process.K + 1, dtype=torch.float64, device=state.x.device)
+        return replace(state, memory=memory)
+
+    def step(self, method: Diffusion, state, t, s, generator=None):
+        masks = free(method, state)
+        pred = predict_at(method, state, masks, expected_time(method, state))
+        if pred is None:
+            random.discard(masks.shape, generator)
+            return state
+        p = posterior(untruncated(pred)).double()
+        before, times = state.memory[masks].split((p.shape[-1], 1), -1)
+        # eq. 5; infinite at the first evaluation, before which p is zero
+        change = maths.kl(p, before)[:, None]
+        times = torch.where(change < self.kl, times + 1, 0.0)
+        confidence = torch.full(masks.shape, -1.0, dtype=torch.float64, device=masks.device)
+        confidence[masks] = measured("probability", p).round(decimals=5)
+        stable = torch.zeros_like(masks).masked_scatter(masks, times[:, 0] >= self.history)
+        settled = stable & (confidence >= self.threshold)
+        first = torch.zeros_like(masks).scatter(1, confidence.argmax(-1, keepdim=True), True)
+        at = masks & torch.where(settled.any(-1, keepdim=True), settled, first)
+        memory = state.memory.masked_scatter(masks[..., None], torch.cat((p, times), -1))
+        state = fill(state, at, random.categorical(posterior(pred)[at[masks]], generator, at), masks.any(-1))
+        return replace(state, memory=memory)
