@@ -237,7 +237,7 @@ def test_the_figures_hold_every_point():
     assert {t.get_text() for t in ax.texts} == {"0.5", "0.7", "1", "0.9"}
     assert ax.get_ylabel() == "generative perplexity, judge ar"
     top, low = figures.sweep_figure(points, real, "calls", "ar").axes
-    assert low.get_xlabel() == "network calls for each sample, mean"
+    assert low.get_xlabel() == "network evaluations for each sample, mean"
     assert {text.get_text() for text in top.figure.legends[0].get_texts()} == {
         "ancestral",
         "confidence",

@@ -77,7 +77,7 @@ def pairs():
 def test_a_text_does_not_depend_on_its_batch(name, sampler):
     m = model(name=name)
     how = {"steps": 10, "sampler": sampler, "temperature": 3.0}  # so that what is surest is not always the same
-    if sampler == "uniformisation":  # a network call for each candidate, 64 intervals at least
+    if sampler == "uniformisation":  # a network evaluation for each candidate, 64 intervals at least
         how |= {"length": 6, "temperature": 10.0}
     whole = zellige.sample(m, count=5, seed=7, **how)
     assert zellige.sample(m, count=5, seed=7, batch=1, **how) == whole
@@ -534,7 +534,7 @@ def test_a_picture():
     picture = picture_of(frame)
     assert picture.head == "sample 2 of 2   step 4/4   t = 0.00"
     assert "".join(picture.pieces) == frame.text[0]
-    assert picture.foot.startswith("4 network calls  ")
+    assert picture.foot.startswith("4 network evaluations  ")
     assert picture.foot.endswith(" tokens/s")
 
 

@@ -147,7 +147,7 @@ def _freedom(result: Result) -> str:
 
 # ---------------------------------------------------------------------------------------------------- samples
 Table = tuple[str, list[list[str]]]  # its title, and its rows, the header first
-CURVES = {"frontier": "over temperature and top-p", "calls": "against network calls"}
+CURVES = {"frontier": "over temperature and top-p", "calls": "against network evaluations"}
 BESIDE = 3  # columns of a printed table beside real text
 
 

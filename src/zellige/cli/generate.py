@@ -1,4 +1,4 @@
-"""`zellige evaluate MODEL --generate`: samples of text or images, judged; along temperature and top-p, or network calls."""
+"""`zellige evaluate MODEL --generate`: samples of text or images, judged; along temperature and top-p, or network evaluations."""
 
 import io
 from collections.abc import Sequence

@@ -30,7 +30,7 @@ def picture(
         f"{of}step {frame.step}/{frame.steps}   t = {frame.t:.2f}" if head is None else head,
         kind.pieces(tokens) if block is None else (),
         marks[:length] if block is None else marks,
-        f"{counted(calls, 'network call')}{speed}",
+        f"{counted(calls, 'network evaluation')}{speed}",
         block,
         brackets,
         whole if block is None and isinstance(frame.state.memory, Growth) else None,

@@ -108,7 +108,7 @@ class Work:
         return result
 
     def _draws(self, texts: Batch, places: list[int], draws: int, purpose: str) -> tuple[Tensor, list[float]]:
-        """log w of so many z of each text, (texts, draws, G) float64, and the network calls of a draw of each."""
+        """log w of so many z of each text, (texts, draws, G) float64, and the network evaluations of a draw of each."""
         assert self.path is not None
         of = [(row, draw) for draw in range(draws) for row in range(len(places))]
         parts, calls = [], torch.zeros(len(places), dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Samples drawn in several ways, each set judged: quality against diversity (the frontier), and against network calls.
+"""Samples drawn in several ways, each set judged: quality against diversity (the frontier), and against network evaluations.
 
 A `Way` says how a set is drawn. Along a frontier only temperature or top-p differs, along a curve of calls only the number of
 steps; which sets belong to which is read off the ways themselves, so that sets read from a file fall into the same curves. All
@@ -160,7 +160,7 @@ class Set:
     Attributes:
         texts: (N,).
         rows: tokens of each, the model's own; or None: then those of whoever counts them.
-        calls: network calls of each, where they are known.
+        calls: network evaluations of each, where they are known.
         expected_calls: how many they are in expectation, where that is known.
         classes: what each was told, where classes were asked for.
     """

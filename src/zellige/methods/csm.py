@@ -81,7 +81,7 @@ class CSM(Method):
         positive: bool | None = None
         """the network gives log p(y)/p(x), not p(y)/p(x) - 1; the default for score-entropy, which needs it"""
         forward_neighbours: int = 0
-        """csm and score-entropy: neighbours drawn for each text, of the first sum; 0 takes all of them, in one network call"""
+        """csm and score-entropy: neighbours sampled for each text in the first sum; 0 takes all, in one network evaluation"""
 
         def __post_init__(self) -> None:
             at_least("neighbours", self.neighbours, 0)

@@ -12,7 +12,7 @@ kept, it is E_q of the generic bound, sum_y R_t(y, x) [ v_y - u_y + u_y log(u_y 
 
     generic     all of it at x ~ q_t
     two-pass    sum R (v - u) at x ~ q_t,  w sum R u log(u / v) at x~ ~ psi_t
-    one-pass    2/(1 + 1/w) times all of it at x or at x~, by the toss of a coin               one network call
+    one-pass    2/(1 + 1/w) times all of it at x or at x~, by the toss of a coin               one network evaluation
     one-pass-biased   sum R (v - u) + w sum R u log(u / v) at x~: as published, the first without its w
     w           q_t(x~)/psi_t(x~), psi_t the distribution of x~ given x_0: position by position a sum over states (`tauldr_rows`)
 

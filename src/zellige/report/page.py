@@ -180,7 +180,7 @@ def html_samples(columns: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
         marked = f'<span class="given">{esc(prompt)}</span>' if prompt and text.startswith(prompt) else ""
         rest = esc(text.removeprefix(prompt) if marked else text)
         label = f"{row['class']}, " if row.get("class") else ""
-        how = esc(f"{label}seed {row.get('seed', '-')}, {row.get('calls', '-')} network calls")
+        how = esc(f"{label}seed {row.get('seed', '-')}, {row.get('calls', '-')} network evaluations")
         return (
             f'<p class="line"><span class="note">{how}</span><button class="copy">copy</button></p>'
             f'<div class="text">{marked}{rest}</div>'

@@ -90,7 +90,7 @@ def _calls(
     every = [p.calls or 0.0 for points in curves.values() for p in points]
     ticks = 2.0 ** np.arange(np.floor(np.log2(min(every))), np.ceil(np.log2(max(every))) + 1)
     low.set_xscale("log", base=2)
-    low.set(xlim=(min(every) / 1.2, max(every) * 1.2), xlabel="network calls for each sample, mean")
+    low.set(xlim=(min(every) / 1.2, max(every) * 1.2), xlabel="network evaluations for each sample, mean")
     low.xaxis.set_major_locator(FixedLocator(ticks.tolist()))
     low.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     low.xaxis.set_minor_locator(NullLocator())

@@ -23,7 +23,7 @@ class Picture:
     head: str  # "sample 1 of 2   step 22/64   t = 0.66"
     pieces: Sequence[str]
     marks: Sequence[Mark]
-    foot: str  # "22 network calls  11.8k tokens/s"
+    foot: str  # "22 network evaluations  11.8k tokens/s"
     block: Sequence[Line] | None = None  # instead of the pieces one after another: lines that stay as they are
     brackets: bool = False  # whether they stand round what is not given
     total: int | None = None  # tokens of a text that grows: these are its beginning, and what came last is to be seen

@@ -82,7 +82,7 @@
       $("scrub").value = frame;
       $("scrub").setAttribute("aria-valuetext", `step ${step} of ${data.total}`);
       $("where").textContent = `step ${step}/${data.total}   t ${data.t[frame].toFixed(2)}`;
-      $("count").textContent = `${done} of ${free.length} revealed   ${sample.calls[frame]} network calls`;
+      $("count").textContent = `${done} of ${free.length} revealed   ${sample.calls[frame]} network evaluations`;
       $("legend").textContent = colour === "new" ? finished ? "" : `${kind?.name === "image" || roll ? "framed" : "underlined"}: new in this step` : colour === "step"
         ? "pale: revealed early, strong: late" : `strong: the network was unsure (up to ${most.toFixed(1)} bits)`;
       hooks.drawn?.(frame);

@@ -4,7 +4,7 @@
     print(result)
 
 Each method is a run of its own, in a folder of the comparison's, made by `train`; what is finished is used again, what was
-interrupted goes on. Then each is measured: the bound on the test split, samples at several numbers of network calls, the
+interrupted goes on. Then each is measured: the bound on the test split, samples at several numbers of network evaluations, the
 speed of its training. measured.json keeps that (with the nats of each text), so that a second call measures nothing;
 compare.json, compare.md and compare.svg are made of it. With a limit the names of all four say so (compare-limit-20.json).
 """

@@ -1,4 +1,4 @@
-"""The figure of a comparison: bounds with their intervals, and the samples against network calls."""
+"""The figure of a comparison: bounds with their intervals, and the samples against network evaluations."""
 
 import io
 import math
@@ -88,7 +88,7 @@ def _samples(ax: Axes, found: Findings, looks: list[dict[str, Any]], points: flo
     every = [quality.calls for row in rows for quality in row.quality if quality.calls > 0]
     ticks = [2**k for k in range(math.floor(math.log2(min(every))), math.ceil(math.log2(max(every))) + 1)]
     ax.set_xscale("log", base=2)
-    ax.set(xlim=(min(every) / 1.15, max(every) * 1.15), xlabel="network calls for each sample, mean")
+    ax.set(xlim=(min(every) / 1.15, max(every) * 1.15), xlabel="network evaluations for each sample, mean")
     ax.xaxis.set_major_locator(FixedLocator(ticks))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     ax.xaxis.set_minor_locator(NullLocator())

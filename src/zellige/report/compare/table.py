@@ -78,14 +78,14 @@ def _real(found: Findings) -> list[str]:
     real, blank = found.reference, [""] * (len(found.calls) - 1)
     if found.judge.grams:
         return [f"real {found.rows}", "", "", "", *blank, f"{real.value:.2f}", f"{real.entropy:.2f}", ""]
-    return ["its law", "", f"= {real.bound:.3f}", "", *blank, f"{real.value:.3f}", "100.0%", ""]
+    return ["the data", "", f"= {real.bound:.3f}", "", *blank, f"{real.value:.3f}", "100.0%", ""]
 
 
 def _heads(found: Findings) -> tuple[str, str, str]:
     """The heads of the bound, the quality and the last column but one."""
     if found.judge.grams:
-        return f"{found.data} test", f"judge, {found.judge.unit}, at network calls", "entropy"
-    return f"{found.data}, its law", "total variation, at network calls", "inside"
+        return f"{found.data} test", f"judge, {found.judge.unit}, at evaluations", "entropy"
+    return f"{found.data}, all of it", "total variation, at evaluations", "inside"
 
 
 def notes(found: Findings) -> list[str]:
@@ -126,7 +126,7 @@ def _calls(found: Findings) -> list[str]:
         by_calls.setdefault(", ".join(count(quality.calls) for quality in row.quality), []).append(row.label)
     steps = ", ".join(map(count, found.calls))
     lines = [f"  {calls}: {', '.join(names)}" for calls, names in by_calls.items() if calls != steps]
-    return ["network calls are at most the steps in the head; their mean was", *lines] if lines else []
+    return ["network evaluations are at most the steps in the head; their mean was", *lines] if lines else []
 
 
 # ---------------------------------------------------------------------------------------------------- a paper's table

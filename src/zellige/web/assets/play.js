@@ -306,7 +306,7 @@
       const nats = done.nats === null ? "" : `-log p of the tokens as they were drawn = ${done.nats.toFixed(1)} nats (${done.drawn} tokens)`;
       const numbers = [done.verdict, nats, ...Object.values(this.more)].filter(Boolean);
       this.facts = [this.model.name, `${own.sampler}${options}, ${done.steps} steps, seed ${own.seed}, temperature ${own.temperature}, top-p ${own.top_p}`, ...numbers];
-      this.part("numbers").textContent = [...numbers, `sampled by ${this.drawnBy}${guided}`, `${done.calls} network calls, ${done.seconds.toFixed(2)} s`].join("\n");
+      this.part("numbers").textContent = [...numbers, `sampled by ${this.drawnBy}${guided}`, `${done.calls} network evaluations, ${done.seconds.toFixed(2)} s`].join("\n");
     }
 
     // -log p of what was drawn: from above, or from both sides, each with Student's interval over the replicates
