@@ -12,8 +12,8 @@ import zellige
 from zellige import InputError
 from zellige.cli import flags
 from zellige.cli.evaluate import EvaluateOptions
+from zellige.data import Local
 from zellige.evaluation.choices import Question
-from zellige.evaluation.requests import Local
 from zellige.requests import options_of
 
 WRITTEN = Path(__file__).parents[1] / "written_by_0_2_0"

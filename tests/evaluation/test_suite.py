@@ -16,11 +16,11 @@ import torch
 
 import zellige
 from zellige import Net, cli
-from zellige.data import zero_shot
+from zellige.data import Local, zero_shot
 from zellige.data.detokenize import DETOKENIZERS
 from zellige.data.tokenizer import Bytes, Characters
 from zellige.evaluation.protocol import CODE, PROTOCOLS
-from zellige.evaluation.requests import EvaluateSuite, Local
+from zellige.evaluation.requests import EvaluateSuite
 from zellige.evaluation.suite import SUITES
 from zellige.methods import build
 from zellige.models.config import Config

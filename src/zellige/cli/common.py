@@ -74,16 +74,6 @@ class OfRun(Loading):
     """random seed"""
 
 
-@dataclass(frozen=True)
-class Where:
-    """Where the files of a data set lie, which the command knows by itself."""
-
-    path: str | None = None
-    """local copies of the data set's files (default: download)"""
-    cache: str | None = None
-    """folder for downloads; ZELLIGE_CACHE or ~/.cache/zellige if not given"""
-
-
 if TYPE_CHECKING:
 
     @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import tyro
 
+from ..data import Local
 from ..errors import InputError
 from ..launched import this_process
 from ..models.infill import Infill
@@ -21,7 +22,7 @@ from ..show.terminal import Terminal
 from ..trust import refuse_remote
 from ..waiting import threads_for
 from . import options
-from .common import OfModel, SamplerOptions, Where, command_options, load, loading, note_change, put_json, writable
+from .common import OfModel, SamplerOptions, command_options, load, loading, note_change, put_json, writable
 
 if TYPE_CHECKING:
     from ..models.frames import Frame, Samples
@@ -66,7 +67,7 @@ class InfillOptions(Drawing):
     keep: str | None = None
     """part of --example that is given: top, bottom, left, right; first (half), soprano, alto, tenor, bass; a puzzle has
     its own"""
-    data: Where = field(default_factory=Where)
+    data: Local = field(default_factory=Local)
     """where the data set of the run lies"""
     mark: Literal["color", "brackets", "none"] = "color"
     """how the filled-in text is marked: color, brackets or none; color needs a terminal that has it"""

@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from .catalogue import DATASETS, Source
-from .corpus import Corpus, Data
+from .corpus import Corpus, Data, Local
 from .prepare import prepare
 
 if TYPE_CHECKING:
@@ -26,7 +26,19 @@ _LATER = {
     "require_same": "tokenizer",
 }
 
-__all__ = ["DATASETS", "Corpus", "Data", "Rows", "Source", "Tokenizer", "collate", "load", "prepare", "require_same"]
+__all__ = [
+    "DATASETS",
+    "Corpus",
+    "Data",
+    "Local",
+    "Rows",
+    "Source",
+    "Tokenizer",
+    "collate",
+    "load",
+    "prepare",
+    "require_same",
+]
 
 
 def __getattr__(name: str) -> Any:

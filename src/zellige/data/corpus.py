@@ -22,6 +22,16 @@ PACKS = ("wrap", "document", "packed")
 
 @partial(checked, prefix="data.")
 @dataclass(frozen=True)
+class Local:
+    """Where the files of a known data set are."""
+
+    path: str | None = None
+    """folder of local copies (default: download); of a suite it has a subfolder for each set: wikitext-2, lambada, ag_news"""
+    cache: str | None = None
+    """folder for downloads; ZELLIGE_CACHE or ~/.cache/zellige if not given"""
+
+
+@dataclass(frozen=True)
 class Data:
     """The corpus on which a model is trained or evaluated.
 

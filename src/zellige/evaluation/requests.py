@@ -13,13 +13,13 @@ They import no torch before they run. What they compute stands in the files that
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..arguments import is_number
-from ..data import Corpus, Data
+from ..data import Corpus, Data, Local
 from ..errors import InputError, check_counts
 from ..grids import bounded as bounded_grid
 from ..requests import HandedOver, Request, aside, data_of_json, declared, option, verb
@@ -287,16 +287,6 @@ class EvaluateBracket(Request["Bracket"]):
         return replace(bracket, seconds=time.perf_counter() - began, request=self.saved())
 
 
-@dataclass(frozen=True)
-class Local:
-    """Local copies of the data sets of a suite."""
-
-    path: str | None = None
-    """folder of local copies; with a subfolder for each set: wikitext-2, lambada, ag_news, ..."""
-    cache: str | None = None
-    """folder for downloads; ZELLIGE_CACHE or ~/.cache/zellige if not given"""
-
-
 @declared
 class EvaluateSuite(Request["SuiteTable"]):
     """The data sets of a suite, evaluated by one protocol: the zero-shot table of the literature.
@@ -312,7 +302,7 @@ class EvaluateSuite(Request["SuiteTable"]):
         "zellige, or as in a paper: mdlm, sedd, bd3lm", default="zellige",
         read=lambda value: value if isinstance(value, str) else Protocol(**value),
     )  # fmt: skip
-    data: Local = option("where the sets are", default=Local(), kw_only=True, read=lambda value: Local(**value))
+    data: Local = option("where the sets are", default=Local(), kw_only=True, read=partial(data_of_json, Local))
     only: tuple[str, ...] = option("only these sets of the suite", default=(), kw_only=True)
     draws: int | None = option(
         "Monte Carlo samples per sequence (default: the protocol's)", default=None, minimum=1, kw_only=True
@@ -440,16 +430,6 @@ class EvaluateSamples(SamplesRequest["SamplesRecord"]):
         return evaluate_samples(self, None if model is None else as_model(model)).made_by(self)
 
 
-@dataclass(frozen=True)
-class ProbeFiles:
-    """Where labelled texts are."""
-
-    path: str | None = None
-    """folder that holds test.csv (default: download)"""
-    cache: str | None = None
-    """folder for downloads; ZELLIGE_CACHE or ~/.cache/zellige if not given"""
-
-
 @declared
 class EvaluateProbe(Request["ProbeRecord"]):
     """Whether the features of a trained denoiser tell texts apart: a linear probe and a fine-tuned classifier, with baselines.
@@ -458,7 +438,7 @@ class EvaluateProbe(Request["ProbeRecord"]):
     """
 
     probe: str = option("data set of labelled texts (ag_news)", default="ag_news")
-    data: ProbeFiles = option("where they are", default=ProbeFiles(), read=partial(data_of_json, ProbeFiles))
+    data: Local = option("where they are; `path` has test.csv", default=Local(), read=partial(data_of_json, Local))
     layer: int | None = option(
         "block of the network that the linear probe reads (default: what the head reads)", default=None, minimum=0
     )
