@@ -225,14 +225,12 @@ class Likelihood:
             return m.terms(batch, generator)
         if not self.draws_times:
             return self._drawn_otherwise(m, batch, generator)
-        if self.T:
-            return bound_terms.discrete_time(m, batch, generator, self.times, self.proposal, self.terms == "all")
-        if not self.published:
-            return bound_terms.continuous_time(m, batch, generator, self.ends == "jumps", self.proposal)
-        terms = {"diffusion": self.between(batch, generator)}
-        if self.ends in ("model", "jumps"):
-            terms |= bound_terms.ends(m, batch, generator, jumps=self.ends == "jumps")
-        return terms
+        if self.T or not self.published:
+            return bound_terms.elbo(
+                m, batch, generator, self.times if self.T else None, proposal=self.proposal, every=self.terms == "all",
+                jumps=self.ends == "jumps",
+            )  # fmt: skip
+        return {"diffusion": self.between(batch, generator)} | self._endpoint_terms(m, batch, generator)
 
     def between(self, batch: Batch, generator: Randomness = None) -> Tensor:
         """One draw of the term whose times are drawn, that between the ends: (B,) nats."""
@@ -259,10 +257,15 @@ class Likelihood:
             if self._by_counts
             else self.between(batch, generator)
         )
-        terms = {"diffusion": diffusion}
-        if self.ends in ("model", "jumps"):
-            terms |= bound_terms.ends(m, batch, generator, jumps=self.ends == "jumps")
-        return terms
+        return {"diffusion": diffusion} | self._endpoint_terms(m, batch, generator)
+
+    def _endpoint_terms(self, m: Diffusion, batch: Batch, generator: Randomness) -> dict[str, Tensor]:
+        """One draw of each endpoint term of continuous time; none where the ends are left out."""
+        if self.ends not in ("model", "jumps"):
+            return {}
+        jumps = self.ends == "jumps"
+        ends = {"reconstruction": bound_terms.clean_end, "prior": bound_terms.noisy_end}
+        return {name: end(m, batch, generator, jumps) for name, end in ends.items()}
 
 
 @dataclass

@@ -4,8 +4,8 @@ A paper is one file in `methods/`: a process, the network's time input, and `rea
 Predictions, bounds and samples follow. Where the paper differs it overrides `cost` (its closed form of the bound at one
 position), `corrupt`, `terms`, `loss` or `estimators`.
 
-The functions before the class assemble the ELBO of a method: its three terms in continuous time and in T steps, and sums over
-positions. Their values are nats, float64, one for each example of the batch, (B,).
+`elbo` is the bound of a method, its three terms in continuous time and in T steps; the functions after it give each term, and
+sums over positions. Their values are nats, float64, one for each example of the batch, (B,).
 
     prior            KL( q(x | x_0) || prior ) where sampling starts, and the end PRIOR -> t = 1 if it starts there
     diffusion        E over t in (0, 1] of `Diffusion.diffusion`; or the sum of the steps of a chain between the ends
@@ -21,7 +21,6 @@ jump, all its tokens at once, in discrete time, without a mask (only the last en
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -43,35 +42,62 @@ from .method import Method, refuse_times, refuse_tokens
 
 
 # ---------------------------------------------------------------------------------- the three terms
-def parts(
-    method: "Diffusion", jumps: bool = False, proposal: Proposal | None = None
-) -> dict[str, Callable[[Batch, Randomness], Tensor]]:
-    """The three terms in continuous time, each a function of a batch: (B,) nats. They are sampled independently.
-
-    The endpoint terms follow the `span`, or with `jumps` are a jump each.
-    """
-    low, high = (0.0, 1.0) if jumps else method.span
-    return {
-        "diffusion": partial(inside, method, proposal=proposal),
-        "reconstruction": partial(one_by_one if low < 0 else reconstruction, method),
-        "prior": partial(one_by_one, method, end=1.0) if high > 1 else method.prior_term,
-    }
-
-
-def continuous_time(
+def elbo(
     method: "Diffusion",
     batch: Batch,
     generator: Randomness = None,
-    jumps: bool = False,
+    times: Tensor | None = None,
+    *,
     proposal: Proposal | None = None,
+    every: bool = False,
+    jumps: bool = False,
 ) -> dict[str, Tensor]:
-    """One sample of each term, with a stratified time for each example."""
-    return {name: draw(batch, generator) for name, draw in parts(method, jumps, proposal).items()}
+    """One sample of each term of -log p(x_0) <= prior + diffusion + reconstruction (D3PM eq. 1): (B,) nats each.
+
+        prior            L_T      KL( q(x_T | x_0) || p(x_T) )
+        diffusion        L_t-1    sum over the steps of KL( q(x_s | x_t, x_0) || p(x_s | x_t) ), one sampled for each example;
+                                  as T grows, an integral over t in (0, 1) (SEDD eq. 10, MDLM eq. 10, MD4 eq. 4), at one t
+        reconstruction   L_0      -log p(x_0 | x_1)
+
+    Args:
+        times: (n + 1,) those that the chain steps through: of coarse chains, or of another grid. None: the method's own T steps,
+            or continuous time where it has none.
+        proposal: of the sampled step or time; None: even.
+        every: all steps in place of a sampled one.
+        jumps: in continuous time, pass each end in one jump, as published; else as the `span` has it.
+    """
+    if times is None and method.steps:
+        times = method.grid(method.steps, batch.tokens.device)
+    if times is None:
+        diffusion = inside(method, batch, generator, proposal)
+        reconstruction = clean_end(method, batch, generator, jumps)
+        prior = noisy_end(method, batch, generator, jumps)
+    else:
+        times = times.to(batch.tokens.device)
+        if every:
+            diffusion = all_steps(method, batch, times, generator)
+        else:
+            diffusion = drawn_step(method, batch, times, generator, proposal)
+        reconstruction = jump(method, batch, times[-2], times[-1], generator)
+        if method.start != PRIOR:
+            prior = method.prior_term(batch, generator)
+        elif len(times) > 2:
+            prior = jump(method, batch, times[0], times[1], generator)
+        else:  # the one step is the last, too
+            prior = torch.zeros_like(reconstruction)
+    return {"diffusion": diffusion, "reconstruction": reconstruction, "prior": prior}
 
 
-def ends(method: "Diffusion", batch: Batch, generator: Randomness = None, jumps: bool = False) -> dict[str, Tensor]:
-    """One sample of the two endpoint terms."""
-    return {name: draw(batch, generator) for name, draw in parts(method, jumps).items() if name != "diffusion"}
+def clean_end(method: "Diffusion", batch: Batch, generator: Randomness = None, jumps: bool = False) -> Tensor:
+    """Reconstruction term of continuous time: t = 0 -> CLEAN, continuously where the `span` extends beyond 0."""
+    continues = method.span[0] < 0 and not jumps
+    return (one_by_one if continues else last_jump)(method, batch, generator)
+
+
+def noisy_end(method: "Diffusion", batch: Batch, generator: Randomness = None, jumps: bool = False) -> Tensor:
+    """Prior term of continuous time, with PRIOR -> t = 1, continuously where the `span` extends beyond 1."""
+    continues = method.span[1] > 1 and not jumps
+    return one_by_one(method, batch, generator, 1.0) if continues else method.prior_term(batch, generator)
 
 
 def inside(
@@ -91,38 +117,15 @@ def inside(
     return value if weight is None else weight * value
 
 
-def discrete_time(
-    method: "Diffusion",
-    batch: Batch,
-    generator: Randomness = None,
-    times: Tensor | None = None,
-    proposal: Proposal | None = None,
-    every: bool = False,
-) -> dict[str, Tensor]:
-    """One sample of each term of the model that steps through `times` (n + 1,): D3PM eq. 1; MD4 section 3.
-
-    The last step, and the first one if it is a jump, are computed for every example; of those between each example has one,
-    stratified, or with `every` all of them. The times are those of the method's own T steps unless others are given: of its
-    coarse chains, or of another grid.
-    """
-    times = method.grid(method.steps, batch.tokens.device) if times is None else times.to(batch.tokens.device)
-    steps_between = between(method, len(times) - 1)
-    if every:
-        step_values = (jump(method, batch, times[i], times[i + 1], generator) for i in steps_between)
-        diffusion = sum(step_values, torch.zeros(len(batch), dtype=torch.float64, device=times.device))
-    else:
-        diffusion = drawn_step(method, batch, times, generator, proposal)
-    last = jump(method, batch, times[-2], times[-1], generator)
-    if method.start != PRIOR:
-        prior_value = method.prior_term(batch, generator)
-    else:
-        prior_value = jump(method, batch, times[0], times[1], generator) if len(times) > 2 else torch.zeros_like(last)
-    return {"diffusion": diffusion, "reconstruction": last, "prior": prior_value}
-
-
 def between(method: "Diffusion", steps: int) -> range:
     """The steps of the T-step model other than the last one and a jump from PRIOR."""
     return range(int(method.start == PRIOR), steps - 1)
+
+
+def all_steps(method: "Diffusion", batch: Batch, times: Tensor, generator: Randomness = None) -> Tensor:
+    """The sum of the steps `between`, each sampled: (B,) nats."""
+    values = (jump(method, batch, times[i], times[i + 1], generator) for i in between(method, len(times) - 1))
+    return sum(values, torch.zeros(len(batch), dtype=torch.float64, device=times.device))
 
 
 def drawn_step(
@@ -173,8 +176,8 @@ def prior(method: "Diffusion", batch: Batch, generator: Randomness = None) -> Te
     return method.step(batch, method.corrupt(batch, t[:, None], generator), t, torch.ones_like(t))
 
 
-def reconstruction(method: "Diffusion", batch: Batch, generator: Randomness = None) -> Tensor:
-    """Reconstruction term: the jump t = 0 -> CLEAN."""
+def last_jump(method: "Diffusion", batch: Batch, generator: Randomness = None) -> Tensor:
+    """Reconstruction term as the jump t = 0 -> CLEAN."""
     if not jumps_at(method.process, 0):
         return torch.zeros(len(batch), dtype=torch.float64, device=batch.tokens.device)
     t = torch.zeros((), dtype=torch.float64, device=batch.tokens.device)
@@ -487,7 +490,7 @@ class Diffusion(Method):
         Keys: "diffusion", "reconstruction", "prior". Times are stratified over the examples; of T steps the last one, and the
             first if it is a jump, are computed for every example.
         """
-        return (discrete_time if self.steps else continuous_time)(self, batch, generator)
+        return elbo(self, batch, generator)
 
     def loss(self, batch, generator=None):
         """Training loss: the bound unless the paper differs; with T steps, one of them for each example. (B,) nats."""
@@ -508,9 +511,7 @@ class Diffusion(Method):
 
     def jump_terms(self, batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
         """One sample of each term if each end of a published schedule is passed in one jump, all its tokens at once."""
-        if self.steps:
-            return discrete_time(self, batch, generator)
-        return continuous_time(self, batch, generator, jumps=True)
+        return elbo(self, batch, generator, jumps=True)
 
     @property
     def start(self) -> float:

@@ -111,5 +111,5 @@ class RADD(Masked):
             masks = masks if batch.mask is None else masks & batch.mask
             return self.lambda_dce(batch, torch.where(masks, self.mask, batch.tokens), u)
         of = self.t_dce if kind == "t-dce" else self.t_dse
-        ends = diffusion.reconstruction(self, batch, generator) + self.prior_term(batch)
+        ends = diffusion.last_jump(self, batch, generator) + self.prior_term(batch)
         return of(batch, self.corrupt(batch, u[:, None], generator), u) + ends

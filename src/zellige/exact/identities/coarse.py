@@ -17,7 +17,7 @@ from ...core.batch import Batch
 from ...core.prediction import kernel, truth
 from ...core.schedule import CLEAN
 from ...methods.absorbing import Masked
-from ...methods.diffusion import Diffusion, between, discrete_time
+from ...methods.diffusion import Diffusion, between, elbo
 from ...samplers import Ancestral
 from .. import bounds, enumeration, script
 from .bound import BOUND
@@ -79,11 +79,11 @@ def _draws(method: Diffusion, x_0: Tensor, times: Tensor) -> Iterator[tuple[str,
     nodes = (torch.arange(n, dtype=torch.float64) + 0.5) / n, torch.full((n,), 1 / n, dtype=torch.float64)
 
     def drawn(batch: Batch, generator: script.Script) -> Tensor:
-        return sum(discrete_time(method, batch, generator, times).values())  # pyright: ignore
+        return sum(elbo(method, batch, generator, times).values())  # pyright: ignore
 
     yield "one step drawn", bounds.expectation(drawn, x_0, nodes)
     if n == 1:
-        every = lambda batch, generator: sum(discrete_time(method, batch, generator, times, every=True).values())  # noqa: E731
+        every = lambda batch, generator: sum(elbo(method, batch, generator, times, every=True).values())  # noqa: E731
         yield "every step", bounds.expectation(every, x_0, nodes)  # pyright: ignore[reportArgumentType]
     if isinstance(method, Masked) and method.by_counts:
         counts = lambda batch, generator: method.terms_of_steps(batch, times, generator)["diffusion"]  # noqa: E731
