@@ -1440,8 +1440,8 @@ SAMPLERS = [
     M(
         "the surest last",
         "samplers/confidence.py",
-        "torch.argsort(sure, dim=-1, descending=True, stable=True)",
-        "torch.argsort(sure, dim=-1, descending=False, stable=True)",
+        "torch.argsort(confidence, dim=-1, descending=True, stable=True)",
+        "torch.argsort(confidence, dim=-1, descending=False, stable=True)",
         why="with the exact network every order has the distribution of the data",
         tests="tests/samplers/test_confidence.py -k surest_come_first",
     ),
