@@ -98,6 +98,32 @@ def test_perplexity_never_stands_without_entropy_and_the_protocol(command):
     assert all(len(line) <= 80 for line in out.splitlines())
 
 
+def test_samplers_with_options_of_their_own():
+    """Those that decide how many steps they make are one point; numbers differ along a curve, words do not."""
+    names = (
+        "ancestral",
+        "confidence:entropy_bound=0.1",
+        "confidence:entropy-bound=0.5",
+        "confidence:confidence=margin",
+    )
+    m = model("mdlm")
+    base = sweep.settled(m, Way())
+    ways = sweep.different(sweep.settled(m, way) for way in sweep.calls(m, base, (2, 4), names))
+    assert [(way.name, way.steps) for way in ways] == [
+        ("ancestral", 2), ("ancestral", 4), ("confidence entropy_bound=0.1", L), ("confidence entropy_bound=0.5", L),
+        ("confidence confidence=margin", 2), ("confidence confidence=margin", 4),
+    ]  # fmt: skip
+    assert [*dict.fromkeys(way.curve for way in ways)] == [
+        "ancestral", "confidence entropy_bound", "confidence confidence=margin",
+    ]  # fmt: skip
+    for name, message in {
+        "confidence:0.1": "`samplers` has 'confidence:0.1'; write options as confidence:threshold=0.9,temperature=0.7",
+        "klass:threshold=2": "`threshold` is 2; it must be between 0 and 1",
+    }.items():
+        with pytest.raises(InputError, match=re.escape(message)):
+            _ = [sweep.settled(m, way) for way in sweep.calls(m, base, (2,), (name,))]
+
+
 def test_samples_are_kept_and_judged_again(command, here):
     assert (
         command(f"{USUAL} --temperatures 0.5 1 --top-ps 0.9 --calls 2 4 --samplers ancestral confidence --out a")[0]
@@ -252,7 +278,7 @@ def test_settled_says_how_many_steps_there_are():
     ways = sweep.calls(own, sweep.settled(own, Way()), (2, 8))
     assert [way.sampler for way in ways[::2]] == ["ancestral", *sweep.SAMPLERS]
     discrete = model("d3pm", diffusion_steps=12)
-    assert [way.steps for way in sweep.calls(discrete, Way("ancestral", 12), (5, 100), ("ancestral",))] == [6, 12]
+    assert [way.steps for way in sweep.calls(discrete, Way("ancestral", 12), (5, 100), ("ancestral",))] == [5, 12]
     blocks = model("bd3lm", block=4)
     assert [w.steps for w in sweep.calls(blocks, sweep.settled(blocks, Way()), (16,), ("blockwise",))] == [4]
 

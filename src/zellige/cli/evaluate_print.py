@@ -198,7 +198,7 @@ def tables(record: SamplesRecord) -> list[Table]:
         for point in group:
             way = point.way
             steps, calls = ("-" if x is None else f"{x:.4g}" for x in (way.steps, point.calls))
-            how = [way.sampler or "samples", steps, calls, f"{way.temperature:g}", f"{way.top_p:g}"]
+            how = [way.name or "samples", steps, calls, f"{way.temperature:g}", f"{way.top_p:g}"]
             how += [count(point.samples)] if images else []
             rows.append([*how, *(shown(point, metric.name) for metric in metrics)])
         if real:

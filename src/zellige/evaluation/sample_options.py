@@ -61,7 +61,8 @@ class SamplesRequest(Decoding, Request[R]):
         "curve of quality against network evaluations; at these steps: 8 16 32 64 128", default=()
     )
     samplers: tuple[str, ...] = option(
-        "samplers to compare with calls; default: the model's own, first_hitting, confidence, remasking",
+        "samplers to compare with calls, with options as confidence:entropy_bound=0.1 (default: the model's own, "
+        "first_hitting, confidence, remasking)",
         default=(),
     )
     samples: str | None = option(

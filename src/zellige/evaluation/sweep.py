@@ -152,6 +152,17 @@ class Way:
     top_p: float = 1.0
     options: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def name(self) -> str:
+        """The sampler with its options: "confidence entropy_bound=0.1"."""
+        return " ".join([self.sampler, *(f"{name}={value}" for name, value in self.options.items())])
+
+    @property
+    def curve(self) -> str:
+        """The sampler with its options, numbers left out: along a curve these differ, as the number of steps does."""
+        named = {name: f"={value}" if isinstance(value, str | bool) else "" for name, value in self.options.items()}
+        return " ".join([self.sampler, *(f"{name}{value}" for name, value in named.items())])
+
 
 @dataclass(frozen=True)
 class Set:
@@ -228,10 +239,30 @@ def along(base: Way, temperatures: Sequence[float] = (), top_ps: Sequence[float]
     ]
 
 
+def parsed(text: str) -> tuple[str, dict[str, Any]]:
+    """A sampler and its options: "confidence:entropy_bound=0.1" is ("confidence", {"entropy_bound": 0.1}).
+
+    Raises InputError: no such sampler, or options that are not written so.
+    """
+    name, _, given = text.partition(":")
+    samplers.find(name)
+    options = {}
+    for part in given.split(",") if given else ():
+        option, equals, value = part.partition("=")
+        if not equals:
+            raise InputError(f"`samplers` has '{text}'; write options as confidence:threshold=0.9,temperature=0.7")
+        try:
+            options[option.strip().replace("-", "_")] = json.loads(value)
+        except ValueError:
+            options[option.strip().replace("-", "_")] = value
+    return name, options
+
+
 def calls(model: Model, base: Way, steps: Sequence[int], names: Sequence[str] = ()) -> list[Way]:
     """The samplers, each with these numbers of steps; the model's own and the usual others if no names are given.
 
-    In blocks the steps are shared out among them; of a model of T steps the nearest that it admits stands for each.
+    In blocks the steps are shared out among them; of a model of T steps T is the largest. A sampler
+    whose options decide how many steps it makes (`confidence:entropy_bound=0.1`) makes these, whatever `steps` are.
     """
     check_counts(calls=min(steps, default=1))
     method = model.method
@@ -239,11 +270,11 @@ def calls(model: Model, base: Way, steps: Sequence[int], names: Sequence[str] = 
     usual = [default, *(n for n in SAMPLERS if n != default and samplers.find(n).refuse(method) is None)]
     blocks = max(1, int(method.shape[0]) // method.block) if method.block > 1 else 1
     ways = []
-    for name in names or usual:
-        options = base.options if name == default else {}
+    for name, options in map(parsed, names or usual):
+        own = options or (base.options if name == default else {})
         for n in steps:
             count = admissible(method, max(1, round(n / blocks)))
-            ways.append(replace(base, sampler=name, steps=count, options=options))
+            ways.append(replace(base, sampler=name, steps=count, options=own))
     return ways
 
 
@@ -413,8 +444,8 @@ def curves_of(points: Sequence[JudgedSet], by: str) -> dict[str, list[JudgedSet]
         cut = sorted((p for p in alike if p.way.temperature == 1.0), key=lambda p: p.way.top_p)
         return {name: curve for name, curve in (("temperature", hot), ("top-p", cut)) if len(curve) > 1}
     alike = [p for p in points if (p.way.temperature, p.way.top_p) == (base.temperature, base.top_p) and p.calls]
-    names = dict.fromkeys(p.way.sampler for p in alike)
-    curves = {n: sorted((p for p in alike if p.way.sampler == n), key=lambda p: p.calls or 0.0) for n in names}
+    names = dict.fromkeys(p.way.curve for p in alike)
+    curves = {n: sorted((p for p in alike if p.way.curve == n), key=lambda p: p.calls or 0.0) for n in names}
     return curves if len(alike) > 1 else {}
 
 
