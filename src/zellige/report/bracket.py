@@ -85,7 +85,7 @@ def _section(path: Path, bracket: Bracket) -> str:
     protocol = page.html_table(page.flat(bracket.protocol), ("protocol", ""), numbers=False)
     return (
         f"<h3>{page.esc(path.stem)}</h3>"
-        + page.html_figure(bracket_figure(bracket), path.stem, "Between two bounds", text, table)
+        + page.html_figure(bracket_figure(bracket), path.stem, "Two-sided bounds", text, table)
         + page.html_folded("how it was made", protocol)
     )
 

@@ -103,7 +103,7 @@ def notes(found: Findings) -> list[str]:
     if judge.grams:
         lines.append(f"judge: {judge.name}, within ± {half:.2f} (95%) for {samples}")
     else:
-        lines.append(f"law: {judge.name}; what a bound has above it is the excess over the data's entropy")
+        lines.append(f"judge: {judge.name}; excess: the bound minus the entropy of the data")
         lines.append(f"total variation: within ± {half:.3f} (95%) for {samples}; exact ones show the last row")
     lines += _calls(found)
     least, most = (parameters(end(row.parameters for row in rows)) for end in (min, max))
