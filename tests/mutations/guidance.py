@@ -108,7 +108,8 @@ GUIDANCE = [
         SG,
         "tokens = torch.cat((before.tokens, x[:, 1:] if cache is None else x), 1)",
         "tokens = x[:, 1:] if cache is None else x",
-        "guidance.next ar",
+        why="with two tokens nothing is read a second time",
+        tests="tests/samplers/test_guidance.py",
     ),
     M(
         "left to right, a classifier changes nothing",

@@ -102,7 +102,7 @@ def quadrature(n: int = 60) -> tuple[Tensor, Tensor]:
 def parts(n: int, each: int = 36) -> tuple[Tensor, Tensor]:
     """`quadrature` on each of n equal parts of (0, 1): for what jumps between them, such as a number of masks drawn there."""
     t, weight = quadrature(each)
-    t = t.clamp(1e-9, 1 - 1e-9)  # the strata of `random.stratified` round
+    t = t.clamp(1e-12, 1 - 1e-12)  # the strata of `random.stratified` round
     return ((torch.arange(n)[:, None] + t) / n).reshape(-1), (weight / n).repeat(n)
 
 

@@ -14,6 +14,7 @@ from .csm import CSM
 from .d3pm import D3PM
 from .diffusion import Diffusion as Diffusion
 from .genmd4 import GenMD4
+from .gidd import GIDD
 from .md4 import MD4
 from .mdlm import MDLM
 from .method import Method
@@ -33,6 +34,7 @@ METHODS |= {
     "md4": MD4,
     "genmd4": GenMD4,
     "udlm": UDLM,
+    "gidd": GIDD,
     "bd3lm": BD3LM,
     "ar": AR,
 }

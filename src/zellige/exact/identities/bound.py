@@ -151,14 +151,14 @@ def log_snr_integrates_to_the_bound(method: Diffusion):
     if discrete(method) or not one_alpha(method):
         return
     schedule, x_0, worst = method.process.schedule, enumeration.states(V, L), Largest()
-    ends = [[float(schedule.log_snr(t)) for t in end] for end in ((1.0, 1 - 1e-9), (0.0, 1e-9))]
-    low, high = (near if math.isinf(at) else at for at, near in ends)
-    u, w = bounds.quadrature(100)
+    end, begin = (near if math.isinf(schedule.log_snr(at)) else at for at, near in ((1.0, 1 - 1e-9), (0.0, 1e-9)))
+    low, high = (float(schedule.log_snr(t)) for t in (end, begin))
+    u, w = bounds.quadrature(300)
     snr = low + (high - low) * u  # -alpha'/(1 - alpha) dt = alpha d(log SNR), alpha = sigmoid(log SNR)
     t = schedule.inverse(torch.sigmoid(snr))
     rate = schedule.weight(t)[:, 0]
     weight = torch.where(rate > 0, w * (high - low) * torch.sigmoid(snr) / rate, 0.0)  # t may round to 0
-    worst.see(weight @ bounds.expected(method, x_0, t, None), bounds.continuous_terms(method, x_0)["diffusion"], "x_0")
+    worst.see(weight @ bounds.expected(method, x_0, t, None), bounds.integral(method, x_0, begin, end), "x_0")
     yield worst.row(BOUND, "the same integral over log-SNR", QUADRATURE)
 
 

@@ -329,6 +329,6 @@ def both_orders_agree_on_a_line(method: Diffusion):
         x, time = all_noisy(method, t)
         at, context = method.process.movable(x), method.clean(Batch(x))
         ways = (ByClassifier(method, Line(), STRENGTH, CLASS, first_order=first) for first in (True, False))
-        a, b = (posterior(way.predict(x, time, at=at, context=context)) for way in ways)
+        a, b = (score(way.predict(x, time, at=at, context=context)) for way in ways)
         worst.see(a, b, f"t = {t}")
     yield worst.row(GUIDANCE, "first order = exact, where log P is linear")

@@ -15,6 +15,7 @@ from ...core.curves import LinearSigma
 from ...core.prediction import posterior
 from ...core.schedule import CLEAN, PRIOR, Tabulated
 from ...methods.diffusion import Diffusion
+from ...methods.gidd import Hybrid
 from ...methods.method import Method
 from ...samplers import (
     SAMPLERS,
@@ -131,12 +132,14 @@ def starts(method: Diffusion) -> bool:
 
 
 def _even(method: Diffusion, sampler: Any = None) -> bool:
-    """Return whether the order shows only with steps even in log SNR: noise that does not absorb, at a constant rate or with
-    leaps.
+    """Return whether the order shows only with steps even in log SNR: noise that does not absorb, at a constant rate, with
+    leaps, or of a schedule that begins steeply.
 
-    With steps even in t the last ones, of size 1/T, are large there against t itself, and the error is log(T) / T.
+    With steps even in t the last ones, of size 1/T, are large there against t itself, and the error is log(T) / T, or more.
     """
-    constant = isinstance(getattr(method.process, "schedule", None), LinearSigma)
+    schedule = getattr(method.process, "schedule", None)
+    steep = isinstance(schedule, Hybrid) and schedule.gamma < 2
+    constant = isinstance(schedule, LinearSigma) or steep
     return (constant or isinstance(sampler, TauLeaping)) and method.process.mask is None
 
 

@@ -1,0 +1,270 @@
+"""GIDD: Generalized interpolating discrete diffusion (von Rütte et al. 2025, arXiv 2503.04482).
+
+    q(x_t | x_0)     alpha_t x_0 + beta_t pi_t,  alpha_t = (1 - t) / C_t,  beta_t pi_t = (t m + c_t u) / C_t
+                     m the mask, u uniform on the V tokens, c_t = B (t (1 - t))^{gamma/2}, C_t = 1 + c_t,
+                     B = 2^gamma p_u / (1 - p_u): at t = 1/2 a text has p_u of uniform tokens                       (`Hybrid`)
+    transitions      Q_{s,t} = a I + 1 (beta_t pi_t - a beta_s pi_s)', a = alpha_t / alpha_s                       (`Drifting`)
+    rates            R_t = -b I + 1 rho_t', b = -alpha'/alpha, rho_t = (beta_t pi_t)' + b beta_t pi_t
+                     = [m + c_t (gamma/(2t) + 1 - gamma) u] / (C_t (1 - t))
+    network          mu takes the place of x_0 in the posterior (never the mask); given t itself
+    bound            per unit of time, z = x_t, q_mu = alpha_t mu + beta_t pi_t, D(p, q) = p/q - log(p/q) - 1
+
+        w_t [ KL(q(. | x_0) || q_mu) + D(q(z | x_0), q_mu(z)) ],   w_t = rho_t(z) / q(z | x_0)
+
+    loss weights     none: w_t; clip: w_t, at most 2; dynamic: 2 at a mask, 1 at a wrong token, and at the right one
+                     (B / V) e^{-lambda/2}, lambda = log (1 - t)/t, at most 2; dynamic-published: as the authors' code,
+                     (B / K) e^{gamma/2 sigmoid(-t)} at the right one
+
+| process | schedule | prediction | objective | sampler |
+|---|---|---|---|---|
+| mask and uniform, pi_t changes with time | its own | LeaveOneOut | continuous; weighted | ancestral |
+
+Deviations: alpha is 1 at t = 0 and 0 at t = 1 exactly, so that prior and reconstruction are 0 and the bound is the integral over
+all of [0, 1]. The authors' code leaves out 1e-4 at both ends (`t_eps`), which here only the weighted losses do. Their p_u has a
+floor of e^-20. gamma above 2 makes rates negative.
+"""
+
+import functools
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from ..core import maths, random
+from ..core.prediction import LeaveOneOut
+from ..core.process import Process
+from ..core.schedule import CLEAN, PRIOR, Schedule
+from ..errors import InputError
+from .diffusion import Diffusion, per_position, summed
+
+BISECTIONS = 60  # of [0, 1], in float64
+T_EPS = 1e-4  # the weighted losses draw t this far from both ends
+MAX_WEIGHT = 2.0
+
+
+class Hybrid(Schedule):
+    """alpha_t = (1 - u) / (1 + c_u), and c_u beside it; u is t, or runs from where alpha is `alpha_0` to where it is `alpha_1`.
+
+    Args:
+        p_uniform: p_u, the fraction of uniform tokens at u = 1/2.
+        gamma: the power of c_u.
+    """
+
+    def __init__(self, p_uniform: float = 0.1, gamma: float = 1.0):
+        super().__init__(0.0)
+        self.gamma, self.B = gamma, 2**gamma * p_uniform / (1 - p_uniform)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """u at t = 0 and at t = 1."""
+        return _reached(self.alpha_0, self.B, self.gamma), _reached(self.alpha_1, self.B, self.gamma)
+
+    def place(self, t: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
+        """u, c_u and its slope in u at times t in [0, 1], (*, 1) each, and the slope of u in t."""
+        low, high = self.ends
+        u = (low + (high - low) * t)[..., None]
+        within = (u * (1 - u)).clamp_min(0.0)
+        inside = within > 0
+        slope = self.B * self.gamma / 2 * torch.where(inside, within, 1.0) ** (self.gamma / 2 - 1) * (1 - 2 * u)
+        return u, self.B * within ** (self.gamma / 2), torch.where(inside, slope, 0.0), high - low
+
+    def _alpha(self, t):
+        u, c, _, _ = self.place(t)
+        return (1 - u) / (1 + c)
+
+    def _slope(self, t):
+        u, c, slope, pace = self.place(t)
+        return -pace * (1 + c + (1 - u) * slope) / (1 + c) ** 2
+
+    def _inverse(self, alpha):
+        low, high = torch.zeros_like(alpha), torch.ones_like(alpha)
+        for _ in range(BISECTIONS):  # alpha falls with t
+            middle = (low + high) / 2
+            above = self._alpha(middle)[..., 0] > alpha
+            low, high = torch.where(above, middle, low), torch.where(above, high, middle)
+        return (low + high) / 2
+
+
+@functools.cache
+def _reached(alpha: float, B: float, gamma: float) -> float:
+    """The u at which (1 - u) / (1 + c_u) is alpha."""
+    low, high = 0.0, 1.0
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        above = (1 - middle) / (1 + B * (middle * (1 - middle)) ** (gamma / 2)) > alpha
+        low, high = (middle, high) if above else (low, middle)
+    return 0.0 if alpha == 1.0 else 1.0 if alpha == 0.0 else (low + high) / 2
+
+
+class Drifting(Process):
+    """Noise whose distribution pi_t changes with time: Q_{s,t} = a I + 1 (n_t - a n_s)', n_t = beta_t pi_t, of `Hybrid`.
+
+    Clean data never contains the mask, which is noised and restored as any token.
+    """
+
+    schedule: Hybrid
+
+    def __init__(self, K: int, schedule: Hybrid, mask: int | None = None):
+        mask = K - 1 if mask is None else mask
+        prior = torch.zeros(K, dtype=torch.float64).index_fill(0, torch.tensor(mask), 1.0)
+        super().__init__(prior, schedule, clean=prior == 0)
+        self.blank = mask
+
+    def noise(self, t: Tensor | float) -> Tensor:
+        """n_t = beta_t pi_t, (*) -> (*, K): nothing at CLEAN, the mask at PRIOR."""
+        t = self.as_time(t).to(self.prior)
+        u, c, _, _ = self.schedule.place(t.clamp(0.0, 1.0))
+        inside = (u * self.prior + c / (self.K - 1) * self.clean) / (1 + c)
+        return torch.where(t.isinf()[..., None], self.prior * (t == PRIOR)[..., None], inside)
+
+    def _keep(self, s: Tensor | float, t: Tensor | float) -> Tensor:
+        """alpha_t / alpha_s, (*, 1); 1 from a time at which no token is left."""
+        alpha_s, alpha_t = torch.broadcast_tensors(
+            *(self.schedule.alpha(self.as_time(u)).to(self.prior) for u in (s, t))
+        )
+        left = alpha_s > 0
+        return torch.where(left, alpha_t / torch.where(left, alpha_s, 1.0), 1.0)
+
+    def _added(self, s: Tensor | float, t: Tensor | float) -> tuple[Tensor, Tensor]:
+        """a (*, 1), and what a step adds of each state, n_t - a n_s (*, K)."""
+        a = self._keep(s, t)
+        return a, self.noise(t) - a * self.noise(s)
+
+    def _rates(self, t: Tensor | float) -> tuple[Tensor, Tensor]:
+        """b (*, 1) and rho_t (*, K)."""
+        t = self.as_time(t).to(self.prior)
+        u, c, _, pace = self.schedule.place(t)
+        tokens = (
+            c * (self.schedule.gamma / 2 / u + 1 - self.schedule.gamma) / (self.K - 1)
+        )  # c' (1 - u) + c, no difference of
+        rho = pace * (self.prior + tokens * self.clean) / ((1 + c) * (1 - u))  # large numbers
+        return self.schedule.beta(t).to(self.prior), rho
+
+    def matrix(self, s, t):
+        a, added = self._added(s, t)
+        return torch.diag_embed(a.expand(added.shape)) + added[..., None, :]
+
+    def rate(self, t):
+        b, rho = self._rates(t)
+        return rho[..., None, :] - torch.diag_embed(b.expand(rho.shape))
+
+    def push(self, v, s, t):
+        a, added = self._added(s, t)
+        return a * v + v.sum(-1, keepdim=True) * added
+
+    def unpush(self, v, s, t):
+        a, added = self._added(s, t)
+        return (v - v.sum(-1, keepdim=True) * added) / a
+
+    def likelihood(self, x_t, s, t):
+        a, added = self._added(s, t)
+        column = added.expand(*x_t.shape, self.K).gather(-1, x_t[..., None]).expand(*x_t.shape, self.K)
+        return column.scatter_add(-1, x_t[..., None], a.expand(*x_t.shape, 1))
+
+    def rate_into(self, x_t, t):
+        _, rho = self._rates(t)
+        column = rho.expand(*x_t.shape, self.K).gather(-1, x_t[..., None]).expand(*x_t.shape, self.K)
+        return column.scatter(-1, x_t[..., None], 0.0)
+
+    def rate_from(self, x_t, t):
+        _, rho = self._rates(t)
+        return rho.expand(*x_t.shape, self.K).scatter(-1, x_t[..., None], 0.0)
+
+    def sample(self, x_0, t, generator=None):
+        if hasattr(generator, "categorical"):  # every outcome is to be enumerated
+            return super().sample(x_0, t, generator)
+        n, alpha = self.noise(torch.as_tensor(t).expand(x_0.shape)), self.schedule.alpha(self.as_time(t))[..., 0]
+        masked, rest = n[..., self.blank], 1 - n[..., self.blank]
+        tokens = self.clean.to(self.prior) / (self.K - 1)
+        x = random.replace(x_0, 1 - alpha / torch.where(rest > 0, rest, 1.0), tokens, generator)
+        return torch.where(random.bernoulli(masked, generator), self.blank, x)
+
+
+class GIDD(Diffusion):
+    """Masks and random tokens, so that a token that stands may be wrong; see the module for the equations."""
+
+    name = "gidd"
+    parameterization = "leave_one_out"
+    choices: ClassVar = {"weights": ("none", "clip", "dynamic", "dynamic-published")}
+    published_end = T_EPS
+    variants = ({}, {"p_uniform": 0.3, "gamma": 2.0}, {"diffusion_steps": 4})
+    process: Drifting
+
+    @dataclass(frozen=True)
+    class Config:
+        """GIDD's options."""
+
+        p_uniform: float = 0.1
+        """fraction of uniform tokens among the noised ones at t = 1/2; 0: masks alone"""
+        gamma: float = 1.0
+        """power of the uniform noise, above 0 and at most 2"""
+        weights: str = "none"
+        """weights of the loss: none (the bound), clip, dynamic (of the paper), or dynamic-published (of its code)"""
+        diffusion_steps: int = 0
+        """T of discrete time, with its T-step bound; 0: continuous time"""
+
+        def __post_init__(self) -> None:
+            if not 0 <= self.p_uniform < 1:
+                raise InputError(f"`p_uniform` is {self.p_uniform:g}; it must be 0 or more, and below 1")
+            if not 0 < self.gamma <= 2:
+                raise InputError(
+                    f"`gamma` is {self.gamma:g}; it must be above 0 and at most 2: rates are negative beyond"
+                )
+
+    def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
+        config = self.checked(config)
+        process = Drifting(vocabulary + 1, Hybrid(config.p_uniform, config.gamma))
+        super().__init__(network, vocabulary, shape, config, process, timed=True, steps=config.diffusion_steps)
+        self.loss_is_bound = config.weights == "none"
+
+    @classmethod
+    def states(cls, vocabulary, config):
+        return vocabulary + 1
+
+    def network_time(self, t: Tensor) -> Tensor:
+        """The time itself, as the authors' code has it."""
+        return t.float()
+
+    def read(self, logits, x_t, t):
+        return LeaveOneOut(self.process, self.process.without_mask(logits).softmax(-1), x_t, t)
+
+    def weight(self, x_0: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
+        """w_t = rho_t(x_t) / q(x_t | x_0), (*) -> (*): the weight of the bound, per unit of time."""
+        _, rho = self.process._rates(t)
+        here = self.process.marginal(x_0, t).gather(-1, x_t[..., None])[..., 0]
+        return rho.gather(-1, x_t[..., None])[..., 0] / here
+
+    def loss_weight(self, x_0: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
+        """The weight of the loss that `weights` chooses, (*) -> (*)."""
+        if self.config.weights == "none":
+            return self.weight(x_0, x_t, t)
+        if self.config.weights == "clip":
+            return self.weight(x_0, x_t, t).clamp_max(MAX_WEIGHT)
+        B, gamma, K = self.process.schedule.B, self.process.schedule.gamma, self.process.K
+        if self.config.weights == "dynamic":
+            right = B / (K - 1) * (t / (1 - t)) ** 0.5  # e^{-lambda/2}
+        else:
+            right = B / K * (gamma / 2 * torch.sigmoid(-t)).exp()
+        other = torch.where(x_t == self.process.blank, 2.0, 1.0).to(t)
+        return torch.where(x_t == x_0, right, other).clamp_max(MAX_WEIGHT)
+
+    def divergence(self, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
+        """KL(q(. | x_0) || q_mu) + D(q(x_t | x_0), q_mu(x_t)) from logits (*, K): (*) nats."""
+        mu = self.read(logits, x_t, t).mu.to(self.process.prior)
+        q, q_mu = self.process.marginal(x_0, t), self.process.push(mu, CLEAN, t)
+        here, here_mu = (distribution.gather(-1, x_t[..., None])[..., 0] for distribution in (q, q_mu))
+        return maths.kl(q, q_mu) + maths.score_entropy(torch.ones_like(here), here / here_mu)  # p/q - log(p/q) - 1
+
+    def cost(self, logits, x_0, x_t, t, s=None):
+        if s is not None:
+            return super().cost(logits, x_0, x_t, t, s)
+        return self.weight(x_0, x_t, t) * self.divergence(logits, x_0, x_t, t)
+
+    def loss(self, batch, generator=None):
+        if self.config.weights == "none" or self.steps:
+            return super().loss(batch, generator)
+        t = T_EPS + (1 - 2 * T_EPS) * self.draw_times(batch, generator)
+        x_t = self.corrupt(batch, per_position(t), generator)
+        weighed = lambda logits, *of: self.loss_weight(*of) * self.divergence(logits, *of)  # noqa: E731
+        return summed(self, weighed, batch, x_t, t)

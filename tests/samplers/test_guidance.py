@@ -1,0 +1,45 @@
+"""What a classifier reads while a text is written token by token, or block after block."""
+
+import pytest
+import torch
+
+from small import make
+from zellige.samplers import Ancestral, Blockwise, LeftToRight, run
+from zellige.samplers.guidance import ByClassifier
+
+
+class Reader:
+    """A classifier that has no opinion, and remembers the texts whose tokens are not changed."""
+
+    length, classes = 8, range(2)
+
+    def __init__(self):
+        self.read = []
+
+    def log_p(self, x, t, process):
+        self.read.append(x[0])
+        return torch.zeros(len(x), 2, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("name", "choices", "sampler"), [("ar", {}, LeftToRight()), ("bd3lm", {"block": 2}, Blockwise(Ancestral()))]
+)
+def test_it_reads_what_is_written_and_blanks(name, choices, sampler):
+    """At each token the text so far; and one that has no opinion changes no sample, with a given beginning or without."""
+    method, reader = make(name, choices), Reader()
+    for fixed in (None, torch.tensor([[2, 1, 0, -1, -1, -1, -1, -1]])):
+        reader.read.clear()
+        ways = (None, lambda method: ByClassifier(method, reader, 2.0, label=1))
+        plain, guided = (
+            [*run(sampler, method, (1, 8), 4, fixed=fixed, generator=torch.Generator().manual_seed(3), around=way)][
+                -1
+            ].x[0]
+            for way in ways
+        )
+        if name == "ar":
+            assert torch.equal(plain, guided)
+        read = torch.stack(reader.read)[::2]  # every second one is of texts with a token changed
+        known = read != method.vocabulary
+        assert torch.equal(read[known], guided.expand_as(read)[known])
+        assert bool(known.sum(-1).diff().ge(0).all())
+        assert int(known[0].sum()) == (0 if fixed is None else 3)
