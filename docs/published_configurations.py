@@ -662,12 +662,17 @@ for _block in (128, 16, 4):
             f"bd3lm-lm1b-{_block}-clip-{_name}", "bd3lm-lm1b", _part, _paper("options.clip", "table 2", f"U{[*_ends]}", _ends),
             _paper("train.steps", "table 2", "10B tokens", 152_588), without=_BY_HAND,
         )  # fmt: skip
-for _block in (4, 16):
+_SHORT = {
+    "45-95": ("clip", (0.45, 0.95)), "30-80": ("clip", (0.3, 0.8)), "linear": ("schedule", "loglinear"),
+    "logarithmic": ("schedule", "logarithmic"), "square-root": ("schedule", "square-root"), "square": ("schedule", "square"),
+    "cosine": ("schedule", "cosine-power"),
+}  # fmt: skip
+for _block, _names in {
+    4: ("45-95", "30-80", "linear", "logarithmic", "square-root"), 16: ("45-95", "30-80", "linear", "square", "cosine")
+}.items():  # fmt: skip
     _part = _paper("options.block", "table 8", f"L' = {_block}", _block)
-    for _name, _ours, _value in (
-        ("45-95", "clip", (0.45, 0.95)), ("30-80", "clip", (0.3, 0.8)), ("linear", "schedule", "loglinear"),
-        ("logarithmic", "schedule", "logarithmic"),
-    )[: 4 if _block == 4 else 3]:  # fmt: skip
+    for _name in _names:
+        _ours, _value = _SHORT[_name]
         _like(
             f"bd3lm-lm1b-{_block}-short-{_name}", "bd3lm-lm1b", _part, _paper(f"options.{_ours}", "table 8", _name, _value),
             _paper("train.steps", "table 8", "3B tokens", 45_776), without=_BY_HAND,

@@ -85,7 +85,7 @@ LISTS: dict[
         ("table 1", "AR with batches of random size", ""),
         ("table 2, eq. 10", "variance of the bound over clipping intervals", "python benchmarks/clipping.py"),
         ("table 6", "lengths of documents that end by themselves", ""),
-        ("table 8", "square and square-root schedules", ""),
+        ("table 8", "square and square-root schedules", "zellige train bd3lm --schedule square-root"),
     ],
 }
 

@@ -298,7 +298,15 @@ def test_the_ends_of_a_schedule_are_a_choice(method):
     close(make().alpha(ends)[:, 0], torch.tensor([1.0, 1e-3], dtype=D))
     for name in ("loglinear", "cosine", "cosine-power", "polynomial"):
         close(make(schedule=name, alpha_1=0.2).alpha(ends)[:, 0], torch.tensor([1.0, 0.2], dtype=D))
+    early = torch.tensor([0.25], dtype=D)
+    for name, exponent, lost in (("square", None, 0.0625), ("square-root", None, 0.5), ("polynomial", 0.5, 0.5)):
+        close(
+            make(schedule=name, alpha_1=1e-3, exponent=exponent).alpha(early)[:, 0],
+            1 - 0.999 * torch.tensor([lost], dtype=D),
+        )
     for wrong, line in [
+        ({"exponent": 2.0}, "`schedule` loglinear has no `exponent`; drop it, or take polynomial or cosine-power"),
+        ({"schedule": "polynomial", "exponent": 0.0}, "`exponent` is 0; it must be above 0, and finite"),
         ({"alpha_1": 1.0}, "`alpha_1` is 1; it must be 0 or more, and below 1"),
         ({"alpha_1": float("nan")}, "`alpha_1` is nan; it must be 0 or more, and below 1"),
         ({"schedule": "geometric", "alpha_1": 0.1}, "`schedule` geometric has no `alpha_1`; use `sigma_max`"),

@@ -14,6 +14,22 @@ M = Mutant
 S, C = "core/schedule.py", "core/curves.py"
 SCHEDULES = [
     M(
+        "the square root's exponent is that of the square",
+        C,
+        "super().__init__(0.5, alpha",
+        "super().__init__(2.0, alpha",
+        "process.curves",
+    ),
+    M("the square's exponent is 3", C, "super().__init__(2.0, alpha", "super().__init__(3.0, alpha", "process.curves"),
+    M(
+        "an exponent that is chosen is inverted",
+        C,
+        "ends[power] = float(exponent)",
+        "ends[power] = 1 / float(exponent)",
+        "process.curves",
+    ),
+    M("the power of a cosine is halved", C, "** self.power  # MDLM", "** (self.power / 2)  # MDLM", "process.curves"),
+    M(
         "t for 1 - t in the linear schedule",
         C,
         "return (1 - t)[..., None]  # MD4",

@@ -161,6 +161,20 @@ class Polynomial(Schedule):
         return super()._weight(t) if self.alpha_0 < 1.0 else (1 - self.begin) * self.w / self.tau(t)[..., None]
 
 
+class Square(Polynomial):
+    """alpha = 1 - (1 - eps) t^2: `square` of BD3-LM's code (its table 8)."""
+
+    def __init__(self, alpha_1: float = 1e-3, alpha_0: float = 1.0):
+        super().__init__(2.0, alpha_1, alpha_0)
+
+
+class SquareRoot(Polynomial):
+    """alpha = 1 - (1 - eps) sqrt(t): `square_root` of BD3-LM's code (its table 8); most is masked early."""
+
+    def __init__(self, alpha_1: float = 1e-3, alpha_0: float = 1.0):
+        super().__init__(0.5, alpha_1, alpha_0)
+
+
 class _OfSigma(Schedule):
     """A schedule given by its total noise sigma, alpha = exp(-sigma)."""
 
@@ -270,20 +284,33 @@ SCHEDULES |= {
     "cosine-power": CosinePower,
     "logarithmic": Logarithmic,
     "polynomial": Polynomial,
+    "square": Square,
+    "square-root": SquareRoot,
     "geometric": Geometric,
     "linear-sigma": LinearSigma,
 }
 
 
+EXPONENTS = {
+    "polynomial": "w",
+    "cosine-power": "power",
+}  # schedules whose exponent can be chosen, and what they call it
+
+
 def named(
-    name: str, sigma_min: float | None = None, sigma_max: float | None = None, alpha_1: float | None = None
+    name: str,
+    sigma_min: float | None = None,
+    sigma_max: float | None = None,
+    alpha_1: float | None = None,
+    exponent: float | None = None,
 ) -> Schedule:
     """Return a schedule by its name in SCHEDULES, with its ends: of sigma for a schedule of sigma, else alpha at t = 1.
 
     Raises:
-        InputError: ends of another kind of schedule, ends between which sigma does not increase, alpha_1 not in [0, 1).
+        InputError: ends of another kind of schedule, ends between which sigma does not increase, alpha_1 not in [0, 1); an
+            exponent of a schedule that has none, or one that is not above 0.
     """
-    kind = SCHEDULES[name]
+    kind, power = SCHEDULES[name], EXPONENTS.get(name, "")
     ends = {"sigma_min": sigma_min, "sigma_max": sigma_max}
     ends = {end: float(value) for end, value in ends.items() if value is not None}
     if ends and not issubclass(kind, _OfSigma):
@@ -294,6 +321,12 @@ def named(
         if not 0 <= alpha_1 < 1:
             raise InputError(f"`alpha_1` is {alpha_1:g}; it must be 0 or more, and below 1")
         ends["alpha_1"] = float(alpha_1)
+    if exponent is not None:
+        if not power:
+            raise InputError(f"`schedule` {name} has no `exponent`; drop it, or take {' or '.join(EXPONENTS)}")
+        if not 0 < exponent < math.inf:
+            raise InputError(f"`exponent` is {exponent:g}; it must be above 0, and finite")
+        ends[power] = float(exponent)
     try:
         return kind(**ends)
     except ValueError as problem:
@@ -315,7 +348,9 @@ class ScheduleChoice(Protocol):
 
 
 _HELP = {
-    "schedule": "noise schedule alpha_t; loglinear, cosine, cosine-power, logarithmic, polynomial, geometric or linear-sigma",
+    "schedule": "noise schedule alpha_t; loglinear, cosine, cosine-power, logarithmic, polynomial, square, square-root, "
+    "geometric or linear-sigma",
+    "exponent": "of polynomial and cosine-power: w of alpha = 1 - t^w, or the power of the cosine; 2 by default",
     "sigma_min": "sigma at t = 0 (geometric and linear-sigma); 1e-4 and 0 by default (the published linear one: 1e-3)",
     "sigma_max": "sigma at t = 1 (geometric and linear-sigma); 20 and 10 by default (the published linear one: 7)",
     "alpha_1": "other schedules: alpha at t = 1, the eps of loglinear: 1e-3 by default; 0 if the network is not conditioned on "
@@ -330,4 +365,5 @@ def schedule_option(name: str, default: str | None = None) -> Any:
 
 def schedule_of(config: ScheduleChoice) -> Schedule:
     """Return the schedule that a Config chooses."""
-    return named(config.schedule, config.sigma_min, config.sigma_max, config.alpha_1)
+    exponent = getattr(config, "exponent", None)  # sedd has no schedule with one
+    return named(config.schedule, config.sigma_min, config.sigma_max, config.alpha_1, exponent)

@@ -108,6 +108,7 @@ class Blocks(Diffusion):
         """with `clip`: draw a block again until its share of masks is in the interval, too, as the published code does"""
         row_by_row: bool = False
         """spread the times of a batch row by row, as the published code does, not over the blocks of each row"""
+        exponent: float | None = schedule_option("exponent")
 
         def __post_init__(self) -> None:
             low, high = self.clip

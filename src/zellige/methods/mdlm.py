@@ -44,6 +44,7 @@ class MDLM(Masked):
         sigma_min: float | None = schedule_option("sigma_min")
         sigma_max: float | None = schedule_option("sigma_max")
         alpha_1: float | None = schedule_option("alpha_1")
+        exponent: float | None = schedule_option("exponent")
 
     def __init__(
         self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None, **more: Any

@@ -206,6 +206,7 @@ LATER: dict[str, Any] = {  # an entry that came later -> the value that files wi
     "net.rescale": False,
     "options.alpha_1": None,
     "options.auxiliary_at": "masks",
+    "options.exponent": None,
     "options.forward_neighbours": 0,
     "options.levels": False,
     "options.log_eps": 0.0,

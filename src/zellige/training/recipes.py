@@ -316,8 +316,10 @@ LM1B_TOKENS = 512 * 128  # of a step
 BRIEF: dict[str, dict[str, Any]] = {  # of BD3-LM's table 8, the options that are not those of table 3
     "45-95": {"clip": (0.45, 0.95)}, "30-80": {"clip": (0.3, 0.8)}, "linear": {"resample": False},
     "logarithmic": {"schedule": "logarithmic", "resample": False},
+    "square-root": {"schedule": "square-root", "resample": False}, "square": {"schedule": "square", "resample": False},
+    "cosine": {"schedule": "cosine-power", "exponent": 1.0, "resample": False},
 }  # fmt: skip
-BRIEF_OF = {4: (*BRIEF,), 16: ("45-95", "30-80", "linear")}
+BRIEF_OF = {4: (*BRIEF,)[:5], 16: ("45-95", "30-80", "linear", "square", "cosine")}
 
 for _of in ("text8", "lm1b"):
     _base = f"d3pm-{_of}"

@@ -529,7 +529,6 @@ _add(
     ),
     evaluation="zellige evaluate RUN --generate --top-p 0.9",
 )  # fmt: skip
-_BY_SCHEDULE = "this schedule is not built"
 _add(
     "bd3lm-8", *_BD3LM, "8", "LM1B, fine-tuned on 3B tokens, by schedule", "test, packed", (Column("PPL"), Column("variance")),
     (
@@ -537,12 +536,12 @@ _add(
         _row("L'=4, U[0.3, 0.8]", "29.38", "10.33", by="bd3lm-lm1b-4-short-30-80"),
         _row("L'=4, linear U[0, 1]", "30.18", "23.45", by="bd3lm-lm1b-4-short-linear"),
         _row("L'=4, logarithmic", "30.36", "23.53", by="bd3lm-lm1b-4-short-logarithmic"),
-        _row("L'=4, square root", "31.41", "26.43", note=_BY_SCHEDULE),
+        _row("L'=4, square root", "31.41", "26.43", by="bd3lm-lm1b-4-short-square-root"),
         _row("L'=16, U[0.45, 0.95]", "31.42", "3.60", by="bd3lm-lm1b-16-short-45-95"),
         _row("L'=16, U[0.3, 0.8]", "31.12", "3.58", by="bd3lm-lm1b-16-short-30-80"),
         _row("L'=16, linear U[0, 1]", "31.72", "7.62", by="bd3lm-lm1b-16-short-linear"),
-        _row("L'=16, square", "31.43", "13.03", note=_BY_SCHEDULE),
-        _row("L'=16, cosine", "31.41", "13.00", note=_BY_SCHEDULE),
+        _row("L'=16, square", "31.43", "13.03", by="bd3lm-lm1b-16-short-square"),
+        _row("L'=16, cosine", "31.41", "13.00", by="bd3lm-lm1b-16-short-cosine"),
     ),
 )  # fmt: skip
 

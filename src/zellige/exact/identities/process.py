@@ -1,12 +1,13 @@
 """Processes: the same checks for every method."""
 
 import itertools
+import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from ...core.curves import SCHEDULES, Exponential, Polynomial
+from ...core.curves import SCHEDULES, Exponential, Polynomial, named
 from ...core.prediction import reverse_rate
 from ...core.process import Process
 from ...core.schedule import CLEAN, PRIOR
@@ -107,6 +108,29 @@ def rates_factorise_over_positions():
             rate = whole.gather(-1, enumeration.index(target, P.K)[:, None])[:, 0]
             worst.see(rates[:, i, y], torch.where(X[:, i] == y, 0.0, rate), f"{name}, t = {t}")
     yield worst.row(PROCESS, "rates position by position = rates on K^L")
+
+
+@shared("process.curves")
+def schedules_are_the_curves_of_their_papers():
+    """alpha of a schedule by its name, its ends and its exponent chosen, is what the paper writes (eps is alpha at t = 1)."""
+    worst, eps, pi = Largest(), 0.01, math.pi
+    lost = {  # what is lost by time t where eps is 0
+        ("loglinear", None): lambda t: t,
+        ("logarithmic", None): lambda t: math.log(1 + t) / math.log(2),
+        ("cosine", None): lambda t: math.cos(pi / 2 * (1 - t)),
+        ("square", None): lambda t: t**2,
+        ("square-root", None): lambda t: math.sqrt(t),
+        ("polynomial", None): lambda t: t**2,
+        ("polynomial", 3.0): lambda t: t**3,
+        ("cosine-power", None): lambda t: 1 - math.cos(pi / 2 * t) ** 2,
+        ("cosine-power", 1.0): lambda t: 1 - math.cos(pi / 2 * t),
+    }
+    for (name, exponent), curve in lost.items():
+        schedule = named(name, alpha_1=eps, exponent=exponent)
+        for t in INSIDE:
+            alpha = torch.tensor([1 - (1 - eps) * curve(float(t))], dtype=torch.float64)
+            worst.see(schedule.alpha(t), alpha, f"{name} {exponent or ''}, t = {t}")
+    yield worst.row(PROCESS, "schedules by name = the papers' curves")
 
 
 @shared("process.schedules")
