@@ -524,6 +524,16 @@ _like(
     "d3pm-text8-uniform-small-mi", "d3pm-text8-uniform", _SIX,
     _paper("options.schedule", "table 6", "mutual info", "mutual-information"),
 )  # fmt: skip
+_like(
+    "d3pm-text8-uniform-small-even",
+    "d3pm-text8-uniform",
+    _SIX,
+    _paper("options.schedule", "table 6", "1/(T - t + 1)", "even"),
+)
+_like(
+    "d3pm-cifar10-uniform-linear", "d3pm-cifar10-uniform",
+    _paper("options.schedule", "table 4", "beta from 0.02 to 1", "linear-to-one"),
+)  # fmt: skip
 _RESIDUAL = Entry("options.head", "UNet's logits", "x_onehot + h", "d3pm-images-model", "residual")
 _like("d3pm-cifar10-absorbing-vb", "d3pm-cifar10-absorbing", _paper("options.auxiliary", "table 3", "L_vb alone", 0.0))
 _like("d3pm-cifar10-gauss-logits", "d3pm-cifar10-gauss", _RESIDUAL)

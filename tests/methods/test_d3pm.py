@@ -68,6 +68,23 @@ def pairs(method, t):
     return x_0[q > 0], x_t[q > 0], q[q > 0]
 
 
+# ---------------------------------------------------------------------------------- the schedules
+def test_the_schedules_of_tables_4_and_6():
+    """Even: each step is the first jump of as many tokens, beta_i = 1/(T - i + 1). To one: beta from 0.02 to 1, all is lost."""
+    alpha = d3pm_transitions.table("linear-to-one", 3, 5, absorbing=False)
+    close(alpha, torch.tensor([1.0, 0.98, 0.98 * 0.49, 0.0], dtype=D))
+    for absorbing in (True, False):
+        alpha = d3pm_transitions.table("even", 4, 5, absorbing)
+        close(1 - alpha[1:] / alpha[:-1], 1 / (4 - torch.arange(4, dtype=D)))
+    close(d3pm_transitions.table("linear-to-one", 1, 5, False), torch.tensor([1.0, 0.0], dtype=D))
+    long = d3pm_transitions.table("linear-to-one", 1000, 5, False)
+    assert (long.diff() <= 0).all()
+    assert torch.isfinite(long[1:-1].log()).all()  # 1 - beta_i is never 0 / 0
+    for kind, schedule in itertools.product(("gaussian", "nearest"), ("even", "linear-to-one")):
+        with pytest.raises(InputError, match=f"`schedule` {schedule} is not for `process` {kind}"):
+            d3pm_transitions.Noise(kind, 4, schedule, 0, 1, "").on(5)
+
+
 # ---------------------------------------------------------------------------------- the closed forms
 @kinds
 @pytest.mark.parametrize("schedule", SCHEDULES)

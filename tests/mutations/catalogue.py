@@ -14,6 +14,27 @@ M = Mutant
 S, C = "core/schedule.py", "core/curves.py"
 SCHEDULES = [
     M(
+        "the schedule to one begins at 0.2",
+        "methods/d3pm_transitions.py",
+        "torch.linspace(0.02, 1.0, T",
+        "torch.linspace(0.2, 1.0, T",
+        tests="tests/methods/test_d3pm.py -k tables_4",
+    ),
+    M(
+        "the schedule to one forgets one step late",
+        "methods/d3pm_transitions.py",
+        "(1 - beta[:-1]).cumprod(0).clamp_min(1e-300)",
+        "(1 - beta[1:]).cumprod(0).clamp_min(1e-300)",
+        tests="tests/methods/test_d3pm.py -k tables_4",
+    ),
+    M(
+        "the even schedule is squared",
+        "methods/d3pm_transitions.py",
+        "        return left\n    if name",
+        "        return left.square()\n    if name",
+        tests="tests/methods/test_d3pm.py -k tables_4",
+    ),
+    M(
         "the square root's exponent is that of the square",
         C,
         "super().__init__(0.5, alpha",

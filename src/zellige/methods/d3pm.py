@@ -73,8 +73,8 @@ class D3PM(Absorbing):
     variants = (
         {},
         {"process": "uniform"},
-        {"process": "uniform", "prediction": "mean"},
-        {"process": "uniform", "last": "image"},
+        {"process": "uniform", "prediction": "mean", "schedule": "linear-to-one"},
+        {"process": "uniform", "last": "image", "schedule": "even"},
         {"process": "absorbing-uniform"},
         {"process": "middle"},
         {"process": "gaussian"},
@@ -96,7 +96,8 @@ class D3PM(Absorbing):
         """noise: absorbing, uniform, nearest or a mixture; absorbing is a mask, nearest is in an embedding, mixtures are
         absorbing-uniform and absorbing-nearest; of ordered tokens gaussian, band, middle (absorbing into it)"""
         schedule: str = "paper"
-        """schedule beta_i; linear, cosine or mutual-information (1/(T - i + 1) for absorbing); paper: cosine for uniform,
+        """schedule beta_i; linear, linear-to-one, cosine, even or mutual-information; linear-to-one: 0.02 to 1; even:
+        1/(T - i + 1), which mutual-information is for absorbing; paper: cosine for uniform,
         linear for gaussian and band, otherwise mutual-information; auto: as paper, but mutual-information for uniform"""
         diffusion_steps: int = 1000
         """T of discrete time; samples and bounds may take fewer"""

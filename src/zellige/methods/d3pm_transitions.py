@@ -160,7 +160,8 @@ def read_embedding(path: str, tokens: int) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------- how much noise
-TABLES = ("linear", "cosine", "mutual-information")
+TABLES = ("linear", "linear-to-one", "cosine", "even", "mutual-information")
+OF_MIXTURES = ("linear-to-one", "even", "mutual-information")  # schedules that chains of matrices do not have
 
 
 def table(name: str, T: int, V: int, absorbing: bool, redrawn: float | None = None) -> Tensor:
@@ -169,10 +170,16 @@ def table(name: str, T: int, V: int, absorbing: bool, redrawn: float | None = No
     `redrawn` is the probability that a lost token becomes this or that token: 1/V by default, where nothing absorbs.
     """
     left = 1 - torch.arange(T + 1, dtype=D) / T
+    if name == "even":  # beta_i = 1/(T - i + 1) whatever the noise (D3PM, table 6)
+        return left
     if name == "mutual-information":  # at the mask beta_i = 1/(T - i + 1)
         return left if absorbing else _informed(left, V, 1 / V if redrawn is None else redrawn)
     if name == "linear":  # DDPM's 1e-4 to 0.02 at T = 1000, scaled so that alpha_T hardly depends on T
         beta = torch.linspace(0.1 / T, min(20 / T, 0.999), T, dtype=D)
+    elif name == "linear-to-one":  # D3PM table 4; its product is below any float64 long before T
+        beta = torch.linspace(0.02, 1.0, T, dtype=D)
+        kept = torch.cat((torch.ones_like(beta[:1]), (1 - beta[:-1]).cumprod(0).clamp_min(1e-300)))
+        return torch.cat((kept, torch.zeros_like(beta[:1])))
     else:  # f(i) = cos(pi/2 (i/T + 0.008)/1.008), not squared
         f = torch.cos(math.pi / 2 * (1.008 - left) / 1.008)  # D3PM eq. 18
         beta = (1 - f[1:] / f[:-1]).clamp_max(0.999)
@@ -401,10 +408,14 @@ class Noise:
             default = "cosine" if kind == "uniform" and schedule == "paper" else "mutual-information"
             schedule = "linear" if ordinal or self.scaling != "exponential" else default
         if ordinal:
-            if schedule == "mutual-information":
-                raise InputError(f"`schedule` mutual-information is not for `process` {kind}; use linear or cosine")
+            if schedule in OF_MIXTURES:
+                raise InputError(f"`schedule` {schedule} is not for `process` {kind}; use linear or cosine")
             return levels(kind, V, T, schedule, self.width, self.strength)
         if kind.endswith("nearest"):
+            if schedule in ("linear-to-one", "even"):
+                raise InputError(
+                    f"`schedule` {schedule} is not for `process` {kind}; use linear, cosine or mutual-information"
+                )
             afford(V)
             points = read_embedding(self.embedding, V) if self.embedding else torch.arange(V)[:, None]
             if self.scaling == "exponential":

@@ -336,6 +336,8 @@ _like(
 )  # fmt: skip
 _like("d3pm-text8-uniform-small", "d3pm-text8-uniform", net={"layers": 6})
 _like("d3pm-text8-uniform-small-mi", "d3pm-text8-uniform-small", options={"schedule": "mutual-information"})
+_like("d3pm-text8-uniform-small-even", "d3pm-text8-uniform-small", options={"schedule": "even"})
+_like("d3pm-cifar10-uniform-linear", "d3pm-cifar10-uniform", options={"schedule": "linear-to-one"}, published=36.6e6)
 _like("d3pm-cifar10-absorbing-vb", "d3pm-cifar10-absorbing", options=PLAIN, published=36.6e6)
 _like("d3pm-cifar10-gauss-logits", "d3pm-cifar10-gauss", options={"head": "residual"}, published=36.6e6)
 _like("d3pm-cifar10-gauss-logits-vb", "d3pm-cifar10-gauss-logits", options=PLAIN, published=36.6e6)

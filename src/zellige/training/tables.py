@@ -142,7 +142,6 @@ FIVE = tuple(Column("PPL", name) for name in ("LAMBADA", "WikiText2", "PTB", "Wi
 SEVEN = tuple(Column("PPL", name) for name in ("PTB", "Wikitext", "LM1B", "Lambada", "AG News", "Pubmed", "Arxiv"))
 ZERO_SHOT = "zellige evaluate RUN --suite zero-shot"
 SAMPLES = "zellige evaluate RUN --generate"
-SIX_LAYERS = "six layers; the schedule 1/(T - t + 1) of uniform noise is not built"
 AR_8192 = "the paper's 1,000-step column is empty: one network evaluation a token"
 FIGURE = "the paper has curves, no number"
 ARCHITECTURE = "needs the paper's state-space network (Mamba), which is not built"
@@ -199,7 +198,7 @@ _add(
 _add(
     "d3pm-4", *_D3PM, "4", "CIFAR-10, uniform noise by schedule", "test", IMAGE,
     (
-        _row("linear, beta 0.02 to 1", "4.99 ± 0.03", "79.86 ± 1.64", "4.44 ± 0.05", note="this schedule is not built"),
+        _row("linear, beta 0.02 to 1", "4.99 ± 0.03", "79.86 ± 1.64", "4.44 ± 0.05", by="d3pm-cifar10-uniform-linear"),
         _row("cosine", "5.08 ± 0.02", "51.27 ± 2.15", "5.99 ± 0.14", by="d3pm-cifar10-uniform"),
     ),
 )  # fmt: skip
@@ -219,7 +218,7 @@ _add(
 _add(
     "d3pm-6", *_D3PM, "6", "text8, six layers, uniform noise by schedule", "test", BITS,
     (
-        _row("1/(T - t + 1)", "2.37", note=SIX_LAYERS),
+        _row("1/(T - t + 1)", "2.37", by="d3pm-text8-uniform-small-even"),
         _row("cosine", "1.73", by="d3pm-text8-uniform-small"),
         _row("mutual information", "1.74", by="d3pm-text8-uniform-small-mi"),
     ),
