@@ -608,7 +608,7 @@ def test_a_table_has_its_rows_in_the_papers_order_beside_what_the_paper_reports(
         ("and without zero masking", ("≤ 28.51 ± 0.15",), ""),
     ]
     lines = str(papers).splitlines()
-    assert lines[0].endswith("Substitute: tokens, 0.001 minutes a row; not a reproduction")
+    assert lines[0].endswith("Substitute: tokens, at most 0.001 minutes a row; not a reproduction")
     assert lines[0] in (papers.folder / "compare.md").read_text()
     assert "  and without carry-over: carry-over cannot be switched off" in f"  {chr(10).join(lines)}".replace(
         "\n", "\n  "

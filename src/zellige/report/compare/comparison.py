@@ -195,7 +195,8 @@ class _Work:
 
     def _paper(self) -> Paper:
         assert self.rows is not None
-        return self.rows.record(self.corpus.about["name"], self.minutes)
+        path = getattr(self.data, "path", None)  # of data of one's own, whose name says little
+        return self.rows.record(Path(path).name if path else self.corpus.about["name"], self.minutes)
 
     # ------------------------------------------------------------------------------------------------ the work
     def go(self) -> "_Measured":

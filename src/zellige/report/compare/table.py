@@ -135,7 +135,7 @@ NOTHING = "-"
 
 def heading(paper: Paper) -> str:
     """The title of a paper's table on a substitute, which says that it is one."""
-    return f"{paper.title}. Substitute: {paper.substitute}, {paper.minutes:g} minutes a row; not a reproduction"
+    return f"{paper.title}. Substitute: {paper.substitute}, at most {paper.minutes:g} minutes a row; not a reproduction"
 
 
 def paper_cells(found: Findings, paper: Paper) -> list[list[str]]:
