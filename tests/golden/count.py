@@ -47,7 +47,7 @@ def count() -> dict[str, dict[str, dict[str, str]]]:
     assert tested >= reasons[FORM].keys() | reasons[DIFFER].keys(), "no test"
     groups: dict[str, dict[str, dict[str, str]]] = {}
     recorded = importlib.import_module(f"{__package__}.recorded")
-    for folder in (recorded.TORCH, recorded.JAX):
+    for folder in (recorded.TORCH, recorded.JAX, *recorded.LATER):
         for name in folder.index:
             kinds = [kind for kind, cases in reasons.items() if name in cases]
             if not kinds and name in tested:

@@ -5,6 +5,7 @@ a check with the method that it is made of ("bound.draws mdlm"; a method is left
 verify cannot catch it, and `tests` then says who does.
 """
 
+from .gidd import GIDD
 from .guidance import GUIDANCE
 from .mutant import Mutant
 from .networks import CONNECTIONS
@@ -1870,6 +1871,7 @@ CATALOGUE = [
     *NETWORKS,
     *SAMPLERS,
     *GUIDANCE,
+    *GIDD,
     *BEYOND,
     *SERVING,
     *STRANGERS,
