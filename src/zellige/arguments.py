@@ -87,11 +87,11 @@ class _Arguments:
             raise misnamed(self.title, self.signature, args, kwargs) from None
         for name, value in bound.arguments.items():
             if name in self.checks:
-                check, what = self.checks[name]
+                check, description = self.checks[name]
                 try:
                     bound.arguments[name] = check(value)
                 except _Not:
-                    raise InputError(f"`{self.prefix}{name}` is {of_kind(value)}; it must be {what}") from None
+                    raise InputError(f"`{self.prefix}{name}` is {of_kind(value)}; it must be {description}") from None
                 except InputError as error:
                     raise InputError(f"`{self.prefix}{name}` {error}") from None
         return bound
@@ -145,21 +145,21 @@ def misnamed(title: str, signature: inspect.Signature, args: Collection[Any], kw
                 + (f"did you mean '{near}'?" if near else f"it has {', '.join(names)}")
             )
     positional = [n for n in names if signature.parameters[n].kind is not inspect.Parameter.KEYWORD_ONLY]
-    passed = len(args) - ("self" in signature.parameters)
-    if passed > len(positional):
+    count = len(args) - ("self" in signature.parameters)
+    if count > len(positional):
         takes = (
-            f"give {', '.join(names[passed - 1 :][:3])} by name"
+            f"give {', '.join(names[count - 1 :][:3])} by name"
             if len(names) > len(positional)
             else "leave the others out"
         )
-        return TypeError(f"{title} takes {len(positional)} arguments by position, not {passed}; {takes}")
-    twice = [n for n in positional[:passed] if n in kwargs]
+        return TypeError(f"{title} takes {len(positional)} arguments by position, not {count}; {takes}")
+    twice = [n for n in positional[:count] if n in kwargs]
     if twice:
         return TypeError(f"{title} got the argument '{twice[0]}' twice; name each one once")
-    needed = [
-        n for n in names[passed:] if n not in kwargs and signature.parameters[n].default is inspect.Parameter.empty
+    required = [
+        n for n in names[count:] if n not in kwargs and signature.parameters[n].default is inspect.Parameter.empty
     ]
-    return TypeError(f"{title} lacks the argument '{needed[0] if needed else names[0]}'; give it")
+    return TypeError(f"{title} lacks the argument '{required[0] if required else names[0]}'; give it")
 
 
 def _inside(name: str, signature: inspect.Signature) -> str | None:
@@ -221,8 +221,8 @@ def _rule(hint: Any, name: str) -> tuple[_Check, str] | None:
     if origin is Literal:
         return _among(inner)
     if hint in _PLAIN:
-        check, what = _PLAIN[hint]
-        return (_seed if hint is int and name == "seed" else check), what
+        check, description = _PLAIN[hint]
+        return (_seed if hint is int and name == "seed" else check), description
     if origin is type or hint is type:
         return _is(type), "a class"
     if origin in _GROUPS or hint in _GROUPS:
@@ -331,9 +331,9 @@ def _either(rules: list[tuple[_Check, str]]) -> tuple[_Check, str]:
     paths = any(what == _PATH for _, what in rules)
 
     def check(value: Any) -> Any:
-        for each, _ in rules:
+        for check_one, _ in rules:
             try:
-                value = each(value)
+                value = check_one(value)
             except _Not:
                 continue
             if paths and isinstance(value, str):
@@ -348,7 +348,7 @@ def _group(kind: Any, inner: tuple[Any, ...], name: str) -> tuple[_Check, str] |
     """Tuples, sequences and mappings, with what they hold."""
     if kind is tuple and inner and inner[-1] is not Ellipsis:
         rules = [_rule(part, name) for part in inner]
-        what = f"{_COUNTS.get(len(rules), len(rules))} {'numbers' if {*inner} <= {int, float} else 'values'}"
+        description = f"{_COUNTS.get(len(rules), len(rules))} {'numbers' if {*inner} <= {int, float} else 'values'}"
 
         def several(value: Any) -> Any:
             if (
@@ -359,7 +359,7 @@ def _group(kind: Any, inner: tuple[Any, ...], name: str) -> tuple[_Check, str] |
                 raise _Not
             return tuple(item if rule is None else rule[0](item) for rule, item in zip(rules, value))
 
-        return several, what
+        return several, description
     rule = _rule(inner[0], name) if inner and kind not in (dict, collections.abc.Mapping) else None
     plural = {"a whole number": "whole numbers", "a number": "numbers", "a text": "texts"}
     of = f" of {plural.get(rule[1], 'such')}" if rule and rule[1] in plural else ""

@@ -54,6 +54,6 @@ ELSEWHERE: dict[str, dict[str, str]] = {  # asked of what -> name there -> what 
 
 def no_attribute(of: str, name: str) -> str:
     """Message of the AttributeError where `name` is asked of "zellige" or "Model", and is in neither."""
-    whose = "module 'zellige'" if of == "zellige" else f"'{of}' object"
+    owner = "module 'zellige'" if of == "zellige" else f"'{of}' object"
     hint = ELSEWHERE[of].get(name)
-    return f"{whose} has no attribute '{name}'" + (f"; {hint}" if hint else "")
+    return f"{owner} has no attribute '{name}'" + (f"; {hint}" if hint else "")

@@ -38,8 +38,10 @@ def meant(name: str, names: Iterable[str]) -> str | None:
     ('count', 'seed')
     """
     names = list(names)
-    other = SYNONYMS.get(name, name)
-    return next((each for each in (other, SYNONYMS.get(other)) if each in names), None) or nearest(name, names)
+    synonym = SYNONYMS.get(name, name)
+    return next((candidate for candidate in (synonym, SYNONYMS.get(synonym)) if candidate in names), None) or nearest(
+        name, names
+    )
 
 
 def quoted(text: str) -> str:
@@ -100,8 +102,8 @@ def at_least(name: str, value: float, least: int) -> None:
     zellige.errors.InputError: `steps` is 0; it must be 1 or more
     """
     if value < least:
-        shown = f"{value:g}" if isinstance(value, float) else value
-        raise InputError(f"`{name}` is {shown}; it must be {least} or more")
+        text = f"{value:g}" if isinstance(value, float) else value
+        raise InputError(f"`{name}` is {text}; it must be {least} or more")
 
 
 def between(name: str, value: float, least: int, most: int) -> None:

@@ -108,12 +108,12 @@ def sweep(folder: Path, names: Container[str] | None = None) -> None:
     names: of what alone; by default of everything.
     """
     for left in folder.iterdir():
-        ours = _ASIDE.fullmatch(left.name)
-        if names is not None and not (ours and ours[1] in names):
+        match = _ASIDE.fullmatch(left.name)
+        if names is not None and not (match and match[1] in names):
             continue
-        if ours and ours[2] == "old" and not (folder / ours[1]).exists():
-            left.rename(folder / ours[1])
-        elif ours:
+        if match and match[2] == "old" and not (folder / match[1]).exists():
+            left.rename(folder / match[1])
+        elif match:
             remove(left)
 
 

@@ -203,13 +203,13 @@ class Zellige(LM):
         sampler = self._sampler(options)
         tokenizer, method, prefix_length = self.model.tokenizer, self.model.method, len(prompts[0])
         most = _most(options) if sampler.grows else min(_most(options), int(method.shape[0]) - prefix_length)
-        fixed = torch.tensor([prompt + [-1] * most for prompt in prompts], device=self._device)
-        sampler.admit(method, fixed)
+        tokens = torch.tensor([prompt + [-1] * most for prompt in prompts], device=self._device)
+        sampler.admit(method, tokens)
         streams, steps = Streams(seeds, start_distribution(method).device), self.decoding.steps
-        shape, around = (len(prompts), fixed.shape[1]), self.decoding.around
-        *_, state = run(sampler, method, shape, steps, fixed=fixed, generator=streams, around=around)
+        shape, around = (len(prompts), tokens.shape[1]), self.decoding.around
+        *_, state = run(sampler, method, shape, steps, fixed=tokens, generator=streams, around=around)
         end = end_token(tokenizer, True) if trained_on_documents(self.model) else None
-        rows, mask = state.x.tolist(), blank(of_length(method, fixed.shape[1]))
+        rows, mask = state.x.tolist(), blank(of_length(method, tokens.shape[1]))
         ends = Frame(state, 1, 1, 0.0, state.x, 0, len(rows), 0.0, tokenizer, mask, end).ends
         texts = [added(tokenizer, row[:prefix_length], row[prefix_length:stop]) for row, stop in zip(rows, ends)]
         return [_cut(text, options.get("until")) for text in texts]

@@ -34,8 +34,8 @@ def this_process() -> Place:
             raise InputError(
                 f"RANK is {rank} of WORLD_SIZE {world} in the environment; it must be below, as torchrun sets it"
             )
-        here = _number("LOCAL_WORLD_SIZE", 0) or world
-        return Place("torchrun", rank, local, world, _even("torchrun", world, here, "--nproc-per-node"))
+        local_world = _number("LOCAL_WORLD_SIZE", 0) or world
+        return Place("torchrun", rank, local, world, _even("torchrun", world, local_world, "--nproc-per-node"))
     if "SLURM_JOB_ID" not in os.environ:
         return Place(rank=local, local=local)
     world = _number("SLURM_STEP_NUM_TASKS", 1)  # what srun sets for a step; the script that calls it has none

@@ -103,9 +103,9 @@ class Sampling(Pipeline):
         prompts, count = _texts("prompt", prompt, empty=True), how.pop("count", 1)
         several = how.get("classes") is not None and len(find_classes(self.model, how["classes"])) > 1
         if several or not prompts:
-            return [self(each, **how, count=count) for each in prompts]  # pyright: ignore[reportCallIssue]
-        drawn = sample(self.model, prompt=prompts, count=count * len(prompts), **how)
-        return [_single(drawn[i : i + count]) for i in range(0, len(drawn), count)]
+            return [self(prompt_of_list, **how, count=count) for prompt_of_list in prompts]  # pyright: ignore[reportCallIssue]
+        texts = sample(self.model, prompt=prompts, count=count * len(prompts), **how)
+        return [_single(texts[i : i + count]) for i in range(0, len(texts), count)]
 
 
 class Infilling(Pipeline):
@@ -123,10 +123,10 @@ class Infilling(Pipeline):
         how = self.chosen({**choices}, "a pipeline")
         if not of(self.model.tokenizer).running and not _are_texts(text):
             rows = flat_rows(whole_numbers("text", text), self.model.tokenizer.shape)
-            filled = infill(self.model, fixed=rows, **how)
-            return _single(filled) if rows.ndim == 1 else [_single(each) for each in filled]
-        filled = infill(self.model, text if isinstance(text, str) else _texts("text", text, empty=True), **how)
-        return _single(filled) if isinstance(text, str) else [_single(each) for each in filled]
+            texts = infill(self.model, fixed=rows, **how)
+            return _single(texts) if rows.ndim == 1 else [_single(prompt_of_list) for prompt_of_list in texts]
+        texts = infill(self.model, text if isinstance(text, str) else _texts("text", text, empty=True), **how)
+        return _single(texts) if isinstance(text, str) else [_single(prompt_of_list) for prompt_of_list in texts]
 
 
 class Scoring(Pipeline):
@@ -156,8 +156,8 @@ class Scoring(Pipeline):
             units = [len(row) for row in rows]
         else:
             texts, alone = _texts("text", text), isinstance(text, str)
-            rows = [tokenizer.encode(each, "the text") for each in texts]
-            units = [len(each) for each in (rows if tokenizer.unit == "token" else texts)]
+            rows = [tokenizer.encode(prompt_of_list, "the text") for prompt_of_list in texts]
+            units = [len(prompt_of_list) for prompt_of_list in (rows if tokenizer.unit == "token" else texts)]
         if not rows:
             return []
         scores = text_scores(self.model, self.judge(rows, how), map(len, rows), units)
@@ -194,7 +194,9 @@ def _single(values: Any) -> Any:
 
 
 def _are_texts(value: Any) -> bool:
-    return isinstance(value, str) or (isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value))
+    return isinstance(value, str) or (
+        isinstance(value, (list, tuple)) and all(isinstance(entry, str) for entry in value)
+    )
 
 
 def _texts(name: str, value: Any, empty: bool = False) -> list[str]:
@@ -235,8 +237,8 @@ def pipeline(task: str, model: "ModelSource | None" = None, **choices: Unpack[An
     Raises:
         InputError: no such task, one that the model cannot do, or a choice out of its range: before there is any text.
     """
-    if here := ELSEWHERE["pipeline"].get(task):
-        raise InputError(f"unknown task '{task}'; here it is pipeline(\"{here}\", model)")
+    if task_here := ELSEWHERE["pipeline"].get(task):
+        raise InputError(f"unknown task '{task}'; here it is pipeline(\"{task_here}\", model)")
     if task not in TASKS:
         raise unknown("task", task, TASKS)
     if model is None:

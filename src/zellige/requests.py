@@ -94,9 +94,9 @@ class Option:
         over = (self.maximum is not None and value > self.maximum) or (self.below is not None and value >= self.below)
         under = (self.minimum is not None and value < self.minimum) or (self.above is not None and value <= self.above)
         if over or under or math.isinf(value):
-            shown = f"{value:g}" if self.kind is float else f"{value:,}"
+            text = f"{value:g}" if self.kind is float else f"{value:,}"
             raise InputError(
-                f"`{self.name}` is {shown}; it must be {self._range(value, over)}"
+                f"`{self.name}` is {text}; it must be {self._range(value, over)}"
                 f"{self.unit and ', ' + self.unit}{self.why and ': ' + self.why}"
             )
 
@@ -137,15 +137,15 @@ def takes(request: type, options: type) -> Callable[[F], F]:
     """
 
     def decorate(function: F) -> F:
-        named = [p for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD]
-        names = {"options", *(p.name for p in named)}
+        parameters = [p for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD]
+        names = {"options", *(p.name for p in parameters)}
         fields = [
             p.replace(kind=p.KEYWORD_ONLY)
             for p in inspect.signature(request).parameters.values()
             if p.name not in names
         ]
         more = inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD, annotation=Unpack[options])
-        function.__signature__ = inspect.Signature([*named, *fields, more])  # pyright: ignore
+        function.__signature__ = inspect.Signature([*parameters, *fields, more])  # pyright: ignore
         return function
 
     return decorate
@@ -241,17 +241,17 @@ class Request(Generic[R]):
         Raises:
             InputError: a field that there is not, or whose value may not be, which is named.
         """
-        known = cls.fields()
+        fields = cls.fields()
         values = dict[str, Any]()
         for entry, value in entries.items():
             name = cls.renamed.get(entry, entry)
             if not name:
                 continue
-            if name not in known:
-                near = nearest(name, known)
-                hint = f"did you mean '{near}'?" if near else f"it has {', '.join(known)}"
+            if name not in fields:
+                near = nearest(name, fields)
+                hint = f"did you mean '{near}'?" if near else f"it has {', '.join(fields)}"
                 raise InputError(f"'{source}': {cls.__name__} has no field '{entry}'; {hint}")
-            read = known[name].read
+            read = fields[name].read
             values[name] = value if read is None else read(value)
         try:
             return cls(**values)

@@ -216,13 +216,13 @@ def entries_of(value: Any) -> Any:
     A field of a dataclass is left out where it is None and so is its default.
     """
     if isinstance(value, Mapping):
-        return {name: entries_of(each) for name, each in value.items()}
+        return {name: entries_of(entry) for name, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [entries_of(each) for each in value]
+        return [entries_of(entry) for entry in value]
     if not dataclasses.is_dataclass(value):
         return value
-    named = [(field, getattr(value, field.name)) for field in dataclasses.fields(value)]
-    return {f.name: entries_of(each) for f, each in named if each is not None or f.default is not None}
+    pairs = [(field, getattr(value, field.name)) for field in dataclasses.fields(value)]
+    return {f.name: entries_of(entry) for f, entry in pairs if entry is not None or f.default is not None}
 
 
 def _leaf(problem: BaseException, where: str) -> tuple[str, BaseException]:
@@ -248,14 +248,14 @@ def _strict(kind: type, *also: type):
 
 def _object(kind: Any, read: Any, strict: bool = True):
     """A reader that says so where the value is no JSON object, or where an entry is missing."""
-    needed = list(getattr(kind, "__required_keys__", ()))
+    required = list(getattr(kind, "__required_keys__", ()))
     if dataclasses.is_dataclass(kind):
-        needed = [f.name for f in dataclasses.fields(kind) if f.init and (strict or not _has_default(f))]
+        required = [f.name for f in dataclasses.fields(kind) if f.init and (strict or not _has_default(f))]
 
     def checked(value: Any, _: Any) -> Any:
         if not isinstance(value, Mapping):
             raise Wrong(f"is {quoted(value)}; it must be an object")
-        for name in needed:
+        for name in required:
             if name not in value:
                 raise Missing(name)
         return read(value, kind)
@@ -313,15 +313,17 @@ def _converter(strict: bool = True) -> cattrs.Converter:
 
     @converter.register_structure_hook_factory(_is_union_of_values)
     def value_of(kind: Any) -> Any:
-        named = [each for each in get_args(kind) if each in _NAMES]
+        plain_types = [plain_type for plain_type in get_args(kind) if plain_type in _NAMES]
 
         def read(value: Any, _: Any) -> Any:
             if value is None and type(None) in get_args(kind):
                 return None
-            for each in named:
+            for plain_type in plain_types:
                 with contextlib.suppress(Wrong):
-                    return converter.structure(value, each)
-            raise Wrong(f"is {quoted(value)}; it must be {either(tuple(_NAMES[each] for each in named))}")
+                    return converter.structure(value, plain_type)
+            raise Wrong(
+                f"is {quoted(value)}; it must be {either(tuple(_NAMES[plain_type] for plain_type in plain_types))}"
+            )
 
         return read
 

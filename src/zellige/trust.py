@@ -15,7 +15,7 @@ _allowed = ContextVar("allowed", default=frozenset[str]())
 @contextmanager
 def allow(code: bool = False, remote: bool = False) -> Iterator[None]:
     """Within the block files may name `code` that runs, and data that is `remote`."""
-    more = {name for name, given in (("code", code), ("remote", remote)) if given}
+    more = {name for name, allowed in (("code", code), ("remote", remote)) if allowed}
     before = _allowed.set(_allowed.get() | more)
     try:
         yield

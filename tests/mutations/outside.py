@@ -616,7 +616,7 @@ SERVING = of(
     (
         "requests in one batch have the seed of the first",
         "web/completions.py",
-        "seeds = [(each.seed, number)",
+        "seeds = [(plan.seed, number)",
         "seeds = [(first.seed, number)",
         "web/test_serve.py -k who_else_asks",
     ),
@@ -630,8 +630,8 @@ SERVING = of(
     (
         "any beginning of the token lets one in",
         "web/guard.py",
-        "hmac.compare_digest(brought.encode(), self.token.encode())",
-        "self.token.startswith(brought)",
+        "hmac.compare_digest(password.encode(), self.token.encode())",
+        "self.token.startswith(password)",
         "web/test_serve.py -k no_other_page",
     ),
     (
@@ -725,8 +725,8 @@ COMMANDS = of(
     (
         "the model's defaults outrank what is typed",
         "models/sampling.py",
-        "every = carried | given",
-        "every = given | carried",
+        "all_options = model_defaults | own_options",
+        "all_options = own_options | model_defaults",
         "models/test_defaults.py -k comes_first",
     ),
     (
@@ -753,8 +753,8 @@ COMMANDS = of(
     (
         "a report shows what is filled in as given",
         "report/sections.py",
-        "np.repeat(fixed >= 0, each + 2, 0)",
-        "np.repeat(fixed < 0, each + 2, 0)",
+        "np.repeat(given_tokens >= 0, per_row + 2, 0)",
+        "np.repeat(given_tokens < 0, per_row + 2, 0)",
         "report/test_report.py -k keeps_what_was_given",
     ),
     (
@@ -771,8 +771,8 @@ WEIGHTS = of(
     (
         "a file that has changed is loaded",
         "models/checkpoint/read.py",
-        "sha256(file) != listed[name]",
-        "not listed[name]",
+        "sha256(file) != sums[name]",
+        "not sums[name]",
         "models/test_checkpoint.py -k has_changed",
     ),
     (

@@ -89,7 +89,7 @@ def embed_tokens(
     size, device = tokens_at_once(method), next((p.device for p in method.parameters()), torch.device("cpu"))
     rows = [(i, [*text[at : at + size]]) for i, text in enumerate(texts) for at in range(0, len(text), size)]
     total: Tensor | None = None
-    done, training = 0, method.training
+    count, training = 0, method.training
     method.eval()
     try:
         for group in by_length([len(tokens) for _, tokens in rows], batch):
@@ -100,9 +100,9 @@ def embed_tokens(
             sums = features(method, x.to(device), layer, t).sum(1).double().cpu()
             total = torch.zeros(len(texts), sums.shape[1], dtype=torch.float64) if total is None else total
             total.index_add_(0, torch.tensor([rows[i][0] for i in group]), sums)
-            done += len(group)
+            count += len(group)
             if progress:
-                progress(done, len(rows))
+                progress(count, len(rows))
     finally:
         method.train(training)
     if total is None:

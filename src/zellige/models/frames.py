@@ -73,8 +73,8 @@ class Frame:
     @property
     def masked(self) -> Tensor:
         """(B, L) bool, masked tokens. Noise that absorbs into a token of the data leaves none at the end."""
-        ended = self.step == self.steps and self.mask is not None and self.mask < self.tokenizer.size
-        return torch.zeros_like(self.fixed) if self.mask is None or ended else self.x == self.mask
+        at_end = self.step == self.steps and self.mask is not None and self.mask < self.tokenizer.size
+        return torch.zeros_like(self.fixed) if self.mask is None or at_end else self.x == self.mask
 
     @property
     def new(self) -> Tensor:
@@ -106,12 +106,12 @@ class Frame:
 
     def marks(self, row: int) -> list[Mark]:
         """The state of each token of a sample, as `show.style` names it."""
-        known = torch.zeros_like(self.fixed) if self.mask is None else self.before != self.mask
+        was_token = torch.zeros_like(self.fixed) if self.mask is None else self.before != self.mask
         codes = torch.full_like(self.x, 2)
         codes[self.x != self.before] = 4  # another token than before
-        codes[self.new & ~known & (self.mask is not None)] = 1
+        codes[self.new & ~was_token & (self.mask is not None)] = 1
         codes[self.masked] = 0
-        codes[self.masked & known] = 5  # a token before, masked again
+        codes[self.masked & was_token] = 5  # a token before, masked again
         codes[self.fixed] = 3
         names: tuple[Mark, ...] = ("masked", "new", "shown", "given", "changed", "again")
         return [names[code] for code in codes[row].tolist()]
@@ -227,8 +227,8 @@ class Samples(Record):
         """
         number = f"{counted(len(self.texts), 'sample')}, {counted(sum(map(len, self.tokens)), 'token')}"
         calls = f"{_range(self.calls)} network evaluation{'' if set(self.calls) == {1} else 's'} each"
-        expected = "" if self.expected_calls is None else f", {self.expected_calls:,.1f} expected"
-        steps = f"({counted(self.steps, 'step')}, {_range(self.idle)} skipped{expected})"
+        expectation = "" if self.expected_calls is None else f", {self.expected_calls:,.1f} expected"
+        steps = f"({counted(self.steps, 'step')}, {_range(self.idle)} skipped{expectation})"
         walks = f"\n  {report(self.walks)}" if self.walks else ""
         return (
             f"{number}, {duration(self.seconds)}, {token_rate(self.speed)}\n  {calls} {steps}{walks}{self._redrawn()}"

@@ -94,8 +94,8 @@ class Infill(Sampling):
             raise InputError(
                 f"this model makes {kind.many}, and no text is one; give `fixed`: tokens, -1 where one is to be drawn"
             )
-        fixed = self.fixed if self.text is None else np.stack([kind.read(text) for text in self.given_texts()])
-        return flat_rows(whole_numbers("fixed", fixed), kind.shape)
+        tokens = self.fixed if self.text is None else np.stack([kind.read(text) for text in self.given_texts()])
+        return flat_rows(whole_numbers("fixed", tokens), kind.shape)
 
     def given_texts(self) -> list[str]:
         return [self.text] if isinstance(self.text, str) else list(self.text or ())
@@ -110,7 +110,7 @@ class Infill(Sampling):
 
     def _sample(self, **changes: Any) -> Sample:
         """The request for samples with the same fields, and these."""
-        return Sample(**{each.name: getattr(self, each.name) for each in fields(Sampling)} | changes)
+        return Sample(**{field.name: getattr(self, field.name) for field in fields(Sampling)} | changes)
 
     def _fill_texts(self, model: "Model", see: "Callable[[Frame], None] | None") -> "Samples":
         """The filled texts. Sample number k of a text has the random numbers of (seed, k), whatever stands beside it; a text that
@@ -120,25 +120,30 @@ class Infill(Sampling):
         from .frames import joined
         from .model import find_classes
 
-        masked = self.masked_texts(model)
+        texts_with_masks = self.masked_texts(model)
         classes = 1 if self.labels is None else len(find_classes(knows_classes(model, self.classifier), self.labels))
-        each = self.count * classes
-        seen: Counter[str] = Counter()
+        per_text = self.count * classes
+        occurrences: Counter[str] = Counter()
         first: list[int] = []
         for text in self.given_texts():
-            first.append(seen[text] * each)
-            seen[text] += 1
+            first.append(occurrences[text] * per_text)
+            occurrences[text] += 1
         parts, numbers = [], []
-        for group in by_length([len(text.fixed) for text in masked], len(masked) if classes == 1 else 1):
-            seed = [(self.seed, first[i] + k) for i in group for k in range(each)]
+        for group in by_length(
+            [len(text.fixed) for text in texts_with_masks], len(texts_with_masks) if classes == 1 else 1
+        ):
+            seed = [(self.seed, first[i] + k) for i in group for k in range(per_text)]
             request = self._sample(
-                fixed=[masked[i].fixed for i in group], alone=True, count=self.count * len(group), seed=seed
+                fixed=[texts_with_masks[i].fixed for i in group], alone=True, count=self.count * len(group), seed=seed
             )
             samples = request.run(model, see)
-            length = len(masked[group[0]].fixed)
-            texts = [masked[group[k // each]].fill(row, model.tokenizer) for k, row in enumerate(samples.tokens)]
+            length = len(texts_with_masks[group[0]].fixed)
+            texts = [
+                texts_with_masks[group[k // per_text]].fill(row, model.tokenizer)
+                for k, row in enumerate(samples.tokens)
+            ]
             parts.append(replace(samples, texts=texts, tokens=[row[:length] for row in samples.tokens]))
-            numbers += [i * each + k for i in group for k in range(each)]
+            numbers += [i * per_text + k for i in group for k in range(per_text)]
         return joined(parts, numbers)
 
 

@@ -48,14 +48,14 @@ def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
         match = next((f for f in (named_checkpoint(points, name) for name in names) if f), None)
         if match is None:
             short = (name for name in (BEST, LAST) if named_checkpoint(points, name))
-            there = sorted({*short, *(p.name for p in points.iterdir() if not p.name.startswith("."))})
-            if checkpoint and there:
+            candidates = sorted({*short, *(p.name for p in points.iterdir() if not p.name.startswith("."))})
+            if checkpoint and candidates:
                 raise InputError(
-                    f"'{shown(folder)}' has no checkpoint '{checkpoint}', only {', '.join(there)}; give one of them"
+                    f"'{shown(folder)}' has no checkpoint '{checkpoint}', only {', '.join(candidates)}; give one of them"
                 )
-            if there:
+            if candidates:
                 raise InputError(
-                    f"'{shown(points)}' holds no checkpoint such as step-000500, only {', '.join(there)}; give the path of one"
+                    f"'{shown(points)}' holds no checkpoint such as step-000500, only {', '.join(candidates)}; give the path of one"
                 )
             raise InputError(f"'{shown(folder)}' holds no checkpoint yet; continue it with `resume`")
         return match
@@ -79,10 +79,14 @@ def _near(path: Path) -> str:
     near = nearest(path.name, names)
     if near:
         return f"nearest in that folder: '{near}'"
-    ours = shipped.names() if path.name == str(path) else []
-    if near := nearest(path.name, ours):
+    shipped_names = shipped.names() if path.name == str(path) else []
+    if near := nearest(path.name, shipped_names):
         return f"did you mean '{near}', which comes with Zellige?"
-    also = f"; with Zellige come {', '.join(ours)}; on the Hugging Face hub a name is owner/model" if ours else ""
+    also = (
+        f"; with Zellige come {', '.join(shipped_names)}; on the Hugging Face hub a name is owner/model"
+        if shipped_names
+        else ""
+    )
     where = shown(path.parent)
     return (f"'{where}' holds {', '.join(sorted(names)[:5])}" if names else f"'{where}' holds no folders") + also
 

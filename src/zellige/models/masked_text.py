@@ -67,7 +67,7 @@ def masked_text(tokenizer: Tokenizer, text: str, length: int, mask_token: str = 
             f"nothing to fill: no '{mask_token}' in the text; mark each missing token with it, or set `mask_token`"
         )
     parts: list[str | int] = []
-    fixed: list[int] = []
+    tokens: list[int] = []
     if getattr(tokenizer, "unit", "token") == "char":
         # encoded as a whole, so that an error names the position in the text
         stand_in = tokenizer.decode([0])
@@ -79,10 +79,10 @@ def masked_text(tokenizer: Tokenizer, text: str, length: int, mask_token: str = 
                 parts[-1] += 1
             else:
                 parts.append(1)
-            fixed.append(-1)
+            tokens.append(-1)
         if part:
             parts.append(part)
-            fixed += tokenizer.encode(before_word(tokenizer, part) if i < len(split) else part, "the text")
-    if len(fixed) > length:
-        raise InputError(f"the text has {len(fixed):,} tokens, the model takes {length:,}; shorten it")
-    return MaskedText(parts, fixed)
+            tokens += tokenizer.encode(before_word(tokenizer, part) if i < len(split) else part, "the text")
+    if len(tokens) > length:
+        raise InputError(f"the text has {len(tokens):,} tokens, the model takes {length:,}; shorten it")
+    return MaskedText(parts, tokens)

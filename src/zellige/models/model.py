@@ -68,7 +68,7 @@ def find_classes(model: "Model", asked: Any) -> Tensor:
     several = asked if isinstance(asked, Sequence) and not isinstance(asked, str) else [asked]
     if not several:
         raise InputError("`classes` is empty; give the name or the number of one")
-    return torch.tensor([_number(names, one) for one in several])
+    return torch.tensor([_number(names, entry) for entry in several])
 
 
 def text_classes(model: "Model", asked: Any, count: int, fixed: Any = None) -> Tensor:
@@ -91,8 +91,8 @@ def _number(names: list[str], asked: Any) -> int:
     near = nearest(str(asked).lower(), [name.lower() for name in names])
     near = next((name for name in names if name.lower() == near), None)
     hint = f"did you mean '{near}'? " if near else ""
-    listed = ", ".join(names[:LISTED]) + (", ..." if len(names) > LISTED else "")
-    raise InputError(f"unknown class {quoted(str(asked))}; {hint}the {len(names):,} are {listed}")
+    listing = ", ".join(names[:LISTED]) + (", ..." if len(names) > LISTED else "")
+    raise InputError(f"unknown class {quoted(str(asked))}; {hint}the {len(names):,} are {listing}")
 
 
 def identity(model: "Model") -> dict[str, Any]:
@@ -231,14 +231,16 @@ class Model(hub.Shared):
     @classmethod
     def _from_pretrained(cls, *, model_id: str, device: Any = "cpu", net: Any = None, **how: Any) -> "Model":
         """For `from_pretrained`: a folder, or downloaded as huggingface_hub was asked to."""
-        asked = ("revision", "cache_dir", "force_download", "local_files_only", "token")
-        if wrong := {*how} - {*asked}:
-            near = meant(first := min(wrong), ["device", "net", *asked])
-            hint = f"did you mean '{near}'?" if near else f"it has device, net, {', '.join(asked)}"
+        names = ("revision", "cache_dir", "force_download", "local_files_only", "token")
+        if wrong := {*how} - {*names}:
+            near = meant(first := min(wrong), ["device", "net", *names])
+            hint = f"did you mean '{near}'?" if near else f"it has device, net, {', '.join(names)}"
             raise TypeError(f"from_pretrained() has no argument '{first}'; {hint}")
-        chosen = {name: how[name] for name in asked if how.get(name)}
-        here = download(model_id, **chosen) if chosen and not Path(model_id).is_dir() else model_id
-        return load(here, device=device, net=net)
+        download_options = {name: how[name] for name in names if how.get(name)}
+        source = (
+            download(model_id, **download_options) if download_options and not Path(model_id).is_dir() else model_id
+        )
+        return load(source, device=device, net=net)
 
     def __repr__(self) -> str:
         step = f", step {self.about['step']:,}" if "step" in self.about else ""
@@ -248,12 +250,12 @@ class Model(hub.Shared):
 def usable(device: torch.device | str) -> torch.device:
     """A device of torch; InputError where there is none of this name, or it is not there."""
     try:
-        chosen = torch.device(device)
-        torch.empty(0, device=chosen)
+        torch_device = torch.device(device)
+        torch.empty(0, device=torch_device)
     except (RuntimeError, AssertionError, NotImplementedError):
-        ours = "cpu or cuda" if torch.cuda.is_available() else "cpu: there is no GPU that torch can use here"
-        raise InputError(f"`device` is {of_kind(str(device))}; it must be {ours}") from None
-    return chosen
+        choices = "cpu or cuda" if torch.cuda.is_available() else "cpu: there is no GPU that torch can use here"
+        raise InputError(f"`device` is {of_kind(str(device))}; it must be {choices}") from None
+    return torch_device
 
 
 # ---------------------------------------------------------------------------------------------------- writing
@@ -365,9 +367,15 @@ def _load(
 ) -> Model:
     if published.is_published(folder):
         hub = str(path) if not Path(path).exists() else ""
-        imported = published.read(folder, hub, **choices)
-        defaults = read_defaults(folder, imported.method, ours=False) if folder.is_dir() else {}
-        return Model(imported.method.to(device), imported.tokenizer, imported.config, imported.about, defaults)
+        published_model = published.read(folder, hub, **choices)
+        defaults = read_defaults(folder, published_model.method, ours=False) if folder.is_dir() else {}
+        return Model(
+            published_model.method.to(device),
+            published_model.tokenizer,
+            published_model.config,
+            published_model.about,
+            defaults,
+        )
     if choices:
         raise InputError(
             f"'{shown(folder)}' is Zellige's own and says itself what it is; leave out {', '.join(choices)}"
@@ -377,7 +385,7 @@ def _load(
     if (folder / WEIGHTS).is_file():
         check_format(_format(folder / WEIGHTS), shown(folder / WEIGHTS))
     config = from_json(entries, method=method, source=shown(folder / CONFIG))
-    mine = net is None
+    builds_network = net is None
     layout = layouts.LAYOUTS.get(config.network)
     if net is None and layout is not None and layout.build is not None:
         net = published.rebuild(layout, entries.get("about") or {}, config)
@@ -393,11 +401,11 @@ def _load(
         )  # fmt: skip
     check_sums(folder, WEIGHTS)
     tensors, _ = load_tensors(folder / WEIGHTS)
-    place_weights(model, tensors, config, take=mine)
+    place_weights(model, tensors, config, take=builds_network)
     defaults = read_defaults(folder, model)
-    made = Model(model.to(device), tokenizer, config, entries.get("about"), defaults)
-    made.source = Path(path) if Path(path).is_dir() and folder.parent != shipped.FOLDER else folder
-    return made
+    loaded_model = Model(model.to(device), tokenizer, config, entries.get("about"), defaults)
+    loaded_model.source = Path(path) if Path(path).is_dir() and folder.parent != shipped.FOLDER else folder
+    return loaded_model
 
 
 def _format(path: Path) -> Any:

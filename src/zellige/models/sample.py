@@ -73,30 +73,30 @@ class Sample(Sampling):
 
         model = as_model(model)
         request = self.with_defaults(model) if self.defaults else self
-        method, tokenizer, fixed, length = model.method, model.tokenizer, self.fixed, self.length
+        method, tokenizer, tokens, length = model.method, model.tokenizer, self.fixed, self.length
         strength = self.guidance if self.labels is None else request.guidance
-        around, classified = guide(model, strength, self.classifier, self.labels, self.first_order)
-        condition = None if self.labels is None else text_classes(classified, self.labels, self.count, fixed)
+        around, is_conditional = guide(model, strength, self.classifier, self.labels, self.first_order)
+        condition = None if self.labels is None else text_classes(is_conditional, self.labels, self.count, tokens)
         count = self.count if condition is None else len(condition)
         if not isinstance(self.seed, int) and len(self.seed) != count:
             raise InputError(
                 f"`seed` has {len(self.seed):,} pairs, and there are {count:,} texts; give one for each, or a number"
             )
         documents = trained_on_documents(model)
-        end = None if fixed is not None else end_token(tokenizer, documents)
+        end = None if tokens is not None else end_token(tokenizer, documents)
         sampler = request.sampler_for(method, end)
         if self.alone and sampler.grows and length is None:
-            length = int(torch.as_tensor(fixed).shape[-1])
+            length = int(torch.as_tensor(tokens).shape[-1])
         length = length_of(model, length, sampler.grows)
-        if fixed is None and self.prompt:
-            fixed = prompt_tokens(tokenizer, self.given_texts(), length, sampler.grows)
-        if fixed is not None:
+        if tokens is None and self.prompt:
+            tokens = prompt_tokens(tokenizer, self.given_texts(), length, sampler.grows)
+        if tokens is not None:
             beyond = HIDDEN if self.alone and not sampler.grows and hides(method) else -1
-            fixed = fixed_tokens(fixed, tokenizer, length, count, beyond)
-        sampler.admit(method, fixed)
+            tokens = fixed_tokens(tokens, tokenizer, length, count, beyond)
+        sampler.admit(method, tokens)
         return Trajectory(
-            model, sampler, request.steps, self.seed, count, length, self.batch, fixed, condition,
-            end if documents else None, both(around, self.around), tuple(class_names(classified)),
+            model, sampler, request.steps, self.seed, count, length, self.batch, tokens, condition,
+            end if documents else None, both(around, self.around), tuple(class_names(is_conditional)),
         )  # fmt: skip
 
     def run(self, model: "ModelSource", see: "Callable[[Frame], None] | None" = None) -> "Samples":

@@ -68,7 +68,7 @@ class Decoding:
     @classmethod
     def of(cls, **values: Any) -> Self:
         """The request with these fields; any other name is an option of the sampler."""
-        names = {each.name for each in fields(cls)} - {"options"}
+        names = {field.name for field in fields(cls)} - {"options"}
         options = dict(values.pop("options", None) or {})
         options |= {name: value for name, value in values.items() if name not in names}
         return cls(**{name: value for name, value in values.items() if name in names}, options=options)
@@ -84,17 +84,22 @@ class Decoding:
         Another sampler than the model's takes neither its steps nor its options; a grid that gives the size of a step does not
         take their number; a sampler that is made already has all its options.
         """
-        given, carried = self.decoding(), dict(getattr(model, "defaults", {}))
+        own_options, model_defaults = self.decoding(), dict(getattr(model, "defaults", {}))
         if self.sampler is not None and not isinstance(self.sampler, str):
             return self
-        if any(name in given and given[name] != carried.get(name) for name in ("sampler", "block_sampler")):
-            carried = {name: value for name, value in carried.items() if name in KEPT}
-        grid = given.get("grid")
+        if any(
+            name in own_options and own_options[name] != model_defaults.get(name)
+            for name in ("sampler", "block_sampler")
+        ):
+            model_defaults = {name: value for name, value in model_defaults.items() if name in KEPT}
+        grid = own_options.get("grid")
         if isinstance(grid, str) and step_size(grid) is not None:
-            carried.pop("steps", None)
-        every = carried | given
-        options = {name: value for name, value in every.items() if name not in DECODING}
-        return replace(self, **{name: value for name, value in every.items() if name in DECODING}, options=options)
+            model_defaults.pop("steps", None)
+        all_options = model_defaults | own_options
+        options = {name: value for name, value in all_options.items() if name not in DECODING}
+        return replace(
+            self, **{name: value for name, value in all_options.items() if name in DECODING}, options=options
+        )
 
     def sampler_for(self, method: "Method", end: int | None = None, beside: Collection[str] = ()) -> "Sampler":
         """The sampler for a method.
@@ -110,7 +115,7 @@ class Decoding:
         from ..samplers import choose_sampler
 
         options = {"top_k": self.top_k} if self.top_k is not None else {}
-        names = [each.name for each in fields(self) if each.name not in ("options", "around")]
+        names = [field.name for field in fields(self) if field.name not in ("options", "around")]
         return choose_sampler(
             self.sampler,
             method,
@@ -191,16 +196,16 @@ class Sampling(Decoding, Request[Any]):
     def from_dict(cls, entries: Mapping[str, Any], source: str = "it") -> Self:
         from ..samplers import every_option
 
-        own = {name: value for name, value in entries.items() if name in cls.fields() or name in cls.renamed}
-        options = {name: value for name, value in entries.items() if name not in own and value is not None}
+        own_entries = {name: value for name, value in entries.items() if name in cls.fields() or name in cls.renamed}
+        options = {name: value for name, value in entries.items() if name not in own_entries and value is not None}
         for name in options:
             if name not in every_option():
                 near = nearest(name, [*cls.fields(), *every_option()])
                 hint = f"did you mean '{near}'?" if near else f"it has {', '.join(cls.fields())}"
                 raise InputError(f"'{source}': {cls.__name__} has no field '{name}'; {hint}")
-        if isinstance(own.get("classes"), list):
-            own["classes"] = tuple(own["classes"])
-        return replace(super().from_dict(own, source), options=options or None)
+        if isinstance(own_entries.get("classes"), list):
+            own_entries["classes"] = tuple(own_entries["classes"])
+        return replace(super().from_dict(own_entries, source), options=options or None)
 
 
 def _named(sampler: Any) -> dict[str, Any]:
@@ -209,8 +214,8 @@ def _named(sampler: Any) -> dict[str, Any]:
         return {}
     options = {name: getattr(sampler, name) for name in options_of(type(sampler))}
     if (inner := options.get("block_sampler")) is not None and not isinstance(inner, str):
-        own = options_of(type(inner))
-        options = {name: getattr(inner, name) for name in own} | options | {"block_sampler": inner.name}
+        sampler_options = options_of(type(inner))
+        options = {name: getattr(inner, name) for name in sampler_options} | options | {"block_sampler": inner.name}
     return {"sampler": sampler.name} | {name: value for name, value in options.items() if value is not None}
 
 

@@ -91,8 +91,8 @@ class Trajectory:
         if self.sampler.grows and len(set(free)) > 1:
             return None  # how much of a text is read depends on where the masked spans of the others begin
         counts = [self.sampler.expected_calls(method, times, number) for number in free]
-        known = [count for count in counts if count is not None]
-        return sum(known) / len(known) if len(known) == len(counts) else None
+        numbers = [count for count in counts if count is not None]
+        return sum(numbers) / len(numbers) if len(numbers) == len(counts) else None
 
     def frames(self) -> Iterator[Frame]:
         """Every state of one batch after another; the method is in evaluation mode meanwhile.
@@ -111,9 +111,9 @@ class Trajectory:
                 labels = () if self.condition is None else tuple(names[i] for i in self.condition[numbers].tolist())
                 states, before, seconds = self._states(numbers), None, 0.0
                 while True:
-                    started = time.perf_counter()
+                    began = time.perf_counter()
                     numbered_state = next(states, None)
-                    seconds += time.perf_counter() - started
+                    seconds += time.perf_counter() - began
                     if numbered_state is None:
                         break
                     step, state = numbered_state
@@ -139,13 +139,13 @@ class Trajectory:
         for attempt in range(sampler.redraws() + 1):
             sample_numbers = numbers[rows.cpu()]
             streams = Streams(self._seeds(sample_numbers, attempt), start_distribution(method).device)
-            fixed = None
+            tokens = None
             if self.fixed is not None:
-                fixed = self.fixed[sample_numbers * len(self.fixed) // self.count].to(device)
+                tokens = self.fixed[sample_numbers * len(self.fixed) // self.count].to(device)
             condition = None if self.condition is None else self.condition[sample_numbers].to(device)
             shape = (len(rows), self.length)
             states = run(
-                sampler, method, shape, self.steps, fixed=fixed, generator=streams, condition=condition, around=self.around
+                sampler, method, shape, self.steps, fixed=tokens, generator=streams, condition=condition, around=self.around
             )  # fmt: skip
             for step, part in enumerate(states):
                 state = part if whole is None else merged(whole, rows, part)

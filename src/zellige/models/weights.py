@@ -39,8 +39,8 @@ def check_fit(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], what: st
     missing = [name for name in own if name not in tensors]
     over = [name for name in tensors if name not in own]
     if missing or over:
-        counted = f"{len(missing)} key{'s' * (len(missing) != 1)} missing{listed(missing)}, {len(over)} unexpected{listed(over)}"
-        raise InputError(f"checkpoint does not fit: {counted}; {what}")
+        counts = f"{len(missing)} key{'s' * (len(missing) != 1)} missing{listed(missing)}, {len(over)} unexpected{listed(over)}"
+        raise InputError(f"checkpoint does not fit: {counts}; {what}")
     for name, tensor in tensors.items():
         if tensor.shape != own[name].shape:
             have, need = (" x ".join(map(str, s)) or "a number" for s in (tensor.shape, own[name].shape))
@@ -76,12 +76,14 @@ def place(module: nn.Module, tensors: Mapping[str, Tensor], what: str, take: boo
     Raises:
         InputError: one is missing, left over, of another shape or not finite.
     """
-    own = module.state_dict()
-    check_fit(own, tensors, what)
+    state = module.state_dict()
+    check_fit(state, tensors, what)
     check_finite(module, tensors)
     copies = not take or os.name == "nt"  # Windows neither moves nor removes a file that is a model's memory
-    if copies and not any(tensor.is_meta for tensor in own.values()):
+    if copies and not any(tensor.is_meta for tensor in state.values()):
         module.load_state_dict(dict(tensors))
         return
-    typed = {n: tensor if own[n].is_meta else tensor.to(own[n].dtype) for n, tensor in tensors.items()}
-    module.load_state_dict({n: tensor.clone() for n, tensor in typed.items()} if copies else typed, assign=True)
+    cast_tensors = {n: tensor if state[n].is_meta else tensor.to(state[n].dtype) for n, tensor in tensors.items()}
+    module.load_state_dict(
+        {n: tensor.clone() for n, tensor in cast_tensors.items()} if copies else cast_tensors, assign=True
+    )

@@ -70,29 +70,33 @@ def write(
     evaluations = {path: Result.from_json(path) for path in sorted(folder.glob(EVALUATIONS))}
     best = fullest(evaluations.values(), (config.get("data") or {}).get("name", ""))
     evaluations = dict(sorted(evaluations.items(), key=lambda item: item[1] is not best))
-    asked, watched, filled = [page.html_note(problem)], None, ""
+    figures, player, infilling = [page.html_note(problem)], None, ""
     if model is not None:
         work = Work(model, steps, progress, rows)
-        asked, watched = _ask(model, corpus, missing, work, seed)
-        filled = _filled(model, corpus, work, seed)
+        figures, player = _ask(model, corpus, missing, work, seed)
+        infilling = _filled(model, corpus, work, seed)
         work.passed(work.total)  # also what was left out, as it has no meaning for this model
 
-    here = page.html_code(f"zellige evaluate {shown_path(folder)}")
+    command = page.html_code(f"zellige evaluate {shown_path(folder)}")
     sections = {
         "curves": _curves(folder, _ngrams(model, corpus)) if len(log.step) else page.html_note("no metrics.csv yet"),
-        "schedule": "".join(asked),
-        "samples": validation_samples(folder, model) + filled,
-        "evaluation": ("".join(evaluation_part(*each) for each in evaluations.items()) + bracket_sections(folder))
-        or page.html_note("not evaluated yet; type") + here,
+        "schedule": "".join(figures),
+        "samples": validation_samples(folder, model) + infilling,
+        "evaluation": (
+            "".join(evaluation_part(*evaluation) for evaluation in evaluations.items()) + bracket_sections(folder)
+        )
+        or page.html_note("not evaluated yet; type") + command,
         "configuration": configuration_part(config, model),
     }
     title = f"{config.get('method', 'run')} on {(config.get('data') or {}).get('name', 'own data')}"
     facts = run_facts(log, unit, config, model, evaluations)
-    drawn, fixed = (watched["samples"], watched.pop("stills", "")) if watched else ([], "")
-    for shown_samples in range(len(drawn), -1, -1):  # drop samples, last first, until the page is small enough
+    samples, still_pictures = (player["samples"], player.pop("stills", "")) if player else ([], "")
+    for shown_samples in range(len(samples), -1, -1):  # drop samples, last first, until the page is small enough
         part = page.html_note(problem)
-        if watched:
-            part = page.html_player({**watched, "samples": drawn[:shown_samples]}, len(drawn) - shown_samples, fixed)
+        if player:
+            part = page.html_player(
+                {**player, "samples": samples[:shown_samples]}, len(samples) - shown_samples, still_pictures
+            )
         raw = page.page(title, facts, {**sections, "watch": part}).encode("utf-8", errors="backslashreplace")
         if len(raw) <= LIMIT or shown_samples <= 1:
             break
@@ -114,15 +118,15 @@ def _ask(model: Model, corpus: Corpus | None, missing: str, work: Work, seed: in
     method = model.method
     frames = _watch(model, work, seed)
     unsure = None if method.process is None else entropies(method, frames, work.passed)
-    watched = record(method, model.tokenizer, fewer(frames, method), unsure)
+    player = record(method, model.tokenizer, fewer(frames, method), unsure)
     if not (kind := of(model.tokenizer)).running:
-        watched["stills"] = stills(kind, frames)
-    watched["note"] = f"{counted(work.steps)} steps, seed {seed}."
+        player["stills"] = stills(kind, frames)
+    player["note"] = f"{counted(work.steps)} steps, seed {seed}."
     if method.process is None:
         missing = (
             "no schedule and no order of reveal" if method.bounded else "no schedule, no order of reveal and no bound"
         )
-        return [page.html_note(f"no noise, so {missing}")], watched
+        return [page.html_note(f"no noise, so {missing}")], player
     if getattr(method.process, "schedule", None) is None:
         alpha, curve = page.html_note("this noise is a list of matrices: it has no α(t)"), None
     else:
@@ -130,17 +134,17 @@ def _ask(model: Model, corpus: Corpus | None, missing: str, work: Work, seed: in
         curve = method if method.block <= 1 else None  # block after block the share that stands is not alpha
     figures = [alpha, page.html_figure(revealed(frames, curve), "schedule-revealed", "Order of reveal", _REVEALED)]
     if getattr(method.process, "mask", None) is not None:
-        drawn = reveal_counts(frames, curve)
-        figures.append(page.html_figure(drawn, "schedule-counts", "Tokens revealed in each step", _COUNTS))
+        counts_figure = reveal_counts(frames, curve)
+        figures.append(page.html_figure(counts_figure, "schedule-counts", "Tokens revealed in each step", _COUNTS))
     if values := {name: value.cpu() for name, value in method.learned_quantities().items()}:
         figures.append(_learnt(values, model.tokenizer))
     if corpus is None:
-        return [*figures, page.html_note(missing)], watched
+        return [*figures, page.html_note(missing)], player
     t, loss, unit = _loss(model, corpus, work, seed)
     return [
         *figures,
         page.html_figure(loss_against_t(t, loss, unit), "schedule-loss", "Loss against t", _LOSS),
-    ], watched
+    ], player
 
 
 def _filled(model: Model, corpus: Corpus | None, work: Work, seed: int) -> str:
@@ -221,9 +225,9 @@ def _watch(model: Model, work: Work, seed: int) -> list[Any]:
 def _loss(model: Model, corpus: Corpus, work: Work, seed: int) -> tuple[np.ndarray, np.ndarray, str]:
     """The integrand on validation texts, in the model's unit: times (G,), (G, N), unit."""
     rows = corpus.validation
-    some = np.linspace(0, len(rows) - 1, min(work.texts, len(rows))).astype(int)
+    indices = np.linspace(0, len(rows) - 1, min(work.texts, len(rows))).astype(int)
     device = next(model.method.parameters()).device
-    batch = rows.collate([rows[int(i)] for i in some]).to(device)
+    batch = rows.collate([rows[int(i)] for i in indices]).to(device)
     t, nats = integrand(model.method, batch, POINTS, seed, work.passed)
     if model.unit.startswith("bits") and (rows.characters or corpus.tokenizer.shape):
         return t, nats * len(rows) / ((rows.characters or rows.tokens_total) * math.log(2)), model.unit

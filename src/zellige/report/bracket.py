@@ -31,9 +31,9 @@ def _valued(bracket: Bracket) -> list[Valued]:
 @styled
 def bracket_figure(bracket: Bracket) -> Figure:
     """Above: the rows of the texts, values with their interval over the draws (else none). Below: the widths."""
-    every = _valued(bracket)
-    values = [(row, result) for row, result in every if row.side in LOOKS]
-    widths = [(row, result) for row, result in every if row.side == "difference" and result.value > 0]
+    rows = _valued(bracket)
+    values = [(row, result) for row, result in rows if row.side in LOOKS]
+    widths = [(row, result) for row, result in rows if row.side == "difference" and result.value > 0]
     fig = Figure(figsize=(6.4, 1.6 + 0.2 * len(values) + 2.0 * bool(widths)), layout="constrained")
     panels = fig.subplots(
         1 + bool(widths), 1, squeeze=False, height_ratios=[0.2 * len(values) + 0.6, 2][: 1 + bool(widths)]
@@ -120,8 +120,8 @@ def _between(rows: Sequence[Valued]) -> tuple[()] | tuple[float, float]:
     """The bounds of the most draws from both sides; () where there are none."""
     ends = list[float]()
     for side in ("lower", "bound"):
-        sided = [(row.n, result.value) for row, result in rows if row.side == side and row.name != "bound"]
-        if not sided:
+        sizes_and_values = [(row.n, result.value) for row, result in rows if row.side == side and row.name != "bound"]
+        if not sizes_and_values:
             return ()
-        ends.append(max(sided, key=lambda pair: pair[0])[1])
+        ends.append(max(sizes_and_values, key=lambda pair: pair[0])[1])
     return ends[0], ends[1]

@@ -41,10 +41,10 @@ def curves(run: Any, *, baselines: Mapping[str, float] | None = None) -> Figure:
     fig = Figure(figsize=(6.4, 8.2), layout="constrained")
     top, *small = fig.subplots(4, 1, height_ratios=[4, 1, 1, 1], sharex=True)
 
-    measured = np.isfinite(log.loss)
-    loss = smooth(step[measured], log.loss[measured], 100)
+    has_loss = np.isfinite(log.loss)
+    loss = smooth(step[has_loss], log.loss[has_loss], 100)
     if unit and len(loss):
-        top.plot(*thin(step[measured], loss), color=BLUE, lw=0.9, label="training, mean of 100 steps")
+        top.plot(*thin(step[has_loss], loss), color=BLUE, lw=0.9, label="training, mean of 100 steps")
     v = np.isfinite(log.validation)
     if v.any():
         middle = log.validation[v]
@@ -72,8 +72,8 @@ def curves(run: Any, *, baselines: Mapping[str, float] | None = None) -> Figure:
     if not unit:
         panels[2] = ("loss", "loss (not a bound)")
     for ax, (key, title), (colour, dashes) in zip(small, panels, [("blue", "-"), *LINES[1:]]):
-        seen = np.isfinite(log[key])
-        ax.plot(*thin(step[seen], log[key][seen]), color=COLOURS[colour], ls=dashes, lw=1, label=title)
+        has_value = np.isfinite(log[key])
+        ax.plot(*thin(step[has_value], log[key][has_value]), color=COLOURS[colour], ls=dashes, lw=1, label=title)
         ax.set_title(title)
         ax.set_ylim(bottom=0)
         ax.locator_params(axis="y", nbins=3)
@@ -89,16 +89,24 @@ def schedule(method: Diffusion | Schedule) -> Figure:
     Args:
         method: a Method, or a Schedule.
     """
-    own = method if isinstance(method, Schedule) else method.process.schedule
+    own_schedule = method if isinstance(method, Schedule) else method.process.schedule
     names = {kind: name for name, kind in reversed(SCHEDULES.items())}
     t = torch.linspace(0.005, 0.995, 199, dtype=torch.float64)
     fig = Figure(figsize=(6.4, 3.1), layout="constrained")
     left, right = fig.subplots(1, 2)
-    rows = [(f"this run: {names.get(type(own), type(own).__name__.lower())}", own, "blue", "-", 2.4)]
-    others = [(name, kind) for kind, name in names.items() if kind is not type(own)]
-    rows += [(name, kind(), *line, 1.1) for (name, kind), line in zip(reversed(others), LINES)]
-    for name, one, colour, dashes, width in rows:
-        for ax, (x, y) in zip((left, right), _curves(one, t)):
+    rows = [
+        (
+            f"this run: {names.get(type(own_schedule), type(own_schedule).__name__.lower())}",
+            own_schedule,
+            "blue",
+            "-",
+            2.4,
+        )
+    ]
+    other_schedules = [(name, kind) for kind, name in names.items() if kind is not type(own_schedule)]
+    rows += [(name, kind(), *line, 1.1) for (name, kind), line in zip(reversed(other_schedules), LINES)]
+    for name, curve, colour, dashes, width in rows:
+        for ax, (x, y) in zip((left, right), _curves(curve, t)):
             ax.plot(x, y, color=COLOURS[colour], ls=dashes, lw=width, label=name, zorder=3 if width > 2 else 2)
     left.set(xlabel="t", ylabel="α(t), share of clean tokens", ylim=(-0.02, 1.02), xlim=(0, 1))
     right.set(xlabel="t", ylabel="weight of the loss, −α′/(1 − α)", yscale="log", ylim=(0.05, 300), xlim=(0, 1))
@@ -137,9 +145,9 @@ def _revealed(seen: "Trace", method: Diffusion | Schedule | None = None) -> Figu
     top.plot(steps, share.mean(1), color=BLUE, lw=2, label=f"this run, mean of {share.shape[1]}")
     if share.shape[1] > 1:
         top.fill_between(steps, share.min(1), share.max(1), color=SKY, alpha=0.35, lw=0)
-    expected = _expected(seen, method)
-    if expected is not None:
-        top.plot(steps, expected, color=INK, ls=(0, (4, 3)), lw=1.2, label="expected, α(t)")
+    alpha = _expected(seen, method)
+    if alpha is not None:
+        top.plot(steps, alpha, color=INK, ls=(0, (4, 3)), lw=1.2, label="expected, α(t)")
     top.set(xlabel="step", ylabel="share of tokens revealed", ylim=(-0.02, 1.02), xlim=(0, steps[-1]))
     top.legend(loc="upper left")
     image = strip.imshow(seen.reveal, aspect="auto", cmap="viridis", interpolation="none", vmin=0, vmax=steps[-1],
@@ -158,9 +166,9 @@ def reveal_counts(states: Iterable[Any], method: Diffusion | Schedule | None = N
     From t to s that is L (alpha(s) - alpha(t)) of L free positions, each by itself, so that a count is binomial; the band
     is where the mean of so many samples lies with 95%. Arguments as in `revealed`.
     """
-    seen = trace(states)
-    steps, free = np.arange(1, len(seen.x)), (~seen.fixed).sum(1)
-    counts = np.stack([(seen.reveal == k).sum(1) for k in steps])  # (steps, B)
+    trajectory = trace(states)
+    steps, free = np.arange(1, len(trajectory.x)), (~trajectory.fixed).sum(1)
+    counts = np.stack([(trajectory.reveal == k).sum(1) for k in steps])  # (steps, B)
     fig = Figure(figsize=(6.4, 2.6), layout="constrained")
     ax = fig.subplots()
     ax.plot(
@@ -171,9 +179,9 @@ def reveal_counts(states: Iterable[Any], method: Diffusion | Schedule | None = N
         drawstyle="steps-mid",
         label=f"this run, mean of {len(free)}",
     )
-    expected = _expected(seen, method)
-    if expected is not None:
-        p = np.diff(expected)
+    alpha = _expected(trajectory, method)
+    if alpha is not None:
+        p = np.diff(alpha)
         mean, half = p * free.mean(), 1.96 * np.sqrt(p * (1 - p) * free.sum()) / len(free)
         ax.fill_between(steps, np.maximum(mean - half, 0), mean + half, color=INK, alpha=0.12, lw=0, step="mid")
         ax.plot(steps, mean, color=INK, ls=(0, (4, 3)), lw=1.2, label="expected, L (α(s) − α(t)), 95%")
@@ -190,9 +198,9 @@ def _expected(seen: Trace, method: Diffusion | Schedule | None) -> np.ndarray | 
     curve = method if isinstance(method, Schedule) else method.process.schedule
     with torch.no_grad():
         alpha = curve.alpha(torch.tensor(seen.t).to(next(curve.parameters(), torch.empty(())))).mean(-1).double().cpu()
-    expected = alpha.numpy().copy()
-    expected[0], expected[-1] = 0.0, 1.0  # the first step starts at PRIOR, the last one ends at CLEAN
-    return expected
+    shares = alpha.numpy().copy()
+    shares[0], shares[-1] = 0.0, 1.0  # the first step starts at PRIOR, the last one ends at CLEAN
+    return shares
 
 
 @styled
@@ -315,5 +323,5 @@ def thin(x: np.ndarray, y: np.ndarray, points: int = POINTS) -> tuple[np.ndarray
         return x, y
     edges = np.linspace(0, len(x), points // 2 + 1).astype(int)
     keep = {i for a, b in pairwise(edges) for i in (a + int(y[a:b].argmin()), a + int(y[a:b].argmax()))}
-    chosen = sorted(keep)
-    return x[chosen], y[chosen]
+    indices = sorted(keep)
+    return x[indices], y[indices]

@@ -144,18 +144,18 @@ def html_player(data: Mapping[str, Any], dropped: int = 0, stills: str = "") -> 
         f'<div class="text">{esc(text_at(first, k))}</div>'
         for k in sorted({round(end * part) for part in (0, 0.25, 0.5, 0.75, 1)})
     ]
-    lost = (
+    note = (
         f" {dropped} more {'was' if dropped == 1 else 'were'} left out to keep the page under 2 MB." if dropped else ""
     )
     return fill_template(
         "player.html",
         options="".join(
-            f'<option value="{i}">{i + 1}{esc(", class " + one["class"]) if "class" in one else ""}</option>'
-            for i, one in enumerate(data["samples"])
+            f'<option value="{i}">{i + 1}{esc(", class " + sample["class"]) if "class" in sample else ""}</option>'
+            for i, sample in enumerate(data["samples"])
         ),
         last=str(end),
         stills=stills or "".join(texts),
-        note=esc(f"Keys: Space, Left and Right (with Shift ten steps), Home, End. {data.get('note', '')}{lost}"),
+        note=esc(f"Keys: Space, Left and Right (with Shift ten steps), Home, End. {data.get('note', '')}{note}"),
         data=json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c"),
     )
 
@@ -177,13 +177,13 @@ def html_samples(columns: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
 
     def one(row: Mapping[str, Any]) -> str:
         text, prompt = page_text(str(row.get("text", ""))), page_text(str(row.get("prompt") or ""))
-        marked = f'<span class="given">{esc(prompt)}</span>' if prompt and text.startswith(prompt) else ""
-        rest = esc(text.removeprefix(prompt) if marked else text)
+        start = f'<span class="given">{esc(prompt)}</span>' if prompt and text.startswith(prompt) else ""
+        rest = esc(text.removeprefix(prompt) if start else text)
         label = f"{row['class']}, " if row.get("class") else ""
         how = esc(f"{label}seed {row.get('seed', '-')}, {row.get('calls', '-')} network evaluations")
         return (
             f'<p class="line"><span class="note">{how}</span><button class="copy">copy</button></p>'
-            f'<div class="text">{marked}{rest}</div>'
+            f'<div class="text">{start}{rest}</div>'
         )
 
     parts = [f"<div><h3>{esc(name)}</h3>{''.join(map(one, rows))}</div>" for name, rows in columns.items()]

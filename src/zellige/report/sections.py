@@ -29,30 +29,30 @@ def run_facts(
     """What stands under the title: the number, the size, how long it took."""
     facts = []
     result = fullest(evaluations.values(), (config.get("data") or {}).get("name", ""))
-    measured = np.isfinite(log.validation)
+    has_validation = np.isfinite(log.validation)
     if result:
         part = f", a partial result: {page.esc(result.partial)}" if result.partial else ""
         facts.append(f"<b>{page.esc(str(result))}</b> test{part}")
-    elif measured.any():
-        best = np.flatnonzero(measured)[log.validation[measured].argmin()]
-        values = (float(each[best]) for each in (log.validation, log.validation_low, log.validation_high))
+    elif has_validation.any():
+        best = np.flatnonzero(has_validation)[log.validation[has_validation].argmin()]
+        values = (float(series[best]) for series in (log.validation, log.validation_low, log.validation_high))
         value, low, high = values
         method = getattr(model, "method", None)
         kind = "bound" if method is None else "exact" if method.exact else "bound" if method.bounded else "loss"
-        shown = page.esc(str(Result(value, low, high, unit or "nats/token", kind)))
-        facts.append(f"<b>{shown}</b> validation, step {counted(int(log.step[best]))}")
+        formats = page.esc(str(Result(value, low, high, unit or "nats/token", kind)))
+        facts.append(f"<b>{formats}</b> validation, step {counted(int(log.step[best]))}")
     if model is not None:
         facts.append(parameters(sum(p.numel() for p in model.method.parameters())))
     if len(log.step):
-        done, wanted = int(log.step[-1]), (config.get("train") or {}).get("steps")
+        step, steps = int(log.step[-1]), (config.get("train") or {}).get("steps")
         facts.append(
-            f"{counted(done)} steps" if wanted in (None, done) else f"{counted(done)} of {counted(wanted)} steps"
+            f"{counted(step)} steps" if steps in (None, step) else f"{counted(step)} of {counted(steps)} steps"
         )
         if np.isfinite(log.seconds).any():
             facts.append(duration(float(np.nanmax(log.seconds))))
     use = lambda share: f"{percent(share)} MFU"  # noqa: E731
-    shown = {"tokens_per_second": token_rate, "flops_per_second": flop_rate, "utilisation": use}
-    facts += [text(float(np.nanmedian(log[name]))) for name, text in shown.items() if np.isfinite(log[name]).any()]
+    formats = {"tokens_per_second": token_rate, "flops_per_second": flop_rate, "utilisation": use}
+    facts += [text(float(np.nanmedian(log[name]))) for name, text in formats.items() if np.isfinite(log[name]).any()]
     if np.isfinite(log.flops_per_second).any():
         facts[-1] += f" ({HEAD})"
     if np.isfinite(log.peak_memory).any():
@@ -66,9 +66,9 @@ def evaluation_part(path: Path, result: Result) -> str:
     rows = [(name, f"{value:,.3f}") for name, value in result.terms.items()]
     rows.append(("total", f"{sum(result.terms.values()):,.3f}"))
     perplexity = "" if loss else f"perplexity {result.perplexity_text}"
-    drawn = ", exact for each" if result.kind == "exact" else f" x {result.draws} draws"
+    draws = ", exact for each" if result.kind == "exact" else f" x {result.draws} draws"
     part = [f"a partial result: {result.partial}"] if result.partial else []
-    facts = (str(result), *([perplexity] if perplexity else []), f"{counted(result.sequences)} sequences{drawn}", *part)
+    facts = (str(result), *([perplexity] if perplexity else []), f"{counted(result.sequences)} sequences{draws}", *part)
     bar = ""
     if len(result.terms) > 1:
         text = "The whole bar is the total."
@@ -125,9 +125,9 @@ def validation_samples(folder: Path, model: Model | None, most: int = 4) -> str:
     if kind is None or kind.running:
         return page.html_samples(columns)
     labels = {name: ", ".join(row["class"] for row in rows if row.get("class")) for name, rows in columns.items()}
-    named = {name: f"{name}, classes {labels[name]}" if labels[name] else name for name in columns}
+    titles = {name: f"{name}, classes {labels[name]}" if labels[name] else name for name in columns}
     return page.html_pictures(
-        {named[name]: kind.png([row["tokens"] for row in rows]) for name, rows in columns.items()}
+        {titles[name]: kind.png([row["tokens"] for row in rows]) for name, rows in columns.items()}
     )
 
 
@@ -147,24 +147,28 @@ def infilled(
     """
     kind = of(model.tokenizer)
     across = kind.name != "roll"  # a roll is as wide as the page
-    each = 2 if across and most > 1 else 1
-    count = min(len(rows), max(1, most // each)) if across else 1
-    chosen = np.linspace(0, len(rows) - 1, count).astype(int).tolist()
-    truth = np.stack([rows[i]["tokens"].numpy() for i in chosen])
-    fixed = np.stack([kind.given(row) if rows.clues is None else rows.clues[i] for i, row in zip(chosen, truth)])
+    per_row = 2 if across and most > 1 else 1
+    count = min(len(rows), max(1, most // per_row)) if across else 1
+    indices = np.linspace(0, len(rows) - 1, count).astype(int).tolist()
+    truth = np.stack([rows[i]["tokens"].numpy() for i in indices])
+    given_tokens = np.stack(
+        [kind.given(row) if rows.clues is None else rows.clues[i] for i, row in zip(indices, truth)]
+    )
     frames = []
-    for frame in watch(model, fixed=fixed, count=each * len(fixed), steps=steps, seed=seed, defaults=False):
+    for frame in watch(
+        model, fixed=given_tokens, count=per_row * len(given_tokens), steps=steps, seed=seed, defaults=False
+    ):
         passed(len(frame.x))
         frames += [frame] if frame.step == frame.steps else []
-    drawn = np.concatenate([kind.rows(f.x) for f in frames]).reshape(len(fixed), each, -1)
-    shown = np.concatenate([fixed[:, None], drawn, truth[:, None]], 1).reshape(-1, truth.shape[-1])
-    is_fixed = np.repeat(fixed >= 0, each + 2, 0)
-    captions = ["given", *["filled"] * each, "truth"]
+    samples = np.concatenate([kind.rows(f.x) for f in frames]).reshape(len(given_tokens), per_row, -1)
+    panels = np.concatenate([given_tokens[:, None], samples, truth[:, None]], 1).reshape(-1, truth.shape[-1])
+    is_fixed = np.repeat(given_tokens >= 0, per_row + 2, 0)
+    captions = ["given", *["filled"] * per_row, "truth"]
     text = f"{', '.join(captions[:-1])} and {captions[-1]}, {'from left to right' if across else 'from above'}."
-    verdicts = [kind.verdict(row) for row in drawn.reshape(-1, truth.shape[-1])]
+    verdicts = [kind.verdict(row) for row in samples.reshape(-1, truth.shape[-1])]
     if any(verdicts):
         valid = sum(verdict.startswith("valid") for verdict in verdicts)
         text += f" {valid} of {len(verdicts)} are valid; what stands twice in a row, a column or a box is shaded."
     if note := approximate(model):
         text += f" {note[:1].upper()}{note[1:]}."
-    return page.html_picture(kind.png(shown, is_fixed, captions), text, "A part given, the rest filled in")
+    return page.html_picture(kind.png(panels, is_fixed, captions), text, "A part given, the rest filled in")

@@ -30,9 +30,9 @@ def sweep_figure(points: Sequence[JudgedSet], real: JudgedSet | None, by: str, a
     if not curves:
         return None
     kind = "images" if any(find(name).of_images for name in points[0].measures) else "text"
-    shown = [find(name) for name in SHOWN[kind][by]]
+    metrics_shown = [find(name) for name in SHOWN[kind][by]]
     with matplotlib.rc_context(STYLE):
-        fig = (_frontier if by == "frontier" else _calls)(curves, real, f"real {kind}", *shown)
+        fig = (_frontier if by == "frontier" else _calls)(curves, real, f"real {kind}", *metrics_shown)
     top = fig.axes[0]
     if about and kind == "text":
         top.set_ylabel(f"{top.get_ylabel()}, judge {about}")
@@ -75,22 +75,25 @@ def _calls(
 ) -> Figure:
     fig = Figure(figsize=(6.4, 6.0), layout="constrained", facecolor="white")
     top, low = fig.subplots(2, 1, sharex=True, height_ratios=[1.5, 1])
-    for ax, shown in ((top, above), (low, below)):
+    for ax, metric in ((top, above), (low, below)):
         for (name, points), (colour, dashes, marker) in zip(curves.items(), _LOOKS):
-            x, y = [p.calls for p in points], [p.measures[shown.name].value for p in points]
-            ax.errorbar(x, y, _whiskers(points, shown.name), color=COLOURS[colour], ls=dashes, marker=marker, mfc="white", ms=5,
+            x, y = [p.calls for p in points], [p.measures[metric.name].value for p in points]
+            ax.errorbar(x, y, _whiskers(points, metric.name), color=COLOURS[colour], ls=dashes, marker=marker, mfc="white", ms=5,
                         mew=1.3, capsize=2, elinewidth=0.8, label=name)  # fmt: skip
         if real is not None:
-            n = real.measures[shown.name]
+            n = real.measures[metric.name]
             ax.axhspan(n.low, n.high, color=RULE, alpha=0.6, lw=0, zorder=0)
             ax.axhline(n.value, color=SOFT, lw=1, ls=(0, (4, 3)), zorder=1, label=f"{called}, 95%")
-        if shown.log:
+        if metric.log:
             _log(ax)
-        ax.set(ylabel=shown.axis)
-    every = [p.calls or 0.0 for points in curves.values() for p in points]
-    ticks = 2.0 ** np.arange(np.floor(np.log2(min(every))), np.ceil(np.log2(max(every))) + 1)
+        ax.set(ylabel=metric.axis)
+    evaluation_counts = [p.calls or 0.0 for points in curves.values() for p in points]
+    ticks = 2.0 ** np.arange(np.floor(np.log2(min(evaluation_counts))), np.ceil(np.log2(max(evaluation_counts))) + 1)
     low.set_xscale("log", base=2)
-    low.set(xlim=(min(every) / 1.2, max(every) * 1.2), xlabel="network evaluations for each sample, mean")
+    low.set(
+        xlim=(min(evaluation_counts) / 1.2, max(evaluation_counts) * 1.2),
+        xlabel="network evaluations for each sample, mean",
+    )
     low.xaxis.set_major_locator(FixedLocator(ticks.tolist()))
     low.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     low.xaxis.set_minor_locator(NullLocator())
@@ -100,8 +103,10 @@ def _calls(
 
 def _whiskers(points: Sequence[JudgedSet], measure: str) -> np.ndarray:
     """(2, n) how far the interval reaches below and above."""
-    each = [p.measures[measure] for p in points]
-    return np.nan_to_num(np.array([[n.value - n.low for n in each], [n.high - n.value for n in each]]), posinf=0.0)
+    numbers = [p.measures[measure] for p in points]
+    return np.nan_to_num(
+        np.array([[n.value - n.low for n in numbers], [n.high - n.value for n in numbers]]), posinf=0.0
+    )
 
 
 def _log(ax: Axes) -> None:

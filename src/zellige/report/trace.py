@@ -100,11 +100,11 @@ def entropies(
 
     passed: called with the rows that were asked about.
     """
-    seen = trace(states)
-    bits = np.full(seen.fixed.shape, np.nan)
+    trajectory = trace(states)
+    bits = np.full(trajectory.fixed.shape, np.nan)
     with torch.no_grad():
-        for before, changed in zip(states, seen.changed[1:]):
-            at = torch.as_tensor(changed, device=before.x.device)
+        for before, new in zip(states, trajectory.changed[1:]):
+            at = torch.as_tensor(new, device=before.x.device)
             rows = at.any(1)
             passed(len(rows))
             if not rows.any():
@@ -112,7 +112,7 @@ def entropies(
             condition = getattr(getattr(before, "state", before), "condition", None)
             condition = None if condition is None else condition[rows]
             p = posterior(method.predict(before.x[rows], float(before.t), at=at[rows], condition=condition))
-            bits[changed] = (-xlogy(p, p).sum(-1) / math.log(2)).double().cpu().numpy()
+            bits[new] = (-xlogy(p, p).sum(-1) / math.log(2)).double().cpu().numpy()
     return bits
 
 
@@ -157,9 +157,9 @@ def piece_layout(kind: Modality) -> dict[str, Any] | None:
     cell = math.prod(kind.shape[2:]) if isinstance(kind, Image) else 1
     layout = {"name": kind.name, "across": across, "cell": cell, "box": getattr(kind, "box", None)}
     if isinstance(kind, Roll):
-        named = zip(kind.pieces(range(kind.tokenizer.size)), kind.pitch.tolist())
+        pitches = zip(kind.pieces(range(kind.tokenizer.size)), kind.pitch.tolist())
         colours = {value: name for name, value in COLOURS.items()}
-        layout["pitches"] = {page_text(name): pitch for name, pitch in named if pitch != SILENT}
+        layout["pitches"] = {page_text(name): pitch for name, pitch in pitches if pitch != SILENT}
         layout["voices"] = [
             (voice, colours[VOICE_COLOURS[i % len(VOICE_COLOURS)]]) for i, voice in enumerate(kind.voices)
         ]
@@ -176,39 +176,39 @@ def record(
     (null: never), or instead of `reveal` {start, changes}: the pieces at the start (null: masked) and, per frame, [position,
     piece] of what changed. `kind` (null for running text) says how the pieces lie; see `piece_layout`.
     """
-    seen = trace(states)
+    trajectory = trace(states)
     mask = getattr(method.process, "mask", None)
-    once = mask is not None and bool((seen.changed.sum(0) <= 1).all())
-    bits = np.full(seen.fixed.shape, np.nan) if entropy is None else entropy
+    once = mask is not None and bool((trajectory.changed.sum(0) <= 1).all())
+    bits = np.full(trajectory.fixed.shape, np.nan) if entropy is None else entropy
     kind = of(tokenizer)
-    each = (lambda ids: pieces(tokenizer, ids)) if kind.running else kind.pieces
+    pieces_of = (lambda ids: pieces(tokenizer, ids)) if kind.running else kind.pieces
     absent = mask if mask is not None and mask >= tokenizer.size else -1  # noise may absorb into a token of the data
-    piece = functools.cache(lambda i: None if i == mask else page_text(each([i])[0]))
+    piece = functools.cache(lambda i: None if i == mask else page_text(pieces_of([i])[0]))
     samples = []
-    for b, final in enumerate(seen.x[-1].tolist()):
-        text = each([i for i in final if i != absent])
+    for b, final in enumerate(trajectory.x[-1].tolist()):
+        text = pieces_of([i for i in final if i != absent])
         spare = iter(text)
-        one: dict[str, Any] = {
+        sample: dict[str, Any] = {
             "pieces": ["·" if i == absent else page_text(next(spare)) for i in final],
-            "given": seen.fixed[b].astype(int).tolist(),
-            "calls": seen.calls[:, b].tolist(),
+            "given": trajectory.fixed[b].astype(int).tolist(),
+            "calls": trajectory.calls[:, b].tolist(),
             "entropy": [None if math.isnan(v) else round(v, 2) for v in bits[b].tolist()],
         }
         if labels := getattr(states[0], "classes", ()):
-            one["class"] = labels[b]
+            sample["class"] = labels[b]
         if once:
-            start = np.where((seen.x[0, b] != mask), 0, seen.reveal[b])
-            start = np.where(np.isnan(start) & (seen.x[-1, b] != absent), len(states) - 1, start)
-            one["reveal"] = [None if math.isnan(v) else int(v) for v in start]
+            start = np.where((trajectory.x[0, b] != mask), 0, trajectory.reveal[b])
+            start = np.where(np.isnan(start) & (trajectory.x[-1, b] != absent), len(states) - 1, start)
+            sample["reveal"] = [None if math.isnan(v) else int(v) for v in start]
         else:
-            one["start"] = [piece(i) for i in seen.x[0, b].tolist()]
-            one["changes"] = [
-                [[int(i), piece(int(x[i]))] for i in np.flatnonzero(moved)]
-                for x, moved in zip(seen.x[:, b], seen.changed[:, b])
+            sample["start"] = [piece(i) for i in trajectory.x[0, b].tolist()]
+            sample["changes"] = [
+                [[int(i), piece(int(x[i]))] for i in np.flatnonzero(new)]
+                for x, new in zip(trajectory.x[:, b], trajectory.changed[:, b])
             ]
-        samples.append(one)
+        samples.append(sample)
     steps = [int(getattr(s, "step", k)) for k, s in enumerate(states)]
-    times = np.linspace(1, 0, len(states)) if seen.t is None else seen.t
+    times = np.linspace(1, 0, len(states)) if trajectory.t is None else trajectory.t
     most = float(np.nanmax(bits)) if np.isfinite(bits).any() else 0.0
     return {
         "steps": steps,

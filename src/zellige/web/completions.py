@@ -138,8 +138,8 @@ def plan(request: Completion, model: Model, limits: Limits) -> Plan:
     sampler = decoding.sampler_for(model.method)
     suffix = tokenizer.encode(request.suffix, "the suffix") if request.suffix else []
     beginnings = [before_word(tokenizer, text) for text in prompts]
-    encoded = [tokenizer.encode(text) if text else [] for text in beginnings]
-    longest = max(map(len, encoded))
+    prompt_tokens = [tokenizer.encode(text) if text else [] for text in beginnings]
+    longest = max(map(len, prompt_tokens))
     room = room_in_all - longest - len(suffix)
     new = min(SHORT, max(room, 1)) if request.max_tokens is None else request.max_tokens
     if new > room:
@@ -150,11 +150,11 @@ def plan(request: Completion, model: Model, limits: Limits) -> Plan:
     length, texts = longest + new + len(suffix), len(prompts) * request.n
     limits.check("tokens", texts * length, "tokens in all texts together")
     limits.check_draw(sampler, model.method, decoding.steps, length, texts)
-    if len({len(tokens) for tokens in encoded}) > 1 and (suffix or sampler.grows):
+    if len({len(tokens) for tokens in prompt_tokens}) > 1 and (suffix or sampler.grows):
         raise InputError("prompts of different lengths, with a suffix or a model that writes left to right; ask apart")
     choices = [
         Choice(tokens, suffix, len(tokens) + new, joined=beginning != prompt)
-        for tokens, beginning, prompt in zip(encoded, beginnings, prompts)
+        for tokens, beginning, prompt in zip(prompt_tokens, beginnings, prompts)
         for _ in range(request.n)
     ]
     rows = [[*choice.prompt, *[-1] * new, *choice.suffix] for choice in choices] if suffix else None
@@ -172,13 +172,13 @@ def _start(jobs: Sequence[Job]) -> Iterator[Frame]:
     """The trajectory of all texts of jobs that agree, in one batch."""
     plans: list[Plan] = [job.work for job in jobs]
     first = plans[0]
-    count = sum(len(each.choices) for each in plans)
-    seeds = [(each.seed, number) for each in plans for number in range(len(each.choices))]
+    count = sum(len(plan.choices) for plan in plans)
+    seeds = [(plan.seed, number) for plan in plans for number in range(len(plan.choices))]
     fields = {"count": count, "seed": seeds, "batch": count, "classes": first.classes, "defaults": False}
     if first.rows is None:
-        fields |= {"prompt": [text for each in plans for text in each.prompts], "length": first.length}
+        fields |= {"prompt": [text for plan in plans for text in plan.prompts], "length": first.length}
     else:
-        fields |= {"fixed": [row for each in plans for row in each.rows or []], "alone": True}
+        fields |= {"fixed": [row for plan in plans for row in plan.rows or []], "alone": True}
     return Sample.of(**first.decoding.decoding(), **fields).trajectory(first.model).frames()
 
 
@@ -232,7 +232,16 @@ def _see(job: Job, frame: Frame) -> Step:
             text = text[: max(len(text.rstrip("\ufffd")) - hold, 0)]
         if text.startswith(choice.text):
             choice.text = text
-    texts = [Progress(each.text, each.frame, each.reason, each.calls, each.tokens) for each in plan.choices]
+    texts = [
+        Progress(
+            choice_of_plan.text,
+            choice_of_plan.frame,
+            choice_of_plan.reason,
+            choice_of_plan.calls,
+            choice_of_plan.tokens,
+        )
+        for choice_of_plan in plan.choices
+    ]
     return Step(frame.step, frame.steps, frame.t, frame.seconds, texts)
 
 
@@ -276,9 +285,9 @@ def parts(request: Completion, head: dict[str, Any], plan: Plan, step: Step) -> 
 
 def usage(plan: Plan, step: Step) -> dict[str, int]:
     """The token counts of OpenAI's answer."""
-    given = sum(len(choice.prompt) + len(choice.suffix) for choice in plan.choices)
+    prompt_tokens = sum(len(choice.prompt) + len(choice.suffix) for choice in plan.choices)
     new = sum(progress.tokens for progress in step.texts)
-    return {"prompt_tokens": given, "completion_tokens": new, "total_tokens": given + new}
+    return {"prompt_tokens": prompt_tokens, "completion_tokens": new, "total_tokens": prompt_tokens + new}
 
 
 def opening(name: str) -> dict[str, Any]:

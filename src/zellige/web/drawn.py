@@ -99,7 +99,7 @@ class Recorder:
         memory: Any = None  # of the sampler, one step earlier
         for frame in frames:
             x, before, masked = frame.x[0], frame.before[0], frame.masked[0].tolist()
-            tokens = [-1 if gone else token for token, gone in zip(x.tolist(), masked)]
+            tokens = [-1 if is_mask else token for token, is_mask in zip(x.tolist(), masked)]
             step: dict[str, Any] = {
                 "step": frame.step, "steps": frame.steps, "t": round(frame.t, 4), "calls": int(frame.calls[0]),
                 "seconds": round(frame.seconds, 3),
@@ -107,10 +107,12 @@ class Recorder:
             if frame.step == 0:
                 step["from"] = tokens
                 step["start"] = [self.piece(token) for token in tokens]
-                step["given"] = [int(held and not gone) for held, gone in zip(frame.fixed[0].tolist(), masked)]
-            changed = (x != before).nonzero()[:, 0].tolist()
-            distributions = self._distributions(changed, memory)
-            step["changes"] = [self._change(i, tokens[i], distributions.get(i)) for i in changed]
+                step["given"] = [
+                    int(is_given and not is_mask) for is_given, is_mask in zip(frame.fixed[0].tolist(), masked)
+                ]
+            positions = (x != before).nonzero()[:, 0].tolist()
+            distributions = self._distributions(positions, memory)
+            step["changes"] = [self._change(i, tokens[i], distributions.get(i)) for i in positions]
             self.predictions.clear()
             memory = frame.state.memory
             if frame.step == frame.steps:

@@ -43,7 +43,7 @@ class Recorded(BaseModel):
         """(frames, L) tokens, -1 where nothing is yet. InputError where the parts do not fit."""
         L, frames = len(self.start), len(self.steps)
         lengths = {len(self.held), len(self.entropy), L}, {len(self.t), len(self.calls), len(self.changes), frames}
-        if any(len(each) > 1 for each in lengths) or L * frames > 20_000_000:
+        if any(len(length) > 1 for length in lengths) or L * frames > 20_000_000:
             raise InputError("the parts of the run do not fit; draw it again")
         flat = [pair if len(pair) == 2 else (-1, -1) for changes in self.changes for pair in changes]
         if any(not (0 <= i < L and -1 <= token < size) for i, token in flat) or any(
@@ -77,8 +77,8 @@ def formats(kind: Any) -> list[dict[str, Any]]:
         except InputError as error:
             return str(error)
 
-    some = [name for name in MEDIA if name in ("html", "gif", "mp4") or f".{name}" in kind.suffixes]
-    return [{"name": name, "missing": missing(name)} for name in some]
+    names = [name for name in MEDIA if name in ("html", "gif", "mp4") or f".{name}" in kind.suffixes]
+    return [{"name": name, "missing": missing(name)} for name in names]
 
 
 def exported(run: Recorded, model: Model) -> tuple[bytes, str]:

@@ -61,8 +61,8 @@ class Limits:
         steps_of_grid = size_steps(getattr(sampler.inner or sampler, "grid", ""))
         self.check("steps", steps_of_grid or steps or 1, "steps")
         calls = sampler.most_calls(sampler.times(of_length(method, length), steps))
-        cached = sampler.grows and 0 < method.block < method.window  # what stands before is not computed again
-        self.check_work(rows * calls * (method.block if cached else min(length, method.window)))
+        has_cache = sampler.grows and 0 < method.block < method.window  # what stands before is not computed again
+        self.check_work(rows * calls * (method.block if has_cache else min(length, method.window)))
 
     def check_work(self, positions: int) -> None:
         """InputError where the network would be evaluated at more positions, each time counted, than in a request may be."""
@@ -199,8 +199,8 @@ class Guard:
 
         async def with_headers(message: Any) -> None:
             if message["type"] == "http.response.start":
-                own = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-                message = {**message, "headers": [*message.get("headers", []), *own]}
+                header_pairs = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                message = {**message, "headers": [*message.get("headers", []), *header_pairs]}
             await send(message)
 
         await self.app(scope, receive, with_headers)
@@ -213,8 +213,8 @@ class Guard:
         if origin is not None and origin.partition("//")[2] != host:
             return 403, "wrong_origin", "another page asks; only this one may"
         if self.token is not None:
-            scheme, _, brought = headers.get("authorization", "").partition(" ")
-            right = hmac.compare_digest(brought.encode(), self.token.encode())
+            scheme, _, password = headers.get("authorization", "").partition(" ")
+            right = hmac.compare_digest(password.encode(), self.token.encode())
             if not right or scheme.lower() != "bearer":
                 return (
                     401,

@@ -44,8 +44,8 @@ LIMITS = Limits(body=8 << 20, waiting=64, lanes=8, steps=2_000)
 
 def page_options(sampler: type[samplers.Sampler]) -> dict[str, Option]:
     """The options that the page lists for a sampler: those of the sampler, and the fields of `Decoding` that no sampler has."""
-    every = {name: option for name, option in options_of(Decoding).items() if name not in samplers.every_option()}
-    return {name: option for name, option in (every | options_of(sampler)).items() if name not in LAID_OUT}
+    options = {name: option for name, option in options_of(Decoding).items() if name not in samplers.every_option()}
+    return {name: option for name, option in (options | options_of(sampler)).items() if name not in LAID_OUT}
 
 
 def sampler_fields(sampler: type[samplers.Sampler]) -> list[dict[str, Any]]:
@@ -105,11 +105,12 @@ def about_model(model: Model) -> str:
 
 def about(number: int, name: str, model: Model) -> dict[str, Any]:
     """The entries of a model that the page reads."""
-    kind, one = of(model.tokenizer), identity(model)
+    kind, entries = of(model.tokenizer), identity(model)
     whole, block = admitted(model.method), admitted(of_length(model.method, 1))  # a text of one token is in one block
     labels = [page_text(kind.pieces([i])[0]) for i in range(model.tokenizer.size)] if kind.name == "grid" else []
     return {
-        "number": number, "name": page_text(name), "what": f"{one['method']}, {parameters(one['parameters'])}", "kind": kind.name,
+        "number": number, "name": page_text(name), "what": f"{entries['method']}, {parameters(entries['parameters'])}",
+        "kind": kind.name,
         "about": about_model(model),
         "running": kind.running, "layout": piece_layout(kind), "length": int(model.method.shape[0]), "samplers": whole,
         "inside": [sampler for sampler in block if not samplers.SAMPLERS[sampler["name"]].grows],
@@ -179,15 +180,15 @@ def bound_job(asked: AskedBound, model: Model, limits: Limits) -> Job:
     label = None if asked.class_ is None else int(find_classes(model, asked.class_)[0])
     limits.check_work(gaps_work(model.method, len(asked.tokens), asked.both and not model.method.exact, GAP_STEPS))
 
-    method, held = model.method, [bool(h) for h in asked.held]
-    exact, both = bool(method.exact), asked.both and not method.exact
-    distribution = path_of(method, GAP_STEPS).distribution if both else "the model's own distribution"
+    method, given_positions = model.method, [bool(h) for h in asked.held]
+    exact, both_sides = bool(method.exact), asked.both and not method.exact
+    distribution = path_of(method, GAP_STEPS).distribution if both_sides else "the model's own distribution"
 
     def start(jobs: Sequence[Job]) -> Iterator[tuple[float, float | None]]:
-        if both:
-            yield from bracket_gaps(method, asked.tokens, held, steps=GAP_STEPS, condition=label)
+        if both_sides:
+            yield from bracket_gaps(method, asked.tokens, given_positions, steps=GAP_STEPS, condition=label)
         else:
-            yield from ((nats, None) for nats in bound_gaps(method, asked.tokens, held, condition=label))
+            yield from ((nats, None) for nats in bound_gaps(method, asked.tokens, given_positions, condition=label))
 
     def see(job: Job, sides: tuple[float, float | None]) -> dict[str, Any]:
         above, below = (side if side is not None and math.isfinite(side) else None for side in sides)
@@ -215,8 +216,8 @@ def front(words: Mapping[str, str]) -> str:
         .replace('name="colour"', 'name="colour-$"')
     )
     meanings = "".join(f"<dt>{escape(word)}</dt><dd>{escape(text)}</dd>" for word, text in words.items())
-    folded = f'<details class="words"><summary>what these words mean</summary><dl>{meanings}</dl></details>'
-    return _asset("play.html").replace("$player", player).replace("$words", folded if words else "")
+    legend = f'<details class="words"><summary>what these words mean</summary><dl>{meanings}</dl></details>'
+    return _asset("play.html").replace("$player", player).replace("$words", legend if words else "")
 
 
 def _asset(name: str) -> str:
@@ -227,8 +228,8 @@ def application(
     models: dict[str, Any], limits: Limits = LIMITS, host: str = "127.0.0.1", words: Mapping[str, str] = {}
 ) -> FastAPI:
     """The ASGI application of the page for some models by name; `words`: what words on the page mean."""
-    chosen = list(models.values())
-    for model in chosen:
+    model_list = list(models.values())
+    for model in model_list:
         model.method.eval()
         in_turns(model.method.network)
     models_about = [about(i, name, model) for i, (name, model) in enumerate(models.items())]
@@ -263,9 +264,9 @@ def application(
         return models_about
 
     def of_number(number: int) -> Any:
-        if number >= len(chosen):
-            raise InputError(f"there is no model {number}; there are {len(chosen)}")
-        return chosen[number]
+        if number >= len(model_list):
+            raise InputError(f"there is no model {number}; there are {len(model_list)}")
+        return model_list[number]
 
     @app.post("/api/draw")
     async def _(asked: Draw, request: Request) -> Response:

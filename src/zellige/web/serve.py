@@ -57,11 +57,11 @@ def application(
             app.state.worker.close()
 
     app = FastAPI(title="Zellige", docs_url=None, redoc_url=None, openapi_url=None, lifespan=running)
-    started = int(time.time())
+    created = int(time.time())
 
     refusals = Refusals(refusal, limits.seconds, "an object with `prompt`", "/v1/models and /v1/completions")
     refusals.add_to(app)
-    about = {"id": name, "object": "model", "created": started, "owned_by": "zellige", "zellige": identity(model)}
+    about = {"id": name, "object": "model", "created": created, "owned_by": "zellige", "zellige": identity(model)}
 
     @app.get("/v1/models")
     async def _() -> dict[str, Any]:

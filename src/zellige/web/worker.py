@@ -85,7 +85,7 @@ class Job:
 
         gone: whether the asker has hung up; awaited 4 times a second, however short or long the steps are, as is the deadline.
         """
-        waited = time.monotonic()
+        began = time.monotonic()
         try:
             while True:
                 item, last = _NOTHING, False
@@ -97,8 +97,8 @@ class Job:
                     raise item
                 if last:
                     return
-                if gone is not None and time.monotonic() - waited >= LOOK:
-                    waited = time.monotonic()
+                if gone is not None and time.monotonic() - began >= LOOK:
+                    began = time.monotonic()
                     if await gone():
                         return
                 if item is not _NOTHING:
@@ -118,9 +118,9 @@ class _Turn:
             if not self.held:
                 self.held = True
                 return
-            mine = threading.Event()
-            self.waiting.append(mine)
-        mine.wait()
+            turn = threading.Event()
+            self.waiting.append(turn)
+        turn.wait()
 
     def __exit__(self, *_: Any) -> None:
         with self.lock:
@@ -176,9 +176,9 @@ class _Group:
         error: Exception | None = None
         try:
             with self.worker.turn, torch.no_grad(), contextlib.closing(self._steps()) as steps:
-                for made in steps:
+                for step in steps:
                     for job in self.jobs:
-                        if job.waited_for and (item := job.see(job, made)) is not None:
+                        if job.waited_for and (item := job.see(job, step)) is not None:
                             job.put(item)
                     self.pause()
         except _Dropped:
@@ -247,8 +247,8 @@ class Worker:
     def _waiting(self) -> Job | None:
         """The first in the queue whose like is not being drawn: who agrees with a group goes with the next one."""
         self.jobs = [job for job in self.jobs if job.waited_for]
-        taken = {group.key for group in self.groups}
-        return next((job for job in self.jobs if job.key not in taken), None)
+        keys = {group.key for group in self.groups}
+        return next((job for job in self.jobs if job.key not in keys), None)
 
     def _next(self) -> _Group | None:
         """A group of those that wait; None: there will be no more."""

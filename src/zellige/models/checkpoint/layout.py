@@ -64,8 +64,8 @@ def folder_of_run(run: Any) -> Path:
 def data_label(data: Data) -> str:
     """Return what a run's folder is called after: the data set, or the user's files: `notes` of notes/ and of notes/*.txt.gz."""
     parts = [part for part in Path(data.path or "").absolute().parts if not glob.has_magic(part)]
-    unnamed = data.name in ("text", "tokens", "array", "images")
-    name = parts[-1].partition(".")[0] if data.path and unnamed and parts else ""
+    has_no_name = data.name in ("text", "tokens", "array", "images")
+    name = parts[-1].partition(".")[0] if data.path and has_no_name and parts else ""
     return re.sub(r"[^\w-]+", "-", name).strip("-")[:60] or ("mix" if data.mix else data.name)
 
 
@@ -120,8 +120,8 @@ def steps(checkpoints: Path) -> list[Path]:
     """Return the checkpoints, the newest last. Folders of other names are not ours: a copy, `step-000060-backup`."""
     if not checkpoints.is_dir():
         return []
-    named = ((_STEP.fullmatch(path.name), path) for path in checkpoints.iterdir())
-    return sorted((p for m, p in named if m and p.name == step_name(int(m[1])) and p.is_dir()), key=step_of)
+    matches = ((_STEP.fullmatch(path.name), path) for path in checkpoints.iterdir())
+    return sorted((p for m, p in matches if m and p.name == step_name(int(m[1])) and p.is_dir()), key=step_of)
 
 
 def newest(checkpoints: Path) -> Path | None:

@@ -60,21 +60,21 @@ def check_sums(folder: Path, *names: str) -> None:
     path = folder / CHECKSUMS
     if not checking.get() or not os.path.lexists(path):
         return
-    listed: dict[str, str] = {}
+    sums: dict[str, str] = {}
     for number, line in enumerate(read_text(path, _ACCEPT).removesuffix("\n").split("\n"), 1):
         entry = _LINE.fullmatch(line)
-        if entry is None or entry[2] in listed:
+        if entry is None or entry[2] in sums:
             raise InputError(f"line {number} of '{shown(path)}' is no checksum; {_ACCEPT}")
-        listed[entry[2]] = entry[1]
-    for name in names or listed:
+        sums[entry[2]] = entry[1]
+    for name in names or sums:
         file = folder / name
-        if name not in listed and file.is_file():
+        if name not in sums and file.is_file():
             raise InputError(f"'{shown(path)}' does not list '{name}'; {_ACCEPT}")
-        if name in listed and not file.is_file():
+        if name in sums and not file.is_file():
             raise InputError(f"'{shown(file)}' is missing; {_ACCEPT}")
         if file.suffix == ".safetensors" and file.is_file():
             header(file)  # says more of a file that is truncated or a pickle
-        if name in listed and sha256(file) != listed[name]:
+        if name in sums and sha256(file) != sums[name]:
             raise InputError(f"'{shown(file)}' has changed since it was written ({CHECKSUMS}); {_ACCEPT}")
 
 
@@ -225,12 +225,12 @@ def read_metrics(run: Path) -> str:
     Raises:
         InputError: it does not begin with what the newest checkpoint whose copy is whole holds; it is not UTF-8.
     """
-    folder, saved = _saved_metrics(run / CHECKPOINTS)  # read first: a training beside us only adds to the other
+    folder, rows = _saved_metrics(run / CHECKPOINTS)  # read first: a training beside us only adds to the other
     path = run / METRICS
     if not path.is_file():
         return ""
     text = read_text(path, "copy the run again, or remove the file")
-    if not text.startswith(saved):
+    if not text.startswith(rows):
         raise InputError(
             f"'{shown(path)}' has changed since '{shown(folder)}' was written; training with `resume` restores it, "
             "or take it as it is with `checksums=False`"
@@ -258,9 +258,9 @@ def saved_config(
     """
     if resume and overwrite:
         raise InputError("`resume` and `overwrite` are both given; one continues the run, the other replaces it")
-    there = holds_run(folder)
+    has_run = holds_run(folder)
     if resume:
-        if not there:
+        if not has_run:
             raise InputError(f"no run at '{shown(folder)}' to resume; drop `resume` to start one")
         entries = read_config(folder)
         if entries["method"] != name:
@@ -273,11 +273,11 @@ def saved_config(
         return None, {}
     if not folder.is_dir():
         raise InputError(f"'{shown(folder)}' is a file; give `run` a folder")
-    if there and not overwrite:
+    if has_run and not overwrite:
         last = newest(folder / CHECKPOINTS)
         at = f" at step {step_of(last):,}" if last else ""
         raise InputError(f"'{shown(folder)}' holds a run{at}; add `resume` to continue it or `overwrite` to replace it")
-    if not there and any(not p.name.startswith(".") for p in folder.iterdir()):
+    if not has_run and any(not p.name.startswith(".") for p in folder.iterdir()):
         raise InputError(f"'{shown(folder)}' holds something that is not a run; choose another `run`")
     return None, {}
 
@@ -342,9 +342,9 @@ def refuse_pickle(path: Path) -> None:
     """
     refuse_code(path)
     for data in _pickles(path):
-        asked = list(_globals(data))
-        if asked:
-            raise InputError(f"'{shown(path)}' asks to run '{asked[0]}' when loaded; refused, nothing was run")
+        names = list(_globals(data))
+        if names:
+            raise InputError(f"'{shown(path)}' asks to run '{names[0]}' when loaded; refused, nothing was run")
         if data[:1] == b"\x80":
             raise InputError(f"'{shown(path)}' is a pickle; refused, nothing was run: give a folder that Zellige wrote")
 

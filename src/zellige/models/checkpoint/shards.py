@@ -65,10 +65,10 @@ def load_shards(folder: Path, like: Mapping[str, Tensor] | None = None) -> dict[
 
     like = like or {}
     reader = HuggingFaceStorageReader(str(folder))
-    there = reader.read_metadata().state_dict_metadata
+    metadata = reader.read_metadata().state_dict_metadata
     tensors = {
         name: torch.empty_like(like[name]) if name in like else torch.empty(of.size, dtype=of.properties.dtype)  # pyright: ignore
-        for name, of in there.items()
+        for name, of in metadata.items()
     }
     dcp.load(tensors, storage_reader=reader, no_dist=not like)
     return tensors

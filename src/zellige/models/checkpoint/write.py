@@ -132,8 +132,8 @@ class Writer:
         if self.underway is None:
             return
         concurrent.futures.wait([self.underway])  # a signal may end this: then it is still under way
-        ended, self.underway = self.underway, None
-        ended.result()
+        writer, self.underway = self.underway, None
+        writer.result()
 
     def load_checkpoint(
         self,
@@ -188,11 +188,11 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
     from safetensors.torch import save_file
 
     ready: dict[str, Tensor] = {}
-    seen: set[int] = set()
+    pointers: set[int] = set()
     for name, tensor in tensors.items():
         tensor = tensor.detach().contiguous()
-        ready[name] = tensor.clone() if tensor.data_ptr() in seen else tensor
-        seen.add(tensor.data_ptr())
+        ready[name] = tensor.clone() if tensor.data_ptr() in pointers else tensor
+        pointers.add(tensor.data_ptr())
     try:
         save_file(ready, path, metadata=dict(metadata or {}))
     except SafetensorError as problem:

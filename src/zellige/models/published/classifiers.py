@@ -29,8 +29,8 @@ def classifier(source: str | Path, **choices: Any) -> Classifier:
     with weights.unfilled():
         trunk = DiT(net, shapes["vocab_embed.embedding"][0], time="sigma_map.mlp.0.weight" in shapes, ends=False)
         network = Classifier(trunk, net.hidden, shapes.get("output_layer.weight", (1,))[0])
-    renamed = {_ours(name): tensor for name, tensor in tensors.items() if name not in ddit.BUFFERS}
-    weights.place(network, renamed, f"a classifier of {net.layers} layers", take=True)
+    weights_by_name = {_ours(name): tensor for name, tensor in tensors.items() if name not in ddit.BUFFERS}
+    weights.place(network, weights_by_name, f"a classifier of {net.layers} layers", take=True)
     return network.eval()
 
 

@@ -17,9 +17,9 @@ def sizes(shapes: Shapes, choices: Choices) -> Net:
     """The sizes of a network by its tensors alone; length and, without rotary frequencies, heads by choice."""
     missing = [name for name in ("vocab_embed.embedding", "blocks.0.attn_qkv.weight") if len(shapes.get(name, ())) != 2]
     if missing:
-        there = ", ".join(sorted(shapes)[:3])
+        names = ", ".join(sorted(shapes)[:3])
         raise InputError(
-            f"no tensor '{missing[0]}' among {len(shapes)} ({there}, ...); it is no model of the DDiT family"
+            f"no tensor '{missing[0]}' among {len(shapes)} ({names}, ...); it is no model of the DDiT family"
         )
     if choices.length is None:
         raise InputError("nothing says how long a text is; give `length`, e.g. `length` 1024, or the config.json")
@@ -41,8 +41,8 @@ def bare(layout: Layout, shapes: Shapes, choices: Choices) -> Description:
     net = sizes(shapes, choices)
     if layout.name == "bd3lm" and choices.block is None:
         raise InputError("nothing says how long a block is; give `block`, e.g. `block` 16")
-    chosen = {name: getattr(choices, name) for name in ("block", "process", "time")}
-    options = {name: value for name, value in chosen.items() if value is not None}
+    values = {name: getattr(choices, name) for name in ("block", "process", "time")}
+    options = {name: value for name, value in values.items() if value is not None}
     return layout.read(layout.write(Description(net, shapes["vocab_embed.embedding"][0], options)), shapes)
 
 

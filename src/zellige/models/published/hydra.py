@@ -27,10 +27,10 @@ def _read_sedd(config: Mapping[str, Any], shapes: Shapes) -> Description:
     process = {"absorb": "absorbing", "uniform": "uniform"}.get(kind)
     if process is None:
         raise InputError(f"its graph is '{kind}'; it must be absorb or uniform")
-    scaled = bool(field_of(config, "model", "scale_by_sigma", default=process == "absorbing"))
+    scale_by_sigma = bool(field_of(config, "model", "scale_by_sigma", default=process == "absorbing"))
     options = {
         "process": process, "schedule": noise(config, ("loglinear", "geometric")),
-        "scale_by_sigma": scaled if process == "absorbing" else None,
+        "scale_by_sigma": scale_by_sigma if process == "absorbing" else None,
     } | ends_of_sigma(config)  # fmt: skip
     return Description(
         _net(config, shapes), count_in(config, "tokens") + (process == "absorbing"), options, data=_data(config)
@@ -40,13 +40,16 @@ def _read_sedd(config: Mapping[str, Any], shapes: Shapes) -> Description:
 def _write_sedd(description: Description) -> dict[str, Any]:
     process = description.options.get("process", "absorbing")
     absorbs = process == "absorbing"
-    scaled = description.options.get("scale_by_sigma")
+    scale_by_sigma = description.options.get("scale_by_sigma")
     return {
         "tokens": description.rows - absorbs,
         "graph": {"type": "absorb" if absorbs else "uniform"},
         "noise": {"type": description.options.get("schedule", "loglinear")}
-        | {end: ours if (own := description.options.get(end)) is None else own for end, ours in GEOMETRIC.items()},
-        "model": _sizes(description) | {"scale_by_sigma": absorbs if scaled is None else scaled},
+        | {
+            end: default if (value := description.options.get(end)) is None else value
+            for end, default in GEOMETRIC.items()
+        },
+        "model": _sizes(description) | {"scale_by_sigma": absorbs if scale_by_sigma is None else scale_by_sigma},
     }
 
 

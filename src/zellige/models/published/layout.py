@@ -41,14 +41,14 @@ class Choices:
     @staticmethod
     def of(choices: Mapping[str, Any]) -> "Choices":
         """InputError for a word that is no choice."""
-        known = [f.name for f in fields(Choices)]
+        names = [f.name for f in fields(Choices)]
         for name in choices:
-            if name not in known:
-                raise unknown("choice", name, known, "zellige import --help")
-        chosen = Choices(**choices)
-        if chosen.weights not in (None, "ema", "raw"):
-            raise InputError(f"weights is '{chosen.weights}'; it must be ema or raw")
-        return chosen
+            if name not in names:
+                raise unknown("choice", name, names, "zellige import --help")
+        values = Choices(**choices)
+        if values.weights not in (None, "ema", "raw"):
+            raise InputError(f"weights is '{values.weights}'; it must be ema or raw")
+        return values
 
 
 class PublishedChoices(TypedDict, total=False):

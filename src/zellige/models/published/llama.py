@@ -72,24 +72,24 @@ def require(config: Mapping[str, Any], needs: Mapping[str, Any], system: str) ->
     `needs`: entry -> what it must be; a tuple: one of these, where None stands for an entry that is left out.
     """
     for name, need in needs.items():
-        allowed = need if isinstance(need, tuple) else (need,)
+        values = need if isinstance(need, tuple) else (need,)
         value = config.get(name)
-        if not any(value is a or (value == a and type(value) is type(a)) for a in allowed):
+        if not any(value is a or (value == a and type(value) is type(a)) for a in values):
             says = "says nothing of" if value is None else f"says {value!r} for"
             raise InputError(
-                f"the published config.json {says} '{name}'; {system} is known with {allowed[0]!r} only, so it is not loaded"
+                f"the published config.json {says} '{name}'; {system} is known with {values[0]!r} only, so it is not loaded"
             )
 
 
 def llama_tokenizer(folder: Path, mask: int) -> Tokens:
     """The tokenizer of `tokenizer.json`, which has the mask among its tokens."""
-    own = load(folder)
-    if not isinstance(own, Tokens):
+    tokenizer = load(folder)
+    if not isinstance(tokenizer, Tokens):
         raise InputError(
-            f"'{shown(folder)}' holds another model's tokenizer ({own.describe()}); copy or download the folder again"
+            f"'{shown(folder)}' holds another model's tokenizer ({tokenizer.describe()}); copy or download the folder again"
         )
-    complete(own.inner, folder)
-    return Tokens(own.inner, own.name, mask=mask)
+    complete(tokenizer.inner, folder)
+    return Tokens(tokenizer.inner, tokenizer.name, mask=mask)
 
 
 def complete(inner: Any, folder: Path) -> None:
@@ -146,13 +146,14 @@ def llama_layout(
 
     def words(folder: Path, description: Description) -> Tokens:
         mask = description.mask or 0
-        own = tokenizer(folder, mask)
-        if not mask < own.size <= description.rows:
+        vocabulary = tokenizer(folder, mask)
+        if not mask < vocabulary.size <= description.rows:
             raise InputError(
-                f"tokenizer '{own.name}' has {own.size:,} tokens; the model's table has {description.rows:,} rows, its mask is "
+                f"tokenizer '{vocabulary.name}' has {vocabulary.size:,} tokens; "
+                f"the model's table has {description.rows:,} rows, its mask is "
                 f"{mask:,}: give the tokenizer that it was trained with (`tokenizer`)"
             )
-        return own
+        return vocabulary
 
     def build(config: Mapping[str, Any], description: Description) -> Llama:
         with torch.device("meta"):  # its tensors are put in as they are, in the precision that they have

@@ -91,8 +91,8 @@ def weights_in(folder: Path) -> Path | None:
             return folder / name
     files = sorted(f for f in folder.iterdir() if f.suffix in SUFFIXES and f.is_file() and not f.name.startswith("."))
     if len(files) > 1:
-        there = ", ".join(f.name for f in files[:5])
-        raise InputError(f"'{shown(folder)}' holds {len(files)} files of weights ({there}); give one of them")
+        names = ", ".join(f.name for f in files[:5])
+        raise InputError(f"'{shown(folder)}' holds {len(files)} files of weights ({names}); give one of them")
     return files[0] if files else None
 
 

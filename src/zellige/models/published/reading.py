@@ -65,43 +65,43 @@ def read(source: str | Path, hub: str = "", **choices: Any) -> Imported:
         InputError: no layout is known for it; keys, shapes, tokenizer or vocabulary that do not fit; a file that is damaged or
             asks to run something. Nothing is loaded half.
     """
-    chosen = Choices.of(choices)
-    file, written = weights_and_config(Path(source))
-    config = written if written is None else _inner(written)
-    opened = open_weights(file)
-    layout, tensors = _layout(file, config, opened, chosen, hub)
+    values = Choices.of(choices)
+    file, entries = weights_and_config(Path(source))
+    config = entries if entries is None else _inner(entries)
+    loaded_tensors = open_weights(file)
+    layout, tensors = _layout(file, config, loaded_tensors, values, hub)
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    config = config if config is not None else opened.config
+    config = config if config is not None else loaded_tensors.config
     if config is not None and layout.build is None:
         config = flattened(config, shapes) or config
-    description = _describe(layout, config, shapes, chosen)
+    description = _describe(layout, config, shapes, values)
     if layout.tokenizer is not None:
-        place = Path(chosen.tokenizer or file.parent).expanduser()
+        place = Path(values.tokenizer or file.parent).expanduser()
         tokenizer = layout.tokenizer(place.parent if place.is_file() else place, description)
         description = replace(description, rows=tokenizer.size)
     else:
-        tokenizer = tokenizer_of(layout, description, chosen, file.parent)
-    cls, options = METHODS[layout.method], _options(layout, description, chosen, tokenizer)
+        tokenizer = tokenizer_of(layout, description, values, file.parent)
+    cls, options = METHODS[layout.method], _options(layout, description, values, tokenizer)
     with weights.unfilled(), torch.random.fork_rng(devices=[]):
         net = layout.build(config or {}, description) if layout.build else description.net
         method = build(cls, tokenizer.size, net, options, description.net.length, tokenizer.ordered)
     assert isinstance(method.network, nn.Module)
-    averaged = _take(method.network, layout, tensors, opened, chosen, description)
+    is_average = _take(method.network, layout, tensors, loaded_tensors, values, description)
     about = {
         "published": {
             "layout": layout.name,
             "source": hub or shown(source),
-            "config": next((c for c in (written, config, layout.usual) if c is not None), None)
+            "config": next((c for c in (entries, config, layout.usual) if c is not None), None)
             or layout.write(description),
-            "weights": "ema" if averaged else "raw",
+            "weights": "ema" if is_average else "raw",
             "rows": description.rows,
         }
-        | _rest(layout, opened, tensors)
+        | _rest(layout, loaded_tensors, tensors)
     }
-    if opened.step is not None:
-        about["step"] = opened.step  # pyright: ignore[reportArgumentType]
+    if loaded_tensors.step is not None:
+        about["step"] = loaded_tensors.step  # pyright: ignore[reportArgumentType]
     name = description.data if description.data in DATASETS else "text"
-    data = Data(name, tokenizer=chosen.tokenizer or description.tokenizer)
+    data = Data(name, tokenizer=values.tokenizer or description.tokenizer)
     run = Config(layout.method, options, data, description.net, network=layout.name if layout.build else "")
     return Imported(method.eval(), tokenizer, run, about)
 
@@ -133,25 +133,25 @@ def _layout(
     """The layout, and the tensors by their names without prefixes."""
     from .layouts import LAYOUTS
 
-    known = chosen.system or next((p.layout for p in CATALOGUE if p.id == hub), None)
-    if known is not None and known not in LAYOUTS:
-        raise unknown("system", known, LAYOUTS, "zellige import --help")
+    layout_name = chosen.system or next((p.layout for p in CATALOGUE if p.id == hub), None)
+    if layout_name is not None and layout_name not in LAYOUTS:
+        raise unknown("system", layout_name, LAYOUTS, "zellige import --help")
     config = config if config is not None else opened.config
-    if known is None and config is not None:
+    if layout_name is None and config is not None:
         bare = stripped(opened.tensors, LAYOUTS["mdlm"].strips)
         flat = flattened(config, {name: tuple(t.shape) for name, t in bare.items()}) or config
-        known = next((layout.name for layout in LAYOUTS.values() if layout.knows(flat)), None)
-        if known is None:
+        layout_name = next((layout.name for layout in LAYOUTS.values() if layout.knows(flat)), None)
+        if layout_name is None:
             kind = config.get("model_type", config.get("architectures", "-"))
             raise InputError(
                 f"no layout is known for the config.json beside '{shown(file)}' (model_type {kind}); "
                 f"choose with `system`: {', '.join(LAYOUTS)}"
             )
-    if known is None:
+    if layout_name is None:
         raise InputError(
             f"'{shown(file)}' comes without a config.json; choose with `system`: {', '.join(LAYOUTS)}, and `length`"
         )
-    layout = LAYOUTS[known]
+    layout = LAYOUTS[layout_name]
     tensors = stripped(opened.tensors, layout.strips)
     if layout.build is None and "output_layer.weight" in tensors:
         raise InputError(
@@ -233,20 +233,24 @@ def _take(
     description: Description,
 ) -> bool:
     """Place the tensors, the averaged ones where there are any; whether they are averages."""
-    own = network.state_dict()
-    wanted = {layout.theirs(name): name for name in own}
+    state = network.state_dict()
+    names_of_layout = {layout.theirs(name): name for name in state}
     average = None if chosen.weights == "raw" else opened.average
     if chosen.weights == "ema" and average is None:
         raise InputError(f"'{shown(opened.file)}' holds no averaged weights; leave `weights` out")
     if isinstance(average, list):
-        names = list(wanted) if layout.convert is None else [name for name in tensors if name not in layout.buffers]
-        ordered = layout.order(names)
-        if len(average) != len(ordered):
+        names = (
+            list(names_of_layout)
+            if layout.convert is None
+            else [name for name in tensors if name not in layout.buffers]
+        )
+        names_in_order = layout.order(names)
+        if len(average) != len(names_in_order):
             raise InputError(
-                f"the averaged weights are {len(average)} tensors, the model has {len(ordered)}; "
+                f"the averaged weights are {len(average)} tensors, the model has {len(names_in_order)}; "
                 "take the others with `weights` raw"
             )
-        by_name = dict(zip(ordered, average))
+        by_name = dict(zip(names_in_order, average))
     elif average is not None:
         by_name = stripped(average, layout.strips)
     else:
@@ -255,9 +259,9 @@ def _take(
     sizes = str(description.net) if description.net.convolutional else f"{description.net.layers} layers"
     what = f"the layout is {layout.name}, of {sizes}"
     by_name = by_name if layout.convert is None else layout.convert(by_name, description.net)
-    weights.check_fit({name: own[wanted[name]] for name in wanted}, by_name, what)
-    renamed = {wanted[name]: tensor.detach() for name, tensor in by_name.items()}
-    weights.place(network, renamed, what, take=True)
+    weights.check_fit({name: state[names_of_layout[name]] for name in names_of_layout}, by_name, what)
+    state_by_name = {names_of_layout[name]: tensor.detach() for name, tensor in by_name.items()}
+    weights.place(network, state_by_name, what, take=True)
     return average is not None
 
 
@@ -277,9 +281,9 @@ def _rest(layout: Layout, opened: WeightsFile, tensors: Mapping[str, Tensor]) ->
 
 def rebuild(layout: Layout, about: Mapping[str, Any], config: Config) -> nn.Module:
     """The network of a layout with a class of its own, for a model that was imported and saved; its weights unset."""
-    published = about.get("published", {})
-    entries = published.get("config")
-    if layout.build is None or not isinstance(entries, Mapping) or not isinstance(published.get("rows"), int):
+    published_entries = about.get("published", {})
+    entries = published_entries.get("config")
+    if layout.build is None or not isinstance(entries, Mapping) or not isinstance(published_entries.get("rows"), int):
         raise InputError(f"the model does not say how its network ({layout.name}) was published; import it again")
     with weights.unfilled():
-        return layout.build(entries, replace(layout.read(entries, {}), net=config.net, rows=published["rows"]))
+        return layout.build(entries, replace(layout.read(entries, {}), net=config.net, rows=published_entries["rows"]))

@@ -85,22 +85,22 @@ def _pairs(net: Net) -> Iterator[tuple[str, str]]:
     sides, levels = [max(net.grid[:2])], len(net.multipliers)
     while len(sides) < levels:
         sides.append((sides[-1] + 1) // 2)
-    attended = [side in net.attention for side in sides]
+    has_attention = [side in net.attention for side in sides]
     ways = (
         ("downsampling_modules", "down", range(levels), net.blocks, levels - 1),
         ("upsampling_modules", "up", reversed(range(levels)), net.blocks + 1, 0),
     )
-    for theirs, ours, order, blocks, last in ways:
+    for published_prefix, prefix, order, blocks, last in ways:
         i = j = 0
         for level in order:
             for _ in range(blocks):
-                yield f"{theirs}.{i}", f"{ours}.{j}"
+                yield f"{published_prefix}.{i}", f"{prefix}.{j}"
                 i, j = i + 1, j + 1
-                if attended[level]:
-                    yield f"{theirs}.{i}", f"{ours}.{j - 1}.attention"
+                if has_attention[level]:
+                    yield f"{published_prefix}.{i}", f"{prefix}.{j - 1}.attention"
                     i += 1
             if level != last:
-                yield f"{theirs}.{i}.conv", f"{ours}.{j}"
+                yield f"{published_prefix}.{i}.conv", f"{prefix}.{j}"
                 i, j = i + 1, j + 1
     yield from (("middle_modules.0", "middle.0"), ("middle_modules.1", "middle.0.attention"))
     yield from (("middle_modules.2", "middle.1"), ("output_modules.0", "norm"))
@@ -111,31 +111,35 @@ BLOCK = {"groupnorm0": "norm1", "conv0": "conv1", "dense0": "shift", "groupnorm1
 
 def to_ours(tensors: Mapping[str, Tensor], net: Net) -> dict[str, Tensor]:
     """Published tensors under our names and in our shapes; what is left over keeps its name. InputError where one is missing."""
-    left, made = dict(tensors), {}
+    left, state = dict(tensors), {}
 
     def take(name: str) -> Tensor:
         if name not in left:
             raise InputError(f"checkpoint does not fit: 1 key missing ({name}); the layout is tauldr")
         return left.pop(name)
 
-    for theirs, ours in _pairs(net):
-        if ours.endswith("attention"):
-            made |= {f"{ours}.norm.{part}": take(f"{theirs}.GroupNorm_0.{part}") for part in ("weight", "bias")}
-            made[f"{ours}.qkv.weight"] = torch.cat([take(f"{theirs}.NIN_{i}.W").T for i in range(3)])
-            made[f"{ours}.qkv.bias"] = torch.cat([take(f"{theirs}.NIN_{i}.b") for i in range(3)])
-            made[f"{ours}.out.weight"], made[f"{ours}.out.bias"] = (
-                take(f"{theirs}.NIN_3.W").T,
-                take(f"{theirs}.NIN_3.b"),
+    for published_name, own_name in _pairs(net):
+        if own_name.endswith("attention"):
+            state |= {
+                f"{own_name}.norm.{part}": take(f"{published_name}.GroupNorm_0.{part}") for part in ("weight", "bias")
+            }
+            state[f"{own_name}.qkv.weight"] = torch.cat([take(f"{published_name}.NIN_{i}.W").T for i in range(3)])
+            state[f"{own_name}.qkv.bias"] = torch.cat([take(f"{published_name}.NIN_{i}.b") for i in range(3)])
+            state[f"{own_name}.out.weight"], state[f"{own_name}.out.bias"] = (
+                take(f"{published_name}.NIN_3.W").T,
+                take(f"{published_name}.NIN_3.b"),
             )
-        elif f"{theirs}.conv0.weight" in left:
+        elif f"{published_name}.conv0.weight" in left:
             for layer, name in BLOCK.items():
-                made |= {f"{ours}.{name}.{part}": take(f"{theirs}.{layer}.{part}") for part in ("weight", "bias")}
-            if f"{theirs}.nin.W" in left:
-                made[f"{ours}.shortcut.weight"] = take(f"{theirs}.nin.W").T[:, :, None, None]
-                made[f"{ours}.shortcut.bias"] = take(f"{theirs}.nin.b")
+                state |= {
+                    f"{own_name}.{name}.{part}": take(f"{published_name}.{layer}.{part}") for part in ("weight", "bias")
+                }
+            if f"{published_name}.nin.W" in left:
+                state[f"{own_name}.shortcut.weight"] = take(f"{published_name}.nin.W").T[:, :, None, None]
+                state[f"{own_name}.shortcut.bias"] = take(f"{published_name}.nin.b")
         else:
-            made |= {f"{ours}.{part}": take(f"{theirs}.{part}") for part in ("weight", "bias")}
-    return made | _ends(take("output_modules.1.weight"), take("output_modules.1.bias"), net) | left
+            state |= {f"{own_name}.{part}": take(f"{published_name}.{part}") for part in ("weight", "bias")}
+    return state | _ends(take("output_modules.1.weight"), take("output_modules.1.bias"), net) | left
 
 
 def _ends(weight: Tensor, bias: Tensor, net: Net) -> dict[str, Tensor]:
@@ -154,31 +158,37 @@ def _ends(weight: Tensor, bias: Tensor, net: Net) -> dict[str, Tensor]:
 
 def to_theirs(tensors: Mapping[str, Tensor], net: Net) -> dict[str, Tensor]:
     """The way back; a trained head is multiplied into the last convolution."""
-    made: dict[str, Tensor] = {}
-    for theirs, ours in _pairs(net):
-        if ours.endswith("attention"):
-            made |= {f"{theirs}.GroupNorm_0.{part}": tensors[f"{ours}.norm.{part}"] for part in ("weight", "bias")}
-            for i, (W, b) in enumerate(
-                zip(tensors[f"{ours}.qkv.weight"].chunk(3), tensors[f"{ours}.qkv.bias"].chunk(3))
-            ):
-                made |= {f"{theirs}.NIN_{i}.W": W.T, f"{theirs}.NIN_{i}.b": b}
-            made |= {
-                f"{theirs}.NIN_3.W": tensors[f"{ours}.out.weight"].T,
-                f"{theirs}.NIN_3.b": tensors[f"{ours}.out.bias"],
+    state: dict[str, Tensor] = {}
+    for published_name, own_name in _pairs(net):
+        if own_name.endswith("attention"):
+            state |= {
+                f"{published_name}.GroupNorm_0.{part}": tensors[f"{own_name}.norm.{part}"]
+                for part in ("weight", "bias")
             }
-        elif f"{ours}.conv1.weight" in tensors:
+            for i, (W, b) in enumerate(
+                zip(tensors[f"{own_name}.qkv.weight"].chunk(3), tensors[f"{own_name}.qkv.bias"].chunk(3))
+            ):
+                state |= {f"{published_name}.NIN_{i}.W": W.T, f"{published_name}.NIN_{i}.b": b}
+            state |= {
+                f"{published_name}.NIN_3.W": tensors[f"{own_name}.out.weight"].T,
+                f"{published_name}.NIN_3.b": tensors[f"{own_name}.out.bias"],
+            }
+        elif f"{own_name}.conv1.weight" in tensors:
             for layer, name in BLOCK.items():
-                made |= {f"{theirs}.{layer}.{part}": tensors[f"{ours}.{name}.{part}"] for part in ("weight", "bias")}
-            if f"{ours}.shortcut.weight" in tensors:
-                made |= {f"{theirs}.nin.W": tensors[f"{ours}.shortcut.weight"][:, :, 0, 0].T}
-                made |= {f"{theirs}.nin.b": tensors[f"{ours}.shortcut.bias"]}
+                state |= {
+                    f"{published_name}.{layer}.{part}": tensors[f"{own_name}.{name}.{part}"]
+                    for part in ("weight", "bias")
+                }
+            if f"{own_name}.shortcut.weight" in tensors:
+                state |= {f"{published_name}.nin.W": tensors[f"{own_name}.shortcut.weight"][:, :, 0, 0].T}
+                state |= {f"{published_name}.nin.b": tensors[f"{own_name}.shortcut.bias"]}
         else:
-            made |= {f"{theirs}.{part}": tensors[f"{ours}.{part}"] for part in ("weight", "bias")}
+            state |= {f"{published_name}.{part}": tensors[f"{own_name}.{part}"] for part in ("weight", "bias")}
     colours, head = net.grid[2], tensors["head.weight"]
     weight = torch.einsum("kd,cd...->kc...", head, tensors["output.weight"].unflatten(0, (colours, -1)))
     bias = head @ tensors["output.bias"].view(colours, -1).T + tensors["head.bias"][:, None]
-    made |= {"output_modules.1.weight": weight.flatten(0, 1), "output_modules.1.bias": bias.flatten()}
-    return {name: tensor.contiguous() for name, tensor in made.items()}
+    state |= {"output_modules.1.weight": weight.flatten(0, 1), "output_modules.1.bias": bias.flatten()}
+    return {name: tensor.contiguous() for name, tensor in state.items()}
 
 
 def _same(name: str) -> str:

@@ -22,9 +22,9 @@ def tokenizer_of(layout: Layout, description: Description, chosen: Choices, fold
     tokens = description.rows - cls.states(0, cls.Config(**options))  # how many the table is for
     if spec == "integers":
         return Integers(tokens)
-    own = spec is None and any((folder / name).is_file() for name in TOKENIZERS)
+    has_tokenizer = spec is None and any((folder / name).is_file() for name in TOKENIZERS)
     if (
-        not own
+        not has_tokenizer
         and spec is None
         and tokens - SIZES.get(description.tokenizer, tokens) not in (0, int(tokens == description.rows))
     ):
@@ -32,14 +32,14 @@ def tokenizer_of(layout: Layout, description: Description, chosen: Choices, fold
             f"nothing says its tokenizer, which has {tokens:,} tokens ({description.rows:,} rows, layout {layout.name}); "
             "give `tokenizer`, e.g. a tokenizer.json"
         )
-    if own and (folder / "tokenizer.json").is_file():
+    if has_tokenizer and (folder / "tokenizer.json").is_file():
         tokenizer = load_tokenizer(folder)
     else:
-        tokenizer = _named(str(folder) if own else spec or description.tokenizer)
+        tokenizer = _named(str(folder) if has_tokenizer else spec or description.tokenizer)
     if tokenizer.size == tokens:
         return tokenizer
     spare = tokens - tokenizer.size  # rows that are no tokens: of a mask that never occurs, or to fill the table up
-    if isinstance(tokenizer, Tokens) and tokens == description.rows and (own or spare == 1) and spare > 0:
+    if isinstance(tokenizer, Tokens) and tokens == description.rows and (has_tokenizer or spare == 1) and spare > 0:
         return Tokens(tokenizer.inner, tokenizer.name, tokens)
     raise InputError(
         f"the model is for {tokens:,} tokens ({description.rows:,} rows, layout {layout.name}) and the tokenizer "

@@ -100,10 +100,10 @@ def state_of(
             f"the layout {layout.name} is of another network than this one's; only what came in it goes back"
         )
     if not same:
-        timed = " that is told the time" if config.method in FREE and layout.method in FREE else ""
-        others = f"for {config.method} there are {', '.join(fitting(config))}" if fitting(config) else "use `to` hub"
+        time_note = " that is told the time" if config.method in FREE and layout.method in FREE else ""
+        hint = f"for {config.method} there are {', '.join(fitting(config))}" if fitting(config) else "use `to` hub"
         raise InputError(
-            f"the layout {layout.name} is for {layout.method}, and this is {config.method}{timed}; {others}"
+            f"the layout {layout.name} is for {layout.method}, and this is {config.method}{time_note}; {hint}"
         )
     if net.conv or net.grid:
         has = "short convolutions (`net.conv`)" if net.conv else "a grid (`net.grid`)"
@@ -179,13 +179,13 @@ def modulated(network: DiT) -> dict[str, Tensor]:
         }
 
     def say(name: str, parts: list[Tensor]) -> None:
-        made = Modulation(width, D, len(parts))
-        state[f"{name}.weight"], state[f"{name}.bias"] = made.weight.detach().to(like), torch.cat(parts)
+        modulation = Modulation(width, D, len(parts))
+        state[f"{name}.weight"], state[f"{name}.bias"] = modulation.weight.detach().to(like), torch.cat(parts)
 
-    zero, one = like.new_zeros(D), like.new_ones(D)
+    zero, ones = like.new_zeros(D), like.new_ones(D)
     shift = lambda norm: zero if norm.bias is None else norm.bias  # noqa: E731
     for i, block in enumerate(network.blocks):
         assert isinstance(block, Block)
-        say(f"blocks.{i}.modulation", [shift(block.norm1), zero, one, shift(block.norm2), zero, one])
+        say(f"blocks.{i}.modulation", [shift(block.norm1), zero, ones, shift(block.norm2), zero, ones])
     say("modulation", [shift(network.norm), zero])
     return state

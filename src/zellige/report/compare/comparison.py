@@ -80,9 +80,9 @@ class Comparison(Record):
             if not isinstance(document.get(name), Mapping):
                 raise InputError(f"'{source}' has no '{name}'; {again}")
         findings = structure(document["result"], Findings, f"'{source}'", "result", again, strict=False)
-        asked = document["arguments"]
-        name = f"compare-limit-{asked.get('limit')}" if findings.partial else "compare"
-        return cls(Path(asked.get("folder") or asked.get("run") or "."), findings, dict(document), name)
+        arguments = document["arguments"]
+        name = f"compare-limit-{arguments.get('limit')}" if findings.partial else "compare"
+        return cls(Path(arguments.get("folder") or arguments.get("run") or "."), findings, dict(document), name)
 
 
 def compare_methods(
@@ -117,9 +117,9 @@ def compare_methods(
         work = _Work(several, data, net or Net(), train, where, how, terminal, request, rows)
     with lock.hold(where, "compared"):
         terminal.say(work.heading())
-        measured = work.go()
+        findings = work.go()
         with terminal.waiting("drawing"):
-            return work.write(measured)
+            return work.write(findings)
 
 
 class _Work:
@@ -202,21 +202,21 @@ class _Work:
     def go(self) -> "_Measured":
         """Train and measure what is not there yet; all that measured.json then holds."""
         file = self.folder / f"measured{self.part}.json"
-        known = read_json(file, dict, MEASURE) if file.is_file() else {}
-        if self.minutes and known.setdefault("minutes", self.minutes) != self.minutes:
+        measurements = read_json(file, dict, MEASURE) if file.is_file() else {}
+        if self.minutes and measurements.setdefault("minutes", self.minutes) != self.minutes:
             raise InputError(
-                f"the rows in '{shown(self.folder)}' were trained {known['minutes']:g} minutes each, not {self.minutes:g}; "
+                f"the rows in '{shown(self.folder)}' were trained {measurements['minutes']:g} minutes each, not {self.minutes:g}; "
                 "use a new `run`"
             )
-        files.write_file(file, as_file(known))
+        files.write_file(file, as_file(measurements))
         judge, methods, data_wanted = None, dict[str, Measurement](), data_key(self.corpus, self.how)
-        read = lambda name, kind: structure(known[name], kind, f"'{shown(file)}'", name, MEASURE, strict=False)  # noqa: E731
-        data = read("data", DataMeasurement) if _is_of(known.get("data"), data_wanted) else None
+        read = lambda name, kind: structure(measurements[name], kind, f"'{shown(file)}'", name, MEASURE, strict=False)  # noqa: E731
+        data = read("data", DataMeasurement) if _is_of(measurements.get("data"), data_wanted) else None
         for number, entrant in enumerate(self.several, 1):
             run = self.folder / entrant.folder
             self._train(entrant, run, f"{number} of {len(self.several)}  {entrant.label}")
             key = measurement_key(run, self.corpus, self.how)
-            if data is not None and _is_of(known.get(entrant.folder), key):
+            if data is not None and _is_of(measurements.get(entrant.folder), key):
                 methods[entrant.folder] = read(entrant.folder, Measurement)
                 continue
             if judge is None:
@@ -230,23 +230,23 @@ class _Work:
             model = models.load(run, method=None if entrant.named else entrant.method, device=device)
             with _Bars(self.terminal) as bars:
                 methods[entrant.folder] = measure_method(model, run, key, judge, self.how, bars)
-            known |= {"data": entries_of(data), entrant.folder: entries_of(methods[entrant.folder])}
-            files.write_file(file, as_file(known))
+            measurements |= {"data": entries_of(data), entrant.folder: entries_of(methods[entrant.folder])}
+            files.write_file(file, as_file(measurements))
         assert data is not None
         return _Measured(data, methods)
 
     def _train(self, entrant: Entrant, run: Path, label: str) -> None:
         """The method's run, as far as it is not there."""
-        config, there = self.configs[entrant.folder], holds_run(run)
+        config, has_run = self.configs[entrant.folder], holds_run(run)
         last = newest(run / CHECKPOINTS)
         step = step_of(last) if last else 0
         state = "reused" if step >= config.train.steps else f"goes on at step {count(step)}" if step else ""
         self.terminal.say(f"{label}, {parameters(self.parameters[entrant.folder])}{', ' if state else ''}{state}")
         progress = TrainingPart(self.terminal)
         try:
-            done = train_one(
+            finished_run = train_one(
                 entrant.name if entrant.named else entrant.method, data=self.data, net=config.net, train=config.train,
-                options=entrant.options, run=run, resume=there, progress=progress,
+                options=entrant.options, run=run, resume=has_run, progress=progress,
             )  # fmt: skip
         except Stopped:
             again = logger.typed_command() or "the same call"
@@ -256,7 +256,7 @@ class _Work:
             progress.close()
         if state != "reused":
             self.terminal.say(
-                f"  trained in {duration(done.seconds)}, validation {done.validation or 'without a bound'}"
+                f"  trained in {duration(finished_run.seconds)}, validation {finished_run.validation or 'without a bound'}"
             )
 
     # ------------------------------------------------------------------------------------------------ what is written
@@ -275,19 +275,19 @@ class _Work:
             None if (bound := measured.methods[entrant.folder].bound) is None else bound.result()
             for entrant in self.several
         ]
-        known = sorted(((b.value, i, b) for i, b in enumerate(bounds) if b is not None), key=lambda three: three[:2])
-        pairs, named = differences([(rows[i].label, b) for _, i, b in known])
-        for (_, i, _), letter in zip(known, named):
+        ranking = sorted(((b.value, i, b) for i, b in enumerate(bounds) if b is not None), key=lambda three: three[:2])
+        pairs, labels = differences([(rows[i].label, b) for _, i, b in ranking])
+        for (_, i, _), letter in zip(ranking, labels):
             rows[i] = replace(rows[i], letters=letter)
-        partial = known[0][2].partial if known else ""
-        order = [i for _, i, _ in known] + [i for i, b in enumerate(bounds) if b is None]
+        partial = ranking[0][2].partial if ranking else ""
+        order = [i for _, i, _ in ranking] + [i for i, b in enumerate(bounds) if b is None]
         findings = Findings(
             data=self.corpus.about["name"], rows="text" if self.corpus.tokenizer.kind == "text" else "data", unit=self.unit,
             steps=max(row.steps or 0 for row in rows), partial=partial or None, calls=tuple(self.how.calls), judge=data.judge,
             reference=data.reference, methods=tuple(rows[i] for i in order), differences=tuple(pairs),
             command=logger.typed_command(), paper=self._paper() if self.rows else None,
         )  # fmt: skip
-        protocol = self._protocol(data, findings.samples, [b for _, _, b in known])
+        protocol = self._protocol(data, findings.samples, [b for _, _, b in ranking])
         seconds = sum(method.seconds for method in measured.methods.values())
         contents = json_record(
             "compare", self.request.to_dict(), entries_of(findings), unit=self.unit, kind="bound", protocol=protocol,

@@ -57,7 +57,7 @@ class Entrant:
         name = what if isinstance(what, str) else getattr(method, "name", method.__name__)
         hints = get_type_hints(method.Config)
         fields = {f.name: f.default for f in dataclasses.fields(method.Config)}
-        chosen = {}
+        options = {}
         for word in filter(None, choices.split(",")):
             key, equals, value = word.partition("=")
             key = key.strip().replace("-", "_")
@@ -65,8 +65,8 @@ class Entrant:
                 raise InputError(f"'{name}:{choices}' has a choice without a value; e.g. sedd:process=uniform")
             if key not in fields:
                 raise unknown("choice", key, fields, f"zellige train {name} --help")
-            chosen[key] = _value(f"{name}:{word}", key, value.strip(), hints[key])
-        return cls(method, name, method.Config(**chosen), chosen, isinstance(what, str))
+            options[key] = _value(f"{name}:{word}", key, value.strip(), hints[key])
+        return cls(method, name, method.Config(**options), options, isinstance(what, str))
 
     @property
     def variant(self) -> str:
@@ -108,10 +108,10 @@ def _value(word: str, key: str, text: str, kind: Any) -> Any:
 
 def entrants(methods: Any) -> list[Entrant]:
     """All of them; InputError for fewer than two, or one that is named twice."""
-    members = [Entrant.of(each) for each in methods]
+    members = [Entrant.of(entry) for entry in methods]
     if len(members) < 2:
         raise InputError("compare needs two methods or more; e.g. zellige compare mdlm md4 --run runs/compare")
-    names = [each.folder for each in members]
+    names = [entry.folder for entry in members]
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice:
         raise InputError(f"'{twice}' is named twice; name each method once, or give it other choices")

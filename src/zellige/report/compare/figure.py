@@ -75,8 +75,8 @@ def _samples(ax: Axes, found: Findings, looks: list[dict[str, Any]], points: flo
     rows, real, law = found.methods, found.reference, not found.judge.grams
     ends = []
     for row, look in zip(rows, looks):
-        drawn = [quality for quality in row.quality if quality.calls > 0]
-        x, y = [quality.calls for quality in drawn], [quality.value for quality in drawn]
+        qualities = [quality for quality in row.quality if quality.calls > 0]
+        x, y = [quality.calls for quality in qualities], [quality.value for quality in qualities]
         ax.plot(x, y, mfc="white", **look)
         ends.append((x[-1], y[-1], row.label, look["color"]))
     low, high = real.band
@@ -85,10 +85,16 @@ def _samples(ax: Axes, found: Findings, looks: list[dict[str, Any]], points: flo
     caption = f"{found.samples:,} exact samples" if law else f"real {found.rows}, {found.samples:,} rows"
     ax.annotate(caption, (0, real.value), xycoords=("axes fraction", "data"), xytext=(4, 3), textcoords="offset points",
                 va="bottom", fontsize=8, color=SOFT)  # fmt: skip
-    every = [quality.calls for row in rows for quality in row.quality if quality.calls > 0]
-    ticks = [2**k for k in range(math.floor(math.log2(min(every))), math.ceil(math.log2(max(every))) + 1)]
+    evaluation_counts = [quality.calls for row in rows for quality in row.quality if quality.calls > 0]
+    ticks = [
+        2**k
+        for k in range(math.floor(math.log2(min(evaluation_counts))), math.ceil(math.log2(max(evaluation_counts))) + 1)
+    ]
     ax.set_xscale("log", base=2)
-    ax.set(xlim=(min(every) / 1.15, max(every) * 1.15), xlabel="network evaluations for each sample, mean")
+    ax.set(
+        xlim=(min(evaluation_counts) / 1.15, max(evaluation_counts) * 1.15),
+        xlabel="network evaluations for each sample, mean",
+    )
     ax.xaxis.set_major_locator(FixedLocator(ticks))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     ax.xaxis.set_minor_locator(NullLocator())

@@ -88,24 +88,24 @@ def measure_method(
     batch = max(1, min(count, 2**14 // length, 2**26 // (length * states)))
     quality = []
     blocks = max(1, length // method.block) if method.block else 1  # steps are those of each block
-    taken = [admissible(method, max(1, round(steps / blocks))) for steps in how.calls]
-    for number, (steps, asked) in enumerate(zip(how.calls, taken)):
-        frames = watch(model, count=count, steps=asked, seed=mix(how.seed, "compare"), batch=batch, defaults=False)
+    step_counts = [admissible(method, max(1, round(steps / blocks))) for steps in how.calls]
+    for number, (steps, step_count) in enumerate(zip(how.calls, step_counts)):
+        frames = watch(model, count=count, steps=step_count, seed=mix(how.seed, "compare"), batch=batch, defaults=False)
 
-        def report_frame(frame: Frame, before: int = sum(taken[:number]), steps: int = asked) -> None:
+        def report_frame(frame: Frame, before: int = sum(step_counts[:number]), steps: int = step_count) -> None:
             share = (frame.first + len(frame.x) * frame.step / max(frame.steps, 1)) / count
-            progress("samples", round(count * (before + share * steps)), count * sum(taken))
+            progress("samples", round(count * (before + share * steps)), count * sum(step_counts))
 
-        drawn = collect(frames, report_frame)
-        score = judge.score(padded_rows(drawn.tokens))
+        samples = collect(frames, report_frame)
+        score = judge.score(padded_rows(samples.tokens))
         quality.append(
             Quality(
                 **vars(score),
                 asked=steps,
-                steps=asked,
-                calls=float(np.mean(drawn.calls)),
+                steps=step_count,
+                calls=float(np.mean(samples.calls)),
                 samples=count,
-                example=drawn.texts[0],
+                example=samples.texts[0],
             )
         )
     return Measurement(

@@ -39,8 +39,8 @@ class Grams:
         order = next(n for n in range(ORDER, 0, -1) if size**n < 2**63)
         rows = min(train.texts, max(1, TOKENS // train.length))
         self.grams = NGrams(train.array(rows), corpus.validation.array(REAL), size, order)
-        some = f" ({rows:,} of {train.texts:,} rows)" if rows < train.texts else ""
-        self.name = f"{order}-gram of the train split{some}"
+        note = f" ({rows:,} of {train.texts:,} rows)" if rows < train.texts else ""
+        self.name = f"{order}-gram of the train split{note}"
         self.corpus, self.unit, self.order = corpus, unit, order
 
     def bound(self, model: Model, draws: int, seed: int, limit: int | None, progress: Any) -> Result:
@@ -155,7 +155,7 @@ def _law(corpus: Corpus) -> tuple[np.ndarray, np.ndarray] | None:
         return None
     arrays = [rows.array() for rows in splits]
     support, counts = np.unique(np.concatenate(arrays), axis=0, return_counts=True)
-    seen = {row.tobytes() for row in corpus.train.array()}
-    if not few and (len(support) > MOST or any(row.tobytes() not in seen for row in corpus.test.array())):
+    training_rows = {row.tobytes() for row in corpus.train.array()}
+    if not few and (len(support) > MOST or any(row.tobytes() not in training_rows for row in corpus.test.array())):
         return None
     return support, counts / counts.sum()

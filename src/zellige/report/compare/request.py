@@ -28,8 +28,8 @@ def _method(entry: Any) -> Any:
     from ...methods import find
 
     name, usual = str(entry["method"]), find(entry["method"]).Config()
-    chosen = [f"{key}={value}" for key, value in entry["options"].items() if value != getattr(usual, key, value)]
-    return f"{name}:{','.join(chosen)}" if chosen else name
+    words = [f"{key}={value}" for key, value in entry["options"].items() if value != getattr(usual, key, value)]
+    return f"{name}:{','.join(words)}" if words else name
 
 
 @declared
@@ -85,8 +85,8 @@ class Compare(Request["Comparison"]):
             return self._run_table(terminal)
         if self.minutes is not None:
             raise InputError("`minutes` is for the rows of a `table`; of methods say `train.minutes` or `train.steps`")
-        if handed := next((m for m in self.methods if isinstance(m, HandedOver)), None):
-            raise handed.refuse("methods")
+        if value := next((m for m in self.methods if isinstance(m, HandedOver)), None):
+            raise value.refuse("methods")
         if not str(self.folder):
             raise InputError("`run` is ''; give it a folder, e.g. `run` runs/compare")
         return compare_methods(
