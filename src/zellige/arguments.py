@@ -68,7 +68,7 @@ def _checked(function: Any, title: str, prefix: str, kinds: bool, like: Any) -> 
 
 
 class _Arguments:
-    """What the arguments of one function must be.
+    """Checks of the arguments of one function.
 
     `call` finds it by its number, since torch.compile looks at all that a closure holds, and does not know a signature.
     """
@@ -101,7 +101,7 @@ _CHECKED: list[_Arguments] = []
 
 
 def _compiling() -> bool:
-    """Whether torch compiles what is called; not asked of a torch that nobody has imported."""
+    """Return whether torch compiles the caller; a torch that nobody has imported is not asked."""
     torch = sys.modules.get("torch")
     return torch is not None and torch.compiler.is_compiling()
 
@@ -174,7 +174,7 @@ def _inside(name: str, signature: inspect.Signature) -> str | None:
 
 # ------------------------------------------------------------------------------------------------ kinds of values
 def of_kind(value: Any) -> str:
-    """What a wrong value is: itself, of numbers and texts; else its kind: `a Tensor`, `an AR`, `the class AR`."""
+    """Describe a wrong value: numbers and texts by themselves, others by their kind: `a Tensor`, `an AR`, `the class AR`."""
     if value is None or isinstance(value, (bool, int, float)):
         text = str(value)
         return text if len(text) < 40 else f"{text[:20]}..."
@@ -295,7 +295,7 @@ def _text(value: Any) -> str:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a whole number in the digits 0 to 9; Python's own functions take those of every script."""
+    """Return whether a text is a whole number in the digits 0 to 9; Python's own functions take those of every script."""
     return text.isascii() and text.isdigit()
 
 

@@ -244,7 +244,7 @@ _NAME = re.compile(r"[\w.-]*\w[\w.-]*")  # of a neighbour, not a path
 
 
 def is_full(problem: BaseException) -> bool:
-    """Whether an error, or what caused it, says that the disk is full."""
+    """Return whether an error, or its cause, says that the disk is full."""
     return any(isinstance(p, OSError) and p.errno in FULL for p in (problem, problem.__cause__))
 
 

@@ -46,7 +46,7 @@ KINDS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Option:
-    """What a field says of its values.
+    """Declaration of a field and of its values.
 
     Attributes:
         help: what it is for, in one clause.
@@ -164,7 +164,7 @@ def options_of(cls: type) -> dict[str, Option]:
 
 
 def option_of(field: dataclasses.Field[Any]) -> Option | None:
-    """What `option` said of a field of a dataclass; None where another function made it."""
+    """Declaration of a field of a dataclass by `option`; None where another function made it."""
     return field.metadata.get(_KEY)
 
 
@@ -194,7 +194,7 @@ def _kinds(hint: Any) -> list[type]:
 # ---------------------------------------------------------------------------------------------------- requests
 @dataclass(frozen=True)
 class Request(Generic[R]):
-    """What is asked for, as data: its fields are its options; equal requests ask for the same.
+    """Request as data: its fields are its options; equal requests ask for the same.
 
     A subclass is `declared`, public in `zellige` under its own name (a record's file names it so), and imports what computes
     only within `run`, so that the command line reads its options without torch.
@@ -222,7 +222,7 @@ class Request(Generic[R]):
         return dataclasses.replace(self, **asides) if asides else self
 
     def differs(self, name: str) -> bool:
-        """Whether a field has another value than its default."""
+        """Return whether a field has another value than its default."""
         return getattr(self, name) != self.fields()[name].default
 
     def to_dict(self) -> dict[str, Any]:

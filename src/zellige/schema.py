@@ -1,4 +1,4 @@
-"""What is read from files: as text, as JSON, and as the types that it must have; one line for each way in which it can fail.
+"""Reading of files: as text, as JSON, and as the types that it must have; one line for each way in which it can fail.
 
 `read_json(path, kind)` checks the file against a dataclass, a TypedDict or any other annotation, strictly: nothing is coerced
 and no entry is missing. A dataclass has no other entries; a TypedDict is what is needed of an object that may hold more.

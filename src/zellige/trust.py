@@ -1,4 +1,4 @@
-"""What a file of somebody else's may not make this machine do by itself: run code, fetch from elsewhere. It is named, and asked.
+"""Restrictions on files of others: running code and fetching from elsewhere are named, and asked for.
 
 What is typed, or handed over in Python, is meant. A config, a result, a folder of claims or of a model may come from anybody.
 """
@@ -24,7 +24,7 @@ def allow(code: bool = False, remote: bool = False) -> Iterator[None]:
 
 
 def names_code(name: str) -> bool:
-    """Whether a method is named by its file, as `file.py:Class`."""
+    """Return whether a method is named by its file, as `file.py:Class`."""
     where, colon, _ = name.rpartition(":")
     return bool(colon) and where.endswith(".py")
 

@@ -1,4 +1,4 @@
-"""How the threads of PyTorch wait for one another on the CPU, and how many there are: settled by how busy the machine is.
+"""Waiting and number of the threads of PyTorch on the CPU, chosen by how busy the machine is.
 
 A thread that has done its part of a matrix product spins until the others have done theirs. On idle cores that is fastest. On
 busy ones it takes the time of the very thread that it waits for: a step then takes up to ten times as long as with threads that
@@ -29,7 +29,7 @@ def settle_waiting(environ: MutableMapping[str, str] = os.environ) -> None:
 
 
 def busy() -> bool:
-    """Whether something waits for a core: as Linux measures it; elsewhere, whether as much runs as there are cores."""
+    """Return whether something waits for a core: as Linux measures it; elsewhere, whether as much runs as there are cores."""
     try:
         share = PRESSURE.read_text().split("avg10=")[1].split()[0]  # some avg10=0.24 avg60=... total=...
         return float(share) >= BUSY

@@ -126,7 +126,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _drop_output() -> None:
-    """What is still to be written to stdout goes nowhere, at the end of the process too."""
+    """Discard what is still to be written to stdout, at the end of the process too."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -201,20 +201,20 @@ def _terminable() -> Iterator[None]:
 
 
 def _memory(error: Exception) -> bool:
-    """Whether there is not enough memory, here or on the GPU."""
+    """Return whether memory ran out, here or on the GPU."""
     message = str(error).lower()
     return isinstance(error, MemoryError) or "out of memory" in message or "can't allocate memory" in message
 
 
 def _foreseen(error: Exception) -> bool:
-    """Whether it is a failure of the work that says itself what to do: a loss that is not finite."""
+    """Return whether it is a failure of the work whose message says what to do: a loss that is not finite."""
     from ..errors import Diverged
 
     return isinstance(error, Diverged)
 
 
 def _unforeseen(error: Exception) -> str:
-    """What to say about an error that nobody foresaw: one line, and where the rest is."""
+    """Message for an unexpected exception: one line, and where the rest is."""
     text = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".")
     file = Path(tempfile.gettempdir()) / f"zellige-error-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     try:

@@ -1,4 +1,4 @@
-"""What several commands share: their common options, loading, writing results."""
+"""Shared by several commands: their common options, loading, writing results."""
 
 import contextlib
 import importlib.util
@@ -44,7 +44,7 @@ def command_options(cls: type[T]) -> type[T]:
 
 @dataclass(frozen=True)
 class Loading:
-    """How a command loads a model, or several."""
+    """Options of loading one model or several."""
 
     method: str | None = None
     """file.py:Class, for a run of your own method"""
@@ -58,7 +58,7 @@ class Loading:
 
 @command_options
 class OfModel(Loading):
-    """How a command loads one model, and which."""
+    """Options of loading one model, and its path."""
 
     run: Run = ""
     """a run, a saved folder, a hub id, or a model that comes with Zellige: zellige list models"""
@@ -126,7 +126,7 @@ def write_json(terminal: Terminal, command: str, arguments: Any, result: Any, be
 
 
 def put_json(terminal: Terminal, document: Any) -> None:
-    """What --json asks for, into its file or on stdout."""
+    """Write the JSON of --json into its file or to stdout."""
     if terminal.json == "-":
         terminal.document(document)
     elif terminal.json is not None:
@@ -218,7 +218,7 @@ def load(terminal: Terminal, run: str, what: str, chosen: Loading) -> Any:
 
 
 def loading(chosen: Any) -> dict[str, Any]:
-    """How a command loaded its model, as a record keeps it."""
+    """Options by which a command loaded its model, as a record keeps them."""
     return {name: getattr(chosen, name) for name in LOADING}
 
 

@@ -107,7 +107,7 @@ def listed(commands: Commands, *words: str) -> tuple[list[str], Values]:
 
 
 def tables(commands: Commands) -> tuple[Follow, Values]:
-    """What may follow a command, or `train METHOD`, and what each option takes."""
+    """Completions of a command or of `train METHOD`, and the values of each option."""
     follow, values, methods = Follow(), registered(), names("methods")
     first = {"plan": [*names("recipes"), *methods, *names("tables")]} | dict.fromkeys(
         ("compare", "sweep", "verify"), methods

@@ -44,7 +44,7 @@ def network() -> "Net":
 
 
 def training(steps: int = STEPS, seed: int = 0) -> "Train":
-    """How the demo trains. Validation is looked at a few times only: it is there to be watched."""
+    """Configuration of the demo's training. It is validated a few times only: it is there to be watched."""
     from ..models.config import Train
 
     return Train(
@@ -272,7 +272,7 @@ class _Parts:
         self.say(f"6 report    {path(page)}, {byte_size(page.stat().st_size)}", since)
 
     def end(self, better: "Result", stopped: bool, seconds: float) -> int:
-        """What may be said of it, and what to type next."""
+        """Last lines of the demo: its results, and what to type next."""
         full = self.steps >= STEPS and not stopped
         if not full:
             verdict = "A short run: too few steps to say how good the model gets."

@@ -123,7 +123,7 @@ def bound(chosen: EvaluateOptions, words: Sequence[str], terminal: Terminal) -> 
 
 
 def bound_lines(result: "Result") -> list[str]:
-    """What is printed of a likelihood."""
+    """Printed lines of a likelihood."""
     from .evaluate_print import describe, heading, tasks
 
     return [*heading(result), *describe(result), *tasks(result.tasks)]
@@ -173,7 +173,7 @@ MODES: dict[str, Mode] = {  # by the flag of `evaluate` that makes another comma
 
 
 def _show(words: Sequence[str], terminal: Terminal) -> int:
-    """What a file of a likelihood holds, as it was printed."""
+    """Contents of a file of a likelihood, as they were printed."""
     from ..evaluation.result import Result, read_result
 
     chosen = options.parse(EvaluateOptions, words, "evaluate", terminal, most=1)

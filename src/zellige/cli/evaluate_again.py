@@ -155,7 +155,7 @@ class Claim:
 
     @property
     def words(self) -> list[str]:
-        """What `zellige evaluate` is told, in the folder of the claims."""
+        """Command line of `zellige evaluate` in the folder of the claims."""
         local = Path(self.data).suffix != "" or Path(self.data).exists()
         data = ["--data.name=text", f"--data.path={self.data}"] if local else [f"--data.name={self.data}"]
         return [self.model, *(data if self.data else []), *shlex.split(self.protocol)]
@@ -191,7 +191,7 @@ def audit(words: Sequence[str], terminal: Terminal, judge: Judge) -> Document:
 
 
 def status(document: Document) -> int:
-    """How the command ends: with 0 where something could be checked and nothing is refuted, else with 1."""
+    """Exit status: 0 if something could be checked and nothing is refuted, else 1."""
     result = document["result"]
     return 0 if result["checked"] and result["holds"] is not False else 1
 

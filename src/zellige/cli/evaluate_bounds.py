@@ -67,7 +67,7 @@ def save_pairs(judged: "ChoiceScores", folder: Path, terminal: Terminal) -> None
 
 
 def describe_pairs(judged: "ChoiceScores") -> list[str]:
-    """What is printed: what was judged, the mean, over what its interval is, the accuracies, the protocol."""
+    """Printed lines: the data, the mean, the population of its interval, the accuracies, the protocol."""
     result, about, p = judged.result, judged.result.about, judged.result.protocol
     lines = [
         of_model(about),
@@ -126,7 +126,7 @@ def steps(chosen: StepsOptions, words: Sequence[str], terminal: Terminal) -> "St
 
 
 def steps_lines(table: "StepsTable") -> list[str]:
-    """What is printed: a row for each number of steps."""
+    """Printed lines: a row for each number of steps."""
     from .evaluate_print import heading
 
     last = table.reference

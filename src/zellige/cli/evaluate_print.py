@@ -1,4 +1,4 @@
-"""How results are printed: a likelihood with its terms and its protocol; samples, a column or a row for each point."""
+"""Printed results: a likelihood with its terms and its protocol; samples, a column or a row for each point."""
 
 import contextlib
 import math
@@ -19,7 +19,7 @@ from .common import of_model
 
 
 def heading(result: Result) -> list[str]:
-    """What was judged, on what."""
+    """Heading: the model and the data."""
     about = result.about
     if not about:
         return []
@@ -213,7 +213,7 @@ def _name(samples: JudgedSet) -> str:
 
 
 def _drawn(point: JudgedSet) -> str:
-    """How a set was drawn; "" where its samples are from a file."""
+    """Settings by which a set was sampled; "" where its samples are from a file."""
     way = point.way
     if not way.sampler:
         return ""

@@ -30,7 +30,7 @@ class Flag:
 
     @property
     def idle(self) -> bool:
-        """Whether it is marked as one that changes nothing."""
+        """Return whether the option is marked as one that changes nothing."""
         hint = typing.get_type_hints(self.owner, include_extras=True)[self.field]
         return IDLE in getattr(hint, "__metadata__", ())
 
@@ -46,7 +46,7 @@ class Flag:
 
     @property
     def many(self) -> int | None:
-        """How many values it takes; None: any number."""
+        """Number of values of the option; None: any number."""
         if typing.get_origin(self.kind) in (tuple, list):
             inner = typing.get_args(self.kind)
             return None if len(inner) == 2 and inner[1] is Ellipsis else len(inner)
@@ -59,12 +59,12 @@ class Flag:
 
     @property
     def option(self) -> Option | None:
-        """What the field itself says of its values, where it was declared by `requests.option`."""
+        """Declaration of the field by `requests.option`."""
         return next((option_of(f) for f in dataclasses.fields(self.owner) if f.name == self.field), None)
 
     @property
     def judged(self) -> bool:
-        """Whether its dataclass checks ranges itself."""
+        """Return whether its dataclass checks ranges itself."""
         return hasattr(self.owner, "__post_init__")
 
     @property
@@ -167,7 +167,7 @@ def named_fields(cls: type) -> Iterator[tuple[Any, str | None, Any]]:
 
 
 def _typed(hint: Any) -> Any:
-    """What can be typed of the values that a declared field takes: words for any, no dataclass beside others."""
+    """Type on the command line of the values of a declared field: words for any value, no dataclass beside others."""
     if hint is Any:
         return str
     if typing.get_origin(hint) in (Union, types.UnionType):
@@ -259,7 +259,7 @@ def short_help(cls: type, where: str, default: Any = None, about: str = "") -> s
 
 
 def descriptions(cls: type, prefix: str = "") -> dict[str, str]:
-    """What is said of each option where its field is declared."""
+    """Help of each option from the declaration of its field."""
     texts: dict[str, str] = {}
     documented = {
         each.arg_name: each.description or ""

@@ -89,7 +89,7 @@ def samples_name(request: EvaluateSamples, out: str | None) -> str:
 
 
 def _suffix(request: EvaluateSamples, names: tuple[str, ...]) -> str:
-    """What the names of files in a run say of these options, those that are not the default's."""
+    """Part of the names of files in a run for the options that differ from the defaults."""
     values = {name: getattr(request, name) for name in names if request.differs(name)}
     if "count" in names:
         values |= {"top_k": request.top_k, **(request.options or {})}

@@ -82,7 +82,7 @@ def table(what: str) -> list[dict[str, str]]:
 
 
 def tables() -> dict[str, list[dict[str, str]]]:
-    """What `lists.json` holds, from the classes; imports torch."""
+    """Contents of `lists.json`, from the classes; imports torch."""
     from ..training.recipes import RECIPES
 
     recipes = [recipe(name) for name in RECIPES]

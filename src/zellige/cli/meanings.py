@@ -1,4 +1,4 @@
-"""What other programs call an option: what means the same is taken, what nearly does is answered by ours."""
+"""Names that other programs use for options: an exact synonym is accepted, a near one is answered by ours."""
 
 from collections.abc import Container
 
@@ -99,7 +99,7 @@ def same_value(value: str, allowed: Container[str]) -> str:
 
 
 def meaning(option: str, known: Container[str]) -> str:
-    """What to type instead of an option that a command does not have; "" where nothing is known of it.
+    """Hint for an option that a command does not have; "" where nothing is known of it.
 
     >>> meaning("--iterations", ["--train.steps"])
     "did you mean '--train.steps'?"

@@ -90,7 +90,7 @@ def _nearest(name: str, known: dict[str, Flag], where: str) -> str:
 
 
 def asks_help(argv: Sequence[str]) -> bool:
-    """Whether a command line asks for help, short or in full, or for the names of its options."""
+    """Return whether a command line asks for help, short or in full, or for the names of its options."""
     return bool({"-h", "--help", "--help-all", LIST} & set(argv))
 
 

@@ -125,7 +125,7 @@ def _lines(title: str, chosen: Plan, planned: "Budget") -> list[str]:
 
 
 def _limit(p: "Budget") -> str:
-    """What limits it, in words."""
+    """Limiting resource, in words."""
     have = byte_size(p.device.memory)
     if p.limit == "memory":
         return f"memory, {have} each; more --train.accumulate, --net.checkpoint or more --gpus take less"

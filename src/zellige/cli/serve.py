@@ -116,7 +116,7 @@ def answer_requests(
 
 
 def open_to_others(host: str, token: str | None) -> str | None:
-    """What to say of an address that others reach."""
+    """Warning about an address that others reach."""
     from ..web.guard import loopback
 
     if loopback(host) or token is not None:

@@ -1,4 +1,4 @@
-"""What data gives to a method, and a likelihood that a method may give back."""
+"""Batches that data gives to a method, and a likelihood that a method may give back."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""What a data set of one shape holds before it is cut, made small and flattened; where its files are; how it is cut."""
+"""Data set of one shape before it is cut, resized and flattened; where its files are; how it is cut."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

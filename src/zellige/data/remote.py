@@ -1,4 +1,4 @@
-"""Whether what lies elsewhere can be had: one short question, before a library that would try for half a minute.
+"""Check whether remote data is reachable: one short request, before a library that would try for half a minute.
 
 Any answer of a host will do, a refusal too: what it means is for the library to say. A host that did not answer is not asked
 again for a while, so that a list of things that lie there fails at once.

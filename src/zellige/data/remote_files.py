@@ -61,7 +61,7 @@ class RemoteFile:
 
 @contextmanager
 def answering(path: str) -> Iterator[None]:
-    """Whatever a store raises within is one sentence."""
+    """Turn any exception of a store within the block into one sentence."""
     try:
         yield
     except InputError:

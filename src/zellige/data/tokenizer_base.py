@@ -1,4 +1,4 @@
-"""What a tokenizer is: text to integers and back, and a fingerprint."""
+"""Interface of a tokenizer: text to integers and back, and a fingerprint."""
 
 import hashlib
 import json

@@ -272,7 +272,7 @@ class _Written(TypedDict):
 
 
 class BracketTable:
-    """What the groups gave, as results in the unit of the bound."""
+    """Results of the groups, in the unit of the bound."""
 
     def __init__(self, parts: list[dict[str, Any]], bound: Result, asked: Asked, most: int = 1):
         self.parts, self.unit, self.draws = parts, bound.unit, SETS * most

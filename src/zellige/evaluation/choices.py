@@ -172,7 +172,7 @@ class _Numbers(TypedDict):
 
 
 class _Written(TypedDict):
-    """What stands in the JSON of choices beside what any result has."""
+    """Entries of the JSON of choices that are not in every result."""
 
     result: _Numbers
 
@@ -249,6 +249,6 @@ def classes_told(
 
 
 def _counts(question: Question, nats: torch.Tensor) -> tuple[bool, bool]:
-    """Whether the right choice has the least nats, and the least per character."""
+    """Return whether the right choice has the least nats, and the least per character."""
     characters = torch.tensor([len(choice) for choice in question.choices])
     return int(nats.argmin()) == question.answer, int((nats / characters).argmin()) == question.answer

@@ -248,7 +248,7 @@ def bound(
 # ---------------------------------------------------------------------------------------------------- the greedy choice
 @torch.no_grad()
 def greedy(method: Method, pairs: Sequence[tuple[Tokens, Tokens]], batch: int = BATCH) -> list[bool]:
-    """Whether greedy decoding from left to right gives the continuation: each token is the likeliest given all before it.
+    """Return whether greedy decoding from left to right gives the continuation: each token is the likeliest given all before it.
 
     The tokens after it are masks. Noise without a mask has no such decoding: False.
     """

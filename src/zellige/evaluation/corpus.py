@@ -93,7 +93,7 @@ def asked_of_classes(model: Model, corpus: Corpus, split: str, unconditional: bo
 
 
 def beside_training(model: Model, corpus: Corpus) -> dict[str, Any]:
-    """What a result says of its data beside that of the training.
+    """Compare the data of a result with that of the training.
 
     {"changed": whether these are the files that the model was trained on with another content, "trained_sha256": the hash of
     then, "other": a tag of the content where the data's name alone would take it for the run's own, or for another text}
@@ -113,13 +113,13 @@ def beside_training(model: Model, corpus: Corpus) -> dict[str, Any]:
 
 
 def _content(about: dict[str, Any]) -> dict[str, Any]:
-    """What of a corpus decides which texts a result is about; None where that is not known."""
+    """Entries of a corpus that decide which texts a result is about; None where one is not known."""
     rows = {split: (of["rows"], of["tokens"]) for split, of in (about.get("splits") or {}).items()}
     return {key: about.get(key) for key in ("sha256", "tokens_sha256", "pack", "fill")} | {"splits": rows or None}
 
 
 def data_change_note(about: dict[str, Any]) -> str | None:
-    """What to say where the data is not what the model was trained on, though it has its name; `about` as a result has it."""
+    """Note for data that has the name of the training data and other content; `about` is that of a result."""
     if not about.get("changed"):
         return None
     then, now = (

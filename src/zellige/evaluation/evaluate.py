@@ -147,7 +147,7 @@ def evaluate_rows(
 def _gathered(
     work: Work, protocol: dict[str, Any], processes: int, distributed: bool, keep: Path | None, progress: Any
 ) -> list[workers.GroupResult]:
-    """What each group gives; read from `keep` where this was interrupted before."""
+    """Results of each group; read from `keep` if an interruption left some there."""
     N, count = len(work.chosen), [0]
 
     def tell(index: int) -> None:
@@ -172,7 +172,7 @@ def _device(method: Method) -> torch.device:
 
 
 class Asked(NamedTuple):
-    """What a model is judged on: rows, what is known of both, the choices behind the rows, and the unit of a number.
+    """Data on which a model is evaluated: rows, what is known of both, the choices behind the rows, and the unit of a number.
 
     `characters` of all rows, None where the unit is per token; `unit` "" where `characters` decides it.
     """
@@ -219,7 +219,7 @@ def asked_of(model: Model, corpus: Corpus, split: str, unconditional: bool = Fal
 
 
 def _packing(method: Method, about: dict[str, Any], rows: Rows) -> str:
-    """How the data was cut into rows; of documents also whether the model says where they end."""
+    """Description of how the data was cut into rows; of documents also whether the model predicts where they end."""
     pack, fill = about.get("pack"), about.get("fill", 0)
     if pack not in ("document", "packed"):
         left_out = f", {rows.left_out:,} tokens that fill no row left out" if rows.left_out else ""

@@ -74,7 +74,7 @@ class Features:
 
     @torch.no_grad()
     def views(self, pixels: np.ndarray, progress: Progress | None = None) -> Views:
-        """What it makes of images (N, H, W, 3) uint8."""
+        """Features and logits of images (N, H, W, 3) uint8."""
         outputs = []
         for first in range(0, len(pixels), BATCH):
             part = torch.from_numpy(np.ascontiguousarray(pixels[first : first + BATCH])).to(self.device)
@@ -158,7 +158,7 @@ def fetch_weights(url: str, path: Path) -> None:
 # ---------------------------------------------------------------------------------------------------- trained here
 @dataclass(frozen=True)
 class FeatureConfig:
-    """What features.json holds: the images that a classifier was trained on, its size, and how well it does."""
+    """Contents of features.json: the images that a classifier was trained on, its size, and its accuracy."""
 
     data: str
     data_sha256: Any

@@ -1,4 +1,4 @@
-"""What the metrics of images (`metrics.fid` and those below it) are made of.
+"""Building blocks of the metrics of images (`metrics.fid` and those below it).
 
 FID, KID and the Inception score are computed by torchmetrics, on features of D numbers an image; precision and recall are
 computed here. All of them depend on the network that the features come from.
@@ -29,7 +29,7 @@ PROTOCOL = "zellige-images-1"
 
 @dataclass(frozen=True)
 class Views:
-    """What a network makes of N images: features (N, D), and logits (N, classes)."""
+    """Outputs of a network for N images: features (N, D), and logits (N, classes)."""
 
     features: Tensor
     logits: Tensor
@@ -61,7 +61,7 @@ def check_enough(samples: int, real: int, width: int) -> None:
 
 
 def jackknife(measure: Callable[[Tensor], float], x: Tensor) -> Number:
-    """What `measure` says of all rows of x, with the interval from leaving out a tenth at a time."""
+    """Value of `measure` on all rows of x, with the interval from leaving out a tenth at a time."""
     group = torch.arange(len(x)) % PARTS
     left_out = [measure(x[group != i]) for i in range(PARTS)]
     value, half = measure(x), student(PARTS - 1) * math.sqrt((PARTS - 1) * float(np.var(left_out)))
@@ -122,7 +122,7 @@ def quiet(metric: Any, **options: Any) -> Any:
 
 
 def seeded(compute: Callable[[], Any]) -> Any:
-    """What the library computes, which permutes its rows by the global generator."""
+    """Run a computation of the library, which permutes its rows by the global generator."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return compute()

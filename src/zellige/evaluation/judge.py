@@ -173,11 +173,11 @@ class Judge:
         return self.inner.draw(count, min(length, self.context - 1), seed)
 
     def cut(self, rows: Sequence[Sequence[int]]) -> int:
-        """How many of these rows are longer than the context."""
+        """Number of these rows that are longer than the context."""
         return sum(len(row) > self.context for row in rows)
 
     def _pieces(self, rows: Sequence[Sequence[int]]) -> tuple[list[Sequence[int]], list[int]]:
-        """What is read at once, and the row each piece is of."""
+        """Pieces that are read at once, and the row of each."""
         pieces, of = [], []
         for number, row in enumerate(rows):
             end = len(row) if self.long == "chunks" else self.context
@@ -303,7 +303,7 @@ class Own:
         return _cross_entropy(lambda i: self.method.network.head(h[i]), tokens, real)
 
     def states(self, tokens: Tensor, real: Tensor) -> Tensor:
-        """What it knows once it has read each token: the input of the place after it."""
+        """Hidden state after each token: the input of the next position."""
         return self._hidden(F.pad(tokens, (0, 1)), F.pad(real, (0, 1)))[:, 1:]
 
     def draw(self, count: int, length: int, seed: int) -> list[str]:
@@ -409,7 +409,7 @@ def _read(name: str, local: bool) -> tuple[Any, Any]:
 
 
 def _on_the_hub(name: str) -> bool:
-    """Whether the hub has it, by one quick question: where there is no network the library would try for a minute."""
+    """Return whether the hub has it, by one quick request: without a network the library would try for a minute."""
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE or not _NAME.fullmatch(name) or Path(name).is_dir():

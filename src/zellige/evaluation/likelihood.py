@@ -1,4 +1,4 @@
-"""What is asked of a method about a group of texts: the bound, or another likelihood, in replicates of stratified draws.
+"""Likelihood of a group of texts by a method: the bound, or another estimator, in replicates of stratified draws.
 
 The draws of a group lie evenly spread over its strata, and there are several independent replicates of the whole set: how far
 they differ is what the draws bring. (Among stratified draws themselves the variance says nothing: they differ because their
@@ -97,7 +97,7 @@ class Likelihood:
 
     @property
     def kind(self) -> str:
-        """What the number is, as `Result` says it."""
+        """Kind of the number, as in `Result`."""
         if self.certain:
             return "exact"
         if not bounded(self.method):
@@ -124,7 +124,7 @@ class Likelihood:
 
     @property
     def draws_times(self) -> bool:
-        """Whether it is a sum or an integral over time as in `methods.diffusion`, and a draw has one time between the ends."""
+        """Return whether it is a sum or an integral over time as in `methods.diffusion`, one time between the ends per draw."""
         m = self.judged
         generic = isinstance(m, Diffusion) and type(m).terms in (Diffusion.terms, Masked.terms)
         elsewhere = self.ends == "published" and m is self.method
@@ -133,7 +133,7 @@ class Likelihood:
 
     @property
     def importance(self) -> bool:
-        """Whether times are worth a proposal. Under a mask the terms are of one size, and times are drawn evenly."""
+        """Return whether times are drawn by importance. Under a mask the terms are of one size, and times are drawn evenly."""
         return self.draws_times and self.terms == "drawn" and self.method.process.mask is None  # pyright: ignore
 
     def _no_sum(self) -> str | None:
@@ -203,7 +203,7 @@ class Likelihood:
 
     @property
     def strata(self) -> str | None:
-        """What the draws are spread evenly over; None where nothing is drawn, or nothing is stratified."""
+        """Quantity over which the draws are spread evenly; None where nothing is drawn, or nothing is stratified."""
         if self.other is not None:
             return self.other.strata
         if self.certain or self.terms == "all":
@@ -212,7 +212,7 @@ class Likelihood:
 
     @property
     def _by_counts(self) -> bool:
-        """Whether numbers of masks are drawn, not times; of fewer steps than tokens most numbers would have no weight."""
+        """Return whether numbers of masks are drawn, not times; of fewer steps than tokens most numbers would have no weight."""
         counts = getattr(self.method, "by_counts", False)
         return counts and not 0 < self.steps < self.method.shape[0]
 
@@ -330,7 +330,7 @@ class Work:
 
 
 def bounded(method: Method) -> bool:
-    """Whether the method has a likelihood bound."""
+    """Return whether the method has a likelihood bound."""
     return getattr(method, "bounded", True)
 
 

@@ -293,7 +293,7 @@ def inception_score(logits: Tensor) -> Number:
 
 
 def precision(images: Tensor, real_images: Tensor) -> np.ndarray:
-    """Whether each sample (N, D) lies in the manifold of real images (M, D): (N,) bool.
+    """Return whether each sample (N, D) lies in the manifold of real images (M, D): (N,) bool.
 
     A manifold is the union of the balls around its images that reach to their third neighbours.
     """
@@ -486,13 +486,13 @@ def measure_images(samples: Views, real: Views, seed: int = 0) -> dict[str, Numb
 
 
 def definitions(names: Iterable[str]) -> dict[str, str]:
-    """What the protocol of a result says of these metrics: {family: definition}."""
+    """Definitions of these metrics for the protocol of a result: {family: definition}."""
     rows = [find(name) for name in names]
     return {row.family: row.definition for row in rows if row.definition}
 
 
 def intervals(names: Iterable[str]) -> str:
-    """How the intervals of these metrics are made, in one line: `entropy, seq-rep-4: Student's t over samples; ...`."""
+    """Methods of the intervals of these metrics, in one line: `entropy, seq-rep-4: Student's t over samples; ...`."""
     return grouped({(row := find(name)).family: row.interval for name in names})
 
 

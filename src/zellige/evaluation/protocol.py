@@ -1,4 +1,4 @@
-"""What a published likelihood fixes: a `Protocol`, each choice a field; those of the papers, and our own.
+"""Choices of a published likelihood: a `Protocol`, each choice a field; those of the papers, and our own.
 
 The authors' code settles what a paper does not say, and a copy of it was read for each: `sources` says of every choice whether it
 stands there or is our reading.

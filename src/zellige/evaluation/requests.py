@@ -432,7 +432,7 @@ class EvaluateSamples(SamplesRequest["SamplesRecord"]):
 
 @declared
 class EvaluateProbe(Request["ProbeRecord"]):
-    """Whether the features of a trained denoiser tell texts apart: a linear probe and a fine-tuned classifier, with baselines.
+    """Classify texts by the features of a trained denoiser: a linear probe and a fine-tuned classifier, with baselines.
 
     The record has `.rows`, each with its `.accuracy`, `.differences`, `.protocol` and `.save(path)`.
     """

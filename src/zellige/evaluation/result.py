@@ -220,7 +220,7 @@ class Result(Record):
 
     @property
     def floor(self) -> float:
-        """What `half` would come down to with ever more draws of the same texts, about; nan where that is not known."""
+        """Limit of `half` with ever more draws of the same texts, about; nan where that is not known."""
         return math.nan if self.between is None else self.half * math.sqrt(self.between)
 
     @property
@@ -243,7 +243,7 @@ class Result(Record):
 
     @property
     def per(self) -> str:
-        """What a perplexity is per: "character", "token", "dimension", "note", "cell" or "document"."""
+        """Unit of which a perplexity is: "character", "token", "dimension", "note", "cell" or "document"."""
         return {"char": "character", "dim": "dimension"}.get(self.unit.partition("/")[2], self.unit.partition("/")[2])
 
     @property

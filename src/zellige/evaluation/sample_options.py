@@ -1,4 +1,4 @@
-"""What can be asked of a model's samples: the options of `zellige evaluate --generate`. It imports no torch."""
+"""Options of `zellige evaluate --generate`, about a model's samples. It imports no torch."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

@@ -59,7 +59,7 @@ FOREIGN = "is not a result of zellige evaluate; give a JSON file that it wrote"
 # ---------------------------------------------------------------------------------------------------- the record
 @dataclass(frozen=True)
 class Compared:
-    """What distances to real text are taken of: so many texts on either side, by these features."""
+    """Sides of the distances to real text: so many texts on either, by these features."""
 
     texts: int
     features: str
@@ -104,7 +104,7 @@ class SamplesProtocol:
 
     @classmethod
     def from_dict(cls, entries: Mapping[str, Any], source: str) -> "SamplesProtocol":
-        """What `to_dict` made: an entry that is no field is a definition."""
+        """Read what `to_dict` made: an entry that is no field is a definition."""
         names = {_SPELT.get(entry.name, entry.name): entry.name for entry in fields(cls)}
         values = {names[name]: value for name, value in entries.items() if name in names}
         definitions = {name: value for name, value in entries.items() if name not in names}
@@ -161,7 +161,7 @@ class SamplesRecord(Record):
 
     @property
     def interval(self) -> str:
-        """How the intervals are made."""
+        """Methods of the intervals."""
         intervals = metrics.intervals(self.points[0].measures)
         return f"{intervals}; {sweep.MATCHED_INTERVAL}" if self.matched is not None else intervals
 
@@ -451,7 +451,7 @@ class _Texts:
         return samplers
 
     def _own(self, samples: Set) -> bool:
-        """Whether the judge reads a set's own tokens."""
+        """Return whether the judge reads a set's own tokens."""
         return self.request.tokens == "own" and samples.rows is not None
 
     def _read(self, sets: Sequence[Set]) -> list[Judged]:

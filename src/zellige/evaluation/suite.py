@@ -36,7 +36,7 @@ class SuiteRow:
 
     @property
     def note(self) -> str:
-        """What must be known of the data."""
+        """Remarks on the data."""
         about = {} if self.result is None else self.result.about
         cut = (
             f"{about['cut']:,} texts are cut to a row, {about['left_out']:,} tokens left out"

@@ -53,7 +53,7 @@ MATCHED_INTERVAL = "at matched entropy: jackknife over samples, the same of ever
 
 @dataclass(frozen=True)
 class Matched:
-    """What samples are at the entropy of real text.
+    """Value of samples at the entropy of real text.
 
     Attributes:
         entropy: of real text, nats.
@@ -144,7 +144,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Way:
-    """How a set of samples is drawn; empty where nobody knows (samples from elsewhere)."""
+    """Settings by which a set of samples is drawn; empty where they are not known (samples from elsewhere)."""
 
     sampler: str = ""
     steps: int | None = None
@@ -333,7 +333,7 @@ def samples_as_lines(sets: Iterable[Set]) -> str:
 
 
 class SampleLine(TypedDict):
-    """What is needed of a line of a file of samples."""
+    """Required entries of a line of a file of samples."""
 
     text: str
 
@@ -490,7 +490,7 @@ def cold(
 
 
 def judges_own(tokenizer: Tokenizer, judge: Judge, count: int, length: int, seed: int = 0) -> Degenerate:
-    """What the judge writes, in texts of so many of its tokens. InputError: it writes what the model's tokens cannot spell."""
+    """Samples of the judge, each of so many of its tokens. InputError: the model's tokens cannot spell one of them."""
     texts = judge.draw(count, length, seed)
     try:
         rows = [tokenizer.encode(text, f"text {i + 1:,} of the judge") for i, text in enumerate(texts)]

@@ -1,4 +1,4 @@
-"""What a task asks of a model, beside how likely it finds the data: are puzzles solved, are molecules molecules.
+"""Tasks of a model beyond its likelihood: whether puzzles are solved, and whether molecules are valid.
 
     puzzles      held-out ones are filled in, one cell at a time, and solved if the filling is the solution; nothing searches,
                  nothing is taken back. The surest cell first with its likeliest symbol, as people solve one; and, drawn from
@@ -39,7 +39,7 @@ def task_shares(
     seed: int = 0,
     progress: Shown | None = None,
 ) -> dict[str, Proportion]:
-    """What the task of a corpus asks, by name; {} where it asks nothing, or the model has no sampler for it.
+    """Results of the task of a corpus, by name; {} where it has none, or the model has no sampler for it.
 
     Args:
         limit: so many puzzles, evenly spaced, or molecules; at most PUZZLES and MOLECULES.

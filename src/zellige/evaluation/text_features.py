@@ -76,7 +76,7 @@ def hashed_ngrams(texts: Sequence[str]) -> np.ndarray:
 
 
 def in_units_of(real: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """What puts vectors (N, D) into the units of real texts (M, D); a number that is the same in all of these is left out."""
+    """Scale of vectors (N, D) in the units of real texts (M, D); a number that is the same in all of these is left out."""
     mean, deviation = real.mean(0), real.std(0)
     varies = deviation > 1e-12 * np.maximum(np.abs(mean), 1.0)
     scale = deviation[varies] * np.sqrt(2 * max(varies.sum(), 1))
@@ -94,7 +94,7 @@ def _of_some(texts: Sequence[str], embed: Callable[[list[str]], torch.Tensor]) -
 
 @dataclass(frozen=True)
 class View:
-    """What distances are taken of: each text's tokens, its nats per token (N,), and its embedding (N, D)."""
+    """Inputs of distances: each text's tokens, its nats per token (N,), and its embedding (N, D)."""
 
     rows: Sequence[Sequence[int]]
     rates: np.ndarray

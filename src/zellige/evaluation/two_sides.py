@@ -63,7 +63,7 @@ def tangent(log_psi: Tensor, log_p: Tensor) -> Tensor:
 
 
 def bidirectional(first: Tensor, log_w: Tensor, n: int) -> Tensor:
-    """What bounds -log p from below: `first` (..., G) is log w of the z that wrote the text, log_w (..., D, G) of others.
+    """Lower bound on -log p: `first` (..., G) is log w of the z that wrote the text, log_w (..., D, G) of others.
 
     One for each n - 1 of them, at most D / n: (..., D // n).
     """

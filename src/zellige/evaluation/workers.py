@@ -92,7 +92,7 @@ def gather_results(
     device: torch.device | str = "cpu",
     progress: Callable[[int], None] | None = None,
 ) -> list[GroupResult]:
-    """What `work` gives for each of `count` groups, in their order; on every rank.
+    """Results of `work` for each of `count` groups, in their order; on every rank.
 
     Args:
         processes: how many worker processes, 1: this one. On a CPU they are forked, and share its threads.

@@ -32,7 +32,7 @@ WEIGHTS, CONFIG = "classifier.safetensors", "classifier.json"
 
 @dataclass(frozen=True)
 class AtNoise:
-    """How good a classifier is on held-out texts of one range of noise levels.
+    """Quality of a classifier on held-out texts of one range of noise levels.
 
     Attributes:
         low, high: the range of 1 - alpha, or of the fraction that is blank.
@@ -51,7 +51,7 @@ class AtNoise:
 
 @dataclass(frozen=True)
 class ClassifierConfig:
-    """What classifier.json holds.
+    """Contents of classifier.json.
 
     Attributes:
         noise: mask, tokens, or blocks (of `block` tokens; 1 for models that write from left to right).

@@ -55,7 +55,8 @@ def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
                 )
             if candidates:
                 raise InputError(
-                    f"'{shown(points)}' holds no checkpoint such as step-000500, only {', '.join(candidates)}; give the path of one"
+                    f"'{shown(points)}' holds no checkpoint such as step-000500, only {', '.join(candidates)}; "
+                    "give the path of one"
                 )
             raise InputError(f"'{shown(folder)}' holds no checkpoint yet; continue it with `resume`")
         return match

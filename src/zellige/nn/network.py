@@ -1,4 +1,4 @@
-"""What a method asks of its network, and the kinds of networks that a `Net` may ask for."""
+"""Interface between a method and its network, and the kinds of networks that a `Net` may ask for."""
 
 from typing import Protocol
 

@@ -1,4 +1,4 @@
-"""What stands on the page of a run: its files say what happened, its model is asked for samples and its integrand."""
+"""Page of a run: its files say what happened, its model gives samples and its integrand."""
 
 import math
 import os
@@ -114,7 +114,7 @@ def _curves(folder: Path, baselines: Mapping[str, float]) -> str:
 
 
 def _ask(model: Model, corpus: Corpus | None, missing: str, work: Work, seed: int) -> tuple[list[str], dict[str, Any]]:
-    """What the model itself says: figures of its schedule, order of reveal and integrand; and the watched samples."""
+    """Results of the model itself: figures of its schedule, order of reveal and integrand; and the player of its samples."""
     method = model.method
     frames = _watch(model, work, seed)
     unsure = None if method.process is None else entropies(method, frames, work.passed)

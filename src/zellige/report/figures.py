@@ -161,7 +161,7 @@ def _revealed(seen: "Trace", method: Diffusion | Schedule | None = None) -> Figu
 
 @styled
 def reveal_counts(states: Iterable[Any], method: Diffusion | Schedule | None = None) -> Figure:
-    """How many tokens are revealed in each step: the mean of the samples, beside what the schedule expects of a mask.
+    """Number of tokens revealed in each step: the mean of the samples, beside what the schedule expects of a mask.
 
     From t to s that is L (alpha(s) - alpha(t)) of L free positions, each by itself, so that a count is binomial; the band
     is where the mean of so many samples lies with 95%. Arguments as in `revealed`.
@@ -226,7 +226,7 @@ def loss_against_t(t: Any, loss: Any, unit: str = "nats/sequence") -> Figure:
 
 @styled
 def learnt(values: Mapping[str, Any], name: Callable[[int], str] = str, most: int = MOST) -> Figure:
-    """What a method learned of its tokens (`Method.learned_quantities`): the earliest and the latest, one panel for each number.
+    """Learned quantities of each token (`Method.learned_quantities`): the earliest and the latest, one panel for each number.
 
     Args:
         values: name -> (V,); the first orders the tokens, the largest appears first.

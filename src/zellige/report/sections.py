@@ -1,4 +1,4 @@
-"""What the page of a run says: its facts, its results, its configuration, and samples as their kind shows them."""
+"""Sections of the page of a run: its facts, its results, its configuration, and samples as their kind shows them."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ from .figures import TrainingLog, terms
 def run_facts(
     log: TrainingLog, unit: str, config: Mapping[str, Any], model: Model | None, evaluations: Mapping[Path, Result]
 ) -> list[str]:
-    """What stands under the title: the number, the size, how long it took."""
+    """Facts under the title: the number, the size, how long it took."""
     facts = []
     result = fullest(evaluations.values(), (config.get("data") or {}).get("name", ""))
     has_validation = np.isfinite(log.validation)
@@ -113,7 +113,7 @@ class ValidationSample(TypedDict):
 
 
 def validation_samples(folder: Path, model: Model | None, most: int = 4) -> str:
-    """What was drawn at the first and at the last validation, side by side. InputError where a file of them is damaged."""
+    """Samples of the first and of the last validation, side by side. InputError where a file of them is damaged."""
     files = sample_files(folder)
     columns: dict[str, list[dict[str, Any]]] = {}
     for path in dict.fromkeys(files[:1] + files[-1:]):

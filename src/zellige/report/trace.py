@@ -1,4 +1,4 @@
-"""What is drawn of a model: how its samples came about, and where its bound comes from. Arrays and plain data."""
+"""Data for the drawings of a model: how its samples came about, and where its bound comes from. Arrays and plain data."""
 
 import functools
 import math
@@ -51,7 +51,7 @@ class Trace:
 
 
 def trace(states: Iterable[Any]) -> Trace:
-    """What frames or states went through, as arrays. Needs all of them, in order, from the initial one."""
+    """History of frames or states as arrays. Needs all of them, in order, from the initial one."""
     states = list(states)
     if not states:
         raise InputError("no states to draw; give all that watch or run yields, in order")
@@ -145,7 +145,7 @@ def page_text(text: str) -> str:
 
 
 def piece_layout(kind: Modality) -> dict[str, Any] | None:
-    """How the pieces of a row lie: {name, across, cell, box}; None for running text.
+    """Layout of the pieces of a row: {name, across, cell, box}; None for running text.
 
     `across` cells stand side by side, a cell has `cell` pieces (an image's are the brightness of a pixel's channels), `box` is
     the side of a grid's boxes. A roll has a piece for each of its `across` voices at each step, and three entries more:
@@ -170,7 +170,7 @@ def piece_layout(kind: Modality) -> dict[str, Any] | None:
 def record(
     method: Method, tokenizer: Tokenizer, states: Sequence[Any], entropy: np.ndarray | None = None
 ) -> dict[str, Any]:
-    """What the player needs of some samples, as plain data: {steps, t, total, entropy, kind, samples}.
+    """Data of some samples for the player, as plain data: {steps, t, total, entropy, kind, samples}.
 
     A sample is {pieces, given, calls, reveal}, and its class where one was asked for, with the frame of reveal for each position
     (null: never), or instead of `reveal` {start, changes}: the pieces at the start (null: masked) and, per frame, [position,

@@ -1,4 +1,4 @@
-"""How much a page asks of a model: as many samples and steps as some seconds allow, and how far it is.
+"""Budget of a page: as many samples and steps as some seconds allow, and the progress so far.
 
 The page of a short training asks less than the training did: `rows` limits its network evaluations.
 """
@@ -21,7 +21,7 @@ ENTRY = {True: 100.0, False: 1500.0}  # FLOP to sample a position, for each stat
 
 
 class Work:
-    """What is asked of a model for a page, in rows that pass through the network once.
+    """Network evaluations for a page, in rows that pass through the network once.
 
     Attributes:
         steps: of the samples; fewer of a large model, if they were not asked for.
@@ -56,7 +56,7 @@ class Work:
         self.passed(0)
 
     def _rows(self, most: int, calls: int) -> int:
-        """How many rows may pass so many times."""
+        """Number of rows that may pass so many times."""
         return max(1, min(most, int(self.budget / (calls * self.row))))
 
     @property

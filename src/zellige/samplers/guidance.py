@@ -84,7 +84,7 @@ class Guide(Wrapper):
 
     @property
     def tilts(self) -> bool:
-        """Whether distributions become weights without a fixed sum."""
+        """Return whether distributions become weights without a fixed sum."""
         return self.method.process.mask is None
 
     def labels(self, condition: Tensor | None, x: Tensor) -> Tensor:

@@ -1,1 +1,1 @@
-"""What a person sees: numbers, colours, bars, pictures, and how each kind of row is drawn; knows no model."""
+"""Output for people: numbers, colours, bars, pictures, and the drawing of each kind of row; knows no model."""

@@ -90,7 +90,7 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What a request returned.
+    """Result of a request.
 
     Attributes:
         request: what was asked for; None in a file that does not say it.
@@ -106,7 +106,7 @@ class Record:
 
     @property
     def arguments(self) -> dict[str, Any] | None:
-        """What the JSON says of how it was made: the fields of the request, and how the model was loaded."""
+        """Arguments in the JSON: the fields of the request, and how the model was loaded."""
         return None if self.request is None else {**(self.loading or {}), **self.request.to_dict()}
 
     def figures(self) -> list[Figure]:

@@ -157,7 +157,7 @@ class TrainingCallback(Callback):
 
     # ------------------------------------------------------------------------------------------------ between two steps
     def due(self) -> bool:
-        """Whether this step is followed by a validation, a checkpoint or the end."""
+        """Return whether this step is followed by a validation, a checkpoint or the end."""
         t = self.train
         marks = (t.validate_every, t.save_every)
         return self.step >= t.steps or any(mark and self.step % mark == 0 for mark in marks)
@@ -177,7 +177,7 @@ class TrainingCallback(Callback):
             self.progress.step(self.step, self.meters.loss(), self.meters.unit, self.meters.speed())
 
     def settle(self, trainer: Any, module: Any) -> None:
-        """What follows a step: validation, a row, a checkpoint, the end. A full disk is one line, whatever was written."""
+        """Do what follows a step: validation, a row, a checkpoint, the end. A full disk is one line, whatever was written."""
         with explain_full_disk(
             self.folder, f"writing what step {self.step:,} gave", 1e5, lambda: intact(self.checkpoints)
         ):
@@ -202,7 +202,7 @@ class TrainingCallback(Callback):
             trainer.should_stop = True
 
     def agree(self, trainer: Any) -> tuple[bool, bool]:
-        """Whether to stop, and whether the minutes between checkpoints are over: the same answer on every process."""
+        """Return whether to stop, and whether the minutes between checkpoints are over: the same answer on every process."""
         late = self.train.save_minutes and time.monotonic() - self.saved_at >= 60 * self.train.save_minutes
         flags = torch.tensor([int(bool(self.signals.asked)), int(bool(late) and self.first)])
         if self.world > 1:

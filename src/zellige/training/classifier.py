@@ -124,7 +124,7 @@ def _fit(made: TextClassifier, method: Method, rows: Any, steps, batch, lr, seed
 
 @torch.no_grad()
 def calibration(made: TextClassifier, method: Method, rows: Any, most: int = 2048, seed: int = 0) -> list[AtNoise]:
-    """How good the classifier is on texts, by noise level: each text once, its level drawn evenly."""
+    """Quality of the classifier on texts, by noise level: each text once, its level drawn evenly."""
     generator = torch.Generator().manual_seed(mix(seed, "calibration") % 2**63)
     N = min(len(rows), most)
     device, log_ps, labels = next(made.network.parameters()).device, [], []

@@ -67,7 +67,7 @@ def recognise(name: str) -> Device | None:
 
 
 def cuda(config: Config) -> bool:
-    """Whether the run is on GPUs."""
+    """Return whether the run is on GPUs."""
     device = config.train.device
     return device == "cuda" or (device == "auto" and torch.cuda.is_available())
 
@@ -79,7 +79,7 @@ def promised(config: Config, devices: int) -> float | None:
 
 
 def precision(config: Config, able: bool | None = None) -> str:
-    """What "auto" means: float32, or bfloat16, which pays on a GPU from a width of 256 up; tf32 on a CPU is float32.
+    """Resolve "auto": float32, or bfloat16, which pays on a GPU from a width of 256 up; tf32 on a CPU is float32.
 
     able: whether the device has it; None: this machine is asked.
     """
@@ -117,7 +117,7 @@ class Fleet:
         return self.nodes * self.devices
 
     def sharded(self, config: Config) -> bool:
-        """Whether each holds a part of the model only."""
+        """Return whether each holds a part of the model only."""
         return self.world > 1 and config.train.strategy in ("fsdp", "hybrid")
 
 

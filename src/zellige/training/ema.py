@@ -58,7 +58,7 @@ class EMA:
 
 
 def _local(p: Tensor) -> Tensor:
-    """What this process holds of a parameter: all of it, or its shard (a DTensor's)."""
+    """Part of a parameter that this process holds: all of it, or its shard (a DTensor's)."""
     return p.to_local() if hasattr(p, "to_local") else p  # pyright: ignore[reportAttributeAccessIssue, reportCallIssue]
 
 

@@ -1,4 +1,4 @@
-"""What a training on the CPU will take, said before its first step, and the line that takes half an hour.
+"""Forecast of a training on the CPU, printed before its first step, and the line that takes half an hour.
 
 A few gradients of a copy on random tokens are timed: the weights that are trained and every random state stay as they are.
 By the same clock `train.minutes` becomes a number of steps, which the run keeps: what is resumed goes on to that number.

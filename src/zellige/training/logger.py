@@ -1,4 +1,4 @@
-"""What a run writes beside its checkpoints: metrics.csv, samples/, TensorBoard events, Weights & Biases, log.txt."""
+"""Files of a run beside its checkpoints: metrics.csv, samples/, TensorBoard events, Weights & Biases, log.txt."""
 
 import contextlib
 import csv
@@ -145,7 +145,7 @@ def _until(text: str, step: int) -> list[list[str]]:
 
 
 def _unreadable(text: str) -> bool:
-    """Whether there are lines that are no rows, but for the last one."""
+    """Return whether there are lines that are no rows, but for the last one."""
     first, *lines = text.split("\n")
     whole = "\n".join([first, *lines[:-1]])
     return first + "\n" != _text([_columns(text)]) or len(_until(whole, 10**18)) < len(lines) - 1

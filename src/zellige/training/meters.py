@@ -1,4 +1,4 @@
-"""What is measured while a model is trained: loss, gradient norm, tokens, speed, use of the device, time, memory; and
+"""Measurements while a model is trained: loss, gradient norm, tokens, speed, use of the device, time, memory; and
 the diagnosis where the loss or the gradient is not finite."""
 
 import math
@@ -180,7 +180,7 @@ def diagnosis(
 
 
 def _steepness(norms: list[float]) -> str:
-    """How the gradient's norm rose over the last steps."""
+    """Growth of the gradient's norm over the last steps."""
     norms = [norm for norm in norms if norm > 0]
     rise = norms[-1] / norms[0] if len(norms) > 1 else 1.0
     over = counted(len(norms) - 1, "step")

@@ -1,4 +1,4 @@
-"""What a training says of itself: its heading, its end, and what config.json says beside the choices."""
+"""Notes of a training: its heading, its end, and what config.json holds beside the choices."""
 
 import time
 from pathlib import Path
@@ -18,7 +18,7 @@ from .setup import NUMBERS, WHERE, typed
 def about_run(
     about: dict[str, Any], corpus: Corpus, method: Method, changes: dict[str, Any], step: int
 ) -> dict[str, Any]:
-    """What config.json says beside the choices."""
+    """Entries of config.json beside the choices."""
     now = {
         "parameters": sum(p.numel() for p in method.parameters()),
         "vocabulary": corpus.tokenizer.size,
@@ -107,7 +107,7 @@ def _saves(t: Train) -> str:
 
 
 def ending(config: Config, block: int) -> str:
-    """What to say of a model in whose training no document ends within a block; "" where it learns to."""
+    """Note on a model in whose training no document ends within a block; "" where it learns to end."""
     if (
         config.data.pack == "wrap"
         or config.data.fill >= config.net.length

@@ -83,7 +83,7 @@ class Order:
 
 
 def epochs(sources: Sequence[tuple[int, int]], rows: int) -> list[float]:
-    """How often each source has been gone through after so many rows of training."""
+    """Number of passes over each source after so many rows of training."""
     block = sum(share for _, share in sources)
     return [rows * share / (block * own) for own, share in sources]
 

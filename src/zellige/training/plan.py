@@ -1,4 +1,4 @@
-"""What a training of a config takes on devices that are not at hand: memory, speed, hours, and what limits it.
+"""Estimate of memory, speed and hours of a training on other hardware, and what limits it.
 
 The memory is that of the step of training itself, run on tensors without numbers by the kernels of the CPU; every storage is
 counted from the operation that makes it to its end, since `tracemalloc` does not see what torch holds. On a GPU
@@ -42,7 +42,7 @@ UTILISATION = 0.4  # of that; the share that a well-kept training reaches
 
 @dataclass(frozen=True)
 class Cost:
-    """What a training costs.
+    """Cost of a training.
 
     Attributes:
         parameters: of the network.
@@ -268,7 +268,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Budget(Record):
-    """What a training takes on `gpus` devices of one kind.
+    """Requirements of a training on `gpus` devices of one kind.
 
     Attributes:
         rows: of a step, on each device at one time.
@@ -327,7 +327,7 @@ class Budget(Record):
 
     @property
     def limit(self) -> str:
-        """What a faster training, or any, would need first."""
+        """Resource that a faster training, or any, would need first."""
         if min(self.ddp.total, self.fsdp.total) > self.device.memory:
             return "memory"
         by = {"matrix products": self.products, "kernel launches": self.launching, "memory bandwidth": self.traffic}
@@ -339,7 +339,7 @@ class Budget(Record):
 
     @property
     def price(self) -> float | None:
-        """What they cost, in the currency of the request; None where it gives no price of an hour."""
+        """Price, in the currency of the request; None where it gives no price of an hour."""
         hour = getattr(self.request, "price", None)
         return None if hour is None else self.gpu_hours * hour
 
@@ -380,7 +380,7 @@ class Budget(Record):
 
 @dataclass(frozen=True)
 class TableBudget(Record):
-    """What the recipes of a paper's table take, each by itself.
+    """Requirements of the recipes of a paper's table, each by itself.
 
     Attributes:
         table: its name.
@@ -452,7 +452,7 @@ def budget_of(config: Config, vocabulary: int, gpus: int, device: Device, utilis
 
 @dataclass(frozen=True)
 class Step:
-    """What a step of training takes on one device.
+    """Requirements of a step of training on one device.
 
     Attributes:
         network: without numbers.

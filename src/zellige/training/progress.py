@@ -10,7 +10,7 @@ HEAD = "head at every position"  # also where it is computed at the masks alone,
 
 @dataclass(frozen=True)
 class Speed:
-    """How fast a training goes, on all its devices together.
+    """Speed of a training, on all its devices together.
 
     Attributes:
         tokens: a second.

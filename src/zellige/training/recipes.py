@@ -81,7 +81,7 @@ class Recipe:
         return self.config
 
     def note(self, name: str) -> str:
-        """What a run says of it at its start."""
+        """Note of a run on its recipe, at its start."""
         number = self.reported if self.reported.value else "no number"
         return f"recipe {name}: {self.paper} reports {number} ({self.reported.where})"
 

@@ -1,4 +1,4 @@
-"""What a run will be: its choices, checked against the run that is there and the data, and the model that it begins with.
+"""Setup of a run: its choices, checked against an existing run and the data, and the model that it begins with.
 
 SIZES are network, batch, learning rate and steps that belong together, by one word (`zellige train --size`). Whatever is given
 beside it comes first. `small` is what `Net()` and `Train()` are; on a machine without a GPU the command line takes `tiny` where
@@ -114,7 +114,7 @@ def shaped(config: Config, shape: Sequence[int] | None, classes: int = 0) -> Con
 
 
 def changed(saved: Config, config: Config) -> dict[str, list[Any]]:
-    """What `resume` changes, by its name: [before, now]. InputError for what it may not."""
+    """Changes by `resume`, by name: [before, now]. InputError for what it may not change."""
     changes: dict[str, list[Any]] = {}
     for section in ("options", "data", "net", "train"):
         before, now = getattr(saved, section), getattr(config, section)
@@ -145,7 +145,7 @@ def typed(value: Any) -> str:
 
 @dataclass(frozen=True)
 class _Tokenizer:
-    """What a run remembers of its tokenizer."""
+    """Record of a run's tokenizer."""
 
     name: str
     size: int

@@ -64,7 +64,7 @@ class TableRow:
 
 @dataclass(frozen=True)
 class Column:
-    """What a column reports: its unit, and its name where the table has several of a unit."""
+    """Quantity of a column: its unit, and its name where the table has several of a unit."""
 
     unit: str
     name: str = ""
@@ -546,7 +546,7 @@ _add(
 
 
 def reported(recipe: str, paper: str) -> Reported:
-    """What is reported of a recipe: a likelihood first, on its own data before zero-shot, by its paper before one that quotes it.
+    """Reported number of a recipe: a likelihood first, on its own data before zero-shot, by its paper before one that quotes it.
 
     Raises:
         InputError: no table has a row that it trains.

@@ -80,7 +80,7 @@ class Validation:
         )  # fmt: skip
 
     def _adapt(self, step: int, device: torch.device) -> str:
-        """What the method tunes beside its weights, from rows of the validation split and random numbers of this step."""
+        """Tune what the method adapts beside its weights, from rows of the validation split and random numbers of this step."""
         method, rows = self.model.method, self.corpus.validation
         n = min(method.adapts, len(rows))
         batch = rows.collate([rows[i * len(rows) // n] for i in range(n)]).to(device)

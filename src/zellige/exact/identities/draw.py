@@ -1,4 +1,4 @@
-"""What a method draws: the expectations of its terms, losses and estimators, over everything that is drawn."""
+"""Expectations over all that a method draws: of its terms, losses and estimators."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""What is read of a folder that Zellige wrote: its config, its tensors without pickle, and what a training goes on from.
+"""Reading of a folder that Zellige wrote: its config, its tensors without pickle, and the state of its training.
 
 Every file is compared with SHA256SUMS before it is used, where the folder has one.
 """

@@ -1,4 +1,4 @@
-"""How a checkpoint is written: at once, or by a thread while the training goes on (`train.async_save`).
+"""Writing of a checkpoint: at once, or by a thread while the training goes on (`train.async_save`).
 
 A checkpoint is taken between two optimizer steps; `layout` lists its files. Tensors are copied to the CPU if they are to be
 written later; numbers are copied in any case (`pack`). Order, randomness and rate are functions of the step, so that nothing

@@ -1,4 +1,4 @@
-"""What is published, by id: the rows of `zellige list checkpoints`. From model cards and papers; `-` where nothing says it."""
+"""Published models by id: the rows of `zellige list checkpoints`. From model cards and papers; `-` where nothing says it."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What the layouts of the DDiT family share: SEDD, RADD, MDLM, BD3-LM, AR, UDLM and Duo. Their tensors differ in what is there,
+"""Parts of all layouts of the DDiT family: SEDD, RADD, MDLM, BD3-LM, AR, UDLM and Duo. Their tensors differ in what is there,
 not in how it is called: the names are SEDD's, which the others have kept, and the one table of them is here.
 """
 
@@ -37,7 +37,7 @@ def sizes(shapes: Shapes, choices: Choices) -> Net:
 
 
 def bare(layout: Layout, shapes: Shapes, choices: Choices) -> Description:
-    """What the tensors of a file without a config say, with the choices."""
+    """Description from the tensors of a file without a config, and the choices."""
     net = sizes(shapes, choices)
     if layout.name == "bd3lm" and choices.block is None:
         raise InputError("nothing says how long a block is; give `block`, e.g. `block` 16")

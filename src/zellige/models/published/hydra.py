@@ -85,7 +85,7 @@ def _write_radd(description: Description) -> dict[str, Any]:
 
 
 def _data(config: Mapping[str, Any]) -> str:
-    """What it was trained on, by our name."""
+    """Name of the training data, as here."""
     corpus = field_of(config, "data", "train", default="")
     return corpus if corpus in ("openwebtext", "text8", "lm1b") else "openwebtext" if "webtext" in str(corpus) else ""
 

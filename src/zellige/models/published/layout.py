@@ -1,4 +1,4 @@
-"""What a published layout is: how its config and its tensors are called, in its words and in ours."""
+"""Interface of a published layout: names of its config and its tensors, there and here."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -15,7 +15,7 @@ Shapes = Mapping[str, tuple[int, ...]]  # of the tensors in a file, by their pub
 
 @dataclass(frozen=True)
 class Choices:
-    """What the reader of a published model may say; None is what its config says, or what is usual for its layout."""
+    """Choices of the reader of a published model; None is what its config says, or the usual value for its layout."""
 
     system: str | None = None
     """layout of the file (default: from its config.json); sedd, radd, mdlm and others"""
@@ -68,7 +68,7 @@ class PublishedChoices(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Description:
-    """What a published config says, in our words.
+    """Contents of a published config, in our terms.
 
     Attributes:
         net: the sizes; for a network of an own class its length alone counts.

@@ -1,4 +1,4 @@
-"""What the layouts of LLaDA and Dream share: the names of a llama's tensors, and a layout of such names.
+"""Shared parts of the layouts of LLaDA and Dream: the names of a llama's tensors, and a layout of such names.
 
 The states are the tokenizer's tokens, the mask among them, by their published numbers. The tables of embeddings and outputs have
 more rows; those that no token has are kept, and are neither input nor prediction.
@@ -24,7 +24,7 @@ PARTS = ("norm1", "query", "key", "value", "out", "norm2", "gate", "up", "down")
 
 @dataclass(frozen=True)
 class Names:
-    """What a published llama calls its tensors; `layers` stands before the number of a layer, `parts` are what PARTS is called.
+    """Names of the tensors of a published llama; `layers` stands before the number of a layer, `parts` are the names of PARTS.
 
     >>> names = Names("wte", "blocks.", ("a", "q", "k", "v", "o", "b", "g", "u", "d"), "ln_f", "ff_out")
     >>> names.ours("blocks.3.q.bias"), names.theirs("layers.3.query.bias"), names.theirs("head.rows")

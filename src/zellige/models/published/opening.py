@@ -67,7 +67,7 @@ INERT = (
 
 @dataclass
 class WeightsFile:
-    """What a file holds.
+    """Contents of a file of weights.
 
     Attributes:
         tensors: by their published names, whole.
@@ -129,7 +129,7 @@ def _open_shards(index: Path) -> WeightsFile:
 
 
 def unpickle(file: Path) -> Any:
-    """What torch.save wrote, if that is tensors and plain values alone."""
+    """Read a file of torch.save, if it holds tensors and plain values alone."""
     if not file.is_file():
         raise InputError(f"no file at '{shown(file)}'; copy or download the folder again")
     refuse_code(file, INERT)

@@ -39,14 +39,14 @@ class Imported:
 
 
 def is_published(path: Path) -> bool:
-    """Whether a file or a folder holds weights without a config of Zellige's."""
+    """Return whether a file or a folder holds weights without a config of Zellige's."""
     if path.is_file():
         return path.suffix in SUFFIXES and not _own(path.parent if path.name == "model.safetensors" else path)
     return path.is_dir() and not _own(path) and weights_in(path) is not None
 
 
 def _own(folder: Path) -> bool:
-    """Whether a folder's config is one that Zellige wrote."""
+    """Return whether a folder's config is one that Zellige wrote."""
     try:
         entries = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -182,7 +182,7 @@ def bare_name(name: str, strips: tuple[str, ...]) -> str:
 
 # ---------------------------------------------------------------------------------------------------- what it says
 def _describe(layout: Layout, config: Mapping[str, Any] | None, shapes: Shapes, chosen: Choices) -> Description:
-    """What the config says, or the tensors; a choice outranks them."""
+    """Description from the config, or from the tensors; a choice outranks them."""
     if config is None:
         if layout.build is not None:
             raise InputError(f"a model of layout {layout.name} needs its config.json; copy it beside the weights")
@@ -266,7 +266,7 @@ def _take(
 
 
 def _rest(layout: Layout, opened: WeightsFile, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """What the way back needs beside the weights: the prefix, the type of numbers, and the buffers."""
+    """Requirements of the way back beside the weights: the prefix, the type of numbers, and the buffers."""
     whole = next((n for n in opened.tensors if bare_name(n, layout.strips) not in layout.buffers), "")
     buffers = {n: t for n, t in opened.tensors.items() if bare_name(n, layout.strips) in layout.buffers}
     first = next(t for n, t in tensors.items() if n not in layout.buffers)

@@ -28,7 +28,7 @@ def find(name: str) -> Path | None:
 
 
 def card(name: str) -> dict[str, Any]:
-    """What is known of a model: `what` it writes, `runs` with their numbers."""
+    """Facts about a model: `what` it writes, `runs` with their numbers."""
     return read_json(FOLDER / name / CARD, dict, "install Zellige again")
 
 

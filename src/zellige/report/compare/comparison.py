@@ -123,7 +123,7 @@ def compare_methods(
 
 
 class _Work:
-    """What one step needs of another."""
+    """State that the steps of a comparison share."""
 
     def __init__(
         self, several: list[Entrant], data: Data, net: Net, train: Train, folder: Path, how: Settings,
@@ -205,7 +205,8 @@ class _Work:
         measurements = read_json(file, dict, MEASURE) if file.is_file() else {}
         if self.minutes and measurements.setdefault("minutes", self.minutes) != self.minutes:
             raise InputError(
-                f"the rows in '{shown(self.folder)}' were trained {measurements['minutes']:g} minutes each, not {self.minutes:g}; "
+                f"the rows in '{shown(self.folder)}' were trained {measurements['minutes']:g} minutes each, "
+                f"not {self.minutes:g}; "
                 "use a new `run`"
             )
         files.write_file(file, as_file(measurements))
@@ -336,7 +337,7 @@ class _Measured:
 
 
 def _is_of(entry: object, key: dict[str, Any]) -> bool:
-    """Whether an entry of measured.json was measured with these settings."""
+    """Return whether an entry of measured.json was measured with these settings."""
     return isinstance(entry, dict) and entry.get("key") == key
 
 

@@ -76,7 +76,7 @@ class Entrant:
 
     @property
     def label(self) -> str:
-        """What it is called in a figure: `sedd uniform`."""
+        """Name in a figure: `sedd uniform`."""
         return self.title or self.name if self.variant == "-" else f"{self.name} {self.variant}"
 
     @property
@@ -132,7 +132,7 @@ def check_folder(folder: Path) -> None:
 
 
 def visible(folder: Path) -> list[Path]:
-    """What is in a folder, but hidden files (such as a lock)."""
+    """Contents of a folder, without hidden files (such as a lock)."""
     return [p for p in folder.iterdir() if not p.name.startswith(".")] if folder.is_dir() else []
 
 

@@ -32,7 +32,7 @@ from .reference import Grams, Law
 
 @dataclass(frozen=True)
 class Settings:
-    """How the trained models are compared.
+    """Settings by which the trained models are compared.
 
     Attributes:
         calls: numbers of steps at which samples are judged.

@@ -49,7 +49,7 @@ class Rows:
         return replace(self, entrants=kept, notes=notes, folders=tuple("" if f in reasons else f for f in self.folders))
 
     def record(self, data: str, minutes: float) -> Paper:
-        """What the comparison's files say of the table."""
+        """Entries of the table in the comparison's files."""
         rows = tuple(
             PaperRow(row.name, tuple(self.table.shown(row)), row.recipe, folder, note)
             for row, folder, note in zip(self.table.rows, self.folders, self.notes)

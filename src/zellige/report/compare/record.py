@@ -1,4 +1,4 @@
-"""What a comparison found, as types: the numbers of each method, who judged its samples, and which methods are told apart.
+"""Findings of a comparison, as types: the numbers of each method, the judge of its samples, and which methods differ.
 
 compare.json holds `Findings`; measured.json a `Measurement` of each method, whose bound has the nats of each text, so that paired
 differences can be taken later.
@@ -86,7 +86,7 @@ class Judge:
 
     @property
     def grams(self) -> bool:
-        """Whether it is an n-gram model."""
+        """Return whether it is an n-gram model."""
         return self.kind == "n-gram"
 
 
@@ -153,7 +153,7 @@ class Measurement(Numbers):
 
 @dataclass(frozen=True, kw_only=True)
 class DataMeasurement:
-    """What measured.json keeps of the data: its judge, and that judge's number of it; `key` is all that these depend on."""
+    """Contents of measured.json about the data: its judge, and that judge's number of it; `key` is all that these depend on."""
 
     key: dict[str, Any]
     judge: Judge
@@ -245,5 +245,5 @@ class Findings:
 
     @property
     def samples(self) -> int:
-        """How many samples each number of steps was judged by."""
+        """Number of samples per number of steps."""
         return self.methods[0].quality[0].samples

@@ -55,7 +55,7 @@ class Grams:
         return Score(value=result.value, low=result.low, high=result.high, entropy=entropy.value)
 
     def reference(self, count: int) -> Reference:
-        """What real text scores; `band`: where the mean of `count` real texts lies in 95 of 100 cases."""
+        """Score of real text; `band`: where the mean of `count` real texts lies in 95 of 100 cases."""
         rows = self.corpus.test.array(REAL)
         score = self.score(rows)
         half = score.half * math.sqrt(len(rows) / count)

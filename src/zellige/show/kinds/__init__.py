@@ -1,4 +1,4 @@
-"""How rows of data show themselves: as text, images, music or grids; on a terminal, in a file, in a figure.
+"""Display of rows of data: as text, images, music or grids; on a terminal, in a file, in a figure.
 
     kind = of(model.tokenizer)
     kind.save(Path("x.png"), rows)

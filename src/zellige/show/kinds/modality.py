@@ -1,4 +1,4 @@
-"""What every kind of data can do."""
+"""Interface of every kind of data."""
 
 from collections.abc import Sequence
 from itertools import chain, repeat
