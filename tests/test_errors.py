@@ -71,6 +71,7 @@ def place(tmp_path_factory):
         (folder / "claims" / name / "claims.csv").write_text(f"model,value,unit{rest}\n")
     (folder / "claims" / "unit").mkdir()
     (folder / "claims" / "unit" / "claims.csv").write_text("model,value\na,1\n")
+    (folder / "unanswered.jsonl").write_text('{"prompt": "a", "answer": "b"}\n{"prompt": "c"}\n')
     (folder / "last.ckpt").write_bytes(pickle.dumps(Evil()))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)

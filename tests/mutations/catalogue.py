@@ -757,6 +757,64 @@ TERMS = [
     ),
 ]
 G, U, Z = "methods/genmd4.py", "methods/uniform.py", "methods/score.py"
+GIVEN = [
+    M(
+        "given tokens are noised",
+        F,
+        "return t if batch.mask is None else torch.where(batch.mask, t, CLEAN)",
+        "return t",
+        "given.chain udlm",
+    ),
+    M(
+        "given tokens are counted where the bound is summed",
+        F,
+        "at = method.process.movable(x_t) if batch.mask is None else method.process.movable(x_t) & batch.mask",
+        "at = method.process.movable(x_t)",
+        "given.chain udlm",
+    ),
+    M(
+        "the prior's term counts given tokens",
+        F,
+        "return (divergence if batch.mask is None else divergence * batch.mask).sum(-1)",
+        "return divergence.sum(-1)",
+        "given.chain udlm",
+    ),
+    M(
+        "the network is told that all positions are given",
+        "methods/method.py",
+        "given = torch.zeros_like(x, dtype=torch.bool) if batch is None or batch.mask is None else ~batch.mask",
+        "given = torch.zeros_like(x, dtype=torch.bool) if batch is None else torch.ones_like(x, dtype=torch.bool)",
+        "given.chain udlm",
+    ),
+    M(
+        "samples do not tell the network what is given",
+        "methods/method.py",
+        "return given | t.isneginf() if isinstance(t, Tensor) and t.shape == x.shape else given",
+        "return given",
+        "given.chain udlm",
+    ),
+    M(
+        "the bound does not tell the network what is given",
+        "methods/method.py",
+        "batch is None or batch.mask is None else ~batch.mask",
+        "batch is None or batch.mask is None else torch.zeros_like(batch.mask)",
+        "given.chain udlm",
+    ),
+    M(
+        "autoregression counts its prompt",
+        "methods/ar.py",
+        "where = positions(batch.counted)",
+        "where = positions(torch.ones_like(batch.counted))",
+        "given.sum ar",
+    ),
+    M(
+        "numbers of masks count given tokens",
+        F,
+        "n = x.new_full((len(x), 1), x.shape[1]) if batch.mask is None else batch.mask.sum(-1, keepdim=True)",
+        "n = x.new_full((len(x), 1), x.shape[1])",
+        "given.sum mdlm",
+    ),
+]
 SPECIAL = [
     M(
         "of absorbing and uniform noise the mask is never redrawn",
@@ -1864,6 +1922,7 @@ CATALOGUE = [
     *DRAWS,
     *MASKED,
     *TERMS,
+    *GIVEN,
     *SPECIAL,
     *COARSE,
     *FAMILIES,

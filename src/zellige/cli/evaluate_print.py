@@ -47,6 +47,7 @@ def describe(result: Result) -> list[str]:
         rows.append(("total", f"{total:.3f}", f"{total / per_sequence / result.scale:.3f}"))
     lines = columns(rows, "<>>", indent=2, gap=4)
     label = f" {p['class']}" if "class" in p else ""
+    label += f" given {p['given']}" if "given" in p else ""
     lines += ["", f"  {result}{label}" + ("" if loss else f"   perplexity {result.perplexity_text}")]
     if result.partial:
         lines.append(f"    a partial result: {result.partial}")

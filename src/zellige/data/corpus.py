@@ -1,7 +1,7 @@
 """`Data` says which corpus, `prepare` makes it ready: read, split, tokenized, packed."""
 
 import os
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -64,6 +64,8 @@ class Data:
         flip: of images, each is mirrored left to right in half of the training steps.
         crop: of a running text, a training row begins at any token, and not only where the one before ends (`pack` wrap).
         augment: for sudoku, random symmetric copies added for each training grid.
+        given: a part of each row that is read and not learnt, never noised and never counted; the bound is then conditional:
+            prefix:32, suffix:32, spans:0.5, or field, the `prompt` of a .jsonl with `prompt` and `answer`.
         cache: folder for downloads and tokens; ZELLIGE_CACHE or ~/.cache/zellige if not given.
     """
 
@@ -85,6 +87,7 @@ class Data:
     flip: bool = False
     crop: bool = False
     augment: int = 0
+    given: str = ""
     cache: str | None = None
 
     @property
@@ -161,6 +164,11 @@ class OwnData(Data):
     def __init__(self, values: dict[str, Any], classes: Any = None, **choices: Any):
         super().__init__(**choices)
         self.values, self.classes = values, classes
+
+    def without_given(self) -> "OwnData":
+        """The same values, with no part that is given."""
+        choices = {field.name: getattr(self, field.name) for field in fields(Data)}
+        return OwnData(self.values, self.classes, **(choices | {"given": ""}))
 
     def __eq__(self, other: Any) -> bool:
         return isinstance(other, Data) and astuple(self) == astuple(other)

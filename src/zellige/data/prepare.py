@@ -41,6 +41,13 @@ def prepare(
     _check(data)
     if length is not None:
         at_least("length", length, 1)
+    if data.given:
+        from . import given
+
+        if given.Given.of(data.given).kind == "field" and length is not None:
+            return given.prepare_pairs(data, length, tokenizer)
+        whole = dataclasses.replace(data, given="") if not isinstance(data, OwnData) else data.without_given()
+        return given.with_given(prepare(whole, length, tokenizer=tokenizer, progress=progress), data.given)
     if DATASETS[data.name].shaped:
         from . import arrays
 
@@ -135,7 +142,7 @@ def _check(data: Data) -> None:
             raise InputError(f"`data.{name}` is {quoted(getattr(data, name))}; it must be UTF-8, without a NUL")
     entry = DATASETS[data.name]
     for option in dataclasses.fields(Data):
-        anywhere = option.name in ("name", "validation", "test", "cache")
+        anywhere = option.name in ("name", "validation", "test", "given", "cache")
         if not anywhere and option.name not in entry.reads and getattr(data, option.name) != option.default:
             if option.name == "path":
                 raise InputError(

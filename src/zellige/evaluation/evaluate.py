@@ -16,6 +16,7 @@ from ..data.rows import Rows
 from ..errors import InputError, check_counts
 from ..launched import this_process
 from ..methods.method import Method
+from ..models.given import refuse_given
 from ..models.model import Model, fingerprint, identity
 from . import workers
 from .corpus import asked_of_classes, beside_training
@@ -212,6 +213,9 @@ def asked_of(model: Model, corpus: Corpus, split: str, unconditional: bool = Fal
         names = [name for name, of in corpus.about["mix"].items() if split in of["splits"]]
         protocol["pooled"] = f"each row of {', '.join(names)} counts once, whatever its weight in training"
     protocol |= {"class": given_class} if given_class else {}
+    if word := corpus.about.get("given"):
+        refuse_given(method, word)
+        protocol["given"] = corpus.about["given part"]
     characters = rows.characters if tokenizer.unit in ("char", "byte") else None
     if characters is None and not tokenizer.shape and rows.characters and rows.tokens_total:
         about["characters_per_token"] = rows.characters / rows.tokens_total

@@ -267,7 +267,7 @@ def from_prediction(
     where, (x_0, x, time, *later) = _chosen(method, batch, x_t, t, () if s is None else (s,), None)
     at = method.process.movable(x_t) & batch.counted
     inputs = {"condition": batch.condition, "segments": batch.segments, "context": method.clean(batch)}
-    pred = method.predict(x_t, per_position(t), at=at, **inputs)
+    pred = method.predict(x_t, where_noised(batch, per_position(t)), at=at, **inputs)
     target = truth(method.process, x_0, x, time)
     value = bound.discrete(target, pred, later[0]) if later else bound.continuous(target, pred)
     value = value if weight is None else where.of(weight) * value

@@ -356,6 +356,8 @@ class Method(nn.Module):
                 more["clean_time"] = self.input_times(x, CLEAN, None)
         elif context is not None:
             more["cache"] = context
+        if getattr(self.network, "sees_given", False):
+            more["given"] = clean_positions(x, t, batch)
         subset = at is not None and len(at.index) < x.numel()  # if all positions are read, nothing is left out
         if subset and getattr(self.network, "chooses", False):
             more["at"] = at
@@ -398,6 +400,13 @@ class Method(nn.Module):
         with self._in_precision(h.device):
             logits = self.network.head(h)
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
+def clean_positions(x: Tensor, t: Tensor | float | None, batch: Batch | None) -> Tensor:
+    """Positions of x (B, L) whose tokens carry no noise: those at time CLEAN, and those that the batch does not count. (B, L)
+    bool."""
+    given = torch.zeros_like(x, dtype=torch.bool) if batch is None or batch.mask is None else ~batch.mask
+    return given | t.isneginf() if isinstance(t, Tensor) and t.shape == x.shape else given
 
 
 def largest(t: Tensor, block: int, segments: Tensor | None = None) -> Tensor:

@@ -15,6 +15,8 @@ def approximate(model: Model) -> str | None:
     process = model.method.process
     if process is None or process.mask is not None:  # a chain keeps the conditional distribution; a mask is not noise
         return None
+    if getattr(model.method.network, "sees_given", False):  # trained with given parts (`data.given`)
+        return None
     return (
         "given tokens are kept, which is approximate for this noise: "
         "the rest is not drawn from the exact conditional distribution"

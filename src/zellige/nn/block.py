@@ -53,6 +53,8 @@ class Net:
     """adaptive layer norms with the constant time sigma = 0, as in published time-free checkpoints"""
     classes: int = 0
     """number of classes, for a class-conditional network; 0: none"""
+    given: bool = False
+    """the network sees which positions are given; `data.given` sets it where the noise has no mask to tell them apart"""
     kind: Literal["dit", "unet", "flat-unet", "u-vit"] = "dit"
     """dit: a transformer; of images also unet, as D3PM and tauLDR have it; as MD4 has it, flat-unet at one resolution, or
     u-vit, that with `layers` of a transformer in the middle"""
@@ -96,6 +98,8 @@ class Net:
 
     def _check_kind(self) -> None:
         """InputError for a choice that means nothing to this kind of network, or is none of a U-Net."""
+        if self.convolutional and self.given:
+            raise InputError(f"`net.kind` {self.kind} cannot be told which positions are given; use dit")
         if not self.convolutional:
             object.__setattr__(self, "published", True)  # it has no other
         usual = {field.name: field.default for field in fields(Net)}

@@ -13,9 +13,9 @@ class Table(nn.Module):
     With `block`, a network of blocks: any function of what a position sees, its own block and those before; what comes later
     is looked up as zeros. Its cache holds the tokens themselves.
 
-    With `time` the logits also depend smoothly on it: a sum of three tables times 1, exp(-time) and time exp(-time),
-    bounded for every finite time in [0, inf). `outputs` numbers a position where those are not K. Starts at random, from
-    torch's own generator; `.double()` for float64.
+    With `given` it is any function of which positions are given, too. With `time` the logits also depend smoothly on it: a sum
+    of three tables times 1, exp(-time) and time exp(-time), bounded for every finite time in [0, inf). `outputs` numbers a
+    position where those are not K. Starts at random, from torch's own generator; `.double()` for float64.
 
     >>> Table(states=3, length=2)(torch.tensor([[0, 2]])).shape
     torch.Size([1, 2, 3])
@@ -23,10 +23,20 @@ class Table(nn.Module):
 
     place: Tensor
 
-    def __init__(self, states: int, length: int, time: bool = False, outputs: int | None = None, block: int = 0):
+    def __init__(
+        self,
+        states: int,
+        length: int,
+        time: bool = False,
+        outputs: int | None = None,
+        block: int = 0,
+        given: bool = False,
+    ):
         super().__init__()
         self.states, self.length, self.time_conditioned, self.block = states, length, time, block
-        self.logits = nn.Parameter(torch.randn(3 if time else 1, states**length, length, outputs or states))
+        self.sees_given = given
+        rows = states**length * (2**length if given else 1)
+        self.logits = nn.Parameter(torch.randn(3 if time else 1, rows, length, outputs or states))
         self.register_buffer("place", states ** torch.arange(length - 1, -1, -1), persistent=False)
 
     def features(
@@ -39,10 +49,15 @@ class Table(nn.Module):
         clean: Tensor | None = None,
         clean_time: Tensor | None = None,
         cache: Cache | None = None,
+        given: Tensor | None = None,
     ) -> Tensor:
-        """The logits themselves, (B, L, K): x (B, L) states; time a scalar, (B,) or (B, L), if the table has it; `clean` and
-        `cache` as in DiT."""
-        rows = self._rows(x, x if clean is None else clean, cache)
+        """The logits themselves, (B, L, K): x (B, L) states; time a scalar, (B,) or (B, L), if the table has it; `clean`,
+        `cache` and `given` as in DiT."""
+        if self.sees_given and given is not None:
+            pattern = (given * 2 ** torch.arange(self.length)).sum(-1)
+            rows = self.logits[:, (x * self.place).sum(-1) + self.states**self.length * pattern]
+        else:
+            rows = self._rows(x, x if clean is None else clean, cache)
         if not self.time_conditioned:
             return rows[0]
         if time is None:

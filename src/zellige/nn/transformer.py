@@ -51,6 +51,11 @@ class DiT(nn.Module):
 
     chooses = True
 
+    @property
+    def sees_given(self) -> bool:
+        """Whether the network is told which positions are given."""
+        return self.given is not None
+
     def __init__(
         self,
         net: Net,
@@ -84,6 +89,7 @@ class DiT(nn.Module):
         width = D // net.heads
         rotary = axial_table(net.grid, width) if net.grid else rotary_table(net.length, width)
         self.places = nn.Parameter(torch.empty(net.length, D)) if net.grid else None
+        self.given = nn.Parameter(torch.empty(D)) if net.given else None
         self.register_buffer("rotary", rotary, persistent=False)
         self.initialise()
 
@@ -113,6 +119,7 @@ class DiT(nn.Module):
         clean_time: Tensor | None = None,
         cache: Cache | None = None,
         at: Places | None = None,
+        given: Tensor | None = None,
     ) -> Tensor:
         """The hidden states (B, L, D) that `head` reads.
 
@@ -120,6 +127,7 @@ class DiT(nn.Module):
         (B, L): positions see only those of the same number (packed documents). L may not exceed `net.length`. condition
         (B,), for a network with classes: the class of each row, or -1 or the last (as None): it has none. at: the
         positions that are read, whose hidden states (N, D) it then gives; the last block looks at all, and ends at these.
+        given (B, L) bool, for a network that sees them (`Net.given`): the positions whose tokens carry no noise.
 
         For a network of blocks, one of these: clean (B, L), the tokens that stand in the blocks before (`clean_time`, like
         `time`, is what their stream is told; None: the same); or cache, what was read before x, which begins a block.
@@ -135,6 +143,8 @@ class DiT(nn.Module):
             condition = None if condition is None else condition.repeat(2)
         c = self.told(x, time, condition)
         h, rotary = self._embed(x), self._rotary(x, cache)
+        if given is not None and self.given is not None:
+            h = h + given[..., None] * self.given
         for i, block in enumerate(self.blocks):
             past = None if cache is None else cache.layer(i, x.shape[1])
             where_ = at if i + 1 == len(self.blocks) else None

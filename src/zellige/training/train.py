@@ -49,6 +49,7 @@ from ..models.checkpoint.read import (
 )
 from ..models.checkpoint.write import link, prune, write_config
 from ..models.config import Config, Train
+from ..models.given import needs_sight, refuse_given
 from ..models.model import Model
 from ..nn.block import Net
 from ..show.numbers import count, path
@@ -187,6 +188,12 @@ def _prepare(
         network = net if isinstance(net, nn.Module) else config.net
         tokens = corpus.tokenizer
         fresh = build(method, tokens.size, network, config.options, config.net.length, tokens.ordered)
+        if config.data.given:
+            refuse_given(fresh, config.data.given)
+            if needs_sight(fresh) and not config.net.given and not isinstance(network, nn.Module):
+                config = replace(config, net=replace(config.net, given=True))
+                torch.manual_seed(mix(config.train.seed, 0))
+                fresh = build(method, tokens.size, config.net, config.options, config.net.length, tokens.ordered)
     if last:  # what does not fit, or is truncated, is said before anything starts
         check_checkpoint(last, fresh, config)
     elif start:

@@ -1,0 +1,219 @@
+"""Given parts of a row, which a model reads and does not learn to say (`data.given`): never noised, never counted.
+
+    prefix:32    the first 32 tokens of each row, or of each document where rows hold documents
+    suffix:32    the last 32
+    spans:0.5    spans of random lengths that hold half of the tokens; of a row always the same
+    field        the `prompt` of each line of a .jsonl file; its `answer` is the rest
+
+At least one token of a row is left. The bound of the others is that of -log p(the rest | the given part).
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from glob import glob
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from ..arguments import is_number
+from ..errors import InputError, quoted
+from . import catalogue, tokenizer_by_name
+from .corpus import Corpus, Data, OwnData, count_rows
+from .rows import Rows
+
+if TYPE_CHECKING:
+    from .tokenizer_base import Tokenizer
+
+FORMS = "prefix:32, suffix:32, spans:0.5 or field"
+MEAN = 8  # tokens of a span
+
+
+@dataclass(frozen=True)
+class Given:
+    """Which part of a text is given.
+
+    Attributes:
+        kind: "prefix", "suffix", "spans" or "field".
+        amount: tokens of a prefix or suffix, the share of spans.
+    """
+
+    kind: str
+    amount: float = 0
+
+    @classmethod
+    def of(cls, word: str) -> "Given":
+        """Read what `data.given` says. Raises InputError for anything else."""
+        kind, _, amount = word.partition(":")
+        if kind == "field" and not amount:
+            return cls(kind)
+        if kind in ("prefix", "suffix") and is_number(amount) and int(amount) > 0:
+            return cls(kind, int(amount))
+        try:
+            share = float(amount)
+        except ValueError:
+            share = -1.0
+        if kind == "spans" and 0 < share < 1:
+            return cls(kind, share)
+        raise InputError(f"`data.given` is {quoted(word)}; it must be {FORMS}")
+
+    @property
+    def left_to_right(self) -> bool:
+        """Whether the rest follows the given part, as a model that writes from left to right needs it."""
+        return self.kind in ("prefix", "field")
+
+    def describe(self) -> str:
+        """A phrase for the protocol."""
+        if self.kind == "field":
+            return "the prompt"
+        if self.kind == "spans":
+            return f"spans, {self.amount:g} of the tokens"
+        return f"the {'first' if self.kind == 'prefix' else 'last'} {int(self.amount):,} tokens"
+
+    def count(self, n: int) -> int:
+        """Number of given tokens of n."""
+        return min(round(self.amount * n) if self.kind == "spans" else int(self.amount), n - 1)
+
+    def at(self, n: int, seed: int) -> np.ndarray:
+        """The given positions of n, (n,) bool. The seed is that of spans."""
+        k, given = self.count(n), np.zeros(n, bool)
+        if self.kind == "spans" and k:
+            draw, spans = np.random.default_rng(seed), max(min(round(k / MEAN), n - k + 1), 1)
+            cuts = np.sort(draw.choice(np.arange(1, k), spans - 1, replace=False))  # k into spans of 1 or more
+            before = np.sort(draw.choice(n - k + 1, spans, replace=False))  # free tokens before each
+            for first, start, stop in zip(before, [0, *cuts], [*cuts, k]):
+                given[first + start : first + stop] = True
+        elif k:
+            given[slice(0, k) if self.kind == "prefix" else slice(n - k, n)] = True
+        return given
+
+
+class GivenRows(Rows):
+    """Rows with a given part: False in their mask, as padding is.
+
+    Args:
+        rows: the rows; no mixture.
+        given: what is given of each row, or of each document.
+        prompts: (D,) the number of given tokens of each document, instead.
+    """
+
+    def __init__(self, rows: Rows, given: Given, prompts: np.ndarray | None = None):
+        self.__dict__.update(rows.__dict__)
+        self.given, self._prompts = given, prompts
+        sizes = self._sizes if self.documents is not None else np.full(len(rows), rows.length)
+        left = int(sum(sizes)) - (
+            sum(given.count(int(n)) for n in sizes) if prompts is None else int(np.minimum(prompts, sizes - 1).sum())
+        )
+        if self.characters is not None:
+            self.characters = round(self.characters * left / max(self.tokens_total, 1))
+        self.tokens_total = left
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        row, index = super().__getitem__(index), index % len(self)
+        if self.documents is None:
+            return row | {"mask": torch.from_numpy(~self.given.at(self.length, index))}
+        given = [self._part(i) for i in self._order[self._first[index] : self._first[index + 1]]]
+        mask = row["mask"].clone()
+        mask[: sum(map(len, given))] &= torch.from_numpy(~np.concatenate(given))
+        return row | {"mask": mask}
+
+    def _part(self, i: int) -> np.ndarray:
+        """The given positions of a document."""
+        n = int(self._sizes[i])
+        if self._prompts is None:
+            return self.given.at(n, int(i))
+        return np.arange(n) < min(int(self._prompts[i]), n - 1)
+
+
+def with_given(corpus: Corpus, word: str) -> Corpus:
+    """The corpus with a given part in each row of each split.
+
+    Raises:
+        InputError: `word` names no part, or all of a row; a mixture of data sets.
+    """
+    given = Given.of(word)
+    length = next(iter(corpus.rows.values())).length
+    if given.kind != "spans" and given.amount >= length:
+        raise InputError(f"`data.given` {word} is all of a row of {length:,} tokens; give fewer")
+    if "mix" in corpus.about:
+        raise InputError("`data.given` is of one corpus, and `data.mix` names several; leave one of them out")
+    return _of(corpus, {split: GivenRows(rows, given) for split, rows in corpus.rows.items()}, given, word)
+
+
+def _of(corpus: Corpus, rows: dict[str, Any], given: Given, word: str) -> Corpus:
+    about = corpus.about | {"given": word, "given part": given.describe()}
+    about |= {"splits": {name: count_rows(split) for name, split in rows.items()}}
+    return Corpus(corpus.tokenizer, rows, about, corpus.notes)
+
+
+# ---------------------------------------------------------------------------------------------- prompt and answer
+def read_pairs(path: str) -> Iterator[tuple[str, str]]:
+    """The `prompt` and `answer` of each line of .jsonl files.
+
+    Raises:
+        InputError: no such file; a line that is no JSON object, or has one of them missing, empty or no text.
+    """
+    files = sorted(glob(path)) or [path]
+    for file in files:
+        if not Path(file).is_file() or not file.endswith(".jsonl"):
+            raise InputError(
+                f"`data.given` field needs a .jsonl file of lines with 'prompt' and 'answer', not '{file}'"
+            )
+        for number, line in enumerate(Path(file).read_text(encoding="utf-8").splitlines(), 1):
+            if not line.strip():
+                continue
+            try:
+                entry = json.loads(line)
+            except json.JSONDecodeError:
+                entry = None
+            if not isinstance(entry, dict):
+                raise InputError(f"line {number} of '{file}' is no JSON object; it needs 'prompt' and 'answer'")
+            for name in ("prompt", "answer"):
+                if not isinstance(entry.get(name), str) or not entry[name]:
+                    raise InputError(f"line {number} of '{file}' has no '{name}'; each needs 'prompt' and 'answer'")
+            yield entry["prompt"], entry["answer"]
+
+
+def prepare_pairs(data: Data, length: int, tokenizer: "Tokenizer | None") -> Corpus:
+    """Prompts and answers, each pair in a row of its own: what `prepare` does for a text.
+
+    Raises:
+        InputError: as `read_pairs`; a pair that is longer than a row.
+    """
+    from . import tokenizer as tk
+    from .tokens import prepare_tokens
+
+    if not data.path:
+        raise InputError("`data.given` field needs `data.path`, a .jsonl file with 'prompt' and 'answer'")
+    pairs = [*read_pairs(data.path)]
+    if tokenizer is None:
+        spec = data.tokenizer or "auto"
+        if tokenizer_by_name.is_learnt(spec):
+            texts = [text for pair in pairs for text in pair]
+            characters, spaces = sum(map(len, texts)), sum(text.count(" ") for text in texts)
+            size = tokenizer_by_name.entries(spec, characters, spaces)
+            tokenizer = tokenizer_by_name.train_bpe(size, texts) if size else tk.Characters("".join(texts))
+        else:
+            cache = catalogue.cache_folder(data.cache)
+            fetch = lambda address, checksum: catalogue.fetch(address, checksum, cache)  # noqa: E731
+            tokenizer = tokenizer_by_name.named_tokenizer(spec, fetch)
+    end = [] if tokenizer.separator is None else [tokenizer.separator]
+    encoded = [(tokenizer.encode(prompt), [*tokenizer.encode(answer), *end]) for prompt, answer in pairs]
+    for number, (prompt, answer) in enumerate(encoded, 1):
+        if (n := len(prompt) + len(answer)) > length:
+            raise InputError(
+                f"pair {number} of '{data.path}' has {n:,} tokens, and a row {length:,}; use `net.length` {n}"
+            )
+    own = OwnData(
+        {"all": [[*prompt, *answer] for prompt, answer in encoded]}, name="tokens", pack="document",
+        validation=data.validation, test=data.test, vocabulary=tokenizer.size,
+    )  # fmt: skip
+    corpus, prompts = prepare_tokens(own, length, tokenizer), np.array([len(prompt) for prompt, _ in encoded])
+    rows, begin, given = {}, 0, Given("field")
+    for split, part in corpus.rows.items():
+        rows[split] = GivenRows(part, given, prompts[begin : begin + part.texts])
+        begin += part.texts
+    about = corpus.about | {"name": data.name, "files": sorted(glob(data.path)) or [data.path]}
+    return _of(Corpus(tokenizer, corpus.rows, about), rows, given, "field")

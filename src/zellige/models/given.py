@@ -1,0 +1,22 @@
+"""Which methods can be trained and evaluated with a given part (`data.given`)."""
+
+from ..data.given import Given
+from ..errors import InputError
+from ..methods.method import Method
+
+
+def refuse_given(method: Method, word: str) -> None:
+    """Raise InputError if a method cannot leave this part of a text out of its noise and its count."""
+    given, name = Given.of(word), method.name
+    if method.process is None and not method.block:
+        raise InputError(f"{name} noises no text, so no part of one can be given; leave `data.given` out")
+    if 0 < method.block < method.window and not given.left_to_right:
+        raise InputError(
+            f"{name} writes left to right and ignores what stands right of a position; use `data.given` prefix:32 or field, or "
+            "a method that reads the whole text, such as mdlm"
+        )
+
+
+def needs_sight(method: Method) -> bool:
+    """Return whether its network must be told which positions are given: noise without a mask looks like a given token."""
+    return method.process is not None and not method.process.hides

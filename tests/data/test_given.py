@@ -1,0 +1,105 @@
+"""Given parts of rows: which positions they are, what is left to count, and what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+
+from zellige.data import Data, prepare
+from zellige.data.given import Given, GivenRows
+from zellige.data.rows import Rows
+from zellige.errors import InputError
+from zellige.methods import METHODS
+from zellige.models.given import needs_sight, refuse_given
+
+PAIRS = [("abc>", "cba"), ("ab>", "ba"), ("a>", "a")] * 20
+
+
+def pairs(folder, entries=None):
+    file = folder / "pairs.jsonl"
+    lines = [{"prompt": p, "answer": a} for p, a in PAIRS] if entries is None else entries
+    file.write_text("\n".join(json.dumps(line) for line in lines))
+    return str(file)
+
+
+@pytest.mark.parametrize("n", [2, 7, 40, 300])
+@pytest.mark.parametrize("word", ["prefix:3", "suffix:3", "spans:0.1", "spans:0.5", "spans:0.9"])
+def test_a_given_part_has_its_size_and_leaves_a_token(word, n):
+    given, spans = Given.of(word), set()
+    for seed in range(20):
+        at = given.at(n, seed)
+        assert at.sum() == given.count(n) < n
+        spans.add(at.tobytes())
+        if given.kind == "prefix":
+            assert at[: given.count(n)].all()
+        if given.kind == "suffix":
+            assert at[n - given.count(n) :].all()
+    assert given.count(n) == min(3 if given.kind != "spans" else round(given.amount * n), n - 1)
+    assert (len(spans) > 5) == (given.kind == "spans" and 0 < given.count(n) < n - 1 and n > 9) or n <= 9
+
+
+def test_rows_do_not_count_what_is_given():
+    """Of a stream, of documents of different lengths, and of several documents in a row."""
+    stream = GivenRows(Rows(np.arange(40), 8, characters=80), Given.of("prefix:3"))
+    assert stream[1]["mask"].tolist() == [False] * 3 + [True] * 5
+    assert (stream.tokens_total, stream.characters) == (25, 50)
+    starts = np.array([0, 5, 7, 13])
+    for packed in (False, True):
+        rows = GivenRows(Rows(np.arange(13), 8, documents=starts, packed=packed), Given.of("suffix:2"))
+        batch = rows.collate([rows[i] for i in range(len(rows))])
+        assert sorted(batch.tokens[batch.mask].tolist()) == [0, 1, 2, 5, 7, 8, 9, 10]  # one token is left of two
+        assert rows.tokens_total == int(batch.mask.sum())
+
+
+def test_prompts_are_given_and_answers_are_counted(tmp_path):
+    corpus = prepare(Data("text", path=pairs(tmp_path), given="field", validation=0.2, test=0.2), 8)
+    seen = set()
+    for rows in corpus.rows.values():
+        for i in range(len(rows)):
+            row = rows[i]
+            text = corpus.tokenizer.decode(row["tokens"][row["segments"] == 0])
+            answer = corpus.tokenizer.decode(row["tokens"][row["mask"]])
+            seen.add((text[: -len(answer)], answer))
+        assert rows.tokens_total == sum(int(rows[i]["mask"].sum()) for i in range(len(rows)))
+    assert seen == {*PAIRS}
+    assert corpus.about["given part"] == "the prompt"
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ([{"prompt": "a", "answer": "b"}, {"prompt": "c"}], "line 2 of '.*' has no 'answer'"),
+        ([{"prompt": "", "answer": "b"}], "line 1 of '.*' has no 'prompt'"),
+        (["text"], "line 1 of '.*' is no JSON object"),
+        ([{"prompt": "a" * 9, "answer": "b"}] * 30, "pair 1 of '.*' has 10 tokens, and a row 8; use `net.length` 10"),
+    ],
+)
+def test_pairs_that_cannot_be_read_are_named(tmp_path, entries, message):
+    with pytest.raises(InputError, match=message):
+        prepare(Data("text", path=pairs(tmp_path, entries), given="field"), 8)
+
+
+@pytest.mark.parametrize("word", ["prefix", "prefix:0", "prefix:x", "spans:1", "spans:0", "half", "field:2"])
+def test_a_part_that_is_none_is_refused(word):
+    with pytest.raises(InputError, match=r"it must be prefix:32, suffix:32, spans:0\.5 or field"):
+        Given.of(word)
+
+
+def test_who_sees_what_is_given_and_who_ignores_it():
+    """Noise with a mask tells given tokens apart; what is written from left to right takes no part on the right."""
+    made = {
+        name: cls(None, 3, (8,)) for name, cls in METHODS.items() if name in ("mdlm", "udlm", "sedd", "tauldr", "csm")
+    }
+    assert {name for name, method in made.items() if needs_sight(method)} == {"udlm", "tauldr"}
+    for name in ("mdlm", "udlm"):
+        refuse_given(made[name], "suffix:3")
+    with pytest.raises(InputError, match="csm noises no text"):
+        refuse_given(made["csm"], "prefix:3")
+
+    class Blocks(type(made["mdlm"])):
+        block = 4
+
+    blocks = Blocks(None, 3, (8,))
+    refuse_given(blocks, "prefix:3")
+    with pytest.raises(InputError, match="mdlm writes left to right and ignores what stands right of a position"):
+        refuse_given(blocks, "spans:0.5")
