@@ -17,7 +17,7 @@ from ...core.curves import Linear
 from ...core.prediction import Prediction, kernel, truth
 from ...core.process import uniform
 from ...core.schedule import CLEAN
-from ...methods.diffusion import Diffusion, between, discrete_time
+from ...methods.diffusion import Diffusion, between, elbo
 from ...methods.method import Method
 from ...samplers import Ancestral
 from .. import bounds, enumeration, script
@@ -95,7 +95,7 @@ def the_bound_given_a_part(method: Diffusion):
 
         def draw(batch: Batch, generator: script.Script, counted: Tensor = counted) -> Tensor:
             batch = Batch(batch.tokens, counted.expand(batch.tokens.shape))
-            return sum(discrete_time(method, batch, generator, times).values())  # pyright: ignore[reportReturnType]
+            return sum(elbo(method, batch, generator, times).values())  # pyright: ignore[reportReturnType]
 
         value = torch.stack([given_bound(method, times, x, counted) for x in x_0])
         drawn.see(bounds.expectation(draw, x_0, steps), value, where)

@@ -83,7 +83,7 @@ def autoregression_is_a_chain(method: Method) -> Iterator:
     worst, X = Largest(), enumeration.states(V, L)
     if isinstance(method, AR):
         worst.see(_tagged(method, X), method.bound(Batch(X)), "positions as tags of the tokens")
-    elif method.clean(Batch(X)) is None:  # a method of blocks is autoregression between them
+    elif isinstance(method, Diffusion) and method.clean(Batch(X)) is None:  # blocks are autoregression between them
         worst.see(_from_the_right(method, X), _next_tokens(method, X), "a time for each position")
     else:
         return
