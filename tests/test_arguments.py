@@ -89,7 +89,7 @@ def test_numbers_of_numpy_become_those_of_python():
 
 
 def test_a_setting_out_of_its_kind():
-    with pytest.raises(InputError, match=re.escape("`train.batch` is a list; it must be a whole number of 1 or more")):
+    with pytest.raises(InputError, match=re.escape("`train.batch` is a list; it must be a whole number")):
         Train(batch=[2])
     with pytest.raises(InputError, match=re.escape("`net.layers` is '2'; it must be a whole number")):
         Net(layers="2")

@@ -170,11 +170,11 @@ def test_what_earlier_versions_wrote(monkeypatch):
     ("choice", "message"),
     [
         ({"steps": 0}, "`train.steps` is 0; it must be 1 or more"),
-        ({"steps": "twelve"}, "`train.steps` is 'twelve'; it must be a whole number of 1 or more"),
+        ({"steps": "twelve"}, "`train.steps` is 'twelve'; it must be a whole number"),
         ({"batch": -1}, "`train.batch` is -1; it must be 1 or more"),
         ({"workers": -1}, "`train.workers` is -1; it must be 0 or more"),
         ({"lr": 0.0}, "`train.lr` is 0; it must be above 0"),
-        ({"lr": float("nan")}, "`train.lr` is nan; it must be above 0"),
+        ({"lr": float("nan")}, "`train.lr` is nan; it must be a number"),
         ({"ema": 1.0}, "`train.ema` is 1; it must be at least 0 and below 1"),
         ({"betas": (0.9, 1.5)}, "`train.betas` is 1.5; it must be at least 0 and below 1"),
         ({"clip": -1.0}, "`train.clip` is -1; it must be 0 or more"),

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, wraps
 from operator import attrgetter
-from typing import Any, Literal, TypeVar, get_args, get_type_hints
+from typing import Any, Literal, TypeVar
 
 from .. import FORMERLY, __version__
-from ..arguments import MOST, MOST_SEED, checked, of_kind
+from ..arguments import checked
 from ..data import Data
-from ..errors import InputError, nearest
+from ..errors import InputError, at_least, nearest
 from ..methods import find
 from ..nn.block import Net
 from ..schema import CONVERTER, either, quoted, structure
@@ -44,7 +44,7 @@ def also_called(cls: type[T], **names: str) -> type[T]:
 
 
 @partial(also_called, rate="lr")
-@partial(checked, kinds=False)  # its own __post_init__ says of each number what it may be
+@partial(checked, prefix="train.")
 @dataclass(frozen=True)
 class Train:
     """Settings of a training. The defaults suit a small text model on one device."""
@@ -124,31 +124,23 @@ class Train:
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "accumulate", "nodes", "validate_draws", "sample_steps", "keep", "log_every"):
-            _whole(name, getattr(self, name), 1)
+            at_least(f"train.{name}", getattr(self, name), 1)
         zero = ("warmup", "devices", "validate_every", "validate_rows", "samples", "save_every", "workers", "seed")
         for name in zero:
-            _whole(name, getattr(self, name), 0)
+            at_least(f"train.{name}", getattr(self, name), 0)
         if self.validate_rows == 1:
             raise InputError("`train.validate_rows` is 1; it must be 2 or more (an interval needs two), or 0 for all")
-        _real("lr", self.lr, lambda x: 0 < x < math.inf, "above 0")
+        _within("lr", self.lr, 0 < self.lr < math.inf, "above 0")
         for name in ("weight_decay", "clip", "save_minutes", "minutes"):
-            _real(name, getattr(self, name), lambda x: 0 <= x < math.inf, "0 or more")
-        _real("ema", self.ema, lambda x: 0 <= x < 1, "at least 0 and below 1")
-        _real("label_dropout", self.label_dropout, lambda x: 0 <= x <= 1, "0 to 1")
-        if not isinstance(self.betas, (tuple, list)) or len(self.betas) != 2:
-            raise InputError(f"`train.betas` is {of_kind(self.betas)}; it must be two numbers, e.g. 0.9 0.99")
-        for beta in self.betas:
-            _real("betas", beta, lambda x: 0 <= x < 1, "at least 0 and below 1")
-        for name in ("wandb", "start"):
-            if not isinstance(value := getattr(self, name), str):
-                raise InputError(f"`train.{name}` is {of_kind(value)}; it must be a text")
-        for name in ("compile", "async_save", "tensorboard", "decay_all", "ema_warmup"):
-            if not isinstance(value := getattr(self, name), bool):
-                raise InputError(f"`train.{name}` is {of_kind(value)}; it must be True or False")
-        for name in ("decay", "precision", "device", "strategy"):
-            choices = get_args(get_type_hints(Train)[name])
-            if not isinstance(value := getattr(self, name), str) or value not in choices:
-                raise InputError(f"`train.{name}` is {of_kind(value)}; it must be {either(choices)}")
+            _within(name, getattr(self, name), 0 <= getattr(self, name) < math.inf, "0 or more")
+        for name, value in (("ema", self.ema), *(("betas", beta) for beta in self.betas)):
+            _within(name, value, 0 <= value < 1, "at least 0 and below 1")
+        _within("label_dropout", self.label_dropout, 0 <= self.label_dropout <= 1, "0 to 1")
+
+
+def _within(name: str, value: float, holds: bool, range: str) -> None:
+    if not holds:
+        raise InputError(f"`train.{name}` is {value:g}; it must be {range}")
 
 
 @dataclass(frozen=True)
@@ -170,23 +162,6 @@ class Config:
     run: str = ""
     network: str = ""
     recipe: str = ""
-
-
-def _whole(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InputError(f"`train.{name}` is {of_kind(value)}; it must be a whole number of {least} or more")
-    if value < least:
-        raise InputError(f"`train.{name}` is {value}; it must be {least} or more")
-    most = MOST_SEED if name == "seed" else MOST
-    if value > most:
-        raise InputError(f"`train.{name}` is {of_kind(value)}; it must be at most {most:,}")
-
-
-def _real(name: str, value: Any, holds: Any, range: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InputError(f"`train.{name}` is {of_kind(value)}; it must be a number {range}")
-    if not holds(value):
-        raise InputError(f"`train.{name}` is {value:g}; it must be {range}")
 
 
 # ---------------------------------------------------------------------------------------------------- JSON
