@@ -5,20 +5,20 @@ from .mutant import Mutant as M
 G = "methods/gidd.py"
 
 GIDD = [
-    M("alpha without its normaliser", G, "return (1 - u) / (1 + c)", "return 1 - u", "process.forward gidd"),
+    M("alpha without its normaliser", G, "return (1 - u) / (1 + c)", "return 1 - u", "process.forward"),
     M(
         "the slope of alpha without that of the uniform noise",
         G,
         "return -pace * (1 + c + (1 - u) * slope) / (1 + c) ** 2",
         "return -pace * (1 + c) / (1 + c) ** 2",
-        "bound.limit gidd",
+        "process.forward",
     ),
     M(
         "the uniform noise has no power of gamma / 2",
         G,
         "return u, self.B * within ** (self.gamma / 2),",
         "return u, self.B * within ** self.gamma,",
-        "bound.closed-form gidd",
+        "process.forward",
     ),
     M(
         "uniform noise is the mask's, too",
@@ -32,7 +32,7 @@ GIDD = [
         G,
         "return a, self.noise(t) - a * self.noise(s)",
         "return a, self.noise(t)",
-        "bound.limit gidd",
+        "process.semigroup",
     ),
     M(
         "the rates of tokens without the change of the mixture",
@@ -75,7 +75,7 @@ GIDD = [
         G,
         "self.process.without_mask(logits).softmax(-1)",
         "logits.softmax(-1)",
-        "bound.closed-form gidd",
+        "sampler.ancestral-choose gidd",
     ),
     M(
         "the weight of the bound without q",

@@ -16,6 +16,7 @@ from ...core.process import Process, absorbing, uniform
 from ...core.schedule import CLEAN, PRIOR, Tabulated
 from ...methods import tauldr_rates
 from ...methods.diffusion import Diffusion
+from ...methods.gidd import Drifting, Hybrid
 from ...methods.method import Method
 from ...nn.table import Table
 from ...samplers import SAMPLERS
@@ -136,6 +137,7 @@ def processes() -> dict[str, Process]:
         "absorbing, cosine": absorbing(V + 1, Cosine(1e-4, 1 - 1e-4)),
         "absorbing, one exponent per token": absorbing(V + 1, per_token),
         "uniform, linear": uniform(V, Linear()),
+        "masks and random tokens, drifting": Drifting(V + 1, Hybrid(0.3)),
         **chains(),
     }
 
