@@ -37,6 +37,13 @@ def test_the_weights_of_the_losses():
     assert bool((losses[1] <= 2 * 8 * 50).all())
 
 
+def test_the_mask_is_never_predicted():
+    method = make("gidd")
+    mu = method.predict(torch.tensor([[0, 1, 2, 3, 3, 0, 1, 2]]), 0.5).mu
+    assert bool((mu[..., 3] == 0).all())
+    assert bool((mu[..., :3] > 0).all())
+
+
 def test_options_that_are_no_noise():
     with pytest.raises(InputError, match="`gamma` is 3; it must be above 0 and at most 2"):
         GIDD.Config(gamma=3.0)

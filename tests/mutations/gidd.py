@@ -75,7 +75,8 @@ GIDD = [
         G,
         "self.process.without_mask(logits).softmax(-1)",
         "logits.softmax(-1)",
-        "sampler.ancestral-choose gidd",
+        why="both sides of verify ask the same prediction",
+        tests="tests/methods/test_gidd.py",
     ),
     M(
         "the weight of the bound without q",
