@@ -170,6 +170,7 @@ LATER: dict[str, Any] = {  # an entry that came later -> the value that files wi
     "data.colours": "",
     "data.crop": False,
     "data.flip": False,
+    "data.given": "",
     "data.labels": False,
     "data.mix": None,
     "net.attention": (16,),

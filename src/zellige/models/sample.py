@@ -65,7 +65,7 @@ class Sample(Sampling):
         import torch
 
         from ..samplers.predict import hides
-        from ..samplers.sampler import HIDDEN
+        from ..samplers.sampler import HIDDEN, check
         from .classifier import both, guide
         from .defaults import end_token, trained_on_documents
         from .model import as_model, class_names, text_classes
@@ -85,6 +85,8 @@ class Sample(Sampling):
         documents = trained_on_documents(model)
         end = None if tokens is not None else end_token(tokenizer, documents)
         sampler = request.sampler_for(method, end)
+        if around is not None:
+            check(sampler, around(method))
         if self.alone and sampler.grows and length is None:
             length = int(torch.as_tensor(tokens).shape[-1])
         length = length_of(model, length, sampler.grows)
