@@ -43,7 +43,11 @@ LISTS: dict[
         ("3.3, figures 2 and 8", "the bound with fewer steps than T", "zellige evaluate RUN --steps 256 128 64 20"),
         ("A.7, eq. 17", "mutual-information schedule with the frequencies of the training data", ""),
         ("table 5", "absorbing with nearest neighbours", "zellige train d3pm --process absorbing-nearest"),
-        ("3.1", "transition matrices of one's own, from a file", ""),
+        (
+            "3.1",
+            "transition matrices of one's own, from a file",
+            "zellige train d3pm --process matrix --matrix own.csv",
+        ),
         ("B.2", "inverse square-root decay; random crops", "zellige train --recipe d3pm-text8"),
         ("B.2", "sentencepiece", ""),
         ("B.2, table 2", "perplexity per word", ""),

@@ -3,6 +3,7 @@
 import importlib
 import itertools
 import math
+import re
 
 import pytest
 import torch
@@ -83,6 +84,46 @@ def test_the_schedules_of_tables_4_and_6():
     for kind, schedule in itertools.product(("gaussian", "nearest"), ("even", "linear-to-one")):
         with pytest.raises(InputError, match=f"`schedule` {schedule} is not for `process` {kind}"):
             d3pm_transitions.Noise(kind, 4, schedule, 0, 1, "").on(5)
+
+
+def test_a_matrix_of_ones_own(tmp_path):
+    """Its kernel is exp(a (M - I)), which keeps its stationary distribution and nearly reaches it in T steps."""
+    M = torch.tensor([[0.5, 0.5, 0.0], [0.1, 0.6, 0.3], [0.2, 0.2, 0.6]], dtype=D)
+    file = tmp_path / "own.csv"
+    file.write_text("\n".join(",".join(map(str, row)) for row in M.tolist()))
+    method = D3PM(None, 3, (2,), D3PM.Config("matrix", diffusion_steps=4, matrix=str(file)))
+    P, power = method.process, torch.linalg.matrix_power(M, 400)
+    close(P.prior, power[0], rtol=0, atol=1e-12)
+    alpha = d3pm_transitions.table("cosine", 4, 3, absorbing=False)
+    gap = -torch.linalg.eigvals(M - torch.eye(3, dtype=D)).real.sort().values[-2]
+    for i in (1, 2, 3):
+        a = -alpha[i].log() / gap
+        close(P.matrix(CLEAN, i / 4), torch.linalg.matrix_exp(a * (M - torch.eye(3, dtype=D))), rtol=0, atol=1e-10)
+        close(P.matrix(CLEAN, i / 4) @ P.matrix(i / 4, 1.0), P.matrix(CLEAN, 1.0), rtol=0, atol=1e-10)
+    assert (P.matrix(CLEAN, 1.0) - P.prior).abs().max() < 0.01
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0.5,0.5\n0.2,0.9", "row 2 of '{}' sums to 1.1; every row must sum to 1"),
+        ("1.5,-0.5\n0.5,0.5", "'{}' has entries that are negative or not finite; give probabilities"),
+        ("1,0\n0,1", "the noise of `matrix` never leaves some of its states"),
+        ("a,b", "'{}' is no table of numbers"),
+        ("0.5,0.5", "'{}' is 2, and the vocabulary has 2 tokens; give 2 rows of as many numbers"),
+        (None, "no file at '{}'"),
+    ],
+)
+def test_a_wrong_matrix_of_ones_own_is_one_line(text, message, tmp_path):
+    file = tmp_path / "own.csv"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(InputError, match=re.escape(message.format(file))):
+        D3PM(None, 2, (2,), D3PM.Config("matrix", diffusion_steps=4, matrix=str(file)))
+    with pytest.raises(InputError, match="`process` matrix needs `matrix`"):
+        D3PM(None, 2, (2,), D3PM.Config("matrix"))
+    with pytest.raises(InputError, match="`matrix` needs `process` matrix"):
+        D3PM(None, 2, (2,), D3PM.Config(matrix=str(file)))
 
 
 # ---------------------------------------------------------------------------------- the closed forms

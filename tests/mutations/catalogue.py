@@ -15,6 +15,27 @@ M = Mutant
 S, C = "core/schedule.py", "core/curves.py"
 SCHEDULES = [
     M(
+        "rows of a matrix of one's own need not sum to 1",
+        "methods/d3pm_transitions.py",
+        "if sums[worst] > 1e-6:",
+        "if sums[worst] > 1e6:",
+        tests="tests/methods/test_d3pm.py -k matrix_of",
+    ),
+    M(
+        "a matrix of one's own is read by columns",
+        "methods/d3pm_transitions.py",
+        "return M / M.sum(1, keepdim=True)",
+        "return (M / M.sum(1, keepdim=True)).mT",
+        tests="tests/methods/test_d3pm.py -k matrix_of",
+    ),
+    M(
+        "the prior of a matrix of one's own is uniform",
+        "methods/d3pm_transitions.py",
+        "prior = stationary(M)",
+        "prior = torch.full((V,), 1 / V, dtype=D)",
+        tests="tests/methods/test_d3pm.py -k matrix_of",
+    ),
+    M(
         "the schedule to one begins at 0.2",
         "methods/d3pm_transitions.py",
         "torch.linspace(0.02, 1.0, T",

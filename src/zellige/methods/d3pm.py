@@ -59,6 +59,7 @@ class D3PM(Absorbing):
             "band",
             "nearest",
             "absorbing-nearest",
+            "matrix",
         ),
         "schedule": ("paper", "auto", *TABLES),
         "prediction": ("leave-one-out", "mean"),
@@ -94,7 +95,8 @@ class D3PM(Absorbing):
 
         process: str = "absorbing"
         """noise: absorbing, uniform, nearest or a mixture; absorbing is a mask, nearest is in an embedding, mixtures are
-        absorbing-uniform and absorbing-nearest; of ordered tokens gaussian, band, middle (absorbing into it)"""
+        absorbing-uniform and absorbing-nearest; matrix: of your own; of ordered tokens gaussian, band, middle (absorbing into
+        it)"""
         schedule: str = "paper"
         """schedule beta_i; linear, linear-to-one, cosine, even or mutual-information; linear-to-one: 0.02 to 1; even:
         1/(T - i + 1), which mutual-information is for absorbing; paper: cosine for uniform,
@@ -137,6 +139,8 @@ class D3PM(Absorbing):
         strength: str = "paper"
         """strength of gaussian noise; paper: the paper's betas, raised where there are too few values to reach pure noise;
         matched: as strong as on many values (0.8% more at 256), for checkpoints of earlier versions"""
+        matrix: str = ""
+        """of matrix: a .npy or .csv file (V, V) of probabilities, from row to column; read again whenever the model is"""
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
         config = self.checked(config)
@@ -149,6 +153,7 @@ class D3PM(Absorbing):
             "strength",
             "neighbour_weights",
             "mask_rate",
+            "matrix",
         )
         choices = {name: getattr(config, name) for name in kernel}
         noise = Noise(config.process, config.diffusion_steps, config.schedule, **choices)

@@ -159,6 +159,63 @@ def read_embedding(path: str, tokens: int) -> Tensor:
     return torch.from_numpy(array.astype(np.float64))
 
 
+def read_matrix(path: str, tokens: int) -> Tensor:
+    """The transition matrix (tokens, tokens) of a .npy file, or of a text file of numbers, float64; its rows sum to 1.
+
+    Raises:
+        InputError: no such file, no table of numbers of this size, a negative entry, or a row that does not sum to 1.
+    """
+    try:
+        array = np.load(path, allow_pickle=False) if path.endswith(".npy") else np.loadtxt(path, delimiter=",")
+    except FileNotFoundError:
+        raise InputError(f"no file at '{path}'; `matrix` takes a .npy or .csv file with a row for each token") from None
+    except (OSError, ValueError, EOFError):
+        raise InputError(
+            f"'{path}' is no table of numbers; `matrix` takes a .npy or .csv file, a row for each token"
+        ) from None
+    if getattr(array, "shape", ()) != (tokens, tokens):
+        size = " x ".join(map(str, np.shape(array)))
+        raise InputError(
+            f"'{path}' is {size}, and the vocabulary has {tokens:,} tokens; give {tokens:,} rows of as many numbers"
+        )
+    M = torch.from_numpy(np.asarray(array, dtype=np.float64))
+    if not torch.isfinite(M).all() or (M < 0).any():
+        raise InputError(f"'{path}' has entries that are negative or not finite; give probabilities")
+    sums = (M.sum(1) - 1).abs()
+    worst = int(sums.argmax())
+    if sums[worst] > 1e-6:
+        raise InputError(f"row {worst + 1} of '{path}' sums to {float(M[worst].sum()):.6g}; every row must sum to 1")
+    return M / M.sum(1, keepdim=True)
+
+
+def stationary(M: Tensor) -> Tensor:
+    """The distribution (V,) that a transition matrix (V, V) keeps.
+
+    Raises:
+        InputError: there are several, so that the noise does not forget where it began.
+    """
+    V = len(M)
+    _, size, rows = torch.linalg.svd((M - torch.eye(V, dtype=D)).mT)
+    if V > 1 and size[-2] < 1e-9:
+        raise InputError(
+            "the noise of `matrix` never leaves some of its states; every token must be reached from every other"
+        )
+    kept = rows[-1] / rows[-1].sum()
+    return kept.clamp_min(0.0) / kept.clamp_min(0.0).sum()
+
+
+def own(M: Tensor, T: int, schedule: str) -> CTMC:
+    """Noise by a transition matrix of one's own, in T steps: Q_{s,t} = exp((a_t - a_s) (M - I)), rows of M from token to token.
+
+    `schedule`, "linear" or "cosine", says what is left of the slowest mode, as alpha does of a mixture's token.
+    """
+    V = len(M)
+    afford(V)
+    R, prior = M - torch.eye(V, dtype=D), stationary(M)
+    slowest = -float(torch.linalg.eigvals(R).real.sort().values[-2]) if V > 1 else 1.0
+    return CTMC(R / slowest, prior, Tabulated(table(schedule, T, V, absorbing=False)))  # D3PM eq. 16
+
+
 # ---------------------------------------------------------------------------------- how much noise
 TABLES = ("linear", "linear-to-one", "cosine", "even", "mutual-information")
 OF_MIXTURES = ("linear-to-one", "even", "mutual-information")  # schedules that chains of matrices do not have
@@ -361,6 +418,9 @@ STRENGTHS = ("paper", "matched")  # of a Gaussian kernel
 ORDERED = ("middle", "gaussian", "band")  # of levels
 
 
+COSINE = (("uniform", "paper"), ("matrix", "paper"), ("matrix", "auto"))  # noises whose default schedule is the cosine
+
+
 @dataclass(frozen=True)
 class Noise:
     """D3PM's noise as it is chosen; `on` makes the process. What the fields mean stands in the method's `Config`.
@@ -386,8 +446,14 @@ class Noise:
     strength: str = "paper"
     neighbour_weights: str = "equal"
     mask_rate: float = 4.0
+    matrix: str = ""
 
     def __post_init__(self) -> None:
+        if bool(self.matrix) != (self.kind == "matrix"):
+            needs = "`matrix` needs `process` matrix; drop it"
+            raise InputError(
+                needs if self.matrix else "`process` matrix needs `matrix`, a .npy or .csv file whose rows sum to 1"
+            )
         at_least("diffusion_steps", self.steps, 1)
         if not 0 < self.mask_proportion < 1:
             hint = "use `process` absorbing" if self.mask_proportion == 1 else "it must be above 0 and below 1"
@@ -405,11 +471,13 @@ class Noise:
         """The process of V tokens, on one state more where there is a mask."""
         kind, T, schedule, ordinal = self.kind, self.steps, self.schedule, self.kind in ("gaussian", "band")
         if schedule in ("paper", "auto"):
-            default = "cosine" if kind == "uniform" and schedule == "paper" else "mutual-information"
+            default = "cosine" if (kind, schedule) in COSINE else "mutual-information"
             schedule = "linear" if ordinal or self.scaling != "exponential" else default
+        if (ordinal or kind == "matrix") and schedule in OF_MIXTURES:
+            raise InputError(f"`schedule` {schedule} is not for `process` {kind}; use linear or cosine")
+        if kind == "matrix":
+            return own(read_matrix(self.matrix, V), T, schedule)
         if ordinal:
-            if schedule in OF_MIXTURES:
-                raise InputError(f"`schedule` {schedule} is not for `process` {kind}; use linear or cosine")
             return levels(kind, V, T, schedule, self.width, self.strength)
         if kind.endswith("nearest"):
             if schedule in ("linear-to-one", "even"):

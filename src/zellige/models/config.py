@@ -187,6 +187,7 @@ LATER: dict[str, Any] = {  # an entry that came later -> the value that files wi
     "options.levels": False,
     "options.log_eps": 0.0,
     "options.mask_proportion": 0.9,
+    "options.matrix": "",
     "options.resample": False,
     "options.row_by_row": False,
     "options.sigma_max": None,
