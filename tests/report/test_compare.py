@@ -655,6 +655,9 @@ def test_recipes_that_are_the_same_training_are_trained_once():
     assert rows.folders == ("d3pm-lm1b", "sedd-lm1b", "mdlm-lm1b-ar", "mdlm-lm1b-ar", "mdlm-lm1b", "mdlm-lm1b")
     assert rows.notes[3] == "here the same training as mdlm-lm1b-ar"
     assert [entrant.folder for entrant in rows.entrants] == ["d3pm-lm1b", "sedd-lm1b", "mdlm-lm1b-ar", "mdlm-lm1b"]
+    labels = [entrant.label for entrant in rows_of("radd-1", 32).entrants]
+    assert labels[1:3] == ["sedd-owt-unscaled", "sedd-owt"]  # the same method and noise
+    assert len({*labels}) == len(labels) == 7
     blocks = {entrant.folder: entrant.options.block for entrant in rows_of("bd3lm-2", 32).entrants}
     assert blocks["bd3lm-lm1b-128-clip-30-80"] == 32  # as long as a sequence, as in the paper
     assert blocks["bd3lm-lm1b-4-clip-30-80"] == 4

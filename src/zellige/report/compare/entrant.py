@@ -77,7 +77,7 @@ class Entrant:
     @property
     def label(self) -> str:
         """Name in a figure: `sedd uniform`."""
-        return self.title or self.name if self.variant == "-" else f"{self.name} {self.variant}"
+        return self.title or (self.name if self.variant == "-" else f"{self.name} {self.variant}")
 
     @property
     def folder(self) -> str:
