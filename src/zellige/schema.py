@@ -13,7 +13,6 @@ import math
 import os
 import types
 from collections.abc import Callable, Iterator, Mapping
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, is_typeddict
 
@@ -23,6 +22,7 @@ from cattrs.errors import AttributeValidationNote, IterableValidationNote
 from cattrs.gen import make_dict_structure_fn, mapping_structure_factory, typeddicts
 
 from .errors import InputError
+from .trust import may_have_changed
 
 AGAIN = "copy it again from where it was written"
 SEAL = "checksum"
@@ -115,19 +115,6 @@ def parse_as(text: str, kind: Any, source: str, instead: str = AGAIN) -> Any:
 
 
 # ---------------------------------------------------------------------------------------------------- checksums
-checking = ContextVar("checking", default=True)
-
-
-@contextlib.contextmanager
-def unchecked(skip: bool = True) -> Iterator[None]:
-    """Within the block no checksum is checked, unless `skip` is False."""
-    before = checking.set(checking.get() and not skip)
-    try:
-        yield
-    finally:
-        checking.reset(before)
-
-
 def sha256(path: Path, report: Callable[[int], None] = lambda count: None, kind: str = "sha256") -> str:
     """Of a file's bytes, read in blocks. report(bytes since the last call) is called. kind: another sum, "md5"."""
     digest = hashlib.new(kind)
@@ -154,7 +141,7 @@ def _unsealed(value: Any, source: str, instead: str) -> Any:
     if not isinstance(value, dict) or SEAL not in value:
         return value
     content = {name: entry for name, entry in value.items() if name != SEAL}
-    if checking.get() and value[SEAL] != digest(content):
+    if not may_have_changed() and value[SEAL] != digest(content):
         accept = f"or take it as it is with `checksums=False`, or without its entry '{SEAL}'"
         raise InputError(f"{source} has changed since it was written ({SEAL}); {instead}, {accept}")
     return content

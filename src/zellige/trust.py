@@ -1,4 +1,4 @@
-"""Restrictions on files of others: running code and fetching from elsewhere are named, and asked for.
+"""Restrictions on files of others: running code, fetching from elsewhere and having changed are named, and asked for.
 
 What is typed, or handed over in Python, is meant. A config, a result, a folder of claims or of a model may come from anybody.
 """
@@ -13,14 +13,19 @@ _allowed = ContextVar("allowed", default=frozenset[str]())
 
 
 @contextmanager
-def allow(code: bool = False, remote: bool = False) -> Iterator[None]:
-    """Within the block files may name `code` that runs, and data that is `remote`."""
-    more = {name for name, allowed in (("code", code), ("remote", remote)) if allowed}
+def allow(code: bool = False, remote: bool = False, changed: bool = False) -> Iterator[None]:
+    """Within the block files may name `code` that runs and data that is `remote`, and may have `changed` since their checksum."""
+    more = {name for name, allowed in (("code", code), ("remote", remote), ("changed", changed)) if allowed}
     before = _allowed.set(_allowed.get() | more)
     try:
         yield
     finally:
         _allowed.reset(before)
+
+
+def may_have_changed() -> bool:
+    """Return whether files may have changed since they were written, so that no checksum is compared."""
+    return "changed" in _allowed.get()
 
 
 def names_code(name: str) -> bool:

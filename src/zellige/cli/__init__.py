@@ -93,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             from .common import writable
 
             writable(chosen.json, "--json")
-        with _quiet_libraries(), _terminable(), _checksums(chosen.checksums), allow(chosen.code, chosen.remote):
+        with _quiet_libraries(), _terminable(), allow(chosen.code, chosen.remote, changed=not chosen.checksums):
             return dispatch(argv, terminal)
     except InputError as error:
         terminal.fail(str(error))
@@ -154,15 +154,6 @@ def dispatch(argv: Sequence[str], terminal: Terminal) -> int:
     from .commands import COMMANDS
 
     return COMMANDS[first](rest, terminal, time.monotonic())
-
-
-def _checksums(check: bool) -> contextlib.AbstractContextManager[None]:
-    """Where they are not to be checked, a context in which they are not."""
-    if check:
-        return contextlib.nullcontext()
-    from ..schema import unchecked
-
-    return unchecked()
 
 
 @contextlib.contextmanager

@@ -21,8 +21,9 @@ from torch import Tensor, nn
 from ...errors import InputError
 from ...files import follow
 from ...methods.method import Method
-from ...schema import checking, read_json, read_text, sha256, shown, structure
+from ...schema import read_json, read_text, sha256, shown, structure
 from ...show.numbers import count
+from ...trust import may_have_changed
 from .. import weights
 from ..config import AGAIN, Config, from_json
 from .layout import (
@@ -58,7 +59,7 @@ def check_sums(folder: Path, *names: str) -> None:
         InputError: one has changed, is missing or is not listed; SHA256SUMS itself is damaged.
     """
     path = folder / CHECKSUMS
-    if not checking.get() or not os.path.lexists(path):
+    if may_have_changed() or not os.path.lexists(path):
         return
     sums: dict[str, str] = {}
     for number, line in enumerate(read_text(path, _ACCEPT).removesuffix("\n").split("\n"), 1):
@@ -240,7 +241,7 @@ def read_metrics(run: Path) -> str:
 
 def _saved_metrics(checkpoints: Path) -> tuple[Path, str]:
     """Return the newest checkpoint whose copy of metrics.csv is whole, and that copy; "" where there is none."""
-    for folder in reversed(steps(checkpoints)) if checking.get() else ():
+    for folder in reversed(steps(checkpoints)) if not may_have_changed() else ():
         with contextlib.suppress(InputError):  # damaged, of an earlier version that has none, or pruned beside us
             check_sums(folder, METRICS)
             return folder, read_text(folder / METRICS)
