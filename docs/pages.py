@@ -144,12 +144,7 @@ def metric_page(name: str) -> Iterator[str]:
         yield source(module)
         return
     rows = of_samples()[name]
-    if rows[0].of_images:
-        yield shell(
-            "zellige evaluate --train-features features --data.name digits",
-            "zellige evaluate runs/digits --generate --count 500 --features features",
-        )
-    elif "features" in rows[0].takes:
+    if "features" in rows[0].takes and not rows[0].of_images:
         yield shell("zellige evaluate runs/demo --generate --mauve")
     better = {True: "higher", False: "lower", None: "as that of real text"}
     if name == "perplexity":
