@@ -55,7 +55,7 @@ class Klass(Sampler):
         return absorbs(method)
 
     def distribution(self, method, steps):
-        return Distribution("an order of its own, settled tokens first")
+        return Distribution("its own order, settled tokens first")
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """A counter of the steps left, as many as tokens, most of which may evaluate nothing."""
