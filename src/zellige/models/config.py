@@ -176,6 +176,7 @@ LATER: dict[str, Any] = {  # an entry that came later -> the value that files wi
     "net.attention": (16,),
     "net.blocks": 0,
     "net.channels": 128,
+    "net.given": False,
     "net.kind": "dit",
     "net.multipliers": (1, 2, 2, 2),
     "net.published": False,
