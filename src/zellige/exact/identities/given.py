@@ -91,7 +91,7 @@ def the_bound_given_a_part(method: Diffusion):
             X = agreeing(method.process.K, x_0[0], counted)
             t = torch.where(counted, times[1], CLEAN).expand(X.shape)
             direct = method.network.features(X, method.input_times(X, t, None), given=(~counted).expand(X.shape))
-            seen.see(method.hidden(X, t), direct, where)
+            seen.see(method.hidden(X, t, Batch(X)), direct, where)
 
         def draw(batch: Batch, generator: script.Script, counted: Tensor = counted) -> Tensor:
             batch = Batch(batch.tokens, counted.expand(batch.tokens.shape))

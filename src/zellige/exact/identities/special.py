@@ -134,7 +134,8 @@ def _tagged(method: AR, x_0: Tensor) -> Tensor:
             -1, (texts - texts % (V + 1))[..., None] + torch.arange(V), 1 / V
         )  # later positions: no matter what
         mu[:, :at] = F.one_hot(texts[:, :at], K).double()
-        h = method.hidden(method.inputs(Batch(x_0)), None)[:, at]
+        before = torch.cat((torch.full_like(x_0[:, :1], method.begin), x_0[:, :-1]), 1)
+        h = method.hidden(before, None)[:, at]
         mu[:, at, tag[at] : tag[at] + V] = method.next(h)
         total += bound.discrete(truth(process, texts, x_t, t), LeaveOneOut(process, mu, x_t, t), s).sum(-1)
     return total
