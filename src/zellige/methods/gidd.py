@@ -196,11 +196,11 @@ class GIDD(Diffusion):
         """GIDD's options."""
 
         p_uniform: float = 0.1
-        """fraction of uniform tokens among the noised ones at t = 1/2; 0: masks alone"""
+        """fraction of random tokens at t = 1/2; 0: masks alone"""
         gamma: float = 1.0
-        """power of the uniform noise, above 0 and at most 2"""
+        """power of the random tokens' noise, at most 2"""
         weights: str = "none"
-        """weights of the loss: none (the bound), clip, dynamic (of the paper), or dynamic-published (of its code)"""
+        """of the loss: none, clip, dynamic or dynamic-published"""
         diffusion_steps: int = 0
         """T of discrete time, with its T-step bound; 0: continuous time"""
 
