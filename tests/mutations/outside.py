@@ -145,8 +145,8 @@ ORDER = of(
     (
         "a row that loses its class is told class 0",
         "training/order.py",
-        "masked_fill(drawn, -1)",
-        "masked_fill(drawn, 0)",
+        "masked_fill(is_dropped, -1)",
+        "masked_fill(is_dropped, 0)",
         "training/test_augment.py -k without_their_class",
     ),
     (

@@ -176,18 +176,18 @@ def _terminable() -> Iterator[None]:
     def stop(number: int, frame: object) -> None:
         raise Terminated(number)
 
-    watched = {
+    handlers = {
         number: signal.getsignal(number) for number in (signal.SIGTERM, getattr(signal, "SIGUSR1", None)) if number
     }
-    mine = {number: handler for number, handler in watched.items() if handler != signal.SIG_IGN}
+    own_handlers = {number: handler for number, handler in handlers.items() if handler != signal.SIG_IGN}
     if threading.current_thread() is not threading.main_thread():
-        mine = {}
+        own_handlers = {}
     try:
-        for number in mine:
+        for number in own_handlers:
             signal.signal(number, stop)
         yield
     finally:
-        for number, handler in mine.items():
+        for number, handler in own_handlers.items():
             signal.signal(number, handler)
 
 

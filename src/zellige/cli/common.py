@@ -35,11 +35,11 @@ IdleSeed = Annotated[int, tyro.conf.arg(help="changes nothing: nothing is drawn 
 @dataclass_transform(frozen_default=True)
 def command_options(cls: type[T]) -> type[T]:
     """A frozen dataclass of options on top of shared ones; in --help its own stand first, those that all share last."""
-    made: Any = dataclass(frozen=True)(cls)
+    options_class: Any = dataclass(frozen=True)(cls)
     names = ["run", *(name for base in cls.__mro__ for name in inspect.get_annotations(base))]
-    fields = made.__dataclass_fields__
-    made.__dataclass_fields__ = {name: fields[name] for name in names if name in fields}
-    return made
+    fields = options_class.__dataclass_fields__
+    options_class.__dataclass_fields__ = {name: fields[name] for name in names if name in fields}
+    return options_class
 
 
 @dataclass(frozen=True)
@@ -205,11 +205,13 @@ def load(terminal: Terminal, run: str, what: str, chosen: Loading) -> Any:
 
         if device == "cuda" and not torch.cuda.is_available():
             raise InputError("--device is cuda, and there is no GPU here; use --device cpu")
-        there = "cuda" if device == "auto" and torch.cuda.is_available() else device
-        if there == "cuda":  # of several processes on a machine each has its own
+        device_name = "cuda" if device == "auto" and torch.cuda.is_available() else device
+        if device_name == "cuda":  # of several processes on a machine each has its own
             torch.cuda.set_device(this_process().local % torch.cuda.device_count())
         cls = own_class(method) if method else None
-        model = load(run, method=None if isinstance(cls, str) else cls, device="cpu" if there == "auto" else there)
+        model = load(
+            run, method=None if isinstance(cls, str) else cls, device="cpu" if device_name == "auto" else device_name
+        )
         model.method.compute_in(chosen.precision, chosen.compile)
     if name := shipped.name_of(model):
         formerly = f", formerly '{run}'," if run in shipped.FORMERLY else ""
@@ -229,8 +231,8 @@ def typed_data(chosen: Any, words: Sequence[str], own: Data) -> Data | None:
     path is another text.
     """
     typed = {flag[7:].removeprefix("no-") for flag in options.given(words, type(chosen)) if flag.startswith("--data.")}
-    another = {"name", "mix"} if DATASETS[own.name].shaped else {"name", "mix", "path"}
-    if not typed or typed & another:
+    decisive_fields = {"name", "mix"} if DATASETS[own.name].shaped else {"name", "mix", "path"}
+    if not typed or typed & decisive_fields:
         return chosen.data if typed else None
     if "path" not in typed and (far := own.remote):
         refuse_remote(far, f"the config of '{chosen.run}'")

@@ -23,29 +23,33 @@ def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
     name, _ = options.take([*words], "--table", "compare")
     with terminal.waiting("starting"):
         Options = form(name or "")
-    chosen: Any = options.parse(Options, words, "compare", terminal, about=about, most=10**9)
+    arguments: Any = options.parse(Options, words, "compare", terminal, about=about, most=10**9)
     with terminal.waiting("starting"):
         from ..methods import reference
         from ..report.compare.request import Compare
 
-        methods = [_own(word) for word in chosen.methods]
+        methods = [_own(word) for word in arguments.methods]
         own_classes = [method[0] for method in methods if not isinstance(method, str)]
-    values = {each.name: getattr(chosen, each.name) for each in fields(Compare) if each.name != "methods"}
+    values = {
+        option_field.name: getattr(arguments, option_field.name)
+        for option_field in fields(Compare)
+        if option_field.name != "methods"
+    }
     try:
-        done = Compare(tuple(methods), **values).run(terminal)
+        comparison = Compare(tuple(methods), **values).run(terminal)
     except KeyboardInterrupt:
         terminal.say("stopped; what is finished is kept, the same command goes on")
         return 130
-    for line in str(done).splitlines():
+    for line in str(comparison).splitlines():
         terminal.result(line)
     terminal.result(
-        f"  written   {'   '.join(path(done.folder / f'{done.name}.{end}') for end in ('json', 'md', 'svg'))}"
+        f"  written   {'   '.join(path(comparison.folder / f'{comparison.name}.{end}') for end in ('json', 'md', 'svg'))}"
     )
-    put_json(terminal, done.plain)
-    best = done.plain["result"]["methods"][0]
-    own = next((f" --method {path(reference(cls))}" for cls in own_classes if cls.name == best["method"]), "")
-    folder = path(done.folder / best["folder"])
-    terminal.try_next(f"zellige sample {folder}{own} --watch", f"zellige report {folder}{own}")
+    put_json(terminal, comparison.plain)
+    best = comparison.plain["result"]["methods"][0]
+    method_option = next((f" --method {path(reference(cls))}" for cls in own_classes if cls.name == best["method"]), "")
+    folder = path(comparison.folder / best["folder"])
+    terminal.try_next(f"zellige sample {folder}{method_option} --watch", f"zellige report {folder}{method_option}")
     return 0
 
 
@@ -67,8 +71,8 @@ def form(table: str = "") -> Any:
 
     usual = substitute(table, None, None, None, 0.0) if table else (Data(), Net(), Train())
     about = "two or more, with choices if there are any: mdlm sedd:process=uniform file.py:Class"
-    titled = tyro.conf.arg(metavar="METHOD METHOD ...", help=about)
-    methods = Annotated[tuple[str, ...], tyro.conf.Positional, titled]
+    argument = tyro.conf.arg(metavar="METHOD METHOD ...", help=about)
+    methods = Annotated[tuple[str, ...], tyro.conf.Positional, argument]
     sections = zip(("data", "net", "train"), (Data, Net, Train), usual)
     fields = [
         ("methods", methods, field(default=())),

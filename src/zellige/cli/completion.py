@@ -64,12 +64,12 @@ def completion(commands: Commands, words: Sequence[str], terminal: Terminal) -> 
     about = "Complete commands and options by Tab: source <(zellige completion bash)"
     if words and not words[0].startswith("-") and words[0] not in SHELLS:
         raise InputError(f"no completion for '{words[0]}'; it must be bash, zsh or fish")
-    chosen = options.parse(Shell, words, "completion", terminal, about=about, most=1)
-    if chosen.shell is None:
+    arguments = options.parse(Shell, words, "completion", terminal, about=about, most=1)
+    if arguments.shell is None:
         raise InputError("completion needs a shell; e.g. zellige completion bash")
     with terminal.waiting("looking"):
         follow, values = tables(commands)
-    script = fish(follow, values) if chosen.shell == "fish" else bash(chosen.shell, follow, values)
+    script = fish(follow, values) if arguments.shell == "fish" else bash(arguments.shell, follow, values)
     terminal.result(script, keep="\n")
     return 0
 
@@ -99,10 +99,10 @@ def listed(commands: Commands, *words: str) -> tuple[list[str], Values]:
         commands[words[0]]([*words[1:], options.LIST], Terminal(quiet=True), 0.0)
     follow, values = [], {}
     for line in text.getvalue().splitlines():
-        name, takes, each = line.partition("=")
+        name, takes, line_values = line.partition("=")
         follow += [RUN] if name in MODEL else [name] if name.startswith("--") else []
         if takes:
-            values[name] = each.split()
+            values[name] = line_values.split()
     return follow, values
 
 
@@ -113,22 +113,22 @@ def tables(commands: Commands) -> tuple[Follow, Values]:
         ("compare", "sweep", "verify"), methods
     )
     for command in help.COMMANDS:
-        asked = [(command,)]
+        word_lists = [(command,)]
         if command == "train":
             follow[command,] = [*methods, "--recipe"]
-            asked = [(command, name) for name in methods]
+            word_lists = [(command, name) for name in methods]
         elif command == "list":
             first[command] = [*help.LISTS]
         elif command == "completion":
             follow[command,] = [*SHELLS]
             continue
         elif command == "evaluate":
-            asked += [(command, mode) for mode in (*FLAGS, TRAIN)]
-        for words in asked:
+            word_lists += [(command, mode) for mode in (*FLAGS, TRAIN)]
+        for words in word_lists:
             key = words if command == "train" else (command,)
-            known, takes = listed(commands, *words)
-            follow[key] = [*dict.fromkeys([*follow.get(key, first.get(command, [])), *known, *EVERYWHERE])]
-            values |= {name: each for name, each in takes.items() if not values.get(name)}
+            options_of_command, takes = listed(commands, *words)
+            follow[key] = [*dict.fromkeys([*follow.get(key, first.get(command, [])), *options_of_command, *EVERYWHERE])]
+            values |= {name: words_of_value for name, words_of_value in takes.items() if not values.get(name)}
     return follow, values
 
 
@@ -139,13 +139,13 @@ def bash(shell: str, follow: Follow, values: Values) -> str:
     for key, words in follow.items():
         pattern = "2\\ train\\ *" if key == ("train",) else "*\\ " + "\\ ".join(key) + ("\\ *" if len(key) == 1 else "")
         cases.append(f'      {pattern}) words="{" ".join(words)}" ;;')
-    takes, others = [], []
-    for name, each in values.items():
+    takes, branches = [], []
+    for name, words_of_value in values.items():
         pattern = name.replace(" ", "\\ ") if " " in name else f"*\\ {name}"
-        files = "yes" if RUN in each else ""
-        others += [] if each else [pattern]
-        takes += [f'    {pattern}) words="{" ".join(each)}"; files="{files}" ;;'] if each else []
-    takes.append(f"    {'|'.join(others)}) ;;")
+        files = "yes" if RUN in words_of_value else ""
+        branches += [] if words_of_value else [pattern]
+        takes += [f'    {pattern}) words="{" ".join(words_of_value)}"; files="{files}" ;;'] if words_of_value else []
+    takes.append(f"    {'|'.join(branches)}) ;;")
     return BASH.format(
         shell=shell, before=before, commands=" ".join(help.COMMANDS), cases="\n".join(cases), options="\n".join(takes),
         models=" ".join(names("models")), run=RUN,
@@ -154,15 +154,15 @@ def bash(shell: str, follow: Follow, values: Values) -> str:
 
 def fish(follow: Follow, values: Values) -> str:
     """The script for fish."""
-    seen = "__fish_seen_subcommand_from"
+    condition = "__fish_seen_subcommand_from"
     runs = f'{" ".join(names("models"))} (for f in runs/*/config.json; string replace /config.json "" $f; end)'
     spelt = lambda words: " ".join(runs if word == RUN else word for word in words)  # noqa: E731
     lines = [
         "# zellige completion fish > ~/.config/fish/completions/zellige.fish",
-        f"complete -c zellige -n 'not {seen} {' '.join(help.COMMANDS)}' -f -a '{' '.join(help.COMMANDS)}'",
+        f"complete -c zellige -n 'not {condition} {' '.join(help.COMMANDS)}' -f -a '{' '.join(help.COMMANDS)}'",
     ]
     for key, words in follow.items():
-        where = "; and ".join(f"{seen} {word}" for word in key)
+        where = "; and ".join(f"{condition} {word}" for word in key)
         first = spelt(word for word in words if not word.startswith("--"))
         lines += [f"complete -c zellige -n '{where}' -a '{first}'"] if first else []
         for word in words:

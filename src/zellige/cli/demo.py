@@ -115,14 +115,14 @@ class Demo:
 
 def command(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige demo`"""
-    chosen = options.parse(
+    arguments = options.parse(
         Demo, words, "demo", terminal, about="Show a model write; then train a small one here, and let it write."
     )
-    how: dict[str, Any] = {"run": chosen.run, "seed": chosen.seed}
-    if chosen.steps is not None:
-        how["steps"] = chosen.steps
+    how: dict[str, Any] = {"run": arguments.run, "seed": arguments.seed}
+    if arguments.steps is not None:
+        how["steps"] = arguments.steps
     code = demo(terminal, **how)
-    write_json(terminal, "demo", dataclasses.asdict(chosen), {"exit": code}, began, seed=chosen.seed)
+    write_json(terminal, "demo", dataclasses.asdict(arguments), {"exit": code}, began, seed=arguments.seed)
     return code
 
 
@@ -160,11 +160,11 @@ class _Parts:
         )
         self.read()
         self.count()
-        stopped = self.train()
+        signal_number = self.train()
         better = self.compare()
         self.sample()
         self.report()
-        return self.end(better, stopped, time.perf_counter() - began)
+        return self.end(better, signal_number, time.perf_counter() - began)
 
     def say(self, text: str, since: float | None = None) -> None:
         """A line, with the time that it took at its right end."""
@@ -180,8 +180,8 @@ class _Parts:
         with self.terminal.waiting("reading"):
             self.corpus = prepare(self.source, self.net.length)
         sizes = {name: rows.characters or 0 for name, rows in self.corpus.rows.items()}
-        what, sha = self.corpus.tokenizer.describe(), self.corpus.about["sha256"][:8]
-        self.say(f"1 data      {count(sum(sizes.values()))} characters, {what}, sha256 {sha}", since)
+        description, sha = self.corpus.tokenizer.describe(), self.corpus.about["sha256"][:8]
+        self.say(f"1 data      {count(sum(sizes.values()))} characters, {description}, sha256 {sha}", since)
         self.say("            " + "   ".join(f"{name} {count(n)}" for name, n in sizes.items()))
 
     def count(self) -> None:
@@ -230,14 +230,14 @@ class _Parts:
         since = time.perf_counter()
         self.model = load(self.folder)
         with Bar(self.terminal, "compare", len(self.corpus.test), "texts") as bar:
-            ours = evaluate(
+            bound = evaluate(
                 self.model, self.corpus, "test", DRAWS, self.seed, progress=lambda done, _: bar.update(done)
             )
-        ours.to_json(self.folder / ours.file_name)
+        bound.to_json(self.folder / bound.file_name)
         self.say("4 compare   test split, lower is better", since)
-        for line in table({**self.rivals, "MDLM": ours}, self.net.length):
+        for line in table({**self.rivals, "MDLM": bound}, self.net.length):
             self.terminal.result(line)
-        better = difference(self.rivals[RIVAL], ours)
+        better = difference(self.rivals[RIVAL], bound)
         word = "better" if better.value > 0 else "worse"
         self.terminal.result(
             f"  MDLM is {pm(abs(better.value), better.half)} bits/char {word} than the {RIVAL} on the same texts"

@@ -31,7 +31,7 @@ class Doctor:
 
 def doctor(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige doctor`: it ends with 0, since nothing that it finds is wrong in itself; with 1 where a file is damaged."""
-    chosen = options.parse(
+    arguments = options.parse(
         Doctor, words, "doctor", terminal, about="Show versions, devices, extras and caches, and what is missing."
     )
     with terminal.waiting("looking"):
@@ -39,11 +39,11 @@ def doctor(words: Sequence[str], terminal: Terminal, began: float) -> int:
             "versions": versions(), "devices": _devices(), "extras": _extras(), "caches": _caches(),
             "writable": _writable(), "terminal": _terminal(terminal),
         }  # fmt: skip
-    if chosen.verify_caches:
+    if arguments.verify_caches:
         result["damaged"] = _damaged(terminal)
     for line in _lines(result):
         terminal.result(line)
-    write_json(terminal, "doctor", {"verify_caches": chosen.verify_caches}, result, began)
+    write_json(terminal, "doctor", {"verify_caches": arguments.verify_caches}, result, began)
     return 1 if result.get("damaged") else 0
 
 

@@ -103,14 +103,14 @@ def draw(
     prompt = None if free is None else free.prompt
     if chosen.watch and frame_files is None and film is None:
         request = replace(request, batch=1)
-    here = this_process()
-    shared = here.world > 1 and free is not None and frame_files is None and film is None and not chosen.watch
-    if here.rank and not shared:  # work that several processes do not share is the first one's
+    process = this_process()
+    is_shared = process.world > 1 and free is not None and frame_files is None and film is None and not chosen.watch
+    if process.rank and not is_shared:  # work that several processes do not share is the first one's
         return 0
-    own = share(here, request) if shared else request
-    masked = request.masked_texts(model)[0] if isinstance(request, Infill) and kind.running else None
-    if own is not None and isinstance(own, Sample):
-        own.trajectory(model).frames()  # errors come before notes
+    own_request = share(process, request) if is_shared else request
+    masked_text = request.masked_texts(model)[0] if isinstance(request, Infill) and kind.running else None
+    if own_request is not None and isinstance(own_request, Sample):
+        own_request.trajectory(model).frames()  # errors come before notes
     if (note := approximate(model)) and (free is None or prompt):
         terminal.note(note)
     if prompt:
@@ -119,11 +119,11 @@ def draw(
         terminal.note(f"{kind.many} are shown where there are colours; --out x.png writes them")
     writers = [writer.see for writer in (frame_files, film) if writer is not None]
     with threads_for(model.method, min(request.count * max(len(request.labels or ()), 1), request.batch)):
-        length = None if masked is None else len(masked.fixed)
-        samples = None if own is None else _seen(own, model, chosen, command, length, writers, terminal)
-    if shared:
-        samples = gather(here, samples)
-        if here.rank:
+        length = None if masked_text is None else len(masked_text.fixed)
+        samples = None if own_request is None else _seen(own_request, model, chosen, command, length, writers, terminal)
+    if is_shared:
+        samples = gather(process, samples)
+        if process.rank:
             return 0
     assert samples is not None
     labels = [label for label in samples.classes if label is not None]
@@ -132,8 +132,8 @@ def draw(
         files = film.close()
     elif out is not None:
         files = panels.write(out, samples.made_by(request))
-    elif masked is not None:
-        pieces = [masked.pieces(tokens, model.tokenizer) for tokens in samples.tokens]
+    elif masked_text is not None:
+        pieces = [masked_text.pieces(tokens, model.tokenizer) for tokens in samples.tokens]
         files = show_filled(terminal, pieces, getattr(chosen, "mark", ""))
     else:
         files = panels.show(terminal, samples.texts)
@@ -154,8 +154,8 @@ def draw(
 def _write_json(samples: "Samples", chosen: Drawing, panels: "Panels", terminal: Terminal, began: float) -> None:
     """The record as JSON where --json asks for it, with the options that are the command's alone."""
     document = samples.to_dict()
-    own = {each.name for each in dataclasses.fields(chosen)} - {"request", "options", "text"}
-    more = dataclasses.asdict(chosen.options) | {name: getattr(chosen, name) for name in own}
+    own_fields = {entry.name for entry in dataclasses.fields(chosen)} - {"request", "options", "text"}
+    more = dataclasses.asdict(chosen.options) | {name: getattr(chosen, name) for name in own_fields}
     document["arguments"] = more | document["arguments"]
     document["result"] |= panels.record()
     put_json(terminal, document | {"seconds": time.monotonic() - began})
@@ -165,12 +165,14 @@ def _with_defaults(request: R, model: "Model", terminal: Terminal) -> R:
     """The request with the model's defaults for what is not typed, which a line names."""
     if not request.defaults:
         return request
-    resolved = request.with_defaults(model)
-    given, decoding = request.decoding(), resolved.decoding()
-    more = [f"--{n.replace('_', '-')} {v}" for n, v in model.defaults.items() if n in decoding and n not in given]
+    complete = request.with_defaults(model)
+    own_decoding, decoding = request.decoding(), complete.decoding()
+    more = [
+        f"--{n.replace('_', '-')} {v}" for n, v in model.defaults.items() if n in decoding and n not in own_decoding
+    ]
     if more:
         terminal.note(f"sampled by the model's defaults: {' '.join(more)}; --no-defaults leaves them out")
-    return resolved
+    return complete
 
 
 def _note_blank(model: "Model", prompt: str, terminal: Terminal) -> None:
@@ -249,9 +251,11 @@ def _out(name: str | None) -> Path | None:
     from ..show.film import FILMS, require_film
     from ..show.kinds import suffixes
 
-    known, suffix = [*suffixes(), *FILMS], Path(name).suffix
-    if suffix not in known:
-        raise InputError(f"--out {name} has an unknown ending; use {', '.join(known[:-1])} or {known[-1]}")
+    suffixes_known, suffix = [*suffixes(), *FILMS], Path(name).suffix
+    if suffix not in suffixes_known:
+        raise InputError(
+            f"--out {name} has an unknown ending; use {', '.join(suffixes_known[:-1])} or {suffixes_known[-1]}"
+        )
     if suffix in FILMS:
         require_film(suffix, f"`out` x{suffix}")
     return writable(name, "--out")
@@ -277,13 +281,13 @@ class Panels:
         if row is not None:
             names = ["filled"] if len(rows) == 1 else [f"filled {i + 1}" for i in range(len(rows))]
             names = labels or names
-            known = [] if row.truth is None else [row.truth.tolist()]
-            self.rows = [row.fixed.tolist(), *rows, *known]
-            self.captions = ["given", *names, *["truth"] * len(known)]
+            truths = [] if row.truth is None else [row.truth.tolist()]
+            self.rows = [row.fixed.tolist(), *rows, *truths]
+            self.captions = ["given", *names, *["truth"] * len(truths)]
             verdicts = [(name, kind.verdict(tokens, row.truth)) for name, tokens in zip(names, rows)]
             self.verdicts = [f"{name}: {verdict}" for name, verdict in verdicts if verdict]
-        elif any(judged := [kind.verdict(tokens) for tokens in rows]):
-            self.verdicts = [f"valid: {judged.count('valid')} of {len(judged)}"]
+        elif any(verdicts_of_rows := [kind.verdict(tokens) for tokens in rows]):
+            self.verdicts = [f"valid: {verdicts_of_rows.count('valid')} of {len(verdicts_of_rows)}"]
 
     @property
     def fixed(self) -> Any:
@@ -336,8 +340,8 @@ class FrameFiles:
         from ..files import make, write_file
         from ..show import kinds
 
-        every = -(-frame.steps // MOST) or 1
-        if frame.first == 0 and (frame.step % every == 0 or frame.step == frame.steps):
+        interval = -(-frame.steps // MOST) or 1
+        if frame.first == 0 and (frame.step % interval == 0 or frame.step == frame.steps):
             file = self.folder / f"step-{frame.step:0{max(4, len(str(frame.steps)))}}.png"
             rows = frame.x.cpu().masked_fill(frame.masked.cpu(), -1)
             make(self.folder)
@@ -358,8 +362,8 @@ class FilmFile:
         """Keep a frame."""
         from ..show.film import FRAMES
 
-        every = -(-frame.steps // FRAMES) or 1
-        if frame.first == 0 and (frame.step % every == 0 or frame.step == frame.steps):
+        interval = -(-frame.steps // FRAMES) or 1
+        if frame.first == 0 and (frame.step % interval == 0 or frame.step == frame.steps):
             rows = frame.x.masked_fill(frame.masked, -1).cpu().numpy()
             self.steps[frame.step], self.frame = (f"step {frame.step} of {frame.steps}", rows), frame
 
@@ -369,8 +373,8 @@ class FilmFile:
         from ..show import film, kinds
 
         assert self.frame is not None
-        kind, fixed = kinds.of(self.frame.tokenizer), self.frame.fixed.cpu().numpy()
-        write_file(self.file, film.film(kind, [*self.steps.values()], self.file.suffix, fixed))
+        kind, given_positions = kinds.of(self.frame.tokenizer), self.frame.fixed.cpu().numpy()
+        write_file(self.file, film.film(kind, [*self.steps.values()], self.file.suffix, given_positions))
         return [self.file]
 
 
@@ -393,21 +397,23 @@ def frames_folder(name: str, kind: "Modality") -> Path:
 
 def sample(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige sample RUN`"""
-    chosen = options.parse(
+    arguments = options.parse(
         SampleOptions, words, "sample", terminal, about="Sample texts, images, music or grids from a model.", most=1
     )
-    request = replace(chosen.request, options=chosen.sampler_options)
-    return draw(chosen, "sample", terminal, began, lambda model, kind: (request, None))
+    request = replace(arguments.request, options=arguments.sampler_options)
+    return draw(arguments, "sample", terminal, began, lambda model, kind: (request, None))
 
 
 def infill(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige infill RUN [TEXT]`"""
     about = 'Fill the masked spans: zellige infill runs/demo "the ____ of the ________"'
-    chosen = options.parse(InfillOptions, words, "infill", terminal, about=about, most=2)
+    arguments = options.parse(InfillOptions, words, "infill", terminal, about=about, most=2)
     flags = options.given(words, InfillOptions) & {"--example", "--keep", "--data.path", "--data.cache"}
-    if chosen.text and flags:
+    if arguments.text and flags:
         raise InputError(f"{min(flags)} is for a row of the data, and a text is given; leave one of them out")
-    return draw(chosen, "infill", terminal, began, lambda model, kind: _infill(chosen, flags, model, kind, terminal))
+    return draw(
+        arguments, "infill", terminal, began, lambda model, kind: _infill(arguments, flags, model, kind, terminal)
+    )
 
 
 def _infill(
@@ -416,13 +422,13 @@ def _infill(
     """The request to fill the text that was typed, or a part of a row of the test split."""
     request = replace(chosen.request, options=chosen.sampler_options)
     if kind.running and (flags or not chosen.text):
-        refused = f"{min(flags)} is for images, music and grids" if flags else "infill needs a text with gaps"
-        raise InputError(f'{refused}; e.g. zellige infill {chosen.run} "the ____ of the ________"')
+        reason = f"{min(flags)} is for images, music and grids" if flags else "infill needs a text with gaps"
+        raise InputError(f'{reason}; e.g. zellige infill {chosen.run} "the ____ of the ________"')
     if kind.running:
         tokenizer = model.tokenizer
         if tokenizer.unit == "token":
-            sign, spaced = request.mask_token, tokenizer.decode(tokenizer.encode(" a")).startswith(" ")
-            before = f", with the space before it: had{sign} sons" if spaced else ""
+            sign, has_space = request.mask_token, tokenizer.decode(tokenizer.encode(" a")).startswith(" ")
+            before = f", with the space before it: had{sign} sons" if has_space else ""
             terminal.note(f"each {sign} is one token of {tokenizer.name}, a word or a piece of one{before}")
         request = replace(request, text=chosen.text)
         request.masked_texts(model)  # what is wrong with the text is said first
@@ -437,8 +443,8 @@ def _of_a_row(chosen: InfillOptions, model: Any, kind: "Modality", terminal: Ter
     """A part of --example, by --keep or as the data's own puzzle."""
     from ..evaluation.corpus import beside_training, corpus_of
 
-    moved = {name: value for name, value in asdict(chosen.data).items() if value is not None}
-    data = replace(model.config.data, **moved) if moved else None
+    data_fields = {name: value for name, value in asdict(chosen.data).items() if value is not None}
+    data = replace(model.config.data, **data_fields) if data_fields else None
     if data is not None and chosen.data.path is None and data.remote:
         refuse_remote(data.remote, f"the config of '{chosen.run}'")
     with Bar(terminal, "read", 1, as_text=byte_size) as bar:

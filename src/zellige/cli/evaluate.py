@@ -56,16 +56,16 @@ class EvaluateOptions(OfModel):
 def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige evaluate RUN`"""
     flags = options.given(words)
-    asked = not options.asks_help(words)
+    runs = not options.asks_help(words)
     if TRAIN in flags:
         return train_features(words, terminal, began)
-    if "--show" in flags and asked:
+    if "--show" in flags and runs:
         return _show(words, terminal)
-    if "--audit" in flags and asked:
+    if "--audit" in flags and runs:
         document = audit(words, terminal, judge_words)
         put_json(terminal, document)
         return status(document)
-    if "--from" in flags and asked:
+    if "--from" in flags and runs:
         document = again(words, terminal, judge, [BOUND, *MODES.values()])
     else:
         record = judge_words(words, terminal, began)
@@ -105,7 +105,7 @@ def bound(chosen: EvaluateOptions, words: Sequence[str], terminal: Terminal) -> 
     """The likelihood of a data set, and what its task asks."""
     model = load(terminal, chosen.run, "evaluate", chosen)
     data = typed_data(chosen, words, model.config.data)
-    request, here = replace(chosen.request, data=data), this_process()
+    request, process = replace(chosen.request, data=data), this_process()
     request.admitted(model.method)
     with bars(terminal) as show, resumable(terminal):
         from ..evaluation.corpus import corpus_of
@@ -113,10 +113,10 @@ def bound(chosen: EvaluateOptions, words: Sequence[str], terminal: Terminal) -> 
 
         corpus = corpus_of(model, data, show("read", as_text=byte_size), request.split)
         result = replace(
-            request, data=corpus, progress=show("evaluate", "texts"), distributed=here.world > 1,
+            request, data=corpus, progress=show("evaluate", "texts"), distributed=process.world > 1,
             keep=unfinished_folder(chosen.run, model.config.data.cache),
         ).run(model)  # fmt: skip
-        if here.rank:
+        if process.rank:
             return None
         shares = task_shares(model, corpus, request.split, request.limit, request.seed, show("try", "steps"))
     return replace(result, tasks=shares, request=request)
@@ -144,8 +144,8 @@ FRONTIER = ("--generate --frontier", "Perplexity against entropy, as a curve.")
 
 def _modes() -> str:
     """The other commands of `evaluate`, a line each, for its help."""
-    typed = {mode.options.__name__: mode.about for mode in (GENERATE, STEPS, BRACKET, SUITE, PAIRS, PROBE)}
-    lines = [(SHOWN[name][0], about) for name, about in [*typed.items(), ("TrainFeatures", FEATURES)]]
+    mode_titles = {mode.options.__name__: mode.about for mode in (GENERATE, STEPS, BRACKET, SUITE, PAIRS, PROBE)}
+    lines = [(SHOWN[name][0], about) for name, about in [*mode_titles.items(), ("TrainFeatures", FEATURES)]]
     lines = [(usage.removeprefix("RUN ").removesuffix(" [options]"), about) for usage, about in lines]
     lines.insert(1, FRONTIER)
     wide = max(len(usage) for usage, _ in lines) + 2
@@ -176,11 +176,11 @@ def _show(words: Sequence[str], terminal: Terminal) -> int:
     """Contents of a file of a likelihood, as they were printed."""
     from ..evaluation.result import Result, read_result
 
-    chosen = options.parse(EvaluateOptions, words, "evaluate", terminal, most=1)
-    if not chosen.from_:
+    arguments = options.parse(EvaluateOptions, words, "evaluate", terminal, most=1)
+    if not arguments.from_:
         raise InputError("--show needs a file; e.g. zellige evaluate --from runs/demo/evaluate-pydocs-test.json --show")
-    document = read_result(chosen.from_)
-    result = Result.from_dict(document, chosen.from_)
+    document = read_result(arguments.from_)
+    result = Result.from_dict(document, arguments.from_)
     for line in bound_lines(result):
         terminal.result(line)
     note_change(terminal, result.about)

@@ -84,9 +84,9 @@ def again(words: Sequence[str], terminal: Terminal, judge: Judge, modes: Sequenc
     if mode is None:
         raise InputError(f"'{source}' is not a result of zellige evaluate; give a JSON file that it wrote")
     before = record_of(document, source)
-    chosen = options.parse(mode.options, rest, mode.where, terminal, default=mode.of(before, source), most=1)
+    arguments = options.parse(mode.options, rest, mode.where, terminal, default=mode.of(before, source), most=1)
     refuse_unasked(untyped(mode.options, document["arguments"], rest), f"'{source}'")
-    record = judge(mode, chosen, rest, terminal, write=False)
+    record = judge(mode, arguments, rest, terminal, write=False)
     if record is None:
         return None
     now, senses = record.to_dict(), before.holds(record)
@@ -99,7 +99,7 @@ def again(words: Sequence[str], terminal: Terminal, judge: Judge, modes: Sequenc
 
 def describe_held(before: Record, now: Record, senses: Mapping[str, str], source: str) -> list[str]:
     """One line where every number of a record holds; else a line for each that does not."""
-    figures, others = before.figures(), {figure.name: figure for figure in now.figures()}
+    figures, new_figures = before.figures(), {figure.name: figure for figure in now.figures()}
     if all(senses.values()):
         weakest = next((sense for sense in SENSES if sense in senses.values()), SENSES[-1])
         same = len(figures) <= 2 and weakest == SENSES[-1]
@@ -107,10 +107,10 @@ def describe_held(before: Record, now: Record, senses: Mapping[str, str], source
     lines = []
     for figure in figures:
         if not senses[figure.name]:
-            other = others.get(figure.name)
-            became = "is not there" if other is None else f"is {other.value:.6g}"
-            if other is not None and figure.distribution not in (None, other.distribution):
-                became += f"; it was of {figure.distribution}, is of {other.distribution or 'no distribution'}"
+            new_figure = new_figures.get(figure.name)
+            became = "is not there" if new_figure is None else f"is {new_figure.value:.6g}"
+            if new_figure is not None and figure.distribution not in (None, new_figure.distribution):
+                became += f"; it was of {figure.distribution}, is of {new_figure.distribution or 'no distribution'}"
             lines.append(f"  does not hold  {figure.name} was {figure.value:.6g} ± {figure.half:.2g}, {became}")
     return lines
 
@@ -172,21 +172,21 @@ def audit(words: Sequence[str], terminal: Terminal, judge: Judge) -> Document:
         raise InputError(f"'{rest[0]}' stands beside --audit; the options of each claim stand in {CLAIMS}")
     claims = read_claims(Path(folder or ""))
     silent = Terminal(open(os.devnull, "w"), terminal.err, quiet=True, fields=options.EVERYWHERE)  # noqa: SIM115
-    made: dict[tuple[str, ...], Record | InputError] = {}
+    records: dict[tuple[str, ...], Record | InputError] = {}
     rows = []
     with contextlib.chdir(folder or ""), Bar(terminal, "audit", len(claims), "claims") as bar:
         for number, claim in enumerate(claims):
             bar.update(number, claim.model)
-            rows.append(_checked(claim, made, silent, judge))
+            rows.append(_checked(claim, records, silent, judge))
         bar.update(len(claims))
     silent.out.close()
     for line in describe_audit(claims, rows):
         terminal.result(line)
     verdicts = [row["verdict"] for row in rows]
-    checked = [verdict for verdict in verdicts if verdict != UNKNOWN]
-    refuted = any(verdict != HOLDS for verdict in checked)
-    holds = False if refuted else True if len(checked) == len(rows) else None
-    result = {"holds": holds, "checked": len(checked), "claims": rows}
+    verdicts_known = [verdict for verdict in verdicts if verdict != UNKNOWN]
+    is_refuted = any(verdict != HOLDS for verdict in verdicts_known)
+    holds = False if is_refuted else True if len(verdicts_known) == len(rows) else None
+    result = {"holds": holds, "checked": len(verdicts_known), "claims": rows}
     return json_record("evaluate", {"audit": folder}, result, kind="audit")
 
 
@@ -247,7 +247,7 @@ def _checked(
     claim: Claim, made: dict[tuple[str, ...], Record | InputError], silent: Terminal, judge: Judge
 ) -> dict[str, Any]:
     """A claim, the number of ours that stands beside it, and the verdict."""
-    ours, document = None, {}
+    number, document = None, {}
     try:
         key = tuple(claim.words)
         if key not in made:
@@ -256,14 +256,14 @@ def _checked(
         if isinstance(record, InputError):
             raise record
         document = record.to_dict()
-        ours = of_unit(record.figures(), claim.unit)
-        verdict, why = compared(claim, ours)
+        number = of_unit(record.figures(), claim.unit)
+        verdict, why = compared(claim, number)
     except InputError as reason:
         verdict, why = UNKNOWN, silent.spelled(str(reason))
     except ValueError as reason:  # a quotation mark that is never closed
         verdict, why = UNKNOWN, f"protocol: {str(reason).lower()}"
     return {
-        "claim": asdict(claim), "ours": None if ours is None else asdict(ours), "verdict": verdict, "why": why,
+        "claim": asdict(claim), "ours": None if number is None else asdict(number), "verdict": verdict, "why": why,
         **{key: document.get(key) for key in ("arguments", "interval", "protocol", "seed")},
         "about": document.get("result", {}).get("about"),
     }  # fmt: skip
@@ -288,20 +288,20 @@ def of_unit(numbers: Sequence[Figure], unit: str) -> Figure:
     Raises:
         InputError: there is none, or several: the claim must say which.
     """
-    same = [one for one in numbers if unit in (one.name, one.unit)]
+    same = [figure for figure in numbers if unit in (figure.name, figure.unit)]
     if not same:
         measure, _, per = unit.partition("/")
         scale = {"bits": 1 / math.log(2), "nats": math.log(2)}.get(measure)
-        other = {"bits": "nats", "nats": "bits"}.get(measure)
+        other_measure = {"bits": "nats", "nats": "bits"}.get(measure)
         same = [
-            replace(one, unit=unit, value=one.value * scale, half=one.half * scale)
-            for one in numbers
-            if scale and one.unit == f"{other}/{per}"
+            replace(figure, unit=unit, value=figure.value * scale, half=figure.half * scale)
+            for figure in numbers
+            if scale and figure.unit == f"{other_measure}/{per}"
         ]
     if len(same) != 1:
-        listed = ", ".join(dict.fromkeys(one.name for one in same or numbers))
+        names = ", ".join(dict.fromkeys(figure.name for figure in same or numbers))
         wrong = "is the unit of several numbers" if same else "is not among ours"
-        raise InputError(f"{quoted(unit)} {wrong}; ours are {listed}")
+        raise InputError(f"{quoted(unit)} {wrong}; ours are {names}")
     return same[0]
 
 
@@ -327,13 +327,17 @@ def describe_audit(claims: Sequence[Claim], rows: Sequence[dict[str, Any]]) -> l
     sign = {"bound": "≤ ", "estimate": "≈ ", "exact": "= ", "lower": "≥ "}
     body = [("", "claim", "claimed", "ours (95%)", "verdict")]
     for number, (claim, row) in enumerate(zip(claims, rows), 1):
-        ours = row["ours"]
-        value = "-" if ours is None else f"{sign.get(ours['kind'], '')}{pm(ours['value'], ours['half'])}"
-        what = " ".join(filter(None, (claim.model, claim.data, claim.protocol)))
-        what = what if len(what) <= 40 else f"{what[:37]}..."
-        body.append((str(number), what, f"{claim.text} {claim.unit}", value, row["verdict"]))
+        own_number = row["ours"]
+        value = (
+            "-"
+            if own_number is None
+            else f"{sign.get(own_number['kind'], '')}{pm(own_number['value'], own_number['half'])}"
+        )
+        subject = " ".join(filter(None, (claim.model, claim.data, claim.protocol)))
+        subject = subject if len(subject) <= 40 else f"{subject[:37]}..."
+        body.append((str(number), subject, f"{claim.text} {claim.unit}", value, row["verdict"]))
     lines = columns(body, "><>><", gap=2)
     lines += [""] + [f"  {n}: {row['why']}" for n, row in enumerate(rows, 1) if row["why"]]
-    held, unknown = (sum(row["verdict"] == verdict for row in rows) for verdict in (HOLDS, UNKNOWN))
-    unchecked = f", {unknown} cannot be checked" if unknown else ""
-    return [*lines, f"  {held} of {counted(len(rows), 'claim')} hold{unchecked}"]
+    holding, unknown = (sum(row["verdict"] == verdict for row in rows) for verdict in (HOLDS, UNKNOWN))
+    remark = f", {unknown} cannot be checked" if unknown else ""
+    return [*lines, f"  {holding} of {counted(len(rows), 'claim')} hold{remark}"]

@@ -109,7 +109,7 @@ def steps(chosen: StepsOptions, words: Sequence[str], terminal: Terminal) -> "St
     """`zellige evaluate RUN --steps T T ...`"""
     model = load(terminal, chosen.run, "evaluate", chosen)
     data = typed_data(chosen, words, model.config.data)
-    request, here = replace(chosen.request, data=data), this_process()
+    request, process = replace(chosen.request, data=data), this_process()
     with bars(terminal) as show, resumable(terminal):
         now = [0]
         update = show("evaluate", "texts", lambda: step_name(now[0]))
@@ -119,10 +119,10 @@ def steps(chosen: StepsOptions, words: Sequence[str], terminal: Terminal) -> "St
             update(done, total)
 
         table = replace(
-            request, reading=show("read", as_text=byte_size), progress=progress, distributed=here.world > 1,
+            request, reading=show("read", as_text=byte_size), progress=progress, distributed=process.world > 1,
             keep=unfinished_folder(chosen.run, model.config.data.cache),
         ).run(model)  # fmt: skip
-    return None if here.rank else replace(table, request=request)
+    return None if process.rank else replace(table, request=request)
 
 
 def steps_lines(table: "StepsTable") -> list[str]:
@@ -142,10 +142,10 @@ def steps_lines(table: "StepsTable") -> list[str]:
         for T, r, d in zip(table.steps, table.results, table.apart)
     ]
     grid = getattr(table.request, "grid", "uniform")
-    sampled = "T steps" if grid == "uniform" else f"T steps on the grid {grid}"
+    sampler_note = "T steps" if grid == "uniform" else f"T steps on the grid {grid}"
     return [
         *heading(last)[:-1], f"{counted(last.draws, 'draw')} of each, the same for all rows", "",
-        *columns([header, *rows], "<>>>"), f"The bound of T steps holds for samples of ancestral in exactly {sampled}",
+        *columns([header, *rows], "<>>>"), f"The bound of T steps holds for samples of ancestral in exactly {sampler_note}",
     ]  # fmt: skip
 
 
@@ -175,7 +175,7 @@ class SuiteOptions(OfModel):
 
 def suite(chosen: SuiteOptions, words: Sequence[str], terminal: Terminal) -> "SuiteTable | None":
     """`zellige evaluate RUN --suite NAME`"""
-    request, here = chosen.request, this_process()
+    request, process = chosen.request, this_process()
     with terminal.waiting("loading"):
         from ..evaluation.suite import SUITES
 
@@ -191,10 +191,10 @@ def suite(chosen: SuiteOptions, words: Sequence[str], terminal: Terminal) -> "Su
             update(0, 1)
 
         table = replace(
-            request, begin=begin, progress=update, distributed=here.world > 1,
+            request, begin=begin, progress=update, distributed=process.world > 1,
             keep=unfinished_folder(chosen.run, request.data.cache),
         ).run(model)  # fmt: skip
-    return None if here.rank else table
+    return None if process.rank else table
 
 
 def save_suite(table: "SuiteTable", folder: Path, terminal: Terminal) -> None:
@@ -247,15 +247,15 @@ def describe_suite(table: "SuiteTable") -> list[str]:
 def _suite_row(name: str, result: Any) -> tuple[str, ...]:
     from ..show.numbers import SIGN
 
-    sign, each = SIGN[result.kind], result.per_sequence
-    drawn = "-" if result.between is None else f"± {pm(0, result.draws_half).partition('± ')[2]}"
+    sign, per_sequence = SIGN[result.kind], result.per_sequence
+    draws = "-" if result.between is None else f"± {pm(0, result.draws_half).partition('± ')[2]}"
     return (
         name,
         count(result.units),
         f"{sign} {pm(result.value, result.half)}",
         f"{sign} {result.perplexity:.{decimals(result.perplexity, 'per token')}f}",
-        f"{sign} {each.value:.{decimals(each.value, 'per token')}f}",
-        str(result.draws) if result.kind == "exact" else f"{result.draws}, {drawn}",
+        f"{sign} {per_sequence.value:.{decimals(per_sequence.value, 'per token')}f}",
+        str(result.draws) if result.kind == "exact" else f"{result.draws}, {draws}",
     )
 
 
@@ -281,23 +281,23 @@ def describe_bracket(result: "BracketResult") -> list[str]:
     """Return the printed lines: rows of the model's distribution, of others and of its samples, absent rows, the protocol."""
     about, p, unit = result.about, result.protocol, result.unit
     lines = [of_model(about), f"{about['data']} {about['split']}: texts of {count(about['length'])}, {p['texts']}", ""]
-    shown = [row for row in result.rows if row.result]
-    exact = [row for row in shown if row.side in ("exact", "oracle") and row.name != "bound"]
-    own = [row for row in shown if row.own]
+    rows_with_values = [row for row in result.rows if row.result]
+    exact = [row for row in rows_with_values if row.side in ("exact", "oracle") and row.name != "bound"]
+    own_rows = [row for row in rows_with_values if row.own]
     parts = {
-        f"distribution: {p['distribution']}": [row for row in shown if row not in exact and not row.own],
+        f"distribution: {p['distribution']}": [row for row in rows_with_values if row not in exact and not row.own],
         "other distributions": exact,
-        f"samples of the model, {p['own samples']}": own,
+        f"samples of the model, {p['own samples']}": own_rows,
     }
     header, body = (f"{unit} (95%)", "± over draws", "NFE per text"), []
     for title, rows in parts.items():
         if rows:
             body += [(title, *header), *(_bracket_cells(row, p["distribution"]) for row in rows), ("", "", "", "")]
     lines += columns(body, "<>>>")
-    if why := {row.why for row in shown if not row.determined}:
+    if why := {row.why for row in rows_with_values if not row.determined}:
         lines += [*textwrap.wrap("; ".join(filter(None, why)), 78, initial_indent="  ", subsequent_indent="  "), ""]
-    refused = [f"{row.name}: {row.why}" for row in result.rows if row.result is None]
-    for text in refused:
+    reasons = [f"{row.name}: {row.why}" for row in result.rows if row.result is None]
+    for text in reasons:
         lines += textwrap.wrap(text, 78, initial_indent="  no row    ", subsequent_indent=" " * 12)
     protocol = (
         f"{p['name']}: {counted(p['bound draws'], 'draw')} of the bound; n of {', '.join(map(str, p['numbers']))}, "
@@ -306,7 +306,7 @@ def describe_bracket(result: "BracketResult") -> list[str]:
         f"{p['sets']} x the largest drawn; psi {p['psi']}; network {p['network']}, {p.get('weights', 'its')} weights, "
     )
     protocol += f"seed {result.seed}"
-    lines += [""] * bool(refused)
+    lines += [""] * bool(reasons)
     return [*lines, *textwrap.wrap(protocol, 78, initial_indent="  protocol  ", subsequent_indent=" " * 12)]
 
 
@@ -317,10 +317,10 @@ def _bracket_cells(row: "BracketRow", distribution: str) -> tuple[str, ...]:
     value = (
         pm(r.value, r.half) if row.side == "difference" else quantity(r.value, r.half, "", r.kind).partition("  (")[0]
     )
-    drawn = "-" if r.kind == "exact" else pm(0, r.draws_half).partition("± ")[2]
+    draws = "-" if r.kind == "exact" else pm(0, r.draws_half).partition("± ")[2]
     if not row.determined:
-        value, drawn = value.partition(" ±")[0], "undetermined"
-    return (name, value, drawn, "-" if row.calls is None else count(row.calls))
+        value, draws = value.partition(" ±")[0], "undetermined"
+    return (name, value, draws, "-" if row.calls is None else count(row.calls))
 
 
 def save_bracket(result: "BracketResult", folder: Path, terminal: Terminal) -> None:
@@ -336,9 +336,9 @@ def save_bracket(result: "BracketResult", folder: Path, terminal: Terminal) -> N
     suffix = file_suffix(**{name: value for name, value in values.items() if value != getattr(usual, name)})
     file = folder / f"bracket-{where}{suffix}.json"
     write_file(file, as_file(result.to_dict()))
-    drawn, picture = io.StringIO(), file.with_suffix(".svg")
-    bracket_figure(result).savefig(drawn, format="svg", metadata={"Date": None})
-    write_file(picture, drawn.getvalue())
+    svg, picture = io.StringIO(), file.with_suffix(".svg")
+    bracket_figure(result).savefig(svg, format="svg", metadata={"Date": None})
+    write_file(picture, svg.getvalue())
     terminal.result(f"  written   {path(file)}   {path(picture)}")
 
 

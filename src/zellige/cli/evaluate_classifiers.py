@@ -112,30 +112,35 @@ class TrainFeatures:
 
 def train_features(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige evaluate --train-features FOLDER`"""
-    chosen = options.parse(TrainFeatures, words, "evaluate --train-features", terminal, about=FEATURES, most=0)
+    arguments = options.parse(TrainFeatures, words, "evaluate --train-features", terminal, about=FEATURES, most=0)
     from ..evaluation import image_features
     from ..files import writable
 
-    labelled = dataclasses.replace(chosen.data, labels=True)
-    if chosen.data.name in DATASETS and not {"labels", "size"} <= {*DATASETS[chosen.data.name].reads}:
-        raise InputError(f"{chosen.data.name} holds no images with classes; give such, e.g. --data.name mnist")
-    folder = Path(chosen.train_features)
+    labelled_data = dataclasses.replace(arguments.data, labels=True)
+    if arguments.data.name in DATASETS and not {"labels", "size"} <= {*DATASETS[arguments.data.name].reads}:
+        raise InputError(f"{arguments.data.name} holds no images with classes; give such, e.g. --data.name mnist")
+    folder = Path(arguments.train_features)
     if folder.exists() and not (folder / image_features.CONFIG).is_file():
-        raise InputError(f"'{chosen.train_features}' is there and holds no features; give the name of a new folder")
+        raise InputError(f"'{arguments.train_features}' is there and holds no features; give the name of a new folder")
     writable((folder if folder.is_dir() else folder.parent) / image_features.CONFIG)
     with terminal.waiting("loading"):
         import torch
 
         from ..data.prepare import prepare
 
-    if chosen.device == "cuda" and not torch.cuda.is_available():
+    if arguments.device == "cuda" and not torch.cuda.is_available():
         raise InputError("--device is cuda, and there is no GPU here; use --device cpu")
-    device = "cuda" if chosen.device != "cpu" and torch.cuda.is_available() else "cpu"
+    device = "cuda" if arguments.device != "cpu" and torch.cuda.is_available() else "cpu"
     with Bar(terminal, "read", 1, as_text=byte_size) as bar:
-        data = prepare(labelled, progress=lambda done, total: bar.update(done, total=total))
+        data = prepare(labelled_data, progress=lambda done, total: bar.update(done, total=total))
     with Bar(terminal, "train", 1, "steps") as bar:
         network, config = image_features.train_classifier(
-            data, chosen.width, chosen.epochs, chosen.seed, device, lambda done, total: bar.update(done, total=total)
+            data,
+            arguments.width,
+            arguments.epochs,
+            arguments.seed,
+            device,
+            lambda done, total: bar.update(done, total=total),
         )
     image_features.save_features(network, config, folder)
     terminal.result(f"{config.features} features of {config.name}")
@@ -144,8 +149,8 @@ def train_features(words: Sequence[str], terminal: Terminal, began: float) -> in
     put_json(
         terminal,
         json_record(
-            "evaluate", dataclasses.asdict(chosen), dataclasses.asdict(config), unit="accuracy", kind="features",
-            seed=chosen.seed, seconds=time.monotonic() - began,
+            "evaluate", dataclasses.asdict(arguments), dataclasses.asdict(config), unit="accuracy", kind="features",
+            seed=arguments.seed, seconds=time.monotonic() - began,
         ),
     )  # fmt: skip
     return 0

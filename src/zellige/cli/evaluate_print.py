@@ -25,10 +25,10 @@ def heading(result: Result) -> list[str]:
         return []
     noun = result.per
     texts = f"{counted(result.sequences, 'sequence')} of {count(about['length'])}"
-    some = f", evenly spaced among {count(about['texts'])}" if result.partial else ""
+    note = f", evenly spaced among {count(about['texts'])}" if result.partial else ""
     return [
         of_model(about),
-        f"{about['data']} {about['split']}: {counted(round(result.units), noun)} in {texts}{some}",
+        f"{about['data']} {about['split']}: {counted(round(result.units), noun)} in {texts}{note}",
         "",
     ]
 
@@ -51,18 +51,22 @@ def describe(result: Result) -> list[str]:
     lines += ["", f"  {result}{label}" + ("" if loss else f"   perplexity {result.perplexity_text}")]
     if result.partial:
         lines.append(f"    a partial result: {result.partial}")
-    if (each := result.about.get("characters_per_token")) and not loss:  # comparable with any model of characters
-        value, half = (nats / math.log(2) / each for nats in (result.value, result.half))
-        lines.append(f"  {quantity(value, half, 'bits/char', result.kind)}   {each:.3f} characters a token")
+    if (
+        characters_per_token := result.about.get("characters_per_token")
+    ) and not loss:  # comparable with any model of characters
+        value, half = (nats / math.log(2) / characters_per_token for nats in (result.value, result.half))
+        lines.append(
+            f"  {quantity(value, half, 'bits/char', result.kind)}   {characters_per_token:.3f} characters a token"
+        )
     if result.document is not None:
         lines.append(f"  {result.document}   {counted(round(result.document.units), 'document')}")
     if not loss:
         lines += _both(result)
         lines += textwrap.wrap(_law(result), 80, initial_indent="    ", subsequent_indent="    ")
-    drawn = f"    {count(result.sequences)} sequences x {counted(result.draws, 'draw')}"
+    counts = f"    {count(result.sequences)} sequences x {counted(result.draws, 'draw')}"
     if result.undetermined:
         lines += textwrap.wrap(
-            f"{drawn.strip()}; the interval is {result.undetermined}",
+            f"{counts.strip()}; the interval is {result.undetermined}",
             80,
             initial_indent="    ",
             subsequent_indent="    ",
@@ -70,12 +74,12 @@ def describe(result: Result) -> list[str]:
     elif result.kind == "exact":
         lines.append(f"    {counted(result.sequences, 'sequence')}; exact for each: the interval is that of the texts")
     elif result.draws == 1:
-        lines.append(f"{drawn}; with --draws 2 or more it is known how much of the interval the draws make")
+        lines.append(f"{counts}; with --draws 2 or more it is known how much of the interval the draws make")
     elif result.between is None:
-        lines.append(f"{drawn}; an interval over draws needs {FREEDOM} degrees of freedom,")
+        lines.append(f"{counts}; an interval over draws needs {FREEDOM} degrees of freedom,")
         lines.append(f"    {_freedom(result)}: more texts or draws give it")
     else:
-        lines.append(f"{drawn}; {percent(result.between)} of the variance lies between the texts,")
+        lines.append(f"{counts}; {percent(result.between)} of the variance lies between the texts,")
         half = pm(0, result.floor).partition("± ")[2]
         text = (
             f"{percent(1 - result.between)} in the draws: ever more draws would narrow the interval to about ± {half}"
@@ -104,23 +108,23 @@ def _law(result: Result) -> str:
         return "holds for the samples of no sampler here"
     verb = "-log p of" if result.kind == "exact" else "holds for"
     few = "" if "ancestral" in names else "; for T steps: --steps T"
-    timed = "steps" in str(result.protocol.get("time"))
-    return f"{verb} samples of {', '.join(names)}{'' if timed or result.kind == 'exact' else few}"
+    has_steps = "steps" in str(result.protocol.get("time"))
+    return f"{verb} samples of {', '.join(names)}{'' if has_steps or result.kind == 'exact' else few}"
 
 
 def _both(result: Result) -> list[str]:
     """The two intervals by their names, and the other perplexity."""
-    half, drawn = (pm(0, h).partition("± ")[2] for h in (result.half, result.draws_half))
+    half, draws = (pm(0, h).partition("± ")[2] for h in (result.half, result.draws_half))
     if result.undetermined:
         return []
-    lines = [f"    ± {half} over the population of texts, ± {drawn} over draws of these texts"]
+    lines = [f"    ± {half} over the population of texts, ± {draws} over draws of these texts"]
     if result.between is None:
         lines = [f"    ± {half} over the population of texts and draws"]
     if result.kind == "exact":
         lines = [f"    ± {half} over the population of texts; for these texts it is exact"]
-    each = result.per_sequence
-    if each is not None:
-        mean = quantity(each.value, each.half, f"per {result.per}", result.kind)
+    per_sequence = result.per_sequence
+    if per_sequence is not None:
+        mean = quantity(per_sequence.value, per_sequence.half, f"per {result.per}", result.kind)
         lines.append(f"    perplexity per sequence, mean {mean} (above: corpus)")
     return lines
 
@@ -132,12 +136,12 @@ def write(folder: Path, result: Result, terminal: Terminal) -> Path:
         before = Result.from_json(file)
         fewer = result.kind != "exact" and before.draws > result.draws
         fuller = fewer or before.sequences > result.sequences
-        own = folder / before.file_name
-        if own == file and fuller:
-            own = file.with_name(f"{file.stem}-of-{before.sequences}.json")
-        if own != file and not own.exists():
-            os.replace(file, own)
-            terminal.note(f"the {'fuller' if fuller else 'other'} result that was there is now {path(own)}")
+        own_file = folder / before.file_name
+        if own_file == file and fuller:
+            own_file = file.with_name(f"{file.stem}-of-{before.sequences}.json")
+        if own_file != file and not own_file.exists():
+            os.replace(file, own_file)
+            terminal.note(f"the {'fuller' if fuller else 'other'} result that was there is now {path(own_file)}")
     result.save(file)
     return file
 

@@ -82,13 +82,13 @@ class Flag:
 
     def check(self, text: str) -> None:
         """One value; InputError says what it must be."""
-        allowed, kinds = _values(self.kind)
-        if text in allowed or (text.lower() == "none" and type(None) in kinds):
+        values, kinds = _values(self.kind)
+        if text in values or (text.lower() == "none" and type(None) in kinds):
             return
-        if allowed and not kinds - {type(None)}:
-            near = nearest(text, allowed)
+        if values and not kinds - {type(None)}:
+            near = nearest(text, values)
             meant = f"did you mean '{near}'? " if near else ""
-            raise InputError(f"{self.name} is '{text}'; {meant}it must be {_or(allowed)}")
+            raise InputError(f"{self.name} is '{text}'; {meant}it must be {_or(values)}")
         if kinds and kinds <= {int, type(None)}:
             try:
                 value = int(text.encode("ascii"))  # not the digits of other scripts, which Python reads
@@ -117,8 +117,8 @@ def _values(kind: Any) -> tuple[list[str], set[Any]]:
         words, kinds = [], set()
         for part in inner:
             if part is not Ellipsis:
-                more, others = _values(part)
-                words, kinds = words + more, kinds | others
+                more, other_kinds = _values(part)
+                words, kinds = words + more, kinds | other_kinds
         return words, kinds
     return (["True", "False"], set()) if kind is bool else ([], {kind})
 
@@ -230,15 +230,17 @@ OWN = 4  # of a method's own options that `train METHOD` shows
 
 def short_help(cls: type, where: str, default: Any = None, about: str = "") -> str:
     """The short help of the command `where`, whose options are `cls`."""
-    known = flags(cls, default)
+    flags_of_command = flags(cls, default)
     usage, words = SHOWN.get(cls.__name__, ("[options]", ""))
     helps = descriptions(cls)
-    shown = [known[f"--{name}"] for name in words.split() if f"--{name}" in known] or [*known.values()]
+    flags_shown = [flags_of_command[f"--{name}"] for name in words.split() if f"--{name}" in flags_of_command] or [
+        *flags_of_command.values()
+    ]
     if cls.__name__ == "Options":  # a method's own first
-        shown = [flag for flag in known.values() if flag.owner is _own(cls)][:OWN] + shown
-    shown = [flag for flag in shown if not flag.idle]
-    idle = sum(flag.idle for flag in known.values())
-    heads = [_head(flag) for flag in shown]
+        flags_shown = [flag for flag in flags_of_command.values() if flag.owner is _own(cls)][:OWN] + flags_shown
+    flags_shown = [flag for flag in flags_shown if not flag.idle]
+    idle = sum(flag.idle for flag in flags_of_command.values())
+    heads = [_head(flag) for flag in flags_shown]
     wide = max(map(len, heads), default=0) + 2
     command, _, name = where.partition(" ")
     if name:
@@ -249,23 +251,27 @@ def short_help(cls: type, where: str, default: Any = None, about: str = "") -> s
         *([title] if title else []),
         "",
     ]
-    for flag, head in zip(shown, heads):
+    for flag, head in zip(flags_shown, heads):
         on = "turn off: " * (flag.switch and flag.default)
-        said, *more = summary(on + helps.get(flag.name, ""), COLUMNS - wide - 2) or [""]
-        lines += [f"  {head:<{wide}}{said}".rstrip(), *(" " * (wide + 2) + line for line in more)]
-    lines += [""] * bool(shown) + [*rest.splitlines(), ""] * bool(rest)
-    full = f"all {len(known)} options, in full: --help-all" if len(known) > len(shown) + idle else "in full: --help-all"
+        summary_line, *more = summary(on + helps.get(flag.name, ""), COLUMNS - wide - 2) or [""]
+        lines += [f"  {head:<{wide}}{summary_line}".rstrip(), *(" " * (wide + 2) + line for line in more)]
+    lines += [""] * bool(flags_shown) + [*rest.splitlines(), ""] * bool(rest)
+    full = (
+        f"all {len(flags_of_command)} options, in full: --help-all"
+        if len(flags_of_command) > len(flags_shown) + idle
+        else "in full: --help-all"
+    )
     return "\n".join([*lines, full])
 
 
 def descriptions(cls: type, prefix: str = "") -> dict[str, str]:
     """Help of each option from the declaration of its field."""
     texts: dict[str, str] = {}
-    documented = {
-        each.arg_name: each.description or ""
+    docstrings = {
+        base_class.arg_name: base_class.description or ""
         for base in reversed(cls.__mro__)
         if dataclasses.is_dataclass(base)
-        for each in _documented(base)
+        for base_class in _documented(base)
     }
     for field, name, hint in named_fields(cls):
         if name is not None and dataclasses.is_dataclass(hint):
@@ -275,7 +281,7 @@ def descriptions(cls: type, prefix: str = "") -> dict[str, str]:
             option = option_of(field)
             said_here = option.help if option else next((m.help for m in marks if getattr(m, "help", None)), None)
             flag = "--" + prefix + name.replace("_", "-")
-            texts[flag] = " ".join((said_here or documented.get(field.name, "")).split())
+            texts[flag] = " ".join((said_here or docstrings.get(field.name, "")).split())
     return texts
 
 

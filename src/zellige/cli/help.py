@@ -165,13 +165,13 @@ def choices() -> str:
         kind = option.kind.__name__ if option.plain else "Any"
         options.append(f"{option.name}: {kind}{' | None' * (option.default is None)}  # {_takers(names)}")
     text += _typed_dict("SamplerChoices", "TypedDict", "Options of the samplers (`zellige list samplers`).", options)
-    shared = _annotations(Sampling, {"options"})
-    inherited = {line.partition(":")[0] for line in shared} | {"options"}
+    common_options = _annotations(Sampling, {"options"})
+    common_names = {line.partition(":")[0] for line in common_options} | {"options"}
     for title, base, about, lines in (
-        ("SamplingChoices", "SamplerChoices", "The fields of `Sampling`.", shared),
-        ("SampleChoices", "SamplingChoices", "The fields of `Sample`.", _annotations(Sample, inherited)),
+        ("SamplingChoices", "SamplerChoices", "The fields of `Sampling`.", common_options),
+        ("SampleChoices", "SamplingChoices", "The fields of `Sample`.", _annotations(Sample, common_names)),
         ("InfillChoices", "SamplingChoices", "The fields of `Infill` beside the text.",
-         _annotations(Infill, inherited | {"text", "fixed"})),
+         _annotations(Infill, common_names | {"text", "fixed"})),
     ):  # fmt: skip
         text += _typed_dict(title, base, about, lines)
     return text
@@ -184,8 +184,8 @@ def _typed_dict(title: str, base: str, about: str, lines: list[str]) -> str:
 
 def _annotations(cls: Any, without: set[str]) -> list[str]:
     """`name: annotation` of the fields of a dataclass."""
-    every = typing.get_type_hints(cls)
-    hints = {field.name: every[field.name] for field in dataclasses.fields(cls) if field.name not in without}
+    all_hints = typing.get_type_hints(cls)
+    hints = {field.name: all_hints[field.name] for field in dataclasses.fields(cls) if field.name not in without}
     plain = {name: hint.__name__ if isinstance(hint, type) else str(hint) for name, hint in hints.items()}
     return [f"{name}: {re.sub('(typing|collections.abc)[.]', '', hint)}" for name, hint in plain.items()]
 
@@ -202,8 +202,8 @@ def _takers(names: list[str]) -> str:
     """`euler, remasking`, or `all but metropolis`"""
     from ..samplers import SAMPLERS
 
-    others = [name for name in SAMPLERS if name not in names]
-    return f"all but {', '.join(others)}" if len(others) < len(names) else ", ".join(names)
+    other_samplers = [name for name in SAMPLERS if name not in names]
+    return f"all but {', '.join(other_samplers)}" if len(other_samplers) < len(names) else ", ".join(names)
 
 
 def data() -> list[dict[str, str]]:
@@ -246,7 +246,7 @@ def checkpoints() -> list[dict[str, str]]:
     """A row for each published model that loads by its id; `-` where its card says nothing."""
     from ..models.published import CATALOGUE
 
-    return [published.row() for published in CATALOGUE]
+    return [row_of_catalogue.row() for row_of_catalogue in CATALOGUE]
 
 
 def recipe(name: str) -> dict[str, str]:

@@ -30,35 +30,35 @@ def import_(words: Sequence[str], terminal: Terminal, began: float) -> int:
         frozen=True,
     )  # fmt: skip
     about = "Convert a published model into a folder in Zellige's format."
-    chosen: Any = options.parse(form, words, "import", terminal, about=about, most=1)
-    if not chosen.source or not chosen.out:
+    arguments: Any = options.parse(form, words, "import", terminal, about=about, most=1)
+    if not arguments.source or not arguments.out:
         raise InputError(
-            f"import needs a {'source' if not chosen.source else 'folder'}; "
-            f"e.g. zellige import {chosen.source or 'louaaron/sedd-small'} --out models/mine (all: zellige list checkpoints)"
+            f"import needs a {'source' if not arguments.source else 'folder'}; "
+            f"e.g. zellige import {arguments.source or 'louaaron/sedd-small'} --out models/mine (all: zellige list checkpoints)"
         )
-    choices = {name: value for name, value in dataclasses.asdict(chosen.choices).items() if value is not None}
+    choices = {name: value for name, value in dataclasses.asdict(arguments.choices).items() if value is not None}
     with terminal.waiting("loading"):
         from ..models.model import load
 
-        model = load(chosen.source, **choices)
-    published = model.about.get("published")
-    if published is None:
-        raise InputError(f"'{chosen.source}' is a model of Zellige's own already; use it as it is")
+        model = load(arguments.source, **choices)
+    published_entries = model.about.get("published")
+    if published_entries is None:
+        raise InputError(f"'{arguments.source}' is a model of Zellige's own already; use it as it is")
     with terminal.waiting("writing"):
-        folder = model.save(chosen.out)
+        folder = model.save(arguments.out)
     net, tokenizer = model.config.net, model.tokenizer
     number = sum(p.numel() for p in model.method.parameters())
-    averaged = ", averaged (EMA) weights" if published["weights"] == "ema" else ""
+    average_note = ", averaged (EMA) weights" if published_entries["weights"] == "ema" else ""
     terminal.result(
-        f"{model.config.method} from layout {published['layout']}, {parameters(number)}, {counted(net.layers, 'layer')}, "
-        f"length {count(net.length)}, tokenizer {tokenizer.name}{averaged}"
+        f"{model.config.method} from layout {published_entries['layout']}, {parameters(number)}, {counted(net.layers, 'layer')}, "
+        f"length {count(net.length)}, tokenizer {tokenizer.name}{average_note}"
     )
     terminal.result(f"  written   {path(folder)}")
     terminal.try_next(
         f"zellige sample {path(folder)} --watch", f"zellige export {path(folder)} --out {path(folder)}-back"
     )
-    result = {"folder": str(folder), "method": model.config.method, "parameters": number, **published}
-    write_json(terminal, "import", {"source": chosen.source, "out": chosen.out, **choices}, result, began)
+    result = {"folder": str(folder), "method": model.config.method, "parameters": number, **published_entries}
+    write_json(terminal, "import", {"source": arguments.source, "out": arguments.out, **choices}, result, began)
     return 0
 
 
@@ -76,23 +76,23 @@ class Export:
 def export(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige export MODEL --to LAYOUT --out DIR`"""
     about = "Save a model in a layout that the published code can read."
-    chosen = options.parse(Export, words, "export", terminal, about=about, most=1)
-    if not chosen.model or not chosen.out:
+    arguments = options.parse(Export, words, "export", terminal, about=about, most=1)
+    if not arguments.model or not arguments.out:
         raise InputError(
-            f"export needs a {'model' if not chosen.model else 'folder'}; "
-            f"e.g. zellige export {chosen.model or 'runs/mine'} --to mdlm --out exported"
+            f"export needs a {'model' if not arguments.model else 'folder'}; "
+            f"e.g. zellige export {arguments.model or 'runs/mine'} --to mdlm --out exported"
         )
     with terminal.waiting("loading"):
         from ..models.model import HUB, load
         from ..models.published import layout_of
 
-        model = load(chosen.model)
-        layout = chosen.to if chosen.to == HUB else layout_of(model.config, model.about, chosen.to).name
+        model = load(arguments.model)
+        layout = arguments.to if arguments.to == HUB else layout_of(model.config, model.about, arguments.to).name
     with terminal.waiting("writing"):
-        folder = model.export(chosen.out, chosen.to)
+        folder = model.export(arguments.out, arguments.to)
     came = model.about.get("published", {}).get("layout") == layout
     terminal.result(f"{model.config.method} in layout {layout}{', as it came' if came else ''}")
     terminal.result(f"  written   {path(folder)}")
     result = {"folder": str(folder), "layout": layout}
-    write_json(terminal, "export", dataclasses.asdict(chosen), result, began)
+    write_json(terminal, "export", dataclasses.asdict(arguments), result, began)
     return 0

@@ -29,7 +29,7 @@ def list_(words: Sequence[str], terminal: Terminal, began: float) -> int:
         near = nearest(words[0], help.LISTS)
         hint = f"did you mean '{near}'?" if near else "models, methods, samplers, data, checkpoints, recipes or tables"
         raise InputError(f"unknown list '{words[0]}'; {hint}")
-    chosen = options.parse(
+    arguments = options.parse(
         List,
         words,
         "list",
@@ -37,12 +37,14 @@ def list_(words: Sequence[str], terminal: Terminal, began: float) -> int:
         about="List what there is to choose from; without a word, name these lists.",
         most=1,
     )
-    rows: Any = help.table(chosen.what) if chosen.what else [{"name": k, "what": v} for k, v in help.LISTS.items()]
+    rows: Any = (
+        help.table(arguments.what) if arguments.what else [{"name": k, "what": v} for k, v in help.LISTS.items()]
+    )
     header = [*rows[0]] if rows else ["no models come with this installation"]
     whole = [row for row in rows if row.keys() == rows[0].keys()]
     for line in columns([header, *([row[name] for name in header] for row in whole)], "<" * len(header)):
         terminal.result(line)
     for row in rows[len(whole) :]:  # other names
         terminal.result(f"{row['name']:<{max(len(r['name']) for r in rows) + 2}}= {row['same as']}")
-    write_json(terminal, "list", dataclasses.asdict(chosen), rows, began)
+    write_json(terminal, "list", dataclasses.asdict(arguments), rows, began)
     return 0

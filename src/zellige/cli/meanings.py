@@ -94,8 +94,8 @@ def same_value(value: str, allowed: Container[str]) -> str:
     >>> same_value("bf16", ["float32", "bfloat16"]), same_value("bf16", ["cpu"])
     ('bfloat16', 'bf16')
     """
-    ours = SAME_VALUE.get(value.lower(), value)
-    return ours if value not in allowed and ours in allowed else value
+    word = SAME_VALUE.get(value.lower(), value)
+    return word if value not in allowed and word in allowed else value
 
 
 def meaning(option: str, known: Container[str]) -> str:
@@ -108,5 +108,5 @@ def meaning(option: str, known: Container[str]) -> str:
     if name == "steps" and "--train.steps" in known:
         T = ", --diffusion-steps for T" if "--diffusion-steps" in known else ""
         return f"--train.steps for training steps{T}"
-    ours = next((flag for flag in (*SAME.get(name, ()), *NEAR.get(name, ())) if flag in known), None)
-    return f"did you mean '{ours}'?" if ours else ""
+    flag_here = next((flag for flag in (*SAME.get(name, ()), *NEAR.get(name, ())) if flag in known), None)
+    return f"did you mean '{flag_here}'?" if flag_here else ""

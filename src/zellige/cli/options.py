@@ -47,10 +47,10 @@ def names_of_fields(known: Mapping[str, Flag]) -> dict[str, str]:
     For `Terminal.fields`, which says what a field is called where a command runs.
     """
     names = {flag.name.removeprefix("--").replace("-", "_"): flag for flag in known.values()}
-    renamed = {flag.field: flag.name for flag in known.values() if "." not in flag.name}  # `classes` is --class
+    names_by_field = {flag.field: flag.name for flag in known.values() if "." not in flag.name}  # `classes` is --class
     data = {"data": "--data.path"} if "data.path" in names else {}
     off = {f"{name}=False": flag.off for name, flag in names.items() if flag.switch}
-    return EVERYWHERE | data | renamed | {name: flag.name for name, flag in names.items()} | off
+    return EVERYWHERE | data | names_by_field | {name: flag.name for name, flag in names.items()} | off
 
 
 def given(argv: Sequence[str], cls: type | None = None) -> set[str]:
@@ -96,19 +96,19 @@ def asks_help(argv: Sequence[str]) -> bool:
 
 def canonical(known: dict[str, Flag], argv: Sequence[str]) -> list[str]:
     """The command line in our names, --train.lr for --lr, bfloat16 for bf16, and tyro's, --train.no-x for --no-train.x."""
-    others = {f"--no-{flag.name.removeprefix('--')}": flag.off for flag in known.values() if flag.switch}
-    words, allowed = [], []
+    negations = {f"--no-{flag.name.removeprefix('--')}": flag.off for flag in known.values() if flag.switch}
+    words, known_words = [], []
     for word in argv:
         name, equals, value = word.partition("=")
         if word.startswith("--no-"):
-            word, allowed = others.get(word.replace("_", "-"), word), []
+            word, known_words = negations.get(word.replace("_", "-"), word), []
         elif name.startswith("--") and len(name) > 2:
             name = synonym(name, known) if name.replace("_", "-") not in known else name
             flag = known.get(name.replace("_", "-"))
-            allowed = flag.words if flag else []
-            word = name + equals + same_value(value, allowed)
+            known_words = flag.words if flag else []
+            word = name + equals + same_value(value, known_words)
         else:
-            word = same_value(word, allowed)
+            word = same_value(word, known_words)
         words.append(word)
     return words
 
@@ -133,7 +133,7 @@ def read(known: dict[str, Flag], argv: Sequence[str], where: str) -> tuple[dict[
     Raises:
         InputError: an unknown option with the nearest one, a missing or an impossible value.
     """
-    found, rest, words = dict[str, Any](), list[str](), canonical(known, argv)
+    values_by_name, rest, words = dict[str, Any](), list[str](), canonical(known, argv)
     off = {flag.off: flag for flag in known.values() if flag.switch}
     while words:
         word = words.pop(0)
@@ -155,12 +155,12 @@ def read(known: dict[str, Flag], argv: Sequence[str], where: str) -> tuple[dict[
             raise InputError(
                 f"unknown option '{name}' for {where}; {meaning(name, known) or _nearest(name, known, where)}"
             )
-        if flag.name in found:
+        if flag.name in values_by_name:
             raise InputError(f"{flag.name} is given twice; give it once")
         if flag.switch:
             if has_value or (words and words[0].lower() in ("true", "false")):
                 raise InputError(f"{name} takes no value; write {flag.name} or {flag.off}")
-            found[flag.name] = name == flag.name
+            values_by_name[flag.name] = name == flag.name
             continue
         values = [value] if has_value else []
         while (
@@ -170,10 +170,10 @@ def read(known: dict[str, Flag], argv: Sequence[str], where: str) -> tuple[dict[
         if not values or (flag.many is not None and len(values) < flag.many):
             want = "a value" if flag.many in (1, None) else f"{flag.many} values"
             raise InputError(f"{name} needs {want}; see zellige {where} --help")
-        for one in values:
-            flag.check(one)
-        found[flag.name] = values[0] if flag.many == 1 else values
-    return found, rest
+        for entry in values:
+            flag.check(entry)
+        values_by_name[flag.name] = values[0] if flag.many == 1 else values
+    return values_by_name, rest
 
 
 def parse(
@@ -195,12 +195,15 @@ def parse(
         kwargs["args"] = ["--help"]
         tyro.cli(view, **kwargs)
     if LIST in argv:
-        known = flags(cls, default).values()
+        flags_of_command = flags(cls, default).values()
         print(
             "\n".join(
                 [
                     *positionals(cls),
-                    *((f.off if f.default else f.name) if f.switch else f"{f.name}={' '.join(f.words)}" for f in known),
+                    *(
+                        (f.off if f.default else f.name) if f.switch else f"{f.name}={' '.join(f.words)}"
+                        for f in flags_of_command
+                    ),
                 ]
             )
         )
@@ -208,26 +211,28 @@ def parse(
     if asks_help(argv):
         print(short_help(cls, where, default, about))
         raise SystemExit(0)
-    known = flags(cls, default)
-    terminal.fields = names_of_fields(known)
-    argv = with_data(known, canonical(known, argv))
-    rest = read(known, argv, where)[1]
+    flags_of_command = flags(cls, default)
+    terminal.fields = names_of_fields(flags_of_command)
+    argv = with_data(flags_of_command, canonical(flags_of_command, argv))
+    rest = read(flags_of_command, argv, where)[1]
     if rest[most:]:
         raise InputError(f"'{rest[most]}' is one argument too many for {where}; see zellige {where} --help")
     kwargs["args"] = argv
-    held = io.StringIO()
+    output = io.StringIO()
     try:
-        with contextlib.redirect_stderr(held), contextlib.redirect_stdout(held):
-            viewed = tyro.cli(view, **kwargs)
+        with contextlib.redirect_stderr(output), contextlib.redirect_stdout(output):
+            parsed_view = tyro.cli(view, **kwargs)
     except SystemExit as end:
-        own = getattr(end.__context__, "message", None)  # what a dataclass said about its fields, one within another
-        own = str(end.__context__) if isinstance(end.__context__, InputError) else own
-        if isinstance(own, str) and "; " in own and "\n" not in own:
-            raise InputError(own) from None
-        message = " ".join(line.strip(" │") for line in held.getvalue().splitlines() if line.startswith("│"))
+        own_message = getattr(
+            end.__context__, "message", None
+        )  # what a dataclass said about its fields, one within another
+        own_message = str(end.__context__) if isinstance(end.__context__, InputError) else own_message
+        if isinstance(own_message, str) and "; " in own_message and "\n" not in own_message:
+            raise InputError(own_message) from None
+        message = " ".join(line.strip(" │") for line in output.getvalue().splitlines() if line.startswith("│"))
         short = message.partition(" ─")[0].strip().rstrip(".") or "the options cannot be read"
         raise InputError(f"{short[:1].lower()}{short[1:]}; see zellige {where} --help") from None
-    return _as_options(cls, viewed, default)
+    return _as_options(cls, parsed_view, default)
 
 
 def _view(cls: Any) -> Any:
@@ -238,12 +243,12 @@ def _view(cls: Any) -> Any:
     fields = [field for field, _, _ in named_fields(cls)]
     hints = typing.get_type_hints(cls, include_extras=True)
     hints |= {field.name: kind for field, _, kind in named_fields(cls) if option_of(field)}
-    nested = {field.name: _view(kind) for field, _, kind in named_fields(cls) if dataclasses.is_dataclass(kind)}
-    if not any(map(option_of, dataclasses.fields(cls))) and all(nested[n] is _bare(hints[n]) for n in nested):
+    views = {field.name: _view(kind) for field, _, kind in named_fields(cls) if dataclasses.is_dataclass(kind)}
+    if not any(map(option_of, dataclasses.fields(cls))) and all(views[n] is _bare(hints[n]) for n in views):
         return cls
     helps = descriptions(cls)
     return dataclasses.make_dataclass(
-        cls.__name__, [_viewed(field, hints[field.name], nested, helps) for field in fields], frozen=True
+        cls.__name__, [_viewed(field, hints[field.name], views, helps) for field in fields], frozen=True
     )
 
 
@@ -256,13 +261,13 @@ def _viewed(field: Any, hint: Any, nested: dict[str, Any], helps: dict[str, str]
     default: Any = dataclasses.field(default=field.default)
     if field.name in nested:
         kind = nested[field.name]
-        made = field.default_factory
-        made = made if made is not dataclasses.MISSING else lambda: field.default
-        default = dataclasses.field(default_factory=lambda: _as_view(kind, made()))
+        factory = field.default_factory
+        factory = factory if factory is not dataclasses.MISSING else lambda: field.default
+        default = dataclasses.field(default_factory=lambda: _as_view(kind, factory()))
     elif tyro.conf.Positional not in marks:
         name = (option and option.flag) or next((m.name for m in marks if getattr(m, "name", None)), field.name)
-        said = helps.get(f"--{name}".replace("_", "-"), "")
-        marks = (*(m for m in marks if not hasattr(m, "help")), tyro.conf.arg(name=name, help=said or None))
+        description = helps.get(f"--{name}".replace("_", "-"), "")
+        marks = (*(m for m in marks if not hasattr(m, "help")), tyro.conf.arg(name=name, help=description or None))
     return field.name, Annotated[(kind, *marks)] if marks else kind, default
 
 
@@ -277,8 +282,8 @@ def _as_view(view: Any, options: Any) -> Any:
         return options
     kinds = {field.name: _bare(field.type) for field in dataclasses.fields(view)}
     values = {name: getattr(options, name) for name in kinds}
-    nested = {n: _as_view(kind, values[n]) for n, kind in kinds.items() if dataclasses.is_dataclass(kind)}
-    return view(**values | nested)
+    views = {n: _as_view(kind, values[n]) for n, kind in kinds.items() if dataclasses.is_dataclass(kind)}
+    return view(**values | views)
 
 
 def _as_options(cls: Any, viewed: Any, default: Any) -> Any:
@@ -399,12 +404,12 @@ def values_of(
     Raises:
         InputError: an entry that is no option, or an impossible value.
     """
-    found: dict[str, Any] = {}
+    values_by_name: dict[str, Any] = {}
     for entry, value in entries.items():
         leaf = entry.rpartition(".")[2]  # `train.lr` is --lr
         flag = next((known[f] for f in (synonym(_option(n), known) for n in (entry, leaf)) if f in known), None)
         if flag is None:
-            names = {each.removeprefix("--").replace("-", "_") for each in known} | {"method"}
+            names = {flag_name.removeprefix("--").replace("-", "_") for flag_name in known} | {"method"}
             near = nearest(entry, names)
             hint = f"did you mean '{near}'?" if near else "an entry is called as its option: train.steps, data.path"
             raise InputError(f"'{shown(Path(name))}' has an unknown entry '{entry}' for {where}; {hint}")
@@ -415,11 +420,11 @@ def values_of(
                 raise InputError(f"'{shown(Path(name))}' has {entry} {value}; it must be true or false")
         else:
             several = value if isinstance(value, list) else [value]
-            texts = [same_value(str(one), flag.words) for one in several]
+            texts = [same_value(str(entry_value), flag.words) for entry_value in several]
             for text in texts:
                 flag.check(text)
             value = texts[0] if flag.many == 1 else texts
-        if flag.name in found:
+        if flag.name in values_by_name:
             raise InputError(f"{flag.name} is given twice; give it once")
-        found[flag.name] = value
-    return found
+        values_by_name[flag.name] = value
+    return values_by_name

@@ -36,45 +36,45 @@ def plan(words: Sequence[str], terminal: Terminal, began: float) -> int:
         raise InputError("plan needs a recipe, a method or a table; e.g. zellige plan mdlm-owt --gpus 8 --device h100")
     if words[0] in TABLES:
         return _plan_table(words[0], words[1:], terminal, began)
-    chosen, rest = ABOUT.split(words, terminal)
+    request, rest = ABOUT.split(words, terminal)
     with terminal.waiting("starting"):
         from ..methods import METHODS
         from ..training.device import DEVICES
         from ..training.recipes import RECIPES
 
-        _ = DEVICES[chosen.device]
-    named = {*RECIPES, *METHODS, *TABLES}
-    if rest and not rest[0].startswith("-") and rest[0] not in named and ".py:" not in rest[0]:
-        raise unknown("recipe, method or table", rest[0], named, "zellige list recipes, methods or tables")
+        _ = DEVICES[request.device]
+    names = {*RECIPES, *METHODS, *TABLES}
+    if rest and not rest[0].startswith("-") and rest[0] not in names and ".py:" not in rest[0]:
+        raise unknown("recipe, method or table", rest[0], names, "zellige list recipes, methods or tables")
     rest = ["--recipe", *rest] if rest and rest[0] in RECIPES else rest
     if wrong := next((f for f in ("--run", "--resume", "--overwrite", "--epochs") if f in options.given(rest)), None):
         raise InputError(f"plan has no {wrong}: nothing is trained or read; say --train.steps and --net.length")
     training, _ = train.choose(
         rest, terminal, "plan", default={"--train.device": "cuda"}
     )  # whose size is that of a GPU
-    filled = training.filled()
+    complete = training.filled()
     terminal.fields |= options.names_of_fields(options.flags(Plan))
     with terminal.waiting("counting"):
-        planned = replace(chosen, training=filled).run()
-    for line in _lines(filled.recipe or filled.name, chosen, planned):
+        result = replace(request, training=complete).run()
+    for line in _lines(complete.recipe or complete.name, request, result):
         terminal.result(line)
-    put_json(terminal, planned.to_dict() | {"seconds": time.monotonic() - began})
+    put_json(terminal, result.to_dict() | {"seconds": time.monotonic() - began})
     return 0
 
 
 def _plan_table(name: str, words: Sequence[str], terminal: Terminal, began: float) -> int:
-    chosen = options.parse(
+    arguments = options.parse(
         PlanTable, words, "plan", terminal, about=f"Estimate what each row of {TABLES[name].title} costs."
     )
     with terminal.waiting("starting"):
         from ..training.device import DEVICES
 
-        _ = DEVICES[chosen.device]
+        _ = DEVICES[arguments.device]
     with terminal.waiting("counting"):
-        planned = replace(chosen, table=name).run()
-    for line in _table_lines(chosen, planned):
+        result = replace(arguments, table=name).run()
+    for line in _table_lines(arguments, result):
         terminal.result(line)
-    put_json(terminal, planned.to_dict() | {"seconds": time.monotonic() - began})
+    put_json(terminal, result.to_dict() | {"seconds": time.monotonic() - began})
     return 0
 
 
@@ -105,10 +105,10 @@ def _lines(title: str, chosen: Plan, planned: "Budget") -> list[str]:
 
     p, device = planned, planned.device
     peak = f"{device.peak(p.precision) / 1e12:.0f} TFLOP/s"
-    shown = lambda memory: [byte_size(getattr(memory, part)) for part in PARTS]  # noqa: E731
+    sizes = lambda memory: [byte_size(getattr(memory, part)) for part in PARTS]  # noqa: E731
     ways = {"ddp": p.ddp, "fsdp": p.fsdp} | ({f"hybrid, {p.node} a node": p.hybrid} if p.node < p.gpus else {})
     table = columns(
-        [["memory of each", *ways], *zip(PARTS.values(), *map(shown, ways.values()))], "<" + ">" * len(ways), 2, 3
+        [["memory of each", *ways], *zip(PARTS.values(), *map(sizes, ways.values()))], "<" + ">" * len(ways), 2, 3
     )
     price = "" if p.price is None else f"   cost {count(p.price)}"
     lines = [
@@ -118,8 +118,8 @@ def _lines(title: str, chosen: Plan, planned: "Budget") -> list[str]:
         f"  {token_rate(p.tokens_per_second)} at {percent(p.reached)} of {peak}   {_time(p.seconds)} a step",
         f"  {_time(3600 * p.hours)} in all   {count(p.gpu_hours)} GPU hours{price}",
     ]
-    launched = f"{count(p.launches)} kernels, {1e6 * LAUNCH:g} us or more to launch each, {_time(p.launching)}"
-    parts = f"  of a step: products {_time(p.products)}; {launched}; memory {_time(p.traffic)}"
+    launch_note = f"{count(p.launches)} kernels, {1e6 * LAUNCH:g} us or more to launch each, {_time(p.launching)}"
+    parts = f"  of a step: products {_time(p.products)}; {launch_note}; memory {_time(p.traffic)}"
     sources = [f"  {chosen.device}: {device.source}", f"  {LAUNCH_SOURCE}"]
     return [*lines, f"  limit: {_limit(p)}", parts, *sources]
 

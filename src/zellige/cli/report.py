@@ -26,20 +26,20 @@ class Report:
 
 def report(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige report RUN`"""
-    chosen = options.parse(
+    arguments = options.parse(
         Report, words, "report", terminal, about="Write a self-contained HTML page about a run.", most=1
     )
-    if not chosen.run:
+    if not arguments.run:
         raise InputError("report needs a run; e.g. zellige report runs/demo")
-    if chosen.out:
-        writable(chosen.out, "--out")
-    model = load(terminal, chosen.run, "report", Loading(chosen.method)) if chosen.method else None
+    if arguments.out:
+        writable(arguments.out, "--out")
+    model = load(terminal, arguments.run, "report", Loading(arguments.method)) if arguments.method else None
     with Bar(terminal, "draw the report", 1) as bar:
         from ..report import write
 
-        counted = lambda done, total: bar.update(done, total=total)  # noqa: E731
-        page = write(chosen.run, chosen.out, model=model, seed=chosen.seed, progress=counted)
+        show_progress = lambda done, total: bar.update(done, total=total)  # noqa: E731
+        page = write(arguments.run, arguments.out, model=model, seed=arguments.seed, progress=show_progress)
     terminal.result(f"{path(page)}, {byte_size(page.stat().st_size)}")
     result = {"page": str(page), "bytes": page.stat().st_size}
-    write_json(terminal, "report", dataclasses.asdict(chosen), result, began, seed=chosen.seed)
+    write_json(terminal, "report", dataclasses.asdict(arguments), result, began, seed=arguments.seed)
     return 0

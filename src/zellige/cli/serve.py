@@ -61,17 +61,17 @@ class Serve(Listening):
 
 def serve(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige serve RUN`"""
-    chosen = options.parse(
+    arguments = options.parse(
         Serve, words, "serve", terminal, about="Serve a text model by an OpenAI-compatible interface.", most=1
     )
     need_web("serve")
-    model = load(terminal, chosen.run, "serve", chosen)
+    model = load(terminal, arguments.run, "serve", arguments)
     from ..web.serve import application
 
-    name, token = chosen.name or chosen.run, chosen.token or os.environ.get("ZELLIGE_TOKEN") or None
-    app = application(model, name, chosen.limits(), chosen.host, token)
+    name, token = arguments.name or arguments.run, arguments.token or os.environ.get("ZELLIGE_TOKEN") or None
+    app = application(model, name, arguments.limits(), arguments.host, token)
     model_line = f"model {name}{', with a token' if token else ''}"
-    answer_requests(app, chosen, terminal, lambda address: f"{address}/v1   {model_line}", token)
+    answer_requests(app, arguments, terminal, lambda address: f"{address}/v1   {model_line}", token)
     return 0
 
 
@@ -83,20 +83,20 @@ class Play(Listening):
 
 def play(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige play RUN ...`"""
-    chosen = options.parse(
+    arguments = options.parse(
         Play, words, "play", terminal, about="Open a web page where models write, step by step.", most=MOST
     )
     need_web("play")
-    if not chosen.run:
+    if not arguments.run:
         raise InputError("play needs a run; e.g. zellige play runs/demo")
-    models = {name: load(terminal, name, "play", chosen) for name in chosen.run}
+    models = {name: load(terminal, name, "play", arguments) for name in arguments.run}
     from ..web.play import LIMITS, application
 
-    limits = replace(LIMITS, seconds=chosen.seconds, steps=chosen.steps)
+    limits = replace(LIMITS, seconds=arguments.seconds, steps=arguments.steps)
     helps = descriptions(SampleOptions)
     meanings = {word: helps[f"--{word}"] for word in WORDS}
     answer_requests(
-        application(models, limits, chosen.host, meanings), chosen, terminal, "{}   open it in a browser".format
+        application(models, limits, arguments.host, meanings), arguments, terminal, "{}   open it in a browser".format
     )
     return 0
 

@@ -43,28 +43,33 @@ def sweep(words: Sequence[str], terminal: Terminal, began: float) -> int:
     ABOUT.help(words, terminal)
     if not words:
         raise InputError("sweep needs a method; e.g. zellige sweep mdlm --data.path notes/ --train.lr 1e-3,2e-3")
-    chosen, rest = ABOUT.split(words, terminal)
+    request, rest = ABOUT.split(words, terminal)
     with terminal.waiting("starting"):
         from ..methods import reference
         from ..training.search import require_optuna
-    if chosen.search == "tpe":
+    if request.search == "tpe":
         require_optuna()
-    axes, fixed = _axes(rest)
+    axes, constants = _axes(rest)
     if wrong := next((flag for flag in ("--resume", "--overwrite") if flag in rest), None):
         raise InputError(f"sweep has no {wrong}: it goes on with what is in --run; give it another folder")
     if not axes:
         raise InputError("sweep needs an option with several values; e.g. --train.lr 1e-3,2e-3")
-    training, axes = train.choose(fixed, terminal, "sweep", axes)
+    training, axes = train.choose(constants, terminal, "sweep", axes)
     terminal.fields |= options.names_of_fields(options.flags(Sweep))
-    record = replace(chosen, training=training, axes=axes).run(terminal.say, lambda: _Progress(terminal))
+    record = replace(request, training=training, axes=axes).run(terminal.say, lambda: _Progress(terminal))
     for line in columns(record.table(), ">" * len(record.names) + "<>><"):
         terminal.result(line)
-    terminal.result(f"  written   {path(record_file(Path(chosen.folder)))}")
+    terminal.result(f"  written   {path(record_file(Path(request.folder)))}")
     put_json(terminal, record.to_dict() | {"seconds": time.monotonic() - began})
     if record.best.error:
         return 1
-    own = "" if isinstance(training.method, str | None) else f" --method {path(reference(training.method))}"
-    terminal.try_next(*(f"zellige {what} {path(record.best.folder)}{own}" for what in ("evaluate", "report", "sample")))
+    method_option = "" if isinstance(training.method, str | None) else f" --method {path(reference(training.method))}"
+    terminal.try_next(
+        *(
+            f"zellige {command} {path(record.best.folder)}{method_option}"
+            for command in ("evaluate", "report", "sample")
+        )
+    )
     return 0
 
 
@@ -72,7 +77,7 @@ def _axes(words: Sequence[str]) -> tuple[list["Axis"], list[str]]:
     """The options that have several values, and the rest of the command line."""
     from ..training.search import Axis
 
-    axes, fixed, rest = list[Axis](), list[str](), [*words]
+    axes, constants, rest = list[Axis](), list[str](), [*words]
     while rest:
         word = rest.pop(0)
         name, equals, text = word.partition("=")
@@ -82,5 +87,5 @@ def _axes(words: Sequence[str]) -> tuple[list["Axis"], list[str]]:
         if axis is not None:
             axes.append(axis)
         else:
-            fixed += [word] if equals or not text else [word, text]
-    return axes, fixed
+            constants += [word] if equals or not text else [word, text]
+    return axes, constants

@@ -51,22 +51,22 @@ def form(method: Any) -> Any:
 def own_fields(request: type) -> list[tuple[str, Any, Any]]:
     """The fields of a request that are options of a command: of each its name, type, default and what it says of itself."""
     hints = typing.get_type_hints(request)
-    own = []
-    for each in dataclasses.fields(request):
-        option = option_of(each)
+    names = []
+    for entry in dataclasses.fields(request):
+        option = option_of(entry)
         if option is not None and not option.hidden:
-            own.append((each.name, hints[each.name], field(default=each.default, metadata=each.metadata)))
-    return own
+            names.append((entry.name, hints[entry.name], field(default=entry.default, metadata=entry.metadata)))
+    return names
 
 
 def _subject(words: Sequence[str], entries: dict[str, Any], source: str) -> tuple[str, str, list[str]]:
     """The method that is typed or stands in a file of options, the recipe (at least one of the two), and the options."""
     name, rest = ("", [*words]) if words[0].startswith("-") else (words[0], [*words[1:]])
-    theirs = str(entries.pop("method", ""))
+    method_name = str(entries.pop("method", ""))
     recipe = options.value_of(rest, "--recipe") or ("" if name else str(entries.get("recipe") or ""))
     if not name and not recipe:
-        refuse_code(theirs, f"'{source}'")
-    name = name or ("" if recipe else theirs)
+        refuse_code(method_name, f"'{source}'")
+    name = name or ("" if recipe else method_name)
     if not name and not recipe:
         if "--recipe" in options.given(rest):
             raise InputError("--recipe needs a name; see zellige list recipes")
@@ -98,36 +98,38 @@ def choose(
     name, recipe, words = _subject(words, entries, file)
     with terminal.waiting("starting"):
         method: Any = own_class(name) if name else None
-        asked = Request(method, recipe=recipe)
-        Options = form(asked.filled().method_class)
-    known = options.flags(Options)
-    words = options.canonical(known, words)
+        unsized = Request(method, recipe=recipe)
+        Options = form(unsized.filled().method_class)
+    flags_of_command = options.flags(Options)
+    words = options.canonical(flags_of_command, words)
     where = f"{command} {name or f'--recipe {recipe}'}"
     if options.asks_help(words):
         size = default_size(options.given(words), recipe) or options.value_of(words, "--size")
         kinds = {n: value for n in ("data.name", "net.kind") if (value := options.value_of(words, f"--{n}"))}
-        filled = replace(asked, size=size or None, settings=kinds).filled()
-        shown = Options(*(getattr(filled, section) for section in SECTIONS), recipe=recipe, size=size or None)
+        complete = replace(unsized, size=size or None, settings=kinds).filled()
+        shown_options = Options(*(getattr(complete, section) for section in SECTIONS), recipe=recipe, size=size or None)
         about = f"Train {recipe or name}; everything goes into --run FOLDER."
-        options.parse(Options, words, where, terminal, default=shown, about=about)
-    terminal.fields = options.names_of_fields(known)
-    typed, more = options.read(known, [*words, *(f"{axis.option}={axis.values[0]}" for axis in axes)], where)
+        options.parse(Options, words, where, terminal, default=shown_options, about=about)
+    terminal.fields = options.names_of_fields(flags_of_command)
+    typed_values, more = options.read(
+        flags_of_command, [*words, *(f"{axis.option}={axis.values[0]}" for axis in axes)], where
+    )
     if more:
         raise InputError(f"'{more[0]}' is one argument too many for {where}; see zellige {where} --help")
-    values: dict[str, Any] = dict(default or {}) | typed
-    values = options.values_of(entries, known, values, file, where) | values
+    values: dict[str, Any] = dict(default or {}) | typed_values
+    values = options.values_of(entries, flags_of_command, values, file, where) | values
     begins = "--resume" not in values or bool(this_process().launcher)
     if begins and "--train.start" not in values:
         recipes = values.get("--recipe", recipe)
         values["--size"] = values.get("--size") or default_size(values, recipes, values.get("--train.device", "auto"))
-    varied = tuple(_with_setting(axis, known) for axis in axes)
-    whole = {flag: values.pop(flag) for flag in [*values] if known[flag].owner is Options}
+    varied_axes = tuple(_with_setting(axis, flags_of_command) for axis in axes)
+    whole = {flag: values.pop(flag) for flag in [*values] if flags_of_command[flag].owner is Options}
     request = Request(
         method, recipe=whole.get("--recipe", recipe), size=whole.get("--size") or None, folder=whole.get("--run"),
         resume=whole.get("--resume", False), overwrite=whole.get("--overwrite", False),
-        settings={_setting(known[flag]): value for flag, value in values.items()},
+        settings={_setting(flags_of_command[flag]): value for flag, value in values.items()},
     )  # fmt: skip
-    return request.with_values({"epochs": whole["--epochs"]} if "--epochs" in whole else {}), varied
+    return request.with_values({"epochs": whole["--epochs"]} if "--epochs" in whole else {}), varied_axes
 
 
 def _setting(flag: Flag) -> str:
@@ -171,18 +173,24 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
         from .train_classifier import train_classifier
 
         return train_classifier(words[1:], terminal, began)
-    chosen, _ = choose(words, terminal)
-    with terminal.waiting("reading" if chosen.epochs is not None else "starting"):
+    request, _ = choose(words, terminal)
+    with terminal.waiting("reading" if request.epochs is not None else "starting"):
         from ..training.run import summary
 
-        filled = chosen.filled()
+        complete = request.filled()
     progress = Training(terminal)
     try:
-        done = filled.start(progress)
+        finished_run = complete.start(progress)
     finally:
         progress.close()
-    _trained(terminal, summary(done), done.folder, filled.method_class, done.steps * done.config.train.batch * 3 // 10)
-    put_json(terminal, done.to_dict() | {"seconds": time.monotonic() - began})
+    _trained(
+        terminal,
+        summary(finished_run),
+        finished_run.folder,
+        complete.method_class,
+        finished_run.steps * finished_run.config.train.batch * 3 // 10,
+    )
+    put_json(terminal, finished_run.to_dict() | {"seconds": time.monotonic() - began})
     return 0
 
 
@@ -196,26 +204,28 @@ def _trained(terminal: Terminal, lines: Sequence[str], folder: Path, method: Any
         from ..models.model import load
         from ..report import write
 
-        own = "" if method in METHODS.values() else f" --method {path(reference(method))}"
+        method_option = "" if method in METHODS.values() else f" --method {path(reference(method))}"
         try:
-            model = load(folder, method=method) if own else None
+            model = load(folder, method=method) if method_option else None
             with allow(remote=True):  # what it was trained on was asked for
-                counted = lambda done, total: bar.update(done, total=total)  # noqa: E731
-                page = f"   {write(folder, model=model, rows=rows, progress=counted).name}"
+                show_progress = lambda done, total: bar.update(done, total=total)  # noqa: E731
+                page = f"   {write(folder, model=model, rows=rows, progress=show_progress).name}"
         except Exception as error:  # the model is there: a page that fails is no reason to end with an error
             page = ""
             terminal.note(
-                f"no report.html ({type(error).__name__}: {error}); zellige report {path(folder)}{own} tries again"
+                f"no report.html ({type(error).__name__}: {error}); zellige report {path(folder)}{method_option} tries again"
             )
         except BaseException:  # a signal
             terminal.note(
-                f"the run is whole and saved, without report.html; zellige report {path(folder)}{own} writes it"
+                f"the run is whole and saved, without report.html; zellige report {path(folder)}{method_option} writes it"
             )
             raise
     for line in lines[:-1]:
         terminal.result(line)
     terminal.result(lines[-1] + page)
-    terminal.try_next(f"zellige evaluate {path(folder)}{own}", f"zellige sample {path(folder)}{own} --watch")
+    terminal.try_next(
+        f"zellige evaluate {path(folder)}{method_option}", f"zellige sample {path(folder)}{method_option} --watch"
+    )
 
 
 class About(NamedTuple):
@@ -235,8 +245,10 @@ class About(NamedTuple):
 
     def form(self, method: Any) -> Any:
         """The options of the command with a method, as a dataclass."""
-        shared = [(f.name, f.type, f) for f in dataclasses.fields(form(method)) if f.name not in self.without]
-        return dataclasses.make_dataclass(f"{self.name.title()}Options", [*own_fields(self.own), *shared], frozen=True)
+        common_fields = [(f.name, f.type, f) for f in dataclasses.fields(form(method)) if f.name not in self.without]
+        return dataclasses.make_dataclass(
+            f"{self.name.title()}Options", [*own_fields(self.own), *common_fields], frozen=True
+        )
 
     def help(self, words: Sequence[str], terminal: Terminal) -> None:
         """Show the help and leave, if that is asked for."""
@@ -250,8 +262,8 @@ class About(NamedTuple):
 
     def split(self, words: Sequence[str], terminal: Terminal) -> tuple[Any, list[str]]:
         """The request of its own options, and the words that are those of `train`."""
-        rest, own = [*words], list[str]()
+        rest, own_words = [*words], list[str]()
         for name in flags(self.own):
             value, rest = options.take(rest, name, self.name)
-            own += [] if value is None else [f"{name}={value}"]
-        return options.parse(self.own, own, self.name, terminal), rest
+            own_words += [] if value is None else [f"{name}={value}"]
+        return options.parse(self.own, own_words, self.name, terminal), rest

@@ -46,44 +46,44 @@ class ClassifierOptions(OfModel):
 
 def train_classifier(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige train classifier MODEL`"""
-    chosen: Any = options.parse(ClassifierOptions, words, WHERE, terminal, about=ABOUT, most=1)
-    if not chosen.run:
+    arguments: Any = options.parse(ClassifierOptions, words, WHERE, terminal, about=ABOUT, most=1)
+    if not arguments.run:
         raise InputError(
             "train classifier needs the model whose samples it guides; e.g. zellige train classifier runs/demo"
         )
     for name in ("steps", "batch"):
-        at_least(name, getattr(chosen, name), 1)
-    if not 0 < chosen.lr <= 1:
-        raise InputError(f"`lr` is {chosen.lr:g}; it must be above 0 and at most 1")
-    if chosen.layers is not None:
-        at_least("layers", chosen.layers, 1)
-    folder = Path(chosen.out or f"{Path(chosen.run)}-classifier")
+        at_least(name, getattr(arguments, name), 1)
+    if not 0 < arguments.lr <= 1:
+        raise InputError(f"`lr` is {arguments.lr:g}; it must be above 0 and at most 1")
+    if arguments.layers is not None:
+        at_least("layers", arguments.layers, 1)
+    folder = Path(arguments.out or f"{Path(arguments.run)}-classifier")
     if folder.exists():
         raise InputError(f"'{folder}' is there; give the name of a new folder with --out")
     writable(folder.parent / "classifier.json")
-    model = load(terminal, chosen.run, WHERE, chosen)
+    model = load(terminal, arguments.run, WHERE, arguments)
     from ..training.classifier import train_classifier as train
 
     net: Net = (
-        model.config.net if chosen.layers is None else dataclasses.replace(model.config.net, layers=chosen.layers)
+        model.config.net if arguments.layers is None else dataclasses.replace(model.config.net, layers=arguments.layers)
     )
     with Bar(terminal, "train", 1, "steps") as bar:
-        made = train(
-            model, typed_data(chosen, words, model.config.data), steps=chosen.steps, batch=chosen.batch, lr=chosen.lr,
-            seed=chosen.seed, net=net, progress=lambda done, total: bar.update(done, total=total),
+        classifier = train(
+            model, typed_data(arguments, words, model.config.data), steps=arguments.steps, batch=arguments.batch, lr=arguments.lr,
+            seed=arguments.seed, net=net, progress=lambda done, total: bar.update(done, total=total),
         )  # fmt: skip
-    made.save(folder)
-    for line in described(made.config):
+    classifier.save(folder)
+    for line in described(classifier.config):
         terminal.result(line)
     terminal.result(f"  written   {path(folder)}")
-    label = made.config.classes[0]
+    label = classifier.config.classes[0]
     label = f"'{label}'" if " " in label else label
-    terminal.try_next(f"zellige sample {path(chosen.run)} --class {label} --classifier {path(folder)} --guidance 2")
+    terminal.try_next(f"zellige sample {path(arguments.run)} --class {label} --classifier {path(folder)} --guidance 2")
     put_json(
         terminal,
         json_record(
-            WHERE, dataclasses.asdict(chosen), dataclasses.asdict(made.config), unit="accuracy", kind="classifier",
-            seed=chosen.seed, seconds=time.monotonic() - began,
+            WHERE, dataclasses.asdict(arguments), dataclasses.asdict(classifier.config), unit="accuracy", kind="classifier",
+            seed=arguments.seed, seconds=time.monotonic() - began,
         ),
     )  # fmt: skip
     return 0

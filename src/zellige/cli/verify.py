@@ -27,7 +27,7 @@ class Verify:
 
 def verify(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige verify [METHOD ...]`; exit code 1 if an identity does not hold."""
-    chosen = options.parse(
+    arguments = options.parse(
         Verify,
         words,
         "verify",
@@ -38,15 +38,15 @@ def verify(words: Sequence[str], terminal: Terminal, began: float) -> int:
     with terminal.waiting("starting"):
         from ..exact import verify as checks
 
-        classes = [own_class(name) for name in chosen.methods]
+        classes = [own_class(name) for name in arguments.methods]
     with Bar(terminal, "verify", 1, "checks") as bar:
         report = checks.verify(
-            *classes, only=chosen.only, sampler=chosen.sampler,
+            *classes, only=arguments.only, sampler=arguments.sampler,
             progress=lambda done, total, name: bar.update(done, name, total),
         )  # fmt: skip
     for line in report.lines():
         head, gap, word = escape(line).rpartition("  ")
         style = {"ok": "green", "FAIL": "red"}.get(word, "")
         terminal.result(head + gap + (terminal.paint(word, style, out=True) if style else word), painted=True)
-    write_json(terminal, "verify", dataclasses.asdict(chosen), report.to_json(), began)
+    write_json(terminal, "verify", dataclasses.asdict(arguments), report.to_json(), began)
     return 0 if report.ok else 1

@@ -24,8 +24,8 @@ def picture(
     label = f"class {frame.classes[row]}   " if frame.classes else ""
     of = f"sample {count(number)} of {count(frame.count)}   {label}"
     calls = int(frame.calls[row])
-    revealed = int((~frame.masked & ~frame.fixed)[:, :length].sum())
-    speed = f"  {scaled(revealed / frame.seconds)} tokens/s" if frame.seconds and frame.step else ""
+    revealed_count = int((~frame.masked & ~frame.fixed)[:, :length].sum())
+    speed = f"  {scaled(revealed_count / frame.seconds)} tokens/s" if frame.seconds and frame.step else ""
     return Picture(
         f"{of}step {frame.step}/{frame.steps}   t = {frame.t:.2f}" if head is None else head,
         kind.pieces(tokens) if block is None else (),

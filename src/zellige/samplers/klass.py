@@ -61,7 +61,7 @@ class Klass(Sampler):
         """A counter of the steps left, as many as tokens, most of which may evaluate nothing."""
         return torch.arange(method.shape[0], -1, -1, dtype=torch.float64)
 
-    def init(self, method, shape, *, fixed=None, generator=None):
+    def init(self, method: Diffusion, shape, *, fixed=None, generator=None):
         state = super().init(method, shape, fixed=fixed, generator=generator)
         memory = torch.zeros(*shape, method.process.K + 1, dtype=torch.float64, device=state.x.device)
         return replace(state, memory=memory)

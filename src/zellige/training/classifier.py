@@ -39,13 +39,13 @@ def noised(method: Method, batch: Batch, u: Tensor, generator: Any) -> tuple[Ten
         t = where_noised(batch, u[:, None])
         return method.process.sample(batch.tokens, t, generator), t  # pyright: ignore[reportOptionalMemberAccess]
     length = batch.tokens.shape[1]
-    known = ((1 - u) * (-(-length // block) if block > 1 else length + 1)).long()[
+    counts = ((1 - u) * (-(-length // block) if block > 1 else length + 1)).long()[
         :, None
     ] * block  # tokens that are written
     position = torch.arange(length, device=u.device)
     shares = random.uniform((len(u), 1), generator, u.device) if block > 1 else torch.ones_like(u)[:, None]
-    hidden = random.bernoulli(shares.expand(batch.tokens.shape), generator) & (position < known + block)
-    empty = (position >= known) & (hidden | (position >= known + block))
+    hidden = random.bernoulli(shares.expand(batch.tokens.shape), generator) & (position < counts + block)
+    empty = (position >= counts) & (hidden | (position >= counts + block))
     x = torch.where(empty, blank(method), batch.tokens)  # pyright: ignore[reportArgumentType, reportCallIssue]
     return x, torch.where(empty, PRIOR, CLEAN).double()
 
@@ -71,9 +71,9 @@ def train_classifier(
     Raises:
         InputError: the data has no classes.
     """
-    own = model.config.data if data is None else data
-    own = replace(own, labels=True) if isinstance(own, Data) else own
-    corpus = corpus_of(model, own)
+    data_config = model.config.data if data is None else data
+    data_config = replace(data_config, labels=True) if isinstance(data_config, Data) else data_config
+    corpus = corpus_of(model, data_config)
     names = [str(name) for name in corpus.about.get("classes") or ()]
     if not names:
         raise InputError(
@@ -91,12 +91,12 @@ def train_classifier(
         corpus.about["name"], names, model.tokenizer.name, model.tokenizer.fingerprint, noise, block, states, prior,
         sizes, steps, seed, [],
     )  # fmt: skip
-    made = TextClassifier(network.to(device), config)
-    _fit(made, method, corpus.train, steps, batch, lr, seed, device, progress)
+    classifier = TextClassifier(network.to(device), config)
+    _fit(classifier, method, corpus.train, steps, batch, lr, seed, device, progress)
     network.eval().requires_grad_(False)
     split = next(name for name in ("test", "validation", "train") if name in corpus.rows)
-    made.config = replace(config, calibration=calibration(made, method, corpus.split(split), seed=seed))
-    return made
+    classifier.config = replace(config, calibration=calibration(classifier, method, corpus.split(split), seed=seed))
+    return classifier
 
 
 def _fit(made: TextClassifier, method: Method, rows: Any, steps, batch, lr, seed, device, progress) -> None:
@@ -109,8 +109,8 @@ def _fit(made: TextClassifier, method: Method, rows: Any, steps, batch, lr, seed
     for step in range(steps):
         if len(order) < batch:
             order = torch.cat((order, torch.randperm(len(rows), generator=generator)))
-        chosen, order = order[:batch], order[batch:]
-        texts = rows.collate([rows[int(i)] for i in chosen])
+        rows_of_step, order = order[:batch], order[batch:]
+        texts = rows.collate([rows[int(i)] for i in rows_of_step])
         u = random.stratified(len(texts.tokens), generator)
         x, t = noised(method, texts.to(device), u.to(device), generator)
         loss = F.nll_loss(made.log_p(x, t, method.process), texts.condition.long().to(device))
@@ -138,7 +138,7 @@ def calibration(made: TextClassifier, method: Method, rows: Any, most: int = 204
     schedule = None if made.config.noise == "blocks" else getattr(method.process, "schedule", None)
     level = u if schedule is None else 1 - schedule.alpha(u.to(device)).mean(-1).cpu()
     sure, guess = log_p.exp().max(-1)
-    right, found = (guess == label).double(), []
+    right, results = (guess == label).double(), []
     for low in (i / RANGES for i in range(RANGES)):
         at = (level >= low) & ((level < low + 1 / RANGES) | (low + 1 / RANGES >= 1))
         n = int(at.sum())
@@ -147,5 +147,5 @@ def calibration(made: TextClassifier, method: Method, rows: Any, most: int = 204
         bins = (sure[at] * CONFIDENCES).long().clamp_max(CONFIDENCES - 1)
         gap = torch.zeros(CONFIDENCES, dtype=torch.float64).index_add(0, bins, sure[at] - right[at]).abs().sum() / n
         nats = -log_p[at].gather(-1, label[at, None]).mean()
-        found.append(AtNoise(low, low + 1 / RANGES, n, int(right[at].sum()), float(nats), float(gap)))
-    return found
+        results.append(AtNoise(low, low + 1 / RANGES, n, int(right[at].sum()), float(nats), float(gap)))
+    return results

@@ -74,8 +74,8 @@ def cuda(config: Config) -> bool:
 
 def promised(config: Config, devices: int) -> float | None:
     """FLOP/s that the data sheets promise of all devices in this run's precision; None of a CPU, or of a GPU not in the table."""
-    known = recognise(torch.cuda.get_device_name()) if cuda(config) else None
-    return None if known is None else devices * known.peak(precision(config))
+    gpu = recognise(torch.cuda.get_device_name()) if cuda(config) else None
+    return None if gpu is None else devices * gpu.peak(precision(config))
 
 
 def precision(config: Config, able: bool | None = None) -> str:
@@ -83,11 +83,11 @@ def precision(config: Config, able: bool | None = None) -> str:
 
     able: whether the device has it; None: this machine is asked.
     """
-    chosen = config.train.precision
-    if chosen == "tf32":
-        return chosen if able or (able is None and cuda(config)) else "float32"
-    if chosen != "auto":
-        return chosen
+    name = config.train.precision
+    if name == "tf32":
+        return name if able or (able is None and cuda(config)) else "float32"
+    if name != "auto":
+        return name
     able = cuda(config) and torch.cuda.is_bf16_supported() if able is None else able
     return "bfloat16" if able and config.net.width >= 256 else "float32"
 
@@ -100,7 +100,7 @@ def matrix_products(config: Config) -> contextlib.AbstractContextManager[None]:
 def sharded_blocks(method: nn.Module) -> list[nn.Module]:
     """The blocks of a network that FSDP shards each by itself: those of its outermost lists."""
     lists = [name for name, module in method.named_modules() if isinstance(module, nn.ModuleList)]
-    outermost = [name for name in lists if not any(name.startswith(f"{other}.") for other in lists)]
+    outermost = [name for name in lists if not any(name.startswith(f"{outer}.") for outer in lists)]
     return [block for name in outermost for block in method.get_submodule(name).children()]
 
 
@@ -123,22 +123,23 @@ class Fleet:
 
 def fleet(config: Config) -> Fleet:
     """The processes that were started, or that are to be; InputError for what is not asked for so, or not there."""
-    t, here = config.train, this_process()
+    t, process = config.train, this_process()
     gpus = torch.cuda.device_count()
     gpu = t.device == "cuda" or (t.device == "auto" and gpus > 0)
     if t.device == "cuda" and not gpus:
         raise InputError(
             "`train.device` is cuda, but this machine has no GPU that torch can use; leave it out, or use cpu"
         )
-    if here.world > 1 or here.launcher == "torchrun":
-        started = Fleet(here.nodes, here.world // here.nodes)
-        for name, asked, there in (
-            ("nodes", t.nodes > 1 and t.nodes, started.nodes),
-            ("devices", t.devices, started.devices),
+    if process.world > 1 or process.launcher == "torchrun":
+        launched_fleet = Fleet(process.nodes, process.world // process.nodes)
+        for name, wanted_count, actual_count in (
+            ("nodes", t.nodes > 1 and t.nodes, launched_fleet.nodes),
+            ("devices", t.devices, launched_fleet.devices),
         ):
-            if asked and asked != there:
+            if wanted_count and wanted_count != actual_count:
                 raise InputError(
-                    f"`train.{name}` is {asked}, but {here.launcher} started {_shown(started)}; leave it out, or start as many"
+                    f"`train.{name}` is {wanted_count}, but {process.launcher} started {_shown(launched_fleet)}; "
+                    "leave it out, or start as many"
                 )
     elif t.nodes > 1:
         raise InputError(
@@ -147,14 +148,16 @@ def fleet(config: Config) -> Fleet:
             "-- zellige train ..."
         )
     else:
-        started = Fleet(1, t.devices or (gpus if gpu else 1))
-    if gpu and started.devices > gpus:
-        of = "`train.devices` is" if t.devices else f"{here.launcher} started"
-        raise InputError(f"{of} {started.devices}, but this machine has {counted(gpus, 'GPU')}; use {gpus} or fewer")
+        launched_fleet = Fleet(1, t.devices or (gpus if gpu else 1))
+    if gpu and launched_fleet.devices > gpus:
+        of = "`train.devices` is" if t.devices else f"{process.launcher} started"
+        raise InputError(
+            f"{of} {launched_fleet.devices}, but this machine has {counted(gpus, 'GPU')}; use {gpus} or fewer"
+        )
     if not gpu:
-        limit_processes("train.devices", started.devices)
+        limit_processes("train.devices", launched_fleet.devices)
     limit_processes("train.workers", t.workers)
-    return started
+    return launched_fleet
 
 
 def _shown(fleet: Fleet) -> str:

@@ -48,12 +48,12 @@ def seconds_per_row(
     """Seconds of one row's gradient: the mean of as many calls as take `least` seconds, two or more, after one that warms up."""
     with _trial(method, vocabulary) as (trial, batch, generator), torch.enable_grad():
         trial.train()
-        taken = []
-        while len(taken) < 3 or sum(taken[1:]) < least:
+        durations = []
+        while len(durations) < 3 or sum(durations[1:]) < least:
             began = clock()
             trial.loss(batch, generator).mean().backward()
-            taken.append(clock() - began)
-    return sum(taken[1:]) / len(taken[1:]) / len(batch)
+            durations.append(clock() - began)
+    return sum(durations[1:]) / len(durations[1:]) / len(batch)
 
 
 @contextlib.contextmanager
@@ -158,8 +158,8 @@ def half_an_hour(
     """The command line of a training in half an hour: fewer steps where 1,000 fit, else a smaller network too."""
     smaller = config
     if HALF_AN_HOUR / (per_row * config.train.batch) < 1000 and not config.network:
-        others = {*UNREAD[config.net.kind], *(("length", "conv") if config.net.grid or tokenizer.shape else ())}
-        sizes = {k: v for k, v in SMALL.items() if k not in others}
+        unread_fields = {*UNREAD[config.net.kind], *(("length", "conv") if config.net.grid or tokenizer.shape else ())}
+        sizes = {k: v for k, v in SMALL.items() if k not in unread_fields}
         smaller = replace(config, net=replace(config.net, **sizes), train=replace(config.train, **SMALL_TRAIN))
         try:
             with torch.random.fork_rng(devices=[]):
@@ -184,9 +184,9 @@ def command_line(config: Config, method: Method) -> str:
         ("data.", config.data, Data()),
         ("net.", config.net, Net()),
     )
-    for prefix, chosen, usual in (*sections, ("train.", config.train, type(config.train)())):
-        for entry in dataclasses.fields(chosen):
-            value = getattr(chosen, entry.name)
+    for prefix, section, usual in (*sections, ("train.", config.train, type(config.train)())):
+        for entry in dataclasses.fields(section):
+            value = getattr(section, entry.name)
             if value != getattr(usual, entry.name):
                 words.append(_flag(prefix, entry.name.replace("_", "-"), value))
     return " ".join([*words, "--run", shlex.quote(f"{config.run}-small")])

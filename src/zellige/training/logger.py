@@ -107,27 +107,32 @@ def restore_metrics(folder: Path, step: int, say: Callable[[str], Any]) -> str:
     """
     path = folder / METRICS
     with accessible("change its permissions"):
-        there = path.read_bytes().decode("utf-8", errors="replace") if path.is_file() else None
-    header = _text([_columns(there or "")])
-    saved = folder / CHECKPOINTS / step_name(step) / METRICS
-    check_sums(saved.parent, METRICS)
-    restored = f"restored from the checkpoint of step {step:,}"
-    if step and saved.is_file():
-        text = read_text(saved)
-        damaged = there is not None and not there.startswith(text)
+        present_text = path.read_bytes().decode("utf-8", errors="replace") if path.is_file() else None
+    header = _text([_columns(present_text or "")])
+    source = folder / CHECKPOINTS / step_name(step) / METRICS
+    check_sums(source.parent, METRICS)
+    note = f"restored from the checkpoint of step {step:,}"
+    if step and source.is_file():
+        text = read_text(source)
+        is_damaged = present_text is not None and not present_text.startswith(text)
     else:
-        text, damaged = header + _text(_until(there or "", step)), bool(step and there and _unreadable(there))
-        restored = (
-            f"what it said of the steps up to {step:,} is lost" if there is None else "the rows that can be read stay"
+        text, is_damaged = (
+            header + _text(_until(present_text or "", step)),
+            bool(step and present_text and _unreadable(present_text)),
         )
-    if damaged or (there is not None and not step and there != header):
-        name = METRICS_DAMAGED if damaged else METRICS_BEFORE
+        note = (
+            f"what it said of the steps up to {step:,} is lost"
+            if present_text is None
+            else "the rows that can be read stay"
+        )
+    if is_damaged or (present_text is not None and not step and present_text != header):
+        name = METRICS_DAMAGED if is_damaged else METRICS_BEFORE
         write_file(folder / name, path.read_bytes())
-        why = f"metrics.csv was damaged: {restored}" if damaged else "no checkpoint yet, so it begins at step 0"
+        why = f"metrics.csv was damaged: {note}" if is_damaged else "no checkpoint yet, so it begins at step 0"
         say(f"note: {why}; what was there is in {name}")
-    elif step and there is None:
-        say(f"note: metrics.csv was missing: {restored}")
-    if there != text:
+    elif step and present_text is None:
+        say(f"note: metrics.csv was missing: {note}")
+    if present_text != text:
         write_file(path, text)
     return text
 

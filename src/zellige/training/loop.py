@@ -71,11 +71,11 @@ class Learner(lightning.LightningModule):
         return [p for p in self.method.parameters() if p.requires_grad]
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        trained = self.trained
-        decayed = [p.ndim > 1 or self.train_config.decay_all for p in trained]
+        parameters = self.trained
+        has_decay = [p.ndim > 1 or self.train_config.decay_all for p in parameters]
         groups = [
-            {"params": list(compress(trained, decayed)), "weight_decay": self.train_config.weight_decay},
-            {"params": [p for p, among in zip(trained, decayed) if not among], "weight_decay": 0.0},
+            {"params": list(compress(parameters, has_decay)), "weight_decay": self.train_config.weight_decay},
+            {"params": [p for p, among in zip(parameters, has_decay) if not among], "weight_decay": 0.0},
         ]
         groups = [g for g in groups if g["params"]]
         return torch.optim.AdamW(groups, lr=self.train_config.lr, betas=self.train_config.betas, fused=True)
@@ -109,9 +109,9 @@ class Learner(lightning.LightningModule):
         randomness = self.seeds.seed_part(self.start + step, part)
         batch = self.augment(batch, self.start + step, part)
         nats = (self.compiled or self.method.loss)(batch, randomness).sum()
-        measured = nats.detach().double()  # the tokens are filled in, not copied: a GPU would wait for a copy
-        tokens = measured.new_full((), batch.tokens.numel()) if batch.mask is None else batch.mask.sum().double()
-        self.nats.append(torch.stack([measured, tokens]))
+        nats_and_tokens = nats.detach().double()  # the tokens are filled in, not copied: a GPU would wait for a copy
+        tokens = nats_and_tokens.new_full((), batch.tokens.numel()) if batch.mask is None else batch.mask.sum().double()
+        self.nats.append(torch.stack([nats_and_tokens, tokens]))
         return nats / (len(batch) * self.per_row)
 
     def optimizer_step(self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None) -> None:
@@ -177,8 +177,8 @@ def fit(
     )
     # Signals are ours (`signals`): its own handler would end a training that has not begun with exit code 0.
     trainer._signal_connector.register_signal_handlers = lambda: None
-    network, sharded = learner.method.network, learner.sharded and config.train.compile
-    if sharded:
+    network, compiles_shards = learner.method.network, learner.sharded and config.train.compile
+    if compiles_shards:
         network.features = torch.compile(network.features)  # on the instance: no parameter changes its name
     try:
         with matrix_products(config):
@@ -189,7 +189,7 @@ def fit(
             launcher.kill(9)  # pyright: ignore  (they may wait for this process for ever)
         raise
     finally:
-        if sharded:
+        if compiles_shards:
             del network.features
 
 
@@ -197,10 +197,10 @@ def _environment() -> Any:
     """Who starts the processes: Lightning, unless they were started."""
     from lightning.fabric.plugins import environments
 
-    here = this_process()
-    if here.launcher == "torchrun":
+    process = this_process()
+    if process.launcher == "torchrun":
         return environments.TorchElasticEnvironment()
-    if here.world > 1:  # of Slurm, whose signals are ours: see `signals`
+    if process.world > 1:  # of Slurm, whose signals are ours: see `signals`
         return environments.SLURMEnvironment(auto_requeue=False)
     return environments.LightningEnvironment()
 
@@ -223,9 +223,9 @@ def sharded_strategy(config: Config, fleet: Fleet) -> Any:
         def load_checkpoint(self, checkpoint_path: Any, weights_only: bool | None = None) -> dict[str, Any]:
             """Each process reads its parts, whatever number of processes wrote the checkpoint."""
             (optimizer,) = self.optimizers
-            ours = {name.removeprefix("method."): p for name, p in self.model.named_parameters()}  # pyright: ignore
-            trained = [p for group in optimizer.param_groups for p in group["params"]]
-            like = held_parts(read_state(Path(checkpoint_path))["optimizer_states"][0], ours, trained)
+            parameters_by_name = {name.removeprefix("method."): p for name, p in self.model.named_parameters()}  # pyright: ignore
+            optimized = [p for group in optimizer.param_groups for p in group["params"]]
+            like = held_parts(read_state(Path(checkpoint_path))["optimizer_states"][0], parameters_by_name, optimized)
             state = self.checkpoint_io.load_checkpoint(checkpoint_path, like=like)  # pyright: ignore[reportCallIssue]
             self.model.load_state_dict(state["state_dict"])  # pyright: ignore[reportOptionalMemberAccess]
             optimizer.load_state_dict(state["optimizer_states"][0])

@@ -104,8 +104,8 @@ class Meters:
 
     def left(self, step: int) -> float | None:
         """Return the seconds that the steps after `step` will take, validations and all, at the pace of this session."""
-        taken = step - self.first
-        return (time.monotonic() - self.began) / taken * (self.train.steps - step) if taken > 0 else None
+        steps_done = step - self.first
+        return (time.monotonic() - self.began) / steps_done * (self.train.steps - step) if steps_done > 0 else None
 
     def speed(self) -> Speed | None:
         """Return how fast the last steps were; None where these are too few to tell."""
@@ -120,7 +120,7 @@ class Meters:
 
     def row(self, step: int) -> dict[str, Any]:
         """Return a row of metrics.csv, of the steps since the last one, and empty the window."""
-        nats, tokens = (sum(counted[i] for counted in self.window) for i in (0, 1))
+        nats, tokens = (sum(entry[i] for entry in self.window) for i in (0, 1))
         norm, speed, left = self.window[-1][2], self.speed(), self.left(step)
         self.window = []
         return {
@@ -155,12 +155,14 @@ def diagnosis(
         checkpoint: the newest one; None if there is none yet.
         resume: the command that goes on with the run.
     """
-    what, value = ("loss", nats) if not math.isfinite(nats) else ("gradient", norm)
-    head = f"{what} is {'NaN' if math.isnan(value) else 'infinite'} at step {step:,}"
+    name, value = ("loss", nats) if not math.isfinite(nats) else ("gradient", norm)
+    head = f"{name} is {'NaN' if math.isnan(value) else 'infinite'} at step {step:,}"
     loss = meters.last_loss()
     if loss is not None:
         head += f"; last finite loss {loss:.2f} {meters.unit or '(not a bound)'} at {step - 1:,}"
-    saved = f"  last good checkpoint: {files.shown(checkpoint)} (kept)" if checkpoint else "  no checkpoint yet"
+    checkpoint_line = (
+        f"  last good checkpoint: {files.shown(checkpoint)} (kept)" if checkpoint else "  no checkpoint yet"
+    )
     lower = f"{config.train.lr / 4:.1g}"
     table = [(_steepness(list(meters.norms)), f"`train.lr` {lower}", f"(now {config.train.lr:.1g})")]
     if not config.train.clip:
@@ -176,7 +178,9 @@ def diagnosis(
     wide = [max(len(row[i]) for row in table) for i in (0, 1)]
     causes = [f"    {cause:<{wide[0]}}   {cure:<{wide[1]}}   {now}".rstrip() for cause, cure, now in table]
     next_line = f"  go on: {resume}" if checkpoint else f"  again: {resume.replace('--resume', '--overwrite')}"
-    return "\n".join([head, saved, "  likely causes, likeliest first", *causes, f"{next_line} --train.lr {lower}"])
+    return "\n".join(
+        [head, checkpoint_line, "  likely causes, likeliest first", *causes, f"{next_line} --train.lr {lower}"]
+    )
 
 
 def _steepness(norms: list[float]) -> str:

@@ -40,8 +40,8 @@ def heading(config: Config, method: Method, corpus: Corpus, about: dict[str, Any
     kind = "GPU" if cuda(config) else "CPU"
     where = counted(fleet.devices, kind) if kind == "GPU" or fleet.world > 1 else kind
     where = f"{fleet.nodes} nodes of {where}" if fleet.nodes > 1 else where
-    what = str(n) if n.convolutional else counted(n.layers, "layer")
-    what = f"an own network ({config.network})" if config.network else what
+    blocks = str(n) if n.convolutional else counted(n.layers, "layer")
+    blocks = f"an own network ({config.network})" if config.network else blocks
     classes = counted(n.classes, "class", "classes") if n.classes else ""
     ema = "EMA" if t.ema else "no EMA"
     tokenizer, train, validation = corpus.tokenizer, corpus.train, corpus.validation
@@ -54,7 +54,8 @@ def heading(config: Config, method: Method, corpus: Corpus, about: dict[str, Any
         )
     wide = max(len(config.method), len(config.data.name), 3) + 2
     model = [
-        method.discrete_time, parameters(about["parameters"]), what, classes, f"length {n.length}", precision(config), where, ema,
+        method.discrete_time, parameters(about["parameters"]), blocks, classes,
+        f"length {n.length}", precision(config), where, ema,
         f"seed {t.seed}",
     ]  # fmt: skip
     lines = [
@@ -72,19 +73,19 @@ def mixed(corpus: Corpus, t: Train) -> list[str]:
     if "mix" not in corpus.about:
         return []
     passes = epochs(corpus.train.sources, t.steps * t.batch)
-    each = [
+    shares = [
         f"{name} {of['share']:.4g} ({often:.2g} epochs)"
         for (name, of), often in zip(corpus.about["mix"].items(), passes)
     ]
-    return [f"mix: {', '.join(each)}", "validation and test are pooled: each row of each source counts once"]
+    return [f"mix: {', '.join(shares)}", "validation and test are pooled: each row of each source counts once"]
 
 
 def left_out(corpus: Corpus) -> list[str]:
     """Which splits are one's own, what was read and what was not, what no row holds, which documents were cut
     to fit: a line each, none where there is none."""
     lines = [corpus.about["taken"]] if "taken" in corpus.about else []
-    lines += [f"read: {what}" for what in corpus.about.get("read", [])]
-    lines += [f"left out: {what}" for what in corpus.about.get("left_out", [])]
+    lines += [f"read: {note}" for note in corpus.about.get("read", [])]
+    lines += [f"left out: {note}" for note in corpus.about.get("left_out", [])]
     for entry, text in (
         ("left_out", "left out: {} that fill no row"),
         ("cut", "cut into pieces: {} longer than a row"),
@@ -129,8 +130,8 @@ def resumed(step: int, config: Config, rows: Rows, changes: dict[str, list[Any]]
     lines = [f"resumed at step {count(step)} of {count(t.steps)} ({where})"]
     for name, (before, now) in changes.items():
         lines.append(f"  changed: `{name}` {typed(now)} (was {typed(before)})")
-    changed = {f.removeprefix("train.") for f in changes}
-    if not changed & NUMBERS:
-        rounded = ", up to rounding" if changed & WHERE else ""
-        lines.append(f"  data order, optimizer, EMA and random state restored: same numbers as unbroken{rounded}")
+    names = {f.removeprefix("train.") for f in changes}
+    if not names & NUMBERS:
+        rounding = ", up to rounding" if names & WHERE else ""
+        lines.append(f"  data order, optimizer, EMA and random state restored: same numbers as unbroken{rounding}")
     return "\n".join(lines)

@@ -74,9 +74,11 @@ class Order:
 
     def _places(self, block: int) -> list[tuple[int, int]]:
         """Of each place of a block its source, and how many of that source stand before it in the block."""
-        each = [source for source, (_, share) in enumerate(self.sources) for _ in range(share)]
+        sources_in_turn = [source for source, (_, share) in enumerate(self.sources) for _ in range(share)]
         draws = [count() for _ in self.sources]
-        return [(each[i], next(draws[each[i]])) for i in self._shuffle(self.block, 4, block).tolist()]
+        return [
+            (sources_in_turn[i], next(draws[sources_in_turn[i]])) for i in self._shuffle(self.block, 4, block).tolist()
+        ]
 
     def _shuffle(self, rows: int, *stream: int) -> torch.Tensor:
         return torch.randperm(rows, generator=torch.Generator().manual_seed(mix(self.seed, *stream)))
@@ -85,7 +87,7 @@ class Order:
 def epochs(sources: Sequence[tuple[int, int]], rows: int) -> list[float]:
     """Number of passes over each source after so many rows of training."""
     block = sum(share for _, share in sources)
-    return [rows * share / (block * own) for own, share in sources]
+    return [rows * share / (block * weight) for weight, share in sources]
 
 
 class BatchSampler(Sampler[list[int]]):
@@ -137,8 +139,8 @@ class StepSeeds:
         if self.device.type == "cuda":
             torch.cuda.manual_seed(seed)
         # tensors, so that a compiled step is compiled once; made by filling, which no device waits for
-        at, here = (torch.full((), number, device=self.device) for number in (step, part))
-        return Counter(mix(self.seed, 2), at, here, self.parts)
+        at, part_number = (torch.full((), number, device=self.device) for number in (step, part))
+        return Counter(mix(self.seed, 2), at, part_number, self.parts)
 
 
 @dataclass(frozen=True)
@@ -159,12 +161,12 @@ class Augmentation:
     def __call__(self, batch: Batch, step: int, part: int) -> Batch:
         """The part of a step as the method gets it."""
         if batch.condition is not None and self.label_dropout:
-            drawn = self._uniform("labels", step, part, batch) < self.label_dropout
-            batch = replace(batch, condition=batch.condition.masked_fill(drawn, -1))
+            is_dropped = self._uniform("labels", step, part, batch) < self.label_dropout
+            batch = replace(batch, condition=batch.condition.masked_fill(is_dropped, -1))
         if self.flip is not None:
-            drawn = self._uniform("flip", step, part, batch) < 0.5
-            mirrored = batch.tokens.view(len(batch), *self.flip).flip(2).view_as(batch.tokens)
-            batch = replace(batch, tokens=torch.where(drawn[:, None], mirrored, batch.tokens))
+            is_dropped = self._uniform("flip", step, part, batch) < 0.5
+            flipped_tokens = batch.tokens.view(len(batch), *self.flip).flip(2).view_as(batch.tokens)
+            batch = replace(batch, tokens=torch.where(is_dropped[:, None], flipped_tokens, batch.tokens))
         return batch
 
     def _uniform(self, what: str, step: int, part: int, batch: Batch) -> torch.Tensor:

@@ -163,11 +163,11 @@ class Live(TorchDispatchMode):
         """Count the gradients of a module's parameters apart, from when each is whole."""
 
         def whole(parameter: Tensor) -> None:
-            if id(parameter) not in seen and parameter.grad is not None:
-                seen.add(id(parameter))
+            if id(parameter) not in storages and parameter.grad is not None:
+                storages.add(id(parameter))
                 self.gradients += parameter.grad.untyped_storage().nbytes()
 
-        seen: set[int] = set()
+        storages: set[int] = set()
         for parameter in module.parameters():
             if parameter.requires_grad:
                 parameter.register_post_accumulate_grad_hook(whole)
@@ -206,7 +206,7 @@ class Numberless(Live):
             return self.known.get(x, True if x.dtype is torch.bool else 1.0 if x.is_floating_point() else 1)
         if func in _BY_INDEX:
             masks = [[i] if i is None or i.dtype is not torch.bool else self._places(i) for i in args[1]]
-            args = (args[0], [i for each in masks for i in each], *args[2:])
+            args = (args[0], [i for group in masks for i in group], *args[2:])
         out = func(*args, **kwargs)
         if func.overloadpacket is aten.any:
             self.known[out] = False
@@ -322,8 +322,8 @@ class Budget(Record):
 
     @property
     def traffic(self) -> float:
-        moved = 2 * (self.ddp.weights + self.ddp.optimizer + self.ddp.average) + self.ddp.gradients
-        return (moved + 2 * self.ddp.activations) / self.device.bandwidth
+        moved_bytes = 2 * (self.ddp.weights + self.ddp.optimizer + self.ddp.average) + self.ddp.gradients
+        return (moved_bytes + 2 * self.ddp.activations) / self.device.bandwidth
 
     @property
     def limit(self) -> str:
@@ -362,16 +362,17 @@ class Budget(Record):
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "Budget":
         try:
-            result, asked = document["result"], document["arguments"]
+            result, arguments = document["result"], document["arguments"]
             ddp, fsdp, hybrid = (
                 Memory(**{part: value for part, value in result[name].items() if part != "total"})
                 for name in ("ddp", "fsdp", "hybrid")
             )
             cost = Cost(result["parameters"], result["flops"], result["tokens"])
             steps = round(3600 * result["hours"] / result["seconds"]["step"])
-            node = result.get("node", min(asked["gpus"], NODE))
+            node = result.get("node", min(arguments["gpus"], NODE))
             return cls(
-                cost, asked["gpus"], DEVICES[asked["device"]], result["precision"], asked["mfu"], steps, result["rows"],
+                cost, arguments["gpus"], DEVICES[arguments["device"]], result["precision"], arguments["mfu"], steps,
+                result["rows"],
                 result["launches"], ddp, fsdp, hybrid, node,
             )  # fmt: skip
         except (KeyError, TypeError, ZeroDivisionError) as wrong:
@@ -443,8 +444,8 @@ def budget_of(config: Config, vocabulary: int, gpus: int, device: Device, utilis
     node = gpus // config.train.nodes if config.train.nodes > 1 else min(gpus, NODE)
 
     def memory(parts: int) -> Memory:
-        gathered = P / parts + min(at_once, P) if parts > 1 else P
-        return Memory(gathered, gathered, 2 * P / parts, average / parts, activations)
+        gathered_weights = P / parts + min(at_once, P) if parts > 1 else P
+        return Memory(gathered_weights, gathered_weights, 2 * P / parts, average / parts, activations)
 
     ddp, fsdp, hybrid = (memory(parts) for parts in (1, gpus, node))
     return Budget(cost, gpus, device, numbers, utilisation, config.train.steps, rows, launches, ddp, fsdp, hybrid, node)
@@ -469,16 +470,16 @@ class Step:
 def count_step(config: Config, vocabulary: int, rows: int, precision: str = "float32") -> Step:
     """A step of so many rows: that of few and of twice as many, extended, where they are many."""
     entries = chunks.LARGE if config.net.convolutional else _fused().ENTRIES_GPU  # from which logits come in chunks
-    some = math.ceil(max(TOKENS, 2 * entries / vocabulary) / config.net.length)
-    if rows <= 2 * some:
+    few_rows = math.ceil(max(TOKENS, 2 * entries / vocabulary) / config.net.length)
+    if rows <= 2 * few_rows:
         return _count(config, vocabulary, rows, precision)
-    one, two = (_count(config, vocabulary, n, precision) for n in (some, 2 * some))
-    extended = lambda few, twice: twice + (twice - few) / some * (rows - 2 * some)  # noqa: E731
+    single, two = (_count(config, vocabulary, n, precision) for n in (few_rows, 2 * few_rows))
+    extrapolate = lambda few, twice: twice + (twice - few) / few_rows * (rows - 2 * few_rows)  # noqa: E731
     return Step(
         two.network,
-        extended(one.bytes, two.bytes),
-        extended(one.launches, two.launches),
-        extended(one.products, two.products),
+        extrapolate(single.bytes, two.bytes),
+        extrapolate(single.launches, two.launches),
+        extrapolate(single.products, two.products),
     )
 
 

@@ -76,8 +76,8 @@ class Recipe:
     def for_method(self, name: str, method: str | type[Method] | None) -> Config:
         """The config, where `method` is None or that of this recipe, which is called `name`; else InputError."""
         if method is not None and method not in (self.method, METHODS[self.method]):
-            other = method if isinstance(method, str) else method.__name__
-            raise InputError(f"recipe {name} trains {self.method}, not {other}; leave the method out")
+            name_of_other = method if isinstance(method, str) else method.__name__
+            raise InputError(f"recipe {name} trains {self.method}, not {name_of_other}; leave the method out")
         return self.config
 
     def note(self, name: str) -> str:

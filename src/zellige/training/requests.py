@@ -132,8 +132,8 @@ class Training(Request["Run"]):
         from .recipes import RECIPES
 
         recipe = RECIPES[self.recipe].for_method(self.recipe, self.method) if self.recipe else None
-        asked = replace(self, method=recipe.method if recipe else "mdlm" if self.method is None else self.method)
-        return asked._filled(recipe, _with_data_name(self._settings))
+        with_method = replace(self, method=recipe.method if recipe else "mdlm" if self.method is None else self.method)
+        return with_method._filled(recipe, _with_data_name(self._settings))
 
     def run(self, progress: "Progress | None" = None) -> "Run":
         """Train, or go on with the run in the folder; `progress` is told how it goes."""
@@ -143,23 +143,25 @@ class Training(Request["Run"]):
         """Train as a request that is `filled` says."""
         from .train import train
 
-        done = train(
+        run = train(
             self.method, data=self.data, net=self.net, train=self.train, options=self.options, run=self.folder,
             recipe=self.recipe, size=self.size or "", resume=self.resume, overwrite=self.overwrite, progress=progress,
         )  # fmt: skip
-        return done.made_by(self)
+        return run.made_by(self)
 
     def to_dict(self) -> dict[str, Any]:
         return super().to_dict() | {"settings": self._settings or None}
 
     @classmethod
     def from_dict(cls, entries: Mapping[str, Any], source: str = "it") -> "Training":
-        made = super().from_dict(entries, source)
-        if not isinstance(made.options, Mapping):
-            return made
-        if isinstance(made.method, HandedOver) or "handed_over" in made.options:
-            return replace(made, options=HandedOver("Config"))
-        return replace(made, options=structure(made.options, made.method_class.Config, f"'{source}'", "options"))
+        request = super().from_dict(entries, source)
+        if not isinstance(request.options, Mapping):
+            return request
+        if isinstance(request.method, HandedOver) or "handed_over" in request.options:
+            return replace(request, options=HandedOver("Config"))
+        return replace(
+            request, options=structure(request.options, request.method_class.Config, f"'{source}'", "options")
+        )
 
     @property
     def _settings(self) -> dict[str, Any]:
@@ -175,9 +177,9 @@ class Training(Request["Run"]):
         resumes = self.resume and not this_process().launcher  # a launcher starts one command to begin and to go on
         if resumes and self.epochs is not None:
             raise InputError("`epochs` is for a run that begins; with `resume` say `train.steps`")
-        others = {"resume": resumes, "recipe": bool(recipe), "train.start": bool(start)}
-        if self.size and (other := next((name for name, given in others.items() if given), "")):
-            raise InputError(f"`size` and `{other}` both choose the network; leave one of them out")
+        conflicts = {"resume": resumes, "recipe": bool(recipe), "train.start": bool(start)}
+        if self.size and (conflict := next((name for name, sections_given in conflicts.items() if sections_given), "")):
+            raise InputError(f"`size` and `{conflict}` both choose the network; leave one of them out")
         before = self._resumed(settings) if self.resume else None
         base = before or recipe
         sections = {name: getattr(base, name) for name in SECTIONS} if base else self._defaults()
@@ -188,17 +190,17 @@ class Training(Request["Run"]):
             data = str(settings.get("data.name") or (Data() if self.data is None else as_data(self.data)).name)
             sizes = setup.SIZES[self.size].of(data, self.method_class, str(settings.get("net.kind") or ""))
             sections |= dict(zip(("net", "train"), sizes))
-        given = {name: value for name in SECTIONS if (value := getattr(self, name)) is not None}
-        given |= {"data": as_data(given["data"])} if "data" in given else {}
-        sections = with_settings(sections | given, settings)
+        sections_given = {name: value for name in SECTIONS if (value := getattr(self, name)) is not None}
+        sections_given |= {"data": as_data(sections_given["data"])} if "data" in sections_given else {}
+        sections = with_settings(sections | sections_given, settings)
         if self.folder == "":
             raise InputError(f"`run` is ''; give it a folder, e.g. `run` runs/{self.recipe or self.name}")
         if self.resume and self.overwrite:
             raise InputError("`resume` and `overwrite` exclude each other; drop one of them")
-        filled = replace(self, **sections, settings=None)
+        complete = replace(self, **sections, settings=None)
         if before:
-            filled = replace(filled, size=None, recipe=before.recipe, folder=str(self._last_folder(settings)))
-        return replace(filled, epochs=None, train=filled._timed(settings), size=None if start else filled.size)
+            complete = replace(complete, size=None, recipe=before.recipe, folder=str(self._last_folder(settings)))
+        return replace(complete, epochs=None, train=complete._timed(settings), size=None if start else complete.size)
 
     def _defaults(self) -> dict[str, Any]:
         from ..models.config import Train
@@ -235,8 +237,8 @@ class Training(Request["Run"]):
             return Path(self.folder)
         if self.recipe:
             return default_folder(self.recipe, existing=True)
-        named = Data(settings.get("data.name") or Data().name, path=settings.get("data.path"))
-        data = as_data(self.data) if self.data is not None else named
+        data_of_settings = Data(settings.get("data.name") or Data().name, path=settings.get("data.path"))
+        data = as_data(self.data) if self.data is not None else data_of_settings
         return default_folder(f"{self.name}-{data_label(data)}", existing=True)
 
     def _timed(self, settings: Mapping[str, Any]) -> Any:
@@ -254,11 +256,11 @@ class Training(Request["Run"]):
         """Return how many steps the epochs are, on the data that is there."""
         from . import setup
 
-        loaded = setup.load_start(self.train.start, self.method_class, self.name) if self.train.start else None
+        start = setup.load_start(self.train.start, self.method_class, self.name) if self.train.start else None
         config = setup.choose_config(
-            None, self.name, self.method_class, self.data, self.net, self.train, self.options, self.folder, loaded
+            None, self.name, self.method_class, self.data, self.net, self.train, self.options, self.folder, start
         )
-        return math.ceil(epochs * len(setup.read_corpus(config, start=loaded).train) / self.train.batch)
+        return math.ceil(epochs * len(setup.read_corpus(config, start=start).train) / self.train.batch)
 
 
 def _with_data_name(settings: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -315,14 +317,14 @@ class Plan(Request["Budget"]):
 
         if self.training is None:
             raise InputError("`training` is not given; name a recipe or a method, e.g. mdlm-owt")
-        device, asked = DEVICES[self.device], Training.of(self.training).filled()
-        vocabulary, recipe = self.vocabulary, RECIPES.get(asked.recipe)
-        if vocabulary is None and recipe is not None and asked.data == recipe.data:
+        device, training = DEVICES[self.device], Training.of(self.training).filled()
+        vocabulary, recipe = self.vocabulary, RECIPES.get(training.recipe)
+        if vocabulary is None and recipe is not None and training.data == recipe.data:
             vocabulary = recipe.vocabulary
         if vocabulary is None:
             raise InputError("plan reads no data; say how many tokens it has, e.g. `vocabulary` 50257 of gpt2")
-        budget = budget_of(asked.config, vocabulary, self.gpus, device, self.mfu)
-        return budget.made_by(replace(self, training=asked, vocabulary=vocabulary))
+        budget = budget_of(training.config, vocabulary, self.gpus, device, self.mfu)
+        return budget.made_by(replace(self, training=training, vocabulary=vocabulary))
 
 
 @declared

@@ -47,22 +47,27 @@ def read_value(kind: Any, value: Any, name: str) -> Any:
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin is tuple:
         values = value if isinstance(value, (list, tuple)) else [value]
-        each = [parts[0]] * len(values) if parts[1:] == (...,) else parts
-        if len(values) != len(each):
-            raise InputError(f"`{name}` has {len(values)} values; it must have {len(each)}")
-        return tuple(read_value(part, one, name) for part, one in zip(each, values))
+        kinds_of_parts = [parts[0]] * len(values) if parts[1:] == (...,) else parts
+        if len(values) != len(kinds_of_parts):
+            raise InputError(f"`{name}` has {len(values)} values; it must have {len(kinds_of_parts)}")
+        return tuple(read_value(part, kind_of_value, name) for part, kind_of_value in zip(kinds_of_parts, values))
     kinds = parts if origin in (Union, types.UnionType) else (kind,)
     if value is None or (type(None) in kinds and str(value) == "None"):
         return None
-    for one in kinds:
-        if one is bool and str(value) in ("True", "False"):
+    for kind_of_value in kinds:
+        if kind_of_value is bool and str(value) in ("True", "False"):
             return str(value) == "True"
         try:
-            if one in (int, float) and not isinstance(value, bool):
-                return one(str(value).encode("ascii"))  # not the digits of other scripts, which Python reads
+            if kind_of_value in (int, float) and not isinstance(value, bool):
+                return kind_of_value(str(value).encode("ascii"))  # not the digits of other scripts, which Python reads
         except ValueError:
             continue
-    words = [word for one in kinds for word in typing.get_args(one) if typing.get_origin(one) is Literal]
+    words = [
+        word
+        for kind_of_value in kinds
+        for word in typing.get_args(kind_of_value)
+        if typing.get_origin(kind_of_value) is Literal
+    ]
     if str in kinds or str(value) in words:
         return str(value)
     must = (

@@ -61,8 +61,8 @@ def choose_config(
 ) -> Config:
     """What was asked for; what was not comes from the run that is resumed, from the model it begins with, from its recipe, or is
     the default."""
-    own = type(net).__name__ if isinstance(net, nn.Module) else ""
-    if own and not (hasattr(net, "features") and hasattr(net, "head")):
+    network_name = type(net).__name__ if isinstance(net, nn.Module) else ""
+    if network_name and not (hasattr(net, "features") and hasattr(net, "head")):
         raise InputError(f"`net` is {of_kind(net)}; it must be a Net, or a network with 'features' and 'head'")
     if options is not None and not isinstance(options, method.Config):
         wrong = type(options).__qualname__ if type(options).__name__ == "Config" else of_kind(options)
@@ -72,27 +72,29 @@ def choose_config(
     if isinstance(net, nn.Module):
         net = Net(length=int(getattr(net, "length", Net().length)))
     if saved is None:
-        theirs = start.choices(name) if start else (None, None)
-        net, options = net or theirs[0], theirs[1] if options is None else options
+        start_choices = start.choices(name) if start else (None, None)
+        net, options = net or start_choices[0], start_choices[1] if options is None else options
         options = method.Config() if options is None else options
-        config = Config(name, options, data or Data(), net or Net(), train or Train(), str(folder), own, recipe)
+        config = Config(
+            name, options, data or Data(), net or Net(), train or Train(), str(folder), network_name, recipe
+        )
         if config.net.grid and config.data.pack != "wrap":  # padding would be part of the picture
             raise InputError(f"`data.pack` {config.data.pack} needs positions on a line; leave out `net.grid`")
         return config
-    if saved.network and not own:
+    if saved.network and not network_name:
         raise InputError(f"the run has an own network ({saved.network}); hand it over: train(..., net=...)")
     if train is not None and train.minutes:  # the run has chosen its steps
         train = replace(train, steps=saved.train.steps, minutes=0.0)
     return replace(
         saved, options=saved.options if options is None else options, data=data or saved.data, net=net or saved.net,
-        train=train or saved.train, run=str(folder), network=own,
+        train=train or saved.train, run=str(folder), network=network_name,
     )  # fmt: skip
 
 
 def row_length(config: Config) -> int | None:
     """The tokens of a row; None where the data has its own and nothing else is asked for."""
-    own = config.data.name in DATASETS and DATASETS[config.data.name].shaped
-    return None if own and config.net.length == Net().length else config.net.length
+    has_shape = config.data.name in DATASETS and DATASETS[config.data.name].shaped
+    return None if has_shape and config.net.length == Net().length else config.net.length
 
 
 def shaped(config: Config, shape: Sequence[int] | None, classes: int = 0) -> Config:
@@ -108,8 +110,8 @@ def shaped(config: Config, shape: Sequence[int] | None, classes: int = 0) -> Con
         return config
     grid = tuple(shape) if len(shape) > 1 else ()
     if net.grid not in ((), grid):
-        asked, rows = (" x ".join(map(str, g)) for g in (net.grid, shape))
-        raise InputError(f"`net.grid` is {asked}, the rows of {config.data.name} are {rows}; leave it out")
+        grid_text, rows = (" x ".join(map(str, g)) for g in (net.grid, shape))
+        raise InputError(f"`net.grid` is {grid_text}, the rows of {config.data.name} are {rows}; leave it out")
     return replace(config, net=replace(net, length=length, grid=grid))
 
 
@@ -198,8 +200,8 @@ def load_start(name: str, method: type[Method], of: str) -> Start:
         raise InputError(f"no run at '{name}'; zellige train --recipe {first} makes it, or give another `train.start`")
     folder = locate(name)
     if published.is_published(folder):
-        theirs = published.read(folder, name)
-        return Start(name, theirs.config, theirs.tokenizer, theirs.method.state_dict())
+        published_model = published.read(folder, name)
+        return Start(name, published_model.config, published_model.tokenizer, published_model.method.state_dict())
     check_sums(folder, WEIGHTS, *TOKENIZER)
     entries = read_config(folder)
     cls = method if entries.get("method") == of else None
@@ -212,12 +214,14 @@ def read_corpus(
 ) -> Corpus:
     """The run's corpus, in the tokens of the model it begins (or goes on) with, where it names no tokenizer itself."""
     tokenizer = start.tokenizer if start else tokenizer
-    own = bool(config.data.tokenizer)
+    has_tokenizer = bool(config.data.tokenizer)
     try:
-        corpus = prepare(config.data, row_length(config), tokenizer=None if own else tokenizer, progress=progress)
+        corpus = prepare(
+            config.data, row_length(config), tokenizer=None if has_tokenizer else tokenizer, progress=progress
+        )
     except OutsideVocabulary as problem:
         raise InputError(f"{problem}; take it out of the text, or train without `train.start`") from None
-    if start and own and corpus.tokenizer.fingerprint != start.tokenizer.fingerprint:
+    if start and has_tokenizer and corpus.tokenizer.fingerprint != start.tokenizer.fingerprint:
         raise InputError(
             f"'{start.name}' has the tokenizer '{start.tokenizer.name}' ({start.tokenizer.size:,}), and `data.tokenizer` "
             f"{config.data.tokenizer} is another ({corpus.tokenizer.size:,}); leave it out"
@@ -229,16 +233,16 @@ def copy_weights(method: Method, config: Config, start: Start) -> None:
     """Give a fresh method the network's weights of `start`, whose sizes must be the same."""
     if not config.network:
         for entry in dataclasses.fields(Net):
-            theirs, ours = getattr(start.config.net, entry.name), getattr(config.net, entry.name)
-            if theirs != ours and entry.name not in ("length", "dropout", "checkpoint"):
+            start_value, value = getattr(start.config.net, entry.name), getattr(config.net, entry.name)
+            if start_value != value and entry.name not in ("length", "dropout", "checkpoint"):
                 raise InputError(
-                    f"`net.{entry.name}` is {typed(ours)}, and '{start.name}' has {typed(theirs)}; leave it out"
+                    f"`net.{entry.name}` is {typed(value)}, and '{start.name}' has {typed(start_value)}; leave it out"
                 )
     fresh = method.state_dict()
     weights = {name: tensor for name, tensor in start.tensors.items() if name.startswith("network.")}
     if not config.network and method.vocabulary == start.tokenizer.size:
-        both = [name for name in OF_STATES if name in weights and name in fresh]
-        weights |= {name: rows_of_states(weights[name], fresh[name]) for name in both}
+        shared_names = [name for name in OF_STATES if name in weights and name in fresh]
+        weights |= {name: rows_of_states(weights[name], fresh[name]) for name in shared_names}
     rest = {name: tensor for name, tensor in fresh.items() if not name.startswith("network.")}
     place_weights(method, weights | rest, config)
 
@@ -264,9 +268,9 @@ class Size:
 
     def fitted(self, kind: str = "dit", shaped: bool = False) -> Net:
         """The network as one of this kind; for data whose rows have a shape of their own without what is for a line of tokens."""
-        others = {"kind", *UNREAD[kind], *(("length", "conv") if shaped else ())}
-        own = {field.name: getattr(self.net, field.name) for field in fields(Net) if field.name not in others}
-        return Net(kind=kind, **own)  # pyright: ignore[reportArgumentType]
+        unread_fields = {"kind", *UNREAD[kind], *(("length", "conv") if shaped else ())}
+        values = {field.name: getattr(self.net, field.name) for field in fields(Net) if field.name not in unread_fields}
+        return Net(kind=kind, **values)  # pyright: ignore[reportArgumentType]
 
     def of(self, data: str, method: type[Method], kind: str = "") -> tuple[Net, Train]:
         """The network and the training for this data and method, of the kind of network that is asked for, if any."""

@@ -69,8 +69,8 @@ class Signals:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.asked:
             self.quit = True
-            for each in self._before:
-                signal.signal(each, signal.SIG_DFL)  # a third one needs nobody's help
+            for signal_number in self._before:
+                signal.signal(signal_number, signal.SIG_DFL)  # a third one needs nobody's help
             raise Quit
         self.asked = number
         when = " after this step and saving" if self.begun else ""

@@ -206,41 +206,45 @@ class _Work:
         self.folder = Path(sweep.folder)
         if not str(sweep.folder) or self.folder.is_file() or holds_run(self.folder):
             raise InputError(f"`run` is '{sweep.folder}'; give it a folder of its own, e.g. `run` runs/sweep")
-        every = math.inf if ranges else math.prod(len(axis.values) for axis in self.axes)
-        self.total = int(min(every, sweep.trials or every))
+        total = math.inf if ranges else math.prod(len(axis.values) for axis in self.axes)
+        self.total = int(min(total, sweep.trials or total))
         first = tuple(axis.values[0] for axis in self.axes)
-        chosen = self.at(first)
+        settings = self.at(first)
         for i, axis in enumerate(self.axes):
             for value in axis.values[1:]:
                 self.at((*first[:i], value, *first[i + 1 :]))
-        seed = chosen.train.seed
+        seed = settings.train.seed
         self.points = (
-            search.grid_points(self.axes) if self.total == every else search.SEARCHES[sweep.search](self.axes, seed)
+            search.grid_points(self.axes) if self.total == total else search.SEARCHES[sweep.search](self.axes, seed)
         )
         self.point = next(self.points)
 
     def at(self, point: Point) -> Training:
         """Return the training at a point, in a folder of its own."""
         values = {axis.setting: value for axis, value in zip(self.axes, point)}
-        asked = self.training.with_values(values)
-        filled = asked.filled()
-        if filled.train.devices > 1:  # several processes would each ask for all of the sweep
-            raise InputError(f"`train.devices` is {filled.train.devices}; sweep trains on one device, leave it out")
+        request = self.training.with_values(values)
+        complete_request = request.filled()
+        if complete_request.train.devices > 1:  # several processes would each ask for all of the sweep
+            raise InputError(
+                f"`train.devices` is {complete_request.train.devices}; sweep trains on one device, leave it out"
+            )
         minutes = (
-            filled.train.minutes if "train.minutes" in asked.settings else 0.0
+            complete_request.train.minutes if "train.minutes" in request.settings else 0.0
         )  # a size's: all take the same steps
-        named = {axis.label: value for axis, value in zip(self.axes, point)}
-        folder = self.folder / file_suffix(**named).strip("-")
-        return replace(filled, train=replace(filled.train, devices=1, minutes=minutes), folder=folder)
+        labels = {axis.label: value for axis, value in zip(self.axes, point)}
+        folder = self.folder / file_suffix(**labels).strip("-")
+        return replace(
+            complete_request, train=replace(complete_request.train, devices=1, minutes=minutes), folder=folder
+        )
 
     def go(self) -> list[Trial]:
         """Train at each point. A point that is asked for again is not trained again."""
         trials = dict[Point, Trial]()
         for _ in range(100 * self.total):  # a search may come to the same ones over and over
             if self.point not in trials:
-                spent = [trial.seconds for trial in trials.values() if trial.seconds is not None]
-                left = sum(spent) / max(len(spent), 1) * (self.total - len(trials))
-                trials[self.point] = self._trial(len(trials) + 1, f", about {duration(left)} left" if spent else "")
+                durations = [trial.seconds for trial in trials.values() if trial.seconds is not None]
+                left = sum(durations) / max(len(durations), 1) * (self.total - len(trials))
+                trials[self.point] = self._trial(len(trials) + 1, f", about {duration(left)} left" if durations else "")
                 if len(trials) == self.total:
                     break
             bound = trials[self.point].validation

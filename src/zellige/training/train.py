@@ -105,17 +105,21 @@ def train(
     progress = Silent() if rank or progress is None else progress
     data = None if data is None else as_data(data)
     if recipe:
-        theirs = RECIPES[recipe].for_method(recipe, method)
-        method = theirs.method
+        recipe_config = RECIPES[recipe].for_method(recipe, method)
+        method = recipe_config.method
         if not resume:  # a run that goes on has them
-            data, net, train = data or theirs.data, theirs.net if net is None else net, train or theirs.train
-            options = theirs.options if options is None else options
+            data, net, train = (
+                data or recipe_config.data,
+                recipe_config.net if net is None else net,
+                train or recipe_config.train,
+            )
+            options = recipe_config.options if options is None else options
     method = "mdlm" if method is None else method
     name = method if isinstance(method, str) else getattr(find(method), "name", method.__name__)
     method = find(method)
     if size:
-        theirs = SIZES[size].of((data or Data()).name, method)
-        net, train = theirs[0] if net is None else net, train or theirs[1]
+        recipe_config = SIZES[size].of((data or Data()).name, method)
+        net, train = recipe_config[0] if net is None else net, train or recipe_config[1]
     if run is None:
         run = default_folder(recipe or f"{name}-{data_label(data or Data())}", resume or overwrite, rank)
     folder = Path(run)
@@ -131,10 +135,10 @@ def train(
             for place in (folder / name for name in folders):
                 if place.is_dir():
                     files.sweep(place)
-        prepared = _prepare(
+        setup_of_run = _prepare(
             method, name, data, net, train, options, folder, resume, overwrite, progress, rank, recipe, size
         )
-        return prepared if isinstance(prepared, Run) else _run(prepared, progress, rank, signals, again)
+        return setup_of_run if isinstance(setup_of_run, Run) else _run(setup_of_run, progress, rank, signals, again)
 
 
 @dataclass(frozen=True)
@@ -159,19 +163,23 @@ def _prepare(
     method, name, data, net, train, options, folder, resume, overwrite, progress, rank, recipe, size
 ) -> _Prepared | Run:
     """Check everything, then write config.json and the notes. A Run where nothing is left to do."""
-    saved, about = saved_config(folder, method, name, resume, overwrite, rank)
+    saved_run, about = saved_config(folder, method, name, resume, overwrite, rank)
     last = last_checkpoint(folder) if resume else None
     step = resumed_step(last) if last else 0
-    begun = saved.train if saved else train
-    start = setup.load_start(begun.start, method, name) if last is None and begun is not None and begun.start else None
-    if saved and recipe and saved.recipe != recipe:
+    begin_train = saved_run.train if saved_run else train
+    start = (
+        setup.load_start(begin_train.start, method, name)
+        if last is None and begin_train is not None and begin_train.start
+        else None
+    )
+    if saved_run and recipe and saved_run.recipe != recipe:
         raise InputError(
-            f"'{path(folder)}' is a run of {saved.recipe or 'no recipe'}, not of {recipe}; leave `recipe` out"
+            f"'{path(folder)}' is a run of {saved_run.recipe or 'no recipe'}, not of {recipe}; leave `recipe` out"
         )
-    config = setup.choose_config(saved, name, method, data, net, train, options, folder, start, recipe)
+    config = setup.choose_config(saved_run, name, method, data, net, train, options, folder, start, recipe)
     before = about.get("data") or {}
     config = setup.shaped(config, before.get("shape"), len(before.get("classes") or ()))
-    changes = setup.changed(saved, config) if saved else {}
+    changes = setup.changed(saved_run, config) if saved_run else {}
     fleet = device.fleet(config)
     device.split_batch(config.train, fleet)
     if config.train.wandb:
@@ -180,7 +188,7 @@ def _prepare(
     corpus = setup.read_corpus(config, tokenizer, start, getattr(progress, "reading", None))
     config = setup.shaped(config, corpus.tokenizer.shape, len(corpus.about.get("classes") or ()))
     setup.same_corpus(about, corpus)
-    if saved and last and step >= config.train.steps and is_settled(last):
+    if saved_run and last and step >= config.train.steps and is_settled(last):
         return _finished(folder, config, last, about, progress)
 
     with torch.random.fork_rng(devices=[]):
@@ -206,15 +214,15 @@ def _prepare(
         else:
             config, per_row = fitted(config, fresh, tokens.size, len(corpus.validation))
     about = notes.about_run(about, corpus, fresh, changes, step)
-    prepared = _Prepared(folder, fresh, corpus, config, about, fleet, last, step)
+    result = _Prepared(folder, fresh, corpus, config, about, fleet, last, step)
     if not rank:
         if overwrite:
             clear(folder)
         folder.mkdir(parents=True, exist_ok=True)
         write_config(folder, config, about)
-        _announce(prepared, progress, changes, resume, size, per_row, whole)
+        _announce(result, progress, changes, resume, size, per_row, whole)
         logger.log(folder, f"{'resumed at' if resume else 'started from'} step {step}; changed: {changes or 'nothing'}")
-    return prepared
+    return result
 
 
 def _announce(
@@ -253,10 +261,10 @@ def _run(prepared: _Prepared, progress: Progress, rank: int, signals: Signals, a
         model = Model(method, corpus.tokenizer, config, prepared.about)
         writer = loop.LightningWriter(corpus.tokenizer, config, prepared.about, not rank)
         callback = TrainingCallback(folder, model, corpus, progress, signals, prepared.step, again, writer)
-        sharded = prepared.fleet.sharded(config)
+        is_sharded = prepared.fleet.sharded(config)
         shape = corpus.tokenizer.shape
         rows = corpus.train.crops() if config.data.crop else corpus.train
-        learner = loop.Learner(method, config, rows, prepared.step, prepared.fleet.world, sharded, shape)
+        learner = loop.Learner(method, config, rows, prepared.step, prepared.fleet.world, is_sharded, shape)
         method.train()
         signals.droppable = prepared.fleet.world == 1  # several agree before the first step whether to stop
         try:
@@ -287,13 +295,13 @@ def _stopping(progress: Progress, folder: Path, again: str, rank: int) -> Iterat
 
     Another process than the first one says nothing, and ends with 0 once the steps had begun.
     """
-    signals, stopped = Signals(progress.note), False
+    signals, was_stopped = Signals(progress.note), False
     try:
         with signals:
             yield signals
     except (Interrupted, Quit):
-        stopped = True
-    if not (stopped or signals.asked):
+        was_stopped = True
+    if not (was_stopped or signals.asked):
         return
     if rank and signals.begun and not signals.quit:
         raise SystemExit(0)

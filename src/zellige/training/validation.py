@@ -93,9 +93,9 @@ class Validation:
         """A few samples into samples/, as a line of JSON each and as their kind shows them; the texts, if they are texts."""
         kind, seed = kinds.of(self.model.tokenizer), self.train.seed
         steps = admissible(self.model.method, self.train.sample_steps)
-        drawn = collect(watch_some(self.model, self.train.samples, steps=steps, seed=seed))
+        samples = collect(watch_some(self.model, self.train.samples, steps=steps, seed=seed))
         if first:
-            rows = zip(drawn.texts, drawn.tokens, drawn.calls, drawn.classes)
+            rows = zip(samples.texts, samples.tokens, samples.calls, samples.classes)
             lines = (
                 {"text": x, "tokens": y, "seed": seed, "calls": c, "prompt": None}
                 | ({"class": k} if k is not None else {})
@@ -103,8 +103,8 @@ class Validation:
             )
             write_samples(self.folder, step, lines)
             if not kind.running:
-                kind.save(samples_file(self.folder, step, kind.suffixes[0]), drawn.tokens)
-        return drawn.texts if kind.running else []
+                kind.save(samples_file(self.folder, step, kind.suffixes[0]), samples.tokens)
+        return samples.texts if kind.running else []
 
     def _remember(self, step: int, result: Result) -> bool:
         """Count a validation; whether it is the best so far."""

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -203,10 +203,10 @@ def variants(cls: type[Method], kinds: bool = False) -> Iterator[tuple[str, Meth
         kinds_so_far.add(kind)
 
 
-def again(method: Method, **changes: Any) -> Method:
+def again(method: M, **changes: Any) -> M:
     """The same variant once more, with changes."""
     fields = {f.name: getattr(method.config, f.name) for f in dataclasses.fields(method.config)}
-    return enumerable(type(method), **{**fields, **changes})
+    return cast(M, enumerable(type(method), **{**fields, **changes}))
 
 
 def discrete(method: Method) -> bool:
