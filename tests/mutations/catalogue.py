@@ -1836,7 +1836,7 @@ STRANGERS = [
     M(
         "a file of options that names its method by a file of code, which is run",
         "cli/train.py",
-        "    if not name and not recipe:\n        refuse_code(theirs, f\"'{source}'\")\n",
+        "    if not name and not recipe:\n        refuse_code(method_name, f\"'{source}'\")\n",
         "",
         why=FILES,
         tests="tests/cli/test_untrusted.py -k runs_no_code_unasked",

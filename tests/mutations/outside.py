@@ -690,8 +690,8 @@ COMMANDS = of(
     (
         "a file of options outranks what is typed",
         "cli/train.py",
-        "options.values_of(entries, known, values, file, where) | values",
-        "values | options.values_of(entries, known, {}, file, where)",
+        "options.values_of(entries, flags_of_command, values, file, where) | values",
+        "values | options.values_of(entries, flags_of_command, {}, file, where)",
         "cli/test_cli.py -k file_of_options",
     ),
     (
