@@ -16,9 +16,9 @@ How many masks a step reveals, at least one, is one of five rules; c_1 >= c_2 >=
 
     equally many      so that `steps` steps are enough                        (MaskGIT)
     per_step k        k                                                       (LMDeploy: low_confidence_static)
-    threshold tau     all n with c_n >= tau                                   (Fast-dLLM, arXiv 2505.22618, section 3.3)
-    factor f          the largest n with (n + 1) (1 - c_n) < f                (Fast-dLLM, section 3.3)
-    entropy_bound g   the largest n with H_1 + ... + H_n - max_i H_i <= g     (EB, arXiv 2505.24857, eq. 6)
+    threshold tau     all n with c_n >= tau                                   (Fast-dLLM, arXiv 2505.22618)
+    factor f          the largest n with (n + 1) (1 - c_n) < f                (Fast-dLLM)
+    entropy_bound g   the largest n with H_1 + ... + H_n - max_i H_i <= g     (EB, arXiv 2505.24857)
 
 **The error of an entropy bound is known.** n tokens sampled at once miss their total correlation, sum_i H_i - H(joint) nats of
 KL divergence, and H(joint) >= max_i H_i. So with the exact network each step misses g nats at most, and
@@ -137,7 +137,7 @@ class Confidence(Sampler):
         if self.factor is not None:  # grows with n, so that the n that are allowed are the first ones
             n = torch.arange(1, confidence.shape[-1] + 1, device=confidence.device)
             return ((n + 1) * (1 - confidence) < self.factor).sum(-1)
-        if self.entropy_bound is not None:  # EB eq. 6: grows with n, too
+        if self.entropy_bound is not None:  # grows with n, too
             return (entropy.cumsum(-1) - entropy.cummax(-1).values <= self.entropy_bound).sum(-1)
         return torch.full_like(masks, self.per_step) if self.per_step else (masks / t.reshape(-1)).ceil().long()
 

@@ -1,7 +1,7 @@
 """KLASS: reveal the tokens whose distribution has settled (KL-adaptive stability sampling, arXiv 2511.05664).
 
 The network is evaluated at all masks in every step. A mask is *stable* if its distribution p has changed little in each of the
-last n evaluations, and its confidence is high (section 3, eq. 5):
+last n evaluations, and its confidence is high:
 
     KL(p now || p one evaluation ago) < kl,  n times in a row,  and  max p >= threshold
 
@@ -28,7 +28,7 @@ from .confidence import measured
 from .guide import untruncated
 from .pairing import Distribution, absorbs
 from .predict import expected_time, fill, free, predict_at
-from .sampler import Sampler
+from .sampler import Sampler, start_distribution
 
 
 @declared
@@ -63,7 +63,7 @@ class Klass(Sampler):
 
     def init(self, method: Diffusion, shape, *, fixed=None, generator=None):
         state = super().init(method, shape, fixed=fixed, generator=generator)
-        memory = torch.zeros(*shape, method.process.K + 1, dtype=torch.float64, device=state.x.device)
+        memory = torch.zeros(*shape, len(start_distribution(method)) + 1, dtype=torch.float64, device=state.x.device)
         return replace(state, memory=memory)
 
     def step(self, method: Diffusion, state, t, s, generator=None):
@@ -74,7 +74,7 @@ class Klass(Sampler):
             return state
         p = posterior(untruncated(pred)).double()
         before, times = state.memory[masks].split((p.shape[-1], 1), -1)
-        # eq. 5; infinite at the first evaluation, before which p is zero
+        # infinite at the first evaluation, before which p is zero
         change = maths.kl(p, before)[:, None]
         times = torch.where(change < self.kl, times + 1, 0.0)
         confidence = torch.full(masks.shape, -1.0, dtype=torch.float64, device=masks.device)

@@ -262,7 +262,7 @@ def a_product_of_models(method: Diffusion):
     if 0 < method.block < method.window:
         return
     worst, other = Largest(), again(method)
-    other.network.logits.mul_(-0.4)  # pyright: ignore[reportCallIssue]
+    other.network.logits.mul_(-0.4)  # pyright: ignore[reportCallIssue, reportAttributeAccessIssue]
     guided = Product(method, [(other, 0.5)], 0.7)
     for t in (0.1875, 0.5625):
         x, time = all_noisy(method, t)
