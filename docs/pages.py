@@ -7,6 +7,7 @@ What stands above MARK on a page is its idea, and is left as it is; a page that 
 """
 
 import ast
+import dataclasses
 import inspect
 import re
 import sys
@@ -22,7 +23,7 @@ from zellige.core import bound
 from zellige.evaluation import conditional, probe, two_sides
 from zellige.evaluation.metrics import KNOWN, METRICS, Metric
 from zellige.methods import build
-from zellige.requests import options_of
+from zellige.requests import option_of, options_of
 
 DOCS = Path(__file__).parent
 MARK = "<!-- what follows is from the code: docs/pages.py -->\n"
@@ -83,14 +84,16 @@ def table(rows: Iterable[Iterable[str]], head: Iterable[str]) -> str:
 
 
 def about_fields(cls: type) -> dict[str, str]:
-    """What stands below each field of a dataclass."""
+    """What is said of each field of a dataclass: in the string below it, or by its option."""
     body = ast.parse(inspect.getsource(inspect.getmodule(cls)))  # pyright: ignore[reportArgumentType]
     (tree,) = (n for n in ast.walk(body) if isinstance(n, ast.ClassDef) and n.lineno == first_line(cls))
-    texts = {}
-    for entry, below in zip(tree.body, tree.body[1:]):
-        if isinstance(entry, ast.AnnAssign) and isinstance(below, ast.Expr):
-            texts[entry.target.id] = " ".join(inspect.cleandoc(below.value.value).split())  # pyright: ignore
-    return texts
+    below = {}
+    for entry, text in zip(tree.body, tree.body[1:]):
+        if isinstance(entry, ast.AnnAssign) and isinstance(text, ast.Expr):
+            below[entry.target.id] = " ".join(inspect.cleandoc(text.value.value).split())  # pyright: ignore
+    declared = {field.name: option_of(field) for field in dataclasses.fields(cls)}
+    texts = {name: below.get(name) or (option and option.help) for name, option in declared.items()}
+    return {name: text for name, text in texts.items() if text}
 
 
 def first_line(cls: type) -> int:

@@ -228,7 +228,7 @@ def test_sample_has_the_arguments_of_watch():
 
 def test_keeping_what_is_given_is_exact_for_masks_only():
     assert approximate(model()) is None
-    other = SimpleNamespace(method=SimpleNamespace(process=uniform(3, Linear())))
+    other = SimpleNamespace(method=SimpleNamespace(process=uniform(3, Linear()), network=None))
     assert approximate(other).startswith("given tokens are kept, which is approximate")
 
 
