@@ -865,7 +865,7 @@ def test_bracket(run, tmp_path):
     ]
     assert (here / "bracket-text-test-numbers-1-4-orders-forward-per-step-1-8-own-2-limit-3.svg").is_file()
     run(f"report {here}")
-    assert "Between two bounds" in (here / "report.html").read_text()
+    assert "Two-sided bounds" in (here / "report.html").read_text()
 
 
 def test_a_fuller_result_of_an_earlier_name_keeps_its_place(run, tmp_path):

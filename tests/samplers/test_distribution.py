@@ -134,7 +134,7 @@ def test_a_coarse_chain_names_the_number_that_bounds_it(name, grid):
     for steps in (2, 4):
         distribution = distribution_of(Ancestral(grid), method, steps)
         ask = Likelihood(method, **distribution.number)
-        assert ask.law == distribution.of
+        assert ask.distribution == distribution.of
         assert torch.equal(ask.times, Ancestral(grid).times(method, steps))
         assert ("ancestral" in ask.bounds) == (grid == "uniform")  # without options
 

@@ -139,7 +139,7 @@ def samplers() -> list[dict[str, str]]:
         rows.append(
             {
                 "name": name, "draws from": words, "needs": cls.needs,
-                "bounded by": number, "network evaluations": cls.calls,
+                "bounded by": number, "evaluations": cls.calls,
             }
         )  # fmt: skip
     return rows + [{"name": name, "same as": f"{of} ({why})"} for name, (of, why) in ALIASES.items()]

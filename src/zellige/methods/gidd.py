@@ -17,7 +17,7 @@
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
-| mask and uniform, pi_t changes with time | its own | LeaveOneOut | continuous; weighted | ancestral |
+| masks and random tokens | its own | LeaveOneOut | continuous; weighted | ancestral |
 
 Deviations: alpha is 1 at t = 0 and 0 at t = 1 exactly, so that prior and reconstruction are 0 and the bound is the integral over
 all of [0, 1]. The authors' code leaves out 1e-4 at both ends (`t_eps`), which here only the weighted losses do. Their p_u has a

@@ -17,8 +17,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
-from numpy.typing import ArrayLike
-
 from ..arguments import checked
 from ..errors import InputError
 from ..requests import declared, option, takes
@@ -28,6 +26,7 @@ from .sampling import Sampling
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import ArrayLike
     from torch import Tensor
 
     from ..show.kinds import Modality
@@ -155,7 +154,7 @@ def infill(
 ) -> "list[list[str]] | np.ndarray": ...
 @overload
 def infill(
-    model: "ModelSource", text: None = None, *, fixed: ArrayLike, **choices: Unpack[InfillChoices]
+    model: "ModelSource", text: None = None, *, fixed: "ArrayLike", **choices: Unpack[InfillChoices]
 ) -> "list[str] | np.ndarray": ...
 @checked
 @takes(Infill, SamplerChoices)

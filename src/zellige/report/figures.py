@@ -103,7 +103,8 @@ def schedule(method: Diffusion | Schedule) -> Figure:
             2.4,
         )
     ]
-    other_schedules = [(name, kind) for kind, name in names.items() if kind is not type(own_schedule)]
+    families = [kind for kind in names if not names.keys() & set(kind.__mro__[1:])]  # square is a polynomial
+    other_schedules = [(names[kind], kind) for kind in families if kind is not type(own_schedule)]
     rows += [(name, kind(), *line, 1.1) for (name, kind), line in zip(reversed(other_schedules), LINES)]
     for name, curve, colour, dashes, width in rows:
         for ax, (x, y) in zip((left, right), _curves(curve, t)):

@@ -48,7 +48,7 @@ class Klass(Sampler):
     error: ClassVar[str] = "not the model's distribution"
     order: ClassVar[str] = "-"
     needs: ClassVar[str] = "absorbing"
-    calls: ClassVar[str] = "up to one per token"
+    calls: ClassVar[str] = "up to one a token"
 
     @classmethod
     def refuse(cls, method):
