@@ -230,7 +230,8 @@ def test_variants_differ_for_a_sampler_only_where_the_exact_network_or_the_pairi
     noises = [
         "",
         "uniform",
-        "uniform, mean",
+        "uniform, mean, linear-to-one",
+        "uniform, image, even",
         "absorbing-uniform",
         "middle",
         "gaussian",

@@ -75,7 +75,7 @@ def grammar(start: str) -> dict[str, Any]:
 
     form: list[Any] = []
 
-    def look(cls: Any, argv: Any, where: str, *, default: Any = None, **_: Any) -> None:
+    def look(cls: Any, argv: Any, where: str, *_: Any, default: Any = None, **__: Any) -> None:
         form.append(options.flags(cls, default))
         raise _Seen
 

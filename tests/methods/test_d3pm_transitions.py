@@ -211,6 +211,15 @@ def test_informed_masks_are_masked_in_proportion():
 
 
 # ---------------------------------------------------------------------------------- how much noise
+def test_a_long_chain_loses_everything_before_its_end():
+    """beta from 0.02 to 1: the product of 1 - beta is below any float64 before its end, and alpha decreases to 0 all the same."""
+    alpha = table("linear-to-one", 1000, 256, False)
+    product = (1 - torch.linspace(0.02, 1.0, 1000, dtype=torch.float64)).cumprod(0)
+    assert (alpha.diff() < 0).all()
+    assert alpha[-1] == product[-2] == 0
+    torch.testing.assert_close(alpha[1:300], product[:299])
+
+
 def test_betas():
     for T in (1, 10, 1000):
         i = torch.arange(1, T + 1, dtype=D)

@@ -60,7 +60,7 @@ GIDD = [
         G,
         "return (v - v.sum(-1, keepdim=True) * added) / a",
         "return (v - added) / a",
-        "bound.parameterizations gidd",
+        "bound.convert gidd",
     ),
     M(
         "noise is drawn with the mask too seldom",
