@@ -94,25 +94,25 @@ class D3PM(Absorbing):
         """D3PM's options."""
 
         process: str = "absorbing"
-        """noise: absorbing, uniform, nearest or a mixture; absorbing is a mask, nearest is in an embedding, mixtures are
-        absorbing-uniform and absorbing-nearest; matrix: of your own; of ordered tokens gaussian, band, middle (absorbing into
-        it)"""
+        """noise: absorbing (a mask), uniform and others; nearest: in an embedding; absorbing-uniform, absorbing-nearest: both;
+        matrix: your own; for ordered tokens gaussian, band, and middle (absorbs into the middle value)"""
         schedule: str = "paper"
-        """schedule beta_i; linear, linear-to-one, cosine, even or mutual-information; linear-to-one: 0.02 to 1; even:
-        1/(T - i + 1), which mutual-information is for absorbing; paper: cosine for uniform,
-        linear for gaussian and band, otherwise mutual-information; auto: as paper, but mutual-information for uniform"""
+        """schedule beta_i; linear, linear-to-one, cosine, even or mutual-information; linear-to-one: 0.02 to 1; even: 1/(T - i
+        + 1), which mutual-information is for absorbing; paper: cosine for uniform, linear for gaussian and band, otherwise
+        mutual-information; auto: as paper, but mutual-information for uniform"""
         diffusion_steps: int = 1000
         """T of discrete time; samples and bounds may take fewer"""
         prediction: str = "leave-one-out"
-        """what the softmax predicts: leave-one-out or mean; leave-one-out: p(x_0 | the other positions), eq. 4; mean:
-        p(x_0 | x_t)"""
+        """what the softmax predicts: leave-one-out or mean; leave-one-out: p(x_0 | the other positions), eq. 4; mean: p(x_0 |
+        x_t)"""
         last: str = "text"
         """the step to clean tokens: eq. 4 like the others (text), or the softmax itself (image)"""
         auxiliary: float = 0.01
-        """lambda, the weight of the cross-entropy beside the bound; in the published scale, beside one step's KL, lambda / T"""
+        """lambda, the weight of the cross-entropy that is added to the bound; a paper that adds it to the KL of one step,
+        which is 1/T of the bound, calls the same weight lambda / T"""
         head: str = "logits"
-        """the network gives K logits, to which residual adds 1 at the noisy token, as the published image code does; or, of
-        ordered tokens, the mean and scale of a logistic distribution over the levels: logistic"""
+        """what the network gives: logits, residual or logistic; residual: logits to which 1 is added at the noisy token, as in
+        the published image code; logistic: for ordered tokens, mean and scale of a logistic distribution over the levels"""
         width: int = 0
         """the farthest jump of band and gaussian, in levels; 0 is a quarter of them for band, no limit for gaussian"""
         neighbours: int = 5
@@ -122,12 +122,15 @@ class D3PM(Absorbing):
         mask_rate: float = 4.0
         """of absorbing-nearest: the rate into the mask, where a token moves to its neighbours at a rate of about 1 in all"""
         embedding: str = ""
-        """of nearest: a .npy file (V, d), read again whenever the model is; without it ordered tokens are near as levels are"""
+        """of nearest: a .npy file (V, d), read again whenever the model is; without it, ordered tokens are near if their
+        levels are"""
         scaling: str = "exponential"
-        """of nearest: exp(a_t R) of the paper; or (1 - beta_i) I + beta_i M as in the published text code, M the graph with
-        rows and columns of sum 1 (sinkhorn) or exp(beta_1 R) (expm), which hardly moves a token"""
+        """of nearest: how a step is made of the graph R of neighbours: exponential, sinkhorn or expm; exponential: exp(a_t R),
+        as in the paper; the others: (1 - beta_i) I + beta_i M, as in the published text code, where M is R scaled to rows
+        and columns of sum 1 (sinkhorn), or exp(beta_1 R), which hardly moves a token (expm)"""
         mask_proportion: float = 0.9
-        """of absorbing-uniform: how much of what is lost goes to the mask; the rest to any state (BERT has 80% to 10%, 0.89)"""
+        """of absorbing-uniform: share of the noise that is the mask; the rest is a random token (BERT: 80% and 10%, a share of
+        0.89)"""
         auxiliary_at: str = "masks"
         """where the cross-entropy of absorbing noise is taken: at the masks, or at all positions, as the published code does"""
         log_eps: float = 0.0

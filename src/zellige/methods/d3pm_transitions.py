@@ -235,7 +235,7 @@ def table(name: str, T: int, V: int, absorbing: bool, redrawn: float | None = No
         beta = torch.linspace(0.1 / T, min(20 / T, 0.999), T, dtype=D)
     elif name == "linear-to-one":  # D3PM table 4; of a long chain alpha is below any float64 long before T
         beta = torch.linspace(0.02, 1.0, T, dtype=D)
-        kept = torch.cat((torch.ones_like(beta[:1]), (1 - beta).cumprod(0)))
+        kept = torch.cat((torch.ones_like(beta[:1]), (1 - beta[:-1]).cumprod(0), torch.zeros_like(beta[:1])))
         return torch.maximum(kept, 1e-300 * left)  # it decreases all the way, to 0
     else:  # f(i) = cos(pi/2 (i/T + 0.008)/1.008), not squared
         f = torch.cos(math.pi / 2 * (1.008 - left) / 1.008)  # D3PM eq. 18
