@@ -106,7 +106,7 @@ def the_bound_given_a_part(method: Diffusion):
             fixed = torch.where(counted, -1, x)
             samples = script.sample_distribution(Ancestral(), method, times, fixed=fixed)
             sampled.see(samples[enumeration.index(X, method.process.K)], p, where)
-    yield above(GIVEN, "T steps: bound ≥ -log p given a part, smallest gap", gap, -EXACT, "≥ 0")
+    yield above(GIVEN, "given a part: bound ≥ -log p, smallest gap", gap, -EXACT, "≥ 0")
     yield drawn.row(GIVEN, "E over the draws of its terms = the bound")
     yield sampled.row(GIVEN, "ancestral with that part fixed samples from p")
     if getattr(method.network, "sees_given", False):
@@ -130,7 +130,7 @@ def the_bound_leaves_probability_given_a_part(method: Method):
         worst = min(worst, 1 - float(p))
         if method.exact or (isinstance(method, Diffusion) and method.by_counts):
             whole.see(p, 1.0, f"counted {counted.tolist()}")
-    yield above(GIVEN, "1 - sum of exp(-bound) over the rest, smallest", worst, -QUADRATURE, "≥ 0")
+    yield above(GIVEN, "given a part: 1 - sum of exp(-bound)", worst, -QUADRATURE, "≥ 0")
     if method.exact or (isinstance(method, Diffusion) and method.by_counts):
         yield whole.row(GIVEN, "... 0 if one token is left and time is not seen", QUADRATURE)
 
