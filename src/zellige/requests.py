@@ -24,7 +24,7 @@ import math
 import os
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar, Union, Unpack, dataclass_transform
 
@@ -336,3 +336,31 @@ def _described(cls: type) -> str:
     """The docstring of a request, with what its fields say of themselves."""
     lines = [f"        {option.name}: {option.help}." for option in _options(cls)]
     return "\n".join([inspect.cleandoc(cls.__doc__ or ""), "", "    Args:", *lines])
+
+
+# ---------------------------------------------------------------------------------- choices in one word
+def choices_of(name: str, text: str, example: str) -> Iterator[tuple[str, str]]:
+    """The choices of `name` in "process=uniform,steps=64", each with its value as text. Raises InputError, with an example."""
+    for word in filter(None, text.split(",")):
+        key, equals, value = word.partition("=")
+        if not equals:
+            raise InputError(f"'{name}:{text}' has a choice without a value; e.g. {example}")
+        yield key.strip().replace("-", "_"), value.strip()
+
+
+def value_of(word: str, key: str, text: str, kind: Any) -> Any:
+    """A choice that was written as text, as its field has it. Raises InputError."""
+    kinds = typing.get_args(kind) if typing.get_origin(kind) in (Union, types.UnionType) else (kind,)
+    if type(None) in kinds and text.lower() == "none":
+        return None
+    if bool in kinds:
+        if text not in ("True", "False"):
+            raise InputError(f"{key} is '{text}' in '{word}'; it must be True or False")
+        return text == "True"
+    for number_type, what in ((int, "a whole number"), (float, "a number")):
+        if number_type in kinds:
+            try:
+                return number_type(text)
+            except ValueError:
+                raise InputError(f"{key} is '{text}' in '{word}'; it must be {what}") from None
+    return text

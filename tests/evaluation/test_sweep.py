@@ -117,7 +117,8 @@ def test_samplers_with_options_of_their_own():
         "ancestral", "confidence entropy_bound", "confidence confidence=margin",
     ]  # fmt: skip
     for name, message in {
-        "confidence:0.1": "`samplers` has 'confidence:0.1'; write options as confidence:threshold=0.9,temperature=0.7",
+        "confidence:0.1": "'confidence:0.1' has a choice without a value; e.g. confidence:threshold=0.9",
+        "confidence:factor=much": "factor is 'much' in 'confidence:factor=much'; it must be a number",
         "klass:threshold=2": "`threshold` is 2; it must be between 0 and 1",
     }.items():
         with pytest.raises(InputError, match=re.escape(message)):

@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from places import GOLDEN, SHARED
+from places import GOLDEN, GUIDANCE
 from zellige.models.published.ddit import BUFFERS, ours, theirs
 from zellige.nn import DiT, Net
 
@@ -100,8 +100,7 @@ def rounded(ours: Tensor | float, theirs: Tensor | float, n: float, dtype=torch.
 
 
 TORCH, JAX = Recorded(GOLDEN / "torch"), Recorded(GOLDEN / "jax")
-GUIDED = SHARED / "golden-guidance"
-LATER = [Recorded(GUIDED)] if GUIDED.is_dir() else []  # GIDD's and Duo's later cases
+LATER = [Recorded(GUIDANCE)] if GUIDANCE.is_dir() else []  # GIDD's and Duo's later cases
 V, L = TORCH.sizes["vocab"], TORCH.sizes["length"]  # of the torch cases: tokens without the mask, positions
 K, MASK = V + 1, V
 NOISES = TORCH.scalars("mdlm__noise_schedules")  # name -> what its schedule was made with

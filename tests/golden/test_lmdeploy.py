@@ -10,16 +10,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from places import GOLDEN
+from places import DECODING
 from zellige.core.curves import Linear
 from zellige.core.prediction import Mean
 from zellige.core.process import absorbing
 from zellige.samplers import Confidence, FixedOrder, State
 
-FOLDER = GOLDEN.parent / "golden-decoding"
-if not FOLDER.is_dir():
-    pytest.skip(f"no recorded decoding at {FOLDER}", allow_module_level=True)
-CASES = {case["name"]: case for case in json.loads((FOLDER / "index.json").read_text())}
+if not DECODING.is_dir():
+    pytest.skip(f"no recorded decoding at {DECODING}", allow_module_level=True)
+CASES = {case["name"]: case for case in json.loads((DECODING / "index.json").read_text())}
 MASKED, UNMASKED, CACHED = range(3)
 
 
@@ -55,7 +54,7 @@ class Round:
 @pytest.mark.parametrize("name", CASES)
 @torch.no_grad()
 def test_each_round_reveals_the_same_tokens(name):
-    case, recorded = CASES[name], load_file(FOLDER / f"{name}.safetensors")
+    case, recorded = CASES[name], load_file(DECODING / f"{name}.safetensors")
     ours, blocks = sampler(case), (case["blocks"], case["block"])
     mask, ids = recorded["mask.0"].view(blocks), recorded["ids.0"].view(blocks)
     V = case["vocabulary"]

@@ -1609,8 +1609,8 @@ SAMPLERS = [
     M(
         "the positions of the order for the ranks",
         "samplers/confidence.py",
-        "at = masks & (order.argsort(-1) < count[:, None])",
-        "at = masks & (order < count[:, None])",
+        "masks & (order.argsort(-1) < count[:, None])",
+        "masks & (order < count[:, None])",
         why="two positions are their own inverse",
         tests="tests/samplers/test_confidence.py -k come_first",
     ),

@@ -58,18 +58,18 @@ def by_hand(method, measure, choose):
 
 @pytest.mark.parametrize("measure", ["probability", "margin", "entropy"])
 @torch.no_grad()
-def test_the_surest_come_first(measure):
+def test_the_most_confident_come_first(measure):
     method = mdlm(length=THREE)
-    surest = lambda sure: sorted(sure, key=lambda i: -sure[i])  # noqa: E731
+    most_confident = lambda sure: sorted(sure, key=lambda i: -sure[i])  # noqa: E731
     for T in (1, 2, 3):
-        some = lambda sure, step, _, T=T: surest(sure)[: math.ceil(len(sure) / max(T - step, 1))]  # noqa: E731
+        some = lambda sure, step, _, T=T: most_confident(sure)[: math.ceil(len(sure) / max(T - step, 1))]  # noqa: E731
         close(
             exact.sample_distribution(Confidence(measure), method, T),
             by_hand(method, measure, some),
             rtol=0,
             atol=1e-12,
         )
-    enough = lambda sure, *_: [i for i in sure if sure[i] >= 0.35] or surest(sure)[:1]  # noqa: E731
+    enough = lambda sure, *_: [i for i in sure if sure[i] >= 0.35] or most_confident(sure)[:1]  # noqa: E731
     distribution = exact.sample_distribution(Confidence(measure, 0.35), method, 1)  # its own number of steps
     close(distribution, by_hand(method, measure, enough), rtol=0, atol=1e-12)
 

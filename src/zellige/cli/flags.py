@@ -214,7 +214,7 @@ SHOWN: dict[str, tuple[str, str]] = {
     "Report": ("RUN [--out FILE]", ""),
     "Play": ("RUN [RUN ...] [options]", ""),
     "Serve": ("RUN [options]", ""),
-    "List": ("models|methods|samplers|data|checkpoints|recipes", ""),
+    "List": ("models|methods|samplers|data|checkpoints|recipes|tables", ""),
     "Import": ("SOURCE --out FOLDER [options]", ""),
     "Export": ("MODEL --to LAYOUT --out FOLDER", ""),
     "Demo": ("[options]", ""),

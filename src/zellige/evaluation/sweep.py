@@ -27,7 +27,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, get_type_hints
 
 import numpy as np
 import torch
@@ -41,6 +41,7 @@ from ..errors import InputError, check_counts
 from ..models.frames import collect
 from ..models.model import Model, fingerprint
 from ..models.sample import watch
+from ..requests import choices_of, value_of
 from ..samplers import choose_sampler
 from ..samplers.pairing import admissible, of_length
 from ..schema import read_lines, read_text
@@ -239,23 +240,15 @@ def along(base: Way, temperatures: Sequence[float] = (), top_ps: Sequence[float]
     ]
 
 
-def parsed(text: str) -> tuple[str, dict[str, Any]]:
+def sampler_of(text: str) -> tuple[str, dict[str, Any]]:
     """A sampler and its options: "confidence:entropy_bound=0.1" is ("confidence", {"entropy_bound": 0.1}).
 
     Raises InputError: no such sampler, or options that are not written so.
     """
-    name, _, given = text.partition(":")
-    samplers.find(name)
-    options = {}
-    for part in given.split(",") if given else ():
-        option, equals, value = part.partition("=")
-        if not equals:
-            raise InputError(f"`samplers` has '{text}'; write options as confidence:threshold=0.9,temperature=0.7")
-        try:
-            options[option.strip().replace("-", "_")] = json.loads(value)
-        except ValueError:
-            options[option.strip().replace("-", "_")] = value
-    return name, options
+    name, _, choices = text.partition(":")
+    kinds = get_type_hints(samplers.find(name))
+    written = dict(choices_of(name, choices, "confidence:threshold=0.9"))
+    return name, {key: value_of(text, key, value, kinds.get(key, str)) for key, value in written.items()}
 
 
 def calls(model: Model, base: Way, steps: Sequence[int], names: Sequence[str] = ()) -> list[Way]:
@@ -270,7 +263,7 @@ def calls(model: Model, base: Way, steps: Sequence[int], names: Sequence[str] = 
     usual = [default, *(n for n in SAMPLERS if n != default and samplers.find(n).refuse(method) is None)]
     blocks = max(1, int(method.shape[0]) // method.block) if method.block > 1 else 1
     ways = []
-    for name, options in map(parsed, names or usual):
+    for name, options in map(sampler_of, names or usual):
         own = options or (base.options if name == default else {})
         for n in steps:
             count = admissible(method, max(1, round(n / blocks)))

@@ -25,7 +25,7 @@ from ..core.prediction import posterior
 from ..core.random import Randomness
 from ..methods.diffusion import Diffusion
 from ..requests import declared, option
-from ..truncation import TOKENS
+from ..truncation import PER_STEP
 from .pairing import Distribution, absorbs, continuous_distribution
 from .predict import expected_time, free, redraw
 from .sampler import Sampler
@@ -35,7 +35,7 @@ from .sampler import Sampler
 class AnyOrder(Sampler):
     """One token a step, or several, at positions drawn uniformly; exact with one."""
 
-    per_step: int = option("tokens a step", default=1, minimum=1, maximum=TOKENS)
+    per_step: int = option(**PER_STEP, default=1)
 
     name: ClassVar[str] = "any_order"
     error: ClassVar[str] = "none (all orders)"

@@ -33,7 +33,8 @@ expected.
 """
 
 import math
-from typing import ClassVar, Literal
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -43,18 +44,51 @@ from ..core.prediction import posterior
 from ..errors import InputError
 from ..methods.diffusion import Diffusion
 from ..requests import declared, option
-from ..truncation import TOKENS
+from ..truncation import PER_STEP
 from .guide import untruncated
 from .pairing import STEPS, Distribution, absorbs
 from .predict import expected_time, fill, free, predict_at
-from .sampler import Sampler
+from .sampler import Sampler, State
 
 Measure = Literal["probability", "margin", "entropy"]
 RULES = ("per_step", "threshold", "factor", "entropy_bound")  # at most one of them; none: equally many
 
 
 @declared
-class Confidence(Sampler):
+class NetworkChooses(Sampler):
+    """The network chooses the order: it is evaluated at all masks in each step, and tokens are sampled where `choose` says."""
+
+    error: ClassVar[str] = "not the model's distribution"
+    order: ClassVar[str] = "-"
+    needs: ClassVar[str] = "absorbing"
+
+    @classmethod
+    def refuse(cls, method):
+        return absorbs(method)
+
+    def choose(self, state: State, masks: Tensor, p: Tensor, t: Tensor) -> tuple[Tensor, Any]:
+        """Positions (B, L) bool to reveal, all of them masks, and the memory of the state after them.
+
+        Args:
+            masks: (B, L) bool, N in all.
+            p: (N, K) float64, the clean posteriors there, before truncation.
+            t: the time of the step.
+        """
+        ...
+
+    def step(self, method: Diffusion, state, t, s, generator=None):
+        masks = free(method, state)
+        pred = predict_at(method, state, masks, expected_time(method, state))
+        if pred is None:
+            random.discard(masks.shape, generator)
+            return state
+        at, memory = self.choose(state, masks, posterior(untruncated(pred)).double(), t)
+        state = fill(state, at, random.categorical(posterior(pred)[at[masks]], generator, at), masks.any(-1))
+        return replace(state, memory=memory)
+
+
+@declared
+class Confidence(NetworkChooses):
     """Most confident masks first, ties from the left: equally many in each step, or as many as a rule allows."""
 
     confidence: Measure = option("probability, margin or entropy", default="probability")
@@ -65,23 +99,20 @@ class Confidence(Sampler):
         maximum=1,
     )
     factor: float | None = option(
-        "reveal the n most confident masks for the largest n with (n + 1) (1 - confidence of the last) below this",
+        "reveal the n most confident masks, with the largest n for which (n + 1) times (1 - the n-th confidence) is below this",
         default=None,
         kw_only=True,
         above=0,
     )
     entropy_bound: float | None = option(
-        "reveal masks while the sum of their entropies without the largest is at most this, in nats",
+        "reveal the most confident masks; their entropies without the largest add up to at most this, in nats",
         default=None,
         kw_only=True,
         minimum=0,
     )
-    per_step: int | None = option("tokens a step", default=None, kw_only=True, minimum=1, maximum=TOKENS)
+    per_step: int | None = option(**PER_STEP, default=None, kw_only=True)
 
     name: ClassVar[str] = "confidence"
-    error: ClassVar[str] = "not the model's distribution"
-    order: ClassVar[str] = "-"
-    needs: ClassVar[str] = "absorbing"
     calls: ClassVar[str] = "steps"
 
     def __post_init__(self):
@@ -89,10 +120,6 @@ class Confidence(Sampler):
         given = [rule for rule in RULES if getattr(self, rule) is not None]
         if len(given) > 1:
             raise InputError(f"`{given[0]}` and `{given[1]}` both say how many tokens a step reveals; give one of them")
-
-    @classmethod
-    def refuse(cls, method):
-        return absorbs(method)
 
     def distribution(self, method, steps):
         return Distribution("its own order, most confident first")
@@ -107,44 +134,40 @@ class Confidence(Sampler):
             raise InputError(f"`steps` is {steps}; it must be 1 or more")
         return torch.arange(min(steps, length), -1, -1, dtype=torch.float64)
 
-    def step(self, method: Diffusion, state, t, s, generator=None):
-        masks = free(method, state)
-        pred = predict_at(method, state, masks, expected_time(method, state))
-        if pred is None:
-            random.discard(masks.shape, generator)
-            return state
-        p = posterior(untruncated(pred)).double()
-        confidence = torch.full(masks.shape, -1.0, dtype=torch.float64, device=masks.device)
-        confidence[masks] = measured(self.confidence, p).round(
-            decimals=5
-        )  # equal but for the network's rounding: a tie
+    def choose(self, state, masks, p, t):
+        confidence = confidence_at(masks, p, self.confidence)
         order = torch.argsort(confidence, dim=-1, descending=True, stable=True)
         entropy = torch.zeros_like(confidence).masked_scatter(masks, -maths.xlogy(p, p).sum(-1))
         count = self.count(t, masks.sum(-1), confidence.gather(-1, order), entropy.gather(-1, order)).clamp_min(1)
-        at = masks & (order.argsort(-1) < count[:, None])
-        return fill(state, at, random.categorical(posterior(pred)[at[masks]], generator, at), masks.any(-1))
+        return masks & (order.argsort(-1) < count[:, None]), state.memory
 
     def count(self, t: Tensor, masks: Tensor, confidence: Tensor, entropy: Tensor) -> Tensor:
-        """Number of masks (B,) that a step reveals by the rule, before it is made at least one and at most all.
+        """Number of masks (B,) that the rule reveals; `choose` takes at least one.
 
         Args:
             t: the steps left.
             masks: (B,) how many there are.
-            confidence, entropy: (B, L) of the masks, most confident first; -1 and 0 behind the last.
+            confidence, entropy: (B, L) of the masks, most confident first; -1 and 0 after the last.
         """
         if self.threshold is not None:
             return (confidence >= self.threshold).sum(-1)
-        if self.factor is not None:  # grows with n, so that the n that are allowed are the first ones
+        if self.factor is not None:  # Fast-dLLM; grows with n, so that the n that are allowed are the first ones
             n = torch.arange(1, confidence.shape[-1] + 1, device=confidence.device)
             return ((n + 1) * (1 - confidence) < self.factor).sum(-1)
-        if self.entropy_bound is not None:  # grows with n, too
+        if self.entropy_bound is not None:  # EB; grows with n, too
             return (entropy.cumsum(-1) - entropy.cummax(-1).values <= self.entropy_bound).sum(-1)
         return torch.full_like(masks, self.per_step) if self.per_step else (masks / t.reshape(-1)).ceil().long()
 
 
-def measured(measure: Measure, p: Tensor) -> Tensor:
-    """Confidence of a distribution, (N, K) -> (N,)."""
+def confidence_at(masks: Tensor, p: Tensor, measure: Measure = "probability") -> Tensor:
+    """Confidence (B, L) float64 of the distributions p (N, K) at the masks (B, L); -1 elsewhere.
+
+    Rounded to five decimals: values that differ only by the network's rounding are a tie.
+    """
     if measure == "entropy":
-        return 1 + maths.xlogy(p, p).sum(-1) / math.log(max(p.shape[-1] - 1, 2))
-    largest, second = p.topk(2, -1).values.unbind(-1)  # MaskGIT; Kim et al. 2025 for the margin
-    return largest if measure == "probability" else largest - second
+        values = 1 + maths.xlogy(p, p).sum(-1) / math.log(max(p.shape[-1] - 1, 2))
+    else:
+        largest, second = p.topk(2, -1).values.unbind(-1)  # MaskGIT; Kim et al. 2025 for the margin
+        values = largest if measure == "probability" else largest - second
+    outside = torch.full(masks.shape, -1.0, dtype=torch.float64, device=masks.device)
+    return outside.masked_scatter(masks, values.round(decimals=5))

@@ -18,7 +18,7 @@ import torch
 
 from ..errors import InputError
 from ..requests import declared, option
-from ..truncation import TOKENS
+from ..truncation import PER_STEP
 from .any_order import AnyOrder
 from .pairing import Distribution
 
@@ -27,7 +27,7 @@ from .pairing import Distribution
 class FixedOrder(AnyOrder):
     """One token a step, or several, in a given order."""
 
-    per_step: int = option("tokens a step", default=1, kw_only=True, minimum=1, maximum=TOKENS)
+    per_step: int = option(**PER_STEP, default=1, kw_only=True)
     order: str | Sequence[int] = option(
         "forward, backward, or a list such as 2,0,1; the positions, counted from 0, in the order in which they are filled",
         default="forward",

@@ -5,8 +5,8 @@ last n evaluations, and its confidence is high:
 
     KL(p now || p one evaluation ago) < kl,  n times in a row,  and  max p >= threshold
 
-All stable masks are revealed at once; if there is none, the most confident one, ties from the left. A token is so revealed only
-after it has been looked at n + 1 times: what changes with every token around it waits.
+All stable masks are revealed at once; if there is none, the most confident one, ties from the left. So a stable token is
+revealed after n + 1 evaluations at the earliest, and one that keeps changing waits.
 
 As with `confidence` the network chooses the order, so no bound describes the samples, and one token at a time has no error with
 the exact network. Which masks are revealed depends on the tokens revealed before, step by step, and on nothing else: the
@@ -19,40 +19,30 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ..core import maths, random
-from ..core.prediction import posterior
+from ..core import maths
 from ..methods.diffusion import Diffusion
 from ..requests import declared, option
 from ..truncation import TOKENS
-from .confidence import measured
-from .guide import untruncated
-from .pairing import Distribution, absorbs
-from .predict import expected_time, fill, free, predict_at
-from .sampler import Sampler, start_distribution
+from .confidence import NetworkChooses, confidence_at
+from .pairing import Distribution
+from .sampler import start_distribution
 
 
 @declared
-class Klass(Sampler):
-    """All masks whose distribution is settled and confident at once; the most confident one if there are none.
+class Klass(NetworkChooses):
+    """All masks whose distribution is stable and confident at once; the most confident one if there are none.
 
     `state.memory` is (B, L, K + 1): each mask's distribution at the last evaluation, and how many times in a row it was stable.
     """
 
-    threshold: float = option("reveal masks of at least this confidence", default=0.9, minimum=0, maximum=1)
+    threshold: float = option("reveal stable masks of at least this confidence", default=0.9, minimum=0, maximum=1)
     kl: float = option(
         "a mask is stable if its distribution changes by less than this KL divergence, in nats", default=0.01, above=0
     )
     history: int = option("evaluations in a row in which a mask must be stable", default=2, minimum=1, maximum=TOKENS)
 
     name: ClassVar[str] = "klass"
-    error: ClassVar[str] = "not the model's distribution"
-    order: ClassVar[str] = "-"
-    needs: ClassVar[str] = "absorbing"
-    calls: ClassVar[str] = "up to one a token"
-
-    @classmethod
-    def refuse(cls, method):
-        return absorbs(method)
+    calls: ClassVar[str] = "≤ one per token"
 
     def distribution(self, method, steps):
         return Distribution("its own order, settled tokens first")
@@ -66,23 +56,13 @@ class Klass(Sampler):
         memory = torch.zeros(*shape, len(start_distribution(method)) + 1, dtype=torch.float64, device=state.x.device)
         return replace(state, memory=memory)
 
-    def step(self, method: Diffusion, state, t, s, generator=None):
-        masks = free(method, state)
-        pred = predict_at(method, state, masks, expected_time(method, state))
-        if pred is None:
-            random.discard(masks.shape, generator)
-            return state
-        p = posterior(untruncated(pred)).double()
+    def choose(self, state, masks, p, t):
         before, times = state.memory[masks].split((p.shape[-1], 1), -1)
-        # infinite at the first evaluation, before which p is zero
-        change = maths.kl(p, before)[:, None]
+        change = maths.kl(p, before)[:, None]  # infinite at the first evaluation, before which p is zero
         times = torch.where(change < self.kl, times + 1, 0.0)
-        confidence = torch.full(masks.shape, -1.0, dtype=torch.float64, device=masks.device)
-        confidence[masks] = measured("probability", p).round(decimals=5)
+        confidence = confidence_at(masks, p)
         stable = torch.zeros_like(masks).masked_scatter(masks, times[:, 0] >= self.history)
         settled = stable & (confidence >= self.threshold)
         first = torch.zeros_like(masks).scatter(1, confidence.argmax(-1, keepdim=True), True)
         at = masks & torch.where(settled.any(-1, keepdim=True), settled, first)
-        memory = state.memory.masked_scatter(masks[..., None], torch.cat((p, times), -1))
-        state = fill(state, at, random.categorical(posterior(pred)[at[masks]], generator, at), masks.any(-1))
-        return replace(state, memory=memory)
+        return at, state.memory.masked_scatter(masks[..., None], torch.cat((p, times), -1))

@@ -7,7 +7,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ... import methods
 from ...core import maths
 from ...core.batch import Batch
 from ...core.prediction import Score, kernel, posterior, reverse_rate, score
@@ -191,11 +190,7 @@ def a_classifier_changes_the_kernel_by_its_ratios(method: Diffusion):
 @torch.no_grad()
 def with_and_without_the_class(method: Method):
     """p(. | y)^g p(.)^{1-g}: of the clean posteriors at a mask, of scores, and else of the kernels; at the ends g = 0 and 1."""
-    try:
-        several = [instance for instance in classed(method) if getattr(instance.network, "classes", None) is not None]
-    except methods.InputError:  # a network of its own
-        return
-    if not several:
+    if not (several := classed(method)):
         return
     products, ends, draws = Largest(), Largest(), Largest()
     for model in several:

@@ -5,7 +5,6 @@ Their weights are fixed numbers. What an identity says of a network it says of t
 
 import dataclasses
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -45,24 +44,24 @@ def takes_classes(method: Method) -> bool:
     return isinstance(method, Diffusion | AR) and type(method).__module__ in {c.__module__ for c in METHODS.values()}
 
 
-def classed(method: Method) -> Iterator[Any]:
-    """Methods like this one whose transformer knows two classes: one, or one for each length of blocks, 1 the shortest."""
+def classed(method: Method) -> list[Any]:
+    """Methods like this one whose transformer knows two classes: one, or one for each length of blocks, 1 the shortest; none if
+    the method has a network of its own."""
     net = Net(layers=1, hidden=12, heads=3, length=L, condition=8, classes=2)
     blocks = [{"block": b} for b in (1, L)] if "block" in vars(method.config) else [{}]
-    for more in blocks:
-        config = dataclasses.replace(method.config, **more)
-        yield with_numbers(methods.build(type(method), V, net, config, ordered=True))
+    configs = [dataclasses.replace(method.config, **more) for more in blocks]
+    try:
+        several = [with_numbers(methods.build(type(method), V, net, config, ordered=True)) for config in configs]
+    except methods.InputError:
+        return []
+    return [instance for instance in several if getattr(instance.network, "classes", None) is not None]
 
 
 @own("networks.classes", takes_classes)
 @torch.no_grad()
 def a_class_is_its_row(method: Method):
     """Rows of class 0, of class 1 and of none, against an unconditional network whose row for "no class" is that row."""
-    try:
-        several = [instance for instance in classed(method) if getattr(instance.network, "classes", None) is not None]
-    except methods.InputError:  # a network of its own
-        return
-    if not several:
+    if not (several := classed(method)):
         return
     bounds, steps, apart = Largest(), Largest(), math.inf
     for instance in several:

@@ -3,11 +3,10 @@
 import dataclasses
 import json
 import re
-import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
 from ...arguments import of_kind
 from ...errors import InputError, unknown
@@ -16,6 +15,7 @@ from ...methods.method import Method
 from ...models.checkpoint.layout import holds_run
 from ...models.checkpoint.read import read_config
 from ...models.config import Config, to_json
+from ...requests import choices_of, value_of
 from ...schema import shown
 
 OWN = re.compile(r"(compare|measured)(-limit-\d+)?\.(json|md|svg)")  # what a comparison writes beside its runs
@@ -58,14 +58,10 @@ class Entrant:
         hints = get_type_hints(method.Config)
         fields = {f.name: f.default for f in dataclasses.fields(method.Config)}
         options = {}
-        for word in filter(None, choices.split(",")):
-            key, equals, value = word.partition("=")
-            key = key.strip().replace("-", "_")
-            if not equals:
-                raise InputError(f"'{name}:{choices}' has a choice without a value; e.g. sedd:process=uniform")
+        for key, value in choices_of(name, choices, "sedd:process=uniform"):
             if key not in fields:
                 raise unknown("choice", key, fields, f"zellige train {name} --help")
-            options[key] = _value(f"{name}:{word}", key, value.strip(), hints[key])
+            options[key] = value_of(f"{name}:{key}={value}", key, value, hints[key])
         return cls(method, name, method.Config(**options), options, isinstance(what, str))
 
     @property
@@ -86,24 +82,6 @@ class Entrant:
             return self.title
         words = [v if isinstance(v, str) else f"{k}-{v}" for k, v in self.chosen.items()]
         return "-".join([self.name, *words])
-
-
-def _value(word: str, key: str, text: str, kind: Any) -> Any:
-    """A choice as its field has it."""
-    kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
-    if type(None) in kinds and text.lower() == "none":
-        return None
-    if bool in kinds:
-        if text not in ("True", "False"):
-            raise InputError(f"{key} is '{text}' in '{word}'; it must be True or False")
-        return text == "True"
-    for number_type, what in ((int, "a whole number"), (float, "a number")):
-        if number_type in kinds:
-            try:
-                return number_type(text)
-            except ValueError:
-                raise InputError(f"{key} is '{text}' in '{word}'; it must be {what}") from None
-    return text
 
 
 def entrants(methods: Any) -> list[Entrant]:
