@@ -39,9 +39,8 @@ def noised(method: Method, batch: Batch, u: Tensor, generator: Any) -> tuple[Ten
         t = where_noised(batch, u[:, None])
         return method.process.sample(batch.tokens, t, generator), t  # pyright: ignore[reportOptionalMemberAccess]
     length = batch.tokens.shape[1]
-    counts = ((1 - u) * (-(-length // block) if block > 1 else length + 1)).long()[
-        :, None
-    ] * block  # tokens that are written
+    blocks = -(-length // block) if block > 1 else length + 1
+    counts = ((1 - u) * blocks).long()[:, None] * block  # tokens that are written
     position = torch.arange(length, device=u.device)
     shares = random.uniform((len(u), 1), generator, u.device) if block > 1 else torch.ones_like(u)[:, None]
     hidden = random.bernoulli(shares.expand(batch.tokens.shape), generator) & (position < counts + block)
