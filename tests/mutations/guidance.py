@@ -185,8 +185,8 @@ GUIDANCE = [
     M(
         "a classifier of beginnings never sees a whole text",
         "training/classifier.py",
-        "counts = ((1 - u) * (-(-length // block) if block > 1 else length + 1)).long()",
-        "counts = ((1 - u) * (-(-length // block) - 1)).long()",
+        "blocks = -(-length // block) if block > 1 else length + 1",
+        "blocks = -(-length // block) - 1",
         why="it is not a part of verify: its network is trained",
         tests="tests/models/test_classifier.py",
     ),
