@@ -1,10 +1,13 @@
 """Given parts of rows: which positions they are, what is left to count, and what is refused."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
+import torch
 
+import zellige
 from zellige.data import Data, prepare
 from zellige.data.given import Given, GivenRows
 from zellige.data.rows import Rows
@@ -49,6 +52,41 @@ def test_rows_do_not_count_what_is_given():
         batch = rows.collate([rows[i] for i in range(len(rows))])
         assert sorted(batch.tokens[batch.mask].tolist()) == [0, 1, 2, 5, 7, 8, 9, 10]  # one token is left of two
         assert rows.tokens_total == int(batch.mask.sum())
+
+
+def test_spans_are_others_each_epoch():
+    """Row i of epoch e is at i + e N; the first epoch is what validation sees, and the same number of tokens is given in each."""
+    plain = Rows(np.arange(400), 40)
+    documents = Rows(np.arange(400), 40, documents=np.arange(0, 401, 20), packed=True)
+    for source in (plain, documents):
+        rows = GivenRows(source, Given.of("spans:0.5"))
+        assert [row["mask"].tolist() for row in rows] == [rows[i]["mask"].tolist() for i in range(len(rows))]
+        masks = [np.stack([rows[i + e * len(rows)]["mask"] for i in range(len(rows))]) for e in range(4)]
+        assert {int(mask.sum()) for mask in masks} == {rows.tokens_total}
+        assert len({mask.tobytes() for mask in masks}) == 4
+        assert (rows[3]["tokens"] == rows[3 + 2 * len(rows)]["tokens"]).all()
+    prefix = GivenRows(plain, Given.of("prefix:3"))
+    with pytest.raises(IndexError):
+        prefix[len(prefix)]
+    assert GivenRows(plain, Given.of("prefix:3")).crops().tokens_total == 37 * 361
+
+
+def test_training_redraws_spans_and_goes_on_where_it_stopped(tmp_path, monkeypatch):
+    (tmp_path / "text.txt").write_text("abcdefghijklmnopqrstuvwxyz" * 12)
+    data = Data("text", path=str(tmp_path / "text.txt"), tokenizer="characters", given="spans:0.5", validation=0.2)
+    settings = zellige.Train(
+        steps=10, batch=8, validate_rows=4, samples=0, save_every=5, tensorboard=False, keep=9, device="cpu"
+    )
+    net = zellige.Net(layers=1, hidden=16, heads=2, length=8, conv=3)
+    zellige.train("mdlm", data=data, net=net, train=settings, run=tmp_path / "a")
+    shutil.copytree(tmp_path / "a", tmp_path / "b", symlinks=True)
+    shutil.rmtree(tmp_path / "b" / "checkpoints" / "step-000010")
+    zellige.train("mdlm", train=settings, run=tmp_path / "b", resume=True)
+    monkeypatch.setattr(GivenRows, "redrawn", False)
+    zellige.train("mdlm", data=data, net=net, train=settings, run=tmp_path / "c")
+    a, b, c = (zellige.load(tmp_path / name, checkpoint="last").method.state_dict() for name in "abc")
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert any(not torch.equal(a[name], c[name]) for name in a)
 
 
 def test_prompts_are_given_and_answers_are_counted(tmp_path):

@@ -2,7 +2,7 @@
 
     prefix:32    the first 32 tokens of each row, or of each document where rows hold documents
     suffix:32    the last 32
-    spans:0.5    spans of random lengths that hold half of the tokens; of a row always the same
+    spans:0.5    spans of random lengths that hold half of the tokens; in training others each epoch, else always the same
     field        the `prompt` of each line of a .jsonl file; its `answer` is the rest
 
 At least one token of a row is left. The bound of the others is that of -log p(the rest | the given part).
@@ -110,20 +110,28 @@ class GivenRows(Rows):
             self.characters = round(self.characters * left / max(self.tokens_total, 1))
         self.tokens_total = left
 
+    @property
+    def redrawn(self) -> bool:
+        return self.given.kind == "spans"
+
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        row, index = super().__getitem__(index), index % len(self)
+        epoch, at = divmod(index, len(self)) if self.redrawn and index >= 0 else (0, index % len(self))
+        row = super().__getitem__(at if self.redrawn else index)
         if self.documents is None:
-            return row | {"mask": torch.from_numpy(~self.given.at(self.length, index))}
-        given = [self._part(i) for i in self._order[self._first[index] : self._first[index + 1]]]
+            return row | {"mask": torch.from_numpy(~self.given.at(self.length, at + epoch * len(self)))}
+        given = [self._part(i, epoch) for i in self._order[self._first[at] : self._first[at + 1]]]
         mask = row["mask"].clone()
         mask[: sum(map(len, given))] &= torch.from_numpy(~np.concatenate(given))
         return row | {"mask": mask}
 
-    def _part(self, i: int) -> np.ndarray:
+    def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
+        return (self[i] for i in range(len(self)))
+
+    def _part(self, i: int, epoch: int) -> np.ndarray:
         """The given positions of a document."""
         n = int(self._sizes[i])
         if self._prompts is None:
-            return self.given.at(n, int(i))
+            return self.given.at(n, int(i) + epoch * self.texts)
         return np.arange(n) < min(int(self._prompts[i]), n - 1)
 
 

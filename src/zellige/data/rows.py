@@ -82,6 +82,11 @@ class Rows(Dataset):
         return self._count
 
     @property
+    def redrawn(self) -> bool:
+        """Whether rows differ each epoch: row i of epoch e is then at the index i + e N, of N rows."""
+        return False
+
+    @property
     def sources(self) -> list[tuple[int, int]]:
         """(rows, share in training) of each source that is mixed into these rows, one after another."""
         return [(self._count, 1)]
@@ -106,7 +111,7 @@ class Rows(Dataset):
         """Of a stream, a row from each token on, all that fit: they overlap, and training draws each once before any again."""
         rows = copy.copy(self)
         rows._stride, rows._count = 1, self._stop - self._start - self.length + 1
-        rows.tokens_total = rows._count * self.length
+        rows.tokens_total = rows._count * (self.tokens_total // max(self._count, 1))
         return rows
 
     def unlabelled(self) -> "Rows":

@@ -84,7 +84,9 @@ class Learner(lightning.LightningModule):
         t = self.train_config
         end = max(t.steps, self.start + 1)  # a run that is only to settle its last step takes no other: see `settle`
         rank = self.trainer.global_rank
-        batches = BatchSampler(self.rows.sources, t.seed, t.batch, self.start, end, t.accumulate, rank, self.world)
+        batches = BatchSampler(
+            self.rows.sources, t.seed, t.batch, self.start, end, t.accumulate, rank, self.world, self.rows.redrawn
+        )
         return DataLoader(
             self.rows,
             batch_sampler=batches,

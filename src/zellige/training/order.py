@@ -59,6 +59,11 @@ class Order:
         self.places: tuple[int, list[tuple[int, int]]] = (-1, [(0, 0)])
 
     def row(self, n: int) -> int:
+        """The n-th row."""
+        return self.draw(n)[0]
+
+    def draw(self, n: int) -> tuple[int, int]:
+        """The n-th row, and the epoch of its source."""
         block, place = divmod(n, self.block)
         if len(self.sources) > 1 and self.places[0] != block:
             self.places = block, self._places(block)
@@ -67,10 +72,10 @@ class Order:
         epoch, at = divmod(block * share + draw, rows)
         stream = (3, epoch, *((source,) if len(self.sources) > 1 else ()))
         if rows > LARGE:
-            return self.first[source] + permuted(at, rows, mix(self.seed, *stream))
+            return self.first[source] + permuted(at, rows, mix(self.seed, *stream)), epoch
         if self.shuffled.get(source, (-1,))[0] != epoch:
             self.shuffled[source] = epoch, self._shuffle(rows, *stream)
-        return self.first[source] + int(self.shuffled[source][1][at])
+        return self.first[source] + int(self.shuffled[source][1][at]), epoch
 
     def _places(self, block: int) -> list[tuple[int, int]]:
         """Of each place of a block its source, and how many of that source stand before it in the block."""
@@ -98,6 +103,7 @@ class BatchSampler(Sampler[list[int]]):
         batch: rows of one step, over all its parts.
         start, steps: the first step (from 0) and where to end.
         accumulate, rank, world: parts on each device; which device, of how many.
+        redrawn: of N rows of one source, the index of a row in epoch e is row + e N, as rows take it that differ each epoch.
     """
 
     def __init__(
@@ -110,8 +116,10 @@ class BatchSampler(Sampler[list[int]]):
         accumulate: int = 1,
         rank: int = 0,
         world: int = 1,
+        redrawn: bool = False,
     ):
         self.order = Order([(rows, 1)] if isinstance(rows, int) else rows, seed)
+        self.redrawn = redrawn
         self.batch, self.start, self.steps = batch, start, steps
         self.accumulate, self.rank, self.world = accumulate, rank, world
 
@@ -123,7 +131,11 @@ class BatchSampler(Sampler[list[int]]):
         for step in range(self.start, self.steps):
             for micro in range(self.accumulate):
                 part = micro * self.world + self.rank
-                yield [self.order.row(n) for n in range(step * self.batch + part, (step + 1) * self.batch, parts)]
+                yield [self._index(n) for n in range(step * self.batch + part, (step + 1) * self.batch, parts)]
+
+    def _index(self, n: int) -> int:
+        row, epoch = self.order.draw(n)
+        return row + epoch * self.order.first[-1] if self.redrawn else row
 
 
 class StepSeeds:
