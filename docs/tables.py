@@ -52,7 +52,11 @@ LISTS: dict[
         ("B.2", "sentencepiece", ""),
         ("B.2, table 2", "perplexity per word", ""),
         ("tables 1 to 4", "mean and deviation over seeds", ""),
-        ("4", "BERT as one step of absorbing-uniform; AR as a deterministic chain of masks", ""),
+        (
+            "4",
+            "BERT as one step of absorbing-uniform; AR as a deterministic chain of masks",
+            "zellige verify d3pm --only bound.bert",
+        ),
         ("figures 2 and 10", "corrupt a text and reconstruct it", ""),
         ("figure 1", "swiss roll of quantised points", ""),
     ],
@@ -62,18 +66,30 @@ LISTS: dict[
         ("images", "MNIST by denoising CSM at several noise levels", ""),
     ],
     "tauLDR": [
-        ("6.3, table 2", "music with two bars given; Hellinger distance, proportion of outliers", ""),
+        (
+            "6.3, table 2",
+            "music with two bars given; Hellinger distance, proportion of outliers",
+            "zellige evaluate RUN --generate --prompt-tokens 32 --samples-per-text 5",
+        ),
         ("6.1, figure 3", "an image of tau; Hellinger distance beside exact simulation", ""),
         ("H.2", "residual sums divided by the root of 2; logistic bins", "zellige train --recipe tauldr-cifar10"),
         ("figures 9, 10, 12", "share of positions that jump, are clipped, are rejected, by step", ""),
     ],
     "SEDD": [
-        ("5.3.2, table 5", "writing with a beginning or both ends given, by MAUVE", ""),
+        (
+            "5.3.2, table 5",
+            "writing with a beginning or both ends given, by MAUVE",
+            "zellige evaluate RUN --generate --prompt-tokens 25 --suffix-tokens 25 --length 100 --samples-per-text 5 --mauve",
+        ),
         ("D.1", "squared loss of the score in the place of score entropy", ""),
     ],
     "RADD": [
         ("tables 3 and 4", "Gumbel noise in float32 against float64", ""),
-        ("table 3", "entropy of 8.1: more than ln 1,024 nats, so not of one sample in nats", ""),
+        (
+            "table 3",
+            "entropy of 8.1: more than ln 1,024 nats, so not of one sample in nats; here the unit is named",
+            "zellige evaluate RUN --generate",
+        ),
     ],
     "MDLM": [
         ("5.1, table 4", "start from BERT; GLUE", ""),

@@ -819,4 +819,59 @@ WEIGHTS = of(
     ),
 )
 
-OUTSIDE = [*ORDER, *DATA, *METRICS, *INTERVALS, *SERVING, *COMMANDS, *WEIGHTS]
+C, CT = "evaluation/continuations.py", "evaluation/test_continuations.py"
+GIVEN_PARTS = of(
+    "verify has no real texts to continue, and trains nothing",
+    (
+        "spans of every epoch are those of the first",
+        "data/given.py",
+        "~self.given.at(self.length, at + epoch * len(self))",
+        "~self.given.at(self.length, at)",
+        "data/test_given_parts.py -k each_epoch",
+    ),
+    (
+        "spans of documents of every epoch are those of the first",
+        "data/given.py",
+        "int(i) + epoch * self.texts",
+        "int(i)",
+        "data/test_given_parts.py -k each_epoch",
+    ),
+    (
+        "training draws the rows of the first epoch alone",
+        "training/order.py",
+        "row + epoch * self.order.first[-1] if self.redrawn else row",
+        "row",
+        "data/test_given_parts.py -k redraws",
+    ),
+    (
+        "a Hellinger distance of frequencies without their roots",
+        "evaluation/metrics.py",
+        "(np.sqrt(f / f.sum()) - np.sqrt(g / g.sum())) ** 2",
+        "(f / f.sum() - g / g.sum()) ** 2",
+        f"{CT} -k hellinger",
+    ),
+    (
+        "outliers are true tokens that were not written",
+        "evaluation/metrics.py",
+        "np.isin(written, true, invert=True)",
+        "np.isin(true, written, invert=True)",
+        f"{CT} -k hellinger",
+    ),
+    ("the given part counts as written", C, "free = ~self.given", "free = self.given | True", f"{CT} -k expectations"),
+    ("what is free is given", C, "np.where(self.given, self.texts, -1)", "np.where(self.given, -1, self.texts)",
+     f"{CT} -k one_sample_of_every"),
+    ("parts are neighbouring texts", C, "value[k :: self.per_text]", "value[k * len(self.texts) : (k + 1) * len(self.texts)]",
+     f"{CT} -k one_sample_of_every"),
+    ("only the first sample of each text counts", C, "mean_over_parts([part.measures[name] for part in parts])",
+     "parts[0].measures[name]", f"{CT} -k expectations"),
+    ("samples of one text narrow the interval", C, "return Number(value, low, high)",
+     "return Number(value, value - (value - low) / len(numbers) ** 0.5, value + (high - value) / len(numbers) ** 0.5)",
+     f"{CT} -k not_too_narrow"),
+    ("the floor compares each rest with itself", C, "np.roll(self.texts, 1, axis=0)", "self.texts", f"{CT} -k floor"),
+    ("texts that are too short are continued", C, "document_sizes(rows) >= length", "document_sizes(rows) > 0",
+     f"{CT} -k too_short"),
+    ("the end is not given beside the beginning", C, "np.any([part.at(length, i) for part in parts], axis=0)",
+     "parts[0].at(length, i)", f"{CT} -k infilling"),
+)  # fmt: skip
+
+OUTSIDE = [*ORDER, *DATA, *METRICS, *INTERVALS, *SERVING, *COMMANDS, *WEIGHTS, *GIVEN_PARTS]

@@ -181,11 +181,13 @@ def describe_samples(record: SamplesRecord) -> list[str]:
         for title, rows in tables(record):
             lines += ["", *([f"  {title}"] if title else []), *aligned(rows)]
     lines += table_of_cheats(record)
+    spaced = False
     for head, text in _protocol(record):
         paragraph = textwrap.wrap(
             text, 80, initial_indent=f"  {head:<10}", subsequent_indent=" " * 12, break_on_hyphens=False
         )
-        lines += [*([""] if head in ("judge", "features") else []), *paragraph]
+        lines += [*([] if spaced else [""]), *paragraph]
+        spaced = True
     return lines
 
 
@@ -233,9 +235,14 @@ def _protocol(record: SamplesRecord) -> list[tuple[str, str]]:
     protocol, judge, seed = record.protocol, record.protocol.judge, record.seed
     draws = "; ".join(filter(None, [protocol.draws, protocol.class_]))
     families_of_n = dict.fromkeys(metric.family for metric in record.measures if metric.biased)
-    interval = ("± is", f"95%, {record.interval}; biased in n, so compare at equal n: {', '.join(families_of_n)}")
-    if judge is None:
+    biased = f"; biased in n, so compare at equal n: {', '.join(families_of_n)}" if families_of_n else ""
+    interval = ("± is", f"95%, {record.interval}{biased}")
+    given = [("given", protocol.given)] if protocol.given else []
+    if record.of_images:
         return [*_protocol_of_images(record, draws), interval]
+    if judge is None:
+        how = f"{protocol.name}: {draws}; {grouped(protocol.definitions)}; seed {seed}"
+        return [*given, ("protocol", how), interval]
     text = (
         f"{judge.judge}: {parameters(judge.parameters)}, {judge.network}, tokenizer {judge.tokenizer} "
         f"({count(judge.vocabulary)}); samples {protocol.judged}; first token {judge.first}; EOS counted: "
@@ -248,7 +255,7 @@ def _protocol(record: SamplesRecord) -> list[tuple[str, str]]:
         paragraphs.append(("distances", f"{sizes}; of real text from other real text"))
     families = ", ".join(dict.fromkeys(metric.family for metric in record.measures if metric.of_tokens))
     how = f"{protocol.name}: {draws}; {families} on {protocol.measured_on}; seed {seed}"
-    return [*paragraphs, ("protocol", how), interval]
+    return [*paragraphs, *given, ("protocol", how), interval]
 
 
 def _protocol_of_images(record: SamplesRecord, draws: str) -> list[tuple[str, str]]:
@@ -269,7 +276,7 @@ def shown(samples: JudgedSet, name: str) -> str:
 
 def headline(record: SamplesRecord) -> list[str]:
     """Perplexity at the entropy of real text, above all else, or why it is unknown; nothing where there is no real text."""
-    if record.real is None or record.of_images:
+    if record.real is None or not record.of_texts or record.protocol.given:
         return []
     if (at := record.matched) is None:
         if record.curve:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NAME = "generate"  # of the files: generate.jsonl, generate-JUDGE.json (or -images), .md, -frontier.svg, -calls.svg
 DRAWN = (  # options that make the samples, and those that make of them the numbers
     "count", "sampler", "steps", "temperature", "top_p", "length", "frontier", "temperatures", "top_ps", "calls", "samplers",
-    "classes", "seed",
+    "classes", "seed", "prompt_tokens", "suffix_tokens", "samples_per_text",
 )  # fmt: skip
 READ = ("samples", "tokens", "first", "eos", "long", "context", "reference", "mauve", "features", "distances", "cheats")
 
@@ -48,10 +48,6 @@ def generate(chosen: GenerateOptions, words: Sequence[str], terminal: Terminal, 
         raise InputError("--generate needs a run, or --samples FILE; e.g. zellige evaluate runs/demo --generate")
     model = load(terminal, chosen.run, "evaluate", chosen) if chosen.run else None
     if model is not None:
-        from ..show import kinds
-
-        if not (kind := kinds.of(model.tokenizer)).running and kind.name != "image":
-            raise InputError(f"--generate judges texts and images, and this model makes {kind.many}; leave it out")
         request = replace(request, data=typed_data(chosen, words, model.config.data) or request.data)
     options = {name: value for name, value in asdict(chosen.options).items() if value is not None}
     request = replace(request, options={**(request.options or {}), **options} or None)
@@ -144,7 +140,7 @@ def save_samples(record: "SamplesRecord", folder: Path, terminal: Terminal, chos
     terminal.result(f"  written   {'   '.join(map(path, files))}")
     if not request.samples:
         samples = path(folder / samples_name(request, chosen.out))
-        option = "--features" if record.of_images else "--judge"
+        option = "--features" if record.of_images else "--judge" if record.of_texts else "--reference"
         terminal.result(f"  again     zellige evaluate {path(chosen.run)} --generate --samples {samples} {option} ...")
 
 

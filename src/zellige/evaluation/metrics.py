@@ -253,6 +253,39 @@ def typicality(rates: np.ndarray, real_rates: np.ndarray) -> Number:
     return from_jackknife(float(off.mean()), without_x, without_y)
 
 
+# ---------------------------------------------------------------------------------------------------- against the true rest
+def hellinger(written_rows: Sequence[Sequence[int]], true_rows: Sequence[Sequence[int]]) -> np.ndarray:
+    """Hellinger distance sqrt(sum_v (sqrt(f_v) - sqrt(g_v))^2 / 2) of the frequencies of tokens in two histograms: (N,).
+
+    f is of the tokens that were written of a sample, g of those that stand there in the text that it continues. It is 0 where all
+    frequencies are equal and 1 where no token is in both. NaN where one side has no token.
+
+    >>> hellinger([[1, 1, 2, 2], [3]], [[2, 1, 2, 1], [4]])
+    array([0., 1.])
+    """
+    values = np.full(len(written_rows), np.nan)
+    for i, sides in enumerate(zip(written_rows, true_rows, strict=True)):
+        if all(map(len, sides)):
+            code, row = grams(sides, 1)
+            f, g = (np.bincount(code[row == side], minlength=int(code.max()) + 1) for side in (0, 1))
+            values[i] = math.sqrt(0.5 * float(((np.sqrt(f / f.sum()) - np.sqrt(g / g.sum())) ** 2).sum()))
+    return values
+
+
+def outliers(written_rows: Sequence[Sequence[int]], true_rows: Sequence[Sequence[int]]) -> np.ndarray:
+    """Fraction of the tokens that were written of each sample that stand nowhere in the rest of the text that it continues: (N,).
+
+    NaN where nothing was written.
+
+    >>> outliers([[1, 1, 2, 5]], [[2, 1, 3]])
+    array([0.25])
+    """
+    return np.array([
+        float(np.isin(written, true, invert=True).mean()) if len(written) else math.nan
+        for written, true in zip(written_rows, true_rows, strict=True)
+    ])  # fmt: skip
+
+
 def memorised(runs: np.ndarray) -> np.ndarray:
     """Number of tokens of the longest run of each sample that is in one row of the training set: (N,).
 
@@ -324,6 +357,8 @@ KNOWN = {  # what a metric may take
     "real_rates": "(M,) the same of the real texts",
     "vectors": "(N, D) embeddings of the compared samples in units of real text (`text_features`), float64",
     "real_vectors": "(M, D) the same of the real texts",
+    "written_rows": "token ids that were written of each of N samples, the given part left out",
+    "true_rows": "token ids that stand there in the text that the sample continues",
     "runs": "(N,) tokens of the longest run of each sample that is in the training set (`memorisation.longest`)",
     "images": "(N, D) features of samples, float64, in random order",
     "real_images": "(M, D) features of real images, float64, in random order",
@@ -388,7 +423,7 @@ class Metric:
 
     @property
     def of_tokens(self) -> bool:
-        return "rows" in self.takes or "compared_rows" in self.takes
+        return bool({"rows", "compared_rows", "written_rows"} & {*self.takes})
 
     @property
     def of_images(self) -> bool:
@@ -442,6 +477,12 @@ METRICS: dict[str, Metric] = {metric.name: metric for metric in (
            paper="Cover and Thomas, Elements of Information Theory"),
     Metric("memorisation", memorised, ("runs",), False, title="memorised run", unit="tokens", decimals=1, page="memorised",
            definition="tokens of the longest run of a text that stands in a row of the training set, mean over texts"),
+    Metric("Hellinger", hellinger, ("written_rows", "true_rows"), False, title="Hellinger distance", column="Hellinger",
+           definition="of the tokens' frequencies in what was written and in the true rest; of real text in the rest of another",
+           paper="Campbell et al. 2022, arXiv 2205.14987"),
+    Metric("outliers", outliers, ("written_rows", "true_rows"), False, title="outliers", column="outliers", page="hellinger",
+           definition="fraction of what was written that is nowhere in the true rest",
+           paper="Campbell et al. 2022, arXiv 2205.14987"),
     Metric("FID", fid, ("images", "real_images"), False, GROUPS, paper="Heusel et al. 2017, arXiv 1706.08500", biased=True,
            from_value=(10, 2), column="FID", axis="FID, lower is better", log=True),
     Metric("KID", kid, ("images", "real_images"), False, GROUPS, paper="Bińkowski et al. 2018, arXiv 1801.01401", decimals=5,

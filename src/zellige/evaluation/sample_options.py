@@ -50,6 +50,15 @@ class SamplesRequest(Decoding, Request[R]):
     temperature: float = option("below 1 favours likely tokens, 0 takes the likeliest", default=1.0, minimum=0)
     top_p: float = option("keep the likeliest tokens up to this total probability", default=1.0, above=0, maximum=1)
     length: int | None = option("tokens per sample (default: the model's length)", default=None)
+    prompt_tokens: int | None = option(
+        "tokens that are given at the beginning of each sample, those of a real text; metrics compare with its true rest "
+        "(default: what data.given of the training gives)",
+        default=None, minimum=0,
+    )  # fmt: skip
+    suffix_tokens: int | None = option("tokens that are given at the end, too", default=None, minimum=0)
+    samples_per_text: int = option(
+        "samples of each real text of which a part is given; `count` is then the number of texts", default=1, minimum=1
+    )
     classes: tuple[str, ...] = option(
         "of a model with classes, those that samples are drawn for in turn, by name or number, or all (default: none)",
         default=(), flag="class",

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from ..data.catalogue import SPLITS
+from ..data.given import Given
 from ..data.rows import evenly_spaced
 from ..errors import InputError
 from ..models.model import class_names, find_classes, identity, which_weights
@@ -24,6 +26,7 @@ from ..show.progress import Bar
 from ..show.record import Figure, Record, json_record
 from ..show.terminal import Terminal
 from . import image_quality, metrics, sweep
+from .continuations import Continuations, continuations, given_parts, merged
 from .corpus import asked_of_classes, beside_training, corpus_of, data_change_note
 from .distances import LEAST
 from .image_features import Features, FeaturesIdentity, features_of
@@ -77,6 +80,7 @@ class SamplesProtocol:
         streams: of random numbers.
         definitions: of the metrics, by family.
         class_: of a model with classes, those that its samples were drawn for.
+        given: of which real texts a part was given, and which part.
         judge, judged, measured_on, compared: of texts, the judge, what it reads, which tokens are counted, and the distances.
         features, library, reference, images: of images.
     """
@@ -88,6 +92,7 @@ class SamplesProtocol:
     weights: str | None = None
     definitions: Mapping[str, str] = field(default_factory=dict)
     class_: str | None = None
+    given: str | None = None
     judge: JudgeIdentity | None = None
     judged: str | None = None
     measured_on: str | None = None
@@ -142,17 +147,23 @@ class SamplesRecord(Record):
         return self.protocol.features is not None
 
     @property
+    def of_texts(self) -> bool:
+        return self.protocol.judge is not None
+
+    @property
     def arguments(self) -> dict[str, Any] | None:
-        """As of every record; of images without the options that are about texts."""
+        """As of every record; of what is no text without the options that are about texts."""
         arguments = super().arguments
-        if arguments is None or not self.of_images:
+        if arguments is None or self.of_texts:
             return arguments
         return {name: value for name, value in arguments.items() if name not in OF_TEXT}
 
     @property
     def judge(self) -> str:
-        """The name of who judged: the last part of the judge's path, or "images"."""
-        return "images" if self.protocol.judge is None else Path(self.protocol.judge.judge).name
+        """The name of who judged: the last part of the judge's path, or "images", or "continuations"."""
+        if self.protocol.judge is not None:
+            return Path(self.protocol.judge.judge).name
+        return "images" if self.of_images else "continuations"
 
     @property
     def measures(self) -> list[metrics.Metric]:
@@ -182,7 +193,8 @@ class SamplesRecord(Record):
         }  # fmt: skip
         return json_record(
             "evaluate", self.arguments, entries_of(result), interval={"level": 0.95, "method": self.interval},
-            unit="FID" if self.of_images else "perplexity per token of the judge", kind="samples",
+            unit="perplexity per token of the judge" if self.of_texts else "FID" if self.of_images else "Hellinger distance",
+            kind="samples",
             protocol=self.protocol.to_dict(), seed=self.seed, seconds=self.seconds, request=self.request,
         )  # fmt: skip
 
@@ -264,21 +276,51 @@ def ways_of(request: Asked, model: "Model | None") -> list[Way]:
 
 
 def draw_sets(
-    request: Asked, model: "Model", ways: Sequence[Way], terminal: Terminal
+    request: Asked, model: "Model", ways: Sequence[Way], terminal: Terminal, continued: Continuations | None = None
 ) -> list[Set]:  # fmt: skip
     """A set of samples for each way."""
+    count, fixed = (request.count, None) if continued is None else (continued.count, continued.fixed)
     sets, classes = list[Set](), class_numbers(request, model)
     with Bar(terminal, "sample", 1, "steps") as bar:
-        before, total = 0, request.count * sum(way.steps or 1 for way in ways)
+        before, total = 0, count * sum(way.steps or 1 for way in ways)
         for way in ways:
             show = lambda done, _, before=before: bar.update(before + done, total=total)  # noqa: E731
             sets.append(
-                sweep.draw_samples(
-                    model, way, request.count, request.seed, request.length, request.batch, show, classes
-                )
+                sweep.draw_samples(model, way, count, request.seed, request.length, request.batch, show, classes, fixed)
             )
-            before += request.count * (way.steps or 1)
+            before += count * (way.steps or 1)
     return sets
+
+
+def parts_given(request: Asked, model: "Model | None") -> tuple[Given, ...]:
+    """Which parts of real texts are given; () where samples are free.
+
+    Raises:
+        InputError: options that do not go with given parts, or that need them.
+    """
+    trained = "" if model is None else model.config.data.given
+    parts = given_parts(request.prompt_tokens, request.suffix_tokens, trained)
+    if not parts:
+        if request.samples_per_text > 1:
+            raise InputError("`samples_per_text` is of texts of which a part is given; set `prompt_tokens`, or `count`")
+        return ()
+    if model is None:
+        raise InputError("a part of real texts is given in the model's tokens; name the run too")
+    for name, why in (("classes", "is told of free samples"), ("cheats", "are whole texts")):
+        if getattr(request, name):
+            raise InputError(f"`{name}` {why}, and here a part of real texts is given; leave one of the two out")
+    if request.differs("reference") and request.reference not in SPLITS:
+        raise InputError(f"`reference` is '{request.reference}'; parts of the data are given, so name a split of it")
+    return parts
+
+
+def continued_texts(
+    request: Asked, model: "Model", corpus: "Corpus", parts: Sequence[Given], sets: Sequence[Set]
+) -> Continuations:
+    """The texts whose parts are given: `count` of them, or those of the samples that were read."""
+    count = len(sets[0].texts) // request.samples_per_text if sets else request.count
+    length = request.length or int(model.method.shape[0])
+    return continuations(corpus, request.reference, parts, count, request.samples_per_text, length)
 
 
 # ---------------------------------------------------------------------------------------------------- all of it
@@ -296,11 +338,21 @@ def evaluate_samples(request: Asked, model: "Model | None") -> SamplesRecord:
     kind = None if model is None else kinds.of(model.tokenizer)
     if model is None or kind is None or kind.running:
         return _Texts(request, model, terminal).record(began)
-    if kind.name != "image":
-        raise InputError(f"samples of texts and images are judged, and this model makes {kind.many}")
     if name := next((name for name in OF_TEXT if request.differs(name)), None):
         spelling = f"{name}=False" if getattr(request, name) is False else name
-        raise InputError(f"`{spelling}` is about texts, and this model makes images; leave it out")
+        raise InputError(f"`{spelling}` is about texts, and this model makes {kind.many}; leave it out")
+    parts = parts_given(request, model)
+    if kind.name != "image":
+        if not parts:
+            raise InputError(
+                f"free samples of {kind.many} have no metric here; give a part of real ones by `prompt_tokens`, and what is "
+                "written is compared with the true rest"
+            )
+        return _evaluate_rows(request, model, parts, terminal, began)
+    if parts:
+        raise InputError(
+            "images are judged as free samples; leave `prompt_tokens` and `suffix_tokens` out, or set them to 0"
+        )
     return _evaluate_images(request, model, terminal, began)
 
 
@@ -322,12 +374,14 @@ class RealTexts:
         real: as many as there are samples; `name`, as they are printed.
         pool: two for each sample, where there are so many, for the distances.
         training: the split that the model was trained on; None where it is not at hand.
+        continued: where a part of real texts is given: these texts, which are `real` too.
     """
 
     real: Set | None = None
     name: str = ""
     pool: Set | None = None
     training: "Rows | None" = None
+    continued: Continuations | None = None
 
 
 class _Texts:
@@ -338,7 +392,7 @@ class _Texts:
         self.request, self.model, self.terminal = request, model, terminal
         self.ways = ways_of(request, model)
         class_numbers(request, model)  # an unknown one is the first error
-        self.given = sweep.read_samples(request.samples, model) if request.samples else []
+        self.read = sweep.read_samples(request.samples, model) if request.samples else []
         device = request.device if model is None else next(model.method.parameters()).device
         with terminal.waiting("loading the judge"):
             self.judge = Judge(
@@ -347,7 +401,8 @@ class _Texts:
             )  # fmt: skip
         if request.tokens == "own" and model is not None and not self.judge.inner.same(model.tokenizer):
             raise InputError(f"judge '{self.judge.inner.name}' has other tokens than the model; leave out `tokens` own")
-        self.number = len(self.given[0].texts) if self.given else request.count
+        self.given = parts_given(request, model)
+        self.number = len(self.read[0].texts) // request.samples_per_text if self.read else request.count
         self.beside = self._real()
         for name in ("mauve", "features"):
             if getattr(request, name) and self.beside.real is None:
@@ -383,12 +438,16 @@ class _Texts:
         try:
             corpus = _read_corpus(model, request.data, self.terminal)
             training = self._training(model, corpus if request.data is None else None)
+            if self.given:
+                continued = continued_texts(request, model, corpus, self.given, self.read)
+                pool = sweep.real_texts(corpus, reference, 2 * self.number, request.length)
+                return RealTexts(continued.real(), continued.name, pool, training, continued)
             if reference == "none":
                 return RealTexts(training=training)
             real, pool = (sweep.real_texts(corpus, reference, n) for n in (self.number, 2 * self.number))
             return RealTexts(real, f"{corpus.about['name']} {reference}", pool, training)
         except InputError as absent:
-            if request.data is not None or request.differs("reference"):
+            if request.data is not None or request.differs("reference") or self.given:
                 raise
             self.terminal.note(f"no real text to stand beside: {absent}")
             return RealTexts()
@@ -405,12 +464,14 @@ class _Texts:
     def record(self, began: float) -> SamplesRecord:
         """Draw, judge, compare."""
         request, model, beside = self.request, self.model, self.beside
-        sets = self.given
+        sets, continued = self.read, beside.continued
         if not sets and model is not None:
-            sets = draw_sets(request, model, self.ways, self.terminal)
+            sets = draw_sets(request, model, self.ways, self.terminal, continued)
             request.keep_sets(sets)
         degenerate = self._degenerate(model, sets[0].way) if request.cheats and model is not None else []
-        candidates = [*sets, *(sampler.samples for sampler in degenerate)]
+        k = request.samples_per_text
+        parts = sets if continued is None else [part for samples in sets for part in continued.parts(samples)]
+        candidates = [*parts, *(sampler.samples for sampler in degenerate)]
         texts = [*candidates, *(samples for samples in (beside.real, beside.pool) if samples is not None)]
         readings = self._read(texts)
         real_reading = readings[len(candidates)] if beside.real is not None else None
@@ -418,13 +479,17 @@ class _Texts:
         distances = self._compare(candidates, scores, readings)
         if request.distances and beside.training is not None:
             self._memorisation(texts, scores, beside.training)
-        points, real = scores[: len(sets)], scores[len(candidates)] if beside.real is not None else None
+        real = scores[len(candidates)] if beside.real is not None else None
+        if continued is not None and real is not None:
+            scores[: len(parts)] = [score.also(continued.measures(p.rows or [])) for score, p in zip(scores, parts)]
+            real = real.also(continued.floor())
+        points = [merged(samples, scores[i * k : (i + 1) * k]) for i, samples in enumerate(sets)]
         hot = sweep.curves_of(points, "frontier").get("temperature", ())
-        curve = [(p.way.temperature, r) for p, r in zip(points, readings) if any(p is q for q in hot)]
+        curve = [(p.way.temperature, r) for p, r in zip(points, readings[::k]) if any(p is q for q in hot)]
         at = None
         if real_reading is not None and curve:
             at = sweep.matched([t for t, _ in curve], [r for _, r in curve], real_reading)
-        cheats = scores[len(sets) : len(candidates)]
+        cheats = scores[len(parts) : len(candidates)]
         return SamplesRecord(
             points=tuple(points), real=None if real is None else _named(real, beside.name), matched=at, curve=bool(curve),
             cheats=tuple(_named(p, d.name, real) for d, p in zip(degenerate, cheats)),
@@ -501,6 +566,7 @@ class _Texts:
         request, model = self.request, self.model
         return SamplesProtocol(
             name=sweep.PROTOCOL, judge=self.judge.about, draws=_drawn(request), class_=class_text(request, model),
+            given=None if self.beside.continued is None else str(self.beside.continued),
             judged="the samples' own tokens" if request.tokens == "own" else "decoded, then tokenized by the judge's tokenizer",
             network=None if model is None else model.method.precision,
             weights=None if model is None else which_weights(model), definitions=metrics.definitions(point.measures),
@@ -522,6 +588,35 @@ def _named(samples: JudgedSet, name: str, real: JudgedSet | None = None) -> Judg
     """A set with its name, and with the metrics that it fools beside real text."""
     fools = None if real is None else fooled(samples.measures, real.measures)
     return replace(samples, name=name, fools=fools)
+
+
+# ---------------------------------------------------------------------------------------------------- music, grids
+def _evaluate_rows(
+    request: Asked, model: "Model", parts: Sequence[Given], terminal: Terminal, began: float
+) -> SamplesRecord:
+    """Rows of symbols that continue real ones: what was written against the true rest."""
+    ways = ways_of(request, model)
+    sets = sweep.read_samples(request.samples, model) if request.samples else []
+    continued = continued_texts(request, model, _read_corpus(model, request.data, terminal), parts, sets)
+    if not sets:
+        sets = draw_sets(request, model, ways, terminal, continued)
+        request.keep_sets(sets)
+    points = [
+        merged(
+            samples, [sweep.score_rows(part, continued.measures(part.rows or [])) for part in continued.parts(samples)]
+        )
+        for samples in sets
+    ]
+    real = sweep.score_rows(continued.real(), continued.floor())
+    about = identity(model) | {"length": continued.texts.shape[1]}
+    protocol = SamplesProtocol(
+        name=sweep.PROTOCOL, given=str(continued), draws=_drawn(request), network=model.method.precision,
+        weights=about["weights"], definitions=metrics.definitions(points[0].measures),
+    )  # fmt: skip
+    return SamplesRecord(
+        points=tuple(points), real=_named(real, f"another of {continued.name}"), protocol=protocol, about=about,
+        seed=request.seed, seconds=time.monotonic() - began,
+    )  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------------- images
@@ -602,6 +697,6 @@ def _score_images(
             count += len(images)
     with terminal.waiting("comparing"):
         return [
-            sweep.score_images(samples, metrics.measure_images(view, views[0], seed))
+            sweep.score_rows(samples, metrics.measure_images(view, views[0], seed))
             for samples, view in zip(sets, views[1:])
         ]

@@ -35,6 +35,7 @@ import torch
 from .. import samplers
 from ..core.random import categorical, mix
 from ..data.corpus import Corpus
+from ..data.given import GivenRows
 from ..data.rows import Rows
 from ..data.tokenizer_base import Tokenizer
 from ..errors import InputError, check_counts
@@ -283,16 +284,19 @@ def different(ways: Iterable[Way]) -> list[Way]:
 # ------------------------------------------------------------------------------------------------------------- samples
 def draw_samples(
     model: Model, way: Way, count: int, seed: int = 0, length: int | None = None, batch: int | None = None,
-    progress: Progress | None = None, classes: Sequence[int] = (),
+    progress: Progress | None = None, classes: Sequence[int] = (), fixed: np.ndarray | None = None,
 ) -> Set:  # fmt: skip
-    """`count` samples drawn that way, told these classes one after another; `progress` is called with (steps done, in all)."""
+    """`count` samples drawn that way, told these classes one after another; `progress` is called with (steps done, in all).
+
+    fixed: (N, L) given tokens, -1 where one is free; the first row has the first samples.
+    """
     method = model.method
     L, K = length or int(method.shape[0]), getattr(method.process, "K", method.vocabulary)
     batch = batch or max(1, min(count, 2**14 // L, 2**26 // (L * K)))
     counts = {"count": 1, "classes": [classes[i % len(classes)] for i in range(count)]} if classes else {"count": count}
     frames = watch(
         model, **counts, steps=way.steps, sampler=way.sampler or None, seed=seed, temperature=way.temperature,
-        top_p=way.top_p, length=length, batch=batch, defaults=False, **way.options,
+        top_p=way.top_p, length=length, batch=batch, defaults=False, fixed=fixed, **way.options,
     )  # fmt: skip
 
     def report_frame(frame: Any) -> None:
@@ -367,9 +371,15 @@ def read_samples(path: str | Path, model: Model | None = None) -> list[Set]:
     return sets
 
 
-def real_texts(corpus: Corpus, split: str, count: int) -> Set:
-    """Real texts: `count` rows of a split, evenly spaced; fewer where it has fewer."""
+def real_texts(corpus: Corpus, split: str, count: int, length: int | None = None) -> Set:
+    """Real texts: `count` rows of a split, evenly spaced, or fewer where it has fewer; their first `length` tokens.
+
+    Where a part of each is given (`data.given`), they are whole all the same.
+    """
     rows = corpus.split(split)
+    if isinstance(rows, GivenRows) or length:
+        tokens = [row[row >= 0][:length].tolist() for row in rows.array(count)]
+        return Set(Way(), [corpus.tokenizer.decode(row) for row in tokens], tokens)
     n = min(count, len(rows))
     batch = rows.collate([rows[i * len(rows) // n] for i in range(n)])
     masks = batch.mask if batch.mask is not None else torch.ones_like(batch.tokens, dtype=torch.bool)
@@ -414,8 +424,8 @@ def checked_images(rows: Sequence[Sequence[int]] | np.ndarray, tokenizer: Tokeni
     return images
 
 
-def score_images(samples: Set, measures: dict[str, Number]) -> JudgedSet:
-    """A set of images with its metrics, those of `metrics.measure_images`."""
+def score_rows(samples: Set, measures: dict[str, Number]) -> JudgedSet:
+    """A set of images, or of other rows of symbols, with its metrics."""
     rows = samples.rows or []
     return JudgedSet(
         way=samples.way, samples=len(rows), samples_sha256=fingerprint(torch.tensor(rows or ())),

@@ -16,6 +16,7 @@ _LOOKS = [("blue", "-", "o"), *((c, d, m) for (c, d), m in zip(LINES, "s^DvPX"))
 SHOWN = {  # (across, up) of a frontier, (above, below) against calls
     "text": {"frontier": ("entropy", "perplexity"), "calls": ("perplexity", "entropy")},
     "images": {"frontier": ("recall", "precision"), "calls": ("FID", "KID")},
+    "rows": {"frontier": ("outliers", "Hellinger"), "calls": ("Hellinger", "outliers")},
 }
 
 
@@ -29,14 +30,17 @@ def sweep_figure(points: Sequence[JudgedSet], real: JudgedSet | None, by: str, a
     curves = curves_of(points, by)
     if not curves:
         return None
-    kind = "images" if any(find(name).of_images for name in points[0].measures) else "text"
+    measured = points[0].measures
+    kind = (
+        "images" if any(find(name).of_images for name in measured) else "text" if "perplexity" in measured else "rows"
+    )
     metrics_shown = [find(name) for name in SHOWN[kind][by]]
     with matplotlib.rc_context(STYLE):
         fig = (_frontier if by == "frontier" else _calls)(curves, real, f"real {kind}", *metrics_shown)
     top = fig.axes[0]
     if about and kind == "text":
         top.set_ylabel(f"{top.get_ylabel()}, judge {about}")
-    elif about:
+    elif about and kind == "images":
         top.set_title(f"features: {about}", fontsize=8, loc="left")
     return fig
 
