@@ -1,4 +1,4 @@
-"""Real texts of which a part is given, and what a model writes in the place of the rest (`evaluate --generate --prompt-tokens`).
+"""Real texts of which a part is given, and what a model writes in the place of the rest (`prompt_tokens`).
 
 Each text has as many samples as are asked for, text by text. Samples of one text depend on each other, so a set of samples is
 measured in parts: part k has the k-th sample of every text. A metric of the set is the mean over its parts, and its interval is

@@ -280,9 +280,9 @@ _add(
     "sedd-5", *_SEDD, "5", "writing with 50 tokens given", "WebText, 5 samples of each of 1,000 texts", (Column("MAUVE"),),
     (
         _row("SEDD, beginning given", "0.957", by="sedd-owt-medium"),
-        _row("SEDD, both ends given", "0.942", by="sedd-owt-medium", note="with `--prompt-tokens 25 --suffix-tokens 25`"),
+        _row("SEDD, both ends given", "0.942", by="sedd-owt-medium", note="with `prompt_tokens` 25 and `suffix_tokens` 25"),
     ),
-    evaluation=f"{SAMPLES} --prompt-tokens 50 --length 100 --samples-per-text 5 --count 1000 --mauve",
+    evaluation="zellige evaluate RUN --generate --prompt-tokens 50 --length 100 --samples-per-text 5 --count 1000 --mauve",
 )  # fmt: skip
 _add(
     "radd-1", *_RADD, "1", "trained on OpenWebText, small", "zero-shot", FIVE,
