@@ -878,7 +878,7 @@ COARSE = [
         S,
         "i = (i + n).cummin(0).values - n",
         "i = i.cummin(0).values",
-        "bound.coarse d3pm",
+        "bound.coarse-times d3pm",
     ),
     M(
         "a coarse chain has no times left before it ends",
@@ -1537,7 +1537,7 @@ SAMPLERS = [
         "(count * (y - x[..., None])).sum(-1)",
         "(count * y).sum(-1)",
         why="verify enumerates the distribution of a leap and draws no counts",
-        tests="tests/samplers/test_tau_leaping.py -k law_of_a_leap",
+        tests="tests/samplers/test_tau_leaping.py -k distribution_of_a_leap",
     ),
     M(
         "ReMDM's reveal without what is masked again",

@@ -25,7 +25,10 @@ from .check import EXACT, L, Largest, V, above, again, end_at, one_alpha, own
 from .distributions import of_clean
 
 OWN, EVEN, UNEVEN = 7, 2, 3  # steps: of the whole chain, of an even coarse one, of uneven ones
-DENSE_LATE = (1.0, 0.1, 0.05, 0.02, 0.0)  # times whose nearest ones in the chain are too few
+DENSE = {
+    "clean": (1.0, 0.1, 0.05, 0.02, 0.0),
+    "noisy": (1.0, 0.98, 0.95, 0.0),
+}  # times whose nearest ones in the chain are too few
 
 
 def chain_of(method: Diffusion) -> Diffusion:
@@ -42,9 +45,10 @@ def coarse_chains(method: Diffusion) -> Iterator[tuple[str, Tensor]]:
     yield f"{EVEN} even steps", Ancestral("uniform").times(method, EVEN)
     yield f"{UNEVEN} steps of the cosine grid", Ancestral("cosine").times(method, UNEVEN)
     if method.steps:
-        times = method.coarse(torch.tensor(DENSE_LATE, dtype=torch.float64))
-        times[0], times[-1] = method.start, CLEAN
-        yield "steps that are dense near clean tokens", times
+        for tokens, dense in DENSE.items():
+            times = method.coarse(torch.tensor(dense, dtype=torch.float64))
+            times[0], times[-1] = method.start, CLEAN
+            yield f"steps that are dense near {tokens} tokens", times
     elif one_alpha(method):
         yield f"{UNEVEN} steps of the log-snr grid", Ancestral("log-snr").times(method, UNEVEN)
 
