@@ -67,7 +67,7 @@ def test_what_is_given_comes_first(model):
 def test_the_commands_say_so_in_a_line(folder, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     typed = "--sampler confidence --confidence margin --steps 4 --temperature 0.3 --top-p 0.9"
-    line = f"note: sampled by the model's defaults: {typed}; --no-defaults leaves them out\n"
+    line = f"note: sampled with the model's defaults: {typed}; --no-defaults ignores them\n"
 
     def run(*words: str) -> tuple[str, str]:
         assert cli.main([*words, "--seed", "1", "--json", "a.json"]) == 0

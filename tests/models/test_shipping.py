@@ -81,7 +81,7 @@ def test_a_name_is_the_model(ours, empty, capsys):
     assert cli.main(["sample", "text", "--steps", "4"]) == 0
     err = capsys.readouterr().err
     assert f"note: 'tales-mdlm', formerly 'text', comes with Zellige: {ship.MODELS['tales-mdlm'].text}\n" in err
-    assert "note: sampled by the model's defaults: --temperature 0.8; --no-defaults leaves them out\n" in err
+    assert "note: sampled with the model's defaults: --temperature 0.8; --no-defaults ignores them\n" in err
     assert zellige.load(ours).defaults == {"steps": 4, "temperature": 0.8}
     assert cli.main(["list", "models"]) == 0
     line = capsys.readouterr().out.splitlines()[1]

@@ -171,7 +171,7 @@ def _with_defaults(request: R, model: "Model", terminal: Terminal) -> R:
         f"--{n.replace('_', '-')} {v}" for n, v in model.defaults.items() if n in decoding and n not in own_decoding
     ]
     if more:
-        terminal.note(f"sampled by the model's defaults: {' '.join(more)}; --no-defaults leaves them out")
+        terminal.note(f"sampled with the model's defaults: {' '.join(more)}; --no-defaults ignores them")
     return complete
 
 

@@ -6,8 +6,8 @@ With independent w_1, w_2, ... of E w = p(x) (`samplers.replay`; the mean over o
                     bound itself. The log of a mean is biased at every n, and it is this bias that makes it a bound
     from below      log p <= log psi + p / psi - 1 for any psi > 0, the tangent of the log at psi (TUBE, arXiv 2605.24292); with
                     psi from n draws and p from n others that is unbiased for -log p or less, and touches at psi = p
-    own samples     the w of the z that wrote the text joins n - 1 others: E -log of their mean <= -log p, over the model's own
-                    samples (bidirectional Monte Carlo, arXiv 1511.02543)
+    own samples     for a text that the model wrote, the w of the choices that wrote it is averaged with those of n - 1 others:
+                    E -log of the mean <= -log p, over the model's own samples (bidirectional Monte Carlo, arXiv 1511.02543)
 
 Both hold in expectation: a single draw may be on either side, which is what the intervals are for. In a network of blocks each
 block has a bracket, and they add. Where the choice of positions is deterministic, -log p is exact and of another distribution.

@@ -18,12 +18,12 @@ of a sequence may share random numbers: their times, or numbers of masks, are ev
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
-| absorbing, by blocks | loglinear, t clipped | Mean (SUBS) or Score | weighted cross-entropy, t per block | blockwise |
+| absorbing, by blocks | loglinear, t clipped if asked | Mean or Score | weighted cross-entropy, t per block | blockwise |
 
 Differences from the paper: each block has its own time, and the network a second input, the clean text. The clip interval only
 restricts t in training; `bound` is always over all of [0, 1], and includes the endpoint terms of the schedule, which the
 published bound leaves out. A network without a time input draws numbers of masks instead of times (`Masked`). With L' = 1 every
-token is then always masked, and the bound is -log p itself, without the variance that the paper finds behind its gap to
+token is then always masked, and the bound is -log p itself, without the variance to which the paper attributes its gap to
 autoregression. The clean tokens of a block have time input t = 0, as in the cache of sampling; published code gives them the
 time of the sequence's first noisy token. With a score inside (SEDD), `loss` is the diffusion term alone.
 
@@ -105,7 +105,7 @@ class Blocks(Diffusion):
         sigma_max: float | None = schedule_option("sigma_max")
         alpha_1: float | None = schedule_option("alpha_1")
         resample: bool = False
-        """with `clip`: draw a block again until its share of masks is in the interval, too, as the published code does"""
+        """with `clip`: draw a block again until its fraction of masks is in the interval, too, as the published code does"""
         row_by_row: bool = False
         """spread the times of a batch row by row, as the published code does, not over the blocks of each row"""
         exponent: float | None = schedule_option("exponent")

@@ -16,13 +16,13 @@ Discrete time t = i/T, i = 1..T, any matrices Q_1..Q_T (`d3pm_transitions` has t
 
 Differences from the paper. The paper calls the network's output p~(x_0 | x_t). But in eq. 4 it takes the place of the
 distribution of x_0 given the other positions, and that is what training makes it: a `LeaveOneOut`. With `prediction = "mean"`
-the kernel is the mixture sum_{x_0} q(x_s | x_t, x_0) p~(x_0 | x_t), where p~ is p(x_0 | x_t). At a mask the two agree.
-Under other noise the second term of eq. 5 pulls a LeaveOneOut elsewhere than the first. The mask is never predicted: p~ has no
-probability on it. `docs/core.md` explains the scale of lambda.
+the kernel is the mixture sum_{x_0} q(x_s | x_t, x_0) p~(x_0 | x_t), where p~ is p(x_0 | x_t). At a mask the two agree. Under
+other noise the cross-entropy of eq. 5 is smallest at p(x_0 | x_t) and not at the leave-one-out prediction, so its two terms
+disagree. The mask is never predicted: p~ has no probability on it. `docs/core.md` explains the scale of lambda.
 
-L_0 is -log of the kernel to CLEAN, q(x_1 | x_0) in it, as in the paper's text model; its image model takes p~ itself for
-p(x_0 | x_1) (`last = "image"`): a Mean at t = 1/T, in the bound and in the sampler. The image code has an eps inside every
-logarithm, and so has the loss here where `log_eps` says so (`image_step`); samplers have none.
+The last step. L_0 = -log p(x_0 | x_1) with the kernel of eq. 4, as in the paper's text model. Its image model takes p~ itself
+for p(x_0 | x_1) (`last = "image"`): a Mean at t = 1/T, in the bound and in the sampler. The image code has an eps inside every
+logarithm; with `log_eps` the loss has it, too (`image_step`). Samplers have none.
 """
 
 import copy
@@ -94,56 +94,48 @@ class D3PM(Absorbing):
         """D3PM's options."""
 
         process: str = "absorbing"
-        """noise: absorbing (a mask), uniform and others; nearest: in an embedding; absorbing-uniform, absorbing-nearest: both;
-        matrix: your own; for ordered tokens gaussian, band, and middle (absorbs into the middle value)"""
+        """noise: absorbing (a mask), uniform and others; absorbing-uniform, middle, gaussian, band, nearest, absorbing-nearest
+        or matrix"""
         schedule: str = "paper"
-        """schedule beta_i; linear, linear-to-one, cosine, even or mutual-information; linear-to-one: 0.02 to 1; even: 1/(T - i
-        + 1), which mutual-information is for absorbing; paper: cosine for uniform, linear for gaussian and band, otherwise
-        mutual-information; auto: as paper, but mutual-information for uniform"""
+        """schedule of beta_i; paper, auto, linear, linear-to-one, cosine, even or mutual-information"""
         diffusion_steps: int = 1000
         """T of discrete time; samples and bounds may take fewer"""
         prediction: str = "leave-one-out"
-        """what the softmax predicts: leave-one-out or mean; leave-one-out: p(x_0 | the other positions), eq. 4; mean: p(x_0 |
-        x_t)"""
+        """what the softmax predicts: leave-one-out or mean; the clean token from the other positions, or from all of them"""
         last: str = "text"
-        """the step to clean tokens: eq. 4 like the others (text), or the softmax itself (image)"""
+        """the step to clean tokens: like the others, by eq. 4 (text), or the softmax itself (image)"""
         auxiliary: float = 0.01
-        """lambda, the weight of the cross-entropy that is added to the bound; a paper that adds it to the KL of one step,
-        which is 1/T of the bound, calls the same weight lambda / T"""
+        """lambda, the weight of the cross-entropy that is added to the bound"""
         head: str = "logits"
-        """what the network gives: logits, residual or logistic; residual: logits to which 1 is added at the noisy token, as in
-        the published image code; logistic: for ordered tokens, mean and scale of a logistic distribution over the levels"""
+        """what the network gives: logits, residual or logistic"""
         width: int = 0
-        """the farthest jump of band and gaussian, in levels; 0 is a quarter of them for band, no limit for gaussian"""
+        """largest jump of band and gaussian, in values; 0: a quarter of all values for band, no limit for gaussian"""
         neighbours: int = 5
-        """of nearest: how many tokens are near to each"""
+        """for nearest: number of neighbours of each token"""
         neighbour_weights: str = "equal"
-        """of nearest: the edges to the neighbours are all 1 (equal), or fall with their rank r as exp(-2 r^2/k) (rank)"""
+        """for nearest: the neighbours are equally likely (equal), or less likely with their rank (rank)"""
         mask_rate: float = 4.0
-        """of absorbing-nearest: the rate into the mask, where a token moves to its neighbours at a rate of about 1 in all"""
+        """for absorbing-nearest: rate of turning into the mask; all neighbours together have a rate of about 1"""
         embedding: str = ""
-        """of nearest: a .npy file (V, d), read again whenever the model is; without it, ordered tokens are near if their
-        levels are"""
+        """for nearest: .npy file (V, d) with a vector for each token, needed whenever the model is loaded; without it, ordered
+        tokens are near if their values are"""
         scaling: str = "exponential"
-        """of nearest: how a step is made of the graph R of neighbours: exponential, sinkhorn or expm; exponential: exp(a_t R),
-        as in the paper; the others: (1 - beta_i) I + beta_i M, as in the published text code, where M is R scaled to rows
-        and columns of sum 1 (sinkhorn), or exp(beta_1 R), which hardly moves a token (expm)"""
+        """for nearest: how the graph of neighbours becomes a step: exponential, sinkhorn or expm"""
         mask_proportion: float = 0.9
-        """of absorbing-uniform: share of the noise that is the mask; the rest is a random token (BERT: 80% and 10%, a share of
-        0.89)"""
+        """for absorbing-uniform: fraction of the noise that is the mask; the rest is random tokens (BERT: 0.89)"""
         auxiliary_at: str = "masks"
-        """where the cross-entropy of absorbing noise is taken: at the masks, or at all positions, as the published code does"""
+        """where absorbing noise adds the cross-entropy: at the masks, or at all positions, as the published code does"""
         log_eps: float = 0.0
-        """of `last` image: what is added inside every logarithm of L_vb; 1e-6 in the published image code, no bound then"""
+        """for `last` image: added inside every logarithm of L_vb, as in the published image code (1e-6); the result is then no
+        bound"""
         levels: bool = False
-        """a U-Net reads ordered tokens as numbers from -1 to 1 under any noise, as the published image code does; else it
-        embeds them where neither noise nor head needs their order"""
+        """a U-Net reads ordered tokens as numbers from -1 to 1 under any noise, as the published image code does; otherwise it
+        does so only where noise or head needs their order"""
 
         strength: str = "paper"
-        """strength of gaussian noise; paper: the paper's betas, raised where there are too few values to reach pure noise;
-        matched: as strong as on many values (0.8% more at 256), for checkpoints of earlier versions"""
+        """strength of gaussian noise: paper, or matched (for checkpoints of earlier versions)"""
         matrix: str = ""
-        """of matrix: a .npy or .csv file (V, V) of probabilities, from row to column; read again whenever the model is"""
+        """for matrix: .npy or .csv file (V, V) of probabilities, from row to column; needed whenever the model is loaded"""
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
         config = self.checked(config)

@@ -19,9 +19,9 @@
 |---|---|---|---|---|
 | masks and random tokens | its own | LeaveOneOut | continuous; weighted | ancestral |
 
-Deviations: alpha is 1 at t = 0 and 0 at t = 1 exactly, so that prior and reconstruction are 0 and the bound is the integral over
-all of [0, 1]. The authors' code leaves out 1e-4 at both ends (`t_eps`), which here only the weighted losses do. Their p_u has a
-floor of e^-20. gamma above 2 makes rates negative.
+Deviations: alpha is 1 at t = 0 and 0 at t = 1 exactly, so that prior and reconstruction are 0 and the bound is the integral
+over all of [0, 1]. The authors' code leaves out 1e-4 at both ends of time (`t_eps`). Here only the weighted losses leave it
+out; the bound does not. Their p_u has a floor of e^-20. gamma above 2 makes rates negative.
 """
 
 import functools
@@ -200,7 +200,7 @@ class GIDD(Diffusion):
         gamma: float = 1.0
         """power of the random tokens' noise, at most 2"""
         weights: str = "none"
-        """of the loss: none, clip, dynamic or dynamic-published"""
+        """weights of the loss: none, clip, dynamic or dynamic-published"""
         diffusion_steps: int = 0
         """T of discrete time, with its T-step bound; 0: continuous time"""
 

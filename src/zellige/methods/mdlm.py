@@ -7,10 +7,11 @@
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
-| absorbing | loglinear | Mean (SUBS) | weighted cross-entropy; finite T | ancestral (its ddpm_cache is choose-then-predict) |
+| absorbing | loglinear | Mean (SUBS) | weighted cross-entropy; finite T | ancestral |
 
-Differences from the paper: the published bound leaves out what lies before alpha(1) = eps (here: `prior`). The published code
-replaces the time by sigma = 0 when it is not conditioned on time; here such a network has no time input at all.
+Differences from the paper: the published bound leaves out the cost of the tokens that are still visible at t = 1 (here:
+`prior`). The published code replaces the time by sigma = 0 when it is not conditioned on time; here such a network has no time
+input at all.
 """
 
 from dataclasses import dataclass

@@ -1,10 +1,10 @@
 """Confidence-based unmasking: the most confident predictions come first (MaskGIT, arXiv 2202.04200).
 
-The network is evaluated at all masks, and the n most confident are sampled. **Not a sample of the model's distribution** at any
-number of steps: that is an average over orders, and here the network chooses the order. One token a step samples from the
-distribution of that order. It has no error with the exact network, whose conditional distributions agree in every order; with a
-trained network it is another distribution. Several tokens at once are sampled independently, which costs least where the
-network is confident: in few steps the texts often look better.
+The network is evaluated at all masks, and the n most confident are sampled. The model's distribution is an average over all
+orders. Here the network chooses the order, so **these are not samples of the model**, whatever the number of steps. One token
+a step samples from the distribution of that order. It has no error with the exact network, whose conditional distributions
+agree in every order; with a trained network it is another distribution. Several tokens at once are sampled independently,
+which costs least where the network is confident: in few steps the texts often look better.
 
 Confidence c is measured on the model's clean posterior p before truncation, each in [0, 1]:
 

@@ -1,7 +1,7 @@
 """KLASS: reveal the tokens whose distribution has settled (KL-adaptive stability sampling, arXiv 2511.05664).
 
-The network is evaluated at all masks in every step. A mask is *stable* if its distribution p has changed little in each of the
-last n evaluations, and its confidence is high:
+The network is evaluated at all masks in every step. A mask is called stable if its distribution p has changed little in each
+of the last n evaluations, and its confidence is high:
 
     KL(p now || p one evaluation ago) < kl,  n times in a row,  and  max p >= threshold
 
