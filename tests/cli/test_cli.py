@@ -628,7 +628,7 @@ def test_list_alone_says_which_lists_there_are(run):
 def test_list_methods_is_the_table_of_the_readme(run):
     _, out, _ = run("list methods")
     assert out.splitlines()[0].split("  ")[0] == "name"
-    assert re.search(r"^mdlm +MDLM, arXiv 2406.07524 +absorbing +mean +bound; exact in a given order$", out, re.M)
+    assert re.search(r"^mdlm +MDLM, arXiv 2406.07524 +absorbing +mean +bound; = in one order$", out, re.M)
 
 
 # -------------------------------------------------------------------------------------------------------------- train
@@ -1034,7 +1034,7 @@ def test_samplers_and_their_options(run):
         given = [word.removeprefix("--").replace("-", "_") for word in other.split() if word.startswith("--")]
         arguments = json.loads(Path("s.json").read_text())["arguments"]
         assert all(arguments[name] is not None for name in given)
-    assert " each (8 steps, " in run("sample runs/a --sampler any_order --per-step 4")[2]
+    assert " each in 8 steps\n" in run("sample runs/a --sampler any_order --per-step 4")[2]
     assert " each (64 steps, " in run("sample runs/a")[2]
 
 

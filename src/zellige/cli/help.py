@@ -107,7 +107,7 @@ def methods() -> list[dict[str, str]]:
         page = sys.modules[cls.__module__].__doc__ or cls.__doc__ or ""
         paper = re.search(r"arXiv \d{4}\.\d{5}", page)
         free = issubclass(cls, Masked) and not cls.timed(cls.Config())  # such a network knows any order's likelihood
-        bound = "bound; exact in a given order" if free else "bound" if cls.bounded else "none"
+        bound = "bound; = in one order" if free else "bound" if cls.bounded else "none"
         noise = re.search(r"^\|---.*\n\| ([^|]+) \|", page, re.M)
         rows.append(
             {
