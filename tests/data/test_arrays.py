@@ -24,6 +24,7 @@ from zellige.data.pixels import overlap, quantised, smaller
 from zellige.data.prepare import prepare
 from zellige.data.symbols import grids4, invariants, puzzles_and_solutions, solved, symmetric
 from zellige.errors import InputError
+from zellige.show.kinds import of
 
 
 def rows(corpus, split="train"):
@@ -214,6 +215,44 @@ def test_chorales(published):
     assert (prepare(Data("jsb-chorales", path=str(path), size=1)).train.array() == 0).any()
     with pytest.raises(InputError, match=r"`data.size` is 641; it is the steps of a row, give 1 to 640"):
         prepare(Data("jsb-chorales", path=str(path), size=641))
+
+
+def test_lakh_pianorolls_in_the_layout_of_their_authors(tmp_path):
+    """train.npy and test.npy (N, 256) of 129 shuffled states, and the pitch of each; written as they were read."""
+    generator = np.random.default_rng(0)
+    key = generator.permutation(129)
+    found = {split: generator.integers(0, 129, (n, 256)) for split, n in (("train", 40), ("test", 7))}
+    for split, states in found.items():
+        np.save(tmp_path / f"{split}.npy", states)
+    data = Data("lakh-pianoroll", path=str(tmp_path), given="prefix:32")
+    plain = prepare(data)
+    assert plain.tokenizer.labels == ()
+    np.savetxt(tmp_path / "descramble_key.txt", key)
+    corpus = prepare(data)
+    tokenizer = corpus.tokenizer
+    assert (tokenizer.kind, tokenizer.shape, tokenizer.unit, tokenizer.ordered) == ("roll", (256, 1), "note", False)
+    assert {split: len(corpus.split(split)) for split in ("train", "validation", "test")} == {
+        "train": 38, "validation": 2, "test": 7,
+    }  # fmt: skip
+    assert corpus.test.array().tolist() == found["test"].tolist()
+    assert corpus.train.tokens_total == 38 * 224
+    assert corpus.test[0]["mask"].tolist() == [False] * 32 + [True] * 224
+    pitches = of(tokenizer).pitches(corpus.test.array())[..., 0]
+    assert (pitches == np.where(key[found["test"]] == 128, -1, key[found["test"]])).all()
+    for states, message in (
+        (found["test"] + 1, "holds 129; states are 0 to 128"),
+        (found["test"] * 0.5, "and type float64; give whole numbers"),
+        (found["test"][:, :9], "melodies of 9 and 256 sixteenths; give one length"),
+    ):
+        np.save(tmp_path / "test.npy", states)
+        with pytest.raises(InputError, match=message):
+            prepare(data)
+    np.save(tmp_path / "test.npy", found["test"])
+    (tmp_path / "descramble_key.txt").write_text("1 2 3")
+    with pytest.raises(InputError, match="is no order of the pitches 0 to 128; remove it"):
+        prepare(data)
+    with pytest.raises(InputError, match=r"lakh-pianoroll needs a folder with train\.npy and test\.npy"):
+        prepare(Data("lakh-pianoroll", path=str(tmp_path / "test.npy")))
 
 
 def test_what_is_no_chorale(tmp_path):

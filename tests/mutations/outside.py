@@ -870,6 +870,10 @@ GIVEN_PARTS = of(
     ("the floor compares each rest with itself", C, "np.roll(self.texts, 1, axis=0)", "self.texts", f"{CT} -k floor"),
     ("texts that are too short are continued", C, "document_sizes(rows) >= length", "document_sizes(rows) > 0",
      f"{CT} -k too_short"),
+    ("silence of a pianoroll is a note", "data/symbols.py", "SILENT if pitch == NOTES - 1 else pitch", "pitch",
+     "data/test_arrays.py -k lakh"),
+    ("the pitches of a pianoroll are in the order of its states", "data/symbols.py",
+     "for pitch in pitches]", "for pitch in range(NOTES)]", "data/test_arrays.py -k lakh"),
     ("the end is not given beside the beginning", C, "np.any([part.at(length, i) for part in parts], axis=0)",
      "parts[0].at(length, i)", f"{CT} -k infilling"),
 )  # fmt: skip

@@ -28,6 +28,7 @@ READERS = {
     "cifar10": images.cifar,
     "cifar100": images.cifar,
     "jsb-chorales": symbols.chorales,
+    "lakh-pianoroll": symbols.pianoroll,
     "sudoku": symbols.sudoku,
     "qm9": symbols.molecules,
     "dna": symbols.dna,

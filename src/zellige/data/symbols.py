@@ -10,8 +10,8 @@ import numpy as np
 
 from ..errors import InputError
 from ..schema import parse
-from . import file_names, readers, unpack
-from .array_source import Fetch, Raw, cut_splits, locate_files
+from . import file_names, own_arrays, readers, unpack
+from .array_source import Fetch, Raw, cut_splits, locate_files, sums
 from .catalogue import DATASETS
 from .levels import SILENT
 from .pixels import whole_size
@@ -20,6 +20,7 @@ from .tokenizer import Characters
 if TYPE_CHECKING:
     from .corpus import Data
 
+NOTES = 129  # states of a melody of Lakh: MIDI's notes and silence
 STEPS, HOP = 128, 16  # sixteenths in a row: eight bars of 4/4; and in a bar
 
 
@@ -70,6 +71,47 @@ def chorales(data: "Data", fetch: Fetch) -> Raw:
     return Raw(
         splits, high - low + 2, "roll", "note", True, labels=[SILENT, *range(low, high + 1)], about=about
     )  # fmt: skip
+
+
+def pianoroll(data: "Data", fetch: Fetch) -> Raw:
+    """Melodies of Lakh's pianorolls as tauLDR's authors publish them: a folder with train.npy and test.npy.
+
+    Each is (N, 256) whole numbers below 129, a pitch a sixteenth; the states are shuffled, so they have no order. With
+    descramble_key.txt beside them, the pitch of each of the 129 states, notes are shown and written as such; 128 is silence.
+    """
+    files = own_arrays.local_arrays(data)
+    if not {"train", "test"} <= files.keys():
+        raise InputError(
+            "the data set lakh-pianoroll needs a folder with train.npy and test.npy; give it by `data.path`"
+        )
+    splits = {split: own_arrays.load_arrays(path)[0]["all"] for split, path in files.items()}
+    for split, rows in splits.items():
+        if rows.ndim != 2 or not np.issubdtype(rows.dtype, np.integer) or not rows.size:
+            raise InputError(
+                f"'{files[split]}' has shape {rows.shape} and type {rows.dtype}; give whole numbers, (N, sixteenths)"
+            )
+        if (low := int(rows.min())) < 0 or (high := int(rows.max())) >= NOTES:
+            raise InputError(f"'{files[split]}' holds {low if low < 0 else high:,}; states are 0 to {NOTES - 1}")
+    if len(lengths := {rows.shape[1] for rows in splits.values()}) > 1:
+        raise InputError(f"'{data.path}' has melodies of {min(lengths)} and {max(lengths)} sixteenths; give one length")
+    protocol = "a melody a row, a pitch a sixteenth, 128 notes and silence as shuffled states"
+    return Raw(
+        {split: rows[..., None] for split, rows in splits.items()}, NOTES, "roll", "note", False,
+        labels=_pitches(Path(str(data.path)) / "descramble_key.txt"), about=sums(files) | {"protocol": protocol},
+    )  # fmt: skip
+
+
+def _pitches(key: Path) -> list[int]:
+    """The pitch of each state of a pianoroll, SILENT for 128; [] without the file of the key."""
+    if not key.is_file():
+        return []
+    try:
+        pitches = [int(float(word)) for word in key.read_text(encoding="utf-8").split()]
+    except (ValueError, UnicodeDecodeError):
+        pitches = []
+    if sorted(pitches) != [*range(NOTES)]:
+        raise InputError(f"'{key}' is no order of the pitches 0 to {NOTES - 1}; remove it, or give the published one")
+    return [SILENT if pitch == NOTES - 1 else pitch for pitch in pitches]
 
 
 def _tail(length: int, steps: int, hop: int) -> int:

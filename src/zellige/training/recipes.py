@@ -199,6 +199,22 @@ RECIPES |= {
             ENDS, HELD_OUT,
         ),
     ),
+    "tauldr-lakh": Recipe(
+        "tauLDR", "2205.14987", "section 6.3, table 2, appendices C.2, H.3; its authors' configuration (biased one pass)",
+        "tauldr", Data("lakh-pianoroll", given="prefix:32"),
+        Net(layers=6, hidden=128, heads=8, length=256, dropout=0.1, condition=128, given=True),
+        replace(_BASE, steps=1_000_000, batch=64, lr=2e-4, warmup=5000, clip=0.99 / 224), 129,
+        (
+            ("process", "uniform"), ("base", 0.03), ("min_time", 0.01), ("objective", "one-pass-biased"),
+            ("auxiliary", 0.99 * 0.001),
+        ),
+        "tau_leaping", (("corrector", 2), ("corrector_step", 0.1), ("corrector_from", 0.899), ("argmax", "last")), 1000,
+        differs=(
+            "MLPs four times as wide as the network, the published ones sixteen times (2,048 of 128)",
+            "the network sees which positions are given, the published one does not",
+            "a twentieth of the training melodies is the validation split",
+        ),
+    ),
     "sedd-owt": Recipe(
         "SEDD", "2310.16834", "section 5, table 1, appendix C; its authors' configuration (dropout, betas)", "sedd", OWT, DIT,
         replace(TEXT, steps=400_000, warmup=2000, clip=SUMMED), GPT2,
