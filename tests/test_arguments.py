@@ -80,7 +80,7 @@ def test_numbers_of_numpy_become_those_of_python():
     assert [type(x) for x in same(np.int64(2), np.float32(0.25))] == [int, float]
     with pytest.raises(InputError, match=r"`count` is True; it must be a whole number"):
         same(True)
-    with pytest.raises(InputError, match=r"`count` is 1000000000000; it must be at most 1,000,000,000"):
+    with pytest.raises(InputError, match=r"`count` is 1,000,000,000,000; it must be at most 1,000,000,000"):
         same(10**12)
     with pytest.raises(InputError, match="`share` is nan; it must be a number"):
         same(1, float("nan"))

@@ -6,9 +6,10 @@
     sample(count="two")     # InputError: `count` is 'two'; it must be a whole number
     sample(n=2)             # TypeError: sample() has no argument 'n'; did you mean 'count'?
 
-Only kinds are checked here; ranges, and what depends on other arguments, a function checks itself. It costs some microseconds
-a call. Numbers of NumPy become Python's. What an annotation does not say (`Any`, a name that is imported for type checkers
-alone) is not checked.
+What an annotation says is checked here and nowhere else: values of Python by `checked`, those that are typed or stand in a file
+of options by `from_text`. Ranges are declared with `requests.option`; what depends on other arguments a function checks itself.
+It costs some microseconds a call. Numbers of NumPy become Python's. What an annotation does not say (`Any`, a name that is
+imported for type checkers alone) is not checked.
 """
 
 import collections.abc
@@ -26,35 +27,38 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union
 
-from .errors import SYNONYMS, InputError, meant, quoted
+from .errors import SYNONYMS, InputError, meant, nearest, quoted
 
 F = TypeVar("F", bound=Callable[..., Any])
 MOST = 10**9  # of whole numbers that count something
 MOST_SEED = 2**63 - 1
 _Check = Callable[[Any], Any]  # the value as it is to be used; _Not where it is of another kind
+_Ranges = Callable[[], dict[str, Callable[[Any], None]]]
 
 
 class _Not(Exception):
     """The value is not of this kind."""
 
 
-def checked(function: F, prefix: str = "", kinds: bool = True, like: Any = None) -> F:
+def checked(function: F, prefix: str = "", kinds: bool = True, like: Any = None, ranges: _Ranges = dict) -> F:
     """A function, or a class by its constructor, that checks its arguments.
 
     Args:
         prefix: what stands before their names in errors.
         kinds: whether values are checked; False: the names alone.
         like: another function, whose annotations say what the arguments must be.
+        ranges: makes, at the first call, the checks of arguments that come after those of their kinds, by name; a value that is
+            None is in every range.
     """
     if isinstance(function, type):
-        function.__init__ = _checked(function.__init__, function.__name__, prefix, kinds, None)
+        function.__init__ = _checked(function.__init__, function.__name__, prefix, kinds, None, ranges)
         return function  # pyright: ignore[reportReturnType]
-    return _checked(function, function.__name__, prefix, kinds, like)
+    return _checked(function, function.__name__, prefix, kinds, like, ranges)
 
 
-def _checked(function: Any, title: str, prefix: str, kinds: bool, like: Any) -> Any:
+def _checked(function: Any, title: str, prefix: str, kinds: bool, like: Any, ranges: _Ranges) -> Any:
     number = len(_CHECKED)
-    _CHECKED.append(_Arguments(function, title, prefix, like or function if kinds else None))
+    _CHECKED.append(_Arguments(function, title, prefix, like or function if kinds else None, ranges))
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -73,14 +77,16 @@ class _Arguments:
     `call` finds it by its number, since torch.compile looks at all that a closure holds, and does not know a signature.
     """
 
-    def __init__(self, function: Any, title: str, prefix: str, like: Any):
+    def __init__(self, function: Any, title: str, prefix: str, like: Any, make_ranges: _Ranges):
         self.signature, self.title, self.prefix, self.like = inspect.signature(function), title, prefix, like
+        self.make_ranges, self.ranges = make_ranges, dict[str, Callable[[Any], None]]()
         self.checks: dict[str, tuple[_Check, str]] | None = None
 
     def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments:
         """The arguments of a call, each as it is to be used."""
         if self.checks is None:  # at the first call, when everything is imported
             self.checks = {} if self.like is None else _checks(self.like, inspect.signature(self.like))
+            self.ranges = self.make_ranges()
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError:
@@ -94,6 +100,8 @@ class _Arguments:
                     raise InputError(f"`{self.prefix}{name}` is {of_kind(value)}; it must be {description}") from None
                 except InputError as error:
                     raise InputError(f"`{self.prefix}{name}` {error}") from None
+            if name in self.ranges and bound.arguments[name] is not None:
+                self.ranges[name](bound.arguments[name])
         return bound
 
 
@@ -252,25 +260,26 @@ def _is(kind: type) -> _Check:
     return _where(lambda value: isinstance(value, kind))
 
 
-def _whole(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+def is_plain(value: Any, kind: type) -> bool:
+    """Return whether a value is of a kind in NAMES: a whole number is a number, a truth value is none."""
+    return isinstance(value, bool) == (kind is bool) and isinstance(value, _CLASSES[kind])
+
+
+def _whole(value: Any, most: int = MOST) -> int:
+    if not is_plain(value, int):
         raise _Not
     value = operator.index(value)
-    if abs(value) > MOST:
-        raise InputError(f"is {of_kind(value)}; it must be {'at most ' if value > 0 else 'above -'}{MOST:,}")
+    if abs(value) > most:
+        raise InputError(f"is {value:,}; it must be {'at most ' if value > 0 else 'above -'}{most:,}")
     return value
 
 
 def _seed(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise _Not
-    if abs(value := operator.index(value)) > MOST_SEED:
-        raise InputError(f"is {of_kind(value)}; it must be at most {MOST_SEED:,}")
-    return value
+    return _whole(value, MOST_SEED)
 
 
 def _real(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or math.isnan(value):
+    if not is_plain(value, float) or math.isnan(value):
         raise _Not
     if isinstance(value, int):
         try:
@@ -285,12 +294,6 @@ def _path(value: Any) -> Any:
     if not isinstance(value, os.PathLike) or not isinstance(os.fspath(value), str):
         raise _Not
     _usable(os.fspath(value))
-    return value
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise _Not
     return value
 
 
@@ -375,15 +378,75 @@ def _group(kind: Any, inner: tuple[Any, ...], name: str) -> tuple[_Check, str] |
     return all_of, f"{_NAMES.get(kind, 'a list')}{of}"
 
 
+NAMES: dict[type, str] = {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}
+_CLASSES: dict[type, type] = {int: numbers.Integral, float: numbers.Real, bool: bool, str: str}
 _COUNTS = {2: "two", 3: "three"}
 _PATH = "a path"
 _PLAIN: dict[Any, tuple[_Check, str]] = {
-    int: (_whole, "a whole number"), float: (_real, "a number"), str: (_text, "a text"),
-    type(None): (_where(lambda v: v is None), "None"), bool: (_is(bool), "True or False"),
-    os.PathLike: (_path, _PATH), Path: (_path, _PATH),
+    int: (_whole, NAMES[int]), float: (_real, NAMES[float]), str: (_is(str), NAMES[str]), bool: (_is(bool), NAMES[bool]),
+    type(None): (_where(lambda v: v is None), "None"), os.PathLike: (_path, _PATH), Path: (_path, _PATH),
 }  # fmt: skip
 _GROUPS: dict[Any, Any] = {
     tuple: (tuple, list), list: (tuple, list), collections.abc.Sequence: collections.abc.Sequence,
     dict: collections.abc.Mapping, collections.abc.Mapping: collections.abc.Mapping,
 }  # fmt: skip
 _NAMES = {tuple: "a tuple", dict: "a dict", collections.abc.Mapping: "a dict"}
+
+
+# ------------------------------------------------------------------------------------------------------ values as texts
+def choices_of_kind(hint: Any) -> tuple[list[str], set[Any]]:
+    """The words that an annotation allows, and the plain types; of a tuple or a list those of its items."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return [str(choice) for choice in inner], set()
+    if origin not in (Union, types.UnionType, tuple, list):
+        return [], {hint}
+    words, kinds = list[str](), set[Any]()
+    for part in inner:
+        if part is not Ellipsis:
+            words_of_part, kinds_of_part = choices_of_kind(part)
+            words, kinds = words + words_of_part, kinds | kinds_of_part
+    return words, kinds
+
+
+def from_text(text: str, hint: Any, name: str, least: float | None = None, where: str = "") -> Any:
+    """The value of an annotation that a text stands for, as it is typed or stands in a file of options.
+
+    Args:
+        name: of the option or the argument, as the error spells it.
+        least: the smallest of its whole numbers, for the error.
+        where: what the text stands in, for the error.
+
+    Raises:
+        InputError: the text is no such value.
+
+    >>> from_text("none", int | None, "--top-k"), from_text("2", float, "--temperature")
+    (None, 2.0)
+    """
+    words, kinds = choices_of_kind(hint)
+    if text in words:
+        return text
+    if type(None) in kinds and (text == "None" or (text.lower() == "none" and str not in kinds)):
+        return None
+    if bool in kinds and text in ("True", "False"):
+        return text == "True"
+    for kind in (int, float):
+        if kind in kinds:
+            try:
+                value = kind(text.encode("ascii"))  # not the digits of other scripts, which Python reads
+            except ValueError:
+                continue
+            check = _seed if kind is int and name.strip("`").endswith("seed") else _PLAIN[kind][0]
+            try:
+                return check(value)
+            except InputError as wrong:
+                raise InputError(f"{name} {wrong}") from None
+            except _Not:
+                continue
+    if kinds - {int, float, bool, type(None)}:
+        return text
+    whole = NAMES[int] if least is None else f"{NAMES[int]} of {least:g} or more"
+    names = [NAMES[bool]] * (bool in kinds) + [NAMES[float] if float in kinds else whole] * bool({int, float} & kinds)
+    near = nearest(text, words)
+    hint = f"did you mean '{near}'? " if near else ""
+    raise InputError(f"{name} is {quoted(text)}{where}; {hint}it must be {_or(words + names)}")

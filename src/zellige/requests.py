@@ -49,7 +49,7 @@ class Option:
     """Declaration of a field and of its values.
 
     Attributes:
-        help: what it is for, in one clause.
+        help: what it is for, in one clause; "" where a text below the field says it.
         minimum, maximum, above, below: the ends of its range, the last two without the end itself.
         unit: of its values, for the error.
         why: the reason for its range, for the error.
@@ -59,10 +59,11 @@ class Option:
         saved: part of what is requested. False: an aside such as a progress callback, hidden and never written.
         read: makes a value of JSON's plain data, where the constructor does not take that itself.
         name, kind, default: of the field, as `options_of` gives them; kind is int, float, bool or str.
+        prefix: stands before its name in errors: `net.`.
         plain: whether its values are of that kind alone, or None.
     """
 
-    help: str
+    help: str = ""
     minimum: float | None = None
     maximum: float | None = None
     above: float | None = None
@@ -76,6 +77,7 @@ class Option:
     saved: bool = True
     read: Callable[[Any], Any] | None = None
     name: str = ""
+    prefix: str = ""
     kind: type = str
     default: Any = None
     plain: bool = True
@@ -96,7 +98,7 @@ class Option:
         if over or under or math.isinf(value):
             text = f"{value:g}" if self.kind is float else f"{value:,}"
             raise InputError(
-                f"`{self.name}` is {text}; it must be {self._range(value, over)}"
+                f"`{self.prefix}{self.name}` is {text}; it must be {self._range(value, over)}"
                 f"{self.unit and ', ' + self.unit}{self.why and ': ' + self.why}"
             )
 
@@ -108,11 +110,12 @@ class Option:
         if low and high and self.kind is float:
             if self.minimum is not None and self.maximum is not None:
                 return f"between {self.minimum:g} and {self.maximum:g}"
+            least = least if self.minimum is None else f"at least {self.minimum:g}"
             return f"{least} and {most if self.maximum is None else f'at most {self.maximum:g}'}"
         return most if over else "a finite number" if value == math.inf else least
 
 
-def option(help: str, *, default: Any, kw_only: bool = False, **more: Any) -> Any:
+def option(help: str = "", *, default: Any, kw_only: bool = False, **more: Any) -> Any:
     """A field of a `declared` dataclass: what it is for, its default, and what else `Option` says of it."""
     return dataclasses.field(default=default, kw_only=kw_only, metadata={_KEY: Option(help, **more)})
 
@@ -126,7 +129,18 @@ def aside(help: str, *, default: Any) -> Any:
 @dataclass_transform(frozen_default=True, field_specifiers=(option, aside, dataclasses.field))
 def declared(cls: C) -> C:
     """A frozen dataclass whose constructor checks the type and the range of every field."""
-    return checked(dataclass(frozen=True)(cls))
+    return check_fields(dataclass(frozen=True)(cls))
+
+
+def check_fields(cls: C, prefix: str = "", kinds: bool = True) -> C:
+    """Let the constructor of a dataclass check the type and the range of every field, before its `__post_init__`.
+
+    Args:
+        prefix: what stands before their names in errors.
+        kinds: whether their types are checked; False: the ranges alone.
+    """
+    ranges = lambda: {option.name: dataclasses.replace(option, prefix=prefix).refuse for option in _options(cls)}  # noqa: E731
+    return checked(cls, prefix, kinds, ranges=ranges)
 
 
 def takes(request: type, options: type) -> Callable[[F], F]:
@@ -149,13 +163,6 @@ def takes(request: type, options: type) -> Callable[[F], F]:
         return function
 
     return decorate
-
-
-def check_ranges(made: Any) -> None:
-    """InputError where a field of a declared dataclass is out of its range; for its `__post_init__`."""
-    for option in _options(type(made)):
-        if (value := getattr(made, option.name)) is not None:
-            option.refuse(value)
 
 
 def options_of(cls: type) -> dict[str, Option]:
@@ -205,7 +212,7 @@ class Request(Generic[R]):
     ] = {}  # fields as older files call them: today's name, or "" for one that is gone
 
     def __post_init__(self) -> None:
-        check_ranges(self)
+        """Check what depends on several fields; each one is checked already."""
 
     def run(self, *args: Any, **kwargs: Any) -> R:
         """Do it, with a model where it is about one, and return the record."""
@@ -346,21 +353,3 @@ def choices_of(name: str, text: str, example: str) -> Iterator[tuple[str, str]]:
         if not equals:
             raise InputError(f"'{name}:{text}' has a choice without a value; e.g. {example}")
         yield key.strip().replace("-", "_"), value.strip()
-
-
-def value_of(word: str, key: str, text: str, kind: Any) -> Any:
-    """A choice that was written as text, as its field has it. Raises InputError."""
-    kinds = typing.get_args(kind) if typing.get_origin(kind) in (Union, types.UnionType) else (kind,)
-    if type(None) in kinds and text.lower() == "none":
-        return None
-    if bool in kinds:
-        if text not in ("True", "False"):
-            raise InputError(f"{key} is '{text}' in '{word}'; it must be True or False")
-        return text == "True"
-    for number_type, what in ((int, "a whole number"), (float, "a number")):
-        if number_type in kinds:
-            try:
-                return number_type(text)
-            except ValueError:
-                raise InputError(f"{key} is '{text}' in '{word}'; it must be {what}") from None
-    return text

@@ -21,12 +21,13 @@ from cattrs.cols import list_structure_factory
 from cattrs.errors import AttributeValidationNote, IterableValidationNote
 from cattrs.gen import make_dict_structure_fn, mapping_structure_factory, typeddicts
 
+from .arguments import NAMES, is_plain
 from .errors import InputError
 from .trust import may_have_changed
 
 AGAIN = "copy it again from where it was written"
 SEAL = "checksum"
-_NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+_NAMES = NAMES | {bool: "true or false"}  # as JSON has them
 _REASONS = {
     errno.ENOENT: "is not there",
     errno.EACCES: "may not be accessed (permission denied)",
@@ -224,9 +225,9 @@ def _leaf(problem: BaseException, where: str) -> tuple[str, BaseException]:
     return where, problem
 
 
-def _strict(kind: type, *also: type):
+def _strict(kind: type):
     def read(value: Any, _: Any) -> Any:
-        if isinstance(value, bool) != (kind is bool) or not isinstance(value, (kind, *also)):
+        if not is_plain(value, kind):
             raise Wrong(f"is {quoted(value)}; it must be {_NAMES[kind]}")
         return kind(value)
 
@@ -270,9 +271,9 @@ def _is_union_of_values(kind: Any) -> bool:
 def _converter(strict: bool = True) -> cattrs.Converter:
     converter = cattrs.Converter(forbid_extra_keys=strict)
     for kind in _NAMES:
-        converter.register_structure_hook(kind, _strict(kind, int) if kind is float else _strict(kind))
+        converter.register_structure_hook(kind, _strict(kind))
     if not strict:
-        number = _strict(float, int)
+        number = _strict(float)
         converter.register_structure_hook(float, lambda x, kind: math.nan if x is None else number(x, kind))
 
     @converter.register_structure_hook_factory(lambda kind: dict in (kind, get_origin(kind)))

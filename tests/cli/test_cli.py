@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -33,6 +34,7 @@ from zellige.evaluation.result import Result, fullest
 from zellige.models import choices, hub
 from zellige.models.checkpoint.write import write_checksums
 from zellige.models.config import FORMAT
+from zellige.requests import check_fields, declared, option
 from zellige.show.terminal import Terminal
 
 TEXT = "the value of the object is returned by the function and it is the name of a class "
@@ -171,8 +173,8 @@ def test_the_full_help_has_every_option(command, capsys):
     assert cli.main([*command.split(), "--help-all"]) == 0
     whole = capsys.readouterr().out
     assert cli.main([*command.split(), "-h"]) == 0
-    for option in re.findall(r"^  (--[\w.-]+)", capsys.readouterr().out, re.M):
-        assert re.search(rf"{option}\b", whole), option
+    for name in re.findall(r"^  (--[\w.-]+)", capsys.readouterr().out, re.M):
+        assert re.search(rf"{name}\b", whole), name
 
 
 def test_every_option_that_the_short_help_names_is_one():
@@ -220,9 +222,10 @@ def test_the_train_page_tells_the_defaults():
 # ------------------------------------------------------------------------------------------------------------ options
 
 
+@partial(check_fields, prefix="net.")
 @dataclasses.dataclass(frozen=True)
 class Inner:
-    layers: int = 6
+    layers: int = option(default=6, minimum=1)
     share: float = 0.5
     betas: tuple[float, float] = (0.9, 0.99)
 
@@ -232,14 +235,14 @@ class Own:
     schedule: Literal["linear", "cosine"] = "linear"
 
 
-@dataclasses.dataclass(frozen=True)
+@declared
 class Outer:
     own: Annotated[Own, tyro.conf.arg(name="")] = Own()
     net: Inner = Inner()
     what: Annotated[str, tyro.conf.Positional] = ""
     top_p: float = 1.0
     limit: int | None = None
-    shift: int = 0
+    shift: int = option(default=0, minimum=0)
     resume: bool = False
 
 
@@ -268,10 +271,10 @@ def test_options_are_the_dataclasses(words, expected):
         ("--zzz", "unknown option '--zzz' for try; see zellige try --help"),
         ("-n 3", "unknown option '-n' for try; flags are whole words (all: zellige try --help)"),
         ("--schedule cosin", "--schedule is 'cosin'; did you mean 'cosine'? it must be linear or cosine"),
-        ("--net.layers 0", "--net.layers is 0; it must be 1 or more"),
-        ("--net.layers -2", "--net.layers is -2; it must be 1 or more"),
+        ("--net.layers 0", "`net.layers` is 0; it must be 1 or more"),
+        ("--net.layers -2", "`net.layers` is -2; it must be 1 or more"),
         ("--net.layers 2.5", "--net.layers is '2.5'; it must be a whole number of 1 or more"),
-        ("--shift -1", "--shift is -1; it must be 0 or more"),
+        ("--shift -1", "`shift` is -1; it must be 0 or more"),
         ("--net.share much", "--net.share is 'much'; it must be a number"),
         ("--net.betas 0.5", "--net.betas needs 2 values; see zellige try --help"),
         ("--net.layers", "--net.layers needs a value; see zellige try --help"),

@@ -308,7 +308,7 @@ def test_the_ends_of_a_schedule_are_a_choice(method):
         ({"exponent": 2.0}, "`schedule` loglinear has no `exponent`; drop it, or take polynomial or cosine-power"),
         ({"schedule": "polynomial", "exponent": 0.0}, "`exponent` is 0; it must be above 0, and finite"),
         ({"alpha_1": 1.0}, "`alpha_1` is 1; it must be 0 or more, and below 1"),
-        ({"alpha_1": float("nan")}, "`alpha_1` is nan; it must be 0 or more, and below 1"),
+        ({"alpha_1": float("nan")}, "`alpha_1` is nan; it must be a number"),
         ({"schedule": "geometric", "alpha_1": 0.1}, "`schedule` geometric has no `alpha_1`; use `sigma_max`"),
         ({"sigma_max": 7.0}, "`sigma_max` needs `schedule` geometric or linear-sigma; drop it"),
         (
@@ -321,7 +321,7 @@ def test_the_ends_of_a_schedule_are_a_choice(method):
         ),
         (
             {"schedule": "linear-sigma", "sigma_max": float("nan")},
-            "do not fit: sigma runs from 0.0 to nan; it must increase",
+            "`sigma_max` is nan; it must be a number",
         ),
     ]:
         with pytest.raises(InputError, match=line):

@@ -102,12 +102,11 @@ def _start(words: list[str]) -> str:
 
 def value(flag: Any, rng: random.Random) -> str:
     """Something that a flag may be given: of its kind, or not."""
-    from zellige.cli.flags import _values
+    from zellige.arguments import choices_of_kind
 
-    allowed, kinds = _values(flag.kind)
-    if allowed and rng.random() < 0.6:
-        return rng.choice(allowed)
-    numeric = bool(kinds & {int, float})
+    if flag.words and rng.random() < 0.6:
+        return rng.choice(flag.words)
+    numeric = bool(choices_of_kind(flag.kind)[1] & {int, float})
     return rng.choice(NUMBERS if numeric and rng.random() < 0.85 else WORDS)
 
 

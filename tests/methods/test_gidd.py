@@ -47,5 +47,5 @@ def test_the_mask_is_never_predicted():
 def test_options_that_are_no_noise():
     with pytest.raises(InputError, match="`gamma` is 3; it must be above 0 and at most 2"):
         GIDD.Config(gamma=3.0)
-    with pytest.raises(InputError, match="`p_uniform` is 1; it must be 0 or more, and below 1"):
+    with pytest.raises(InputError, match="`p_uniform` is 1; it must be at least 0 and below 1"):
         GIDD.Config(p_uniform=1.0)

@@ -1932,6 +1932,22 @@ RUNS = [
         why=RUN,
         tests="tests/cli/test_cli.py -k no_data_can_mend",
     ),
+    M(
+        "the constructor checks no ranges",
+        "arguments.py",
+        "            self.ranges = self.make_ranges()\n",
+        "",
+        why=RUN,
+        tests="tests/models/test_config.py -k ranges",
+    ),
+    M(
+        "a typed number below the range of its kind is a text",
+        "arguments.py",
+        "    if kinds - {int, float, bool, type(None)}:\n        return text\n",
+        "    if kinds:\n        return text\n",
+        why=RUN,
+        tests="tests/cli/test_cli.py -k wrong_options",
+    ),
 ]
 CATALOGUE = [
     *SCHEDULES,

@@ -57,7 +57,7 @@ def test_a_sampler_and_its_options_are_declared_in_one_place(monkeypatch):
     monkeypatch.setitem(samplers.SAMPLERS, "slow", Slow)
     made = samplers.choose_sampler("slow", mdlm(), options={"pause": 1.5, "grid": "cosine"})
     assert made == Slow("cosine", pause=1.5)
-    with pytest.raises(InputError, match="`pause` is 2; it must be 0 or more and below 2"):
+    with pytest.raises(InputError, match="`pause` is 2; it must be at least 0 and below 2"):
         Slow(pause=2)
     with pytest.raises(InputError, match="`pause` is 'long'; it must be a number"):
         samplers.choose_sampler("slow", mdlm(), options={"pause": "long"})

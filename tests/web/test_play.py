@@ -285,7 +285,7 @@ CELLS = {"model": 0, "tokens": [0] * LENGTH, "held": [0] * LENGTH}
     [
         ("draw", {"model": 99}, 400, "there is no model 99; there are 8"),
         ("draw", {"colour": 0}, 400, "`colour`: no such field"),
-        ("draw", {"steps": 0}, 400, "`steps`: it should be greater than or equal to 1"),
+        ("draw", {"steps": 0}, 400, "`steps` is 0; it must be 1 or more"),
         ("draw", {"steps": 51}, 400, "51 steps; at most 50 are allowed here"),
         ("draw", {"steps": "8"}, 400, "`steps`"),
         ("draw", {"temperature": -1}, 400, "`temperature`"),

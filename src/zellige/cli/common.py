@@ -14,10 +14,10 @@ import tyro
 
 from ..data import DATASETS, Data
 from ..data.remote_files import is_remote
-from ..errors import InputError, at_least, nearest
+from ..errors import InputError, nearest
 from ..files import file_suffix as file_suffix
 from ..launched import this_process
-from ..requests import KINDS
+from ..requests import KINDS, check_fields, declared, option
 from ..show.numbers import count, parameters, path
 from ..show.progress import Bar
 from ..show.record import LOADING, as_file, json_record
@@ -32,10 +32,10 @@ Run = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 IdleSeed = Annotated[int, tyro.conf.arg(help="changes nothing: nothing is drawn at random"), IDLE]
 
 
-@dataclass_transform(frozen_default=True)
+@dataclass_transform(frozen_default=True, field_specifiers=(option, field))
 def command_options(cls: type[T]) -> type[T]:
     """A frozen dataclass of options on top of shared ones; in --help its own stand first, those that all share last."""
-    options_class: Any = dataclass(frozen=True)(cls)
+    options_class: Any = declared(cls)
     names = ["run", *(name for base in cls.__mro__ for name in inspect.get_annotations(base))]
     fields = options_class.__dataclass_fields__
     options_class.__dataclass_fields__ = {name: fields[name] for name in names if name in fields}
@@ -70,7 +70,7 @@ class OfRun(Loading):
 
     run: Run = ""
     """a run, a saved folder, a hub id, or a model that comes with Zellige: zellige list models"""
-    seed: int = 0
+    seed: int = option(default=0, minimum=0)
     """random seed"""
 
 
@@ -83,21 +83,12 @@ if TYPE_CHECKING:
 else:
     ROWS = help.table("options")  # from lists.json, which `help.write` makes of the samplers: this needs no torch
 
-    def _check(self) -> None:
-        """Refuse what is below a minimum; the samplers check all other ranges themselves."""
-        for row in ROWS:
-            if "minimum" in row and getattr(self, row["name"]) is not None:
-                at_least(row["name"], getattr(self, row["name"]), int(row["minimum"]))
+    def _field(row: dict[str, str]) -> tuple[str, Any, Any]:
+        """The field of a sampler's option; the samplers check all ranges but its minimum themselves."""
+        minimum = int(row["minimum"]) if "minimum" in row else None
+        return row["name"], KINDS[row["kind"]] | None, option(row["help"], default=None, minimum=minimum)
 
-    SamplerOptions = make_dataclass(
-        "SamplerOptions",
-        [
-            (row["name"], Annotated[KINDS[row["kind"]] | None, tyro.conf.arg(help=row["help"])], field(default=None))
-            for row in ROWS
-        ],
-        frozen=True,
-        namespace={"__post_init__": _check},
-    )
+    SamplerOptions = check_fields(make_dataclass("SamplerOptions", map(_field, ROWS), frozen=True))
 
 
 @contextlib.contextmanager

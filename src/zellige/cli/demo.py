@@ -8,11 +8,11 @@ import dataclasses
 import signal
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..files import free
+from ..requests import declared, option
 from ..show.numbers import byte_size, count, counted, duration, parameters, path, pm
 from ..show.progress import Bar, Training
 from ..show.terminal import Terminal
@@ -103,13 +103,13 @@ def demo(terminal: Terminal | None = None, *, steps: int = STEPS, seed: int = 0,
     return _Parts(terminal, folder, steps, seed).go(began)
 
 
-@dataclass(frozen=True)
+@declared
 class Demo:
-    steps: int | None = None
+    steps: int | None = option(default=None, minimum=1)
     """training steps; a run with fewer than the default makes no claim about its quality"""
     run: str | None = None
     """folder (default: runs/demo, or the first free runs/demo-N)"""
-    seed: int = 0
+    seed: int = option(default=0, minimum=0)
     """random seed"""
 
 

@@ -15,6 +15,7 @@ from ..launched import this_process
 from ..models.infill import Infill
 from ..models.sample import Sample
 from ..models.sampling import Sampling
+from ..requests import option
 from ..show.numbers import byte_size, counted, path
 from ..show.progress import Bar
 from ..show.style import Mark
@@ -62,7 +63,7 @@ class InfillOptions(Drawing):
     text: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TEXT")] = ""
     """the text with its masked spans: each _ is one missing token, a character or a subword; of a grid the puzzle: 53..7...."""
     request: Annotated[Infill, tyro.conf.arg(name="")] = field(default_factory=Infill)
-    example: int = 0
+    example: int = option(default=0, minimum=0)
     """test example to complete, by number (images, music, grids)"""
     keep: str | None = None
     """part of --example that is given: top, bottom, left, right; first (half), soprano, alto, tenor, bass; a puzzle has

@@ -8,11 +8,10 @@ import re
 import textwrap
 import types
 import typing
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal, Union
+from collections.abc import Iterator
+from typing import Any, Union
 
-from ..arguments import MOST, MOST_SEED
-from ..errors import InputError, nearest
+from ..arguments import choices_of_kind, from_text
 from ..requests import Option, option_of
 
 IDLE = "idle"  # marks, in a field's annotation, an option that a command takes only because every command does
@@ -55,76 +54,17 @@ class Flag:
     @property
     def words(self) -> list[str]:
         """Those that it allows, where it leaves a choice among some."""
-        return _values(self.kind)[0]
+        words, kinds = choices_of_kind(self.kind)
+        return words + ["True", "False"] * (bool in kinds)
 
     @property
     def option(self) -> Option | None:
         """Declaration of the field by `requests.option`."""
         return next((option_of(f) for f in dataclasses.fields(self.owner) if f.name == self.field), None)
 
-    @property
-    def judged(self) -> bool:
-        """Return whether its dataclass checks ranges itself."""
-        return hasattr(self.owner, "__post_init__")
-
-    @property
-    def least(self) -> int:
-        """0 where its dataclass takes 0; where that checks nothing: where 0 is the default."""
-        if self.option is not None and self.option.minimum is not None:
-            return int(self.option.minimum)
-        if not self.judged:
-            return 0 if self.default == 0 and self.default is not None else 1
-        try:
-            self.owner(**{self.field: 0})
-        except InputError:
-            return 1
-        return 0
-
     def check(self, text: str) -> None:
-        """One value; InputError says what it must be."""
-        values, kinds = _values(self.kind)
-        if text in values or (text.lower() == "none" and type(None) in kinds):
-            return
-        if values and not kinds - {type(None)}:
-            near = nearest(text, values)
-            meant = f"did you mean '{near}'? " if near else ""
-            raise InputError(f"{self.name} is '{text}'; {meant}it must be {_or(values)}")
-        if kinds and kinds <= {int, type(None)}:
-            try:
-                value = int(text.encode("ascii"))  # not the digits of other scripts, which Python reads
-            except ValueError:
-                raise InputError(
-                    f"{self.name} is '{text}'; it must be a whole number of {self.least} or more"
-                ) from None
-            if value < self.least and (not self.judged or self.name == "--seed"):
-                raise InputError(f"{self.name} is {value}; it must be {self.least} or more")
-            most = MOST_SEED if self.name.endswith("seed") else MOST
-            if value > most:
-                raise InputError(f"{self.name} is {value:,}; it must be at most {most:,}")
-        elif kinds and kinds <= {int, float, type(None)}:
-            try:
-                float(text.encode("ascii"))
-            except ValueError:
-                raise InputError(f"{self.name} is '{text}'; it must be a number") from None
-
-
-def _values(kind: Any) -> tuple[list[str], set[Any]]:
-    """The words that a type allows, and the plain types among which it leaves the choice."""
-    origin, inner = typing.get_origin(kind), typing.get_args(kind)
-    if origin is Literal:
-        return [str(v) for v in inner], set()
-    if origin in (Union, types.UnionType, tuple, list):
-        words, kinds = [], set()
-        for part in inner:
-            if part is not Ellipsis:
-                more, other_kinds = _values(part)
-                words, kinds = words + more, kinds | other_kinds
-        return words, kinds
-    return (["True", "False"], set()) if kind is bool else ([], {kind})
-
-
-def _or(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " or " + words[-1]
+        """InputError where a text is no value of the option; its range is checked with all other fields, by its dataclass."""
+        from_text(text, self.kind, self.name, None if self.option is None else self.option.minimum)
 
 
 def flags(cls: type, default: Any = None, prefix: str = "") -> dict[str, Flag]:
@@ -279,9 +219,9 @@ def descriptions(cls: type, prefix: str = "") -> dict[str, str]:
         elif name is not None:
             marks = typing.get_args(typing.get_type_hints(cls, include_extras=True)[field.name])[1:]
             option = option_of(field)
-            said_here = option.help if option else next((m.help for m in marks if getattr(m, "help", None)), None)
+            text = option.help if option else next((m.help for m in marks if getattr(m, "help", None)), "")
             flag = "--" + prefix + name.replace("_", "-")
-            texts[flag] = " ".join((said_here or docstrings.get(field.name, "")).split())
+            texts[flag] = " ".join((text or docstrings.get(field.name, "")).split())
     return texts
 
 

@@ -2,9 +2,9 @@
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ..errors import InputError
+from ..requests import declared, option
 from ..show.numbers import byte_size, path
 from ..show.progress import Bar
 from ..show.terminal import Terminal
@@ -12,13 +12,13 @@ from . import options
 from .common import Loading, Run, load, writable, write_json
 
 
-@dataclass(frozen=True)
+@declared
 class Report:
     run: Run = ""
     """a run, or a saved folder"""
     out: str | None = None
     """file to write (default: RUN/report.html)"""
-    seed: int = 0
+    seed: int = option(default=0, minimum=0)
     """random seed of the samples shown"""
     method: str | None = None
     """file.py:Class, for a run of your own method"""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from ..errors import InputError
+from ..requests import option
 from ..show.terminal import Terminal
 from . import options
 from .common import Loading, Run, command_options, load
@@ -27,21 +28,14 @@ WORDS = ("steps", "sampler", "temperature", "top-p", "seed")  # explained on the
 class Listening(Loading):
     host: str = "127.0.0.1"
     """address to listen at; 127.0.0.1: this machine only; 0.0.0.0: any machine that can reach it"""
-    port: int = 8000
+    port: int = option(default=8000, minimum=0, maximum=65_535)
     """port to listen at (0: any free port)"""
-    seconds: float = 120.0
+    seconds: float = option(default=120.0, above=0, maximum=86_400)
     """time limit per request, queueing included"""
-    steps: int = 2_000
+    steps: int = option(default=2_000, minimum=1, maximum=1_000_000)
     """maximum of sampling steps per request"""
-    batch: int = 16
+    batch: int = option(default=16, minimum=1, maximum=10_000)
     """texts sampled at once, over all requests"""
-
-    def __post_init__(self):
-        for name, low, high in (("port", 0, 65_535), ("steps", 1, 1_000_000), ("batch", 1, 10_000)):
-            if not low <= getattr(self, name) <= high:
-                raise InputError(f"--{name} is {getattr(self, name):,}; it must be {low:,} to {high:,}")
-        if not 0 < self.seconds <= 86_400:
-            raise InputError(f"--seconds is {self.seconds:g}; it must be above 0 and at most 86400")
 
     def limits(self) -> "Limits":
         from ..web.guard import Limits

@@ -5,14 +5,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import tyro
+from typing import TYPE_CHECKING, Any
 
 from ..data import Data
-from ..errors import InputError, at_least
+from ..errors import InputError
 from ..files import writable
 from ..nn.block import Net
+from ..requests import option
 from ..show.numbers import columns, path
 from ..show.progress import Bar
 from ..show.record import json_record
@@ -33,14 +32,14 @@ class ClassifierOptions(OfModel):
     """folder to write; sample --classifier reads it (default: the run's name with -classifier)"""
     data: Data = field(default_factory=Data)
     """texts or images with classes (default: the data of the run)"""
-    steps: int = 2000
+    steps: int = option(default=2000, minimum=1)
     """training steps"""
-    batch: int = 64
+    batch: int = option(default=64, minimum=1)
     """examples per step"""
-    lr: float = 1e-3
+    lr: float = option(default=1e-3, above=0, maximum=1)
     """peak learning rate of AdamW"""
-    layers: Annotated[int | None, tyro.conf.arg(help="layers of the network (default: those of the model)")] = None
-    seed: int = 0
+    layers: int | None = option("layers of the network (default: those of the model)", default=None, minimum=1)
+    seed: int = option(default=0, minimum=0)
     """random seed"""
 
 
@@ -51,12 +50,6 @@ def train_classifier(words: Sequence[str], terminal: Terminal, began: float) -> 
         raise InputError(
             "train classifier needs the model whose samples it guides; e.g. zellige train classifier runs/demo"
         )
-    for name in ("steps", "batch"):
-        at_least(name, getattr(arguments, name), 1)
-    if not 0 < arguments.lr <= 1:
-        raise InputError(f"`lr` is {arguments.lr:g}; it must be above 0 and at most 1")
-    if arguments.layers is not None:
-        at_least("layers", arguments.layers, 1)
     folder = Path(arguments.out or f"{Path(arguments.run)}-classifier")
     if folder.exists():
         raise InputError(f"'{folder}' is there; give the name of a new folder with --out")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..arguments import checked, refuse_path
 from ..errors import InputError, quoted, unknown
+from ..requests import check_fields, option
 from .catalogue import DATASETS, SPLITS
 from .file_names import data_of
 from .own_values import are_texts, by_split, integers, largest_token
@@ -31,6 +32,7 @@ class Local:
     """folder for downloads; ZELLIGE_CACHE or ~/.cache/zellige if not given"""
 
 
+@partial(check_fields, prefix="data.", kinds=False)
 @dataclass(frozen=True)
 class Data:
     """The corpus on which a model is trained or evaluated.
@@ -75,18 +77,18 @@ class Data:
     field: str | None = None
     tokenizer: str = ""
     pack: Literal["wrap", "document", "packed"] = "wrap"
-    fill: int = 0
+    fill: int = option(default=0, minimum=0)
     validation: float | str | None = None
     test: float | str | None = None
-    vocabulary: int = 0
-    levels: int = 0
+    vocabulary: int = option(default=0, minimum=0)
+    levels: int = option(default=0, minimum=0)
     size: int | str = 0
     kind: Literal["", "image", "grid"] = ""
     colours: Literal["", "rgb", "grey"] = ""
     labels: bool = False
     flip: bool = False
     crop: bool = False
-    augment: int = 0
+    augment: int = option(default=0, minimum=0)
     given: str = ""
     cache: str | None = None
 

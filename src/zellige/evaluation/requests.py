@@ -158,7 +158,6 @@ class EvaluateSteps(Request["StepsTable"]):
     reading: Progress | None = aside("called with (bytes read, bytes in all)", default=None)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if not self.numbers:
             raise InputError("`steps` needs a number of steps; e.g. 32 128 continuous")
 
@@ -247,7 +246,6 @@ class EvaluateBracket(Request["Bracket"]):
     reading: Progress | None = aside("called with (bytes read, bytes in all)", default=None)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         check_counts(numbers=min(self.numbers, default=1))
         largest = max(self.numbers, default=1)
         for n in self.numbers:
@@ -368,7 +366,6 @@ class EvaluatePairs(Request["ChoiceScores"]):
     progress: Progress | None = aside("called with (network evaluations done, in all)", default=None)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.unconditional and self.classes is not None:
             raise InputError("`unconditional` tells no class, and `classes` tells one; leave one of the two out")
 

@@ -104,7 +104,6 @@ class SamplesRequest(Decoding, Request[R]):
     )
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         drawing = ("frontier", "temperatures", "top_ps", "calls", "samplers", "classes")
         if self.samples and (name := next((name for name in drawing if getattr(self, name)), None)):
             raise InputError(f"`{name}` says how samples are drawn, and `samples` gives them; leave one of the two out")

@@ -33,6 +33,7 @@ import numpy as np
 import torch
 
 from .. import samplers
+from ..arguments import from_text
 from ..core.random import categorical, mix
 from ..data.corpus import Corpus
 from ..data.given import GivenRows
@@ -42,7 +43,7 @@ from ..errors import InputError, check_counts
 from ..models.frames import collect
 from ..models.model import Model, fingerprint
 from ..models.sample import watch
-from ..requests import choices_of, value_of
+from ..requests import choices_of
 from ..samplers import choose_sampler
 from ..samplers.pairing import admissible, of_length
 from ..schema import read_lines, read_text
@@ -249,7 +250,9 @@ def sampler_of(text: str) -> tuple[str, dict[str, Any]]:
     name, _, choices = text.partition(":")
     kinds = get_type_hints(samplers.find(name))
     written = dict(choices_of(name, choices, "confidence:threshold=0.9"))
-    return name, {key: value_of(text, key, value, kinds.get(key, str)) for key, value in written.items()}
+    return name, {
+        key: from_text(value, kinds.get(key, str), key, where=f" in '{text}'") for key, value in written.items()
+    }
 
 
 def calls(model: Model, base: Way, steps: Sequence[int], names: Sequence[str] = ()) -> list[Way]:

@@ -14,7 +14,6 @@ Published models begin a text with a token of the data (`begin`); their last sta
 them, is never read nor said.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch.nn.functional as F
@@ -24,6 +23,7 @@ from ..core.batch import Batch
 from ..core.positions import positions
 from ..errors import InputError
 from ..nn.cross_entropy import cross_entropy
+from ..requests import declared, option
 from .method import Method
 
 
@@ -35,11 +35,11 @@ class AR(Method):
     exact = True
     sampler = "left_to_right"
 
-    @dataclass(frozen=True)
+    @declared
     class Config:
         """AR's own choice."""
 
-        begin: int | None = None
+        begin: int | None = option(default=None, minimum=0)
         """the token that begins a text, as in published models; a state of its own if not given"""
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):

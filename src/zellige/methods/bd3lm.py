@@ -30,7 +30,6 @@ time of the sequence's first noisy token. With a score inside (SEDD), `loss` is 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -41,8 +40,9 @@ from ..core.batch import Batch
 from ..core.curves import SCHEDULES, schedule_of, schedule_option
 from ..core.process import absorbing
 from ..core.random import Randomness
-from ..errors import InputError, at_least
+from ..errors import InputError
 from ..nn.attention import documents
+from ..requests import declared, option
 from .absorbing import Masked
 from .diffusion import Diffusion, per_position
 from .score import Scored
@@ -86,11 +86,11 @@ class Blocks(Diffusion):
     sampler = "blockwise"
     variants = ({}, {"block": 1}, {"block": 1, "time": True}, {"block": 1, "prediction": "score"})
 
-    @dataclass(frozen=True)
+    @declared
     class Config:
         """BD3-LM's options."""
 
-        block: int = 16
+        block: int = option(default=16, minimum=1)
         """tokens per block; 1 is autoregression, the length of a text is MDLM"""
         prediction: str = "mean"
         """parameterization in a block: mean or score; as MDLM or as SEDD"""
@@ -112,7 +112,6 @@ class Blocks(Diffusion):
 
         def __post_init__(self) -> None:
             low, high = self.clip
-            at_least("block", self.block, 1)
             if not 0 <= low <= 1 or not 0 <= high <= 1:
                 raise InputError(f"clip interval [{low:g}, {high:g}] is outside [0, 1]; e.g. 0.3 0.8")
             if low >= high:

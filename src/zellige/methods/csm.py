@@ -30,7 +30,6 @@ differ in 4 cells at least, so CSM is left out there.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -41,8 +40,9 @@ from ..core import random
 from ..core.batch import Batch, Estimator
 from ..core.prediction import DataScore
 from ..core.random import Randomness
-from ..errors import InputError, at_least
+from ..errors import InputError
 from ..nn.chunks import each_position
+from ..requests import declared, option
 from .csm_neighbourhood import NEIGHBOURHOODS
 from .method import Method, NoBound, refuse_times, refuse_tokens
 
@@ -66,7 +66,7 @@ class CSM(Method):
         {"neighbourhood": "grid", "objective": "denoising"},
     )
 
-    @dataclass(frozen=True)
+    @declared
     class Config:
         """CSM's options."""
 
@@ -74,20 +74,14 @@ class CSM(Method):
         """neighbours: hamming, cycle, grid or star; any other token; one up or down with or without wrap; to the first"""
         objective: str = "csm"
         """csm (by J-sampling), denoising, or score-entropy (SEDD's, over the same neighbourhood)"""
-        neighbours: int = 1
+        neighbours: int = option(default=1, minimum=0)
         """reversed neighbours per text (csm, score-entropy); 0 takes all of them"""
-        noise: float = 0.1
+        noise: float = option(default=0.1, above=0, below=1)
         """chance that denoising replaces a token uniformly"""
         positive: bool | None = None
         """the network gives log p(y)/p(x), not p(y)/p(x) - 1; the default for score-entropy, which needs it"""
-        forward_neighbours: int = 0
+        forward_neighbours: int = option(default=0, minimum=0)
         """csm and score-entropy: neighbours sampled for each text in the first sum; 0 takes all, in one network evaluation"""
-
-        def __post_init__(self) -> None:
-            at_least("neighbours", self.neighbours, 0)
-            at_least("forward_neighbours", self.forward_neighbours, 0)
-            if not 0 < self.noise < 1:
-                raise InputError(f"`noise` is {self.noise:g}; it must be between 0 and 1")
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
         config = self.checked(config)

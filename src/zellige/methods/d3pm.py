@@ -26,7 +26,7 @@ logarithm; with `log_eps` the loss has it, too (`image_step`). Samplers have non
 """
 
 import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -37,8 +37,9 @@ from ..core import maths
 from ..core.prediction import LeaveOneOut, as_leave_one_out, restricted
 from ..core.process import Process
 from ..core.schedule import CLEAN, PRIOR
-from ..errors import InputError, at_least
+from ..errors import InputError
 from ..nn.logistic import near
+from ..requests import declared, option
 from . import diffusion, uniform
 from .absorbing import Absorbing
 from .d3pm_rows import RowTables, rows_of
@@ -89,7 +90,7 @@ class D3PM(Absorbing):
     )
     parameterization = "leave_one_out"
 
-    @dataclass(frozen=True)
+    @declared
     class Config:
         """D3PM's options."""
 
@@ -98,19 +99,19 @@ class D3PM(Absorbing):
         or matrix"""
         schedule: str = "paper"
         """schedule of beta_i; paper, auto, linear, linear-to-one, cosine, even or mutual-information"""
-        diffusion_steps: int = 1000
+        diffusion_steps: int = option(default=1000, minimum=1)
         """T of discrete time; samples and bounds may take fewer"""
         prediction: str = "leave-one-out"
         """what the softmax predicts: leave-one-out or mean; the clean token from the other positions, or from all of them"""
         last: str = "text"
         """the step to clean tokens: like the others, by eq. 4 (text), or the softmax itself (image)"""
-        auxiliary: float = 0.01
+        auxiliary: float = option(default=0.01, minimum=0)
         """lambda, the weight of the cross-entropy that is added to the bound"""
         head: str = "logits"
         """what the network gives: logits, residual or logistic"""
-        width: int = 0
+        width: int = option(default=0, minimum=0)
         """largest jump of band and gaussian, in values; 0: a quarter of all values for band, no limit for gaussian"""
-        neighbours: int = 5
+        neighbours: int = option(default=5, minimum=1)
         """for nearest: number of neighbours of each token"""
         neighbour_weights: str = "equal"
         """for nearest: the neighbours are equally likely (equal), or less likely with their rank (rank)"""
@@ -125,7 +126,7 @@ class D3PM(Absorbing):
         """for absorbing-uniform: fraction of the noise that is the mask; the rest is random tokens (BERT: 0.89)"""
         auxiliary_at: str = "masks"
         """where absorbing noise adds the cross-entropy: at the masks, or at all positions, as the published code does"""
-        log_eps: float = 0.0
+        log_eps: float = option(default=0.0, minimum=0)
         """for `last` image: added inside every logarithm of L_vb, as in the published image code (1e-6); the result is then no
         bound"""
         levels: bool = False
@@ -152,8 +153,6 @@ class D3PM(Absorbing):
         )
         choices = {name: getattr(config, name) for name in kernel}
         noise = Noise(config.process, config.diffusion_steps, config.schedule, **choices)
-        at_least("auxiliary", config.auxiliary, 0)
-        at_least("log_eps", config.log_eps, 0)
         if config.log_eps and (config.last, config.prediction) != ("image", "leave-one-out"):
             raise InputError(
                 "`log_eps` is of the published image code; it needs `last` image and `prediction` leave-one-out"

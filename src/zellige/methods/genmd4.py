@@ -24,7 +24,6 @@ value, which may be negative.
 """
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -37,6 +36,7 @@ from ..core.positions import positions
 from ..core.process import absorbing
 from ..core.schedule import CLEAN
 from ..errors import InputError
+from ..requests import declared
 from .absorbing import Absorbing
 
 
@@ -46,7 +46,7 @@ class GenMD4(Absorbing):
     name = "genmd4"
     published_end = 0.0
 
-    @dataclass(frozen=True)
+    @declared
     class Config:
         """GenMD4's options."""
 

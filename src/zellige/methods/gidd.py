@@ -25,7 +25,6 @@ out; the bound does not. Their p_u has a floor of e^-20. gamma above 2 makes rat
 """
 
 import functools
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -35,7 +34,7 @@ from ..core import maths, random
 from ..core.prediction import LeaveOneOut
 from ..core.process import Process
 from ..core.schedule import CLEAN, PRIOR, Schedule
-from ..errors import InputError
+from ..requests import declared, option
 from .diffusion import Diffusion, per_position, summed
 
 BISECTIONS = 60  # of [0, 1], in float64
@@ -191,26 +190,18 @@ class GIDD(Diffusion):
     variants = ({}, {"p_uniform": 0.3, "gamma": 2.0}, {"diffusion_steps": 4})
     process: Drifting
 
-    @dataclass(frozen=True)
+    @declared
     class Config:
         """GIDD's options."""
 
-        p_uniform: float = 0.1
+        p_uniform: float = option(default=0.1, minimum=0, below=1)
         """fraction of random tokens at t = 1/2; 0: masks alone"""
-        gamma: float = 1.0
+        gamma: float = option(default=1.0, above=0, maximum=2, why="rates are negative beyond")
         """power of the random tokens' noise, at most 2"""
         weights: str = "none"
         """weights of the loss: none, clip, dynamic or dynamic-published"""
-        diffusion_steps: int = 0
+        diffusion_steps: int = option(default=0, minimum=0)
         """T of discrete time, with its T-step bound; 0: continuous time"""
-
-        def __post_init__(self) -> None:
-            if not 0 <= self.p_uniform < 1:
-                raise InputError(f"`p_uniform` is {self.p_uniform:g}; it must be 0 or more, and below 1")
-            if not 0 < self.gamma <= 2:
-                raise InputError(
-                    f"`gamma` is {self.gamma:g}; it must be above 0 and at most 2: rates are negative beyond"
-                )
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
         config = self.checked(config)

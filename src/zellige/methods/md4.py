@@ -19,7 +19,6 @@ sampler does with them, one after another. The published latent term is 0; here 
 """
 
 import math
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -27,6 +26,7 @@ import torch
 from ..core.curves import Cosine, Linear, Polynomial
 from ..core.schedule import Schedule
 from ..errors import InputError
+from ..requests import declared, option
 from .absorbing import Masked
 from .diffusion import per_position
 
@@ -39,7 +39,7 @@ class MD4(Masked):
     choices: ClassVar = {"schedule": ("linear", "cosine", "polynomial")}
     variants = ({}, {"schedule": "cosine"}, {"schedule": "polynomial"}, {"diffusion_steps": 4})
 
-    @dataclass(frozen=True)
+    @declared
     class Config:
         """MD4's options."""
 
@@ -51,7 +51,7 @@ class MD4(Masked):
         """alpha runs from 1 - eps to eps"""
         time: bool = True
         """condition the network on t"""
-        diffusion_steps: int = 0
+        diffusion_steps: int = option(default=0, minimum=0)
         """T of discrete time, with its T-step bound; 0: continuous time"""
 
     def __init__(

@@ -14,11 +14,11 @@ Differences from the paper: the published bound leaves out the cost of the token
 input at all.
 """
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ..core.curves import SCHEDULES, schedule_of, schedule_option
 from ..errors import InputError
+from ..requests import declared, option
 from .absorbing import Masked
 
 
@@ -31,16 +31,16 @@ class MDLM(Masked):
     choices: ClassVar = {"schedule": SCHEDULES}
     variants = ({}, {"time": True}, {"diffusion_steps": 4})
 
-    @dataclass(frozen=True)
+    @declared
     class Config:
         """MDLM's options."""
 
         schedule: str = schedule_option("schedule", "loglinear")
         time: bool = False
         """condition the network on the total noise sigma (the paper's best models are not)"""
-        diffusion_steps: int = 0
+        diffusion_steps: int = option(default=0, minimum=0)
         """T of discrete time, with its T-step bound; 0: continuous time"""
-        mask: int | None = None
+        mask: int | None = option(default=None, minimum=0)
         """number of the mask token; only if it is one of the tokenizer's; default: an extra state"""
         sigma_min: float | None = schedule_option("sigma_min")
         sigma_max: float | None = schedule_option("sigma_max")

@@ -25,7 +25,6 @@ carries no noise of its own. Layer norms have a bias, as published; there all bi
 other networks do.
 """
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -35,6 +34,7 @@ from ..core import random
 from ..core.batch import Batch
 from ..core.curves import SCHEDULES, schedule_of, schedule_option
 from ..nn.network import build_network
+from ..requests import declared
 from . import diffusion
 from .absorbing import Masked
 from .diffusion import Diffusion
@@ -49,7 +49,7 @@ class RADD(Masked):
     choices: ClassVar = {"loss": ("k-dce", "lambda-dce", "t-dce", "t-dse"), "schedule": SCHEDULES}
     variants = ({}, {"loss": "lambda-dce"}, {"loss": "t-dce"}, {"loss": "t-dse"})
 
-    @dataclass(frozen=True)
+    @declared
     class Config:
         """RADD's options."""
 

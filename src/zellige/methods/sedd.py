@@ -26,12 +26,12 @@ sigma under uniform noise; d does not. A given position of an infilling is exact
 which the network has seen one time for all positions, it is approximate.
 """
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ..core.curves import schedule_of
 from ..core.process import absorbing, uniform
 from ..errors import InputError
+from ..requests import declared
 from .score import Scored
 
 
@@ -49,7 +49,7 @@ class SEDD(Scored):
         {"process": "uniform", "schedule": "geometric"},
     )
 
-    @dataclass(frozen=True)
+    @declared
     class Config:
         """SEDD's options."""
 

@@ -36,7 +36,6 @@ approximate except for absorbing noise: a network with one time for all position
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -46,8 +45,9 @@ from torch import Tensor
 from ..core import random
 from ..core.batch import Batch
 from ..core.prediction import LeaveOneOut, score, score_given, subs
-from ..errors import InputError, at_least
+from ..errors import InputError
 from ..nn.logistic import near, within
+from ..requests import declared, option
 from . import diffusion, tauldr_rows
 from .diffusion import Diffusion
 from .tauldr_rates import ORDERED, Noise
@@ -78,7 +78,7 @@ class TauLDR(Diffusion):
         {"process": "absorbing"},
     )
 
-    @dataclass(frozen=True)
+    @declared
     class Config:
         """tauLDR's options."""
 
@@ -98,7 +98,7 @@ class TauLDR(Diffusion):
         objective: str = "one-pass"
         """how training draws the bound: one-pass (as published: one-pass-biased), generic, or two-pass with two network
         calls"""
-        auxiliary: float = 0.001
+        auxiliary: float = option(default=0.001, minimum=0)
         """weight of the cross-entropy beside the bound, a mean over all positions"""
         prediction: str = "mean"
         """the network's softmax is p(x_0 | x_t): mean; or p(x_0 | the other positions): leave-one-out"""
@@ -117,7 +117,6 @@ class TauLDR(Diffusion):
         config = self.checked(config)
         sigmas = config.rate_sigma, config.target_sigma
         noise = Noise(config.process, config.base, config.growth, *sigmas, config.min_time)
-        at_least("auxiliary", config.auxiliary, 0)
         if config.head != "logits" and config.process == "absorbing":
             raise InputError(f"`head` {config.head} has no place for a mask; use `process` gaussian, or `head` logits")
         if config.auxiliary_pass == "second" and config.objective != "two-pass":

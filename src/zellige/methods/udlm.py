@@ -17,10 +17,10 @@ adds a reconstruction at t = 0, where alpha is 1 and nothing is left to reconstr
 and the end alpha(1) = eps is a term of its own. A given position of an infilling is no clean one for this network: approximate.
 """
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ..core.curves import SCHEDULES, schedule_of, schedule_option
+from ..requests import declared, option
 from .uniform import Uniform
 
 
@@ -33,14 +33,14 @@ class UDLM(Uniform):
     choices: ClassVar = {"schedule": SCHEDULES}
     variants = ({}, {"diffusion_steps": 4})
 
-    @dataclass(frozen=True)
+    @declared
     class Config:
         """UDLM's options."""
 
         schedule: str = schedule_option("schedule", "loglinear")
         time: bool = True
         """condition the network on the total noise sigma"""
-        diffusion_steps: int = 0
+        diffusion_steps: int = option(default=0, minimum=0)
         """T of discrete time, with its T-step bound; 0: continuous time"""
         sigma_min: float | None = schedule_option("sigma_min")
         sigma_max: float | None = schedule_option("sigma_max")

@@ -6,7 +6,6 @@ the method's name is the tag that says which class its options are.
 """
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, wraps
@@ -14,11 +13,11 @@ from operator import attrgetter
 from typing import Any, Literal, TypeVar
 
 from .. import FORMERLY, __version__
-from ..arguments import checked
 from ..data import Data
-from ..errors import InputError, at_least, nearest
+from ..errors import InputError, nearest
 from ..methods import find
 from ..nn.block import Net
+from ..requests import check_fields, option
 from ..schema import CONVERTER, either, quoted, structure
 
 AGAIN = "copy it again from where it was trained"
@@ -44,35 +43,35 @@ def also_called(cls: type[T], **names: str) -> type[T]:
 
 
 @partial(also_called, rate="lr")
-@partial(checked, prefix="train.")
+@partial(check_fields, prefix="train.")
 @dataclass(frozen=True)
 class Train:
     """Settings of a training. The defaults suit a small text model on one device."""
 
-    steps: int = 10_000
+    steps: int = option(default=10_000, minimum=1)
     """optimizer steps"""
-    minutes: float = 0.0
+    minutes: float = option(default=0.0, minimum=0)
     """on a CPU, take only as many steps as fit into this time (estimated at the start); 0: all steps"""
-    batch: int = 32
+    batch: int = option(default=32, minimum=1)
     """sequences per optimizer step, over all devices"""
-    accumulate: int = 1
+    accumulate: int = option(default=1, minimum=1)
     """gradient-accumulation steps: same result, less memory"""
-    lr: float = 3e-4
+    lr: float = option(default=3e-4, above=0)
     """peak learning rate of AdamW"""
-    warmup: int = 100
+    warmup: int = option(default=100, minimum=0)
     """steps over which the learning rate rises from 0"""
     decay: Literal["cosine", "constant", "inverse-sqrt"] = "cosine"
     """learning-rate schedule after the warmup; cosine ends at 0, inverse-sqrt falls with the root of the step"""
-    weight_decay: float = 0.01
+    weight_decay: float = option(default=0.01, minimum=0)
     """weight decay of matrices; of vectors and scalars too with `decay_all`"""
     decay_all: bool = False
     """apply weight decay to biases and norms too, as AdamW does by default"""
     betas: tuple[float, float] = (0.9, 0.99)
     """the two betas of AdamW"""
-    clip: float = 1.0
+    clip: float = option(default=1.0, minimum=0)
     """largest norm of the loss's gradient, in nats per token of the whole bound (its sum over T in discrete time): a published
     limit is of another scale where its loss is (recipes convert it); 0 does not clip"""
-    ema: float = 0.999
+    ema: float = option(default=0.999, minimum=0, below=1)
     """decay of the averaged weights that are evaluated and kept; 0 averages nothing"""
     ema_warmup: bool = True
     """the average forgets the first weights fast: its decay at step n is at most (1 + n) / (10 + n); else `ema` from the first"""
@@ -83,33 +82,33 @@ class Train:
     """torch.compile the whole step: a minute or two at the start, for long runs on a GPU"""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """where to train; auto: the GPU if there is one"""
-    devices: int = 0
+    devices: int = option(default=0, minimum=0)
     """processes on each node, one a device; 0 is every GPU, or one process on the CPU, or what torchrun or Slurm started"""
-    nodes: int = 1
+    nodes: int = option(default=1, minimum=1)
     """computers; torchrun or Slurm starts the processes on them, and says how many there are"""
     strategy: Literal["auto", "ddp", "fsdp", "hybrid"] = "auto"
     """several devices: ddp copies the model to each, fsdp shards it over all, hybrid over those of each node; auto is ddp"""
-    validate_every: int = 1000
+    validate_every: int = option(default=1000, minimum=0)
     """steps between validations; 0 only at the end"""
-    validate_rows: int = 256
+    validate_rows: int = option(default=256, minimum=0)
     """sequences of the validation split that are used, evenly spaced; 0 all"""
-    validate_draws: int = 1
+    validate_draws: int = option(default=1, minimum=1)
     """Monte Carlo samples for each of them"""
-    samples: int = 2
+    samples: int = option(default=2, minimum=0)
     """texts sampled at each validation, into samples/"""
-    sample_steps: int = 64
+    sample_steps: int = option(default=64, minimum=1)
     """steps of the sampler for them; of a model of T steps T at most"""
-    save_every: int = 0
+    save_every: int = option(default=0, minimum=0)
     """steps between checkpoints; 0 goes by save_minutes alone"""
-    save_minutes: float = 30.0
+    save_minutes: float = option(default=30.0, minimum=0)
     """minutes between checkpoints; 0 goes by save_every alone"""
     async_save: bool = False
     """go on training while a checkpoint is written, from a copy in the CPU's memory"""
-    keep: int = 2
+    keep: int = option(default=2, minimum=1)
     """checkpoints that are kept, the newest ones; the best one always is"""
-    log_every: int = 10
+    log_every: int = option(default=10, minimum=1)
     """steps that one row of metrics.csv stands for"""
-    workers: int = 0
+    workers: int = option(default=0, minimum=0)
     """processes that read data; 0 reads in the training process"""
     tensorboard: bool = True
     """write TensorBoard events into the run folder too"""
@@ -117,30 +116,17 @@ class Train:
     """name of a Weights & Biases project to log to"""
     start: str = ""
     """a run, a saved model or a hub id, whose network's weights this one begins with, in its tokens and its sizes"""
-    label_dropout: float = 0.1
+    label_dropout: float = option(default=0.1, minimum=0, maximum=1)
     """with `data.labels`, the share of rows that are trained without their class, so that the model can do without"""
-    seed: int = 0
+    seed: int = option(default=0, minimum=0)
     """random seed of the weights, the data order and the noise"""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch", "accumulate", "nodes", "validate_draws", "sample_steps", "keep", "log_every"):
-            at_least(f"train.{name}", getattr(self, name), 1)
-        zero = ("warmup", "devices", "validate_every", "validate_rows", "samples", "save_every", "workers", "seed")
-        for name in zero:
-            at_least(f"train.{name}", getattr(self, name), 0)
         if self.validate_rows == 1:
             raise InputError("`train.validate_rows` is 1; it must be 2 or more (an interval needs two), or 0 for all")
-        _within("lr", self.lr, 0 < self.lr < math.inf, "above 0")
-        for name in ("weight_decay", "clip", "save_minutes", "minutes"):
-            _within(name, getattr(self, name), 0 <= getattr(self, name) < math.inf, "0 or more")
-        for name, value in (("ema", self.ema), *(("betas", beta) for beta in self.betas)):
-            _within(name, value, 0 <= value < 1, "at least 0 and below 1")
-        _within("label_dropout", self.label_dropout, 0 <= self.label_dropout <= 1, "0 to 1")
-
-
-def _within(name: str, value: float, holds: bool, range: str) -> None:
-    if not holds:
-        raise InputError(f"`train.{name}` is {value:g}; it must be {range}")
+        for beta in self.betas:
+            if not 0 <= beta < 1:
+                raise InputError(f"`train.betas` is {beta:g}; it must be at least 0 and below 1")
 
 
 @dataclass(frozen=True)

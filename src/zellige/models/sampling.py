@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ..errors import InputError, nearest
 from ..grids import step_size
-from ..requests import Request, aside, check_ranges, declared, option, options_of
+from ..requests import Request, aside, declared, option, options_of
 from ..truncation import TEMPERATURE, TOP_K, TOP_P
 
 if TYPE_CHECKING:
@@ -61,9 +61,6 @@ class Decoding:
         "a wrapper: takes the method and returns the one to sample from; temperature, top-p and top-k act on its predictions",
         default=None,
     )
-
-    def __post_init__(self):
-        check_ranges(self)
 
     @classmethod
     def of(cls, **values: Any) -> Self:

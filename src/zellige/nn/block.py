@@ -14,13 +14,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ..arguments import checked
 from ..errors import InputError
+from ..requests import check_fields, option
 from .attention import ALL, Past, Sight, attend
 from .embedding import Modulation, Places, add, chosen, modulate, rotate
 
 
-@partial(checked, prefix="net.")
+@partial(check_fields, prefix="net.")
 @dataclass(frozen=True)
 class Net:
     """Size of a network.
@@ -29,20 +29,20 @@ class Net:
     residual sums, so it costs nothing.
     """
 
-    layers: int = 6
+    layers: int = option(default=6, minimum=1)
     """blocks of attention and MLP"""
-    hidden: int = 256
+    hidden: int = option(default=256, minimum=1)
     """width of the residual stream; `heads` must split it into even parts"""
-    heads: int = 8
+    heads: int = option(default=8, minimum=1)
     """attention heads"""
-    length: int = 256
+    length: int = option(default=256, minimum=1)
     """tokens per sequence"""
-    conv: int = 0
+    conv: int = option(default=0, minimum=0)
     """kernel of a short depthwise convolution in each block (odd; 0: none, as in published checkpoints; on a grid, over the
     grid); a small model learns far sooner with it"""
-    dropout: float = 0.0
+    dropout: float = option(default=0.0, minimum=0, below=1)
     """fraction of the activations dropped in training"""
-    condition: int = 128
+    condition: int = option(default=128, minimum=1)
     """width of the embedding of times and classes, for a conditioned network"""
     checkpoint: bool = False
     """gradient checkpointing: less memory, a third more work"""
@@ -51,7 +51,7 @@ class Net:
     Rotary positions are then axial, and each position has an embedding; data that has a shape sets it by itself"""
     constant: bool = False
     """adaptive layer norms with the constant time sigma = 0, as in published time-free checkpoints"""
-    classes: int = 0
+    classes: int = option(default=0, minimum=0)
     """number of classes, for a class-conditional network; 0: none"""
     given: bool = False
     """the network sees which positions are given; `data.given` sets it where the noise has no mask to tell them apart"""
@@ -62,7 +62,7 @@ class Net:
     """of a U-Net: its channels at the first resolution"""
     multipliers: tuple[int, ...] = (1, 2, 2, 2)
     """of unet: the channels at each resolution, in multiples of `channels`; each is half as fine as the one before"""
-    blocks: int = 0
+    blocks: int = option(default=0, minimum=0)
     """of a U-Net: residual blocks at each resolution on the way down; 0: as published, 2 of unet, 32 of flat-unet, 24 of
     u-vit"""
     attention: tuple[int, ...] = (16,)
@@ -74,16 +74,13 @@ class Net:
     have it that were saved before there was a choice"""
 
     def __post_init__(self) -> None:
-        for name in ("layers", "hidden", "heads", "length", "condition"):
-            if getattr(self, name) < 1:
-                raise InputError(f"`net.{name}` is {getattr(self, name)}; it must be a whole number of 1 or more")
         self._check_kind()
         if self.hidden % (2 * self.heads):
             raise InputError(
                 f"`net.hidden` {self.hidden} does not split into `net.heads` {self.heads} of an even width; "
                 f"try `net.hidden` {max(1, round(self.hidden / (2 * self.heads))) * 2 * self.heads}"
             )
-        if self.conv < 0 or (self.conv and self.conv % 2 == 0):
+        if self.conv and self.conv % 2 == 0:
             raise InputError(f"`net.conv` is {self.conv}; it must be an odd number, or 0 for no convolution")
         if self.grid and (min(self.grid) < 1 or math.prod(self.grid) != self.length):
             shape = " x ".join(map(str, self.grid))
@@ -91,10 +88,6 @@ class Net:
                 f"`net.grid` is {shape}, which is {math.prod(self.grid):,} positions, and `net.length` {self.length:,}; "
                 "they must be as many"
             )
-        if not 0.0 <= self.dropout < 1.0:
-            raise InputError(f"`net.dropout` is {self.dropout}; it must be at least 0 and below 1")
-        if self.classes < 0:
-            raise InputError(f"`net.classes` is {self.classes}; it must be a whole number, or 0 for none")
 
     def _check_kind(self) -> None:
         """InputError for a choice that means nothing to this kind of network, or is none of a U-Net."""
@@ -114,8 +107,6 @@ class Net:
         if not self.multipliers or min(self.multipliers) < 1:
             wrong = " ".join(map(str, self.multipliers)) or "empty"
             raise InputError(f"`net.multipliers` is {wrong}; it must be whole numbers of 1 or more, such as 1 2 2 2")
-        if self.blocks < 0:
-            raise InputError(f"`net.blocks` is {self.blocks}; it must be a whole number, or 0 for as many as published")
         if self.attention and min(self.attention) < 0:
             raise InputError(f"`net.attention` is {min(self.attention)}; it must be sides in pixels, or 0 for none")
 

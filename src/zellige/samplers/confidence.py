@@ -116,7 +116,6 @@ class Confidence(NetworkChooses):
     calls: ClassVar[str] = "steps"
 
     def __post_init__(self):
-        super().__post_init__()
         given = [rule for rule in RULES if getattr(self, rule) is not None]
         if len(given) > 1:
             raise InputError(f"`{given[0]}` and `{given[1]}` both say how many tokens a step reveals; give one of them")

@@ -42,7 +42,6 @@ class FixedOrder(AnyOrder):
     error: ClassVar[str] = "none (one order)"
 
     def __post_init__(self):
-        super().__post_init__()
         _ = self.positions  # an order that is none is refused at once
 
     @functools.cached_property

@@ -130,7 +130,6 @@ class Growing(Sampler):
     )
 
     def __post_init__(self):
-        super().__post_init__()
         if self.redraw and self.entropy is None:
             raise InputError(
                 "`redraw` needs `entropy`, which says what repeats itself; e.g. `entropy` 4, in nats per token"

@@ -18,7 +18,7 @@ from ..arguments import checked, of_kind
 from ..core.prediction import Mean, Prediction, posterior
 from ..errors import InputError
 from ..methods.method import NoBound
-from ..requests import check_ranges, declared, option
+from ..requests import declared, option
 from ..truncation import TEMPERATURE, TOP_K, TOP_P
 from .pairing import of_length
 
@@ -36,8 +36,8 @@ class Truncation:
         kw_only=True,
     )
 
-    def __post_init__(self):
-        check_ranges(self)
+    def __post_init__(self) -> None:
+        """Check what depends on several fields; each one is checked already."""
 
     def truncates(self) -> bool:
         """Return whether the truncation changes anything."""

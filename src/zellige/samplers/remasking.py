@@ -67,7 +67,6 @@ class Remasking(Sampler):
     calls: ClassVar[str] = "up to steps"
 
     def __post_init__(self):
-        super().__post_init__()
         if not 0 < self.t_off < self.t_on < 1:
             raise InputError(
                 f"the loop runs from `t_on` {self.t_on:g} down to `t_off` {self.t_off:g}; e.g. 0.55 and 0.05"

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from ...arguments import of_kind
+from ...arguments import from_text, of_kind
 from ...errors import InputError, unknown
 from ...methods import find
 from ...methods.method import Method
 from ...models.checkpoint.layout import holds_run
 from ...models.checkpoint.read import read_config
 from ...models.config import Config, to_json
-from ...requests import choices_of, value_of
+from ...requests import choices_of
 from ...schema import shown
 
 OWN = re.compile(r"(compare|measured)(-limit-\d+)?\.(json|md|svg)")  # what a comparison writes beside its runs
@@ -61,7 +61,7 @@ class Entrant:
         for key, value in choices_of(name, choices, "sedd:process=uniform"):
             if key not in fields:
                 raise unknown("choice", key, fields, f"zellige train {name} --help")
-            options[key] = value_of(f"{name}:{key}={value}", key, value, hints[key])
+            options[key] = from_text(value, hints[key], key, where=f" in '{name}:{key}={value}'")
         return cls(method, name, method.Config(**options), options, isinstance(what, str))
 
     @property
