@@ -420,7 +420,7 @@ def from_text(text: str, hint: Any, name: str, least: float | None = None, where
     Raises:
         InputError: the text is no such value.
 
-    >>> from_text("none", int | None, "--top-k"), from_text("2", float, "--temperature")
+    >>> from_text("none", int | None, "`top_k`"), from_text("2", float, "`temperature`")
     (None, 2.0)
     """
     words, kinds = choices_of_kind(hint)
