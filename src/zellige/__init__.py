@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
     from .evaluation.requests import EvaluateSamples as EvaluateSamples
     from .evaluation.requests import EvaluateSteps as EvaluateSteps
     from .evaluation.requests import EvaluateSuite as EvaluateSuite
+    from .evaluation.requests import TrainFeatures as TrainFeatures
     from .evaluation.requests import evaluate as evaluate
     from .exact.verify import verify as verify
     from .methods import METHODS as METHODS
@@ -96,6 +97,7 @@ _WHERE = {  # public name -> the module that defines it
     "EvaluatePairs": "evaluation.requests",
     "EvaluateSamples": "evaluation.requests",
     "EvaluateProbe": "evaluation.requests",
+    "TrainFeatures": "evaluation.requests",
     "Record": "show.record",
     "verify": "exact.verify",
     "Compare": "report.compare.request",

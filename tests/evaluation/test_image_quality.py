@@ -3,7 +3,10 @@
 import json
 import math
 import shlex
+import shutil
 import sys
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -27,6 +30,8 @@ from zellige.models.config import Config
 from zellige.models.model import Model
 from zellige.nn.classifier import ImageClassifier
 from zellige.report.sweep import sweep_figure
+from zellige.show import kinds
+from zellige.show.record import record_of
 
 WIDTH = 16
 
@@ -39,13 +44,20 @@ def pixels() -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def classifier():
-    return image_features.train_classifier(prepare(Data("digits", labels=True)), width=WIDTH, epochs=8)
+def record(tmp_path_factory) -> image_features.FeaturesRecord:
+    folder = tmp_path_factory.mktemp("features") / "seen"
+    return zellige.TrainFeatures(str(folder), Data("digits"), width=WIDTH, epochs=8).run()
+
+
+@pytest.fixture
+def folder(record, tmp_path) -> Path:
+    """A copy of the classifier's folder."""
+    return Path(shutil.copytree(record.request.folder, tmp_path / "seen"))
 
 
 @pytest.fixture(scope="module")
-def features(classifier):
-    return trained(*classifier, "")
+def features(record):
+    return features_of(record.request.folder)
 
 
 def blurred(x: np.ndarray) -> np.ndarray:
@@ -182,17 +194,27 @@ def test_fewer_than_the_rank_needs(samples, real):
 
 
 # ---------------------------------------------------------------------------------------------------- feature networks
-def test_features_are_written_and_read(classifier, features, pixels, tmp_path):
-    image_features.save_features(*classifier, tmp_path / "seen")
-    again = features_of(str(tmp_path / "seen"))
-    assert torch.equal(again.views(pixels[:50]).features, features.views(pixels[:50]).features)
-    assert "not Inception" in again.about.name
-    assert classifier[1].accuracy > 0.8
-    data = bytearray((tmp_path / "seen" / image_features.WEIGHTS).read_bytes())
-    data[-3] ^= 1
-    (tmp_path / "seen" / image_features.WEIGHTS).write_bytes(data)
+def test_features_are_written_and_read(record, features, folder):
+    config = record.config
+    data = prepare(Data("digits", labels=True))
+    images = kinds.of(data.tokenizer).pixels(data.split("test").array())
+    right = features.views(images).logits.argmax(1).numpy() == data.split("test").labels
+    assert config.accuracy == right.mean() > 0.8
+    assert "not Inception" in features.about.name
+    weights = bytearray((folder / image_features.WEIGHTS).read_bytes())
+    weights[-3] ^= 1
+    (folder / image_features.WEIGHTS).write_bytes(weights)
     with pytest.raises(InputError, match="has changed since it was written"):
-        features_of(str(tmp_path / "seen"))
+        features_of(str(folder))
+
+
+def test_the_record_of_features_is_read_and_names_what_made_it(record, tmp_path):
+    record.save(tmp_path / "r.json")
+    assert zellige.Record.load(tmp_path / "r.json") == record
+    before = json.loads((tmp_path / "r.json").read_text()) | {"arguments": {"train_features": "seen"}}
+    del before["format"]
+    assert record_of(before).request == zellige.TrainFeatures("seen")
+    assert record.holds(replace(record, config=replace(record.config, accuracy=0.5))) == {"accuracy": ""}
 
 
 def test_images_of_another_size_and_colours(pixels):
@@ -249,14 +271,13 @@ def test_inception_by_its_hash_alone(tmp_path, monkeypatch, pixels):
 
 
 # ---------------------------------------------------------------------------------------------------- the command
-def test_the_command(tmp_path, monkeypatch, capsys, classifier):
+def test_the_command(tmp_path, monkeypatch, capsys, folder):
     """The table has n and real images beside; the JSON the protocol; samples that are kept give the same numbers."""
     monkeypatch.chdir(tmp_path)
     tokenizer, net = Levels(17, (8, 8), "image", "dim", ordered=True), Net(layers=1, hidden=16, heads=2, length=64)
     cls = zellige.METHODS["mdlm"]
     method = build(cls, 17, net, cls.Config(), 64)
     Model(method, tokenizer, Config("mdlm", cls.Config(), Data("digits"), net)).save(tmp_path / "model")
-    image_features.save_features(*classifier, tmp_path / "seen")
 
     def run(words: str) -> dict:
         assert cli.main(shlex.split(f"evaluate model --generate --features seen --quiet {words}")) == 0

@@ -1,26 +1,24 @@
 """`zellige evaluate` with `--probe` or `--train-features`: classifiers, in a model's features and of images."""
 
 import contextlib
-import dataclasses
 import textwrap
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from ..data import DATASETS, Data
+from ..data import Data
 from ..errors import InputError
-from ..evaluation.requests import EvaluateProbe
+from ..evaluation.requests import EvaluateProbe, TrainFeatures
 from ..show.numbers import byte_size, columns, path, pm
 from ..show.progress import Bar
-from ..show.record import json_record
 from ..show.terminal import Terminal
 from . import options
 from .common import (
     OfModel,
+    bars,
     command_options,
     file_suffix,
     load,
@@ -94,63 +92,23 @@ PROBE = Mode(
 FEATURES = "Train an image classifier for FID and KID."
 
 
-@dataclass(frozen=True)
-class TrainFeatures:
-    train_features: str = "features"
-    """folder to write; --generate --features reads it"""
+@command_options
+class FeaturesOptions:
+    request: Annotated[TrainFeatures, tyro.conf.arg(name="")] = field(default_factory=TrainFeatures)
     data: Data = field(default_factory=Data)
     """images with classes: mnist, fashion-mnist, cifar10"""
-    width: int = 64
-    """number of features per image; FID needs more samples than that"""
-    epochs: int = 3
-    """passes over the training images"""
-    seed: int = 0
-    """random seed"""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """where to compute; auto: the GPU if there is one"""
 
 
 def train_features(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige evaluate --train-features FOLDER`"""
-    arguments = options.parse(TrainFeatures, words, "evaluate --train-features", terminal, about=FEATURES, most=0)
-    from ..evaluation import image_features
-    from ..files import writable
-
-    labelled_data = dataclasses.replace(arguments.data, labels=True)
-    if arguments.data.name in DATASETS and not {"labels", "size"} <= {*DATASETS[arguments.data.name].reads}:
-        raise InputError(f"{arguments.data.name} holds no images with classes; give such, e.g. --data.name mnist")
-    folder = Path(arguments.train_features)
-    if folder.exists() and not (folder / image_features.CONFIG).is_file():
-        raise InputError(f"'{arguments.train_features}' is there and holds no features; give the name of a new folder")
-    writable((folder if folder.is_dir() else folder.parent) / image_features.CONFIG)
-    with terminal.waiting("loading"):
-        import torch
-
-        from ..data.prepare import prepare
-
-    if arguments.device == "cuda" and not torch.cuda.is_available():
-        raise InputError("--device is cuda, and there is no GPU here; use --device cpu")
-    device = "cuda" if arguments.device != "cpu" and torch.cuda.is_available() else "cpu"
-    with Bar(terminal, "read", 1, as_text=byte_size) as bar:
-        data = prepare(labelled_data, progress=lambda done, total: bar.update(done, total=total))
-    with Bar(terminal, "train", 1, "steps") as bar:
-        network, config = image_features.train_classifier(
-            data,
-            arguments.width,
-            arguments.epochs,
-            arguments.seed,
-            device,
-            lambda done, total: bar.update(done, total=total),
-        )
-    image_features.save_features(network, config, folder)
-    terminal.result(f"{config.features} features of {config.name}")
-    terminal.result(f"  written   {path(folder)}")
-    terminal.result(f"  next      zellige evaluate RUN --generate --features {path(folder)}")
-    put_json(
-        terminal,
-        json_record(
-            "evaluate", dataclasses.asdict(arguments), dataclasses.asdict(config), unit="accuracy", kind="features",
-            seed=arguments.seed, seconds=time.monotonic() - began,
-        ),
-    )  # fmt: skip
+    chosen = options.parse(FeaturesOptions, words, "evaluate --train-features", terminal, about=FEATURES, most=0)
+    with bars(terminal) as show:
+        record = replace(
+            chosen.request, data=chosen.data, reading=show("read", as_text=byte_size), progress=show("train", "steps")
+        ).run()
+    folder = path(chosen.request.folder)
+    terminal.result(f"{record.config.features} features of {record.config.name}")
+    terminal.result(f"  written   {folder}")
+    terminal.result(f"  next      zellige evaluate RUN --generate --features {folder}")
+    put_json(terminal, record.to_dict())
     return 0

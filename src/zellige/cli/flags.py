@@ -145,7 +145,7 @@ SHOWN: dict[str, tuple[str, str]] = {
     "ProbeOptions": ("RUN --probe ag_news [options]", ""),
     "BracketOptions": ("RUN --bracket [options]", "limit numbers orders per-step steps own data.path data.name split seed "
                        "device"),
-    "TrainFeatures": ("--train-features FOLDER [options]", "data.name data.path epochs seed device"),
+    "FeaturesOptions": ("--train-features FOLDER [options]", "data.name data.path epochs seed device"),
     "SampleOptions": ("RUN [options]", "prompt count steps sampler length temperature top-p top-k class seed watch out "
                "block-sampler grid order confidence remasking device"),
     "InfillOptions": ('RUN "a text with ____" [options]', "count steps sampler temperature top-p class seed watch mark "

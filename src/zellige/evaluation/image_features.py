@@ -8,7 +8,7 @@ A number in the features of a digit classifier is no FID of the literature, so e
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,18 +21,21 @@ from torch import Tensor
 
 from ..core.random import mix
 from ..errors import InputError, not_installed
+from ..files import writable, write_folder
 from ..models.checkpoint.read import check_sums, load_tensors
 from ..models.checkpoint.write import save_tensors, write_checksums
 from ..nn.classifier import ImageClassifier
-from ..schema import read_json, sha256, shown
-from ..show.record import as_file
+from ..schema import read_json, sha256, shown, structure
+from ..show.record import Figure, Record, as_file, json_record
 from .image_quality import Views
+from .interval import Proportion
 
 INCEPTION = "inception"
 SHA256 = (
     "6726825d0af5f729cebd5821db510b11b1cfad8faad88a03f1befd49fb9129b2"  # of the weights of FID's paper, for PyTorch
 )
 WEIGHTS, CONFIG = "features.safetensors", "features.json"
+AGAIN = "give a folder of zellige evaluate --train-features"
 BATCH = 128  # images in a step of training, and in a call
 
 Progress = Callable[[int, int], None]
@@ -221,6 +224,39 @@ def train_classifier(
     return network, replace(config, accuracy=float(right))
 
 
+@dataclass(frozen=True)
+class FeaturesRecord(Record):
+    """A classifier that was trained for its features, in its folder; `config` has its accuracy on test images."""
+
+    config: FeatureConfig
+    seconds: float | None = None
+
+    def figures(self) -> list[Figure]:
+        tested = self.config.tested
+        accuracy = Proportion(round(self.config.accuracy * tested), tested)
+        return [Figure("accuracy", self.config.accuracy, accuracy.half, "accuracy", "estimate")]
+
+    def to_dict(self) -> dict[str, Any]:
+        return json_record(
+            "evaluate", self.arguments, asdict(self.config), unit="accuracy", kind="features", seed=self.config.seed,
+            seconds=self.seconds, request=self.request,
+        )  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "FeaturesRecord":
+        config = structure(document.get("result"), FeatureConfig, f"'{source}'", "result", AGAIN)
+        return cls(config, document.get("seconds"))
+
+
+def free_folder(folder: str | Path) -> Path:
+    """A folder that is new, or holds features. InputError: it holds something else, or cannot be written."""
+    path = Path(folder)
+    if path.exists() and not (path / CONFIG).is_file():
+        raise InputError(f"'{folder}' is there and holds no features; give the name of a new folder")
+    writable((path if path.is_dir() else path.parent) / CONFIG)
+    return path
+
+
 def trained(
     network: ImageClassifier, config: FeatureConfig, digest: str, device: torch.device | str = "cpu"
 ) -> Features:
@@ -252,7 +288,6 @@ def brightness(pixels: Tensor, colours: int) -> Tensor:
 
 def save_features(network: ImageClassifier, config: FeatureConfig, folder: str | Path) -> Path:
     """Write features.safetensors, features.json and their SHA256SUMS; the folder."""
-    from ..files import write_folder
 
     def write(into: Path) -> None:
         save_tensors(into / WEIGHTS, network.state_dict())
@@ -264,15 +299,14 @@ def save_features(network: ImageClassifier, config: FeatureConfig, folder: str |
 
 def load_features(folder: Path, device: torch.device | str = "cpu") -> Features:
     """The feature network of such a folder. InputError: a file is missing, damaged, or not of this kind."""
-    again = "give a folder of zellige evaluate --train-features"
     if not (folder / CONFIG).is_file():
-        raise InputError(f"'{shown(folder)}' holds no {CONFIG}; {again}")
+        raise InputError(f"'{shown(folder)}' holds no {CONFIG}; {AGAIN}")
     check_sums(folder)
-    config = read_json(folder / CONFIG, FeatureConfig, again)
+    config = read_json(folder / CONFIG, FeatureConfig, AGAIN)
     tensors, _ = load_tensors(folder / WEIGHTS)
     network = ImageClassifier(config.colours, len(config.classes), config.features)
     try:
         network.load_state_dict(tensors)
     except RuntimeError:
-        raise InputError(f"the tensors of '{shown(folder / WEIGHTS)}' are not those of its {CONFIG}; {again}") from None
+        raise InputError(f"the tensors of '{shown(folder / WEIGHTS)}' are not those of its {CONFIG}; {AGAIN}") from None
     return trained(network.to(device).eval().requires_grad_(False), config, sha256(folder / WEIGHTS), device)

@@ -7,6 +7,7 @@
     EvaluatePairs       -log p(continuation | context) of pairs in a file, and the accuracy of choices
     EvaluateSamples     samples, judged
     EvaluateProbe       classifiers of its features
+    TrainFeatures       an image classifier, in whose features images are compared
 
 They import no torch before they run. What they compute stands in the files that they import then.
 """
@@ -16,13 +17,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ..arguments import is_number
-from ..data import Corpus, Data, Local
+from ..data import DATASETS, Corpus, Data, Local
 from ..errors import InputError, check_counts
 from ..grids import bounded as bounded_grid
-from ..requests import HandedOver, Request, aside, data_of_json, declared, option, verb
+from ..requests import HandedOver, Request, alone, aside, data_of_json, declared, option, verb
 from .protocol import Protocol, protocol_named
 from .sample_options import SamplesRequest
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ..models.model import ModelSource
     from .bracket import Bracket
     from .choices import ChoiceScores, Question
+    from .image_features import FeaturesRecord
     from .probe import ProbeRecord
     from .result import Result
     from .samples import SamplesRecord
@@ -462,3 +464,60 @@ class EvaluateProbe(Request["ProbeRecord"]):
             model, data, seed=self.seed, epochs=epochs, rate=self.rate, batch=self.batch, layer=self.layer, **how
         )
         return record.made_by(self)
+
+
+@declared
+class TrainFeatures(Request["FeaturesRecord"]):
+    """Train an image classifier, in whose features samples are compared where Inception does not fit: FID and KID of digits.
+
+    The record has `.config`, with its accuracy on the test images, and `.save(path)`.
+    """
+
+    folder: str | Path = option(
+        "folder to write; zellige evaluate --generate --features reads it", default="features", flag="train-features"
+    )
+    data: Any = option(
+        "images with classes: mnist, fashion-mnist, cifar10", default=Data("mnist"), hidden=True,
+        read=partial(data_of_json, Data),
+    )  # fmt: skip
+    width: int = option("number of features per image; FID needs more samples than that", default=64, minimum=1)
+    epochs: int = option("passes over the training images", default=3, minimum=1)
+    seed: int = option("random seed", default=0, minimum=0)
+    device: Literal["auto", "cpu", "cuda"] = option("where to compute; auto: the GPU if there is one", default="auto")
+    reading: Progress | None = aside("called with (bytes read, bytes in all)", default=None)
+    progress: Progress | None = aside("called with (steps done, steps in all)", default=None)
+
+    renamed = {"train_features": "folder"}  # noqa: RUF012
+
+    @classmethod
+    def record(cls) -> "type[FeaturesRecord]":
+        from .image_features import FeaturesRecord
+
+        return FeaturesRecord
+
+    def run(self) -> "FeaturesRecord":
+        """Train on the training images, and write the folder.
+
+        Raises:
+            InputError: images without classes, a folder of something else, or no such device.
+        """
+        if self.data.name in DATASETS and not {"labels", "size"} <= {*DATASETS[self.data.name].reads}:
+            raise InputError(f"{self.data.name} holds no images with classes; give such, e.g. `data.name` mnist")
+        import torch
+
+        from ..data.prepare import prepare
+        from . import image_features
+
+        folder, began = image_features.free_folder(self.folder), time.monotonic()
+        if self.device == "cuda" and not torch.cuda.is_available():
+            raise InputError("`device` is cuda, and there is no GPU here; use `device` cpu")
+        device = "cuda" if self.device != "cpu" and torch.cuda.is_available() else "cpu"
+        data = prepare(replace(self.data, labels=True), progress=self.reading)
+        network, config = image_features.train_classifier(
+            data, self.width, self.epochs, self.seed, device, self.progress
+        )
+        image_features.save_features(network, config, folder)
+        return image_features.FeaturesRecord(config, time.monotonic() - began, request=self.saved())
+
+
+train_features = alone(TrainFeatures, "train_features")

@@ -41,6 +41,7 @@ FORMERLY = (  # of files without a format: command, an argument that only this r
     ("evaluate", "probe", "EvaluateProbe"),
     ("evaluate", "bracket", "EvaluateBracket"),
     ("evaluate", "steps", "EvaluateSteps"),
+    ("evaluate", "train_features", "TrainFeatures"),
     ("evaluate", "", "Evaluate"),
     ("sample", "", "Sample"),
     ("infill", "", "Infill"),
