@@ -50,7 +50,7 @@ LISTS: dict[
         ),
         ("B.2", "inverse square-root decay; random crops", "zellige train --recipe d3pm-text8"),
         ("B.2", "sentencepiece", ""),
-        ("B.2, table 2", "perplexity per word", ""),
+        ("B.2, table 2", "perplexity per word", "zellige evaluate RUN"),
         ("tables 1 to 4", "mean and deviation over seeds", ""),
         (
             "4",

@@ -3,7 +3,9 @@
 import itertools
 import json
 import math
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -11,11 +13,15 @@ import zellige
 from small import Rows
 from zellige.core.batch import Batch
 from zellige.core.random import stratified
-from zellige.evaluation.evaluate import evaluate_rows
+from zellige.data import prepare
+from zellige.data.rows import Rows as DataRows
+from zellige.evaluation.evaluate import asked_of, evaluate_rows, words_per_token
 from zellige.evaluation.interval import student
 from zellige.evaluation.result import Result, difference, summarize
 from zellige.exact.enumeration import states
 from zellige.methods import build
+from zellige.models.config import Config
+from zellige.models.model import Model
 from zellige.nn.table import Table
 
 V, L = 3, 2
@@ -236,3 +242,31 @@ def test_json_round_trip(tmp_path):
     (tmp_path / "other.json").write_text('{"a": 1}')
     with pytest.raises(zellige.InputError, match=r"is not a result of zellige evaluate; give one"):
         Result.from_json(tmp_path / "other.json")
+
+
+@pytest.mark.parametrize("tokenizer", ["bytes", "bpe:300"])
+def test_perplexity_per_word_is_that_of_all_nats_over_all_words(tmp_path, tokenizer):
+    """exp of the nats of a text over the words that Python's split finds in it, in tokens and in characters."""
+    lines = [f"the {a} sees no {b} or {c}" for a, b, c in itertools.product(("cat", "old dog", "ox"), repeat=3)]
+    (tmp_path / "lines.txt").write_text("\n".join(lines) + "\n")
+    length = 16
+    data = zellige.Data("text", path=str(tmp_path / "lines.txt"), tokenizer=tokenizer, validation=0.2, test=0.4)
+    corpus = prepare(data, length)
+    net, config = zellige.Net(layers=1, hidden=8, heads=2, length=length), zellige.METHODS["ar"].Config()
+    network = build(zellige.METHODS["ar"], corpus.tokenizer.size, net, config, length)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0)))
+    asked = asked_of(Model(network, corpus.tokenizer, Config("ar", config, data, net)), corpus, "test")
+    result = replace(evaluate_rows(network, asked.rows, characters=asked.characters), about=asked.about)
+    tokens = asked.rows.array().reshape(-1)
+    words = len(corpus.tokenizer.decode(tokens).split())
+    per_word = result.per_word
+    assert per_word is not None
+    assert math.log(per_word.value) == pytest.approx(result.value * result.scale * result.units / words, rel=2e-3)
+    assert per_word.low < per_word.value < per_word.high
+    assert result.to_dict()["result"]["perplexity"]["per_word"]["value"] == per_word.value
+    assert replace(result, about={}).per_word is None
+    documents = DataRows(tokens, 24, documents=np.array([0, 10, 31, len(tokens)]))  # the longer ones in pieces
+    pieces = [corpus.tokenizer.decode(row[row >= 0]) for row in documents.array()]
+    assert words_per_token(documents, corpus.tokenizer) * len(tokens) == pytest.approx(len(" ".join(pieces).split()))

@@ -58,6 +58,10 @@ def describe(result: Result) -> list[str]:
         lines.append(
             f"  {quantity(value, half, 'bits/char', result.kind)}   {characters_per_token:.3f} characters a token"
         )
+        if (per_word := result.per_word) is not None and math.isfinite(per_word.value):
+            words = result.about["words_per_unit"]
+            text = quantity(per_word.value, per_word.value * result.half / words, "per word", result.kind)
+            lines.append(f"  perplexity {text}   {1 / words:.3f} tokens a word")
     if result.document is not None:
         lines.append(f"  {result.document}   {counted(round(result.document.units), 'document')}")
     if not loss:

@@ -172,6 +172,9 @@ def _device(method: Method) -> torch.device:
     return next((p.device for p in method.parameters()), torch.device("cpu"))
 
 
+COUNTED = 4096  # rows in which words are counted
+
+
 class Asked(NamedTuple):
     """Data on which a model is evaluated: rows, what is known of both, the choices behind the rows, and the unit of a number.
 
@@ -219,7 +222,17 @@ def asked_of(model: Model, corpus: Corpus, split: str, unconditional: bool = Fal
     characters = rows.characters if tokenizer.unit in ("char", "byte") else None
     if characters is None and not tokenizer.shape and rows.characters and rows.tokens_total:
         about["characters_per_token"] = rows.characters / rows.tokens_total
+    if rows.characters and rows.tokens_total and not tokenizer.shape and not corpus.about.get("given"):
+        per_token = words_per_token(rows, tokenizer)
+        about["words_per_unit"] = per_token if characters is None else per_token * rows.tokens_total / characters
     return Asked(rows, about, protocol, characters, model.unit if tokenizer.shape else "")
+
+
+def words_per_token(rows: Rows, tokenizer: Any) -> float:
+    """Words, as spaces part them, over the number of tokens; of the first `COUNTED` rows or documents."""
+    tokens = rows.between(0, COUNTED)
+    texts = [tokens.reshape(-1)] if rows.documents is None else [row[row >= 0] for row in tokens]
+    return sum(len(tokenizer.decode(text).split()) for text in texts) / max(sum(map(len, texts)), 1)
 
 
 def _packing(method: Method, about: dict[str, Any], rows: Rows) -> str:

@@ -34,7 +34,7 @@ from ..files import write_file
 from ..schema import structure
 from ..show.numbers import pm, quantity
 from ..show.record import Figure, Record, as_file, json_record, read_document
-from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS, Proportion, over_draws, over_texts
+from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS, Number, Proportion, over_draws, over_texts
 from .two_sides import SKEWED, skewness
 
 
@@ -247,6 +247,14 @@ class Result(Record):
         return {"char": "character", "dim": "dimension"}.get(self.unit.partition("/")[2], self.unit.partition("/")[2])
 
     @property
+    def per_word(self) -> Number | None:
+        """Perplexity per word, exp of the nats of a word, as D3PM's table 2 has it; None where the data is no text."""
+        words = self.about.get("words_per_unit")
+        if not words or self.kind == "loss":
+            return None
+        return Number(*(_exp(end * self.scale / words) for end in (self.value, self.low, self.high)))
+
+    @property
     def perplexity_text(self) -> str:
         """`≤ 2.661 ± 0.011 per character`; to first order in the interval."""
         return quantity(self.perplexity, self.perplexity * self.half * self.scale, f"per {self.per}", self.kind)
@@ -278,7 +286,7 @@ class Result(Record):
             "perplexity": {
                 "value": self.perplexity, "low": self.perplexity_low, "high": self.perplexity_high, "per": self.per,
                 "average": "corpus", "per_sequence": per_sequence,
-            },
+            } | ({} if self.per_word is None else {"per_word": self.per_word.to_dict()}),
             "over_draws": {
                 "low": self.draws_low, "high": self.draws_high, "level": LEVEL, "method": OVER_DRAWS, "freedom": self.freedom,
             },
