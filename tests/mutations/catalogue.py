@@ -10,6 +10,7 @@ from .guidance import GUIDANCE
 from .mutant import Mutant
 from .networks import CONNECTIONS
 from .outside import OUTSIDE
+from .speculative import SPECULATIVE
 
 M = Mutant
 S, C = "core/schedule.py", "core/curves.py"
@@ -1966,6 +1967,7 @@ CATALOGUE = [
     *SAMPLERS,
     *GUIDANCE,
     *GIDD,
+    *SPECULATIVE,
     *BEYOND,
     *SERVING,
     *STRANGERS,

@@ -54,6 +54,8 @@ class Loading:
     """precision of matrix products; tf32 needs a GPU"""
     compile: bool = False
     """torch.compile the network; costs about a minute at the start, pays off for long work"""
+    head: str | None = None
+    """folder of zellige train speculative, for --sampler speculative"""
 
 
 @command_options
@@ -201,7 +203,10 @@ def load(terminal: Terminal, run: str, what: str, chosen: Loading) -> Any:
             torch.cuda.set_device(this_process().local % torch.cuda.device_count())
         cls = own_class(method) if method else None
         model = load(
-            run, method=None if isinstance(cls, str) else cls, device="cpu" if device_name == "auto" else device_name
+            run,
+            method=None if isinstance(cls, str) else cls,
+            device="cpu" if device_name == "auto" else device_name,
+            head=chosen.head,
         )
         model.method.compute_in(chosen.precision, chosen.compile)
     if name := shipped.name_of(model):

@@ -118,6 +118,7 @@ class Method(nn.Module):
         sampler: the default sampler.
         variants: the models that its paper reports, as changes of Config; `verify` checks each.
         ordered: whether tokens are ordered, such as pixel values or pitches; `methods.build` sets it on an instance.
+        verifier: of an instance, a causal head for the sampler `speculative`, (h, x, turn) -> h; no part of the weights.
 
     Args:
         network: features and head (see `nn.network`); the head has K logits.
@@ -143,6 +144,7 @@ class Method(nn.Module):
     sampler: str = "ancestral"
     variants: ClassVar[tuple[dict[str, Any], ...]] = ({},)
     ordered: bool = False
+    verifier: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
 
     process: Process | None
     _precision: str | None = None  # `compute_in`: of the network's matrix products; None: the caller's

@@ -12,7 +12,7 @@ class SamplerChoices(TypedDict, total=False):
     grid: str  # ancestral, euler, remasking, tau_leaping
     argmax: str  # ancestral, remasking, tau_leaping
     per_step: int  # any_order, fixed_order, confidence
-    order: Any  # fixed_order
+    order: Any  # fixed_order, speculative
     given: str  # fixed_order
     confidence: str  # confidence
     threshold: float | None  # confidence, klass
@@ -20,6 +20,9 @@ class SamplerChoices(TypedDict, total=False):
     entropy_bound: float | None  # confidence
     kl: float  # klass
     history: int  # klass
+    window: int | None  # speculative, blockwise, left_to_right
+    cosine: float | None  # speculative
+    rounds: int  # speculative
     remasking: str  # remasking
     eta: float  # remasking
     t_on: float  # remasking
@@ -29,7 +32,6 @@ class SamplerChoices(TypedDict, total=False):
     corrector: int  # tau_leaping
     corrector_step: float  # tau_leaping
     corrector_from: float  # tau_leaping
-    window: int | None  # blockwise, left_to_right
     end: int | None  # blockwise, left_to_right
     entropy: float | None  # blockwise, left_to_right
     redraw: int  # blockwise, left_to_right

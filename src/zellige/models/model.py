@@ -37,6 +37,7 @@ from .defaults import check_defaults, read_defaults, write_defaults
 from .locate import download, locate
 from .published import layouts
 from .published.layout import PublishedChoices
+from .speculative import load_verifier
 
 LISTED = 12  # of the names, in an error
 
@@ -326,6 +327,7 @@ def load(
     precision: str = "float32",
     compile: bool = False,
     checksums: bool = True,
+    head: str | os.PathLike | None = None,
     **choices: Unpack[PublishedChoices],
 ) -> Model:
     """A model from a run, a checkpoint, a saved folder, a published one (`zellige list checkpoints`), or from the Hugging Face
@@ -338,6 +340,7 @@ def load(
         precision: of the network's matrix products: "bfloat16", "tf32", or that of its weights (`Method.compute_in`).
         compile: torch.compile the network: a minute or so at the start, for much work.
         checksums: refuse a folder whose files are not those that were written (SHA256SUMS).
+        head: a folder of `zellige train speculative`, for the sampler `speculative`.
         choices: of a published model, what nothing in it says: system="mdlm", length=1024, ... (`published.Choices`).
 
     Raises:
@@ -351,6 +354,8 @@ def load(
         try:
             with allow(changed=not checksums):
                 model = _load(folder, path, method, net, device, {**choices})
+                if head is not None:
+                    model.method.verifier = load_verifier(head, fingerprint(model.method), device)
             model.method.compute_in(precision, compile)
             return model
         except Exception:  # torch says RuntimeError of a file that has gone

@@ -17,6 +17,7 @@ from .pairing import Distribution, blank, distribution_of, of_length
 from .predict import predict_at
 from .remasking import Remasking
 from .sampler import ALIASES, SAMPLERS, Sampler, State, check, distributions, find, run
+from .speculative import Speculative
 from .tau_leaping import TauLeaping
 from .uniformisation import Uniformisation
 
@@ -28,6 +29,7 @@ SAMPLERS |= {
     "fixed_order": FixedOrder,
     "confidence": Confidence,
     "klass": Klass,
+    "speculative": Speculative,
     "remasking": Remasking,
     "metropolis": Metropolis,
     "tau_leaping": TauLeaping,
@@ -60,6 +62,7 @@ __all__ = [
     "Metropolis",
     "Remasking",
     "Sampler",
+    "Speculative",
     "State",
     "TauLeaping",
     "Truncated",

@@ -47,7 +47,7 @@ class FixedOrder(AnyOrder):
     @functools.cached_property
     def positions(self) -> str | Sequence[int]:
         """The order: "forward", "backward", or the positions."""
-        return self.order if self.order in ("forward", "backward") else _permutation(self.order)
+        return self.order if self.order in ("forward", "backward") else permutation(self.order)
 
     def distribution(self, method, steps):
         if self.per_step > 1:
@@ -75,7 +75,8 @@ class FixedOrder(AnyOrder):
         return masked & (before <= self.per_step)[:, order.argsort()]
 
 
-def _permutation(order: str | Sequence[int]) -> list[int]:
+def permutation(order: str | Sequence[int]) -> list[int]:
+    """The positions of an order that is a list. InputError: it is none, or leaves a position out."""
     try:
         positions = [int(i) for i in (order.split(",") if isinstance(order, str) else order)]
     except ValueError:

@@ -33,6 +33,7 @@ LOADING = (
     "device",
     "precision",
     "compile",
+    "head",
 )  # entries of `arguments` that say how the model was loaded
 FORMERLY = (  # of files without a format: command, an argument that only this request has, the request
     ("evaluate", "mode", "EvaluateSamples"),

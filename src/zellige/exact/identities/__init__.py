@@ -25,6 +25,7 @@ from . import (
     score,
     sides,
     special,
+    speculative,
     uniforms,
 )
 
@@ -58,6 +59,7 @@ __all__ = [
     "score",
     "sides",
     "special",
+    "speculative",
     "uniforms",
     "variants",
 ]

@@ -1,0 +1,97 @@
+"""Causal heads on disk: what verifies the drafts of one model (`samplers.speculative`), in a folder of its own.
+
+`zellige train speculative MODEL` trains one (`training.speculative`). The folder names the weights of its model by their hash,
+since a head reads the hidden states of that network alone.
+"""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..files import write_folder
+from ..nn.speculative import CausalHead
+from ..schema import read_json, shown
+from ..show.record import as_file
+from .checkpoint.read import check_sums, load_tensors
+from .checkpoint.write import save_tensors, write_checksums
+
+WEIGHTS, CONFIG = "head.safetensors", "head.json"
+AGAIN = "give a folder of zellige train speculative"
+
+
+@dataclass(frozen=True)
+class HeadConfig:
+    """Contents of head.json.
+
+    Attributes:
+        model_sha256: of the weights of the model that it was trained on.
+        states, width, heads, conv, grid: arguments of `CausalHead`.
+        texts: held-out texts; draft, verified: nats per token of the network and of the head on their masks, any number of them
+            in any order, with the standard errors over texts.
+    """
+
+    model: str
+    model_sha256: str
+    states: int
+    width: int
+    heads: int
+    conv: int
+    grid: tuple[int, ...]
+    steps: int
+    seed: int
+    texts: int = 0
+    draft: tuple[float, float] = (0.0, 0.0)
+    verified: tuple[float, float] = (0.0, 0.0)
+
+    def network(self) -> CausalHead:
+        """A new head of this size."""
+        return CausalHead(self.states, self.width, self.heads, self.conv, self.grid)
+
+
+class Verifier:
+    """A causal head with its config, `Diffusion.verifier` of its model's method."""
+
+    def __init__(self, network: CausalHead, config: HeadConfig):
+        self.network, self.config = network, config
+
+    def __call__(self, h: Tensor, x: Tensor, turn: Tensor) -> Tensor:
+        """See `CausalHead`."""
+        return self.network(h, x, turn)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write head.safetensors, head.json and their SHA256SUMS; the folder."""
+
+        def write(into: Path) -> None:
+            save_tensors(into / WEIGHTS, self.network.state_dict())
+            (into / CONFIG).write_text(as_file(asdict(self.config)), encoding="utf-8")
+            write_checksums(into)
+
+        return write_folder(folder, write)
+
+
+def load_verifier(folder: str | Path, model_sha256: str, device: torch.device | str = "cpu") -> Verifier:
+    """The head in such a folder.
+
+    Raises:
+        InputError: a file is missing, damaged, or not of this kind; the head is one of other weights than `model_sha256`.
+    """
+    folder = Path(folder)
+    if not (folder / CONFIG).is_file():
+        raise InputError(f"'{shown(folder)}' holds no {CONFIG}; {AGAIN}")
+    check_sums(folder)
+    config = read_json(folder / CONFIG, HeadConfig, AGAIN)
+    if config.model_sha256 != model_sha256:
+        raise InputError(
+            f"the head in '{shown(folder)}' is one of other weights, those of '{config.model}'; train one of this model with "
+            "zellige train speculative MODEL"
+        )
+    tensors, _ = load_tensors(folder / WEIGHTS)
+    try:
+        network = config.network()
+        network.load_state_dict(tensors)
+    except (RuntimeError, ValueError):
+        raise InputError(f"the tensors of '{shown(folder / WEIGHTS)}' are not those of its {CONFIG}; {AGAIN}") from None
+    return Verifier(network.to(device).eval().requires_grad_(False), config)

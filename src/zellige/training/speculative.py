@@ -1,0 +1,134 @@
+"""Train the causal head of a model, for self-speculative sampling: `zellige train speculative MODEL`.
+
+    L / k sum over k masks in a random order of -log q(x | the revealed tokens, the masks before it)
+
+the second term of the loss of arXiv 2510.03929, any-order autoregression on a network that has read the masked text. The network
+is frozen (the first term is its own loss), so that its drafts and its likelihood stay as they are.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..core.batch import Batch
+from ..core.random import mix
+from ..errors import InputError
+from ..evaluation.corpus import corpus_of
+from ..methods.diffusion import where_noised
+from ..models.model import fingerprint
+from ..models.speculative import HeadConfig, Verifier
+from ..nn.cross_entropy import cross_entropy
+from ..samplers import Speculative, State
+from ..samplers.predict import expected_time
+from ..samplers.speculative import HEADLESS
+
+WARM_UP = 0.05  # of the steps
+CLIP = 1.0
+
+
+def train_speculative(
+    model: Any,
+    data: Any = None,
+    *,
+    steps: int = 2000,
+    batch: int = 16,
+    lr: float = 2e-3,
+    seed: int = 0,
+    name: str = "",
+    progress: Callable[[int, int], object] | None = None,
+) -> Verifier:
+    """A causal head of the model, and its nats per token on held-out texts. The method gets it as its `verifier`.
+
+    Args:
+        data: texts; by default those of the model's training.
+        name: of the model, for the error of another one.
+        progress: called with (steps done, steps in all).
+
+    Raises:
+        InputError: the model drafts no tokens, or its method cannot be sampled so.
+    """
+    method, net = model.method, model.config.net
+    why = Speculative.refuse(method)
+    if why not in (None, HEADLESS):
+        raise InputError(f"{method.name} {why}; a causal head is for mdlm, md4 and radd")
+    corpus = corpus_of(model, data)
+    device = next(method.parameters()).device
+    with torch.no_grad():
+        width = method.hidden(torch.zeros(1, *method.shape, dtype=torch.long, device=device), 0.5).shape[-1]
+    heads = net.heads if not net.convolutional and width % (2 * net.heads) == 0 else 1
+    conv = 0 if net.convolutional or net.grid else net.conv
+    config = HeadConfig(name, fingerprint(method), method.process.K, width, heads, conv, tuple(net.grid), steps, seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(mix(seed, "head") % 2**63)
+        network = config.network().to(device)
+    _fit(network, method, corpus.train, steps, batch, lr, seed, progress)
+    network.eval().requires_grad_(False)
+    split = next(name for name in ("test", "validation", "train") if name in corpus.rows)
+    texts, draft, verified = measured(network, method, corpus.split(split), seed=seed)
+    method.verifier = Verifier(
+        network, HeadConfig(**vars(config) | {"texts": texts, "draft": draft, "verified": verified})
+    )
+    return method.verifier
+
+
+def nats(network: Any, method: Any, batch: Batch, generator: Any, draft: bool = False) -> Tensor:
+    """The loss of the module for each text, (B,) nats; with `draft` that of the network itself on the same masks, (2, B)."""
+    _, n, k, x_t = method.mask_some(batch, generator)
+    masks = x_t == method.process.mask
+    order = torch.rand(masks.shape, generator=generator, dtype=torch.float64).to(masks.device)
+    turn = order.masked_fill(~masks, 2.0).argsort(-1).argsort(-1).masked_fill(~masks, masks.shape[1])
+    with torch.no_grad():
+        state = State(x_t, ~batch.counted, n[:, 0] * 0)
+        h = method.hidden(x_t, where_noised(batch, expected_time(method, state)), batch)
+    target, row = batch.tokens[masks], masks.nonzero()[:, 0]
+    heads = (h, network(h, batch.tokens, turn)) if draft else (network(h, batch.tokens, turn),)
+    results = []
+    for features in heads:
+        nll = cross_entropy(method.network, features[masks], target, exclude=method.process.mask)
+        results.append(nll.new_zeros(len(x_t)).index_add(0, row, nll) * (n / k)[:, 0])
+    return torch.stack(results) if draft else results[0]
+
+
+def _fit(network: Any, method: Any, rows: Any, steps: int, batch: int, lr: float, seed: int, progress: Any) -> None:
+    device = next(network.parameters()).device
+    learnt = [p.requires_grad_(False) for p in method.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(network.parameters(), lr, betas=(0.9, 0.99), weight_decay=0.01)
+    warm = max(1, int(WARM_UP * steps))
+    rate = lambda step: min((step + 1) / warm, 0.5 * (1 + math.cos(math.pi * step / steps)))  # noqa: E731
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
+    generator, order = torch.Generator().manual_seed(mix(seed, "noise") % 2**63), torch.empty(0, dtype=torch.long)
+    network.train()
+    for step in range(steps):
+        while len(order) < batch:
+            order = torch.cat((order, torch.randperm(len(rows), generator=generator)))
+        rows_of_step, order = order[:batch], order[batch:]
+        texts = rows.collate([rows[int(i)] for i in rows_of_step]).to(device)
+        loss = nats(network, method, texts, generator).sum() / texts.counted.sum().clamp_min(1)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), CLIP)
+        optimizer.step()
+        schedule.step()
+        if progress:
+            progress(step + 1, steps)
+    for p in learnt:
+        p.requires_grad_(True)
+
+
+@torch.no_grad()
+def measured(
+    network: Any, method: Any, rows: Any, most: int = 512, seed: int = 0
+) -> tuple[int, tuple[float, float], tuple[float, float]]:
+    """Texts, and nats per token of the network and of its head with their standard errors: each text once."""
+    generator = torch.Generator().manual_seed(mix(seed, "held out") % 2**63)
+    N, device = min(len(rows), most), next(network.parameters()).device
+    values = []
+    for part in torch.arange(N).split(32):
+        texts = rows.collate([rows[int(i) * len(rows) // N] for i in part]).to(device)
+        values.append(nats(network, method, texts, generator, draft=True).double() / texts.counted.sum(-1).clamp_min(1))
+    means, errors = (f(torch.cat(values, 1)) for f in (lambda v: v.mean(1), lambda v: v.std(1) / math.sqrt(N)))
+    draft, verified = ((float(mean), float(error)) for mean, error in zip(means, errors))
+    return N, draft, verified
