@@ -26,6 +26,7 @@ from zellige.models.masked_text import approximate
 from zellige.models.masked_text import masked_text as gaps_of
 from zellige.models.trajectory import before_word
 from zellige.nn import Net
+from zellige.nn.speculative import CausalHead
 from zellige.samplers import Ancestral, Blockwise, Confidence, State, growing
 from zellige.show.kinds import token_texts
 from zellige.show.picture import Picture, Watch
@@ -44,6 +45,10 @@ def model(tokenizer=None, name="mdlm", length=L):
             p.add_(
                 (0.1 if name in ("sedd", "genmd4") else 0.3) * torch.randn_like(p)
             )  # scores and alpha are exponentials
+        if method.process is not None:
+            head = CausalHead(method.process.K, 16, 2)
+            head.out.weight.normal_()
+            method.verifier = lambda h, x, turn: head(h, x, turn)
     return SimpleNamespace(method=method, tokenizer=tokenizer)
 
 

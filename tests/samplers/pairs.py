@@ -112,7 +112,7 @@ CANNOT = {  # sampler -> the methods that it refuses
 }
 CANNOT["klass"] = CANNOT["confidence"]
 CANNOT["fixed_order"] = CANNOT["any_order"]
-CANNOT["metropolis"] = CANNOT["left_to_right"] = set(METHODS)
+CANNOT["metropolis"] = CANNOT["left_to_right"] = CANNOT["speculative"] = set(METHODS)
 CANNOT["blockwise"] = {"d3pm, uniform", "sedd, uniform", "uniform, mean"}
 PAIRS = [
     (s, m)

@@ -5,6 +5,7 @@ since a head reads the hidden states of that network alone.
 """
 
 from dataclasses import asdict, dataclass
+from os import PathLike
 from pathlib import Path
 
 import torch
@@ -72,7 +73,7 @@ class Verifier:
         return write_folder(folder, write)
 
 
-def load_verifier(folder: str | Path, model_sha256: str, device: torch.device | str = "cpu") -> Verifier:
+def load_verifier(folder: str | PathLike, model_sha256: str, device: torch.device | str = "cpu") -> Verifier:
     """The head in such a folder.
 
     Raises:

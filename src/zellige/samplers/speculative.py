@@ -55,6 +55,7 @@ from .pairing import Distribution, absorbs
 from .predict import clean_where_fixed, expected_time, free
 from .sampler import Sampler, State
 
+NAMED = ("random", "forward", "backward")  # orders
 HEADLESS = "needs a causal head: train one with zellige train speculative RUN, and give its folder as `head`"
 
 
@@ -91,7 +92,7 @@ class Speculative(Sampler):
         super().__post_init__()
         if self.window is not None and self.cosine is not None:
             raise InputError("`window` and `cosine` both say how many tokens a pass drafts; give one of them")
-        if self.order not in ("random", "forward", "backward"):
+        if self.order not in NAMED:
             permutation(self.order)
 
     @classmethod
@@ -111,7 +112,12 @@ class Speculative(Sampler):
         """A counter of the passes left, as many as tokens, most of which may evaluate nothing."""
         return torch.arange(method.shape[0], -1, -1, dtype=torch.float64)
 
-    def size(self, masks: Tensor, length: int) -> Tensor:
+    def init(self, method, shape, *, fixed=None, generator=None):
+        if self.order not in NAMED and (count := len(permutation(self.order))) != shape[1]:
+            raise InputError(f"the order has {count} positions, the text {shape[1]}; name each one once")
+        return super().init(method, shape, fixed=fixed, generator=generator)
+
+    def size(self, masks: Tensor, length: Tensor) -> Tensor:
         """Number of tokens (B,) that a pass drafts of so many masks (B,); `length` positions are not given, (B,)."""
         if self.window is not None:
             return masks.clamp_max(self.window)
@@ -131,8 +137,6 @@ class Speculative(Sampler):
             order = order.flip(0)
         elif self.order != "forward":
             order = torch.tensor(permutation(self.order), device=masks.device)
-            if len(order) != L:
-                raise InputError(f"the order has {len(order)} positions, the text {L}; name each one once")
         return order.argsort().double().expand(masks.shape)
 
     def step(self, method: Diffusion, state, t, s, generator=None):
@@ -162,6 +166,7 @@ class Speculative(Sampler):
             first = torch.where(rejected, turn, size[:, None]).amin(-1)
             here = rejected & (turn == first[:, None])
             residual = (target - draft).clamp_min(0)[here[unverified]]
+            residual = torch.where(residual.any(-1, keepdim=True), residual, target[here[unverified]])  # rounding
             x = positions(here).put(x, random.categorical(residual, generator, here))
             final = torch.minimum(first + 1, size)
         x = torch.where(turn < final[:, None], x, state.x)
@@ -214,12 +219,14 @@ class Pass:
         """q (N, K) float64 at some drafted positions `at` (B, L) bool, given the drafts x (B, L) before each."""
         wanted = at[self.rows].any(-1)
         rows = self.rows[wanted]
+        assert self.method.verifier is not None
         h = self.method.verifier(self.h[wanted], x[rows], self.turn[rows])
         return self._distribution(h[at[rows]], at)
 
     def _distribution(self, h: Tensor, at: Tensor) -> Tensor:
         method, how = self.method, self.sampler
-        x_t = torch.full((len(h),), method.process.mask, device=h.device)  # pyright: ignore[reportArgumentType]
+        assert method.process.mask is not None
+        x_t = torch.full((len(h),), method.process.mask, device=h.device)
         pred = method.read(method.logits(h), x_t, self.time[at])
         pred = truncated(pred, how.temperature, how.top_p, how.top_k, how.drop_crossing)
         return maths.normalise(posterior(pred).double())
@@ -295,12 +302,10 @@ class OverOrders:
     def distribution(self) -> str:
         return f"speculative, {self.sampler.order} order"
 
-    def calls(self, method: Diffusion) -> int:
+    def calls(self, method):
         return method.shape[0]
 
-    def __call__(
-        self, method: Diffusion, batch: Batch, context: object, generator: Randomness, draw: bool
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def __call__(self, method, batch, context, generator, draw):
         x, counted = batch.tokens, batch.counted
         when = self.sampler.when(counted, generator)
         if draw:

@@ -64,7 +64,7 @@ def train_speculative(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(mix(seed, "head") % 2**63)
         network = config.network().to(device)
-    _fit(network, method, corpus.train, steps, batch, lr, seed, progress)
+    fit(network, method, corpus.train, steps, batch, lr, seed, progress)
     network.eval().requires_grad_(False)
     split = next(name for name in ("test", "validation", "train") if name in corpus.rows)
     texts, draft, verified = measured(network, method, corpus.split(split), seed=seed)
@@ -92,7 +92,7 @@ def nats(network: Any, method: Any, batch: Batch, generator: Any, draft: bool = 
     return torch.stack(results) if draft else results[0]
 
 
-def _fit(network: Any, method: Any, rows: Any, steps: int, batch: int, lr: float, seed: int, progress: Any) -> None:
+def fit(network: Any, method: Any, rows: Any, steps: int, batch: int, lr: float, seed: int, progress: Any) -> None:
     device = next(network.parameters()).device
     learnt = [p.requires_grad_(False) for p in method.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(network.parameters(), lr, betas=(0.9, 0.99), weight_decay=0.01)

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from ...core import maths
 from ...core.batch import Batch
 from ...core.prediction import posterior
 from ...methods import build
-from ...methods.method import Method
+from ...methods.diffusion import Diffusion
 from ...nn.block import Net
 from ...nn.speculative import CausalHead
 from ...samplers import AnyOrder, Speculative
@@ -23,7 +24,7 @@ from .check import Largest, numbers, shared
 DECODERS = "decoders"
 TOKENS, LENGTH = 2, 4
 ORDER = (2, 0, 3, 1)
-WAYS = (
+WAYS: tuple[dict[str, Any], ...] = (
     {"window": 1},
     {"window": 2},
     {"window": 3, "rounds": 2},
@@ -34,11 +35,12 @@ WAYS = (
 
 
 @cache
-def world(conv: int = 3) -> tuple[Method, CausalHead]:
+def world(conv: int = 3) -> tuple[Diffusion, CausalHead]:
     """A small masked model with a head that changes its distributions much."""
     with torch.random.fork_rng(devices=[]):
         net = Net(layers=1, hidden=8, heads=2, length=LENGTH, conv=conv)
-        method, head = build("mdlm", TOKENS, net).double().eval(), CausalHead(TOKENS + 1, 8, 2, conv).double()
+        method: Any = build("mdlm", TOKENS, net).double().eval()
+        head = CausalHead(TOKENS + 1, 8, 2, conv).double()
     shift = 0
     for p in (*method.parameters(), *head.parameters()):
         p.requires_grad_(False).copy_(numbers(shift + p.numel(), size=1.1)[shift:].reshape(p.shape))
@@ -47,19 +49,18 @@ def world(conv: int = 3) -> tuple[Method, CausalHead]:
     return method, head
 
 
-def samples(sampler: Speculative, method: Method) -> Tensor:
+def samples(sampler: Speculative, method: Diffusion, V: int = TOKENS, L: int = LENGTH) -> Tensor:
     """Distribution (V^L,) of the sampler's texts, over all drafts, acceptances and replacements."""
-    K = TOKENS + 1
-    X = enumeration.states(K, LENGTH)
-    state = replace(sampler.init(method, (len(X), LENGTH)), x=X)
+    X = enumeration.states(V + 1, L)
+    state = replace(sampler.init(method, (len(X), L)), x=X)
     matrix, t = torch.zeros(len(X), len(X), dtype=torch.float64), torch.zeros(())
     for at, new, p in script.branches(lambda at, source: sampler.step(method, state.take(at), t, t, source), len(X)):
-        matrix.index_put_((at, enumeration.index(new.x, K)), p, accumulate=True)
-    masks = enumeration.index(torch.full((LENGTH,), TOKENS), K)
-    return torch.linalg.matrix_power(matrix, LENGTH)[masks][(X < TOKENS).all(-1)]
+        matrix.index_put_((at, enumeration.index(new.x, V + 1)), p, accumulate=True)
+    masks = enumeration.index(torch.full((L,), V), V + 1)
+    return torch.linalg.matrix_power(matrix, L)[masks][(X < V).all(-1)]
 
 
-def by_hand(sampler: Speculative, method: Method, x: tuple[int, ...], order: tuple[int, ...]) -> float:
+def by_hand(sampler: Speculative, method: Diffusion, x: tuple[int, ...], order: tuple[int, ...]) -> float:
     """p(x | order) as the sum over what may happen to each draft; tokens that a draft must not see are masked."""
 
     @cache
@@ -121,7 +122,7 @@ def what_its_passes_come_to():
     for order, when in orders():
         h = method.hidden(torch.full_like(X, TOKENS), None)
         turn = when.long().expand(X.shape)
-        logits = method.logits(head(h, X, turn))[..., :TOKENS]
+        logits = method.logits(head.forward(h, X, turn))[..., :TOKENS]
         q = logits.log_softmax(-1).gather(-1, X[..., None])[..., 0].sum(-1).exp()
         sampler = Speculative(rounds=LENGTH, order=order)
         worst.see(in_order(sampler, method, Batch(X), when.expand(X.shape)).exp(), q, f"one pass, order {order}")
@@ -141,7 +142,8 @@ def an_order_is_drawn_for_each_text():
     """Random orders: the mean over them, which the weights of a two-sided bound have as their mean."""
     method, _ = world()
     X, worst, sampler = enumeration.states(TOKENS, LENGTH), Largest(), Speculative(window=2)
-    mean = sum(in_order(sampler, method, Batch(X), when.expand(X.shape)).exp() / 24 for _, when in orders())
+    each = [in_order(sampler, method, Batch(X), when.expand(X.shape)).exp() for _, when in orders()]
+    mean = torch.stack(each).mean(0)
     worst.see(samples(sampler, method), mean, "samples")
     weights = torch.zeros_like(mean)
     for (_, log_w, _), p in script.scripts(lambda s: OverOrders(sampler)(method, Batch(X), None, s, False), len(X)):
