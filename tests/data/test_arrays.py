@@ -148,8 +148,12 @@ def test_larochelles_draw(tmp_path):
     bits = np.random.default_rng(0).integers(0, 2, (12, 784))
     for name in ("train", "valid", "test"):
         np.savetxt(tmp_path / f"binarized_mnist_{name}.amat", bits, fmt="%d")
+    (tmp_path / "binarized_mnist_test.amat.xz").write_bytes(
+        lzma.compress((tmp_path / "binarized_mnist_test.amat").read_bytes())
+    )
+    (tmp_path / "binarized_mnist_test.amat").unlink()
     corpus = prepare(Data("binarized-mnist", path=str(tmp_path)))
-    assert np.array_equal(rows(corpus, "validation"), bits)
+    assert all(np.array_equal(rows(corpus, split), bits) for split in ("validation", "test"))
     assert corpus.about["protocol"] == "binarised by one fixed draw (Larochelle)"
 
 

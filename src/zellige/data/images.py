@@ -45,11 +45,11 @@ def mnist(data: "Data", fetch: Fetch) -> Raw:
 def binarized(data: "Data", fetch: Fetch) -> Raw:
     """MNIST in black and white, drawn once: of level v with probability v / 255 white (Salakhutdinov and Murray, 2008).
 
-    Larochelle's draw, on which the numbers of the literature are, where `data.path` has his .amat files; else one of our own,
-    of the same distribution. Arrays of zeros and ones are taken as they are.
+    Larochelle's draw, on which the numbers of the literature are, where `data.path` has his .amat files, packed or not; else
+    one of our own, of the same distribution. Arrays of zeros and ones are taken as they are.
     """
     folder = Path(data.path or "").expanduser()
-    amat_files = sorted(folder.glob("*.amat")) if data.path and folder.is_dir() else []
+    amat_files = sorted(folder.glob("*.amat*")) if data.path and folder.is_dir() else []
     if amat_files:
         files = {str(file_names.split_of(p)): p for p in amat_files}
         if data.labels:
