@@ -641,8 +641,10 @@ def test_train_says_what_it_does(place):
     folder, done, _ = place
     out = done.stdout.splitlines()
     assert out[0].startswith("trained 6 steps in ")
-    assert re.fullmatch(r"  validation ≤ \d\.\d{3} ± <?\d\.\d{3} bits/char \(95%\)   best of 2, at step 6", out[1])
-    assert out[2] == "  runs/a   checkpoints: last, best   metrics.csv   report.html"
+    assert re.fullmatch(
+        r"  validation ≤ \d\.\d{3} ± <?\d\.\d{3} bits/char \(95%\)   the best of 2, at step 6; lower is better", out[1]
+    )
+    assert out[2] == "  saved in runs/a: checkpoints last and best, metrics.csv, report.html"
     err = done.stderr.splitlines()
     assert err[0].startswith("mdlm  ")
     assert any(line.startswith("run   runs/a: ") for line in err[2:4])
@@ -737,8 +739,8 @@ def test_evaluate(run):
     assert re.fullmatch(rf"    perplexity per sequence, mean {number} per character \(above: corpus\)", lines[11])
     assert lines[12] == "    holds for samples of first_hitting, any_order, uniformisation; for T steps:"
     assert lines[13] == "    --steps T"
-    assert re.fullmatch(r"    \d+ sequences x 2 draws; an interval over draws needs 8 degrees of freedom,", lines[14])
-    assert re.fullmatch(r"    and these have [1-7]: more texts or draws give it", lines[15])
+    assert re.fullmatch(r"    \d+ sequences x 2 draws: no interval over the draws alone, as that needs", lines[14])
+    assert re.fullmatch(r"    8 degrees of freedom and has [1-7]; take more texts or draws", lines[15])
     assert lines[-2:] == [
         "  written   runs/a/evaluate-text-test-draws-2.json",
         "  again     zellige evaluate --from runs/a/evaluate-text-test-draws-2.json",
@@ -965,10 +967,10 @@ def test_evaluate_pairs(run):
     code, out, _ = run("evaluate runs/a --pairs pairs.jsonl --draws 8 --json p.json")
     assert code == 0
     found = out.splitlines()
-    assert found[1] == "pairs.jsonl: 3 pairs, 24 tokens to be said"
+    assert found[1] == "pairs.jsonl: 3 pairs, 24 tokens to predict"
     number = r"≤ \d+\.\d+ ± <?\d+\.\d+"
     assert re.fullmatch(rf"  {number} bits/char \(95%\)   perplexity {number} per character", found[3])
-    assert found[4] == "    of other pairs of the same kind; too few replicates to say what draws do"
+    assert found[4] == "    ± over other pairs of the same kind; too few replicates for one over the draws"
     assert re.fullmatch(r"  accuracy (0|100)\.0% \[\d+\.\d%, \d+\.\d%\] \(95%, Wilson\) by nats", found[5])
     assert found[-1] == "  written   runs/a/pairs-pairs-draws-8.json"
     assert all(len(line) <= 80 for line in found)

@@ -66,7 +66,7 @@ def test_few_replicates_give_no_interval_over_draws():
         assert r.half < math.inf
         said = "\n".join(describe(replace(r, draws=4)))
         assert "over the population of texts and draws" in said
-        assert "needs 8 degrees of freedom,\n    and these have 1: more texts or draws" in said
+        assert "needs\n    8 degrees of freedom and has 1; take more texts or draws" in said
         assert "%" not in said.replace("95%", "")
 
 

@@ -101,8 +101,8 @@ def test_of_a_size_it_is_always_said_and_which_are_larger():
     config, method = example(steps=1000, batch=8, validate_rows=0)
     (line,) = forecast(config, method, Integers(7), 0, 0, "small", clock(0.02))
     assert line.startswith("size small: 1,000 steps will take about 10 s on this CPU (")
-    assert line.endswith("as busy as it is now; larger: `size` base, medium")
-    assert "larger" not in forecast(config, method, Integers(7), 0, 0, "medium", clock(0.02))[0]
+    assert line.endswith("at its current load; for a larger network: `size` base, medium")
+    assert "larger network" not in forecast(config, method, Integers(7), 0, 0, "medium", clock(0.02))[0]
 
 
 def test_the_line_of_half_an_hour():
@@ -134,7 +134,7 @@ def test_steps_are_fitted_to_the_minutes(per_step, steps):
     assert steps == 10_000 or seconds(made, steps + 100, per_row, 0.0) > 1800
     (line, *_) = forecast(made, method, Integers(7), 0, 0, "tiny", per_row=per_row, whole=10_000)
     assert line.startswith(f"size tiny: {count(steps)}{' of 10,000' if steps < 10_000 else ''} steps will take about")
-    assert ("all of them: `train.minutes` 0" in line) == (steps < 10_000)
+    assert ("for all steps: `train.minutes` 0" in line) == (steps < 10_000)
 
 
 def test_validations_are_counted_in():

@@ -226,8 +226,8 @@ def test_summary(finished):
     run, _ = finished
     first, second, third = summary(run)
     assert first.startswith("trained 4 steps in ")
-    assert second == f"  validation {run.validation}   best of 2, at step {run.best_step}"
-    assert "checkpoints: last, best" in third
+    assert second == f"  validation {run.validation}   the best of 2, at step {run.best_step}; lower is better"
+    assert "checkpoints last and best" in third
 
 
 def test_model_of_a_run(finished):

@@ -71,19 +71,19 @@ def describe_pairs(judged: "ChoiceScores") -> list[str]:
     result, about, p = judged.result, judged.result.about, judged.result.protocol
     lines = [
         of_model(about),
-        f"{Path(about['data']).name}: {counted(about['pairs'], 'pair')}, {counted(round(result.units), 'token')} to be said",
+        f"{Path(about['data']).name}: {counted(about['pairs'], 'pair')}, {counted(round(result.units), 'token')} to predict",
         "",
         f"  {result}{' ' + p['class'] if 'class' in p else ''}   perplexity {result.perplexity_text}",
     ]
     if result.kind == "exact":
         lines.append("    exact for each pair: the interval is that of other pairs of the same kind")
     elif result.draws == 1:
-        lines.append("    of other pairs of the same kind; with --draws 2 or more it is known what the draws bring")
+        lines.append("    ± over other pairs of the same kind; with --draws 2 or more also over the draws")
     elif judged.drawn == math.inf:
-        lines.append("    of other pairs of the same kind; too few replicates to say what draws do")
+        lines.append("    ± over other pairs of the same kind; too few replicates for one over the draws")
     else:
         half = pm(0, judged.drawn).partition("± ")[2]
-        lines.append(f"    of other pairs of the same kind; other draws for these very pairs: ± {half}")
+        lines.append(f"    ± over other pairs of the same kind; over other draws for these pairs: ± {half}")
     if judged.accuracy is not None:
         lines += [
             f"  accuracy {judged.accuracy} (95%, Wilson) by nats",

@@ -78,10 +78,10 @@ def describe(result: Result) -> list[str]:
     elif result.kind == "exact":
         lines.append(f"    {counted(result.sequences, 'sequence')}; exact for each: the interval is that of the texts")
     elif result.draws == 1:
-        lines.append(f"{counts}; with --draws 2 or more it is known how much of the interval the draws make")
+        lines.append(f"{counts}; --draws 2 or more shows how much of the interval is from the draws")
     elif result.between is None:
-        lines.append(f"{counts}; an interval over draws needs {FREEDOM} degrees of freedom,")
-        lines.append(f"    {_freedom(result)}: more texts or draws give it")
+        lines.append(f"{counts}: no interval over the draws alone, as that needs")
+        lines.append(f"    {FREEDOM} degrees of freedom{_freedom(result)}; take more texts or draws")
     else:
         lines.append(f"{counts}; {percent(result.between)} of the variance lies between the texts,")
         half = pm(0, result.floor).partition("± ")[2]
@@ -111,7 +111,7 @@ def _law(result: Result) -> str:
     if not names:
         return "holds for the samples of no sampler here"
     verb = "-log p of" if result.kind == "exact" else "holds for"
-    few = "" if "ancestral" in names else "; for T steps: --steps T"
+    few = "" if "ancestral" in names else "; for ancestral in T steps: --steps T"
     has_steps = "steps" in str(result.protocol.get("time"))
     return f"{verb} samples of {', '.join(names)}{'' if has_steps or result.kind == 'exact' else few}"
 
@@ -129,7 +129,7 @@ def _both(result: Result) -> list[str]:
     per_sequence = result.per_sequence
     if per_sequence is not None:
         mean = quantity(per_sequence.value, per_sequence.half, f"per {result.per}", result.kind)
-        lines.append(f"    perplexity per sequence, mean {mean} (above: corpus)")
+        lines.append(f"    mean perplexity per sequence {mean} (above: of the corpus)")
     return lines
 
 
@@ -151,7 +151,7 @@ def write(folder: Path, result: Result, terminal: Terminal) -> Path:
 
 
 def _freedom(result: Result) -> str:
-    return "and these have fewer" if result.freedom is None else f"and these have {result.freedom}"
+    return "" if result.freedom is None else f" and has {result.freedom}"
 
 
 # ---------------------------------------------------------------------------------------------------- samples

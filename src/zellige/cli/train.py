@@ -213,7 +213,7 @@ def _trained(terminal: Terminal, lines: Sequence[str], folder: Path, method: Any
             model = load(folder, method=method) if method_option else None
             with allow(remote=True):  # what it was trained on was asked for
                 show_progress = lambda done, total: bar.update(done, total=total)  # noqa: E731
-                page = f"   {write(folder, model=model, rows=rows, progress=show_progress).name}"
+                page = f", {write(folder, model=model, rows=rows, progress=show_progress).name}"
         except Exception as error:  # the model is there: a page that fails is no reason to end with an error
             page = ""
             terminal.note(

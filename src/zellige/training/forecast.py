@@ -135,14 +135,14 @@ def forecast(
     steps, threads = config.train.steps - step, counted(torch.get_num_threads(), "thread")
     fewer = whole > config.train.steps
     steps = f"{count(steps)} of {count(whole)}" if fewer else count(steps)
-    takes = f"{steps} steps will take about {_about(left)} on this CPU ({threads}) as busy as it is now"
-    takes += "; all of them: `train.minutes` 0" if fewer else ""
+    takes = f"{steps} steps will take about {_about(left)} on this CPU ({threads}) at its current load"
+    takes += "; for all steps: `train.minutes` 0" if fewer else ""
     larger = [name for name in SIZES if size and [*SIZES].index(name) > [*SIZES].index(size)]
-    more = f"; larger: `size` {', '.join(larger)}" if larger else ""
+    more = f"; for a larger network: `size` {', '.join(larger)}" if larger else ""
     lines = [f"size {size}: {takes}{more}" if size else f"note: {takes}"]
     if left > LONG and not step:
         line = half_an_hour(config, method, tokenizer, per_row, clock)
-        lines += [f"note: half an hour would do for\n  {line}"] if line else []
+        lines += [f"note: to finish in about half an hour, run instead:\n  {line}"] if line else []
     return lines
 
 

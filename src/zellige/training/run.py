@@ -106,7 +106,8 @@ def summary(run: Run) -> list[str]:
     ]
     if run.validation is not None:
         lines.append(
-            f"  validation {run.validation}   best of {count(run.validations)}, at step {count(run.best_step)}"
+            f"  validation {run.validation}   "
+            f"the best of {count(run.validations)}, at step {count(run.best_step)}; lower is better"
         )
-    lines.append(f"  {path(run.folder)}   checkpoints: last, best   metrics.csv")
+    lines.append(f"  saved in {path(run.folder)}: checkpoints last and best, metrics.csv")
     return lines
