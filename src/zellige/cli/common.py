@@ -185,8 +185,11 @@ def own_class(name: str) -> Any:
     return getattr(module, title)
 
 
-def load(terminal: Terminal, run: str, what: str, chosen: Loading) -> Any:
-    """The model of a run, a saved folder or a hub id, loaded as a command's options say."""
+def load(terminal: Terminal, run: str, what: str, chosen: Loading, note: bool = True) -> Any:
+    """The model of a run, a saved folder or a hub id, loaded as a command's options say.
+
+    note: print that a model comes with Zellige.
+    """
     method, device = chosen.method, chosen.device
     if not run:
         raise InputError(f"{what} needs a run; e.g. zellige {what} runs/demo")
@@ -209,7 +212,7 @@ def load(terminal: Terminal, run: str, what: str, chosen: Loading) -> Any:
             head=chosen.head,
         )
         model.method.compute_in(chosen.precision, chosen.compile)
-    if name := shipped.name_of(model):
+    if note and (name := shipped.name_of(model)):
         formerly = f", formerly '{run}'," if run in shipped.FORMERLY else ""
         terminal.note(f"'{name}'{formerly} comes with Zellige: {shipped.card(name)['what']}")
     return model

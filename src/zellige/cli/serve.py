@@ -72,7 +72,9 @@ def serve(words: Sequence[str], terminal: Terminal, began: float) -> int:
 @command_options
 class Play(Listening):
     run: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...")] = ()
-    """a run, a saved folder or a hub id; or several, to put side by side"""
+    """a run, a saved folder or a hub id; or several, to put side by side (default: the models that come with Zellige)"""
+    included: bool = True
+    """offer the models that come with Zellige, too"""
 
 
 def play(words: Sequence[str], terminal: Terminal, began: float) -> int:
@@ -81,10 +83,18 @@ def play(words: Sequence[str], terminal: Terminal, began: float) -> int:
         Play, words, "play", terminal, about="Open a web page where models write, step by step.", most=MOST
     )
     need_web("play")
-    if not arguments.run:
-        raise InputError("play needs a run; e.g. zellige play runs/demo")
-    models = {name: load(terminal, name, "play", arguments) for name in arguments.run}
+    from ..models import shipped
     from ..web.play import LIMITS, application
+    from ..web.words import included
+
+    models = {name: load(terminal, name, "play", arguments) for name in arguments.run}
+    beside = included() if arguments.included else []
+    known = {shipped.name_of(model) for model in models.values()}
+    for name in beside:
+        if name not in known and name not in models:
+            models[name] = load(terminal, name, "play", replace(arguments, method=None), note=False)
+    if not models:
+        raise InputError("play needs a run; e.g. zellige play runs/demo")
 
     limits = replace(LIMITS, seconds=arguments.seconds, steps=arguments.steps)
     helps = descriptions(SampleOptions)

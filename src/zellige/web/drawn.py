@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..core.maths import xlogy
 from ..core.prediction import DataScore, Prediction, posterior
+from ..data.smiles import atoms_of, is_molecule
 from ..methods.method import Method
 from ..models.frames import Frame
 from ..models.model import Model
@@ -152,13 +153,24 @@ class Recorder:
         """More entries of the last step: the tokens, the text, -log p of the tokens as they were drawn."""
         end = frame.ends[0]
         nats = sum(self.cost.values())
+        text = page_text(self.kind.text(tokens[:end]))
         more: dict[str, Any] = {"verdict": self.kind.verdict(tokens)} if not self.kind.running else {}
+        if self.kind.name == "smiles":
+            more |= molecule(text)
         if hasattr(self.kind, "notes"):
             more["notes"] = self.kind.notes(tokens)  # pyright: ignore[reportAttributeAccessIssue]
         if hasattr(self.kind, "clashes"):
             clashes = self.kind.clashes(tokens)[0]  # pyright: ignore[reportAttributeAccessIssue]
             more["clashes"] = clashes.nonzero()[0].tolist()
         return more | {
-            "tokens": tokens, "end": end, "text": page_text(self.kind.text(tokens[:end])),
+            "tokens": tokens, "end": end, "text": text,
             "nats": round(nats, 3) if math.isfinite(nats) else None, "drawn": len(self.cost),
         }  # fmt: skip
+
+
+def molecule(text: str) -> dict[str, Any]:
+    """{verdict, atoms, bonds} of SMILES: elements, and [atom, atom, order] as far as the text can be read."""
+    atoms = atoms_of(text) or []
+    bonds = [[i, j, order] for i, atom in enumerate(atoms) for j, order in atom.bonds.items() if i < j]
+    verdict = "valid" if is_molecule(text) else "not valid" if atoms else "not valid: no molecule can be read from it"
+    return {"verdict": verdict, "atoms": [atom.element for atom in atoms], "bonds": bonds}

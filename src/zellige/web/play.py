@@ -24,7 +24,7 @@ from ..models.masked_text import approximate, masked_text
 from ..models.model import Model, class_names, find_classes, identity, unit
 from ..models.sample import Sample
 from ..models.sampling import Decoding
-from ..report.page import asset, fill_template
+from ..report.page import asset
 from ..report.trace import page_text, piece_layout
 from ..requests import Option, options_of
 from ..samplers.pairing import of_length, usual_steps
@@ -36,9 +36,11 @@ from .drawn import Recorder, recorded
 from .export import Recorded, exported, formats
 from .guard import Guard, Limits
 from .refusals import WRONG, Refusals
+from .words import EXAMPLES, sampler_words
 from .worker import Job, Worker, in_turns
 
 LAID_OUT = ("steps", "sampler", "temperature", "top_p")  # fields of `Decoding` with a place of their own on the page
+SCRIPTS = ("play.js", "pane.js", "link.js", "look.js", "molecule.js", "server.js", "sound.js")
 LIMITS = Limits(body=8 << 20, waiting=64, lanes=8, steps=2_000)
 
 
@@ -82,25 +84,31 @@ def refusal(status: int, code: str, message: str, field: str | None = None) -> d
 
 
 def admitted(method: Method) -> list[dict[str, Any]]:
-    """The samplers that can draw from a method, with the fields of their options."""
+    """The samplers that support a method: {name, label, about, error, counted, options}; `counted`: `steps` changes it."""
     return [
-        {"name": name, "about": first_sentence(cls), "error": cls.error, "options": sampler_fields(cls)}
+        {"name": name, **sampler_words(name), "error": cls.error, "counted": counted(cls, method), "options": sampler_fields(cls)}
         for name, cls in samplers.SAMPLERS.items()
         if cls.refuse(method) is None
-    ]
+    ]  # fmt: skip
 
 
-def first_sentence(cls: type) -> str:
-    return " ".join((cls.__doc__ or "").split()).partition(". ")[0].removesuffix(".") + "."
+def counted(cls: type[samplers.Sampler], method: Method) -> bool:
+    """Return whether a sampler takes as many steps as it is asked for; some take one for each position."""
+    try:
+        return len(cls().times(method, 1)) != len(cls().times(method, 2))
+    except InputError:
+        return True
 
 
-def about_model(model: Model) -> str:
-    """One sentence on what a model is: from the card of one that comes with Zellige, of another what it was trained on."""
+def about_model(model: Model) -> dict[str, Any]:
+    """{sentence, test, included, examples}: from the card of a model that comes with Zellige, of another what it was trained on."""
     if name := shipped.name_of(model):
         card = shipped.card(name)
-        return f"{card['what'][0].upper()}{card['what'][1:]}; on test data {card['test']}."
+        sentence = f"{card['what'][0].upper()}{card['what'][1:]}."
+        return {"sentence": sentence, "test": card["test"], "included": True, "examples": EXAMPLES.get(name, ())}
     data = model.config.data.name
-    return f"Trained on {DATASETS[data].what if data in DATASETS else data}."
+    sentence = f"Trained on {DATASETS[data].what if data in DATASETS else data}."
+    return {"sentence": sentence, "test": "", "included": False, "examples": ()}
 
 
 def about(number: int, name: str, model: Model) -> dict[str, Any]:
@@ -110,13 +118,12 @@ def about(number: int, name: str, model: Model) -> dict[str, Any]:
     labels = [page_text(kind.pieces([i])[0]) for i in range(model.tokenizer.size)] if kind.name == "grid" else []
     return {
         "number": number, "name": page_text(name), "what": f"{entries['method']}, {parameters(entries['parameters'])}",
-        "kind": kind.name,
-        "about": about_model(model),
+        "kind": kind.name, **about_model(model),
         "running": kind.running, "layout": piece_layout(kind), "length": int(model.method.shape[0]), "samplers": whole,
         "inside": [sampler for sampler in block if not samplers.SAMPLERS[sampler["name"]].grows],
         "sampler": getattr(model.method, "sampler", "ancestral"), "advice": model.defaults,
         "classes": class_names(model), "labels": labels,
-        "unit": unit(model.tokenizer), "tokens": model.tokenizer.unit, "steps": usual_steps(model.method),
+        "unit": unit(model.tokenizer), "tokens": model.tokenizer.unit, "size": model.tokenizer.size, "steps": usual_steps(model.method),
         "approximate": approximate(model), "bounded": bool(model.method.bounded), "fingerprint": model.tokenizer.fingerprint,
         "formats": formats(kind),
     }  # fmt: skip
@@ -156,7 +163,7 @@ def draw_job(asked: Draw, model: Model, limits: Limits) -> Job:
     limits.check_draw(trajectory.sampler, model.method, trajectory.steps, size)
     note = approximate(model) if request.fixed is not None else None
     sampler = trajectory.sampler
-    distribution = f"{sampler.name} (its error with many calls: {sampler.error}){f'; {note}' if note else ''}"
+    distribution = f"{sampler.name} (its error with many steps: {sampler.error}){f'; {note}' if note else ''}"
     recorder = Recorder(model)
     frames = dataclasses.replace(trajectory, sampler=recorded(sampler, recorder.predictions)).frames()
 
@@ -208,16 +215,8 @@ def export_job(run: Recorded, model: Model, limits: Limits) -> Job:
 
 
 def front(words: Mapping[str, str]) -> str:
-    """The page, with what its words mean; each player in it is the report's, under names that several can have."""
-    player = fill_template("player.html", options="<option>1</option>", last="0", stills="", note="", data="null")
-    player = (
-        player[: player.index('<div class="stills">')]
-        .replace(' id="', ' data-part="')
-        .replace('name="colour"', 'name="colour-$"')
-    )
-    meanings = "".join(f"<dt>{escape(word)}</dt><dd>{escape(text)}</dd>" for word, text in words.items())
-    legend = f'<details class="words"><summary>what these words mean</summary><dl>{meanings}</dl></details>'
-    return _asset("play.html").replace("$player", player).replace("$words", legend if words else "")
+    """The page, with the meanings of words that it uses."""
+    return _asset("play.html").replace("$words", "".join(f"<dt>{escape(w)}</dt><dd>{escape(t)}</dd>" for w, t in words.items()))
 
 
 def _asset(name: str) -> str:
@@ -252,7 +251,7 @@ def application(
     refusals.add_to(app)
     texts = {
         "/": (front(words), "text/html"),
-        "/play.js": (_asset("play.js"), "text/javascript"),
+        **{f"/{name}": (_asset(name), "text/javascript") for name in SCRIPTS},
         "/player.js": (asset("player.js"), "text/javascript"),
         "/play.css": (asset("report.css") + _asset("play.css"), "text/css"),
     }

@@ -122,7 +122,7 @@
 
     const choose = n => {
       sample = data.samples[n];
-      $("sample").value = n;
+      if ($("sample")) $("sample").value = n;
       spans = Array.from({length: sample.pieces.length / cell}, (_, at) => at * cell).map(i => {
         const span = document.createElement("span"), since = sample.reveal?.[i], bits = sample.entropy?.[i];
         if (kind?.box) {
@@ -165,7 +165,7 @@
     $("on").onclick = () => go(frame + 1);
     $("last").onclick = () => go(end);
     $("scrub").oninput = e => go(Number(e.target.value));
-    $("sample").onchange = e => choose(Number(e.target.value));
+    if ($("sample")) $("sample").onchange = e => choose(Number(e.target.value));
     for (const r of all("[name^=colour]", player)) r.onchange = () => { colour = r.value; draw(frame); };
     player.onkeydown = e => {
       const own = e.target.matches("select, [type=radio]"), by = e.shiftKey ? 10 : 1;
