@@ -34,6 +34,8 @@ TestClient = pytest.importorskip("fastapi.testclient", reason="the extra `web` i
 Limits = pytest.importorskip("zellige.web.guard").Limits
 export = pytest.importorskip("zellige.web.export")
 play = pytest.importorskip("zellige.web.play")
+drawn = pytest.importorskip("zellige.web.drawn")
+words = pytest.importorskip("zellige.web.words")
 worker = pytest.importorskip("zellige.web.worker")
 sampler_fields = pytest.importorskip("zellige.web.play").sampler_fields
 
@@ -231,7 +233,7 @@ def test_two_people_at_once_get_what_they_get_alone(client):
 
 
 def test_the_page_names_no_address_of_others(client):
-    for path in ("/", "/play.js", "/player.js", "/play.css"):
+    for path in ("/", *(f"/{name}" for name in play.SCRIPTS), "/player.js", "/play.css"):
         answer = client.get(path)
         assert answer.status_code == 200
         assert not re.search(r"(https?:)?//[\w-]+\.\w", re.sub(r"//\s", "", answer.text)), path
@@ -256,14 +258,104 @@ def test_a_model_says_what_it_is_and_what_it_can_be_saved_as(client, monkeypatch
 
 def test_the_words_of_the_page_are_those_of_the_options_help(monkeypatch):
     pages = []
-    monkeypatch.setattr(serve_command, "load", lambda *_: MODELS["text"])
+    monkeypatch.setattr(serve_command, "load", lambda *_, **__: MODELS["text"])
     monkeypatch.setattr(serve_command, "answer_requests", lambda app, *_: pages.append(app))
     assert cli.main(["play", "x"]) == 0
     with TestClient(pages[0], base_url=HERE) as client:
         page = client.get("/").text
     helps = flags.descriptions(SampleOptions)
+    assert not {"law", "calls", "$words"} & {*re.findall(r"[$\w]+", page)}
     for word in ("steps", "sampler", "temperature", "top-p", "seed"):
         assert f"<dt>{word}</dt><dd>{html.escape(helps[f'--{word}'])}</dd>" in page
+
+
+def test_every_sampler_is_listed_in_plain_words(client):
+    assert words.SAMPLERS.keys() == samplers.SAMPLERS.keys()
+    labels = [label for label, _ in words.SAMPLERS.values()]
+    assert len({*labels}) == len(labels)
+    listed = {model["name"]: model for model in client.get("/api/models").json()}
+    counted = {sampler["name"]: sampler["counted"] for sampler in listed["text"]["samplers"]}
+    assert counted["ancestral"]
+    assert not counted["first_hitting"]  # a step for each position, whatever `steps` says
+    assert {"label", "about"} <= listed["text"]["samplers"][0].keys()
+
+
+def test_included_models_come_after_those_that_are_named(monkeypatch):
+    loaded, pages = [], []
+    monkeypatch.setattr(
+        serve_command, "load", lambda _, name, *__, **more: loaded.append((name, more)) or MODELS["text"]
+    )
+    monkeypatch.setattr(serve_command, "answer_requests", lambda app, *_: pages.append(app))
+    included = words.included()
+    assert {*included} == {*shipped.names()}
+    assert cli.main(["play", "x"]) == cli.main(["play"]) == 0
+    assert [name for name, _ in loaded] == ["x", *included, *included]
+    assert loaded[0][1] == {}
+    assert all(more == {"note": False} for _, more in loaded[1:])
+    loaded.clear()
+    assert cli.main(["play", "x", "--no-included"]) == 0
+    assert [name for name, _ in loaded] == ["x"]
+
+
+def test_a_card_says_what_an_included_model_writes():
+    model = zellige.load("sudoku")
+    about = play.about(0, "sudoku", model)
+    assert about["sentence"].lower() == shipped.card("sudoku")["what"].lower() + "."
+    assert about["test"] == shipped.card("sudoku")["test"]
+    (puzzle,) = about["examples"]
+    assert {*puzzle} <= {*about["labels"], "."}
+    assert len(puzzle) == about["length"]
+    assert play.about(0, "x", MODELS["text"])["sentence"].startswith("Trained on")
+
+
+def test_a_molecule_has_atoms_bonds_and_a_verdict():
+    assert drawn.molecule("CC=O") == {"verdict": "valid", "atoms": ["C", "C", "O"], "bonds": [[0, 1, 1], [1, 2, 2]]}
+    assert drawn.molecule("FC(F)(F)(F)F")["verdict"] == "not valid"  # five bonds
+    assert drawn.molecule("C1C")["atoms"] == []
+
+
+# ---------------------------------------------------------------------------------------------- contrast, WCAG 2.1 AA
+TEXT, GROUNDS = {"ink", "soft", "link", "wrong", "good", "accent"}, {"paper", "panel"}
+MARKED = {"kept", "away", "clash", "fresh", "deep"}  # grounds of tokens, in --ink
+SHAPES = {"edge", "tile", "accent"}  # borders of fields, masked tokens, bars: 3 to 1
+DECOR = {
+    "rule",
+    "blue",
+    "vermilion",
+    "green",
+    "purple",
+    "orange",
+    "sky",
+}  # beside a text or an outline that says the same
+
+
+def luminance(colour: str) -> float:
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(a: str, b: str) -> float:
+    high, low = sorted((luminance(a), luminance(b)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_colours_have_the_contrast_of_wcag_aa(client):
+    assert contrast("#ffffff", "#777777") == pytest.approx(4.48, abs=0.01)  # a known pair
+    style = client.get("/play.css").text
+    dark = style[style.index("prefers-color-scheme: dark") :].partition("} }")[0]
+    shared = [dict(re.findall(r"--(\w+): (#\w{6})", text)) for text in (style.partition("@media")[0], dark)]
+    own = re.findall(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)", style)
+    for scheme, colours in enumerate(shared):
+        colours |= {name: values[scheme] for name, *values in own}
+        assert colours.keys() == TEXT | GROUNDS | MARKED | SHAPES | DECOR | {"on-accent"}
+        pairs = [(a, b, 4.5) for a in TEXT for b in GROUNDS] + [("ink", b, 4.5) for b in MARKED]
+        pairs += [("on-accent", "accent", 4.5)] + [(a, b, 3.0) for a in SHAPES for b in GROUNDS]
+        low = {pair: round(contrast(colours[pair[0]], colours[pair[1]]), 2) for pair in pairs}
+        assert {pair: value for pair, value in low.items() if value < pair[2]} == {}
+    own_style = client.get("/play.css").text.partition("/* The page of `zellige play`")[2]
+    used = {*re.findall(r"[{;\s](?:color|fill): var\(--([\w-]+)\)", own_style)}
+    assert used <= TEXT | {"on-accent", "paper"}  # no text stands in a colour that was not checked
 
 
 def test_a_piano_roll_names_the_pitch_and_the_colour_of_its_voices(client):

@@ -101,14 +101,18 @@ def counted(cls: type[samplers.Sampler], method: Method) -> bool:
 
 
 def about_model(model: Model) -> dict[str, Any]:
-    """{sentence, test, included, examples}: from the card of a model that comes with Zellige, of another what it was trained on."""
+    """{sentence, test, about, examples}: from the card of a model that comes with Zellige; of another what it was trained on.
+
+    `about` is the sentence with the number on test data.
+    """
     if name := shipped.name_of(model):
         card = shipped.card(name)
-        sentence = f"{card['what'][0].upper()}{card['what'][1:]}."
-        return {"sentence": sentence, "test": card["test"], "included": True, "examples": EXAMPLES.get(name, ())}
+        what = f"{card['what'][0].upper()}{card['what'][1:]}"
+        about = f"{what}; on test data {card['test']}."
+        return {"sentence": f"{what}.", "test": card["test"], "about": about, "examples": EXAMPLES.get(name, ())}
     data = model.config.data.name
     sentence = f"Trained on {DATASETS[data].what if data in DATASETS else data}."
-    return {"sentence": sentence, "test": "", "included": False, "examples": ()}
+    return {"sentence": sentence, "test": "", "about": sentence, "examples": ()}
 
 
 def about(number: int, name: str, model: Model) -> dict[str, Any]:
@@ -123,7 +127,8 @@ def about(number: int, name: str, model: Model) -> dict[str, Any]:
         "inside": [sampler for sampler in block if not samplers.SAMPLERS[sampler["name"]].grows],
         "sampler": getattr(model.method, "sampler", "ancestral"), "advice": model.defaults,
         "classes": class_names(model), "labels": labels,
-        "unit": unit(model.tokenizer), "tokens": model.tokenizer.unit, "size": model.tokenizer.size, "steps": usual_steps(model.method),
+        "unit": unit(model.tokenizer), "tokens": model.tokenizer.unit, "size": model.tokenizer.size,
+        "steps": usual_steps(model.method),
         "approximate": approximate(model), "bounded": bool(model.method.bounded), "fingerprint": model.tokenizer.fingerprint,
         "formats": formats(kind),
     }  # fmt: skip
@@ -163,7 +168,7 @@ def draw_job(asked: Draw, model: Model, limits: Limits) -> Job:
     limits.check_draw(trajectory.sampler, model.method, trajectory.steps, size)
     note = approximate(model) if request.fixed is not None else None
     sampler = trajectory.sampler
-    distribution = f"{sampler.name} (its error with many steps: {sampler.error}){f'; {note}' if note else ''}"
+    distribution = f"{sampler.name} ({exactness(sampler)}){f'; {note}' if note else ''}"
     recorder = Recorder(model)
     frames = dataclasses.replace(trajectory, sampler=recorded(sampler, recorder.predictions)).frames()
 
@@ -172,6 +177,12 @@ def draw_job(asked: Draw, model: Model, limits: Limits) -> Job:
             yield step | {"size": size, "distribution": distribution} if "start" in step else step
 
     return Job(object(), start, lambda job, step: step)
+
+
+def exactness(sampler: samplers.Sampler) -> str:
+    """How far a sampler's distribution is from the model's, in words."""
+    exact = sampler.error.replace("none at any number", "exact at any number of steps")
+    return exact.replace("none", "exact in the limit of many steps").replace("that of", "as exact as")
 
 
 def bound_job(asked: AskedBound, model: Model, limits: Limits) -> Job:
@@ -216,7 +227,9 @@ def export_job(run: Recorded, model: Model, limits: Limits) -> Job:
 
 def front(words: Mapping[str, str]) -> str:
     """The page, with the meanings of words that it uses."""
-    return _asset("play.html").replace("$words", "".join(f"<dt>{escape(w)}</dt><dd>{escape(t)}</dd>" for w, t in words.items()))
+    return _asset("play.html").replace(
+        "$words", "".join(f"<dt>{escape(w)}</dt><dd>{escape(t)}</dd>" for w, t in words.items())
+    )
 
 
 def _asset(name: str) -> str:

@@ -7,52 +7,40 @@ from ..models import shipped
 
 # name of a sampler -> (what it is called on the page, one sentence)
 SAMPLERS: dict[str, tuple[str, str]] = {
-    "ancestral": (
-        "A few positions each step",
-        "Removes a little of the noise in each step, at random positions. More steps change fewer positions at once.",
-    ),
+    "ancestral": ("A few positions each step", "At random positions; more steps change fewer of them at once."),
     "euler": (
         "A few positions each step, by Euler",
-        "A first-order approximation of the usual steps; it needs more of them for the same quality.",
+        "A first-order approximation; it needs more steps for the same quality.",
     ),
-    "first_hitting": (
-        "One position at a time",
-        "Draws the time at which the next position is written: as many network evaluations as positions.",
+    "first_hitting": ("One position at a time", "At its exact time: as many network evaluations as positions."),
+    "any_order": (
+        "One position at a time, in random order",
+        "As many network evaluations as positions, or several positions a step.",
     ),
-    "any_order": ("One position at a time, in random order", "Writes positions in a random order, one a step or several."),
     "fixed_order": (
         "One position at a time, in your order",
-        "Writes forward, backward, or in an order that you list under the options.",
+        "Forward, backward, or in an order that you list under More options.",
     ),
-    "confidence": (
-        "Most confident first",
-        "Writes in each step the positions of which the network is most confident.",
-    ),
+    "confidence": ("Most confident first", "Each step writes the positions of which the network is most confident."),
     "klass": (
         "All confident positions at once",
-        "Writes in each step every position whose distribution is confident and no longer changes.",
+        "Each step writes every position whose distribution is confident and stable.",
     ),
-    "remasking": (
-        "With second thoughts",
-        "Masks some tokens again after they were written, so that mistakes can be repaired.",
-    ),
+    "remasking": ("With second thoughts", "Masks some tokens again, so that mistakes can be repaired."),
     "metropolis": (
         "Change one, keep it if it fits",
-        "A chain of proposals: one token is changed, and the change is kept with the probability that is right.",
+        "Each proposal changes one token; it is kept with the right probability.",
     ),
     "tau_leaping": (
         "Many jumps each step",
-        "Tau-leaping: a random number of jumps in each step, then corrector steps if you ask for them.",
+        "Tau-leaping: Poisson numbers of jumps, and corrector steps if you ask for them.",
     ),
     "uniformisation": (
         "One jump at a time, without error",
-        "Proposes jumps at random times and accepts each with the right probability; one position moves at a time.",
+        "Jumps at random times, each accepted with the right probability.",
     ),
-    "blockwise": (
-        "Block after block",
-        "Writes one block of tokens after another, each by the sampler named `block_sampler` under the options.",
-    ),
-    "left_to_right": ("Left to right", "Writes one token after another, as autoregressive models do."),
+    "blockwise": ("Block after block", "Each block is written by the block sampler under More options."),
+    "left_to_right": ("Left to right", "One token after another, as autoregressive models do."),
 }
 
 # name of an included model, in the order of the page -> texts to start from (`_`: a masked token; `.`: an empty cell)

@@ -32,7 +32,7 @@
   addEventListener("afterprint", () => { for (const d of folded) d.open = false; });
 
   // A player in `root`, of {steps, t, total, kind, samples}: a frame is an index into steps and t, and `data` may grow.
-  // hooks: classes(i) adds to the class of position i; drawn(frame) is called after each drawing.
+  // hooks: classes(i) adds to the class of position i; drawn(frame) is called after each drawing; pace() is the milliseconds a frame.
   const makePlayer = (root, data, hooks = {}) => {
     const $ = name => root.querySelector(`#${name}, [data-part=${name}]`);
     let end = data.steps.length - 1;
@@ -145,7 +145,7 @@
     };
 
     const stop = () => { clearTimeout(timer); timer = null; button.textContent = "Play"; };
-    const pace = () => reduced.matches ? 1000 : 100 / Number($("speed").value);
+    const pace = () => reduced.matches ? 1000 : (hooks.pace?.() ?? 100) / Number($("speed").value);
     const tick = () => {
       if (frame >= end) return stop();
       draw(frame + 1);

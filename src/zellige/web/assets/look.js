@@ -7,8 +7,8 @@ export function showDistribution(out, pane, i) {
   while (k > 0 && !pane.details[k].has(i)) k--;
   const change = pane.details[k].get(i), make = (tag, more) => Object.assign(document.createElement(tag), more);
   if (!change || change.length < 4) {
-    const why = pane.sample.given[i] || pane.locked.has(i) ? "was given" : (pane.tokens[i] ?? -1) < 0 || pane.player.frame === 0
-      ? "is not written yet" : "has no distribution at this step";
+    const why = pane.sample.given[i] || pane.locked.has(i) ? "was given" : pane.sample.start[i] === null && !change
+      ? "is not written yet at this step" : "has no distribution at this step";
     out.replaceChildren(make("p", {textContent: `Position ${i + 1} ${why}.`}));
     return;
   }

@@ -1,6 +1,5 @@
 // The structure of a molecule as a drawing: atoms placed so that their distances fit those along the bonds (stress majorization).
 
-const SVG = "http://www.w3.org/2000/svg";
 const NEAR = [0, 1, 1.73, 2.5]; // distance of atoms that are so many bonds apart, in bond lengths
 
 function apart(n, bonds) {
@@ -41,7 +40,7 @@ export function drawMolecule(svg, atoms, bonds) {
   const [left, top] = [Math.min(...xs) - 0.7, Math.min(...ys) - 0.7], [wide, high] = [Math.max(...xs) + 0.7 - left, Math.max(...ys) + 0.7 - top];
   svg.setAttribute("viewBox", `${left} ${top} ${wide} ${high}`);
   const make = (tag, more) => {
-    const element = document.createElementNS(SVG, tag);
+    const element = document.createElementNS(svg.namespaceURI, tag);
     for (const [name, value] of Object.entries(more)) element.setAttribute(name, value);
     return element;
   };

@@ -90,7 +90,7 @@ export class Pane {
     this.size = step.size;
     this.startTokens = this.tokens.slice();
     this.moves = [[]];
-    this.player = zelligePlayer(this.root.querySelector(".player"), this.data, {classes: i => this.classes(i), drawn: frame => this.drawn(frame)});
+    this.player = zelligePlayer(this.root.querySelector(".player"), this.data, {classes: i => this.classes(i), drawn: frame => this.drawn(frame), pace: () => this.pace()});
     this.player.colourBy(this.page.colour());
     this.fit();
     this.part("molecule").toggleAttribute("hidden", true);
@@ -138,13 +138,16 @@ export class Pane {
     for (const name of ["first", "back"]) this.part(name).disabled = frame === 0;
     for (const name of ["on", "last"]) this.part(name).disabled = frame === last;
     for (const name of ["play", "scrub"]) this.part(name).disabled = last === 0;
-    this.page.drawn(this);
+    const padding = this.model.kind === "smiles" && this.done && frame === last ? this.done.text.length : this.size;  // blanks fill a molecule up
+    if (this.model.running) spans.forEach((span, i) => { span.hidden = i >= padding; });
   }
+
+  // milliseconds a frame: a run takes about nine seconds
+  pace() { return Math.min(200, Math.max(30, 9000 / this.data.steps.length)); }
 
   story(frame) {
     const step = this.data.steps[frame], free = this.sample.given.filter(g => !g).length;
-    if (!this.data.total) return this.model.approximate && this.locked.size ? this.model.approximate
-      : `${plural(this.model.length, "position")}, nothing written yet. ${this.page.verb(this)} fills them in, step by step.`;
+    if (!this.data.total) return `${plural(this.model.length, "position")}, nothing written yet. ${this.page.verb(this)} fills them in, step by step.`;
     if (!frame) return this.sample.start.includes(null)
       ? `At the start ${plural(free, "position")} ${free === 1 ? "is" : "are"} masked. The network predicts them all; each step writes some.`
       : "At the start there is noise. Each step changes some positions until a sample is left.";
@@ -155,7 +158,7 @@ export class Pane {
   }
 
   classes(i) {
-    return (this.locked.has(i) ? "locked " : "") + (this.away.has(i) ? "away " : "") + (this.clashes.has(i) ? "clash " : "")
+    return (/^\s/.test(this.sample.pieces[i] ?? "") ? "word " : "") + (this.locked.has(i) ? "locked " : "") + (this.away.has(i) ? "away " : "") + (this.clashes.has(i) ? "clash " : "")
       + (this.here === i && document.activeElement === this.part("text") ? "here" : "");
   }
 
@@ -285,7 +288,7 @@ export class Pane {
           this.tokens = [...step.from];
           this.begin(step);
           this.here = 0;
-        } else this.add(step);
+        } else if (step.tokens || step.changes.length) this.add(step);
         if (step.tokens) {
           this.done = step;
           this.tokens = step.tokens;
@@ -315,8 +318,8 @@ export class Pane {
       ...[done.verdict, ...numbers].filter(Boolean)];
     const line = (text, className = "") => Object.assign(document.createElement("span"), {textContent: text, className});
     this.part("numbers").replaceChildren(
-      ...done.verdict ? [line(done.verdict, done.verdict.startsWith("valid") ? "verdict good" : "verdict bad")] : [],
-      line(`${cost}; sampled by ${this.drawnBy}${changed}`), ...numbers.map(text => line(text)));
+      ...done.verdict ? [line(done.verdict.startsWith("valid") ? `✓ ${done.verdict}` : done.verdict, done.verdict.startsWith("valid") ? "verdict good" : "verdict bad")] : [],
+      line(cost), ...numbers.map(text => line(text)), line(`sampled by ${this.drawnBy}${changed}`, "soft"));
     this.part("molecule").setAttribute("aria-label", `structure of ${done.text}`);
   }
 

@@ -11,6 +11,7 @@ const make = (tag, more = {}) => Object.assign(document.createElement(tag), more
 const checked = name => document.querySelector(`[name=${name}]:checked`).value;
 
 const VERBS = {grid: "Solve", image: "Draw", roll: "Compose"};
+const GROWING = ["blockwise", "left_to_right"]; // from left to right: what stands after a masked token is not known
 const HINTS = {
   grid: "Point at a cell and type a digit; Backspace clears it. You can paste a puzzle.",
   image: "Drag over pixels to mask them, then fill in.",
@@ -18,6 +19,7 @@ const HINTS = {
   smiles: "Each letter is a token. Begin with some, or mask atoms of a molecule.",
   text: "Mask words to have them filled in; kept words stay when you write again.",
 };
+const LEGENDS = {step: "pale: written early; strong: written late", entropy: "strong: the network was unsure of it"};
 const POINT = "Point at a token to see what else the network thought likely there.";
 
 const models = await listed();
@@ -36,7 +38,6 @@ const page = {
   verb: pane => VERBS[pane.model.kind] ?? "Write",
   progress: (step, steps) => { $("progress").max = Math.max(steps, 1); $("progress").value = step; say(`step ${step} of ${steps}`); },
   look: (pane, i) => showDistribution($("distribution"), pane, i),
-  drawn: pane => { if (pane === active) $("legend").textContent = pane.part("legend").textContent; },
   changed: () => { buttons(); remember(); },
   activate: pane => { if (pane !== active && panes.includes(pane)) { active = pane; show(); } },
 };
@@ -44,8 +45,11 @@ const page = {
 // ---------------------------------------------------------------------------------------------------- controls <-> settings
 function show() {
   const {model, settings} = active;
-  all("[name=model]").forEach(radio => { radio.checked = Number(radio.value) === model.number; });
+  const card = all("[name=model]")[model.number];
+  card.checked = true;
+  $("gallery").scrollTo({left: card.parentElement.offsetLeft - $("gallery").offsetLeft - 40, top: $("gallery").scrollTop});
   $("typed").hidden = !panes.some(pane => pane.model.running);
+  $("gaps").hidden = model.samplers.every(s => GROWING.includes(s.name));
   $("words").placeholder = model.kind === "smiles" ? "C1CC" : "anything, or nothing";
   $("examples").replaceChildren(...model.examples.map(text => make("button", {
     className: "quiet", textContent: model.running ? text : "an example puzzle", title: text, onclick: () => example(text)})));
@@ -55,10 +59,11 @@ function show() {
     label.append(radio, make("span", {textContent: name || "any"}));
     return label;
   }));
-  $("hint").textContent = HINTS[model.kind] ?? "";
+  $("hint").textContent = [HINTS[model.kind], model.approximate].filter(Boolean).join(" ");
   $("masks").textContent = {grid: "empties the cell", image: "masks pixels", roll: "masks the note", smiles: "masks the letter"}[model.kind] ?? "masks the word";
-  $("sampler").replaceChildren(...model.samplers.map(s => make("option", {value: s.name, textContent: `${s.label} (${s.name})`})));
+  $("sampler").replaceChildren(...model.samplers.map(s => make("option", {value: s.name, textContent: s.label, title: s.name})));
   $("sampler").value = settings.sampler;
+  $("sampler-name").textContent = settings.sampler;
   $("way").textContent = active.sampler.about;
   $("steps").disabled = !active.sampler.counted;
   $("steps").title = active.sampler.counted ? "" : "this sampler takes as many steps as it needs";
@@ -73,9 +78,14 @@ function show() {
   }
   for (const which of all(".which")) which.textContent = panes.length > 1 ? `for ${active.letter}` : "";
   $("distribution").replaceChildren(make("p", {textContent: POINT}));
-  $("legend").textContent = active.part("legend").textContent;
+  legend();
   buttons();
   remember();
+}
+
+function legend() {
+  const framed = ["image", "roll"].includes(active.model.kind) ? "framed" : "shaded";
+  $("legend").textContent = LEGENDS[checked("colour")] ?? `${framed}: new in this step`;
 }
 
 // the options of the sampler as fields: an empty one means the default, which stands in it in grey
@@ -107,9 +117,10 @@ function buttons() {
   $("another").hidden = busy;
   $("fill").hidden = !masked;
   $("fill").textContent = `Fill in ${masked} masked`;
-  $("unlock").disabled = !panes.some(pane => pane.locked.size);
+  $("unlock").hidden = !panes.some(pane => pane.locked.size);
   const it = {text: "this text", smiles: "this molecule", image: "this picture", grid: "this grid", roll: "this piece"}[active.model.kind] ?? "it";
   $("bound").textContent = `How likely is ${it}?`;
+  for (const pane of panes) for (const button of all(".files button", pane.root)) button.disabled = busy || !pane.done;
   for (const id of ["bound", "both"]) $(id).disabled = busy || !done || !panes.some(pane => pane.done && pane.model.bounded);
 }
 
@@ -119,6 +130,7 @@ function example(text) {
   $("words").value = text;
   page.changed();
   $("words").focus();
+  $("words").scrollTop = 0;
 }
 
 // ---------------------------------------------------------------------------------------------------- the link
@@ -198,15 +210,12 @@ const bound = both => together(panes.filter(pane => pane.done && pane.model.boun
 const stop = () => { for (const pane of panes) pane.abort?.abort(); };
 
 $("gallery").replaceChildren(...models.map(model => {
-  const card = make("label", {className: "card"}), glyph = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  const use = document.createElementNS("http://www.w3.org/2000/svg", "use"), grows = ["blockwise", "left_to_right"].includes(model.sampler);
-  use.setAttribute("href", `#glyph-${model.kind === "text" && !grows ? "gaps" : model.kind}`);
-  glyph.append(use);
-  glyph.setAttribute("class", "glyph");
-  glyph.setAttribute("aria-hidden", "true");
+  const card = $("card").content.cloneNode(true).firstElementChild, [radio, glyph, name, sentence] = card.children;
   card.title = `${model.name}: ${model.what}`;
-  card.append(make("input", {type: "radio", name: "model", value: model.number, onchange: () => { active.choose(model.number); say(""); show(); }}),
-    glyph, make("b", {textContent: model.name}), make("span", {textContent: model.sentence}));
+  Object.assign(radio, {value: model.number, onchange: () => { active.choose(model.number); say(""); show(); }});
+  glyph.firstChild.setAttribute("href", `#glyph-${model.kind === "text" && !GROWING.includes(model.sampler) ? "gaps" : model.kind}`);
+  name.textContent = model.name;
+  sentence.textContent = model.sentence;
   return card;
 }));
 
@@ -241,13 +250,15 @@ $("seed").oninput = $("words").oninput = remember;
 $("classes").onchange = () => { active.settings.class = checked("class"); remember(); };
 for (const radio of all("[name=colour]")) radio.onchange = () => {
   for (const pane of panes) { pane.player.colourBy(radio.value); pane.player.draw(pane.player.frame); }
+  legend();
   remember();
 };
 
 // what a control means, while it is pointed at or has the focus
 const meanings = Object.fromEntries(all("#meanings dt").map(dt => [dt.textContent, dt.nextElementSibling.textContent]));
 for (const element of all("[data-explain]")) {
-  const tell = () => { $("explain").textContent = `${element.dataset.explain}: ${meanings[element.dataset.explain] ?? ""}`; };
+  const word = element.dataset.explain, meaning = (meanings[word] ?? "").split(";")[0];
+  const tell = () => { $("explain").textContent = meaning.includes(word) ? meaning : `${word}: ${meaning}`; };
   element.addEventListener("focusin", tell);
   element.addEventListener("pointerenter", tell);
 }
