@@ -1,6 +1,6 @@
-"""The pictures of docs/play.md: the page of `zellige play` in Chromium, with a run of text and one of Sudoku.
+"""The pictures of docs/play.md: the page of `zellige play` in Chromium, with the models that come with Zellige.
 
-    python docs/play_picture.py RUN-OF-TEXT RUN-OF-SUDOKU
+    python docs/play_picture.py
 
 Needs `playwright` and Chromium.
 """
@@ -27,38 +27,57 @@ def part(page: Page, name: str, pane: int = 0):
     return page.locator(f".pane >> nth={pane} >> [data-part={name}]")
 
 
+def scrub(page: Page, fraction: float, pane: int = 0) -> None:
+    frames = int(part(page, "scrub", pane).get_attribute("max") or 0)
+    part(page, "scrub", pane).fill(str(round(frames * fraction)))
+
+
 def text(page: Page) -> None:
-    """A gap filled by two samplers from one seed, an order among the options, both sides of -log p, a word clicked away."""
-    page.fill("#words", "the value of the ________ is")
-    page.fill("#steps", "16")
-    page.check("#beside")
-    part(page, "model", 1).select_option("0")
-    part(page, "sampler", 1).select_option("fixed_order")
-    page.click(".pane >> nth=1 >> .options summary")
-    part(page, "options", 1).locator("[name=order]").fill("backward")
+    """A tale half written; the distribution of one of its words."""
+    page.click("#examples button >> nth=0")
     done(page)
-    for button in ("bound", "bracket"):
-        done(page, f".pane >> nth=0 >> [data-part={button}]")
-    part(page, "scrub", 1).fill("5")
-    part(page, "text").locator("span >> nth=5").click()
-    part(page, "text").locator("span >> nth=20").hover()
+    scrub(page, 0.55)
+    part(page, "text").locator("span >> nth=28").hover()
+
+
+def two(page: Page) -> None:
+    """Digits of one class and seed, in 16 steps and in 250."""
+    page.check("[name=class][value='3']")
+    page.check("#beside")
+    page.fill("#steps", "16")
+    done(page)
+    scrub(page, 0.7)
+
+
+def music(page: Page) -> None:
+    """A chorale, colours by the step in which notes were written, how likely it is."""
+    page.fill("#steps", "64")
+    done(page)
+    done(page, "#bound")
+    part(page, "text").locator("span >> nth=40").hover()
+
+
+def molecules(page: Page) -> None:
+    page.fill("#seed", "6")
+    done(page)
+    part(page, "text").locator("span >> nth=4").hover()
 
 
 def sudoku(page: Page) -> None:
-    """Two cells set, the others drawn."""
-    part(page, "model").select_option("1")
-    cells = part(page, "text").locator("span")
-    for cell, digit in ((0, "3"), (6, "1")):
-        cells.nth(cell).click()
-        page.keyboard.press(digit)
-    page.fill("#steps", "32")
+    """The example puzzle, solved, on a narrow screen."""
+    page.click("#examples button")
     done(page)
-    done(page, ".pane [data-part=bound]")
-    cells.nth(9).hover()
+    part(page, "text").locator("span >> nth=2").hover()
 
 
-def main(runs: list[str]) -> None:
-    command = [sys.executable, "-m", "zellige", "play", *runs, "--port", "0"]
+SHOTS: list[tuple[str, str, Callable[[Page], None], int, Literal["light", "dark"]]] = [
+    ("text", "tales", text, 1280, "light"), ("two", "mnist", two, 1280, "light"), ("music", "chorales", music, 1280, "dark"),
+    ("molecules", "molecules", molecules, 1280, "light"), ("sudoku", "sudoku", sudoku, 400, "dark"),
+]  # fmt: skip
+
+
+def main() -> None:
+    command = [sys.executable, "-m", "zellige", "play", "--port", "0"]
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
@@ -71,15 +90,13 @@ def main(runs: list[str]) -> None:
 def shoot(address: str, chromium: str | None) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        shots: list[tuple[str, Callable[[Page], None], int, Literal["light", "dark"]]]
-        shots = [("text", text, 1280, "light"), ("sudoku", sudoku, 400, "dark")]
-        for name, make, width, scheme in shots:
-            page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-            page.goto(address)
+        for name, model, make, width, scheme in SHOTS:
+            page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+            page.goto(f"{address}/#model={model}")
             page.wait_for_selector(".pane")
             make(page)
-            page.screenshot(path=PICTURES / f"play-{name}.png", full_page=True)
+            page.screenshot(path=PICTURES / f"play-{name}.png", full_page=width < 1000)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

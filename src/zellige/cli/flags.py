@@ -152,7 +152,7 @@ SHOWN: dict[str, tuple[str, str]] = {
                "mask-token example keep data.path out order confidence device"),
     "Verify": ("[METHOD ...]", ""),
     "Report": ("RUN [--out FILE]", ""),
-    "Play": ("RUN [RUN ...] [options]", ""),
+    "Play": ("[RUN ...] [options]", ""),
     "Serve": ("RUN [options]", ""),
     "List": ("models|methods|samplers|data|checkpoints|recipes|tables", ""),
     "Import": ("SOURCE --out FOLDER [options]", ""),

@@ -38,7 +38,7 @@ export class Pane {
     this.settings.options = {...settings.options ?? this.advised()};
     this.part("listen").hidden = model.kind !== "roll";
     this.part("files").replaceChildren(...model.formats.filter(format => !format.missing).map(({name}) =>
-      Object.assign(document.createElement("button"), {textContent: `save .${name}`, onclick: () => this.save(name)})));
+      Object.assign(document.createElement("button"), {textContent: `.${name}`, onclick: () => this.save(name)})));
     this.part("text").removeAttribute("style");
     this.root.dataset.kind = model.kind;
     this.root.dataset.unit = model.tokens === "char" ? "char" : "token";
@@ -53,7 +53,8 @@ export class Pane {
 
   // the options of the sampler; of blocks also those of the one that writes each of them
   choices() {
-    const of = (name, all = this.model.samplers) => all.find(s => s.name === name)?.options ?? [];
+    const fits = option => option.name !== "guidance" || this.model.classes.length;
+    const of = (name, all = this.model.samplers) => (all.find(s => s.name === name)?.options ?? []).filter(fits);
     const own = of(this.settings.sampler), names = own.map(option => option.name);
     const inside = names.includes("block_sampler") ? of(this.settings.options.block_sampler ?? "ancestral", this.model.inside) : [];
     return [...own, ...inside.filter(option => !names.includes(option.name))];
@@ -274,16 +275,15 @@ export class Pane {
   async draw(fill) {
     const abort = this.abort = new AbortController(), own = this.request(fill), locked = this.locked;
     this.silence();
-    this.asked = own;
-    this.more = {};
-    this.done = null;
-    this.clashes = new Set();
-    this.part("numbers").replaceChildren();
     try {
       let last = 0;
       for await (const step of lines("/api/draw", own, abort.signal)) {
-        if (step.start) {
-          this.away = new Set();
+        if (step.start) { // a request that is refused leaves the last sample as it is
+          this.asked = own;
+          this.more = {};
+          this.done = null;
+          this.away = new Set(); this.clashes = new Set();
+          this.part("numbers").replaceChildren();
           this.drawnBy = step.distribution;
           this.tokens = [...step.from];
           this.begin(step);
