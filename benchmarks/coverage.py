@@ -25,7 +25,7 @@ from zellige.core.prediction import posterior
 from zellige.evaluation import two_sides
 from zellige.evaluation.bracket import SETS, BracketRow, BracketTable, Work
 from zellige.evaluation.corpus import corpus_of
-from zellige.evaluation.evaluate import asked_of, evaluate_rows
+from zellige.evaluation.evaluate import evaluate_rows, rows_of
 from zellige.evaluation.interval import FREEDOM
 from zellige.evaluation.result import summarize
 from zellige.samplers.replay import path_of
@@ -117,7 +117,7 @@ def judge(model: Any, asked: Any, count: int, draws: int, seed: int = 0) -> Any:
 def plain(run: str, count: int = 128, draws: int = 8, repeats: int = 200) -> None:
     """The plain bound, over the draws, the texts being these; the truth is of 16 times as many."""
     model = zellige.load(run)
-    asked = asked_of(model, corpus_of(model, None), "test")
+    asked = rows_of(model, corpus_of(model, None), "test")
     hit = Count(judge(model, asked, count, 16 * draws, 10**6).value)
     for seed in range(repeats):
         r = judge(model, asked, count, draws, seed)
@@ -132,7 +132,7 @@ def texts(run: str, count: int, repeats: int, numbers: tuple[int, ...]) -> None:
     """The rows of a trained model of 16 tokens, over the draws."""
     model = zellige.load(run)
     method = model.method.eval()
-    asked = asked_of(model, corpus_of(model, None), "test")
+    asked = rows_of(model, corpus_of(model, None), "test")
     chosen = [i * len(asked.rows) // count for i in range(count)]
     tables = tuple(answers(method, asked.rows.collate([asked.rows[i]]).tokens[0]) for i in chosen)
     scale = judge(model, asked, count, 2)

@@ -26,7 +26,7 @@ from zellige.core.process import uniform
 from zellige.core.random import uniform as uniforms
 from zellige.data import Data, prepare
 from zellige.evaluation.corpus import corpus_of
-from zellige.evaluation.evaluate import asked_of, evaluate_rows
+from zellige.evaluation.evaluate import evaluate_rows, rows_of
 from zellige.methods import D3PM, build, diffusion
 from zellige.methods.diffusion import Diffusion
 from zellige.nn import Net
@@ -119,7 +119,7 @@ def table_of(run: str | None, texts: int, samples: int) -> tuple[Tensor, Tensor]
         rows, method = corpus.test, trained(corpus.train, corpus.tokenizer.size)
     else:
         model = zellige.load(run)
-        method, rows = model.method, asked_of(model, corpus_of(model, None), "test").rows
+        method, rows = model.method, rows_of(model, corpus_of(model, None), "test").rows
     method: Any = method.eval()
     texts = min(texts, len(rows))
     x = rows.collate([rows[i * len(rows) // texts] for i in range(texts)])

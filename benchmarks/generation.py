@@ -90,7 +90,7 @@ def lost(model: Any, steps: int, bits: int = 24) -> tuple[float, float, float]:
     return tuple(torch.stack(found).mean(0).tolist())
 
 
-def row(name: str, point: sweep.JudgedSet, base: float) -> str:
+def row(name: str, point: sweep.ScoredSet, base: float) -> str:
     numbers = [point.measures[m] for m in ("perplexity", "perplexity per sequence", "entropy", "seq-rep-4")]
     shown = [n.text(1 if i < 2 else 3) for i, n in enumerate(numbers)]
     return f"| {name} | {' | '.join(shown)} | {numbers[0].value / base:.2f} |"

@@ -98,9 +98,9 @@ class Zellige(LM):
         self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.model.to(self._device)
         self._sampler({})  # raises at once where a sampler or an option is wrong
-        if self.told:
+        if self.class_note:
             logging.getLogger(__name__).warning(
-                "the model was trained with classes; every task is %s", self.told["class"]
+                "the model was trained with classes; every task is %s", self.class_note["class"]
             )
 
     @property
@@ -108,13 +108,13 @@ class Zellige(LM):
         return self.model.tokenizer.name.replace("/", "__")
 
     @property
-    def told(self) -> dict[str, str]:
+    def class_note(self) -> dict[str, str]:
         """The entry of a protocol for a model with classes: the tasks give it none."""
         return told_none(self.model)
 
     def get_model_info(self) -> dict[str, Any]:
         """The entries of the `config` of the harness's results: the model and its hashes, the class, the versions."""
-        return {"identity": identity(self.model), **self.told, "versions": versions()}
+        return {"identity": identity(self.model), **self.class_note, "versions": versions()}
 
     # ---------------------------------------------------------------------------------- likelihoods
     def loglikelihood(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:

@@ -20,7 +20,7 @@ from zellige.core.batch import Batch
 from zellige.errors import InputError
 from zellige.evaluation import two_sides
 from zellige.evaluation.bracket import Bracket, bracket_rows, exact_distributions
-from zellige.evaluation.evaluate import Asked
+from zellige.evaluation.evaluate import EvaluationRows
 from zellige.evaluation.requests import EvaluateBracket
 from zellige.evaluation.result import summarize
 from zellige.evaluation.two_sides import bidirectional, effective, from_above, from_below, tangent
@@ -370,8 +370,8 @@ def test_a_text_that_is_drawn_has_the_weight_of_what_drew_it(name):
 
 
 # --------------------------------------------------------------------------------------------- the result
-def asked(rows) -> Asked:
-    return Asked(rows, {}, {}, None, "")
+def asked(rows) -> EvaluationRows:
+    return EvaluationRows(rows, {}, {}, None, "")
 
 
 def test_the_numbers_do_not_depend_on_the_batch_nor_on_other_texts():

@@ -12,9 +12,9 @@ import torch
 from zellige.errors import InputError
 from zellige.evaluation import distances, metrics
 from zellige.evaluation.interval import Number, from_jackknife, mean, student
-from zellige.evaluation.judge import Judged
+from zellige.evaluation.judge import JudgeReading
 from zellige.evaluation.memorisation import longest
-from zellige.evaluation.sweep import matched
+from zellige.evaluation.sweep import match_entropy
 from zellige.evaluation.text_features import RealText, hashed_ngrams, in_units_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
@@ -158,14 +158,16 @@ def test_real_text_is_split_in_two_and_never_compared_with_itself():
     g = np.random.default_rng(4)
     some = rows(g, 8)
     texts = ["".join(map(str, row)) for row in some for _ in (0, 1)]
-    reading = Judged([r for r in some for _ in (0, 1)], torch.ones(16), torch.full((16,), 2), 0)
+    reading = JudgeReading([r for r in some for _ in (0, 1)], torch.ones(16), torch.full((16,), 2), 0)
     real = RealText(texts, reading, hashed_ngrams, 20)
     assert real.size == 8
     assert real.floor["TV-2"].value == 0.0
-    samples = real.distances(real.view(texts[:6], Judged(reading.rows[:6], reading.nats[:6], reading.tokens[:6], 0)))
+    samples = real.distances(
+        real.view(texts[:6], JudgeReading(reading.rows[:6], reading.nats[:6], reading.tokens[:6], 0))
+    )
     assert samples["TV-2"].value > 0
     with pytest.raises(InputError, match="6 real texts are too few"):
-        RealText(texts[:6], Judged(some[:6], torch.ones(6), torch.ones(6), 0), hashed_ngrams, 6)
+        RealText(texts[:6], JudgeReading(some[:6], torch.ones(6), torch.ones(6), 0), hashed_ngrams, 6)
 
 
 # ------------------------------------------------------------------------------------------------------- memorisation
@@ -195,21 +197,23 @@ def test_the_longest_run_is_that_of_trying_all(seed, chunk, monkeypatch):
 # ------------------------------------------------------------------------------------------------------- matched entropy
 
 
-def curve(g: np.random.Generator, count: int, slope: float = 2.0) -> tuple[list[Judged], Judged]:
+def curve(g: np.random.Generator, count: int, slope: float = 2.0) -> tuple[list[JudgeReading], JudgeReading]:
     """Sets at three temperatures whose texts have mean entropy 0, log 2, log 4 by construction of their rows, and nats beside."""
     sets = []
     shared = g.normal(size=count)
     for kinds, level in ((2, 1.0), (4, 1.0 + slope), (8, 1.0 + 2 * slope)):
         texts = [g.integers(0, kinds, 24).tolist() for _ in range(count)]
-        sets.append(Judged(texts, torch.from_numpy(24 * (level + 0.3 * shared)), torch.full((count,), 24), 0))
+        sets.append(JudgeReading(texts, torch.from_numpy(24 * (level + 0.3 * shared)), torch.full((count,), 24), 0))
     real = [g.integers(0, 6, 24).tolist() for _ in range(count)]
-    return sets, Judged(real, torch.from_numpy(24 * (2 + 0.3 * g.normal(size=count))), torch.full((count,), 24), 0)
+    return sets, JudgeReading(
+        real, torch.from_numpy(24 * (2 + 0.3 * g.normal(size=count))), torch.full((count,), 24), 0
+    )
 
 
 def test_matched_entropy_is_on_the_line_between_two_temperatures():
     """By numpy's interpolation; and the gap is log of one perplexity over the other."""
     sets, real = curve(np.random.default_rng(0), 30)
-    at = matched([0.5, 0.8, 1.0], sets, real)
+    at = match_entropy([0.5, 0.8, 1.0], sets, real)
     assert at is not None
     entropies = [metrics.entropies(one.rows).mean() for one in sets]
     logs = [float(one.nats.sum() / one.tokens.sum()) for one in sets]
@@ -217,11 +221,11 @@ def test_matched_entropy_is_on_the_line_between_two_temperatures():
     assert math.log(at.perplexity.value) == pytest.approx(np.interp(at.entropy, entropies, logs))
     assert at.temperature == pytest.approx(np.interp(at.entropy, entropies, [0.5, 0.8, 1.0]))
     assert at.gap.value == pytest.approx(math.log(at.perplexity.value / at.real))
-    again = matched([1.0, 0.5, 0.8], [sets[2], sets[0], sets[1]], real)
+    again = match_entropy([1.0, 0.5, 0.8], [sets[2], sets[0], sets[1]], real)
     assert again is not None
     assert again.gap.value == pytest.approx(at.gap.value)
-    assert matched([0.5, 0.8], sets[:2], real) is None  # real text varies more than both
-    assert matched([0.5], sets[:1], real) is None
+    assert match_entropy([0.5, 0.8], sets[:2], real) is None  # real text varies more than both
+    assert match_entropy([0.5], sets[:1], real) is None
 
 
 # ------------------------------------------------------------------------------------------------------- coverage
@@ -319,12 +323,12 @@ def test_intervals_of_memorisation_cover():
 
 def test_intervals_at_matched_entropy_cover():
     g = np.random.default_rng(8)
-    whole = matched([0.5, 0.8, 1.0], *curve(g, 20_000))
+    whole = match_entropy([0.5, 0.8, 1.0], *curve(g, 20_000))
     assert whole is not None
     truth: dict[str, float] = {"perplexity": whole.perplexity.value, "gap": whole.gap.value}
     hits, repeats = dict.fromkeys(truth, 0), 400
     for _ in range(repeats):
-        at = matched([0.5, 0.8, 1.0], *curve(g, 40))
+        at = match_entropy([0.5, 0.8, 1.0], *curve(g, 40))
         for name in truth:
             number: Number = getattr(at, name)
             hits[name] += number.low <= truth[name] <= number.high

@@ -12,7 +12,7 @@ from zellige.errors import InputError
 from zellige.evaluation import metrics
 from zellige.evaluation.interval import Number, mean, student
 from zellige.evaluation.metrics import METRICS, Metric
-from zellige.evaluation.sweep import JudgedSet, Way
+from zellige.evaluation.sweep import ScoredSet, Way
 
 
 def ragged(seed: int, rows: int = 12, vocabulary: int = 5) -> list[list[int]]:
@@ -172,7 +172,7 @@ def test_what_nothing_gives_is_not_taken():
 
 def test_a_metric_without_a_row_is_neither_saved_nor_printed():
     number = Number(1.0, 0.9, 1.1)
-    samples = JudgedSet(way=Way(), samples=1, samples_sha256="", tokens=1, measures={"sparkle": number})
+    samples = ScoredSet(way=Way(), samples=1, samples_sha256="", tokens=1, measures={"sparkle": number})
     for plant in (
         lambda: samples.also({"entropy": number, "sparkle": number}),
         lambda: metrics.definitions(["sparkle"]),

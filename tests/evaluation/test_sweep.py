@@ -17,7 +17,7 @@ from zellige.evaluation import sweep
 from zellige.evaluation.interval import Number
 from zellige.evaluation.judge import Judge
 from zellige.evaluation.metrics import METRICS, Metric, entropies
-from zellige.evaluation.sweep import JudgedSet, Set, Way
+from zellige.evaluation.sweep import ScoredSet, Set, Way
 from zellige.methods import build
 from zellige.models.config import Config
 from zellige.models.model import Model
@@ -107,8 +107,8 @@ def test_samplers_with_options_of_their_own():
         "confidence:confidence=margin",
     )
     m = model("mdlm")
-    base = sweep.settled(m, Way())
-    ways = sweep.different(sweep.settled(m, way) for way in sweep.calls(m, base, (2, 4), names))
+    base = sweep.with_sampler(m, Way())
+    ways = sweep.different(sweep.with_sampler(m, way) for way in sweep.calls(m, base, (2, 4), names))
     assert [(way.name, way.steps) for way in ways] == [
         ("ancestral", 2), ("ancestral", 4), ("confidence entropy_bound=0.1", L), ("confidence entropy_bound=0.5", L),
         ("confidence confidence=margin", 2), ("confidence confidence=margin", 4),
@@ -122,7 +122,7 @@ def test_samplers_with_options_of_their_own():
         "klass:threshold=2": "`threshold` is 2; it must be between 0 and 1",
     }.items():
         with pytest.raises(InputError, match=re.escape(message)):
-            _ = [sweep.settled(m, way) for way in sweep.calls(m, base, (2,), (name,))]
+            _ = [sweep.with_sampler(m, way) for way in sweep.calls(m, base, (2,), (name,))]
 
 
 def test_samples_are_kept_and_judged_again(command, here):
@@ -224,16 +224,16 @@ def test_a_row_is_all_that_a_metric_needs(command, here, monkeypatch):
     assert re.search(r"^\| sampler .*\| kinds \|$", (here / "planted/generate-ar.md").read_text(), re.MULTILINE)
     assert re.search(r"^  kinds, tokens +\d+\.\d{3} ± ", command(USUAL)[1], re.MULTILINE)
     loaded = Record.load(here / "planted/generate-ar.json")
-    assert sweep.fooled(loaded.real.measures, {"kinds": loaded.real.measures["kinds"]}) == ("kinds",)
+    assert sweep.fooled_metrics(loaded.real.measures, {"kinds": loaded.real.measures["kinds"]}) == ("kinds",)
 
 
 # ------------------------------------------------------------------------------------------------------- the parts
 
 
-def point(way: Way, perplexity=10.0, calls=4.0) -> JudgedSet:
+def point(way: Way, perplexity=10.0, calls=4.0) -> ScoredSet:
     number = Number(perplexity, perplexity - 1, perplexity + 1)
     measures = {"perplexity": number, "entropy": number}
-    return JudgedSet(way=way, samples=1, samples_sha256="", tokens=1, measures=measures, calls=calls)
+    return ScoredSet(way=way, samples=1, samples_sha256="", tokens=1, measures=measures, calls=calls)
 
 
 def test_curves_are_what_the_ways_say():
@@ -274,14 +274,14 @@ def test_the_figures_hold_every_point():
 
 def test_settled_says_how_many_steps_there_are():
     own = model("mdlm")
-    assert sweep.settled(own, Way()) == Way("ancestral", 64)
-    assert sweep.settled(own, Way("first_hitting", 3)) == Way("first_hitting", L)
-    ways = sweep.calls(own, sweep.settled(own, Way()), (2, 8))
+    assert sweep.with_sampler(own, Way()) == Way("ancestral", 64)
+    assert sweep.with_sampler(own, Way("first_hitting", 3)) == Way("first_hitting", L)
+    ways = sweep.calls(own, sweep.with_sampler(own, Way()), (2, 8))
     assert [way.sampler for way in ways[::2]] == ["ancestral", *sweep.SAMPLERS]
     discrete = model("d3pm", diffusion_steps=12)
     assert [way.steps for way in sweep.calls(discrete, Way("ancestral", 12), (5, 100), ("ancestral",))] == [5, 12]
     blocks = model("bd3lm", block=4)
-    assert [w.steps for w in sweep.calls(blocks, sweep.settled(blocks, Way()), (16,), ("blockwise",))] == [4]
+    assert [w.steps for w in sweep.calls(blocks, sweep.with_sampler(blocks, Way()), (16,), ("blockwise",))] == [4]
 
 
 def test_files_of_samples(tmp_path):
@@ -310,7 +310,7 @@ def test_cold_samples_are_plainer_and_likelier_to_their_own_law():
     own = model("ar", 1)
     judge = Judge(own, first="judged", eos="all")
     found = [
-        sweep.score_samples(sweep.draw_samples(own, sweep.settled(own, Way(temperature=t)), 200, 0), judge)
+        sweep.score_samples(sweep.draw_samples(own, sweep.with_sampler(own, Way(temperature=t)), 200, 0), judge)
         for t in (0.3, 1.0)
     ]
     cold, warm = ([p.measures[m] for m in ("perplexity", "entropy")] for p in found)

@@ -52,7 +52,7 @@ def test_puzzles_are_solved_or_not(monkeypatch):
     model = type("M", (), {"method": build("mdlm", 4, Net(layers=1, hidden=8, heads=1, length=16))})()
     shares = tasks.task_shares(model, corpus)  # pyright: ignore[reportArgumentType]
     assert {name: (s.right, s.total) for name, s in shares.items()} == {
-        "solved, the surest cell first": (7, 10), "solved, cells in random order": (7, 10),
+        "solved, the most confident cell first": (7, 10), "solved, cells in random order": (7, 10),
     }  # fmt: skip
     assert all((fixed == clues).all() for _, fixed in asked)
     assert tasks.task_shares(model, corpus, limit=5)["solved, cells in random order"].total == 5  # pyright: ignore

@@ -969,8 +969,8 @@ COARSE = [
     M(
         "steps on another grid have the number of even ones",
         "evaluation/likelihood.py",
-        "return spaced(self.judged, self.T, self.grid)",
-        "return spaced(self.judged, self.T)",
+        "return spaced(self.evaluated_method, self.T, self.grid)",
+        "return spaced(self.evaluated_method, self.T)",
         why="evaluation stands above verify, which has the same terms from their own times",
         tests="tests/evaluation/test_terms.py -k coarse",
     ),

@@ -328,7 +328,7 @@ def test_floor_and_its_band_against_simulation():
     found = np.abs(random.multinomial(n, law, times) / n - law).sum(1) / 2
     assert abs(found.mean() - judge.floor(law, n)) < 5 * found.std() / math.sqrt(times)
     corpus: Any = SimpleNamespace(rows={})
-    low, high = judge.Law(np.zeros((81, 4)), law, corpus, "nats/token").reference(n).band
+    low, high = judge.Enumerated(np.zeros((81, 4)), law, corpus, "nats/token").reference(n).band
     assert ((found < low) | (found > high)).mean() <= 0.05 + 5 * math.sqrt(0.05 * 0.95 / times)
 
 
@@ -339,10 +339,10 @@ def lawful():
     rows = exact.states(3, 3)[torch.multinomial(weights, 4000, True, generator=torch.Generator().manual_seed(3))]
     corpus = prepare(Data.of(rows, vocabulary=3), 3)
     found = judge.judge_of(corpus, "nats/token")
-    assert isinstance(found, judge.Law)
+    assert isinstance(found, judge.Enumerated)
     counts = torch.bincount(exact.index(rows, 3), minlength=27)
     assert torch.equal(exact.index(torch.from_numpy(found.support), 3), counts.nonzero()[:, 0])
-    assert np.allclose(found.law, (counts[counts > 0] / 4000).numpy())
+    assert np.allclose(found.p, (counts[counts > 0] / 4000).numpy())
     return found, counts.double() / 4000
 
 
@@ -387,7 +387,7 @@ def test_total_variation_of_samples(lawful):
 def test_who_judges():
     """Few different rows, all of them known from training, are a law; a text is not, nor are rows that are all different."""
     grid = torch.tensor(list(itertools.permutations(range(6))))
-    assert isinstance(judge.judge_of(prepare(Data.of(grid.repeat(5, 1), vocabulary=6), 6), ""), judge.Law)
+    assert isinstance(judge.judge_of(prepare(Data.of(grid.repeat(5, 1), vocabulary=6), 6), ""), judge.Enumerated)
     assert isinstance(judge.judge_of(prepare(Data.of(grid, vocabulary=6), 6), ""), judge.Grams)
     assert isinstance(judge.judge_of(prepare(Data.of(tokens(), vocabulary=7), 8), ""), judge.Grams)
 

@@ -50,7 +50,7 @@ class Mode:
         lines: what is printed of a record.
         save: writes a record into a folder, with the options that made it.
         folder: where its files go, by its options; None: nowhere.
-        early: whether `run` writes some of them itself, and is told the folder.
+        early: whether `run` writes some of them itself, and gets the folder.
     """
 
     request: type[Request[Any]]
@@ -169,7 +169,7 @@ def audit(words: Sequence[str], terminal: Terminal, judge: Judge) -> Document:
     """
     folder, rest = options.take(words, "--audit", "evaluate")
     if rest:
-        raise InputError(f"'{rest[0]}' stands beside --audit; the options of each claim stand in {CLAIMS}")
+        raise InputError(f"'{rest[0]}' does not go with --audit; the options of each claim stand in {CLAIMS}")
     claims = read_claims(Path(folder or ""))
     silent = Terminal(open(os.devnull, "w"), terminal.err, quiet=True, fields=options.EVERYWHERE)  # noqa: SIM115
     records: dict[tuple[str, ...], Record | InputError] = {}
@@ -246,7 +246,7 @@ def _claim(row: dict[str, str], where: str) -> Claim:
 def _checked(
     claim: Claim, made: dict[tuple[str, ...], Record | InputError], silent: Terminal, judge: Judge
 ) -> dict[str, Any]:
-    """A claim, the number of ours that stands beside it, and the verdict."""
+    """A claim, the number of ours that it is compared with, and the verdict."""
     number, document = None, {}
     try:
         key = tuple(claim.words)

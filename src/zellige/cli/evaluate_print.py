@@ -12,7 +12,7 @@ from ..evaluation.interval import FREEDOM, Proportion
 from ..evaluation.metrics import METRICS, find, grouped
 from ..evaluation.result import Result
 from ..evaluation.samples import SamplesRecord
-from ..evaluation.sweep import JudgedSet, curves_of
+from ..evaluation.sweep import ScoredSet, curves_of
 from ..show.numbers import columns, count, counted, parameters, path, percent, pm, quantity
 from ..show.terminal import Terminal
 from .common import of_model
@@ -219,11 +219,11 @@ def tables(record: SamplesRecord) -> list[Table]:
     return titled_tables
 
 
-def _name(samples: JudgedSet) -> str:
+def _name(samples: ScoredSet) -> str:
     return samples.name or "samples"
 
 
-def _drawn(point: JudgedSet) -> str:
+def _drawn(point: ScoredSet) -> str:
     """Settings by which a set was sampled; "" where its samples are from a file."""
     way = point.way
     if not way.sampler:
@@ -272,7 +272,7 @@ def _protocol_of_images(record: SamplesRecord, draws: str) -> list[tuple[str, st
     return [("features", identity), ("protocol", how)]
 
 
-def shown(samples: JudgedSet, name: str) -> str:
+def shown(samples: ScoredSet, name: str) -> str:
     """A metric of a set as its row of METRICS prints it; "-" where the set has none. ValueError: there is no such row."""
     metric = find(name)
     return metric.text(samples.measures[name]) if name in samples.measures else "-"

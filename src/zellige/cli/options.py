@@ -253,7 +253,7 @@ def _view(cls: Any) -> Any:
 
 
 def _viewed(field: Any, hint: Any, nested: dict[str, Any], helps: dict[str, str]) -> tuple[str, Any, Any]:
-    """A field of a view: its name, its type with what tyro is told of it, and its default."""
+    """A field of a view: its name, its type with its marks for tyro, and its default."""
     import tyro
 
     option, marks = option_of(field), typing.get_args(hint)[1:] if typing.get_origin(hint) is Annotated else ()
@@ -272,7 +272,7 @@ def _viewed(field: Any, hint: Any, nested: dict[str, Any], helps: dict[str, str]
 
 
 def _bare(hint: Any) -> Any:
-    """A type without what is annotated beside it."""
+    """A type without its annotations."""
     return typing.get_args(hint)[0] if typing.get_origin(hint) is Annotated else hint
 
 

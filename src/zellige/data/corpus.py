@@ -61,7 +61,7 @@ class Data:
             sudoku (4, 9); 0 as they are.
         kind: for `array`, `image` (ordered levels) or `grid` (symbols without an order, the default).
         colours: for `images`, rgb or grey; empty as the files are, which must then be alike.
-        labels: the class of each row is told to the network, so that `zellige sample --class` can ask for one. Of texts, with
+        labels: condition the network on the class of each row, so that `zellige sample --class` can ask for one. Of texts, with
             one document a row: the topic of ag_news, the field `label` of your own.
         flip: of images, each is mirrored left to right in half of the training steps.
         crop: of a running text, a training row begins at any token, and not only where the one before ends (`pack` wrap).

@@ -26,7 +26,7 @@ from ..schema import structure
 from ..show.record import Figure, Record, json_record
 from . import workers
 from .conditional import RowStreams
-from .evaluate import Asked, evaluate_rows
+from .evaluate import EvaluationRows, evaluate_rows
 from .interval import FREEDOM, LEVEL, OVER_TEXTS
 from .likelihood import number_of_tokens
 from .result import Result, interval_ends, summarize
@@ -274,11 +274,11 @@ class _Written(TypedDict):
 class BracketTable:
     """Results of the groups, in the unit of the bound."""
 
-    def __init__(self, parts: list[dict[str, Any]], bound: Result, asked: Asked, most: int = 1):
+    def __init__(self, parts: list[dict[str, Any]], bound: Result, data: EvaluationRows, most: int = 1):
         self.parts, self.unit, self.draws = parts, bound.unit, SETS * most
         self.tokens = torch.tensor([n for part in parts for n in part["tokens"]], dtype=torch.float64)
         self.per_token = bound.units / float(self.tokens.sum())
-        self.length = asked.about.get("length", 0) or float(self.tokens.max())
+        self.length = data.about.get("length", 0) or float(self.tokens.max())
 
     def values(self, name: str, key: Any = None) -> Tensor:
         """(texts, ...) of every group; JSON turns a number that is a key into text."""
@@ -380,7 +380,7 @@ MEASURES: dict[Measure, str] = {"probability": "confidence", "margin": "margin",
 
 def bracket_rows(
     method: Method,
-    asked: Asked,
+    data: EvaluationRows,
     numbers: Sequence[int] = NUMBERS,
     seed: int = 0,
     limit: int | None = GROUP,
@@ -395,7 +395,7 @@ def bracket_rows(
     keep: File | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Bracket:
-    """Both sides of a method's -log p on the rows of `asked`, and the exact values of the distributions that have one.
+    """Both sides of a method's -log p on the rows of `data`, and the exact values of the distributions that have one.
 
     Args:
         numbers: ascending; each divides the largest, of which SETS times as many are drawn of each text.
@@ -404,7 +404,7 @@ def bracket_rows(
     """
     if limit is not None and limit < 2:
         raise InputError(f"`limit` is {limit}; it must be 2 or more: an interval needs two texts")
-    rows, numbers = asked.rows, tuple(numbers)
+    rows, numbers = data.rows, tuple(numbers)
     N = min(len(rows), limit or len(rows))
     indices = [i * len(rows) // N for i in range(N)]
     if rows.collate([rows[indices[0]]]).segments is not None:
@@ -415,7 +415,7 @@ def bracket_rows(
     work = Work(
         method, rows, indices, path, exact_paths, numbers, 0 if path is None else min(own, N), seed, batch, device
     )
-    protocol = asked.protocol | {
+    protocol = data.protocol | {
         "name": PROTOCOL, "distribution": "its own, exact" if path is None else path.distribution,
         "numbers": [*numbers], "sets": SETS,
         "psi": "the mean of n draws, p of n others", "bound draws": bound_draws, "own samples": work.own,
@@ -439,8 +439,8 @@ def bracket_rows(
     try:
         parts = workers.gather_results(work, len(work), processes=processes, cache=cache, device=device, progress=tell)
         judge = lambda T: evaluate_rows(  # noqa: E731
-            method, rows, draws=bound_draws, seed=seed, limit=limit, batch=batch, characters=asked.characters,
-            unit=asked.unit, steps=T,
+            method, rows, draws=bound_draws, seed=seed, limit=limit, batch=batch, characters=data.characters,
+            unit=data.unit, steps=T,
         )  # fmt: skip
         bounds = [judge(0)]
         if isinstance(path, Trajectory) and not method.steps:
@@ -449,7 +449,7 @@ def bracket_rows(
         method.train(training)
     cache.remove()
     protocol["bound of"] = bounds[-1].protocol["distribution"]
-    table = BracketTable(parts, bounds[0], asked, max(numbers))
+    table = BracketTable(parts, bounds[0], data, max(numbers))
     own_law = "its own" if path is None else path.distribution
     first = "continuous time" if len(bounds) > 1 else own_law
     lines = [BracketRow("bound", first, bounds[0].kind, bounds[0], bounds[0].draws, float(bounds[0].draws))]
@@ -461,7 +461,7 @@ def bracket_rows(
     lines += table.exact(exact_paths)
     lines += table.own(path, numbers) if path else []
     lines += [BracketRow(name, "", "none", why=why) for name, why in reasons.items()]
-    return Bracket(lines, bounds[0].unit, asked.about, protocol, seed)
+    return Bracket(lines, bounds[0].unit, data.about, protocol, seed)
 
 
 def exact_distributions(

@@ -5,7 +5,7 @@
 
 A line with choices counts by its right one in the mean, and in two accuracies, those that lm-evaluation-harness calls `acc` and
 `acc_norm`: the choice of the least nats, and of the least nats per character.
-A model with classes is told the `class` of a line, where it has one, by name or number.
+A class-conditional model is given the `class` of a line, where it has one, by name or number.
 """
 
 import math
@@ -232,10 +232,10 @@ def scores(
     )
 
 
-def classes_told(
+def classes_of(
     model: Model, questions: Sequence[Question], label: Any, unconditional: bool
 ) -> tuple[torch.Tensor | None, str]:
-    """The class (choices of all questions,) that the model is told with each choice, -1 for none, and how that is called."""
+    """The class (choices of all questions,) of each choice for the model, -1 for none, and how that is called."""
     labels = [None if unconditional else question.label if label is None else label for question in questions]
     if all(label_of_question is None for label_of_question in labels):
         return None, "without the class" if class_names(model) else ""

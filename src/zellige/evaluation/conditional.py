@@ -229,7 +229,7 @@ def bound(
         seed: with the pair's own tokens it decides its random numbers.
         batch: rows (pairs x draws) in one call of the network; the numbers do not depend on it.
         prefix: the token that ends documents stands before each context.
-        classes: (P,) the class that a model with classes is told of each pair, -1 for none; None: of no pair.
+        classes: (P,) the class of each pair for a class-conditional model, -1 for none; None: of no pair.
         progress: called with (rows done, rows in all).
 
     Raises:

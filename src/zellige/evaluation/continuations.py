@@ -18,7 +18,7 @@ from ..errors import InputError
 from ..models.model import fingerprint
 from . import metrics
 from .interval import Number
-from .sweep import JudgedSet, Set, Way
+from .sweep import ScoredSet, Set, Way
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Continuations:
         return [np.asarray(row)[at[: len(row)]].tolist() for row, at in zip(rows, free)]
 
 
-def merged(samples: Set, parts: Sequence[JudgedSet]) -> JudgedSet:
+def merged(samples: Set, parts: Sequence[ScoredSet]) -> ScoredSet:
     """The measured parts of a set as one."""
     first, calls = parts[0], samples.calls
     return replace(

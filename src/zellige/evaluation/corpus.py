@@ -73,8 +73,9 @@ def _handed_over(data: Any, model: Model, split: str) -> Any:
     return Data.of({split: rows}, tokenizer.size, kind=tokenizer.kind)
 
 
-def asked_of_classes(model: Model, corpus: Corpus, split: str, unconditional: bool) -> tuple[Any, str]:
-    """The rows of a split as the model is told of them, and how that is called: "given the class", "without the class", "".
+def rows_with_classes(model: Model, corpus: Corpus, split: str, unconditional: bool) -> tuple[Any, str]:
+    """The rows of a split, with their classes for a class-conditional model, and which case it is: "given the class", "without
+    the class", "".
 
     Raises:
         InputError: the model knows no classes, or others than those of the data.

@@ -19,7 +19,7 @@ from ..methods.method import Method
 from ..models.given import refuse_given
 from ..models.model import Model, fingerprint, identity
 from . import workers
-from .corpus import asked_of_classes, beside_training
+from .corpus import beside_training, rows_with_classes
 from .likelihood import DIVERGENCE, Likelihood, Work, entropy_and_divergence
 from .pilot import pilot, proposal_of
 from .result import Result, determined, summarize
@@ -175,7 +175,7 @@ def _device(method: Method) -> torch.device:
 COUNTED = 4096  # rows in which words are counted
 
 
-class Asked(NamedTuple):
+class EvaluationRows(NamedTuple):
     """Data on which a model is evaluated: rows, what is known of both, the choices behind the rows, and the unit of a number.
 
     `characters` of all rows, None where the unit is per token; `unit` "" where `characters` decides it.
@@ -188,10 +188,10 @@ class Asked(NamedTuple):
     unit: str
 
 
-def asked_of(model: Model, corpus: Corpus, split: str, unconditional: bool = False) -> Asked:
+def rows_of(model: Model, corpus: Corpus, split: str, unconditional: bool = False) -> EvaluationRows:
     """The rows of a split of a corpus as a model is asked about them."""
     method, tokenizer = model.method, model.tokenizer
-    rows, given_class = asked_of_classes(model, corpus, split, unconditional)
+    rows, given_class = rows_with_classes(model, corpus, split, unconditional)
     about = (
         identity(model)
         | {
@@ -225,7 +225,7 @@ def asked_of(model: Model, corpus: Corpus, split: str, unconditional: bool = Fal
     if rows.characters and rows.tokens_total and not tokenizer.shape and not corpus.about.get("given"):
         per_token = words_per_token(rows, tokenizer)
         about["words_per_unit"] = per_token if characters is None else per_token * rows.tokens_total / characters
-    return Asked(rows, about, protocol, characters, model.unit if tokenizer.shape else "")
+    return EvaluationRows(rows, about, protocol, characters, model.unit if tokenizer.shape else "")
 
 
 def words_per_token(rows: Rows, tokenizer: Any) -> float:

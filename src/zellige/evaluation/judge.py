@@ -217,7 +217,7 @@ def _padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgeReading:
     """N texts, judged.
 
     Attributes:
@@ -238,16 +238,16 @@ class Judged:
         return np.where(tokens > 0, self.nats.double().numpy() / np.maximum(tokens, 1), np.nan)
 
 
-def judged(
+def read_texts(
     texts: Sequence[str], rows: Sequence[Sequence[int]] | None, judge: Judge, own: bool = False,
     progress: Callable[[int, int], None] | None = None,
-) -> Judged:  # fmt: skip
+) -> JudgeReading:  # fmt: skip
     """Texts as the judge reads them, tokenized again; or, if `own`, their own tokens, which must be its own too."""
     if own and rows is None:
         raise InputError("these samples come without tokens; leave out `tokens` own")
     read = rows if own and rows is not None else judge.encode(texts)
     nats, tokens = judge.nats_of(read, progress)
-    return Judged(rows if rows is not None else read, nats, tokens, judge.cut(read) if judge.long == "cut" else 0)
+    return JudgeReading(rows if rows is not None else read, nats, tokens, judge.cut(read) if judge.long == "cut" else 0)
 
 
 DRAWN = 64  # texts of its own at once

@@ -106,7 +106,7 @@ class Likelihood:
         return "estimate" if self.published or approximate else "bound"
 
     @property
-    def judged(self) -> Method:
+    def evaluated_method(self) -> Method:
         """The method whose terms are asked for: that of published code where its bound is one of another method."""
         m = self.method
         published_method = m.as_published() if self.ends == "published" and isinstance(m, Diffusion) else None
@@ -120,12 +120,12 @@ class Likelihood:
     @functools.cached_property
     def times(self) -> Tensor:
         """The times (T + 1,) of the steps of the bound."""
-        return spaced(self.judged, self.T, self.grid)  # pyright: ignore[reportArgumentType]
+        return spaced(self.evaluated_method, self.T, self.grid)  # pyright: ignore[reportArgumentType]
 
     @property
     def draws_times(self) -> bool:
         """Return whether it is a sum or an integral over time as in `methods.diffusion`, one time between the ends per draw."""
-        m = self.judged
+        m = self.evaluated_method
         generic = isinstance(m, Diffusion) and type(m).terms in (Diffusion.terms, Masked.terms)
         elsewhere = self.ends == "published" and m is self.method
         by_counts = self._by_counts and self.terms == "drawn"
@@ -166,7 +166,7 @@ class Likelihood:
         steps = f"{self.T} steps" + ("" if self.grid == "uniform" else f" on the grid {self.grid}")
         if self.T and self.draws_times:
             first = "the last" if self.method.start != PRIOR or self.T == 1 else "the first and the last"
-            n = len(bound_terms.between(self.judged, self.T))  # pyright: ignore
+            n = len(bound_terms.between(self.evaluated_method, self.T))  # pyright: ignore
             how = "by importance" if self.importance else "evenly"
             if self.terms == "all" or n == 0:
                 return f"{f'all {steps}' if self.T > 1 else 'one step'} of every sequence{ends}"
@@ -218,7 +218,7 @@ class Likelihood:
 
     def __call__(self, batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
         """One draw of each term: name -> (B,) nats."""
-        m = self.judged
+        m = self.evaluated_method
         if self.other is not None:
             return {self.estimator: self.other(batch, generator)}
         if not isinstance(m, Diffusion):
@@ -234,7 +234,7 @@ class Likelihood:
 
     def between(self, batch: Batch, generator: Randomness = None) -> Tensor:
         """One draw of the term whose times are drawn, that between the ends: (B,) nats."""
-        m: Any = self.judged
+        m: Any = self.evaluated_method
         if self.T:
             return bound_terms.drawn_step(m, batch, self.times.to(batch.tokens.device), generator, self.proposal)
         return bound_terms.inside(m, batch, generator, self.proposal, self.t_min)
@@ -379,7 +379,7 @@ def bounded_distribution(method: Method, estimator: str = "bound", steps: int = 
 
 
 def _no_steps(method: Method, other: bool) -> str | None:
-    """Why there is no T-step bound of this method beside its own."""
+    """Why there is no T-step bound of this method in addition to its own."""
     if other:
         return "this is another estimator"
     timeless = not bounded(method) or getattr(method, "exact", False) or method.process is None

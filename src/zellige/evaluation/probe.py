@@ -454,7 +454,7 @@ def probe(
         regression="multinomial, L2 penalty chosen, L-BFGS",
         fine_tuning=f"AdamW, rate {rate:g}, {epochs} epochs of batches of {batch}, the epoch chosen",
         weights=which_weights(model), seed=seed, class_=told_none(model).get("class"),
-    )  # fmt: skip  # (a topic that was told would be no question)
+    )  # fmt: skip  # (given the topic, there would be nothing to classify)
     about = identity(model) | {
         "data": data.name,
         "sha256": fingerprint(data.texts, data.labels),

@@ -15,7 +15,7 @@ CODE, READING, OURS = "from the paper's code", "our reading", "our choice"
 
 @dataclass(frozen=True)
 class Protocol:
-    """The choices that make a likelihood on a data set, beside the model."""
+    """The choices that make a likelihood on a data set, apart from the model."""
 
     name: str
     split: Literal["test", "validation"] = field(
@@ -130,7 +130,7 @@ PROTOCOLS |= {
         sources=_MDLM | {
             "eos": f"{CODE}: data.insert_valid_eos=False in its scripts for this table (read in a copy of the repository)",
             "begin": f"{CODE}: ignore_bos, as recorded from its loss", "end": CODE,
-            "t_min": f"{READING}: the loss draws from [1e-3, 1] unless told otherwise",
+            "t_min": f"{READING}: the loss draws from [1e-3, 1] unless set otherwise",
         },
     ),
 }  # fmt: skip

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .steps import StepsTable
     from .suite import SuiteTable
 
-Progress = Callable[[int, int], None]  # told (done, total)
+Progress = Callable[[int, int], None]  # called with (done, total)
 CONTINUOUS = "continuous"
 TWO = "an interval needs two texts"
 LIMIT = "evaluate only this many sequences (default: all); they are evenly spaced"
@@ -49,7 +49,7 @@ GRID: dict[str, Any] = {
     "check": bounded_grid,
 }
 TERMS: dict[str, Any] = {
-    "help": "of a bound of T steps: drawn, one of them at random beside the first and last; all, their sum: T network "
+    "help": "of a bound of T steps: drawn, one of them at random with the first and last; all, their sum: T network "
     "evaluations",
 }
 DATA = (
@@ -109,14 +109,14 @@ class Evaluate(Request["Result"]):
         """Evaluate a `Model`, or a run folder, a saved folder or a hub id."""
         from ..models.model import as_model
         from .corpus import corpus_of
-        from .evaluate import asked_of, evaluate_rows
+        from .evaluate import evaluate_rows, rows_of
 
         model = as_model(model)
         estimator = self.admitted(model.method)
         if isinstance(self.data, HandedOver):
             raise self.data.refuse("data")
         corpus = self.data if isinstance(self.data, Corpus) else corpus_of(model, self.data, self.reading, self.split)
-        data = asked_of(model, corpus, self.split, self.unconditional)
+        data = rows_of(model, corpus, self.split, self.unconditional)
         result = evaluate_rows(
             model.method, data.rows, draws=self.draws, seed=self.seed, limit=self.limit, batch=self.batch,
             characters=data.characters, estimator=estimator, unit=data.unit, progress=self.progress,
@@ -267,7 +267,7 @@ class EvaluateBracket(Request["Bracket"]):
         from ..models.model import as_model
         from .bracket import bracket_rows
         from .corpus import corpus_of
-        from .evaluate import asked_of
+        from .evaluate import rows_of
         from .likelihood import bounded
 
         began = time.perf_counter()
@@ -280,7 +280,7 @@ class EvaluateBracket(Request["Bracket"]):
             raise self.data.refuse("data")
         corpus = self.data if isinstance(self.data, Corpus) else corpus_of(model, self.data, self.reading, self.split)
         bracket = bracket_rows(
-            model.method, asked_of(model, corpus, self.split), sorted(set(self.numbers)) or EvaluateBracket().numbers,
+            model.method, rows_of(model, corpus, self.split), sorted(set(self.numbers)) or EvaluateBracket().numbers,
             self.seed, self.limit, self.batch, orders=self.orders, per_step=self.per_step, steps=self.steps,
             own=self.own or 0, processes=self.processes, keep=self.keep, progress=self.progress,
         )  # fmt: skip
@@ -389,10 +389,10 @@ class EvaluatePairs(Request["ChoiceScores"]):
         """Evaluate every choice of every pair."""
         from ..models.model import as_model
         from . import conditional
-        from .choices import classes_told, scores
+        from .choices import classes_of, scores
 
         questions, model = self.questions(), as_model(model)
-        classes, class_words = classes_told(model, questions, self.classes, self.unconditional)
+        classes, class_words = classes_of(model, questions, self.classes, self.unconditional)
         bounds = conditional.bound(
             model, [(question.context, choice) for question in questions for choice in question.choices], self.draws,
             self.seed, self.batch, prefix=self.prefix, classes=classes, progress=self.progress,

@@ -188,7 +188,7 @@ class Result(Record):
 
         SET has a tag of its content where it is not the run's own; `-limit-N` is a partial result, `-draws-N` and `-seed-N`
         one of other draws; `-ends-none` and such one of other terms at the ends of time; `-terms-all` one of
-        all steps; `-unconditional` one of a model with classes that was told none.
+        all steps; `-unconditional` one of a class-conditional model without a class.
         """
         estimator = str(self.protocol.get("estimator", "bound"))
         parts = [self.about.get("data", "data"), self.about.get("other"), self.about.get("split", "test")]

@@ -27,21 +27,21 @@ from ..show.record import Figure, Record, json_record
 from ..show.terminal import Terminal
 from . import image_quality, metrics, sweep
 from .continuations import Continuations, continuations, given_parts, merged
-from .corpus import asked_of_classes, beside_training, corpus_of, data_change_note
+from .corpus import beside_training, corpus_of, data_change_note, rows_with_classes
 from .distances import LEAST
 from .image_features import Features, FeaturesIdentity, features_of
 from .interval import Number
-from .judge import Judge, Judged, JudgeIdentity, judged
+from .judge import Judge, JudgeIdentity, JudgeReading, read_texts
 from .memorisation import longest
 from .sample_options import SamplesRequest
-from .sweep import Degenerate, JudgedSet, Matched, Set, Way, fooled
+from .sweep import Degenerate, Matched, ScoredSet, Set, Way, fooled_metrics
 from .text_features import Embed, RealText, embedder
 
 if TYPE_CHECKING:
     from ..data import Corpus, Rows
     from ..models.model import Model
 
-Asked = SamplesRequest[Any]
+Request = SamplesRequest[Any]
 FEATURES, IMAGE_FEATURES = "judge", "inception"  # that are compared where none are named
 OF_TEXT = (
     "judge",
@@ -103,7 +103,7 @@ class SamplesProtocol:
     images: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it, the definitions beside the rest."""
+        """As JSON has it, with the definitions."""
         entries = {_SPELT.get(name, name): value for name, value in entries_of(self).items()}
         return entries | entries.pop("definitions")
 
@@ -132,10 +132,10 @@ class SamplesRecord(Record):
         about: the model; {} without one.
     """
 
-    points: tuple[JudgedSet, ...]
+    points: tuple[ScoredSet, ...]
     protocol: SamplesProtocol
-    real: JudgedSet | None = None
-    cheats: tuple[JudgedSet, ...] | None = None
+    real: ScoredSet | None = None
+    cheats: tuple[ScoredSet, ...] | None = None
     matched: Matched | None = None
     curve: bool | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
@@ -214,7 +214,7 @@ class SamplesRecord(Record):
         )  # fmt: skip
 
 
-def _with_ends(samples: JudgedSet) -> JudgedSet:
+def _with_ends(samples: ScoredSet) -> ScoredSet:
     """A set as it was before JSON made null of the ends of its intervals that are not known."""
     measures = dict(samples.measures)
     for name, number in measures.items():
@@ -231,17 +231,17 @@ def _with_ends(samples: JudgedSet) -> JudgedSet:
 class _Result:
     """The fields of a record that stand under "result" in its JSON."""
 
-    points: tuple[JudgedSet, ...]
-    real: JudgedSet | None = None
-    cheats: tuple[JudgedSet, ...] | None = None
+    points: tuple[ScoredSet, ...]
+    real: ScoredSet | None = None
+    cheats: tuple[ScoredSet, ...] | None = None
     matched: Matched | None = None
     curve: bool | None = None
     about: dict[str, Any] = field(default_factory=dict)
 
 
 # ---------------------------------------------------------------------------------------------------- what is drawn
-def class_numbers(request: Asked, model: "Model | None") -> list[int]:
-    """The numbers of the classes asked for, `all` of them if that is none's name; [] where none is told."""
+def class_numbers(request: Request, model: "Model | None") -> list[int]:
+    """The numbers of the classes asked for, `all` of them if that is none's name; [] where none is asked for."""
     if not request.classes or model is None:
         return []
     names = class_names(model)
@@ -249,7 +249,7 @@ def class_numbers(request: Asked, model: "Model | None") -> list[int]:
     return [*range(len(names))] if all_of_them else find_classes(model, request.classes).tolist()
 
 
-def class_text(request: Asked, model: "Model | None") -> str | None:
+def class_text(request: Request, model: "Model | None") -> str | None:
     """The classes that samples are drawn for, as the protocol states them; None of a model without classes."""
     if model is None or request.samples or not (names := class_names(model)):
         return None
@@ -258,7 +258,7 @@ def class_text(request: Asked, model: "Model | None") -> str | None:
     return f"given the class, {text}" if classes else "without the class"
 
 
-def ways_of(request: Asked, model: "Model | None") -> list[Way]:
+def ways_of(request: Request, model: "Model | None") -> list[Way]:
     """Every way to draw that is asked for, the plain one first; none where the samples come from a file."""
     if model is None or request.samples:
         return []
@@ -266,17 +266,17 @@ def ways_of(request: Asked, model: "Model | None") -> list[Way]:
     base = Way(
         request.sampler or "", request.steps, request.temperature, request.top_p, {**options, **(request.options or {})}
     )
-    base = sweep.settled(model, base, request.length)
+    base = sweep.with_sampler(model, base, request.length)
     usual = request.frontier and not (request.temperatures or request.top_ps)
     temperatures = sweep.TEMPERATURES if usual else request.temperatures
     ways = [base, *sweep.along(base, temperatures, sweep.TOP_PS if usual else request.top_ps)]
     if request.calls:
         ways += sweep.calls(model, base, request.calls, request.samplers)
-    return sweep.different(sweep.settled(model, way, request.length) for way in ways)
+    return sweep.different(sweep.with_sampler(model, way, request.length) for way in ways)
 
 
 def draw_sets(
-    request: Asked, model: "Model", ways: Sequence[Way], terminal: Terminal, continued: Continuations | None = None
+    request: Request, model: "Model", ways: Sequence[Way], terminal: Terminal, continued: Continuations | None = None
 ) -> list[Set]:  # fmt: skip
     """A set of samples for each way."""
     count, fixed = (request.count, None) if continued is None else (continued.count, continued.fixed)
@@ -292,7 +292,7 @@ def draw_sets(
     return sets
 
 
-def parts_given(request: Asked, model: "Model | None") -> tuple[Given, ...]:
+def parts_given(request: Request, model: "Model | None") -> tuple[Given, ...]:
     """Which parts of real texts are given; () where samples are free.
 
     Raises:
@@ -306,7 +306,7 @@ def parts_given(request: Asked, model: "Model | None") -> tuple[Given, ...]:
         return ()
     if model is None:
         raise InputError("a part of real texts is given in the model's tokens; name the run too")
-    for name, why in (("classes", "is told of free samples"), ("cheats", "are whole texts")):
+    for name, why in (("classes", "is for free samples"), ("cheats", "are whole texts")):
         if getattr(request, name):
             raise InputError(f"`{name}` {why}, and here a part of real texts is given; leave one of the two out")
     if request.differs("reference") and request.reference not in SPLITS:
@@ -315,7 +315,7 @@ def parts_given(request: Asked, model: "Model | None") -> tuple[Given, ...]:
 
 
 def continued_texts(
-    request: Asked, model: "Model", corpus: "Corpus", parts: Sequence[Given], sets: Sequence[Set]
+    request: Request, model: "Model", corpus: "Corpus", parts: Sequence[Given], sets: Sequence[Set]
 ) -> Continuations:
     """The texts whose parts are given: `count` of them, or those of the samples that were read."""
     count = len(sets[0].texts) // request.samples_per_text if sets else request.count
@@ -324,7 +324,7 @@ def continued_texts(
 
 
 # ---------------------------------------------------------------------------------------------------- all of it
-def evaluate_samples(request: Asked, model: "Model | None") -> SamplesRecord:
+def evaluate_samples(request: Request, model: "Model | None") -> SamplesRecord:
     """Draw the samples of a request, or read them, and judge them.
 
     Raises:
@@ -387,7 +387,7 @@ class RealTexts:
 class _Texts:
     """The work on texts: what one step needs of another."""
 
-    def __init__(self, request: Asked, model: "Model | None", terminal: Terminal):
+    def __init__(self, request: Request, model: "Model | None", terminal: Terminal):
         """Read and check all that can be before anything is drawn."""
         self.request, self.model, self.terminal = request, model, terminal
         self.ways = ways_of(request, model)
@@ -449,7 +449,7 @@ class _Texts:
         except InputError as absent:
             if request.data is not None or request.differs("reference") or self.given:
                 raise
-            self.terminal.note(f"no real text to stand beside: {absent}")
+            self.terminal.note(f"no real text to compare with: {absent}")
             return RealTexts()
 
     def _training(self, model: "Model", corpus: "Corpus | None" = None) -> "Rows | None":
@@ -488,7 +488,7 @@ class _Texts:
         curve = [(p.way.temperature, r) for p, r in zip(points, readings[::k]) if any(p is q for q in hot)]
         at = None
         if real_reading is not None and curve:
-            at = sweep.matched([t for t, _ in curve], [r for _, r in curve], real_reading)
+            at = sweep.match_entropy([t for t, _ in curve], [r for _, r in curve], real_reading)
         cheats = scores[len(parts) : len(candidates)]
         return SamplesRecord(
             points=tuple(points), real=None if real is None else _named(real, beside.name), matched=at, curve=bool(curve),
@@ -519,15 +519,15 @@ class _Texts:
         """Return whether the judge reads a set's own tokens."""
         return self.request.tokens == "own" and samples.rows is not None
 
-    def _read(self, sets: Sequence[Set]) -> list[Judged]:
-        readings = list[Judged]()
+    def _read(self, sets: Sequence[Set]) -> list[JudgeReading]:
+        readings = list[JudgeReading]()
         with Bar(self.terminal, "judge", 1, "texts") as bar:
             for i, samples in enumerate(sets):
                 show = lambda done, total, i=i: bar.update(i * total + done, total=len(sets) * total)  # noqa: E731
-                readings.append(judged(samples.texts, samples.rows, self.judge, self._own(samples), show))
+                readings.append(read_texts(samples.texts, samples.rows, self.judge, self._own(samples), show))
         return readings
 
-    def _scored(self, sets: Sequence[Set], readings: Sequence[Judged]) -> list[JudgedSet]:
+    def _scored(self, sets: Sequence[Set], readings: Sequence[JudgeReading]) -> list[ScoredSet]:
         """Each set by the metrics that need no real text, and by MAUVE."""
         real = self.beside.real
         features = self.judge.features(real.texts) if self.request.mauve and real is not None else None
@@ -539,7 +539,7 @@ class _Texts:
             for samples, reading in zip(sets, readings)
         ]  # fmt: skip
 
-    def _compare(self, candidates: list[Set], scores: list[JudgedSet], readings: list[Judged]) -> Compared | None:
+    def _compare(self, candidates: list[Set], scores: list[ScoredSet], readings: list[JudgeReading]) -> Compared | None:
         """Add the distances to real text; of real text those to other real text."""
         if self.beside.pool is None or self.embed is None:
             return None
@@ -551,7 +551,7 @@ class _Texts:
             scores[len(candidates)] = scores[len(candidates)].also(real.floor)
         return Compared(real.size, **self.embedding)
 
-    def _memorisation(self, sets: Sequence[Set], scores: list[JudgedSet], training: "Rows") -> None:
+    def _memorisation(self, sets: Sequence[Set], scores: list[ScoredSet], training: "Rows") -> None:
         """Add it to all sets in the model's tokens, in one pass over the training set."""
         rows = [samples.rows or [] for samples, _ in zip(sets, scores)]
         with Bar(self.terminal, "search", 1, "rows") as bar:
@@ -562,7 +562,7 @@ class _Texts:
                 scores[i] = scores[i].also(metrics.measure(runs=runs[first : first + number]))
             first += number
 
-    def _protocol(self, point: JudgedSet, compared: Compared | None) -> SamplesProtocol:
+    def _protocol(self, point: ScoredSet, compared: Compared | None) -> SamplesProtocol:
         request, model = self.request, self.model
         return SamplesProtocol(
             name=sweep.PROTOCOL, judge=self.judge.about, draws=_drawn(request), class_=class_text(request, model),
@@ -580,19 +580,19 @@ class _Texts:
         return identity(self.model) | {"length": self.request.length or int(self.model.method.shape[0])}
 
 
-def _drawn(request: Asked) -> str:
+def _drawn(request: Request) -> str:
     return f"samples of {request.samples}" if request.samples else sweep.DRAWS
 
 
-def _named(samples: JudgedSet, name: str, real: JudgedSet | None = None) -> JudgedSet:
+def _named(samples: ScoredSet, name: str, real: ScoredSet | None = None) -> ScoredSet:
     """A set with its name, and with the metrics that it fools beside real text."""
-    fools = None if real is None else fooled(samples.measures, real.measures)
+    fools = None if real is None else fooled_metrics(samples.measures, real.measures)
     return replace(samples, name=name, fools=fools)
 
 
 # ---------------------------------------------------------------------------------------------------- music, grids
 def _evaluate_rows(
-    request: Asked, model: "Model", parts: Sequence[Given], terminal: Terminal, began: float
+    request: Request, model: "Model", parts: Sequence[Given], terminal: Terminal, began: float
 ) -> SamplesRecord:
     """Rows of symbols that continue real ones: what was written against the true rest."""
     ways = ways_of(request, model)
@@ -641,7 +641,7 @@ def real_images(
     name, floor = corpus.about["name"], "train" if split != "train" else "test"
 
     def of_classes(part: str, most: int | None = None) -> RealImages:
-        rows, _ = asked_of_classes(model, corpus, part, unconditional=not classes)
+        rows, _ = rows_with_classes(model, corpus, part, unconditional=not classes)
         if not classes:
             return RealImages(f"{name} {part}", rows.array(most))
         if rows.labels is None:
@@ -655,7 +655,7 @@ def real_images(
 
 
 def _evaluate_images(
-    request: Asked, model: "Model", terminal: Terminal, began: float
+    request: Request, model: "Model", terminal: Terminal, began: float
 ) -> SamplesRecord:  # fmt: skip
     ways, classes = ways_of(request, model), class_numbers(request, model)
     sets = sweep.read_samples(request.samples, model) if request.samples else []
@@ -684,7 +684,7 @@ def _evaluate_images(
 
 def _score_images(
     model: "Model", features: Features, sets: Sequence[Set], reference: np.ndarray, seed: int, terminal: Terminal
-) -> list[JudgedSet]:
+) -> list[ScoredSet]:
     """Each set by every metric of images."""
     kind = cast(Any, kinds.of(model.tokenizer))
     with Bar(terminal, "look", 1, "images") as bar:

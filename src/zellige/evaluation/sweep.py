@@ -5,9 +5,9 @@ steps; which sets belong to which is read off the ways themselves, so that sets 
 sets are drawn with the same seeds, text i of every set with the same stream of random numbers.
 
 Along the temperatures both perplexity and entropy change, so neither is a number of the model; the perplexity at the entropy of
-real text is (`matched`). Between the two temperatures whose entropies lie on either side of that of real text, log perplexity is
-taken as linear in entropy. Outside all of them there is no such number. Its interval is the jackknife's over samples and real
-texts; sample i is left out of all temperatures at once, since it has the same random numbers in each.
+real text is (`match_entropy`). Between the two temperatures whose entropies lie on either side of that of real text, log
+perplexity is taken as linear in entropy. Outside all of them there is no such number. Its interval is the jackknife's over
+samples and real texts; sample i is left out of all temperatures at once, since it has the same random numbers in each.
 
 Degenerate samplers (`Degenerate`) write samples that nobody would call good and that some metric does. Beside each metric they
 show what it does not see:
@@ -49,7 +49,7 @@ from ..samplers.pairing import admissible, of_length
 from ..schema import read_lines, read_text
 from . import metrics
 from .interval import Number, from_jackknife
-from .judge import Judge, Judged, judged
+from .judge import Judge, JudgeReading, read_texts
 
 MATCHED_INTERVAL = "at matched entropy: jackknife over samples, the same of every temperature, and real texts"
 
@@ -72,7 +72,7 @@ class Matched:
     gap: Number
 
 
-def matched(temperatures: Sequence[float], sets: Sequence[Judged], real: Judged) -> Matched | None:
+def match_entropy(temperatures: Sequence[float], sets: Sequence[JudgeReading], real: JudgeReading) -> Matched | None:
     """Of sets of as many samples at these temperatures; None where the entropy of real text is not between theirs."""
     equal = len({len(reading.rows) for reading in sets}) == 1
     if len(sets) < 2 or not equal or len(sets[0].rows) < 2 or len(real.rows) < 2:
@@ -97,7 +97,7 @@ def matched(temperatures: Sequence[float], sets: Sequence[Judged], real: Judged)
     )  # fmt: skip
 
 
-def _sums(reading: Judged) -> np.ndarray:
+def _sums(reading: JudgeReading) -> np.ndarray:
     """(N, 4) of each text: its entropy, whether it has one, its nats, its tokens."""
     entropies = metrics.entropies(reading.rows)
     return np.stack(
@@ -115,12 +115,12 @@ def _ratios(sums: np.ndarray) -> np.ndarray:
     return np.stack([sums[..., 0] / sums[..., 1], sums[..., 2] / sums[..., 3]], -1)
 
 
-def _means(reading: Judged) -> np.ndarray:
+def _means(reading: JudgeReading) -> np.ndarray:
     """(2,) the mean entropy, and log of the corpus-level perplexity."""
     return _ratios(_sums(reading).sum(0))
 
 
-def _without(reading: Judged) -> np.ndarray:
+def _without(reading: JudgeReading) -> np.ndarray:
     """(N, 2) the same without each text."""
     sums = _sums(reading)
     return _ratios(sums.sum(0) - sums)
@@ -176,7 +176,7 @@ class Set:
         rows: tokens of each, the model's own; or None: then those of whoever counts them.
         calls: network evaluations of each, where they are known.
         expected_calls: how many they are in expectation, where that is known.
-        classes: what each was told, where classes were asked for.
+        classes: the class of each, where classes were asked for.
     """
 
     way: Way
@@ -189,7 +189,7 @@ class Set:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgedSet:
+class ScoredSet:
     """A set of samples, with every metric that it was measured by.
 
     Attributes:
@@ -216,7 +216,7 @@ class JudgedSet:
     example: str | None = None
     fools: tuple[str, ...] | None = None
 
-    def also(self, measures: Mapping[str, Number]) -> "JudgedSet":
+    def also(self, measures: Mapping[str, Number]) -> "ScoredSet":
         """The same set with more metrics. ValueError: one of them has no row in the table."""
         for name in measures:
             metrics.find(name)
@@ -224,7 +224,7 @@ class JudgedSet:
 
 
 # ------------------------------------------------------------------------------------------------------------- which ways
-def settled(model: Model, way: Way, length: int | None = None) -> Way:
+def with_sampler(model: Model, way: Way, length: int | None = None) -> Way:
     """The same way with the sampler's name and the number of steps that it will make.
 
     Raises InputError: no such sampler, or not for this model, or an option that it does not take.
@@ -289,7 +289,7 @@ def draw_samples(
     model: Model, way: Way, count: int, seed: int = 0, length: int | None = None, batch: int | None = None,
     progress: Progress | None = None, classes: Sequence[int] = (), fixed: np.ndarray | None = None,
 ) -> Set:  # fmt: skip
-    """`count` samples drawn that way, told these classes one after another; `progress` is called with (steps done, in all).
+    """`count` samples drawn that way, of these classes in turn; `progress` is called with (steps done, in all).
 
     fixed: (N, L) given tokens, -1 where one is free; the first row has the first samples.
     """
@@ -393,8 +393,8 @@ def real_texts(corpus: Corpus, split: str, count: int, length: int | None = None
 # ------------------------------------------------------------------------------------------------------------- judged
 def score_samples(
     samples: Set, judge: Judge, *, own: bool = False, against: torch.Tensor | None = None, seed: int = 0,
-    progress: Progress | None = None, reading: Judged | None = None,
-) -> JudgedSet:  # fmt: skip
+    progress: Progress | None = None, reading: JudgeReading | None = None,
+) -> ScoredSet:  # fmt: skip
     """A set of texts with every metric of the set alone; `text_features.RealText` has those that need real text.
 
     Args:
@@ -402,11 +402,11 @@ def score_samples(
         against: features of real texts, for MAUVE.
         reading: the judge's reading of these texts, where there is one.
     """
-    reading = reading or judged(samples.texts, samples.rows, judge, own, progress)
+    reading = reading or read_texts(samples.texts, samples.rows, judge, own, progress)
     measures = metrics.measure(rows=reading.rows, nats=reading.nats, tokens=reading.tokens)
     if against is not None:
         measures |= metrics.measure(features=judge.features(samples.texts), real_features=against, seed=seed)
-    return JudgedSet(
+    return ScoredSet(
         way=samples.way, samples=len(samples.texts), samples_sha256=fingerprint(samples.texts),
         tokens=sum(map(len, reading.rows)), judged=int(reading.tokens.sum()), cut=reading.cut,
         calls=sum(samples.calls) / len(samples.calls) if samples.calls else None, expected_calls=samples.expected_calls,
@@ -427,10 +427,10 @@ def checked_images(rows: Sequence[Sequence[int]] | np.ndarray, tokenizer: Tokeni
     return images
 
 
-def score_rows(samples: Set, measures: dict[str, Number]) -> JudgedSet:
+def score_rows(samples: Set, measures: dict[str, Number]) -> ScoredSet:
     """A set of images, or of other rows of symbols, with its metrics."""
     rows = samples.rows or []
-    return JudgedSet(
+    return ScoredSet(
         way=samples.way, samples=len(rows), samples_sha256=fingerprint(torch.tensor(rows or ())),
         tokens=sum(map(len, rows)), calls=sum(samples.calls) / len(samples.calls) if samples.calls else None,
         expected_calls=samples.expected_calls, measures=measures,
@@ -438,7 +438,7 @@ def score_rows(samples: Set, measures: dict[str, Number]) -> JudgedSet:
 
 
 # ------------------------------------------------------------------------------------------------------------- curves
-def curves_of(points: Sequence[JudgedSet], by: str) -> dict[str, list[JudgedSet]]:
+def curves_of(points: Sequence[ScoredSet], by: str) -> dict[str, list[ScoredSet]]:
     """The curves through the first point: "frontier" gives {"temperature": ..., "top-p": ...}, "calls" one for each sampler.
 
     Points of a curve are in the order of what varies; a curve of a frontier has two points or more.
@@ -505,7 +505,7 @@ def judges_own(tokenizer: Tokenizer, judge: Judge, count: int, length: int, seed
     return Degenerate("judge's own", Set(Way(), texts, rows))
 
 
-def fooled(measures: Mapping[str, Number], real: Mapping[str, Number]) -> tuple[str, ...]:
+def fooled_metrics(measures: Mapping[str, Number], real: Mapping[str, Number]) -> tuple[str, ...]:
     """The metrics by which these samples are no worse than real text; as good, where it is to be as real text's is."""
     names = list[str]()
     for name, number in measures.items():

@@ -1,8 +1,8 @@
 """Tasks of a model beyond its likelihood: whether puzzles are solved, and whether molecules are valid.
 
     puzzles      held-out ones are filled in, one cell at a time, and solved if the filling is the solution; nothing searches,
-                 nothing is taken back. The surest cell first with its likeliest symbol, as people solve one; and, drawn from
-                 the model's own distribution, cells in random order
+                 nothing is taken back. The most confident cell first with its likeliest symbol, as people solve one; and,
+                 drawn from the model's own distribution, cells in random order
     molecules    drawn one character at a time; valid is the share that `smiles.is_molecule` takes, unique the share of these
                  that are different texts, new the share of those that are not in the training split. Texts, not structures:
                  two spellings of one molecule are two
@@ -61,7 +61,7 @@ def _puzzles(
     clues, solutions = rows.clues[indices], rows.array()[indices]
     cells = int(clues.shape[1])
     ways = {
-        "the surest cell first": {"sampler": "confidence", "steps": cells, "temperature": 0.0},
+        "the most confident cell first": {"sampler": "confidence", "steps": cells, "temperature": 0.0},
         "cells in random order": {"sampler": "first_hitting"},
     }
     ways = {name: how for name, how in ways.items() if not SAMPLERS[how["sampler"]].refuse(model.method)}

@@ -24,7 +24,7 @@ from ..schema import read_json
 from .distances import LEAST
 from .image_features import CONFIG
 from .interval import Number
-from .judge import Judge, Judged
+from .judge import Judge, JudgeReading
 from .metrics import measure
 
 WIDTH = 512
@@ -116,7 +116,7 @@ class RealText:
         InputError: too few texts.
     """
 
-    def __init__(self, texts: Sequence[str], reading: Judged, embed: Embed, count: int):
+    def __init__(self, texts: Sequence[str], reading: JudgeReading, embed: Embed, count: int):
         self.size = min(count, len(texts) // 2)
         if self.size < LEAST:
             raise InputError(f"{len(texts)} real texts are too few for distances; give {2 * LEAST} or more")
@@ -126,7 +126,7 @@ class RealText:
         floor, self.reference = (View(v.rows, v.rates, self.units(v.features)) for v in halves)
         self.floor = self.distances(floor)
 
-    def view(self, texts: Sequence[str], reading: Judged) -> View:
+    def view(self, texts: Sequence[str], reading: JudgeReading) -> View:
         """Samples, as many of them as are compared."""
         n = self.size
         return View(reading.rows[:n], reading.rates[:n], self.units(self.embed(texts[:n])))

@@ -1,6 +1,6 @@
 """Groups of texts, judged one after another, by several processes, or by ranks (`launched`); what is done is kept in a file.
 
-A group owns its random numbers, so who judges it, beside which others, and after how many interruptions, changes nothing. What a
+A group owns its random numbers, so who judges it, with which others, and after how many interruptions, changes nothing. What a
 group gave is a line of JSON (Python writes and reads a float without loss) with its checksum, appended when it is done; a line
 that was cut off or damaged is judged again. The name of the file is a hash of everything that makes the number: another protocol
 has another file.
@@ -72,7 +72,7 @@ class ResultCache:
     def close(self) -> None:
         """Let go of the file."""
         if self._file is not None:
-            with contextlib.suppress(OSError):  # a full disk, which has been told of
+            with contextlib.suppress(OSError):  # a full disk, which has been reported
                 self._file.close()
 
     def remove(self) -> None:

@@ -101,11 +101,11 @@ def gauss(n: int) -> tuple[Tensor, Tensor]:
 def hits(method: Diffusion, length: int, n: int = 12) -> tuple[Tensor, Tensor]:
     """Nodes u (N, length) and weights (N,) for the uniforms of one event after another until no mask is left.
 
-    1 - alpha falls by the factor u^(1/masks left) at each; `n` nodes between any two bends of what the network is told, which
+    1 - alpha falls by the factor u^(1/masks left) at each; `n` nodes between any two bends of the network's time input, which
     are placed by that factor.
     """
     process, (x, w) = method.process, gauss(n)
-    bends = [0.0, *(1 - float(process.schedule.alpha(t)) for t in (0.0, 1.0)), 1.0]  # of what the network is told
+    bends = [0.0, *(1 - float(process.schedule.alpha(t)) for t in (0.0, 1.0)), 1.0]  # of the network's time input
     u, weight, noise = torch.zeros(1, 0).double(), torch.ones(1).double(), torch.ones(1).double()
     for left in range(length, 0, -1):
         ends = torch.stack([(b / noise).clamp_max(1.0) ** left for b in bends], -1)  # (B, 4)

@@ -346,7 +346,7 @@ class Diffusion(Method):
         sees_sigma = self.parameterization == "score" or (self.time_conditioned and self.time_input == "sigma")
         if sees_sigma and getattr(getattr(self.process, "schedule", None), "alpha_1", 1.0) == 0.0:
             raise InputError(
-                "`alpha_1` 0 is noise without end at t = 1, which no network can be told; use 1e-3, or another above 0"
+                "`alpha_1` 0 is noise without end at t = 1, which no network can take as input; use 1e-3, or another above 0"
             )
 
     def __init_subclass__(cls, **more: Any) -> None:

@@ -1,8 +1,8 @@
 """Classifiers of noisy texts, which guide samples (`samplers.guidance`): what they are on disk, and what `sample` makes of them.
 
-`zellige train classifier MODEL` trains one (`training.classifier`). It reads texts with that model's noise, and is told how
-noisy they are: 1 - alpha, whatever the schedule is. For a model of blocks, or from left to right, it reads the beginning of a
-text, with blanks behind it, and is told nothing.
+`zellige train classifier MODEL` trains one (`training.classifier`). It reads texts with that model's noise, and their noise
+level: 1 - alpha, whatever the schedule is. For a model of blocks, or from left to right, it reads the beginning of a
+text, with blanks behind it, and no noise level.
 """
 
 from collections.abc import Callable

@@ -2,8 +2,9 @@
 
     zellige.embed("runs/mine", ["a text", "another"])        # (2, D)
 
-The network reads the clean text at t = 0, told so in the method's own way: sigma(0), t = 0, or nothing. A network of blocks reads
-a position's own block and those before it; an autoregressive one the tokens up to it, the token that begins a text first.
+The network reads the clean text at t = 0, its time input in the method's own way: sigma(0), t = 0, or nothing. A network of
+blocks reads a position's own block and those before it; an autoregressive one the tokens up to it, the token that begins a text
+first.
 """
 
 from collections.abc import Callable, Sequence

@@ -18,5 +18,5 @@ def refuse_given(method: Method, word: str) -> None:
 
 
 def needs_sight(method: Method) -> bool:
-    """Return whether its network must be told which positions are given: noise without a mask looks like a given token."""
+    """Return whether its network must see which positions are given: noise without a mask looks like a given token."""
     return method.process is not None and not method.process.hides

@@ -92,7 +92,7 @@ class Net:
     def _check_kind(self) -> None:
         """InputError for a choice that means nothing to this kind of network, or is none of a U-Net."""
         if self.convolutional and self.given:
-            raise InputError(f"`net.kind` {self.kind} cannot be told which positions are given; use dit")
+            raise InputError(f"`net.kind` {self.kind} cannot see which positions are given; use dit")
         if not self.convolutional:
             object.__setattr__(self, "published", True)  # it has no other
         usual = {field.name: field.default for field in fields(Net)}

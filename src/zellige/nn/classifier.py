@@ -28,7 +28,7 @@ class Classifier(nn.Module):
         self, x: Tensor, time: Tensor | None = None, *, mask: Tensor | None = None, segments: Tensor | None = None
     ) -> Tensor:
         """The mean hidden state (B, D) of the positions of x (B, L) where `mask` (B, L) is True (None: all); `time` is for a
-        trunk that is told one, segments (B, L) keep padding out of attention."""
+        time-conditioned trunk, segments (B, L) keep padding out of attention."""
         h = self.trunk.features(x, time, segments=segments)
         if mask is None:
             return h.mean(1)

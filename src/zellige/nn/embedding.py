@@ -74,7 +74,7 @@ class TimeEmbedding(nn.Module):
         return F.silu(vector) if self.silu else vector
 
 
-def check_told(timed: bool, time: Tensor | None, classes: nn.Embedding | None, condition: Tensor | None) -> None:
+def check_inputs(timed: bool, time: Tensor | None, classes: nn.Embedding | None, condition: Tensor | None) -> None:
     """Raise InputError if a network gets a time or classes that it does not take, or no time although it is
     time-conditioned."""
     if (time is None) == timed:

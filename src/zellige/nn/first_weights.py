@@ -2,7 +2,7 @@
 
 unet        D3PM's: variance 1 / inputs, truncated at two standard deviations; residual branches end with zeros
 rescale     tauLDR's: PyTorch's own, uniform; queries, keys, values and shortcuts with a tenth of Glorot's variance
-flat-unet, u-vit    MD4's: as D3PM's, but attention ends as any layer; what is told shifts and scales nothing at first
+flat-unet, u-vit    MD4's: as D3PM's, but attention ends as any layer; conditioning shifts and scales nothing at first
 """
 
 import math

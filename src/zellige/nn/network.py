@@ -14,7 +14,7 @@ class Network(Protocol):
     """Hidden states and head apart, so that the head is paid only where it is read.
 
     A network of blocks (its attribute `block` > 0) takes more keywords in `features`: `clean` (B, L), the tokens that earlier
-    blocks are read from, and `clean_time`, what it is told of them; or `cache`, what it remembers of the tokens before x; and
+    blocks are read from, and `clean_time`, their time input; or `cache`, what it remembers of the tokens before x; and
     it has `extend(cache, x, time) -> cache` (see `nn.DiT`). A network whose attribute `chooses` is True takes `at`, positions
     (`core.positions`), and gives the hidden states (N, D) of these alone. One whose attribute `sees_given` is True takes `given`
     (B, L) bool, the positions whose tokens are given.

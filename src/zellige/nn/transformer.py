@@ -1,7 +1,7 @@
 """A transformer that reads a sequence of states and returns, per position, one logit per state: bidirectional, or in blocks.
 
 The blocks are the DiT blocks that SEDD (Lou et al. 2024), MDLM (Sahoo et al. 2024) and their successors share: rotary
-positions, layer norms without bias, a tanh-GELU MLP four times as wide, and, only where the network is told the time or a
+positions, layer norms without bias, a tanh-GELU MLP four times as wide, and, only in a network that is conditioned on time or
 class, adaptive layer norm (Peebles & Xie 2023). A time-free network has none of the adaptive part: it is not fed a constant,
 but where its weights are published ones (`Net.constant`). Those load by renaming keys (`zellige.models.published`).
 
@@ -29,7 +29,7 @@ from .embedding import (
     TimeEmbedding,
     axial_table,
     both,
-    check_told,
+    check_inputs,
     chosen,
     embed_classes,
     modulate,
@@ -53,7 +53,7 @@ class DiT(nn.Module):
 
     @property
     def sees_given(self) -> bool:
-        """Whether the network is told which positions are given."""
+        """Whether the network sees which positions are given."""
         return self.given is not None
 
     def __init__(
@@ -130,7 +130,7 @@ class DiT(nn.Module):
         given (B, L) bool, for a network that sees them (`Net.given`): the positions whose tokens carry no noise.
 
         For a network of blocks, one of these: clean (B, L), the tokens that stand in the blocks before (`clean_time`, like
-        `time`, is what their stream is told; None: the same); or cache, what was read before x, which begins a block.
+        `time`, is their time input; None: the same); or cache, what was read before x, which begins a block.
         """
         self._check(x, time, segments, condition, clean, cache)
         B = len(x)
@@ -141,7 +141,7 @@ class DiT(nn.Module):
         if clean is not None:
             x, time = torch.cat((x, clean)), None if time is None else both(time, clean_time, x)
             condition = None if condition is None else condition.repeat(2)
-        c = self.told(x, time, condition)
+        c = self.conditioning(x, time, condition)
         h, rotary = self._embed(x), self._rotary(x, cache)
         if given is not None and self.given is not None:
             h = h + given[..., None] * self.given
@@ -173,7 +173,7 @@ class DiT(nn.Module):
         segments = None if valid is None else valid.long()
         before, visible = (0, None) if cache is None else (len(cache), cache.seen)
         view = sight(self.block, 1, x, segments, before, visible)
-        c = self.told(x, time, condition)
+        c = self.conditioning(x, time, condition)
         h, rotary = self._embed(x), self._rotary(x, cache, valid)
         able = torch.ones_like(x, dtype=torch.bool) if valid is None else valid
         layers_ = []
@@ -246,11 +246,11 @@ class DiT(nn.Module):
             raise InputError(
                 f"a network on a grid of {shape} takes all its {self.net.length:,} positions, without segments"
             )
-        check_told(self.time_conditioned, time, self.classes, condition)
+        check_inputs(self.time_conditioned, time, self.classes, condition)
         if clean is None and cache is None:
             return
         if not self.block:
-            raise InputError("this network has no blocks, so it reads nothing beside x; build it with block=16 or so")
+            raise InputError("this network has no blocks, so it reads nothing but x; build it with block=16 or so")
         if clean is not None and clean.shape != x.shape:
             raise InputError(
                 f"the clean tokens are {tuple(clean.shape)}, the noisy ones {tuple(x.shape)}; give as many"
@@ -273,7 +273,7 @@ class DiT(nn.Module):
         if valid is not None and (cache is not None or (valid[:, :-1] & ~valid[:, 1:]).any()):
             raise InputError("valid is for the first tokens of a cache, and shorter rows begin with what is not valid")
 
-    def told(self, x: Tensor, time: Tensor | None, condition: Tensor | None = None) -> tuple:
+    def conditioning(self, x: Tensor, time: Tensor | None, condition: Tensor | None = None) -> tuple:
         """Input of `Modulation` for x (B, L): () without modulation, one vector if it is the same for all."""
         if self.time is None and self.classes is None:
             return ()

@@ -2,8 +2,8 @@
 
 That of DDPM (Ho et al. 2020, arXiv 2006.11239), with which D3PM (Austin et al. 2021, arXiv 2107.03006) and tauLDR (Campbell et
 al. 2022, arXiv 2205.14987) model images: residual blocks of two 3 x 3 convolutions behind group norms, down by two and up
-again, what was there on the way down beside what comes up; attention of one head in the middle, and after the blocks of some
-resolutions. At one resolution (`flat-unet`) it is the network of MD4 (Shi et al. 2024, arXiv 2406.04329), which takes it from
+again, joined by skip connections; attention of one head in the middle, and after the blocks of some resolutions. At one
+resolution (`flat-unet`) it is the network of MD4 (Shi et al. 2024, arXiv 2406.04329), which takes it from
 variational diffusion models (Kingma et al. 2021, arXiv 2107.00630); with a transformer in the middle and adaptive group norms
 (`u-vit`) that of MD4 for larger images. tauLDR's divides residual sums by the root of 2 (`net.rescale`), as score_sde does,
 from which it comes. A time-free network has no embedding of the time.
@@ -31,7 +31,7 @@ from torch.utils.checkpoint import checkpoint
 from ..errors import InputError
 from .attention import ALL
 from .block import Block, Net
-from .embedding import Modulation, TimeEmbedding, add, axial_table, check_told, embed_classes, modulate
+from .embedding import Modulation, TimeEmbedding, add, axial_table, check_inputs, embed_classes, modulate
 from .first_weights import first_weights
 
 PATCH = 2
@@ -56,7 +56,7 @@ class PatchBlock(nn.Module):
         self.modulation = Modulation(net.condition, D, 6) if adaptive else None
 
     def forward(self, x: Tensor, c: Tensor | None) -> Tensor:
-        shift1, scale1, gate1, shift2, scale2, gate2 = told(self.modulation, c, 6)
+        shift1, scale1, gate1, shift2, scale2, gate2 = modulations(self.modulation, c, 6)
         x = add(x, gate1, self.attention(modulate(self.norm1, x, shift1, scale1)))
         h = self.mlp[1](self.mlp[0](modulate(self.norm2, x, shift2, scale2)))
         h = self.mlp[2](F.dropout(h, self.dropout, self.training))
@@ -74,7 +74,7 @@ def norm(width: int, adaptive: bool) -> nn.Module:
     return nn.LayerNorm(width, eps=1e-6, elementwise_affine=False) if adaptive else nn.RMSNorm(width, eps=1e-6)
 
 
-def told(modulation: Modulation | None, c: Tensor | None, parts: int) -> tuple[Tensor | None, ...]:
+def modulations(modulation: Modulation | None, c: Tensor | None, parts: int) -> tuple[Tensor | None, ...]:
     """The modulation vectors (B or 1, 1, D) of all patches, None without conditioning."""
     if modulation is None or c is None:
         return (None,) * parts
@@ -118,7 +118,7 @@ class Patches(nn.Module):
             else:
                 h = block(h, *more)
         if self.published:
-            vectors = told(self.modulation, c, 2)
+            vectors = modulations(self.modulation, c, 2)
         else:
             vectors = (None, None) if self.modulation is None else self.modulation(*modulation)
         h = self.pixels(modulate(self.norm, h, *vectors)).mT.reshape(len(x), -1, *patches.shape[2:])  # pyright: ignore
@@ -290,7 +290,7 @@ class UNet(nn.Module):
         condition (B,), for a network with classes: the class of each row, or -1 or the last (as None): it has none.
         """
         self._check(x, time, segments, condition)
-        c = self.told(x, time, condition)
+        c = self.conditioning(x, time, condition)
         h = self.input(self._embed(x))
         skips = [h]
         for layer in self.down:
@@ -307,7 +307,7 @@ class UNet(nn.Module):
         h = self.output(F.silu(self.norm(h, c)))
         return h.permute(0, 2, 3, 1).reshape(*x.shape, self.net.channels)
 
-    def told(self, x: Tensor, time: Tensor | None, condition: Tensor | None = None) -> Tensor | None:
+    def conditioning(self, x: Tensor, time: Tensor | None, condition: Tensor | None = None) -> Tensor | None:
         """Conditioning of all blocks, (B or 1, condition); None for an unconditional network."""
         c = None if self.time is None or time is None else self.time(time.reshape(-1))
         if self.classes is None:
@@ -342,7 +342,7 @@ class UNet(nn.Module):
             raise InputError(
                 f"the time is {tuple(time.shape)}; a U-Net takes one for each row, ({len(x)},), or one for all"
             )
-        check_told(self.time_conditioned, time, self.classes, condition)
+        check_inputs(self.time_conditioned, time, self.classes, condition)
 
     def forward(self, x: Tensor, time: Tensor | None = None, **kwargs) -> Tensor:
         """Logits (B, L, K) at every position: for small K and for tests."""

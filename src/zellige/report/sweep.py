@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from ..evaluation.metrics import Metric, find
-from ..evaluation.sweep import JudgedSet, curves_of
+from ..evaluation.sweep import ScoredSet, curves_of
 from .palette import COLOURS, INK, LINES, RULE, SOFT, STYLE
 
 _LOOKS = [("blue", "-", "o"), *((c, d, m) for (c, d), m in zip(LINES, "s^DvPX"))]
@@ -20,7 +20,7 @@ SHOWN = {  # (across, up) of a frontier, (above, below) against calls
 }
 
 
-def sweep_figure(points: Sequence[JudgedSet], real: JudgedSet | None, by: str, about: str = "") -> Figure | None:
+def sweep_figure(points: Sequence[ScoredSet], real: ScoredSet | None, by: str, about: str = "") -> Figure | None:
     """The figure of one kind of curves, "frontier" or "calls"; None where these points have none.
 
     Args:
@@ -46,7 +46,7 @@ def sweep_figure(points: Sequence[JudgedSet], real: JudgedSet | None, by: str, a
 
 
 def _frontier(
-    curves: dict[str, list[JudgedSet]], real: JudgedSet | None, called: str, across: Metric, up: Metric
+    curves: dict[str, list[ScoredSet]], real: ScoredSet | None, called: str, across: Metric, up: Metric
 ) -> Figure:
     fig = Figure(figsize=(6.4, 4.6), layout="constrained", facecolor="white")
     ax = fig.subplots()
@@ -75,7 +75,7 @@ def _frontier(
 
 
 def _calls(
-    curves: dict[str, list[JudgedSet]], real: JudgedSet | None, called: str, above: Metric, below: Metric
+    curves: dict[str, list[ScoredSet]], real: ScoredSet | None, called: str, above: Metric, below: Metric
 ) -> Figure:
     fig = Figure(figsize=(6.4, 6.0), layout="constrained", facecolor="white")
     top, low = fig.subplots(2, 1, sharex=True, height_ratios=[1.5, 1])
@@ -105,7 +105,7 @@ def _calls(
     return fig
 
 
-def _whiskers(points: Sequence[JudgedSet], measure: str) -> np.ndarray:
+def _whiskers(points: Sequence[ScoredSet], measure: str) -> np.ndarray:
     """(2, n) how far the interval reaches below and above."""
     numbers = [p.measures[measure] for p in points]
     return np.nan_to_num(

@@ -51,7 +51,10 @@ FORMERLY = (  # of files without a format: command, an argument that only this r
     ("sweep", "", "Sweep"),
     ("compare", "", "Compare"),
 )
-RENAMED = {"law": "distribution"}  # keys that files without a format call otherwise
+RENAMED = {  # keys that files without a format call otherwise
+    "law": "distribution",
+    "solved, the surest cell first": "solved, the most confident cell first",
+}
 SENSES = ("within its interval", "up to rounding", "bit for bit")  # in which a number holds, the weakest first
 ROUNDING = 1e-6  # relative: float32 sums in another order
 _PACKAGES = ("torch", "lightning", "numpy", "safetensors")

@@ -1,4 +1,4 @@
-"""Files of a run beside its checkpoints: metrics.csv, samples/, TensorBoard events, Weights & Biases, log.txt."""
+"""Files of a run other than its checkpoints: metrics.csv, samples/, TensorBoard events, Weights & Biases, log.txt."""
 
 import contextlib
 import csv
@@ -77,7 +77,7 @@ class MetricLogger:
         return "".join(self.lines)
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):  # a full disk, which has been told of
+        with contextlib.suppress(OSError):  # a full disk, which has been reported
             self.file.close()
         with contextlib.suppress(OSError):
             if self.events is not None:
@@ -100,7 +100,7 @@ def restore_metrics(folder: Path, step: int, say: Callable[[str], Any]) -> str:
     """metrics.csv of a run that begins, or goes on from `step`: put in its place if need be, and returned.
 
     It is what the checkpoint holds; of an older one, which holds none, the rows up to its step. What was there goes to another
-    name, and is told of, where it is not that with later rows after it.
+    name, and is reported, where it is not that with later rows after it.
 
     Raises:
         InputError: what the checkpoint holds has changed since it was written.

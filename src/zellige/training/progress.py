@@ -1,4 +1,4 @@
-"""Who is told how a training goes, and how fast."""
+"""Where the progress of a training is reported, and how fast it goes."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -30,7 +30,7 @@ class Speed:
 
 
 class Progress(Protocol):
-    """Who is told how it goes (`show.progress.Training` draws it)."""
+    """Receiver of the progress of a training (`show.progress.Training` draws it)."""
 
     def start(self, total: int, done: int = 0) -> None:
         """Work of `total` steps begins, `done` of them already behind."""

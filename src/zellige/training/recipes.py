@@ -102,7 +102,7 @@ GPT2, BERT, LEVELS, LETTERS = 50257, 30522, 256, 27
 
 HELD_OUT = "trains on 45,000 images: the other 5,000 are the validation split"
 ENDS = "the published convolution goes straight to the logits of all colours; here through 128 features of each colour"
-NUMBERED = "the network is told the steps as 1 to T, the published one as 0 to T - 1"
+NUMBERED = "the network gets the steps as 1 to T, the published one as 0 to T - 1"
 FIRST_AVERAGE = "the average begins with the first weights, the published one with those after the first step"
 WEIGHTS = "first weights: variance 1 / inputs, less with depth where branches end; the published ones are their framework's own"
 COUNTED = "the paper counts 110M parameters; with embeddings and head this network, its authors', has more"
@@ -327,7 +327,7 @@ OWN_CLIP = "`train.clip`"
 AS_D3PM = "`train.steps`: the paper has no number, and follows D3PM, which has these"
 SPREAD = "sigma begins at 1e-5 as the paper says, in its authors' configuration at 1e-4"
 SAMPLED = "8 residual blocks and 20 layers, as of the network whose samples the paper shows"
-SOME_TIME = "the network is told the time, of which the paper says that it does not matter"
+SOME_TIME = "the network is time-conditioned; the paper says that it makes no difference"
 LM1B_TOKENS = 512 * 128  # of a step
 BRIEF: dict[str, dict[str, Any]] = {  # of BD3-LM's table 8, the options that are not those of table 3
     "45-95": {"clip": (0.45, 0.95)}, "30-80": {"clip": (0.3, 0.8)}, "linear": {"resample": False},

@@ -124,7 +124,7 @@ class Training(Request["Run"]):
         return replace(self, **whole, settings=self._settings | {n: v for n, v in values.items() if n not in whole})
 
     def filled(self) -> "Training":
-        """Return the training with all of `options`, `data`, `net` and `train`, and no settings beside them.
+        """Return the training with all of `options`, `data`, `net` and `train`, and no `settings` left.
 
         Raises:
             InputError: choices that exclude each other, or a value that may not be; nothing was written.
@@ -136,7 +136,7 @@ class Training(Request["Run"]):
         return with_method._filled(recipe, _with_data_name(self._settings))
 
     def run(self, progress: "Progress | None" = None) -> "Run":
-        """Train, or go on with the run in the folder; `progress` is told how it goes."""
+        """Train, or go on with the run in the folder; progress is reported to `progress`."""
         return self.filled().start(progress)
 
     def start(self, progress: "Progress | None" = None) -> "Run":

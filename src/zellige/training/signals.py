@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-WARNING = getattr(signal, "SIGUSR1", None)  # which Slurm is told to send before it ends a job; Windows has none
+WARNING = getattr(signal, "SIGUSR1", None)  # which Slurm sends, if set so, before it ends a job; Windows has none
 WATCHED = (signal.SIGINT, signal.SIGTERM, *([WARNING] if WARNING else []))
 
 
@@ -92,10 +92,10 @@ def worker(number: int = 0) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if hasattr(signal, "sigwaitinfo"):
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # in every thread: the one below takes them all
-        threading.Thread(target=_until_told, args=(os.getppid(),), daemon=True).start()
+        threading.Thread(target=_wait_for_end, args=(os.getppid(),), daemon=True).start()
 
 
-def _until_told(trainer: int) -> None:
+def _wait_for_end(trainer: int) -> None:
     """Wait for the trainer's SIGTERM, and end."""
     while signal.sigwaitinfo({signal.SIGTERM}).si_pid != trainer:
         pass

@@ -149,7 +149,7 @@ class Sweep(Request[SweepRecord]):
 
         Args:
             say: called with a line about each trial.
-            progress: makes what is told how a trial's training goes.
+            progress: makes the receiver of a trial's progress.
 
         Raises:
             InputError: a value that may not be; nothing was trained.

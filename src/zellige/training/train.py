@@ -92,7 +92,7 @@ def train(
             given is the run's own; of what is given, only steps, lr, clip, precision, what computes them (devices, nodes,
             strategy, accumulate) and what is written when may differ from it.
         overwrite: replace the run in that folder.
-        progress: who is told how it goes; nobody by default.
+        progress: where progress is reported; nowhere by default.
 
     Raises:
         InputError: the input is wrong, or another process trains there, and nothing was written; or the disk is full, and the

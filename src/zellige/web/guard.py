@@ -36,7 +36,7 @@ class Limits:
         rows: texts in one request.
         tokens: of all texts of a request together.
         seconds: from its arrival to its end, waiting included.
-        waiting: requests that wait for a model; the next one is told to come back later.
+        waiting: requests that wait for a model; the next one is refused for now.
         batch: texts of requests that agree, drawn at once.
         lanes: groups of requests that take their steps in turn.
     """

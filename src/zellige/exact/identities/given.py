@@ -30,7 +30,7 @@ STEPS = 3
 Predict = Callable[[Tensor, Tensor], Prediction]  # of x_t and the times
 
 
-def told(method: Diffusion) -> Diffusion:
+def seeing_given(method: Diffusion) -> Diffusion:
     """The method with a network that is any function of which positions are given, if the noise does not tell them apart."""
     if method.process.hides:
         return method
@@ -80,7 +80,7 @@ def given_bound(method: Diffusion, times: Tensor, x_0: Tensor, counted: Tensor) 
 @own("given.chain", lambda method: method.process is not None and not method.block)
 @torch.no_grad()
 def the_bound_given_a_part(method: Diffusion):
-    method = told(chain_of(method))
+    method = seeing_given(chain_of(method))
     times, x_0 = method.grid(STEPS), enumeration.states(V, L)[[1, 3, 8]]
     n = max(1, len(between(method, STEPS)))
     steps = (torch.arange(n, dtype=torch.float64) + 0.5) / n, torch.full((n,), 1 / n, dtype=torch.float64)
@@ -120,7 +120,7 @@ def the_bound_leaves_probability_given_a_part(method: Method):
     if method.process is not None:
         end_at(method, 0.1)
         if not method.block and isinstance(method, Diffusion):
-            method = told(method)
+            method = seeing_given(method)
     worst, whole = math.inf, Largest()
     for counted in torch.tensor(patterns(method)):
         x_0 = agreeing(V, torch.ones(L, dtype=torch.long), counted)
@@ -138,7 +138,7 @@ def the_bound_leaves_probability_given_a_part(method: Method):
 @shared("given.exact")
 @torch.no_grad()
 def clamping_is_wrong_and_the_given_time_is_right():
-    """3^4 under uniform noise, tokens that agree with their neighbours; the exact network, told which tokens are given or not."""
+    """3^4 under uniform noise, tokens that agree with their neighbours; exact networks that see which are given, or not."""
     length, T = 4, 256
     X = enumeration.states(3, length)
     weights = (2.5 * (X[:, 1:] == X[:, :-1]).sum(-1)).exp()

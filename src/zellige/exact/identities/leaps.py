@@ -153,7 +153,7 @@ def correctors_stand_at_the_end_of_a_step(method: Diffusion):
 @own("sampler.uniformisation-infill-drawn")
 @torch.no_grad()
 def uniformisation_keeps_what_is_given(method: Diffusion) -> Iterator[Row]:
-    """Given [1, _], with the exact network told that it is CLEAN: the conditional distribution."""
+    """Given [1, _], with the exact network given that it is CLEAN: the conditional distribution."""
     if Uniformisation.refuse(method) is not None or not starts(method):
         return
     draws, distribution = 4_000, data_distribution()

@@ -1,7 +1,7 @@
 """Both sides of -log p: what the draws that weigh a text (`samplers.replay`) make of its probability, and of its bound.
 
 A model of T steps of its own is one chain: the same T steps are what its bound counts, what weighs its texts, what draws them
-where nobody says how many, and the only times that its network is asked at. Here it has three, and is told the time.
+where nobody says how many, and the only times that its network is asked at. Here it has three, and it sees the time.
 """
 
 import itertools

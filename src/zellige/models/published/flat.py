@@ -159,7 +159,7 @@ def _write_udlm(description: Description) -> dict[str, Any]:
 
 def _write_duo(description: Description) -> dict[str, Any]:
     if description.net.classes or not description.options.get("time", True):
-        raise InputError("the layout duo is told the time and no classes; use `to` udlm")
+        raise InputError("the layout duo is time-conditioned and has no classes; use `to` udlm")
     return _flat(description, "DUO", causal=False, var_min=True)
 
 

@@ -100,7 +100,7 @@ def state_of(
             f"the layout {layout.name} is of another network than this one's; only what came in it goes back"
         )
     if not same:
-        time_note = " that is told the time" if config.method in FREE and layout.method in FREE else ""
+        time_note = " that is time-conditioned" if config.method in FREE and layout.method in FREE else ""
         hint = f"for {config.method} there are {', '.join(fitting(config))}" if fitting(config) else "use `to` hub"
         raise InputError(
             f"the layout {layout.name} is for {layout.method}, and this is {config.method}{time_note}; {hint}"
@@ -135,12 +135,12 @@ BRANCHES = (("norm1", "out"), ("norm2", "mlp.2"))  # of a block: its layer norm,
 def unmodulated(network: DiT) -> dict[str, Tensor]:
     """The tensors of the same function without adaptive norms, with a bias in each norm (RADD's form).
 
-    For a network that is told no time and no class.
+    For a network without time and class inputs.
     """
     if network.classes is not None:
-        raise InputError("this network is told classes, for which the layout radd has no word; use `to` udlm")
+        raise InputError("this network is class-conditional, for which the layout radd has no word; use `to` udlm")
     state = {n: t for n, t in network.state_dict().items() if not n.startswith("time.") and "modulation" not in n}
-    condition = None if network.time is None else network.told(torch.zeros(1, 1, dtype=torch.long), None)
+    condition = None if network.time is None else network.conditioning(torch.zeros(1, 1, dtype=torch.long), None)
 
     def into(norm: str, module: Any, shift: Tensor | None, scale: Tensor | None) -> None:
         bias = torch.zeros_like(module.weight) if module.bias is None else module.bias
@@ -165,7 +165,7 @@ def unmodulated(network: DiT) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def modulated(network: DiT) -> dict[str, Tensor]:
-    """The tensors of the same function with adaptive norms that are told sigma = 0 (MDLM's form): what they say is a bias.
+    """The tensors of the same function with adaptive norms at the constant sigma = 0 (MDLM's form): what they say is a bias.
 
     For a network without them; the embedding of the time is zero.
     """

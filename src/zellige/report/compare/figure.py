@@ -43,7 +43,7 @@ def comparison_figure(found: Findings) -> Figure:
 
 
 def _bounds(ax: Axes, found: Findings, looks: list[dict[str, Any]]) -> None:
-    rows, law = found.methods, not found.judge.grams
+    rows, enumerated = found.methods, not found.judge.grams
     for y, (row, look) in enumerate(zip(rows, looks)):
         bound = row.bound
         if bound is None or not math.isfinite(bound.value):
@@ -63,7 +63,7 @@ def _bounds(ax: Axes, found: Findings, looks: list[dict[str, Any]]) -> None:
                     textcoords="offset points", fontsize=8, color=SOFT)  # fmt: skip
     ax.set(yticks=range(len(rows)), ylim=(len(rows) - 0.5, -0.5), xlabel=f"{found.unit}, lower is better")
     ax.set_yticklabels([row.label for row in rows], color=INK)
-    where = "in expectation over the law" if law else "on the test split"
+    where = "in expectation over the data's distribution" if enumerated else "on the test split"
     ax.set_title(f"bound {where}: ≤ hollow, = filled; 95%", pad=16)
     ax.annotate("same", (1, 1), xycoords="axes fraction", xytext=(4, 2), textcoords="offset points", va="bottom",
                 fontsize=8, color=SOFT)  # fmt: skip
@@ -72,7 +72,7 @@ def _bounds(ax: Axes, found: Findings, looks: list[dict[str, Any]]) -> None:
 
 
 def _samples(ax: Axes, found: Findings, looks: list[dict[str, Any]], points: float) -> None:
-    rows, real, law = found.methods, found.reference, not found.judge.grams
+    rows, real, enumerated = found.methods, found.reference, not found.judge.grams
     ends = []
     for row, look in zip(rows, looks):
         qualities = [quality for quality in row.quality if quality.calls > 0]
@@ -82,7 +82,7 @@ def _samples(ax: Axes, found: Findings, looks: list[dict[str, Any]], points: flo
     low, high = real.band
     ax.axhspan(low, high, color=RULE, alpha=0.6, lw=0, zorder=0)
     ax.axhline(real.value, color=SOFT, lw=1, ls=(0, (4, 3)), zorder=1)
-    caption = f"{found.samples:,} exact samples" if law else f"real {found.rows}, {found.samples:,} rows"
+    caption = f"{found.samples:,} exact samples" if enumerated else f"real {found.rows}, {found.samples:,} rows"
     ax.annotate(caption, (0, real.value), xycoords=("axes fraction", "data"), xytext=(4, 3), textcoords="offset points",
                 va="bottom", fontsize=8, color=SOFT)  # fmt: skip
     evaluation_counts = [quality.calls for row in rows for quality in row.quality if quality.calls > 0]
@@ -98,10 +98,10 @@ def _samples(ax: Axes, found: Findings, looks: list[dict[str, Any]], points: flo
     ax.xaxis.set_major_locator(FixedLocator(ticks))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     ax.xaxis.set_minor_locator(NullLocator())
-    if law:
+    if enumerated:
         ax.set_ylim(bottom=0)
         ax.set(ylabel="total variation, lower is better")
-        ax.set_title("samples against the data's law", pad=16)
+        ax.set_title("samples against the data's distribution", pad=16)
     else:
         ax.set(ylabel=f"{found.judge.unit}, nearer to real {found.rows} is better")
         ax.set_title(f"samples, judged by the {found.judge.name.partition(' ')[0]}", pad=16)

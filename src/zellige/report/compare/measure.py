@@ -27,7 +27,7 @@ from ...models.sample import watch
 from ...samplers.pairing import admissible
 from ...schema import sha256
 from .record import Bound, Measurement, Quality
-from .reference import Grams, Law
+from .reference import Enumerated, Grams
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def data_key(corpus: Corpus, how: Settings) -> dict[str, Any]:
 
 
 def measure_method(
-    model: checkpoint.Model, run: Path, key: dict[str, Any], judge: Grams | Law, how: Settings,
+    model: checkpoint.Model, run: Path, key: dict[str, Any], judge: Grams | Enumerated, how: Settings,
     progress: Callable[[str, int, int], None],
 ) -> Measurement:  # fmt: skip
     """The numbers of one method, made with these settings (`key`); calls progress(title, done, total)."""

@@ -78,7 +78,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Judge:
-    """Who judged the samples: "n-gram" or "law" (the data's own distribution), its name, the unit of its numbers."""
+    """The judge of the samples: "n-gram", or "law" for the data's own distribution; its name, and the unit of its numbers."""
 
     kind: str
     name: str

@@ -19,8 +19,9 @@ from .record import Reference, Score
 
 ORDER = 5  # of the n-gram judge
 TOKENS = 2**24  # of the train split, at most, that it reads; evenly spaced rows
-REAL = 2000  # real rows that stand beside the samples, at most, evenly spaced
+REAL = 2000  # real rows to compare the samples with, at most, evenly spaced
 MOST = 4096  # different rows of data that count as enumerable
+DATA = "law"  # in files, the kind and the split of data that are enumerated
 SETS = 8  # independent sets of draws over the whole distribution
 
 
@@ -66,32 +67,32 @@ class Grams:
 
 
 @dataclass(frozen=True)
-class Law:
-    """Enumerable data: its rows (M, L), how often each occurs, and the corpus that holds each once."""
+class Enumerated:
+    """Enumerable data: its rows (M, L), the probability of each, and the corpus that holds each once."""
 
-    kind: ClassVar[str] = "law"
-    split: ClassVar[str] = "law"
+    kind: ClassVar[str] = DATA
+    split: ClassVar[str] = DATA
     count: ClassVar[int] = 2000
     support: np.ndarray
-    law: np.ndarray
+    p: np.ndarray
     corpus: Corpus
     unit: str
 
     @property
     def name(self) -> str:
-        return f"the data's own law on {len(self.law):,} rows"
+        return f"the data's own distribution on {len(self.p):,} rows"
 
     def bound(self, model: Model, draws: int, seed: int, limit: int | None, progress: Any) -> Result:
         """Bound in expectation over the distribution itself; only the draws are random, in independent sets."""
-        M, weight = len(self.law), torch.from_numpy(self.law)
+        M, weight = len(self.p), torch.from_numpy(self.p)
         L = self.support.shape[1]
         rows = Rows(self.support.reshape(-1), L, characters=M * L if self.unit == "bits/char" else None)
-        once = replace(self.corpus, rows={"law": rows})
+        once = replace(self.corpus, rows={DATA: rows})
 
         def progress_of_set(number: int) -> Any:
             return lambda done, _: progress(number * M + done, SETS * M)
 
-        sets = [evaluate(model, once, "law", draws, mix(seed, i), progress=progress_of_set(i)) for i in range(SETS)]
+        sets = [evaluate(model, once, DATA, draws, mix(seed, i), progress=progress_of_set(i)) for i in range(SETS)]
         nats, sizes = (torch.stack([weight @ getattr(s, of) for s in sets]) for of in ("nats", "sizes"))
         texts = f"all {M:,} rows of the data, each as likely as it is there, {SETS} independent sets of draws"
         return summarize(
@@ -104,48 +105,48 @@ class Law:
         and the fraction of the support (by probability) that they reach."""
         place = {row.tobytes(): i for i, row in enumerate(self.support)}
         places = [place.get(row.tobytes(), -1) for row in np.ascontiguousarray(rows, np.int64)]
-        counts = np.bincount([i for i in places if i >= 0], minlength=len(self.law))
+        counts = np.bincount([i for i in places if i >= 0], minlength=len(self.p))
         n, inside = len(rows), counts.sum() / len(rows)
-        value = (np.abs(counts / n - self.law).sum() + 1 - inside) / 2
+        value = (np.abs(counts / n - self.p).sum() + 1 - inside) / 2
         half = math.sqrt(math.log(2 / (1 - LEVEL)) / (2 * n))  # bounded differences: one sample moves it by 1/n
         return Score(
             value=float(value), low=max(float(value) - half, 0.0), high=float(value) + half, inside=float(inside),
-            reached=float(self.law[counts > 0].sum()),
+            reached=float(self.p[counts > 0].sum()),
         )  # fmt: skip
 
     def reference(self, count: int) -> Reference:
         """The data's entropy, in the bound's unit, and the total variation of `count` samples of the distribution itself."""
-        at, half = floor(self.law, count), math.sqrt(math.log(2 / (1 - LEVEL)) / (2 * count))
+        at, half = floor(self.p, count), math.sqrt(math.log(2 / (1 - LEVEL)) / (2 * count))
         length = self.support.shape[1]
-        nats = -float(self.law @ np.log(self.law)) / length
+        nats = -float(self.p @ np.log(self.p)) / length
         scale = math.log(2) if self.unit.startswith("bits") else 1.0
-        return Reference(value=at, band=(max(at - half, 0.0), at + half), bound=nats / scale, rows=len(self.law))
+        return Reference(value=at, band=(max(at - half, 0.0), at + half), bound=nats / scale, rows=len(self.p))
 
 
-def floor(law: np.ndarray, n: int) -> float:
+def floor(p: np.ndarray, n: int) -> float:
     """The expected total variation between a distribution and the frequencies of n independent samples of it.
 
-    What is not above it cannot be told from the distribution by n samples. Half the sum of E|X - n p| / n, X binomial; each
-    is 2 v C(n, v) p^v (1 - p)^(n - v + 1) with v = floor(n p) + 1 (De Moivre, 1730).
+    A smaller total variation cannot be distinguished from that of the distribution itself. Half the sum of E|X - n p| / n, X
+    binomial; each is 2 v C(n, v) p^v (1 - p)^(n - v + 1) with v = floor(n p) + 1 (De Moivre, 1730).
     """
     total = 0.0
-    for p in law[(law > 0) & (law < 1)].tolist():
-        v = min(math.floor(n * p) + 1, n)
+    for share in p[(p > 0) & (p < 1)].tolist():
+        v = min(math.floor(n * share) + 1, n)
         choose = math.lgamma(n + 1) - math.lgamma(v + 1) - math.lgamma(n - v + 1)
-        total += 2 * v * math.exp(choose + v * math.log(p) + (n - v + 1) * math.log1p(-p))
+        total += 2 * v * math.exp(choose + v * math.log(share) + (n - v + 1) * math.log1p(-share))
     return total / (2 * n)
 
 
-def judge_of(corpus: Corpus, unit: str) -> Grams | Law:
+def judge_of(corpus: Corpus, unit: str) -> Grams | Enumerated:
     """The data's own distribution if it is enumerable, else n-grams.
 
     It is where all sequences of that length are few, or where the rows are few and none of the test split is new.
     """
-    law = _law(corpus)
-    return Grams(corpus, unit) if law is None else Law(*law, corpus, unit)
+    distribution = _enumerated(corpus)
+    return Grams(corpus, unit) if distribution is None else Enumerated(*distribution, corpus, unit)
 
 
-def _law(corpus: Corpus) -> tuple[np.ndarray, np.ndarray] | None:
+def _enumerated(corpus: Corpus) -> tuple[np.ndarray, np.ndarray] | None:
     """The different rows (M, L) of all splits and their frequencies (M,); None where they are no distribution to compare with."""
     splits = {id(rows): rows for rows in corpus.rows.values()}.values()
     few = corpus.tokenizer.size**corpus.train.length <= MOST

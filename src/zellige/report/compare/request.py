@@ -73,7 +73,7 @@ class Compare(Request["Comparison"]):
         """Train the methods alike, measure each, and write the table and the figure.
 
         Args:
-            terminal: who is told how it goes; nobody by default.
+            terminal: where progress is reported; nowhere by default.
 
         Raises:
             InputError: the input is wrong; nothing was trained.
@@ -135,7 +135,7 @@ def compare(
         calls: sampling steps at which samples are judged.
         samples: how many at each; 0: 64 of a text, 2,000 of enumerable data.
         draws, limit: of the bound, as `evaluate` takes them.
-        terminal: who is told how it goes; nobody by default.
+        terminal: where progress is reported; nowhere by default.
 
     Raises:
         InputError: the input is wrong; nothing was trained.
