@@ -15,7 +15,7 @@ from zellige.core.batch import Batch
 from zellige.core.random import stratified
 from zellige.data import prepare
 from zellige.data.rows import Rows as DataRows
-from zellige.evaluation.evaluate import asked_of, evaluate_rows, words_per_token
+from zellige.evaluation.evaluate import evaluate_rows, rows_of, words_per_token
 from zellige.evaluation.interval import student
 from zellige.evaluation.result import Result, difference, summarize
 from zellige.exact.enumeration import states
@@ -257,7 +257,7 @@ def test_perplexity_per_word_is_that_of_all_nats_over_all_words(tmp_path, tokeni
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.add_(0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0)))
-    asked = asked_of(Model(network, corpus.tokenizer, Config("ar", config, data, net)), corpus, "test")
+    asked = rows_of(Model(network, corpus.tokenizer, Config("ar", config, data, net)), corpus, "test")
     result = replace(evaluate_rows(network, asked.rows, characters=asked.characters), about=asked.about)
     tokens = asked.rows.array().reshape(-1)
     words = len(corpus.tokenizer.decode(tokens).split())
