@@ -736,9 +736,9 @@ def test_evaluate(run):
     assert re.fullmatch(rf"  {number} bits/char \(95%\)   perplexity {number} per character", lines[9])
     half = r"± <?\d+\.\d+"
     assert re.fullmatch(rf"    {half} over the population of texts and draws", lines[10])  # too few groups for more
-    assert re.fullmatch(rf"    perplexity per sequence, mean {number} per character \(above: corpus\)", lines[11])
-    assert lines[12] == "    holds for samples of first_hitting, any_order, uniformisation; for T steps:"
-    assert lines[13] == "    --steps T"
+    assert re.fullmatch(rf"    mean perplexity per sequence {number} per character \(above: corpus\)", lines[11])
+    assert lines[12] == "    holds for samples of first_hitting, any_order, uniformisation; for ancestral"
+    assert lines[13] == "    in T steps: --steps T"
     assert re.fullmatch(r"    \d+ sequences x 2 draws: no interval over the draws alone, as that needs", lines[14])
     assert re.fullmatch(r"    8 degrees of freedom and has [1-7]; take more texts or draws", lines[15])
     assert lines[-2:] == [

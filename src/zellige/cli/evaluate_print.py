@@ -129,7 +129,7 @@ def _both(result: Result) -> list[str]:
     per_sequence = result.per_sequence
     if per_sequence is not None:
         mean = quantity(per_sequence.value, per_sequence.half, f"per {result.per}", result.kind)
-        lines.append(f"    mean perplexity per sequence {mean} (above: of the corpus)")
+        lines.append(f"    mean perplexity per sequence {mean} (above: corpus)")
     return lines
 
 
