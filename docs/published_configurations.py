@@ -154,7 +154,7 @@ _GAUSS = [
         0.001,
         "d3pm-images",
         0.001 * _T,
-        "x T: ours stands beside all T steps",
+        "x T: ours is added to the sum of all T steps",
     ),
 ]
 _LOGITS = Entry("options.head", "UNet's logits", "x_onehot + h", "d3pm-images-model", "residual")
@@ -170,7 +170,7 @@ _ABSORBING = [
         0.001,
         "d3pm-images",
         0.001 * _T,
-        "x T: ours stands beside all T steps",
+        "x T: ours is added to the sum of all T steps",
     ),
 ]
 _UNIFORM = [
@@ -196,7 +196,7 @@ def _d3pm_text(length: int, data: str, key: str, value: Any, **choices: Any) -> 
         Entry("options.diffusion_steps", "create_discrete_diffusion.num_steps", _T, "d3pm-text"),
         Entry(
             "options.auxiliary", "discrete_diffusion_loss_fn.hybrid_lambda", 0.01, "d3pm-text", 0.01 * _T,
-            "x T: ours stands beside all T steps",
+            "x T: ours is added to the sum of all T steps",
         ),
         Entry("train.steps", "appendix B.2", 1_000_000, PAPER),
         Entry("train.batch", "appendix B.2", 512, PAPER),

@@ -81,7 +81,7 @@ LISTS: dict[
             "writing with a beginning or both ends given, by MAUVE",
             "zellige evaluate RUN --generate --prompt-tokens 25 --suffix-tokens 25 --length 100 --samples-per-text 5 --mauve",
         ),
-        ("D.1", "squared loss of the score in the place of score entropy", ""),
+        ("D.1", "squared loss of the score instead of score entropy", ""),
     ],
     "RADD": [
         ("tables 3 and 4", "Gumbel noise in float32 against float64", ""),

@@ -257,7 +257,7 @@ def typicality(rates: np.ndarray, real_rates: np.ndarray) -> Number:
 def hellinger(written_rows: Sequence[Sequence[int]], true_rows: Sequence[Sequence[int]]) -> np.ndarray:
     """Hellinger distance sqrt(sum_v (sqrt(f_v) - sqrt(g_v))^2 / 2) of the frequencies of tokens in two histograms: (N,).
 
-    f is of the tokens that were written of a sample, g of those that stand there in the text that it continues. It is 0 where all
+    f is of the tokens that were written of a sample, g of those at these positions in the text continued. It is 0 where all
     frequencies are equal and 1 where no token is in both. NaN where one side has no token.
 
     >>> hellinger([[1, 1, 2, 2], [3]], [[2, 1, 2, 1], [4]])
@@ -273,7 +273,7 @@ def hellinger(written_rows: Sequence[Sequence[int]], true_rows: Sequence[Sequenc
 
 
 def outliers(written_rows: Sequence[Sequence[int]], true_rows: Sequence[Sequence[int]]) -> np.ndarray:
-    """Fraction of the tokens that were written of each sample that stand nowhere in the rest of the text that it continues: (N,).
+    """Fraction of the tokens that were written of each sample that occur nowhere in the rest of the text that it continues: (N,).
 
     NaN where nothing was written.
 
@@ -347,7 +347,7 @@ def recall(images: Tensor, real_images: Tensor) -> Number:
 KNOWN = {  # what a metric may take
     "rows": "token ids of each of N samples, of any length",
     "nats": "(N,) -log p of each sample by the judge, in nats",
-    "tokens": "(N,) how many tokens of each sample the judge was asked about",
+    "tokens": "(N,) how many tokens of each sample the judge scored",
     "features": "(N, D) last hidden states of the judge, of samples",
     "real_features": "(M, D) last hidden states of the judge, of real texts",
     "seed": "of the evaluation",
@@ -358,7 +358,7 @@ KNOWN = {  # what a metric may take
     "vectors": "(N, D) embeddings of the compared samples in units of real text (`text_features`), float64",
     "real_vectors": "(M, D) the same of the real texts",
     "written_rows": "token ids that were written of each of N samples, the given part left out",
-    "true_rows": "token ids that stand there in the text that the sample continues",
+    "true_rows": "token ids at these positions in the text that the sample continues",
     "runs": "(N,) tokens of the longest run of each sample that is in the training set (`memorisation.longest`)",
     "images": "(N, D) features of samples, float64, in random order",
     "real_images": "(M, D) features of real images, float64, in random order",

@@ -97,7 +97,7 @@ class TauLDR(Diffusion):
         """where on the curve of sigma t = 0 lies; from there a last jump leads to clean tokens"""
         objective: str = "one-pass"
         """how training draws the bound: one-pass (as published: one-pass-biased), generic, or two-pass with two network
-        calls"""
+        evaluations"""
         auxiliary: float = option(default=0.001, minimum=0)
         """weight of the cross-entropy beside the bound, a mean over all positions"""
         prediction: str = "mean"

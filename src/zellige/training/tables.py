@@ -145,7 +145,7 @@ SAMPLES = "zellige evaluate RUN --generate"
 AR_8192 = "the paper's 1,000-step column is empty: one network evaluation a token"
 FIGURE = "the paper has curves, no number"
 ARCHITECTURE = "needs the paper's state-space network (Mamba), which is not built"
-UNREAD_LAKH = "neither its rate nor its number of steps stands in the configuration that was read"
+UNREAD_LAKH = "neither its rate nor its number of steps is in the configuration that was read"
 
 # ---------------------------------------------------------------------------------- the tables
 TABLES: Registry[PublishedTable] = Registry("table", "zellige list tables")
