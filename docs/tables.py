@@ -84,7 +84,11 @@ LISTS: dict[
         ("D.1", "squared loss of the score instead of score entropy", ""),
     ],
     "RADD": [
-        ("tables 3 and 4", "Gumbel noise in float32 against float64", ""),
+        (
+            "tables 3 and 4",
+            "Gumbel noise in float32 against float64",
+            "zellige evaluate RUN --generate --calls 1024 --samplers ancestral ancestral:gumbel_bits=24",
+        ),
         (
             "table 3",
             "entropy of 8.1: more than ln 1,024 nats, so not of one sample in nats; here the unit is named",

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from worlds import Given
 from zellige.core import maths, random
+from zellige.core.random import truncated_gumbel
 from zellige.exact.script import Script
 
 getcontext().prec = 60
@@ -273,3 +274,15 @@ def test_replace_can_be_enumerated():
     torch.testing.assert_close(
         total, torch.outer(0.3 * distribution + 0.7 * kept[0], 0.3 * distribution + 0.7 * kept[2])
     )
+
+
+@pytest.mark.parametrize("bits", [1, 3, 8])
+def test_truncated_gumbel_noise_is_what_argmax_draws(bits):
+    """A million draws of argmax log p - log(-log u) with u below 1 - 2^-bits; states of equal and of zero probability too."""
+    p = torch.tensor([0.5, 0.25, 0.0, 0.125, 0.125 - 1e-3, 1e-3], dtype=torch.float64)
+    u = torch.rand(10**6, 6, generator=torch.Generator().manual_seed(bits), dtype=torch.float64) * (1 - 2.0**-bits)
+    drawn = torch.bincount((p.log() - (-u.log()).log()).argmax(-1), minlength=6) / 10**6
+    expected = truncated_gumbel(3 * p, bits)  # not normalised
+    assert float(expected.sum()) == pytest.approx(1, abs=1e-12)
+    assert ((drawn - expected).abs() <= 5.5 * (expected * (1 - expected) / 10**6).sqrt() + 1e-12).all()
+    assert torch.allclose(truncated_gumbel(p, 53), p, rtol=0, atol=1e-12)

@@ -3,6 +3,7 @@
 No other module turns random bits into tokens."""
 
 import hashlib
+import math
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -74,6 +75,29 @@ def categorical(p: Tensor, generator: Randomness = None, at: Tensor | None = Non
         return generator.categorical(p, at)  # pyright: ignore
     u = _uniform_at(p.shape[:-1], generator, p.device, at)
     return _invert(p, u[..., None])[..., 0]
+
+
+def truncated_gumbel(p: Tensor, bits: int) -> Tensor:
+    """The distribution of argmax_i log p_i - log(-log u_i) where no uniform number u_i exceeds 1 - 2^-bits: (*, K) -> (*, K).
+
+    float32 has 24 bits. The same is argmin_i E_i / p_i for E_i = -log u_i, which is then m + X_i with m = -log(1 - 2^-bits) and
+    X_i exponential (Zheng et al. 2024 have a series for it). State i can first win at a_i = m / p_i. With states in the order of
+    a, S_k the sum of the first k probabilities, and a_{K+1} infinite:
+
+        P(i) = p_i sum_{k >= i} [e^{k m - S_k a_k} - e^{k m - S_k a_{k+1}}] / S_k
+
+    This is the truncation alone: u is otherwise real. Numbers of float32 also lie on a grid, which gives a state of small
+    probability p beside one of about 1, with x = m / p, not e^-x of it but x / (e^x - 1), to first order.
+    """
+    m, p = -math.log1p(-(2.0**-bits)), p.double()
+    q, order = (p / p.sum(-1, keepdim=True)).sort(-1, descending=True)
+    total, rank = q.cumsum(-1), torch.arange(1, q.shape[-1] + 1, dtype=q.dtype, device=p.device)
+    start = torch.where(q > 0, m / q, torch.inf)
+    wait = torch.nn.functional.pad(start[..., 1:], (0, 1), value=torch.inf) - start
+    share = (rank * m - total * start).exp() * -torch.expm1(-total * wait) / total
+    share = torch.where(q > 0, share, 0.0)
+    later = share.flip(-1).cumsum(-1).flip(-1)
+    return torch.zeros_like(q).scatter(-1, order, q * later)
 
 
 def from_tables(distributions: Callable[[Tensor], Tensor], K: int, x: Tensor, generator: Randomness = None) -> Tensor:

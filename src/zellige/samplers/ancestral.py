@@ -18,6 +18,11 @@ ends with the likeliest token of mu itself, the network's softmax, while the ker
 Temperature 0 is different: the clean posterior keeps its likeliest token, and the state of the kernel is still sampled (at a
 mask: whether it is revealed).
 
+**Gumbel noise in float32.** Published code draws a state as argmax log p - log(-log u), with u a float32 number of 24 bits. No u
+exceeds 1 - 2^-24, so the noise is cut off above and improbable states never win (Zheng et al. 2024). A step of many has a large
+probability to stay at a mask and small ones for all tokens, so more steps are cut more: the temperature falls. The option
+`gumbel_bits` 24 samples with noise cut off there, in closed form (`core.random.truncated_gumbel`); all other samples are exact.
+
 **Grids.** All cover the `span` of the method, [0, 1] and the ends of its schedule: `uniform` in t; `cosine`, the fraction
 cos(pi/2 (1 - u)) of it, with most steps near t = 1 (MD4, eq. 6); `log-snr`, even in log(alpha / (1 - alpha)), from end to end
 or, where that is infinite, from the uniform grid's neighbour of it. The last is for scores under uniform noise (SEDD): a step
@@ -34,6 +39,7 @@ from torch import Tensor
 
 from ..core.positions import positions
 from ..core.prediction import LeaveOneOut, Mean, Prediction, kernel, posterior, revealed_probability
+from ..core.random import truncated_gumbel
 from ..errors import InputError
 from ..methods.diffusion import Diffusion
 from ..requests import declared, option
@@ -53,6 +59,10 @@ class Ancestral(OnGrid):
         "clean tokens the likeliest token of the network's own prediction)",
         default="none",
     )
+    gumbel_bits: int = option(
+        "degenerate: Gumbel noise truncated as that of uniform numbers of so many bits, 24 in float32; 0: exact",
+        default=0, minimum=0, maximum=53,
+    )  # fmt: skip
     choose: bool = option(
         "choose, then predict, if that is exact; False: predict at every position", default=True, hidden=True
     )
@@ -70,6 +80,8 @@ class Ancestral(OnGrid):
     def distribution(self, method: Diffusion, steps):
         if self.argmax != "none":
             return Distribution("the likeliest states, not the model's distribution")
+        if self.gumbel_bits:
+            return Distribution("states of truncated Gumbel noise, not the model's distribution")
         times = self.times(method, steps)
         even = torch.equal(times, method.grid(len(times) - 1))
         return steps_distribution(len(times) - 1, method.steps, "uniform" if even else grid_of(method, self.grid))
@@ -77,6 +89,7 @@ class Ancestral(OnGrid):
     def step(self, method: Diffusion, state, t, s, generator=None):
         greedy = is_greedy(self.argmax, s)
         draws = self.argmax == "none" or not (torch.compiler.is_compiling() or bool(greedy.any()))
+        draws = draws and not self.gumbel_bits  # the noise is that of the whole kernel, as in published code
         if self.choose and choosable(method) and draws:
             alpha_t, alpha_s = method.process.schedule.alpha(t), method.process.schedule.alpha(s)
             reveal = (alpha_s - alpha_t) / (1 - alpha_t)  # MDLM eq. 8
@@ -88,7 +101,8 @@ class Ancestral(OnGrid):
 
         def distribution(pred: Prediction) -> Tensor:
             if self.argmax != "mu" or not bool(greedy.any()):
-                return likeliest(kernel(pred, later), greedy)
+                p = kernel(pred, later)
+                return likeliest(truncated_gumbel(p, self.gumbel_bits) if self.gumbel_bits else p, greedy)
             if not isinstance(pred, Mean | LeaveOneOut):
                 raise InputError(
                     "argmax mu needs a network that predicts clean tokens, and this one gives a score; use last"
@@ -98,7 +112,13 @@ class Ancestral(OnGrid):
         return redraw(method, state, at, t, distribution, generator)  # D3PM eq. 4
 
     def expected_calls(self, method: Diffusion, times, free):
-        if not self.choose or self.argmax == "every" or not choosable(method) or not one_alpha(method.process):
+        if (
+            not self.choose
+            or self.gumbel_bits
+            or self.argmax == "every"
+            or not choosable(method)
+            or not one_alpha(method.process)
+        ):
             return None
         alpha = method.process.schedule.alpha(times)[..., 0]
         return expected_evaluations((alpha[1:] - alpha[:-1]) / (1 - alpha[:-1]), free)

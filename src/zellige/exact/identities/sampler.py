@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -229,6 +230,50 @@ def argmax_is_the_mode_of_the_kernel(method: Diffusion):
                 script.transition(Ancestral(argmax=argmax), method, state, *time), mode, f"{argmax}, t = {float(t)}"
             )
     yield worst.row(SAMPLER, "ancestral, argmax = the mode of its kernel")
+
+
+def race(p: Tensor, m: float) -> Tensor:
+    """P(i) = integral of p_i exp(-sum_j max(p_j t - m, 0)) over t > m / p_i, by quadrature between the kinks: (K,)."""
+    nodes, weights = (torch.from_numpy(x) for x in np.polynomial.legendre.leggauss(30))
+    out = torch.zeros_like(p)
+    for i in torch.nonzero(p).flatten().tolist():
+        begin = float(m / p[i])
+        ends = [begin, *(begin + 2.0**k for k in range(8))]  # at a rate of 1/K or more nothing is left after 128
+        kinks = sorted({*ends, *(a for q in p[p > 0].tolist() if begin < (a := m / q) < ends[-1])})
+        for a, b in itertools.pairwise(kinks):
+            t = (a + b) / 2 + (b - a) / 2 * nodes
+            hazard = (p[:, None] * t - m).clamp_min(0).sum(0)
+            out[i] += p[i] * (b - a) / 2 * (weights * (-hazard).exp()).sum()
+    return out
+
+
+@own("sampler.ancestral-gumbel")
+@torch.no_grad()
+def truncated_gumbel_noise_is_its_race(method: Diffusion):
+    """A step with Gumbel noise of few bits, from the kernel's marginals by integrals; of 53 bits it is the kernel itself."""
+    if Ancestral.refuse(method) is not None:
+        return
+    worst, X = Largest(), enumeration.states(method.process.K, L)
+    zeros = torch.zeros_like(X)
+    state = State(X, zeros.bool(), zeros[:, 0])
+    for t, s in itertools.pairwise(Ancestral().times(method, 3)):
+        time = (t.expand(len(X), 1), s.expand(len(X), 1))
+        kernel = script.transition(Ancestral(choose=False), method, state, *time)
+        worst.see(
+            script.transition(Ancestral(gumbel_bits=53), method, state, *time), kernel, f"53 bits, t = {float(t)}"
+        )
+        rows = torch.linspace(0, len(X) - 1, 3).long()  # of the states, three
+        for bits in (1, 5):
+            truncated = script.transition(Ancestral(gumbel_bits=bits), method, state, *time)
+            for row in rows.tolist():
+                marginals = [
+                    torch.zeros(method.process.K, dtype=torch.float64).index_add(0, X[:, i], kernel[row])
+                    for i in range(L)
+                ]
+                races = [race(p, -math.log1p(-(2.0**-bits))) for p in marginals]
+                joint = math.prod(p[X[:, i]] for i, p in enumerate(races))
+                worst.see(truncated[row], joint, f"{bits} bits, t = {float(t)}")
+    yield worst.row(SAMPLER, "ancestral, gumbel bits = race of truncated noise")
 
 
 def _exact(key: str, identity: str, *samplers: Any) -> None:
