@@ -248,7 +248,7 @@ class Result(Record):
 
     @property
     def per_word(self) -> Number | None:
-        """Perplexity per word, exp of the nats of a word, as D3PM's table 2 has it; None where the data is no text."""
+        """Perplexity per word, exp of the nats of a word; None where the data is no text."""
         words = self.about.get("words_per_unit")
         if not words or self.kind == "loss":
             return None

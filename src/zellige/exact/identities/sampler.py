@@ -273,7 +273,7 @@ def truncated_gumbel_noise_is_its_race(method: Diffusion):
                 races = [race(p, -math.log1p(-(2.0**-bits))) for p in marginals]
                 joint = math.prod(p[X[:, i]] for i, p in enumerate(races))
                 worst.see(truncated[row], joint, f"{bits} bits, t = {float(t)}")
-    yield worst.row(SAMPLER, "ancestral, gumbel bits = race of truncated noise")
+    yield worst.row(SAMPLER, "ancestral, gumbel bits = truncated race")
 
 
 def _exact(key: str, identity: str, *samplers: Any) -> None:
