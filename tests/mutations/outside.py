@@ -670,6 +670,27 @@ SERVING = of(
         "web/test_play.py -k law_of_a_token",
     ),
     (
+        "steps are free where a sampler takes one for each position, and fixed where it does not",
+        "web/play.py",
+        "len(cls().times(method, 1)) != len(cls().times(method, 2))",
+        "len(cls().times(method, 1)) == len(cls().times(method, 2))",
+        "web/test_play.py -k plain_words",
+    ),
+    (
+        "the bonds of a molecule are drawn twice",
+        "web/drawn.py",
+        "for j, order in atom.bonds.items() if i < j]",
+        "for j, order in atom.bonds.items()]",
+        "web/test_play.py -k atoms_bonds",
+    ),
+    (
+        "an included model that was named stands in the gallery twice",
+        "cli/serve.py",
+        "if name not in known and name not in models:",
+        "if name not in models:",
+        "web/test_play.py -k included_models",
+    ),
+    (
         "the title of a saved page is taken for HTML",
         "web/export.py",
         "title = escape(page_text(run.title))",

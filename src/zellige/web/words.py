@@ -40,6 +40,10 @@ SAMPLERS: dict[str, tuple[str, str]] = {
         "Jumps at random times, each accepted with the right probability.",
     ),
     "blockwise": ("Block after block", "Each block is written by the block sampler under More options."),
+    "speculative": (
+        "Draft several, then verify",
+        "Tokens are drafted together and verified one after another in the same evaluation.",
+    ),
     "left_to_right": ("Left to right", "One token after another, as autoregressive models do."),
 }
 
