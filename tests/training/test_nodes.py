@@ -289,7 +289,7 @@ def torchrun(tmp_path: Path, name: str, nodes: int, each: int, *more: str, **how
     }  # else PyTorch's restarted processes find the addresses of those before
     started = [subprocess.Popen(words, env=clean() | own, cwd=tmp_path) for _ in range(max(nodes, 1))]
     try:
-        return [process.wait(300) for process in started]
+        return [process.wait(900) for process in started]
     finally:
         for process in started:
             process.kill()
