@@ -132,7 +132,8 @@ def sampler_page(name: str) -> Iterator[str]:
     yield f"Works with {', '.join(f'[{method}](../methods/{method}.md)' for method in fits)}, with their default options.\n"
     method = "mdlm" if "mdlm" in fits else fits[0]
     yield "Check its distribution on a small space, and sample with it:\n"
-    yield shell(f"zellige verify {method} --sampler {name}", f"zellige sample runs/{method} --sampler {name}")
+    head = f" --head runs/{method}-head" if "head" in cls.needs else ""
+    yield shell(f"zellige verify {method} --sampler {name}", f"zellige sample runs/{method} --sampler {name}{head}")
     yield docstring(module)
     yield f"## Options\n\n{option_table(cls)}"
     yield source(module)

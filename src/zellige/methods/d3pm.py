@@ -95,7 +95,7 @@ class D3PM(Absorbing):
         """D3PM's options."""
 
         process: str = "absorbing"
-        """noise: absorbing (a mask), uniform and others; absorbing-uniform, middle, gaussian, band, nearest, absorbing-nearest
+        """kind of noise; absorbing (a mask), uniform, absorbing-uniform, middle, gaussian, band, nearest, absorbing-nearest
         or matrix"""
         schedule: str = "paper"
         """schedule of beta_i; paper, auto, linear, linear-to-one, cosine, even or mutual-information"""

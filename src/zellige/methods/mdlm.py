@@ -41,7 +41,7 @@ class MDLM(Masked):
         diffusion_steps: int = option(default=0, minimum=0)
         """T of discrete time, with its T-step bound; 0: continuous time"""
         mask: int | None = option(default=None, minimum=0)
-        """number of the mask token; only if it is one of the tokenizer's; default: an extra state"""
+        """id of the tokenizer's own mask token, if it has one; by default the vocabulary has one more token, the mask"""
         sigma_min: float | None = schedule_option("sigma_min")
         sigma_max: float | None = schedule_option("sigma_max")
         alpha_1: float | None = schedule_option("alpha_1")
