@@ -361,7 +361,7 @@ def test_blocks_in_training(time):
 @pytest.mark.parametrize(
     ("block", "call", "said"),
     [
-        (0, lambda net, x: net(x, clean=x), "no blocks, so it reads nothing beside x"),
+        (0, lambda net, x: net(x, clean=x), "no blocks, so it reads nothing but x"),
         (0, lambda net, x: net.extend(None, x), "no blocks, so it remembers nothing"),
         (4, lambda net, x: net(x, clean=x[:, :4]), r"clean tokens are \(2, 4\), the noisy ones \(2, 12\)"),
         (4, lambda net, x: net.extend(None, x[:, :6]), "6 tokens are not whole blocks of 4"),
