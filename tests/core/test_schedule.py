@@ -337,5 +337,7 @@ def test_a_network_is_not_told_noise_without_end():
         lambda: methods.SEDD(None, 5, (16,), methods.SEDD.Config(**zero)),
         lambda: methods.UDLM(None, 5, (16,), methods.UDLM.Config(**zero)),
     ):
-        with pytest.raises(InputError, match="`alpha_1` 0 is noise without end at t = 1, which no network can take as input"):
+        with pytest.raises(
+            InputError, match="`alpha_1` 0 is noise without end at t = 1, which no network can take as input"
+        ):
             make()
