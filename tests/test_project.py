@@ -139,10 +139,6 @@ def test_the_tests_run_on_the_pinned_versions():
         assert version(name).partition("+")[0] == pins()[name]
 
 
-def test_the_readme_stays_short():
-    assert len((ROOT / "README.md").read_text().splitlines()) < 95
-
-
 def test_links_between_the_pages_lead_somewhere():
     for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
         for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
