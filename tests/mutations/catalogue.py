@@ -11,6 +11,7 @@ from .mutant import Mutant
 from .networks import CONNECTIONS
 from .outside import OUTSIDE
 from .speculative import SPECULATIVE
+from .uniform import UNIFORM
 
 M = Mutant
 S, C = "core/schedule.py", "core/curves.py"
@@ -1354,7 +1355,7 @@ NETWORKS = [
     ),
 ]
 SA, SK, SG, SH = "samplers/ancestral.py", "samplers/predict.py", "samplers/guide.py", "samplers/first_hitting.py"
-SO, SF, SE, ST = "samplers/any_order.py", "samplers/fixed_order.py", "samplers/euler.py", "samplers/tau_leaping.py"
+SF, SE, ST = "samplers/fixed_order.py", "samplers/euler.py", "samplers/tau_leaping.py"
 SR, SU, SB, SL, SM = (
     "samplers/remasking.py",
     "samplers/uniformisation.py",
@@ -1506,9 +1507,9 @@ SAMPLERS = [
     ),
     M(
         "later positions are drawn first in any order",
-        SO,
-        "torch.where(possible, left.double(), 1.0)",
-        "torch.where(possible, left.double() * (1 + torch.arange(left.shape[-1])), 1.0)",
+        SK,
+        "torch.where(possible, (left - top).exp(), 1.0)",
+        "torch.where(possible, (left - top).exp() * (1 + torch.arange(left.shape[-1])), 1.0)",
         "sampler.any_order-distribution mdlm",
     ),
     M(
@@ -2003,6 +2004,7 @@ CATALOGUE = [
     *GUIDANCE,
     *GIDD,
     *SPECULATIVE,
+    *UNIFORM,
     *BEYOND,
     *SERVING,
     *STRANGERS,

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 CLEAN = -math.inf
 PRIOR = math.inf
+BISECTIONS = 60  # of [0, 1], in float64
 
 
 class Schedule(nn.Module):
@@ -79,6 +80,15 @@ class Schedule(nn.Module):
     def _inverse(self, alpha: Tensor) -> Tensor:
         """The time in [0, 1]; the nearer end for values out of range."""
         return self._shape_inverse(((alpha - self.alpha_1) / (self.alpha_0 - self.alpha_1)).clamp(0.0, 1.0))
+
+    def _halved(self, alpha: Tensor) -> Tensor:
+        """`_inverse` of a curve without a closed form, by halving [0, 1]."""
+        low, high = torch.zeros_like(alpha), torch.ones_like(alpha)
+        for _ in range(BISECTIONS):  # alpha falls with t
+            middle = (low + high) / 2
+            above = self._alpha(middle)[..., 0] > alpha
+            low, high = torch.where(above, middle, low), torch.where(above, high, middle)
+        return (low + high) / 2
 
     # -- the public interface
     @property

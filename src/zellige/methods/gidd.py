@@ -33,11 +33,10 @@ from torch import Tensor
 from ..core import maths, random
 from ..core.prediction import LeaveOneOut
 from ..core.process import Process
-from ..core.schedule import CLEAN, PRIOR, Schedule
+from ..core.schedule import BISECTIONS, CLEAN, PRIOR, Schedule
 from ..requests import declared, option
 from .diffusion import Diffusion, per_position, summed
 
-BISECTIONS = 60  # of [0, 1], in float64
 T_EPS = 1e-4  # the weighted losses draw t this far from both ends
 MAX_WEIGHT = 2.0
 
@@ -77,12 +76,7 @@ class Hybrid(Schedule):
         return -pace * (1 + c + (1 - u) * slope) / (1 + c) ** 2
 
     def _inverse(self, alpha):
-        low, high = torch.zeros_like(alpha), torch.ones_like(alpha)
-        for _ in range(BISECTIONS):  # alpha falls with t
-            middle = (low + high) / 2
-            above = self._alpha(middle)[..., 0] > alpha
-            low, high = torch.where(above, middle, low), torch.where(above, high, middle)
-        return (low + high) / 2
+        return self._halved(alpha)
 
 
 @functools.cache

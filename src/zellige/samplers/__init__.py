@@ -10,11 +10,13 @@ from .euler import Euler
 from .first_hitting import FirstHitting
 from .fixed_order import FixedOrder
 from .guide import Truncated, Truncation
+from .informed import Informed
 from .klass import Klass
 from .left_to_right import LeftToRight
 from .metropolis import Metropolis
 from .pairing import Distribution, blank, distribution_of, of_length
 from .predict import predict_at
+from .psi import Psi
 from .remasking import Remasking
 from .sampler import ALIASES, SAMPLERS, Sampler, State, check, distributions, find, run
 from .speculative import Speculative
@@ -31,6 +33,8 @@ SAMPLERS |= {
     "klass": Klass,
     "speculative": Speculative,
     "remasking": Remasking,
+    "psi": Psi,
+    "informed": Informed,
     "metropolis": Metropolis,
     "tau_leaping": TauLeaping,
     "uniformisation": Uniformisation,
@@ -57,9 +61,11 @@ __all__ = [
     "Euler",
     "FirstHitting",
     "FixedOrder",
+    "Informed",
     "Klass",
     "LeftToRight",
     "Metropolis",
+    "Psi",
     "Remasking",
     "Sampler",
     "Speculative",

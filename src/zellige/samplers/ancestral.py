@@ -100,14 +100,8 @@ class Ancestral(OnGrid):
         later, greedy = (positions(at).of(value.expand(at.shape)) for value in (s, greedy))
 
         def distribution(pred: Prediction) -> Tensor:
-            if self.argmax != "mu" or not bool(greedy.any()):
-                p = kernel(pred, later)
-                return likeliest(truncated_gumbel(p, self.gumbel_bits) if self.gumbel_bits else p, greedy)
-            if not isinstance(pred, Mean | LeaveOneOut):
-                raise InputError(
-                    "argmax mu needs a network that predicts clean tokens, and this one gives a score; use last"
-                )
-            return likeliest(torch.where(greedy[:, None], pred.mu, kernel(pred, later)), greedy)
+            p = kernel(pred, later)
+            return ended(truncated_gumbel(p, self.gumbel_bits) if self.gumbel_bits else p, pred, self.argmax, greedy)
 
         return redraw(method, state, at, t, distribution, generator)  # D3PM eq. 4
 
@@ -128,6 +122,16 @@ class Ancestral(OnGrid):
 def is_greedy(argmax: str, s: Tensor) -> Tensor:
     """Return whether a step to s (*) takes the likeliest state: (*) bool."""
     return s.isneginf() if argmax in ("last", "mu") else torch.full_like(s, argmax == "every", dtype=torch.bool)
+
+
+def ended(p: Tensor, pred: Prediction, argmax: str, greedy: Tensor) -> Tensor:
+    """The distribution p (N, K) of a step, or its likeliest state where `greedy` (N,); of argmax mu the network's likeliest
+    token."""
+    if argmax == "mu" and bool(greedy.any()):
+        if not isinstance(pred, Mean | LeaveOneOut):
+            raise InputError("argmax mu needs a network that predicts clean tokens, and this one gives a score; use last")
+        p = torch.where(greedy[:, None], pred.mu, p)
+    return likeliest(p, greedy)
 
 
 def likeliest(distribution: Tensor, at: Tensor) -> Tensor:

@@ -20,14 +20,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ..core import random
 from ..core.prediction import posterior
 from ..core.random import Randomness
 from ..methods.diffusion import Diffusion
 from ..requests import declared, option
 from ..truncation import PER_STEP
 from .pairing import Distribution, absorbs, continuous_distribution
-from .predict import expected_time, free, redraw
+from .predict import expected_time, free, pick, redraw
 from .sampler import Sampler
 
 
@@ -67,10 +66,4 @@ class AnyOrder(Sampler):
 
     def _choose(self, masked: Tensor, generator: Randomness) -> Tensor:
         """Select `per_step` of the masked positions (B, L), without replacement."""
-        at = torch.zeros_like(masked)
-        for _ in range(min(self.per_step, masked.shape[-1])):
-            left = masked & ~at
-            possible = left.any(-1, keepdim=True)
-            where = random.categorical(torch.where(possible, left.double(), 1.0), generator)
-            at = at.scatter(-1, where[:, None], possible | at.gather(-1, where[:, None]))
-        return at
+        return pick(torch.where(masked, 0.0, -torch.inf).double(), self.per_step, generator)

@@ -131,6 +131,21 @@ def free(method: Diffusion, state: State) -> Tensor:
     return method.process.movable(state.x) & ~state.fixed
 
 
+def pick(scores: Tensor, count: int, generator: Randomness = None) -> Tensor:
+    """Select up to `count` positions, one after another without replacement, in proportion to exp(scores) (B, L): (B, L) bool.
+
+    A position of score -inf is never selected.
+    """
+    at = torch.zeros_like(scores, dtype=torch.bool)
+    for _ in range(min(count, scores.shape[-1])):
+        left = scores.masked_fill(at, -torch.inf)
+        top = left.amax(-1, keepdim=True)
+        possible = ~top.isneginf()
+        where = random.categorical(torch.where(possible, (left - top).exp(), 1.0), generator)
+        at = at.scatter(-1, where[:, None], possible | at.gather(-1, where[:, None]))
+    return at
+
+
 def expected_time(method: Diffusion, state: State) -> Tensor:
     """Time (B, 1) at which the expected fraction of masks among the positions that are not given is the observed one.
 

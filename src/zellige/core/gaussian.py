@@ -1,0 +1,80 @@
+"""Gaussian noise whose largest entry has uniform noise (Duo, arXiv 2506.10892): from a Gaussian noise level gamma to alpha.
+
+A one-hot vector of K entries under Gaussian noise of log signal-to-noise ratio -gamma,
+
+    w = a x_0 + (1 - a^2)^(1/2) e,    a^2 = 1 / (1 + exp(gamma)),    e ~ N(0, I)
+
+has its largest entry at x_0 with probability p, and at each other token with one and the same probability. So that entry is a
+token of uniform noise with
+
+    alpha = (K p - 1) / (K - 1),    p = int phi(z - r) Phi(z)^(K-1) dz,    r = exp(-gamma / 2)
+
+phi and Phi the density and distribution of N(0, 1). With one e for all gamma the token runs along a deterministic path.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from .schedule import Schedule
+
+REACH, NODES = 10.0, 401  # the trapezoid rule on z - r from -10 to 10: beyond are 1e-23 of phi
+CELLS = 4096  # of the schedule's table
+
+
+def top_probability(gamma: Tensor, K: int) -> tuple[Tensor, Tensor]:
+    """P(the largest of K entries is x_0's) at noise levels gamma (*), and its slope in gamma: (*) each, float64."""
+    u = torch.linspace(-REACH, REACH, NODES, dtype=torch.float64, device=gamma.device)
+    r = (-gamma.double() / 2).exp()[..., None]
+    density = (-u.square() / 2).exp() * (2 * REACH / (NODES - 1) / math.sqrt(2 * math.pi))
+    weight = density * ((K - 1) * torch.special.log_ndtr(u + r)).exp()
+    return weight.sum(-1), -r[..., 0] / 2 * (u * weight).sum(-1)  # d phi(z - r) / dr = (z - r) phi(z - r)
+
+
+def uniform_alpha(gamma: Tensor, K: int) -> tuple[Tensor, Tensor]:
+    """alpha of the uniform noise on K tokens at noise levels gamma (*), and its slope in gamma: (*) each, float64."""
+    p, slope = top_probability(gamma, K)
+    return (K * p - 1) / (K - 1), K / (K - 1) * slope
+
+
+def tokens_at(x_0: Tensor, gamma: Tensor, noise: Tensor) -> Tensor:
+    """The largest entry of x_0 (*) under Gaussian noise (*, K) of level gamma (*): (*) long."""
+    a = torch.sigmoid(-gamma)[..., None].to(noise)
+    w = (1 - a).sqrt() * noise
+    return w.scatter_add(-1, x_0[..., None], a.sqrt().expand(w.shape).gather(-1, x_0[..., None])).argmax(-1)
+
+
+class Gaussian(Schedule):
+    """alpha of K tokens where gamma rises evenly from `gamma_0` at t = 0 to `gamma_1` at t = 1.
+
+    The values and slopes at 4,097 times, joined by cubics.
+    """
+
+    table: Tensor
+
+    def __init__(self, K: int, gamma_0: float, gamma_1: float):
+        if not gamma_0 < gamma_1:
+            raise ValueError(f"gamma runs from {gamma_0} to {gamma_1}; it must increase")
+        gamma = torch.linspace(gamma_0, gamma_1, CELLS + 1, dtype=torch.float64)
+        alpha, slope = uniform_alpha(gamma, K)
+        super().__init__(max(float(alpha[-1]), 0.0), min(float(alpha[0]), 1.0))
+        self.register_buffer("table", torch.stack((alpha, slope * (gamma_1 - gamma_0) / CELLS), -1), persistent=False)
+
+    def _cubic(self, t: Tensor) -> tuple[Tensor, Tensor]:
+        """alpha and its slope in t at times t (*), (*, 1) each."""
+        place = t.to(self.table) * CELLS
+        cell = place.floor().clamp(0, CELLS - 1)
+        h, cell = (place - cell)[..., None], cell.long()
+        (a, da), (b, db) = self.table[cell].split(1, -1), self.table[cell + 1].split(1, -1)
+        third, fourth = 3 * (b - a) - 2 * da - db, 2 * (a - b) + da + db
+        return a + h * (da + h * (third + h * fourth)), CELLS * (da + h * (2 * third + 3 * h * fourth))
+
+    def _alpha(self, t):
+        return self._cubic(t)[0]
+
+    def _slope(self, t):
+        return self._cubic(t)[1]
+
+    def _inverse(self, alpha):
+        return self._halved(alpha)

@@ -1,0 +1,165 @@
+"""Psi samplers: a reverse step mixed with noise on the clean prediction (Duo++, arXiv 2602.21185).
+
+A step from t to s draws each position from
+
+    kappa q(x_s | x_t, x_0) + (1 - kappa) q(x_s | x_0),    x_0 ~ p(x_0 | x_t)
+
+kappa = 1 is `ancestral`; kappa = 0 predicts clean tokens and noises them again, so that any token may still change. For every
+noise and every prediction: the first term is the reverse kernel, the second pushes the clean posterior forward to s.
+
+**kappa** is one rule while t > t_on, another for t_off < t <= t_on, a third for t <= t_off. A rule is a number, or depends on the
+noise through the probability sigma with which ReMDM (arXiv 2503.00307) masks a token again:
+
+    kappa = max(0, 1 - sigma / (1 - alpha_s)),    sigma_max = min(1, (1 - alpha_s) / alpha_t)
+
+    cap:ETA        sigma = min(ETA, sigma_max)
+    rescale:ETA    sigma = ETA sigma_max
+    rescale-published:ETA    sigma = ETA min(ETA, sigma_max), as the authors' code
+
+For absorbing noise a token is masked again with probability (1 - kappa) (1 - alpha_s), so `cap` and `rescale` are those of
+`remasking`, as far as sigma <= 1 - alpha_s.
+
+**The pause.** With `pause` time runs evenly from 1 to where alpha is `pause`, stands still for the steps of the middle rule, and
+runs to 0 in the others. Of steps + 1 times a fraction 1 - t_on are of the first part, and t_on - t_off of the pause.
+
+**Keeps the marginals, not the distribution.** Given x_0, a step has exactly q(x_s | x_0). With the exact network and x_t ~ p_t each
+position of x_s has its distribution of p_s, and with one position everything is exact. Positions are drawn independently given x_t,
+and with kappa < 1 what a step draws again does not shrink with the step, so that the joint distribution is off in the limit too.
+"""
+
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from ..core.positions import positions
+from ..core.prediction import Prediction, kernel, posterior
+from ..core.schedule import CLEAN
+from ..errors import InputError
+from ..grids import GRID, known
+from ..methods.diffusion import Diffusion
+from ..requests import declared, option
+from .ancestral import ended, is_greedy
+from .grid import spaced
+from .pairing import Distribution, one_alpha, reverses, ticks, usual_steps
+from .predict import free, redraw
+from .sampler import Sampler
+
+RULES = ("cap", "rescale", "rescale-published")
+KAPPA = "a number from 0 to 1, cap:ETA, rescale:ETA or rescale-published:ETA"
+
+
+def rule_of(text: str) -> tuple[str, float]:
+    """Read a rule of kappa: ("", 0.95) of "0.95", ("cap", 0.02) of "cap:0.02". Raises InputError."""
+    kind, colon, number = text.rpartition(":")
+    try:
+        value = float(number)
+    except ValueError:
+        value = -1.0
+    if (kind if colon else "cap") not in RULES or not 0 <= value <= 1:
+        raise InputError(f"kappa is '{text}'; it must be {KAPPA}, e.g. 0.95 or cap:0.02")
+    return kind, value
+
+
+@declared
+class Psi(Sampler):
+    """Ancestral steps mixed with noise on the clean prediction; kappa = 1 is ancestral."""
+
+    kappa: str = option(
+        f"weight of the reverse step, the rest noises the clean prediction: {KAPPA}", default="0.95", check=rule_of
+    )
+    kappa_early: str = option("the same while t > t_on", default="1", check=rule_of)
+    kappa_late: str = option("the same for t <= t_off", default="1", check=rule_of)
+    t_on: float = option("the time at which `kappa` begins", default=0.5, minimum=0, maximum=1)
+    t_off: float = option("the time at which it ends", default=0.1, minimum=0, maximum=1)
+    pause: float | None = option(
+        "alpha at which time stands still for the steps of `kappa`; none: it does not", default=None, above=0, below=1
+    )
+    grid: str = option(GRID, default="auto", check=known)
+    argmax: Literal["none", "last", "mu"] = option(
+        "the step to clean tokens takes the likeliest ones (last), those of the network's own prediction (mu), or draws them",
+        default="none",
+    )
+
+    name: ClassVar[str] = "psi"
+    error: ClassVar[str] = "keeps the marginals alone"
+    order: ClassVar[str] = "-"
+    needs: ClassVar[str] = "reverse kernel: not csm"
+    calls: ClassVar[str] = "steps"
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.t_off > self.t_on:
+            raise InputError(f"kappa runs from `t_on` {self.t_on:g} down to `t_off` {self.t_off:g}; e.g. 0.5 and 0.1")
+        if self.pause is not None and self.grid not in ("auto", "uniform", "published"):
+            raise InputError(f"`pause` has times of its own; use grid uniform or published, not {self.grid}")
+
+    @classmethod
+    def refuse(cls, method):
+        return reverses(method)
+
+    def distribution(self, method, steps):
+        return Distribution("its own distribution, that keeps the marginals")
+
+    def times(self, method: Diffusion, steps: int | None) -> Tensor:
+        """A grid; with `pause` its three parts, each even in t."""
+        depends = any(kind for kind, _ in map(rule_of, (self.kappa, self.kappa_early, self.kappa_late)))
+        if (depends or self.pause is not None) and not one_alpha(method.process):
+            raise InputError(f"{method.name} has no alpha that all tokens share; give kappa as a number, without `pause`")
+        if self.pause is None:
+            return spaced(method, steps, self.grid)
+        if ticks(method):
+            raise InputError(f"`pause` needs continuous time; with {method.name} leave it out")
+        published = self.grid == "published"
+        end = getattr(method, "published_end", None) if published else 0.0
+        if end is None:
+            raise InputError(f"grid 'published' is not known of {method.name}; use uniform")
+        n = (usual_steps(method) if steps is None else steps) + 1
+        if n < 2:
+            raise InputError(f"`steps` is {steps}; it must be 1 or more")
+        still = float(method.process.schedule.inverse(self.pause))
+        high, middle = round((1 - self.t_on) * n), round((self.t_on - self.t_off) * n)
+        parts = [(1.0, still, high), (still, still, middle), (still, end, n - high - middle)]
+        times = torch.cat([torch.linspace(*part, dtype=torch.float64) for part in parts])
+        if published:
+            return torch.cat((times, times.new_tensor([CLEAN])))
+        times[0], times[-1] = method.process.start, CLEAN
+        return times
+
+    def share(self, method: Diffusion, t: Tensor, s: Tensor) -> Tensor:
+        """kappa of a step from t to s, (*) -> (*); 1 in a step to clean tokens, where it does not matter."""
+        if self.pause is None:
+            early, late = t > self.t_on, t <= self.t_off
+        else:
+            early = method.process.schedule.alpha(t)[..., 0] < self.pause - 1e-9
+            late = ~early & (s < t)
+        kappa = torch.where(
+            early,
+            self._kappa(self.kappa_early, method, t, s),
+            torch.where(late, self._kappa(self.kappa_late, method, t, s), self._kappa(self.kappa, method, t, s)),
+        )
+        return torch.where(s == CLEAN, 1.0, kappa)
+
+    def _kappa(self, rule: str, method: Diffusion, t: Tensor, s: Tensor) -> Tensor:
+        kind, eta = rule_of(rule)
+        if not kind:
+            return torch.full_like(t, eta, dtype=torch.float64)
+        alpha_t, alpha_s = (method.process.schedule.alpha(time)[..., 0] for time in (t, s))
+        sigma = ((1 - alpha_s) / alpha_t.clamp_min(1e-300)).clamp_max(1.0)
+        if kind != "rescale":
+            sigma = sigma.clamp_max(eta)
+        if kind != "cap":
+            sigma = eta * sigma
+        return (1 - sigma / (1 - alpha_s).clamp_min(1e-300)).clamp_min(0.0)
+
+    def step(self, method: Diffusion, state, t, s, generator=None):
+        kappa, greedy = self.share(method, t, s), is_greedy(self.argmax, s)
+        at = free(method, state) | ((kappa < 1) & ~state.fixed)
+        later, share, greedy = (positions(at).of(value.expand(at.shape)) for value in (s, kappa, greedy))
+
+        def distribution(pred: Prediction) -> Tensor:
+            forward = pred.process.push(posterior(pred).to(pred.process.prior), CLEAN, later)
+            p = share[:, None] * kernel(pred, later) + (1 - share[:, None]) * forward
+            return ended(p, pred, self.argmax, greedy)
+
+        return redraw(method, state, at, t, distribution, generator)
