@@ -115,7 +115,7 @@ class Informed(Ancestral):
         p, where = maths.normalise(score(pred).double().clamp_min(0.0)), positions(at)
         scores = torch.full(at.shape, -torch.inf, dtype=torch.float64, device=p.device)
         chosen = pick(where.put(scores, self._scores(p, pred.x_t)), count, generator)
-        place = chosen.int().argsort(-1, descending=True, stable=True)[:, :count]  # (B, count)
+        place = chosen.int().argsort(dim=-1, descending=True, stable=True)[:, :count]  # (B, count)
         row = where.put(torch.zeros_like(state.x), torch.arange(len(p), device=p.device)).gather(1, place)
         tokens = random.categorical(p[row], generator)
         tokens = torch.where(chosen.gather(1, place), tokens, state.x.gather(1, place))
