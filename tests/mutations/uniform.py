@@ -117,7 +117,13 @@ UNIFORM = [
         "maths.normalise(pred.process.likelihood(pred.x_t, CLEAN, pred.t) * as_leave_one_out(pred).mu)",
         "sampler.informed-revised udlm",
     ),
-    M("Gaussian noise: K rivals", G, "((K - 1) * torch.special.log_ndtr(u + r))", "(K * torch.special.log_ndtr(u + r))", "process.gaussian-alpha"),
+    M(
+        "Gaussian noise: K rivals",
+        G,
+        "((K - 1) * torch.special.log_ndtr(u + r))",
+        "(K * torch.special.log_ndtr(u + r))",
+        "process.gaussian-alpha",
+    ),
     M(
         "Gaussian noise: alpha without the chance to be redrawn as itself",
         G,

@@ -129,7 +129,9 @@ def ended(p: Tensor, pred: Prediction, argmax: str, greedy: Tensor) -> Tensor:
     token."""
     if argmax == "mu" and bool(greedy.any()):
         if not isinstance(pred, Mean | LeaveOneOut):
-            raise InputError("argmax mu needs a network that predicts clean tokens, and this one gives a score; use last")
+            raise InputError(
+                "argmax mu needs a network that predicts clean tokens, and this one gives a score; use last"
+            )
         p = torch.where(greedy[:, None], pred.mu, p)
     return likeliest(p, greedy)
 

@@ -82,7 +82,9 @@ class Informed(Ancestral):
     def times(self, method, steps):
         """Those of `ancestral`, and CLEAN once more for each step of self-correction."""
         if self.revise and method.process.mask is not None:
-            raise InputError(f"`revise` needs noise that leaves wrong tokens, not masks; leave it out with {method.name}")
+            raise InputError(
+                f"`revise` needs noise that leaves wrong tokens, not masks; leave it out with {method.name}"
+            )
         if self.revise and ticks(method):
             raise InputError(f"`revise` needs continuous time; leave it out with {method.name}")
         times = super().times(method, steps)

@@ -105,7 +105,9 @@ class Psi(Sampler):
         """A grid; with `pause` its three parts, each even in t."""
         depends = any(kind for kind, _ in map(rule_of, (self.kappa, self.kappa_early, self.kappa_late)))
         if (depends or self.pause is not None) and not one_alpha(method.process):
-            raise InputError(f"{method.name} has no alpha that all tokens share; give kappa as a number, without `pause`")
+            raise InputError(
+                f"{method.name} has no alpha that all tokens share; give kappa as a number, without `pause`"
+            )
         if self.pause is None:
             return spaced(method, steps, self.grid)
         if ticks(method):

@@ -16,7 +16,21 @@ from ...methods.diffusion import Diffusion
 from ...samplers import Ancestral, Informed, Psi, Remasking, Sampler, State
 from ...samplers.pairing import choosable, ticks
 from .. import enumeration, script
-from .check import INSIDE, L, Largest, V, above, apart, data_distribution, ends, one_alpha, own, reachable, shared, truth_of
+from .check import (
+    INSIDE,
+    L,
+    Largest,
+    V,
+    above,
+    apart,
+    data_distribution,
+    ends,
+    one_alpha,
+    own,
+    reachable,
+    shared,
+    truth_of,
+)
 from .prediction import PREDICTION
 from .sampler import GIVEN, SAMPLER
 
@@ -101,7 +115,9 @@ def psi_with_kappa_1_is_ancestral(method: Diffusion):
     for kind in ("cap", "rescale"):
         ours, theirs = Psi(*[f"{kind}:{eta}"] * 3), Remasking(kind, eta)  # pyright: ignore[reportArgumentType]
         for steps in (2, 4):
-            samples = (script.sample_distribution(sampler, method, ours.times(method, steps)) for sampler in (ours, theirs))
+            samples = (
+                script.sample_distribution(sampler, method, ours.times(method, steps)) for sampler in (ours, theirs)
+            )
             same.see(*samples, f"{kind}, T = {steps}")
     yield same.row(SAMPLER, "psi, cap and rescale = remasking")
 
@@ -148,7 +164,11 @@ def corrected(sampler: Informed, method: Diffusion, X: Tensor, s: float, revised
     """Transition matrix (N, K^L) of one corrector step at time s, or of one step of self-correction."""
     K, zeros = method.process.K, torch.zeros_like(X)
     state, time = State(X, zeros.bool(), zeros[:, 0]), torch.tensor(s, dtype=torch.float64)
-    step = (lambda draw: sampler.revised(method, state, draw)) if revised else (lambda draw: sampler.correct(method, state, time, draw))
+    step = (
+        (lambda draw: sampler.revised(method, state, draw))
+        if revised
+        else (lambda draw: sampler.correct(method, state, time, draw))
+    )
     matrix = torch.zeros(len(X), K**L, dtype=torch.float64)
     for new, probability in script.scripts(step, len(X)):
         matrix.scatter_add_(1, enumeration.index(new.x, K)[:, None], probability[:, None])
