@@ -32,7 +32,7 @@ EXCLUDED = {
 }
 ENDS = "a part of its steps whose kappa depends on the noise ends with kappa 1, and so does the step before the pause"
 FORMS = {
-    **dict.fromkeys(DUO.cases("duo__psi_schedules|duo__step_psi_(max|constant-remdm).*"), ENDS),
+    **dict.fromkeys(DUO.cases("duo__psi_schedules"), ENDS),
     **dict.fromkeys(DUO.cases("duo__traj_psi_(cap|loop).*"), ENDS),
     **dict.fromkeys(
         DUO.cases("duo__traj_psi_loop_greedy_duo_base"),

@@ -17,7 +17,9 @@ from zellige.samplers import (
     Euler,
     FirstHitting,
     FixedOrder,
+    Informed,
     Klass,
+    Psi,
     Remasking,
     TauLeaping,
     Uniformisation,
@@ -97,6 +99,8 @@ SAMPLERS = {
     "remasking, cap": Remasking(eta=0.3),
     "remasking, conf": Remasking("conf"),
     "remasking, loop": Remasking("loop", eta=0.3),
+    "psi": Psi("0.6"),
+    "informed": Informed(resample=2, pick="margin"),
     "tau_leaping": TauLeaping(),
     "tau_leaping, corrected": TauLeaping(corrector=2, corrector_step=0.5, corrector_from=0.7),
     "uniformisation": Uniformisation(),
@@ -110,6 +114,7 @@ CANNOT = {  # sampler -> the methods that it refuses
     "confidence": {"d3pm, uniform", "sedd, uniform", "uniform, mean"},
     "remasking": {"genmd4", "d3pm, uniform", "sedd, uniform", "uniform, mean"},
 }
+CANNOT["informed"] = {"genmd4"}
 CANNOT["klass"] = CANNOT["confidence"]
 CANNOT["fixed_order"] = CANNOT["any_order"]
 CANNOT["metropolis"] = CANNOT["left_to_right"] = CANNOT["speculative"] = set(METHODS)

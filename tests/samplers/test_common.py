@@ -52,20 +52,20 @@ def test_a_sampler_and_its_options_are_declared_in_one_place(monkeypatch):
         """Ancestral sampling that takes its time."""
 
         name: ClassVar[str] = "slow"
-        pause: float = option("how long it waits", default=0.5, kw_only=True, minimum=0, below=2)
+        wait: float = option("how long it waits", default=0.5, kw_only=True, minimum=0, below=2)
 
     monkeypatch.setitem(samplers.SAMPLERS, "slow", Slow)
-    made = samplers.choose_sampler("slow", mdlm(), options={"pause": 1.5, "grid": "cosine"})
-    assert made == Slow("cosine", pause=1.5)
-    with pytest.raises(InputError, match="`pause` is 2; it must be at least 0 and below 2"):
-        Slow(pause=2)
-    with pytest.raises(InputError, match="`pause` is 'long'; it must be a number"):
-        samplers.choose_sampler("slow", mdlm(), options={"pause": "long"})
-    with pytest.raises(InputError, match="sampler 'euler' takes no `pause`; its options: `grid`"):
-        samplers.choose_sampler("euler", mdlm(), options={"pause": 1.0})
+    made = samplers.choose_sampler("slow", mdlm(), options={"wait": 1.5, "grid": "cosine"})
+    assert made == Slow("cosine", wait=1.5)
+    with pytest.raises(InputError, match="`wait` is 2; it must be at least 0 and below 2"):
+        Slow(wait=2)
+    with pytest.raises(InputError, match="`wait` is 'long'; it must be a number"):
+        samplers.choose_sampler("slow", mdlm(), options={"wait": "long"})
+    with pytest.raises(InputError, match="sampler 'euler' takes no `wait`; its options: `grid`"):
+        samplers.choose_sampler("euler", mdlm(), options={"wait": 1.0})
     with pytest.raises(InputError, match="`temperature` goes with a sampler's name"):
         samplers.choose_sampler(made, mdlm(), temperature=0.5)
-    assert help.options()[-1] == {"name": "pause", "kind": "number", "help": "slow: how long it waits"}
+    assert help.options()[-1] == {"name": "wait", "kind": "number", "help": "slow: how long it waits"}
 
 
 def whole_options() -> list[tuple[str, str]]:
@@ -242,7 +242,7 @@ def test_the_head_is_computed_only_where_it_is_read(name):
             assert counting.heads == int(masked[:-1].sum())
         elif name == "uniformisation":  # one position a call, whether it jumps or not
             assert counting.heads == sum(counting.rows) >= rows * 10
-        elif name == "tau_leaping, corrected":  # masked again, and asked about again
+        elif name in ("tau_leaping, corrected", "psi", "informed"):  # masked again, and asked about again
             assert counting.heads >= rows * 10
         elif "remasking" not in name:
             assert counting.heads == rows * 10  # once for each free token

@@ -9,8 +9,8 @@ class SamplerChoices(TypedDict, total=False):
     """Options of the samplers (`zellige list samplers`)."""
 
     drop_crossing: bool  # all but metropolis
-    grid: str  # ancestral, euler, remasking, tau_leaping
-    argmax: str  # ancestral, remasking, tau_leaping
+    grid: str  # ancestral, euler, remasking, psi, informed, tau_leaping
+    argmax: str  # ancestral, remasking, psi, informed, tau_leaping
     gumbel_bits: int  # ancestral
     per_step: int  # any_order, fixed_order, confidence
     order: Any  # fixed_order, speculative
@@ -26,9 +26,20 @@ class SamplerChoices(TypedDict, total=False):
     rounds: int  # speculative
     remasking: str  # remasking
     eta: float  # remasking
-    t_on: float  # remasking
-    t_off: float  # remasking
+    t_on: float  # remasking, psi
+    t_off: float  # remasking, psi
     alpha_on: float  # remasking
+    kappa: str  # psi
+    kappa_early: str  # psi
+    kappa_late: str  # psi
+    pause: float | None  # psi
+    corrections: int  # informed
+    resample: int  # informed
+    pick: str  # informed
+    pick_temperature: float  # informed
+    revise: int  # informed
+    revise_time: float  # informed
+    revise_temperature: float  # informed
     jumps: str  # tau_leaping
     corrector: int  # tau_leaping
     corrector_step: float  # tau_leaping

@@ -2,13 +2,13 @@
 
 After a step to s a corrector step draws some tokens again, at the same time s, from
 
-    p_s(x^i = y | the other positions)  in proportion to  p_s(y, others) / p_s(x^i, others),    the score at s
+    p_s(x^i = y | the others)  in proportion to  p_s(y, the others) / p_s(x^i, the others),    the score at s
 
-which every prediction has (`core.prediction.score`): of a leave-one-out mu it is mu Q_{0,s}. Under absorbing noise it goes between
-a token and the mask. It costs one network evaluation.
+which every prediction has (`core.prediction.score`): of a leave-one-out mu it is mu Q_{0,s}. Under absorbing noise it goes
+between a token and the mask. It costs one network evaluation.
 
-**One position, chosen at random, keeps p_s exactly** with the exact network: it is a Gibbs step. Several positions at once do not,
-since they are drawn independently; nor does a choice that looks at the tokens. Positions are chosen one after another in
+**One position, chosen at random, keeps p_s exactly** with the exact network: it is a Gibbs step. Several positions at once do
+not, since they are drawn independently; nor does a choice that looks at the tokens. Positions are chosen one after another in
 proportion to exp(score / tau), tau = `pick_temperature`:
 
     random           score 0

@@ -22,9 +22,9 @@ For absorbing noise a token is masked again with probability (1 - kappa) (1 - al
 **The pause.** With `pause` time runs evenly from 1 to where alpha is `pause`, stands still for the steps of the middle rule, and
 runs to 0 in the others. Of steps + 1 times a fraction 1 - t_on are of the first part, and t_on - t_off of the pause.
 
-**Keeps the marginals, not the distribution.** Given x_0, a step has exactly q(x_s | x_0). With the exact network and x_t ~ p_t each
-position of x_s has its distribution of p_s, and with one position everything is exact. Positions are drawn independently given x_t,
-and with kappa < 1 what a step draws again does not shrink with the step, so that the joint distribution is off in the limit too.
+**Keeps the marginals, not the distribution.** Given x_0, a step has exactly q(x_s | x_0). With the exact network and x_t ~ p_t
+each position of x_s has its distribution of p_s; with one position everything is exact. Positions are drawn independently given
+x_t, and with kappa < 1 what a step draws again does not shrink with the step: the joint distribution is off in the limit, too.
 """
 
 from typing import ClassVar, Literal
