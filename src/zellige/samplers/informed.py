@@ -63,7 +63,7 @@ class Informed(Ancestral):
     revise_temperature: float = option("the temperature of its tokens there", default=0.1, minimum=0)
 
     name: ClassVar[str] = "informed"
-    error: ClassVar[str] = "none, by default"
+    error: ClassVar[str] = "vanishes, by default"
     order: ClassVar[str] = "-"
     needs: ClassVar[str] = "reverse kernel: not csm"
     calls: ClassVar[str] = "steps or more"
