@@ -11,7 +11,7 @@ class SamplerChoices(TypedDict, total=False):
     drop_crossing: bool  # all but metropolis
     grid: str  # ancestral, euler, remasking, psi, informed, tau_leaping
     argmax: str  # ancestral, remasking, psi, informed, tau_leaping
-    gumbel_bits: int  # ancestral
+    gumbel_bits: int  # ancestral, informed
     per_step: int  # any_order, fixed_order, confidence
     order: Any  # fixed_order, speculative
     given: str  # fixed_order
