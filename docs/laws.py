@@ -32,6 +32,7 @@ the same in their last lines. The tables are made from the code by `docs/laws.py
 - **Near a model:** rates are held constant during a step. The error vanishes as the number of steps grows, but no bound
   holds at a given number of steps.
 - **Another distribution:** no bound on its likelihood is printed, at any number of steps.
+- **`speculative`** needs a trained head and is in no table; [its page](samplers/speculative.md) states its distribution.
 
 Some options change the distribution, and then no bound holds: temperature, top-p, argmax, several tokens at once, the
 grid `published` and those of a step size, and texts that are longer or shorter than the model's. `--ends jumps` bounds

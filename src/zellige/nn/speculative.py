@@ -9,6 +9,9 @@ has read the masked sequence; the block reads its hidden states h, the drafted t
 
 A position with no draft before it keeps its h, so the first token of a pass has the network's own distribution. All branches
 start at zero: an untrained head predicts what the network predicts.
+
+Differences from the paper: the head reads the revealed tokens by way of h alone; its queries are separate from its keys, where
+the paper's one stream holds each token together with the next position; and it has a short convolution where the network has one.
 """
 
 import math

@@ -26,10 +26,11 @@ network's same hidden states, up to n times. With as many rounds as tokens and n
 head's own distribution, prod_l q(x_l | x_<l). With `window` 1 every token is the first of a pass: the distribution of
 `any_order`. Without any effect of the head (q = p) nothing is replaced, and `window` tokens are drawn independently.
 
-A window may grow as a text fills up (`cosine`), as in the paper: as many tokens as a cosine schedule reveals in this time.
-Evaluations of the network are counted, not those of the head: a round costs about one block of the network. Temperature, top-p
-and top-k apply to p and q. It works with absorbing noise, and a network of p(x_0 | x_t) that has a head (`zellige train
-speculative`).
+The order of the masks left is drawn anew in each pass, which is as if it were drawn once: what a pass accepts does not depend on
+the order behind it. A window may grow as a text fills up (`cosine`), as in the paper: as many tokens as a cosine schedule reveals
+in this time. Evaluations of the network are counted, not those of the head: a round costs about one block of the network.
+Temperature, top-p and top-k apply to p and q. It works with absorbing noise, and a network of p(x_0 | x_t) that has a head
+(`zellige train speculative`).
 """
 
 import math

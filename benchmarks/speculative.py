@@ -1,0 +1,63 @@
+"""Samplers of one model against their network evaluations: -log p of the samples by the model itself, and their entropy.
+
+    python benchmarks/speculative.py tales-mdlm --head tales-mdlm-head ancestral:16 ancestral:32 speculative:cosine=0.05,rounds=4
+
+-log p is the model's any-order bound, with the same masks for every set, in nats per token (95% over texts). Entropy is that of
+the tokens within a text, in nats, mean over texts: a sampler that repeats itself has a low one. Seconds are of one thread.
+"""
+
+import argparse
+import math
+import time
+
+import torch
+
+import zellige
+from zellige.core.batch import Batch
+
+DRAWS = 8  # numbers of masks for each text
+
+
+def entropy(tokens: torch.Tensor) -> torch.Tensor:
+    """Entropy (N,) of the tokens of each text (N, L), nats."""
+    shares = [row.unique(return_counts=True)[1].double() / len(row) for row in tokens]
+    return torch.stack([-(p * p.log()).sum() for p in shares])
+
+
+def mean(values: torch.Tensor) -> str:
+    return f"{float(values.mean()):.3f} ± {1.96 * float(values.std()) / math.sqrt(len(values)):.3f}"
+
+
+@torch.no_grad()
+def measure(model: zellige.Model, way: str, count: int, length: int, seed: int) -> str:
+    name, _, rest = way.partition(":")
+    options = dict(part.split("=") for part in rest.split(",") if "=" in part)
+    steps = int(rest) if rest.isdigit() else None
+    began = time.process_time()
+    samples = zellige.Sample.of(
+        count=count, seed=seed, sampler=name, steps=steps, length=length, batch=count, defaults=False,
+        **{key: float(value) if "." in value else int(value) for key, value in options.items()},
+    ).run(model)  # fmt: skip
+    seconds = time.process_time() - began
+    tokens = torch.tensor(samples.tokens)
+    method = model.method.of_length(length)
+    generator = torch.Generator().manual_seed(seed)
+    nats = torch.stack([method.estimators()["any_order"](Batch(tokens), generator) for _ in range(DRAWS)]).mean(0) / length
+    calls = torch.tensor(samples.calls).double()
+    return f"| {way} | {float(calls.mean()):.1f} | ≤ {mean(nats)} | {mean(entropy(tokens))} | {seconds / count:.2f} |"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model")
+    parser.add_argument("ways", nargs="+", help="a sampler with :steps or :option=value,option=value")
+    parser.add_argument("--head")
+    parser.add_argument("--count", type=int, default=64)
+    parser.add_argument("--length", type=int, default=64)
+    parser.add_argument("--seed", type=int, default=0)
+    chosen = parser.parse_args()
+    torch.set_num_threads(1)
+    loaded = zellige.load(chosen.model, head=chosen.head)
+    print("| sampler | evaluations | -log p, nats/token | entropy, nats | seconds a text |\n|---|---|---|---|---|")
+    for one in chosen.ways:
+        print(measure(loaded, one, chosen.count, chosen.length, chosen.seed), flush=True)
