@@ -15,7 +15,7 @@ import torch
 import zellige
 from zellige.core.batch import Batch
 
-DRAWS = 8  # numbers of masks for each text
+DRAWS = 4  # numbers of masks for each text
 
 
 def entropy(tokens: torch.Tensor) -> torch.Tensor:
@@ -42,7 +42,9 @@ def measure(model: zellige.Model, way: str, count: int, length: int, seed: int) 
     tokens = torch.tensor(samples.tokens)
     method = model.method.of_length(length)
     generator = torch.Generator().manual_seed(seed)
-    nats = torch.stack([method.estimators()["any_order"](Batch(tokens), generator) for _ in range(DRAWS)]).mean(0) / length
+    nats = (
+        torch.stack([method.estimators()["any_order"](Batch(tokens), generator) for _ in range(DRAWS)]).mean(0) / length
+    )
     calls = torch.tensor(samples.calls).double()
     return f"| {way} | {float(calls.mean()):.1f} | ≤ {mean(nats)} | {mean(entropy(tokens))} | {seconds / count:.2f} |"
 
