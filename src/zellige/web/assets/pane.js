@@ -122,7 +122,8 @@ export class Pane {
     if (!running) return;
     const letters = this.size * (this.model.tokens === "char" ? 1 : 3.7), area = box.clientWidth * Math.max(box.clientHeight - 24, 160);
     const side = Math.sqrt(area / letters / (this.model.tokens === "char" ? 1.2 : 1.05));
-    text.style.fontSize = `${Math.round(Math.min(28, Math.max(15, side)))}px`;
+    let size = Math.round(Math.min(28, Math.max(15, side)));
+    do text.style.fontSize = `${size--}px`; while (size >= 14 && box.scrollHeight > box.clientHeight + 1);
   }
 
   // after each drawing of the player: which span is which position, and what happens in words
@@ -301,7 +302,7 @@ export class Pane {
         if (step.tokens || now - last > 40) { this.player.grow(); last = now; }
       }
       this.tell();
-    } finally { this.abort = null; this.player.grow(); }
+    } finally { this.abort = null; this.player.grow(); this.fit(); }
   }
 
   // what is known of the sample; `more` of its -log p, by what was asked
