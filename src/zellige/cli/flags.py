@@ -137,7 +137,7 @@ SHOWN: dict[str, tuple[str, str]] = {
                     "net.length net.checkpoint train.steps train.batch train.accumulate train.precision"),
     "EvaluateOptions": ("RUN [options]", "data.path data.name split draws limit seed estimator from device"),
     "GenerateOptions": ("RUN --generate [options]", "judge count steps sampler temperature top-p length frontier calls samplers "
-                 "samples reference features mauve data.path out seed"),
+                 "prompt-tokens samples reference features mauve data.path out seed"),
     "SuiteOptions": ("RUN --suite zero-shot [options]", ""),
     "StepsOptions": ("RUN --steps 32 128 continuous [options]", "steps data.path data.name split draws limit seed processes "
                      "device"),
@@ -147,7 +147,7 @@ SHOWN: dict[str, tuple[str, str]] = {
                        "device"),
     "FeaturesOptions": ("--train-features FOLDER [options]", "data.name data.path epochs seed device"),
     "SampleOptions": ("RUN [options]", "prompt count steps sampler length temperature top-p top-k class seed watch out "
-               "block-sampler grid order confidence remasking device"),
+               "block-sampler grid confidence remasking device"),
     "InfillOptions": ('RUN "a text with ____" [options]', "count steps sampler temperature top-p class seed watch mark "
                "mask-token example keep data.path out order confidence device"),
     "Verify": ("[METHOD ...]", ""),

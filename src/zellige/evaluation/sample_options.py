@@ -51,11 +51,11 @@ class SamplesRequest(Decoding, Request[R]):
     top_p: float = option("keep the likeliest tokens up to this total probability", default=1.0, above=0, maximum=1)
     length: int | None = option("tokens per sample (default: the model's length)", default=None)
     prompt_tokens: int | None = option(
-        "tokens that are given at the beginning of each sample, those of a real text; metrics compare with its true rest "
+        "begin each sample with so many tokens of a real text; metrics compare with its true rest "
         "(default: what data.given of the training gives)",
         default=None, minimum=0,
     )  # fmt: skip
-    suffix_tokens: int | None = option("tokens that are given at the end, too", default=None, minimum=0)
+    suffix_tokens: int | None = option("end each sample with so many tokens of its text, too", default=None, minimum=0)
     samples_per_text: int = option(
         "samples of each real text of which a part is given; `count` is then the number of texts", default=1, minimum=1
     )
