@@ -170,7 +170,7 @@ def free_of_time(method: Diffusion, schedule: Schedule) -> Masked | None:
     if not isinstance(method, Masked):
         return None
     fields = type(method).Config.__dataclass_fields__
-    free = again(method, **{name: 0 for name in ("time", "diffusion_steps") if name in fields})
+    free = again(method, **{name: value for name, value in (("time", False), ("diffusion_steps", 0)) if name in fields})
     assert isinstance(free, Masked)
     if not free.by_counts:
         return None
