@@ -66,16 +66,6 @@ class OfModel(Loading):
     """a run, a saved folder, a hub id, or a model that comes with Zellige: zellige list models"""
 
 
-@command_options
-class OfRun(Loading):
-    """The options of every command that computes with one model."""
-
-    run: Run = ""
-    """a run, a saved folder, a hub id, or a model that comes with Zellige: zellige list models"""
-    seed: int = option(default=0, minimum=0)
-    """random seed"""
-
-
 if TYPE_CHECKING:
 
     @dataclass(frozen=True)
