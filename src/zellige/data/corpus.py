@@ -49,24 +49,24 @@ class Data:
             subwords of a text that is long enough, else characters; empty for the data set's own, of your texts auto.
         pack: `wrap` cuts one stream into rows; `document` puts one document (a line of plain text) in each, padded; `packed`
             as many as fit, which do not see each other. Documents longer than a row are cut into pieces.
-        fill: of documents, fill each up with the token that ends it to a multiple of so many tokens; these count, so that the
-            model learns where a text ends: the `block` of bd3lm, the `net.length` of methods without blocks. 0: it ends once.
-        validation: what the validation split takes of a text that comes unsplit: a share, or from 1 up a number of
-            characters (of documents, for .jsonl, .csv and other packs than wrap). 0.05 if the data set says nothing else. For
-            `text` also a path like the first one, of the texts that it is.
+        fill: pad each document with the token that ends it, to a multiple of this many tokens; these count, so that the model
+            learns where a text ends: the `block` of bd3lm, the `net.length` of methods without blocks. 0: it ends once.
+        validation: size of the validation split, if the text comes without one: a fraction, or from 1 up a number of
+            characters (of documents, for .jsonl, .csv and other packs than wrap). 0.05 unless the data set has another. For
+            `text` also a path like the first one: the texts of the split.
         test: the same for the test split, which is the end of the text.
-        vocabulary: for `tokens` and `array`, the number of different tokens, where no tokenizer says it.
-        levels: of images, so many grey values in equal bins; 0 as many as they have.
-        size: pixels a side of an image, or height and width, 48x36 (means over areas); steps of a chorale (128), side of a
-            sudoku (4, 9); 0 as they are.
-        kind: for `array`, `image` (ordered levels) or `grid` (symbols without an order, the default).
-        colours: for `images`, rgb or grey; empty as the files are, which must then be alike.
+        vocabulary: for `tokens` and `array`: number of different tokens, if no tokenizer has it.
+        levels: for images: number of grey values, in equal bins; 0: as many as they have.
+        size: pixels per side of an image, or height and width, 48x36 (means over areas); steps of a chorale (128), side of a
+            sudoku (4, 9); 0: as they are.
+        kind: for `array`: `image` (ordered values) or `grid` (symbols without an order, the default).
+        colours: for `images`: rgb or grey; empty: as the files are, which must then be alike.
         labels: condition the network on the class of each row, so that `zellige sample --class` can ask for one. Of texts, with
-            one document a row: the topic of ag_news, the field `label` of your own.
-        flip: of images, each is mirrored left to right in half of the training steps.
-        crop: of a running text, a training row begins at any token, and not only where the one before ends (`pack` wrap).
-        augment: for sudoku, random symmetric copies added for each training grid.
-        given: a part of each row that is read and not learnt, never noised and never counted; the bound is then conditional:
+            one document per row: the topic of ag_news, the field `label` of your own.
+        flip: for images: mirror each one left to right in half of the training steps.
+        crop: for running text: let a training row begin at any token, not only where the one before ends (`pack` wrap).
+        augment: for sudoku: number of random symmetric copies added for each training grid.
+        given: part of each row that is read but not learnt, never noised and never counted; the bound is then conditional:
             prefix:32, suffix:32, spans:0.5, or field, the `prompt` of a .jsonl with `prompt` and `answer`.
         cache: folder for downloads and tokens; ZELLIGE_CACHE or ~/.cache/zellige if not given.
     """
