@@ -29,7 +29,7 @@ class FixedOrder(AnyOrder):
 
     per_step: int = option(**PER_STEP, default=1, kw_only=True)
     order: str | Sequence[int] = option(
-        "forward, backward, or a list such as 2,0,1; the positions, counted from 0, in the order in which they are filled",
+        "forward, backward, or 2,0,1; the positions, counted from 0, in the order in which they are filled",
         default="forward",
     )
     given: Literal["skipped", "counted"] = option(
