@@ -509,7 +509,7 @@ def test_the_head_reads_positions_alone_and_losses_take_it_in_chunks():
         ({"kind": "unet", "channels": 6}, "`net.channels` is 6; it must be a multiple of 4, which groups are normalised in"),
         ({"kind": "unet", "multipliers": ()},
          "`net.multipliers` is empty; it must be whole numbers of 1 or more, such as 1 2 2 2"),
-        ({"kind": "unet", "blocks": -1}, "`net.blocks` is -1; it must be a whole number, or 0 for as many as published"),
+        ({"kind": "unet", "blocks": -1}, "`net.blocks` is -1; it must be 0 or more"),
         ({"kind": "unet", "attention": (-4,)}, "`net.attention` is -4; it must be sides in pixels, or 0 for none"),
         ({"kind": "resnet"}, "`net.kind` is 'resnet'; it must be dit, unet, flat-unet or u-vit"),
     ],

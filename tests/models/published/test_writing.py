@@ -124,7 +124,7 @@ def test_refused(tmp_path):
     assert fails(made("sedd"), out, "mdlm") == (
         "the layout mdlm is for mdlm, and this is sedd; for sedd there are sedd, sedd-noeos"
     )
-    assert "told the time" in fails(made("mdlm", time=True), out, "radd")
+    assert "time-conditioned" in fails(made("mdlm", time=True), out, "radd")
     assert fails(made("mdlm"), out, None).endswith("give `to`, one of radd, mdlm")
     assert "did you mean 'mdlm'?" in fails(made("mdlm"), out, "mdml")
     assert "no published layout is of method csm" in fails(made("csm"), out, None)
@@ -142,7 +142,7 @@ def test_classes_go_out_and_in(tmp_path):
     time, classes = torch.tensor([0.2, 1.5]), torch.tensor([2, -1])
     said = [m.method.network(X % 11, time, condition=classes) for m in (model, again)]
     torch.testing.assert_close(*said)
-    assert "told classes" in fails(made("mdlm", dataclasses.replace(NET, classes=3)), tmp_path / "no", "radd")
+    assert "class-conditional" in fails(made("mdlm", dataclasses.replace(NET, classes=3)), tmp_path / "no", "radd")
 
 
 # ---------------------------------------------------------------------------------- the command line
