@@ -970,7 +970,7 @@ def test_evaluate_pairs(run):
     assert found[1] == "pairs.jsonl: 3 pairs, 24 tokens to predict"
     number = r"≤ \d+\.\d+ ± <?\d+\.\d+"
     assert re.fullmatch(rf"  {number} bits/char \(95%\)   perplexity {number} per character", found[3])
-    assert found[4] == "    ± over other pairs of the same kind; too few replicates for one over the draws"
+    assert found[4] == "    ± over other pairs of the same kind; too few replicates for one over draws"
     assert re.fullmatch(r"  accuracy (0|100)\.0% \[\d+\.\d%, \d+\.\d%\] \(95%, Wilson\) by nats", found[5])
     assert found[-1] == "  written   runs/a/pairs-pairs-draws-8.json"
     assert all(len(line) <= 80 for line in found)

@@ -418,7 +418,7 @@ def test_the_table():
         assert entry.licence
         assert entry.needs
         local = {"pydocs", "text", "tokens", "digits", "sudoku", "dna", "array", "images"}
-        local |= {"imagenet32", "imagenet64", "imagenet32-oord", "imagenet64-oord"}
+        local |= {"lakh-pianoroll", "imagenet32", "imagenet64", "imagenet32-oord", "imagenet64-oord"}
         assert bool(entry.files) + bool(entry.hub) == (name not in local)
         assert (
             len(f"{name:15}  {entry.what:24}  {entry.size:6}  {entry.split:23}  {entry.licence:8}  {entry.needs}")
@@ -427,7 +427,7 @@ def test_the_table():
     names = "text8 enwik8 wikitext2 wikitext103 ptb lm1b openwebtext fineweb-edu lambada ag_news pubmed arxiv"
     pictures = "digits mnist binarized-mnist fashion-mnist cifar10 cifar100 imagenet32 imagenet64 images"
     pictures += " imagenet32-oord imagenet64-oord"
-    shaped = f"{pictures} jsb-chorales sudoku qm9 dna array"
+    shaped = f"{pictures} jsb-chorales lakh-pianoroll sudoku qm9 dna array"
     assert {name for name, entry in DATASETS.items() if entry.shaped} == {*shaped.split()}
     assert set(DATASETS) == {"pydocs", "text", "tokens", *names.split(), *shaped.split()}
 

@@ -159,6 +159,7 @@ def test_one_sampler():
     assert {row.key for row in report.rows} == {
         "sampler.ancestral",
         "sampler.ancestral-grids",
+        "sampler.ancestral-gumbel",
         "sampler.ancestral-choose",
         "sampler.ancestral-argmax",
     }

@@ -204,7 +204,7 @@ def test_what_is_no_choice():
         ({"neighbourhood": "hammin"}, "unknown neighbourhood 'hammin'; did you mean 'hamming'"),
         ({"objective": "mse"}, "unknown objective 'mse'"),
         ({"neighbours": -1}, "`neighbours` is -1; it must be 0 or more"),
-        ({"noise": 1.0}, "`noise` is 1; it must be between 0 and 1"),
+        ({"noise": 1.0}, "`noise` is 1; it must be above 0 and below 1"),
         ({"objective": "score-entropy", "positive": False}, "`objective` score-entropy needs `positive` True"),
     ]:
         with pytest.raises(InputError, match=line):

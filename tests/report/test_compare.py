@@ -667,7 +667,7 @@ def test_recipes_that_are_the_same_training_are_trained_once():
     ("wrong", "message"),
     [
         ({"table": "mdlm-9"}, "unknown table 'mdlm-9'; did you mean 'mdlm-8'"),
-        ({"table": "tauldr-2"}, "no row of tauldr-2 has a recipe"),
+        ({"table": "mdlm-6"}, "no row of mdlm-6 has a recipe"),
         ({"minutes": None}, "`minutes` is not given; say how long each row is trained"),
         ({"methods": ("mdlm", "md4")}, "`table` says which methods are compared; leave the names out"),
         ({"table": ""}, "`minutes` is for the rows of a `table`"),

@@ -105,7 +105,7 @@ def test_classes_that_do_not_fit(tmp_path):
     data = Data("digits", size=4, labels=True)
     with pytest.raises(InputError, match=r"`net.classes` is 7, and digits has 10; leave it out$"):
         zellige.train("md4", data=data, net=zellige.Net(1, 16, 2, classes=7), run=tmp_path / "a")
-    with pytest.raises(InputError, match=r"`train.label_dropout` is 1.5; it must be 0 to 1$"):
+    with pytest.raises(InputError, match=r"`train.label_dropout` is 1.5; it must be between 0 and 1$"):
         zellige.Train(label_dropout=1.5)
 
 

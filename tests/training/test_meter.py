@@ -99,12 +99,12 @@ def test_a_run_says_its_speed_everywhere(promise, tmp_path, monkeypatch, no_page
     assert {row["peak_memory"] for row in rows} == {""}
     assert float(rows[-1]["seconds_left"]) == 0 < float(rows[0]["seconds_left"])
     assert run.tokens_per_second == run.speed.tokens
-    assert summary(run)[0].endswith(("MFU" if promise else "FLOP/s") + " (counted with the head at every position)")
+    assert summary(run)[0].endswith(("MFU" if promise else "FLOP/s") + " (head at every position)")
     assert ("MFU" in summary(run)[0]) == (promise is not None)
     assert "tokens/s, " in (run.folder / "log.txt").read_text()
     log, unit = metrics(run.folder)
     facts = " ".join(run_facts(log, unit, {}, None, {}))
-    assert ("MFU" if promise else "FLOP/s") + " (counted with the head at every position)" in facts
+    assert ("MFU" if promise else "FLOP/s") + " (head at every position)" in facts
     assert ("MFU" in facts) == (promise is not None)
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

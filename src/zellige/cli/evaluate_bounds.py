@@ -80,7 +80,7 @@ def describe_pairs(judged: "ChoiceScores") -> list[str]:
     elif result.draws == 1:
         lines.append("    ± over other pairs of the same kind; with --draws 2 or more also over the draws")
     elif judged.drawn == math.inf:
-        lines.append("    ± over other pairs of the same kind; too few replicates for one over the draws")
+        lines.append("    ± over other pairs of the same kind; too few replicates for one over draws")
     else:
         half = pm(0, judged.drawn).partition("± ")[2]
         lines.append(f"    ± over other pairs of the same kind; over other draws for these pairs: ± {half}")

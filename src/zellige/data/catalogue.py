@@ -210,7 +210,7 @@ DATASETS |= {
         files={"all": (_JSB, "79294cc374f9252e95ef4b703161524c1c53dc1f712c236f00f1c1f5d54af5a7")},
     ),
     "lakh-pianoroll": Source(
-        "piano melodies, 256 notes", "any", "train / cut off / test", "CC BY 4.0", "`data.path`", shaped=True, reads=("path",),
+        "piano, 256 notes each", "any", "train / cut off / test", "CC BY", "`data.path`", shaped=True, reads=("path",),
     ),
     "sudoku": Source(
         "solved, 4 x 4 or 9 x 9", "any", "all 288 / same / same", "facts", "nothing",

@@ -193,7 +193,7 @@ class GIDD(Diffusion):
         gamma: float = option(default=1.0, above=0, maximum=2, why="rates are negative beyond")
         """power of the random tokens' noise, at most 2"""
         weights: str = "none"
-        """weights of the loss: none, clip, dynamic or dynamic-published"""
+        """loss weights: none, clip, dynamic or dynamic-published"""
         diffusion_steps: int = option(default=0, minimum=0)
         """T of discrete time, with its T-step bound; 0: continuous time"""
 

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from ..show.numbers import flop_rate, percent, token_rate
 
-HEAD = "counted with the head at every position"  # also where it is computed at the masks alone, so that FLOP/s and MFU compare
+HEAD = "head at every position"  # also where it is computed at the masks alone, so that FLOP/s and MFU compare
 
 
 @dataclass(frozen=True)
