@@ -162,10 +162,13 @@ def test_frames_tell_what_happened(sampler):
         assert first.text == ["the " + "·" * (L - 4)] * len(first.text)
         assert not first.new.any()
         revealed = torch.stack([f.new for f in batch]).sum(0)
-        again = (sampler == "remasking") & ~first.fixed  # may come more than once
+        again = (sampler in ("remasking", "psi", "informed")) & ~first.fixed  # may come more than once
         assert torch.where(again, revealed >= 1, revealed == (~first.fixed)).all()  # each once, the given ones never
         assert all("·" not in text and text.startswith("the ") for text in last.text)
-        if sampler != "uniformisation":  # it asks at every jump that may come, also where none does
+        if sampler not in (
+            "uniformisation",
+            "informed",
+        ):  # which ask where nothing may happen, and once more for a correction
             assert (last.calls <= min(last.steps, L - 4)).all()
         for f in batch:
             assert sum(mark in ("masked", "again") for mark in f.marks(0)) == int(f.masked[0].sum())
@@ -434,6 +437,11 @@ def test_infill_asks_once_a_gap_at_most(name, sampler):
         revealing = False  # candidates that are not accepted cost a call too
     if sampler == "confidence":
         revealing = False  # asks for all gaps, each step that has some left
+    if sampler in ("psi", "informed"):
+        revealing, steps = (
+            False,
+            steps * (1 + (sampler == "informed")),
+        )  # both change tokens again; informed asks once more
     assert all(calls <= (6 if revealing else steps) for calls in drawn.calls)
     assert all("·" not in text and len(text) == 18 for text in drawn.texts)
 
