@@ -35,10 +35,10 @@ from .prediction import PREDICTION
 from .sampler import GIVEN, SAMPLER
 
 GAUSSIAN = "Gaussian noise: its largest entry is a token of uniform noise"
-STEPS, ETA, FIXED = 6, 0.3, {"t_on": 0.7, "t_off": 0.3}
-NUMBERS = Psi("0.4", "0.7", "0.2", **FIXED)
-DEPENDENT = [Psi(*[f"{kind}:{ETA}"] * 3, **FIXED) for kind in ("cap", "rescale", "rescale-published")]
-PAUSED = Psi("0.3", "0.6", f"cap:{ETA}", pause=0.8, **FIXED)
+STEPS, ETA, ON, OFF = 6, 0.3, 0.7, 0.3
+NUMBERS = Psi("0.4", "0.7", "0.2", ON, OFF)
+DEPENDENT = [Psi(rule, rule, rule, ON, OFF) for rule in (f"cap:{ETA}", f"rescale:{ETA}", f"rescale-published:{ETA}")]
+PAUSED = Psi("0.3", "0.6", f"cap:{ETA}", ON, OFF, pause=0.8)
 
 
 def psis(method: Diffusion) -> list[Psi]:
@@ -113,12 +113,12 @@ def psi_with_kappa_1_is_ancestral(method: Diffusion):
         return
     same, eta = Largest(), 0.05
     for kind in ("cap", "rescale"):
-        ours, theirs = Psi(*[f"{kind}:{eta}"] * 3), Remasking(kind, eta)  # pyright: ignore[reportArgumentType]
+        rule = f"{kind}:{eta}"
+        ours, theirs = Psi(rule, rule, rule), Remasking(kind, eta)  # pyright: ignore[reportArgumentType]
         for steps in (2, 4):
-            samples = (
-                script.sample_distribution(sampler, method, ours.times(method, steps)) for sampler in (ours, theirs)
-            )
-            same.see(*samples, f"{kind}, T = {steps}")
+            times = ours.times(method, steps)
+            ours_gives, theirs_gives = (script.sample_distribution(each, method, times) for each in (ours, theirs))
+            same.see(ours_gives, theirs_gives, f"{kind}, T = {steps}")
     yield same.row(SAMPLER, "psi, cap and rescale = remasking")
 
 
@@ -137,7 +137,7 @@ def kappa_is_what_the_rules_say(method: Diffusion):
     """By definition, in numbers; the pause as three parts."""
     worst, n = Largest(), 16
     alpha = lambda time: float(method.process.schedule.alpha(time)[..., 0])  # noqa: E731
-    for sampler in (NUMBERS, *DEPENDENT, Psi(f"rescale:{ETA}", f"cap:{ETA}", "0.1", **FIXED)):
+    for sampler in (NUMBERS, *DEPENDENT, Psi(f"rescale:{ETA}", f"cap:{ETA}", "0.1", ON, OFF)):
         for t, s in itertools.pairwise(sampler.times(method, n)[:-1]):
             rule = sampler.kappa_early if t > 0.7 else sampler.kappa if t > 0.3 else sampler.kappa_late
             a, b = alpha(t), alpha(s)
@@ -225,7 +225,7 @@ def positions_are_picked_by_their_rule(method: Diffusion):
     yield worst.row(SAMPLER, "informed  its transition by definition")
 
 
-@own("sampler.informed-revised", lambda m: Informed.refuse(m) is None and m.process.mask is None and not ticks(m))
+@own("sampler.informed-revised", lambda m: Informed.refuse(m) is None and m.process.mask is None and not ticks(m))  # pyright: ignore
 @torch.no_grad()
 def self_correction_replaces_the_clearest_token(method: Diffusion):
     """On a network that is not exact: both drawn tokens followed, and the likelier of those that are new."""
