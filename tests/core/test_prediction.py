@@ -176,6 +176,17 @@ def test_a_distribution_on_its_support_is_its_own_restriction():
         close(reverse(Mean(P, mu, x_t, t), s), reverse(restricted(P, mu, x_t, t), s))
 
 
+@pytest.mark.parametrize("make", [restricted, LeaveOneOut])
+def test_a_visible_token_whose_own_probability_underflows_stays(make):
+    """A softmax in float32 gives 0 where the logits differ by more than 104: the token is there all the same."""
+    P = absorbing(V + 1, Linear())
+    x_t, mu = torch.tensor([1]), torch.tensor([[0.0, -200, 0, -torch.inf]]).softmax(-1)
+    assert mu[0, 1] == 0
+    for s in (CLEAN, 0.2):
+        p = kernel(make(P, mu, x_t, torch.tensor([0.6], dtype=D)), s)
+        close(p, P.one_hot(x_t).double())
+
+
 def test_an_impossible_x_t_gives_zeros_not_nan():
     P = absorbing(V + 1, Linear())
     x_t, mu = torch.tensor([V]), torch.tensor([[0.5, 0.5, 0.0, 0.0]], dtype=D, requires_grad=True)

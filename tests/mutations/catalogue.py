@@ -378,9 +378,25 @@ PREDICTIONS = [
     M(
         "a restricted mean that is not normalised",
         R,
-        "return Mean(process, maths.normalise(torch.where(possible, mu.to(process.prior), 0.0)), x_t, t)",
-        "return Mean(process, torch.where(possible, mu.to(process.prior), 0.0), x_t, t)",
+        "maths.normalise(torch.where(possible, mu.to(process.prior).clamp_min(LEAST), 0.0))",
+        "torch.where(possible, mu.to(process.prior).clamp_min(LEAST), 0.0)",
         "bound.normalised mdlm",
+    ),
+    M(
+        "a visible token whose own probability underflows comes from nowhere",
+        R,
+        "mu.to(process.prior).clamp_min(LEAST), 0.0)), x_t, t)",
+        "mu.to(process.prior), 0.0)), x_t, t)",
+        why="its networks are small: none of their probabilities underflows",
+        tests="tests/core/test_prediction.py -k underflows",
+    ),
+    M(
+        "... nor of a leave-one-out prediction",
+        R,
+        "torch.where(self.process.clean, mu.clamp_min(LEAST), mu)",
+        "mu",
+        why="its networks are small: none of their probabilities underflows",
+        tests="tests/core/test_prediction.py -k underflows",
     ),
     M(
         "SUBS with mass on the mask",

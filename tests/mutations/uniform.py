@@ -8,15 +8,15 @@ UNIFORM = [
     M(
         "psi: kappa weighs the noise, not the reverse step",
         P,
-        "p = share[:, None] * reverse + (1 - share[:, None]) * process",
-        "p = (1 - share[:, None]) * reverse + share[:, None] * process",
+        "p = share[:, None] * kernel(pred, later) + (1 - share[:, None]) * forward",
+        "p = (1 - share[:, None]) * kernel(pred, later) + share[:, None] * forward",
         "sampler.psi-ancestral udlm",
     ),
     M(
         "psi: the clean prediction is noised to t, not to s",
         P,
-        "process.push(clean, CLEAN, later)",
-        "process.push(clean, CLEAN, pred.t)",
+        "pred.process.push(posterior(pred).to(pred.process.prior), CLEAN, later)",
+        "pred.process.push(posterior(pred).to(pred.process.prior), CLEAN, pred.t)",
         "sampler.psi udlm",
     ),
     M(

@@ -25,6 +25,8 @@ from . import maths
 from .process import Process
 from .schedule import CLEAN, as_time
 
+LEAST = torch.finfo(torch.float32).tiny  # of a clean token's probability: a softmax in float32 may round it to 0
+
 
 @runtime_checkable
 class Prediction(Protocol):
@@ -73,6 +75,7 @@ class LeaveOneOut:
 
     def ratio(self, s):
         mu = self.mu.to(self.process.prior)
+        mu = torch.where(self.process.clean, mu.clamp_min(LEAST), mu)
         now = self.process.push(mu, CLEAN, self.t)  # D3PM eq. 4, without its q(x_t | x_s)
         p_x_t = now.gather(-1, self.x_t[..., None])
         possible, then = p_x_t > 0, now if s is self.t else self.process.push(mu, CLEAN, s)
@@ -236,7 +239,8 @@ def as_score(pred: Prediction) -> Score:
 
 def truth(process: Process, x_0: Tensor, x_t: Tensor, t: Tensor) -> Mean:
     """Oracle prediction given x_0; the target of every bound."""
-    return restricted(process, process.one_hot(x_0), x_t, t)
+    possible = process.likelihood(x_t, CLEAN, t) > 0
+    return Mean(process, torch.where(possible, process.one_hot(x_0), 0.0), x_t, t)
 
 
 def score_given(process: Process, x_0: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
@@ -276,7 +280,7 @@ def tilted(pred: Prediction, weight: Tensor) -> Prediction:
 def restricted(process: Process, mu: Tensor, x_t: Tensor, t: Tensor) -> Mean:
     """Restrict a distribution mu (*, K) to the clean states that x_t can come from, and renormalise it to a Mean."""
     possible = (process.likelihood(x_t, CLEAN, t) > 0) & process.clean
-    return Mean(process, maths.normalise(torch.where(possible, mu.to(process.prior), 0.0)), x_t, t)
+    return Mean(process, maths.normalise(torch.where(possible, mu.to(process.prior).clamp_min(LEAST), 0.0)), x_t, t)
 
 
 def subs(process: Process, logits: Tensor, x_t: Tensor, t: Tensor) -> Mean:

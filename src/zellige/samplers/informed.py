@@ -115,8 +115,6 @@ class Informed(Ancestral):
             random.discard((len(at), count), generator)
             return state
         p, where = maths.normalise(score(pred).double().clamp_min(0.0)), positions(at)
-        right = (p.sum(-1, keepdim=True) - 1).abs() < 1e-6  # else the probability of x_t underflows, and it stays
-        p = torch.where(right, p, pred.process.one_hot(pred.x_t).to(p))
         scores = torch.full(at.shape, -torch.inf, dtype=torch.float64, device=p.device)
         chosen = pick(where.put(scores, self._scores(p, pred.x_t)), count, generator)
         place = chosen.int().argsort(dim=-1, descending=True, stable=True)[:, :count]  # (B, count)

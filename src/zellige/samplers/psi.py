@@ -160,14 +160,8 @@ class Psi(Sampler):
         later, share, greedy = (positions(at).of(value.expand(at.shape)) for value in (s, kappa, greedy))
 
         def distribution(pred: Prediction) -> Tensor:
-            process = pred.process
-            stays, same = (
-                ~process.movable(pred.x_t)[:, None],
-                process.one_hot(pred.x_t),
-            )  # reverse steps keep such a token,
-            clean = torch.where(stays, same, posterior(pred).to(process.prior))  # whose own probability may underflow
-            reverse = torch.where(stays, same, kernel(pred, later))
-            p = share[:, None] * reverse + (1 - share[:, None]) * process.push(clean, CLEAN, later)
+            forward = pred.process.push(posterior(pred).to(pred.process.prior), CLEAN, later)
+            p = share[:, None] * kernel(pred, later) + (1 - share[:, None]) * forward
             return ended(p, pred, self.argmax, greedy)
 
         return redraw(method, state, at, t, distribution, generator)
