@@ -20,7 +20,7 @@ from zellige.samplers import Speculative, run
 from zellige.samplers.guidance import ClassifierFree
 from zellige.samplers.replay import weigh
 from zellige.samplers.speculative import OverOrders, in_order
-from zellige.training.speculative import fit, measured
+from zellige.training.speculative import measured, train
 
 V, L = 3, 4
 
@@ -135,7 +135,7 @@ def test_a_head_learns_what_drafts_say_of_each_other():
     head, before = CausalHead(method.process.K, 8, 2), fingerprint(method)
     _, draft, same = measured(head, method, rows)
     assert same == draft
-    fit(head, method, rows, 80, 16, 3e-2, 0, None)
+    train(head, method, rows, steps=80, batch=16, lr=3e-2, seed=0)
     _, draft, verified = measured(head, method, rows)
     assert verified[0] < 0.75 * draft[0]
     assert fingerprint(method) == before

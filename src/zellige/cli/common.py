@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, dataclass_tr
 
 import tyro
 
+from .. import files
 from ..data import DATASETS, Data
 from ..data.remote_files import is_remote
 from ..errors import InputError, nearest
@@ -120,8 +121,6 @@ def put_json(terminal: Terminal, document: Any) -> None:
 
 def writable(name: str, flag: str) -> Path:
     """The path of a file to be written; InputError where that cannot be."""
-    from .. import files
-
     file = Path(name)
     with contextlib.suppress(OSError):
         if file.is_dir():
@@ -130,6 +129,21 @@ def writable(name: str, flag: str) -> Path:
             raise InputError(f"no folder '{file.parent}' for {flag} {name}; make it first")
     files.writable(file)
     return file
+
+
+def folder_on_model(chosen: Any, command: str, purpose: str, suffix: str) -> Path:
+    """The new folder of what is trained on the model `chosen.run`: `--out`, or the run's name with the suffix.
+
+    Raises:
+        InputError: no model is given, the folder is there, or cannot be written.
+    """
+    if not chosen.run:
+        raise InputError(f"{command} needs the model whose {purpose}; e.g. zellige {command} runs/demo")
+    folder = Path(chosen.out or f"{Path(chosen.run)}-{suffix}")
+    if folder.exists():
+        raise InputError(f"'{folder}' is there; give the name of a new folder with --out")
+    files.writable(folder.parent / suffix)
+    return folder
 
 
 def own_class(name: str) -> Any:

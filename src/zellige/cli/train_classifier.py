@@ -4,12 +4,9 @@ import dataclasses
 import time
 from collections.abc import Sequence
 from dataclasses import field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..data import Data
-from ..errors import InputError
-from ..files import writable
 from ..nn.block import Net
 from ..requests import option
 from ..show.numbers import columns, path
@@ -17,7 +14,7 @@ from ..show.progress import Bar
 from ..show.record import json_record
 from ..show.terminal import Terminal
 from . import options
-from .common import OfModel, command_options, load, put_json, typed_data
+from .common import OfModel, command_options, folder_on_model, load, put_json, typed_data
 
 if TYPE_CHECKING:
     from ..models.classifier import ClassifierConfig
@@ -46,14 +43,7 @@ class ClassifierOptions(OfModel):
 def train_classifier(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige train classifier MODEL`"""
     arguments: Any = options.parse(ClassifierOptions, words, WHERE, terminal, about=ABOUT, most=1)
-    if not arguments.run:
-        raise InputError(
-            "train classifier needs the model whose samples it guides; e.g. zellige train classifier runs/demo"
-        )
-    folder = Path(arguments.out or f"{Path(arguments.run)}-classifier")
-    if folder.exists():
-        raise InputError(f"'{folder}' is there; give the name of a new folder with --out")
-    writable(folder.parent / "classifier.json")
+    folder = folder_on_model(arguments, WHERE, "samples it guides", "classifier")
     model = load(terminal, arguments.run, WHERE, arguments)
     from ..training.classifier import train_classifier as train
 

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from ..data import Data
-from ..errors import InputError, at_least
-from ..files import writable
+from ..requests import option
 from ..show.numbers import columns, path
 from ..show.progress import Bar
 from ..show.record import json_record
 from ..show.terminal import Terminal
 from . import options
-from .common import OfModel, command_options, load, put_json, typed_data
+from .common import OfModel, command_options, folder_on_model, load, put_json, typed_data
 
 WHERE = "train speculative"
 ABOUT = "Train the causal head of a masked model, for samples in fewer network evaluations."
@@ -27,31 +26,20 @@ class SpeculativeOptions(OfModel):
     """folder to write; --head reads it (default: the run's name with -head)"""
     data: Data = field(default_factory=Data)
     """texts (default: the data of the run)"""
-    steps: int = 2000
+    steps: int = option(default=2000, minimum=1)
     """training steps"""
-    batch: int = 16
+    batch: int = option(default=16, minimum=1)
     """examples per step"""
-    lr: float = 2e-3
+    lr: float = option(default=2e-3, above=0, maximum=1)
     """peak learning rate of AdamW"""
-    seed: int = 0
+    seed: int = option(default=0, minimum=0)
     """random seed"""
 
 
 def train_speculative(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige train speculative MODEL`"""
     arguments: Any = options.parse(SpeculativeOptions, words, WHERE, terminal, about=ABOUT, most=1)
-    if not arguments.run:
-        raise InputError(
-            "train speculative needs the model whose drafts it verifies; e.g. zellige train speculative runs/demo"
-        )
-    for name in ("steps", "batch"):
-        at_least(name, getattr(arguments, name), 1)
-    if not 0 < arguments.lr <= 1:
-        raise InputError(f"`lr` is {arguments.lr:g}; it must be above 0 and at most 1")
-    folder = Path(arguments.out or f"{Path(arguments.run)}-head")
-    if folder.exists():
-        raise InputError(f"'{folder}' is there; give the name of a new folder with --out")
-    writable(folder.parent / "head.json")
+    folder = folder_on_model(arguments, WHERE, "drafts it verifies", "head")
     model = load(terminal, arguments.run, WHERE, arguments)
     from ..training.speculative import train_speculative as train
 

@@ -21,12 +21,11 @@ from torch import Tensor
 
 from ..core.random import mix
 from ..errors import InputError, not_installed
-from ..files import writable, write_folder
-from ..models.checkpoint.read import check_sums, load_tensors
-from ..models.checkpoint.write import save_tensors, write_checksums
+from ..files import writable
+from ..models.network_folder import files_of, load_network, save_network
 from ..nn.classifier import ImageClassifier
-from ..schema import read_json, sha256, shown, structure
-from ..show.record import Figure, Record, as_file, json_record
+from ..schema import sha256, shown, structure
+from ..show.record import Figure, Record, json_record
 from .image_quality import Views
 from .interval import Proportion
 
@@ -34,8 +33,8 @@ INCEPTION = "inception"
 SHA256 = (
     "6726825d0af5f729cebd5821db510b11b1cfad8faad88a03f1befd49fb9129b2"  # of the weights of FID's paper, for PyTorch
 )
-WEIGHTS, CONFIG = "features.safetensors", "features.json"
-AGAIN = "give a folder of zellige evaluate --train-features"
+NAME, MADE_BY = "features", "zellige evaluate --train-features"
+WEIGHTS, CONFIG = files_of(NAME)
 BATCH = 128  # images in a step of training, and in a call
 
 Progress = Callable[[int, int], None]
@@ -244,7 +243,9 @@ class FeaturesRecord(Record):
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "FeaturesRecord":
-        config = structure(document.get("result"), FeatureConfig, f"'{source}'", "result", AGAIN)
+        config = structure(
+            document.get("result"), FeatureConfig, f"'{source}'", "result", f"give a folder of {MADE_BY}"
+        )
         return cls(config, document.get("seconds"))
 
 
@@ -288,25 +289,14 @@ def brightness(pixels: Tensor, colours: int) -> Tensor:
 
 def save_features(network: ImageClassifier, config: FeatureConfig, folder: str | Path) -> Path:
     """Write features.safetensors, features.json and their SHA256SUMS; the folder."""
-
-    def write(into: Path) -> None:
-        save_tensors(into / WEIGHTS, network.state_dict())
-        (into / CONFIG).write_text(as_file(asdict(config)), encoding="utf-8")
-        write_checksums(into)
-
-    return write_folder(folder, write)
+    return save_network(folder, NAME, network, config)
 
 
 def load_features(folder: Path, device: torch.device | str = "cpu") -> Features:
     """The feature network of such a folder. InputError: a file is missing, damaged, or not of this kind."""
-    if not (folder / CONFIG).is_file():
-        raise InputError(f"'{shown(folder)}' holds no {CONFIG}; {AGAIN}")
-    check_sums(folder)
-    config = read_json(folder / CONFIG, FeatureConfig, AGAIN)
-    tensors, _ = load_tensors(folder / WEIGHTS)
-    network = ImageClassifier(config.colours, len(config.classes), config.features)
-    try:
-        network.load_state_dict(tensors)
-    except RuntimeError:
-        raise InputError(f"the tensors of '{shown(folder / WEIGHTS)}' are not those of its {CONFIG}; {AGAIN}") from None
-    return trained(network.to(device).eval().requires_grad_(False), config, sha256(folder / WEIGHTS), device)
+
+    def build(config: FeatureConfig) -> ImageClassifier:
+        return ImageClassifier(config.colours, len(config.classes), config.features)
+
+    network, config = load_network(folder, NAME, FeatureConfig, build, MADE_BY, device)
+    return trained(network, config, sha256(folder / WEIGHTS), device)

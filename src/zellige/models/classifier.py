@@ -6,7 +6,7 @@ text, with blanks behind it, and no noise level.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +16,14 @@ from torch import Tensor
 from ..core.process import Process
 from ..core.schedule import CLEAN
 from ..errors import InputError
-from ..files import write_folder
 from ..methods.method import Method
 from ..nn.block import Net
 from ..nn.classifier import Classifier
 from ..nn.network import build_network
 from ..samplers.guidance import ByClassifier, ClassifierFree
-from ..schema import read_json, shown
-from ..show.record import as_file
-from .checkpoint.read import check_sums, load_tensors
-from .checkpoint.write import save_tensors, write_checksums
+from .network_folder import load_network, save_network
 
-WEIGHTS, CONFIG = "classifier.safetensors", "classifier.json"
+NAME = "classifier"  # of its files
 
 
 @dataclass(frozen=True)
@@ -118,13 +114,7 @@ class TextClassifier:
 
     def save(self, folder: str | Path) -> Path:
         """Write classifier.safetensors, classifier.json and their SHA256SUMS; the folder."""
-
-        def write(into: Path) -> None:
-            save_tensors(into / WEIGHTS, self.network.state_dict())
-            (into / CONFIG).write_text(as_file(asdict(self.config)), encoding="utf-8")
-            write_checksums(into)
-
-        return write_folder(folder, write)
+        return save_network(folder, NAME, self.network, self.config)
 
 
 def fresh(net: Net, states: int, timed: bool, classes: int) -> Classifier:
@@ -137,18 +127,12 @@ def fresh(net: Net, states: int, timed: bool, classes: int) -> Classifier:
 
 def load_classifier(folder: str | Path, device: torch.device | str = "cpu") -> TextClassifier:
     """The classifier in such a folder. InputError: a file is missing, damaged, or not of this kind."""
-    folder, again = Path(folder), "give a folder of zellige train classifier"
-    if not (folder / CONFIG).is_file():
-        raise InputError(f"'{shown(folder)}' holds no {CONFIG}; {again}")
-    check_sums(folder)
-    config = read_json(folder / CONFIG, ClassifierConfig, again)
-    tensors, _ = load_tensors(folder / WEIGHTS)
-    try:
-        network = fresh(config.net, config.states, config.noise != "blocks", len(config.classes))
-        network.load_state_dict(tensors)
-    except (RuntimeError, TypeError):
-        raise InputError(f"the tensors of '{shown(folder / WEIGHTS)}' are not those of its {CONFIG}; {again}") from None
-    return TextClassifier(network.to(device).eval().requires_grad_(False), config)
+
+    def build(config: ClassifierConfig) -> Classifier:
+        return fresh(config.net, config.states, config.noise != "blocks", len(config.classes))
+
+    network, config = load_network(Path(folder), NAME, ClassifierConfig, build, "zellige train classifier", device)
+    return TextClassifier(network, config)
 
 
 # ---------------------------------------------------------------------------------- what `sample` makes of it

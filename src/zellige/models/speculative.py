@@ -4,7 +4,7 @@
 since a head reads the hidden states of that network alone.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
@@ -12,15 +12,11 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..files import write_folder
 from ..nn.speculative import CausalHead
-from ..schema import read_json, shown
-from ..show.record import as_file
-from .checkpoint.read import check_sums, load_tensors
-from .checkpoint.write import save_tensors, write_checksums
+from ..schema import shown
+from .network_folder import load_network, save_network
 
-WEIGHTS, CONFIG = "head.safetensors", "head.json"
-AGAIN = "give a folder of zellige train speculative"
+NAME = "head"  # of its files
 
 
 @dataclass(frozen=True)
@@ -64,13 +60,7 @@ class Verifier:
 
     def save(self, folder: str | Path) -> Path:
         """Write head.safetensors, head.json and their SHA256SUMS; the folder."""
-
-        def write(into: Path) -> None:
-            save_tensors(into / WEIGHTS, self.network.state_dict())
-            (into / CONFIG).write_text(as_file(asdict(self.config)), encoding="utf-8")
-            write_checksums(into)
-
-        return write_folder(folder, write)
+        return save_network(folder, NAME, self.network, self.config)
 
 
 def load_verifier(folder: str | PathLike, model_sha256: str, device: torch.device | str = "cpu") -> Verifier:
@@ -79,20 +69,12 @@ def load_verifier(folder: str | PathLike, model_sha256: str, device: torch.devic
     Raises:
         InputError: a file is missing, damaged, or not of this kind; the head is one of other weights than `model_sha256`.
     """
-    folder = Path(folder)
-    if not (folder / CONFIG).is_file():
-        raise InputError(f"'{shown(folder)}' holds no {CONFIG}; {AGAIN}")
-    check_sums(folder)
-    config = read_json(folder / CONFIG, HeadConfig, AGAIN)
+    network, config = load_network(
+        Path(folder), NAME, HeadConfig, HeadConfig.network, "zellige train speculative", device
+    )
     if config.model_sha256 != model_sha256:
         raise InputError(
             f"the head in '{shown(folder)}' is one of other weights, those of '{config.model}'; train one of this model with "
             "zellige train speculative MODEL"
         )
-    tensors, _ = load_tensors(folder / WEIGHTS)
-    try:
-        network = config.network()
-        network.load_state_dict(tensors)
-    except (RuntimeError, ValueError):
-        raise InputError(f"the tensors of '{shown(folder / WEIGHTS)}' are not those of its {CONFIG}; {AGAIN}") from None
-    return Verifier(network.to(device).eval().requires_grad_(False), config)
+    return Verifier(network, config)

@@ -6,7 +6,6 @@ For a model of blocks, or from left to right, a text is cut instead: what is wri
 and the rest is blank. Masked models of the same tokens can share a classifier, whatever their schedules are.
 """
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -26,10 +25,10 @@ from ..methods.method import Method
 from ..models.classifier import AtNoise, ClassifierConfig, TextClassifier, fresh, noise_of
 from ..nn.block import Net
 from ..samplers.pairing import blank
+from .fit import fit
 
 RANGES = 5  # of the noise level, in which the calibration is measured
 CONFIDENCES = 10
-WARM_UP = 0.05  # of the steps
 
 
 def noised(method: Method, batch: Batch, u: Tensor, generator: Any) -> tuple[Tensor, Tensor]:
@@ -91,34 +90,16 @@ def train_classifier(
         sizes, steps, seed, [],
     )  # fmt: skip
     classifier = TextClassifier(network.to(device), config)
-    _fit(classifier, method, corpus.train, steps, batch, lr, seed, device, progress)
-    network.eval().requires_grad_(False)
+
+    def loss_of(texts: Batch, generator: torch.Generator) -> Tensor:
+        u = random.stratified(len(texts.tokens), generator)
+        x, t = noised(method, texts.to(device), u.to(device), generator)
+        return F.nll_loss(classifier.log_p(x, t, method.process), texts.condition.long().to(device))  # pyright: ignore
+
+    fit(network, corpus.train, loss_of, steps=steps, batch=batch, lr=lr, seed=seed, progress=progress)
     split = next(name for name in ("test", "validation", "train") if name in corpus.rows)
     classifier.config = replace(config, calibration=calibration(classifier, method, corpus.split(split), seed=seed))
     return classifier
-
-
-def _fit(made: TextClassifier, method: Method, rows: Any, steps, batch, lr, seed, device, progress) -> None:
-    optimizer = torch.optim.AdamW(made.network.parameters(), lr)
-    warm = max(1, int(WARM_UP * steps))
-    rate = lambda step: min((step + 1) / warm, 0.5 * (1 + math.cos(math.pi * step / steps)))  # noqa: E731
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
-    generator, order = torch.Generator().manual_seed(mix(seed, "noise") % 2**63), torch.empty(0, dtype=torch.long)
-    made.network.train()
-    for step in range(steps):
-        if len(order) < batch:
-            order = torch.cat((order, torch.randperm(len(rows), generator=generator)))
-        rows_of_step, order = order[:batch], order[batch:]
-        texts = rows.collate([rows[int(i)] for i in rows_of_step])
-        u = random.stratified(len(texts.tokens), generator)
-        x, t = noised(method, texts.to(device), u.to(device), generator)
-        loss = F.nll_loss(made.log_p(x, t, method.process), texts.condition.long().to(device))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        schedule.step()
-        if progress:
-            progress(step + 1, steps)
 
 
 @torch.no_grad()

@@ -24,9 +24,7 @@ from ..nn.cross_entropy import cross_entropy
 from ..samplers import Speculative, State
 from ..samplers.predict import expected_time
 from ..samplers.speculative import HEADLESS
-
-WARM_UP = 0.05  # of the steps
-CLIP = 1.0
+from .fit import fit
 
 
 def train_speculative(
@@ -64,8 +62,7 @@ def train_speculative(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(mix(seed, "head") % 2**63)
         network = config.network().to(device)
-    fit(network, method, corpus.train, steps, batch, lr, seed, progress)
-    network.eval().requires_grad_(False)
+    train(network, method, corpus.train, steps=steps, batch=batch, lr=lr, seed=seed, progress=progress)
     split = next(name for name in ("test", "validation", "train") if name in corpus.rows)
     texts, draft, verified = measured(network, method, corpus.split(split), seed=seed)
     method.verifier = Verifier(
@@ -92,29 +89,17 @@ def nats(network: Any, method: Any, batch: Batch, generator: Any, draft: bool = 
     return torch.stack(results) if draft else results[0]
 
 
-def fit(network: Any, method: Any, rows: Any, steps: int, batch: int, lr: float, seed: int, progress: Any) -> None:
+def train(network: Any, method: Any, rows: Any, **how: Any) -> None:
+    """Train a head, as `fit` does; the network of the method has no gradients meanwhile."""
     device = next(network.parameters()).device
-    learnt = [p.requires_grad_(False) for p in method.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(network.parameters(), lr, betas=(0.9, 0.99), weight_decay=0.01)
-    warm = max(1, int(WARM_UP * steps))
-    rate = lambda step: min((step + 1) / warm, 0.5 * (1 + math.cos(math.pi * step / steps)))  # noqa: E731
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
-    generator, order = torch.Generator().manual_seed(mix(seed, "noise") % 2**63), torch.empty(0, dtype=torch.long)
-    network.train()
-    for step in range(steps):
-        while len(order) < batch:
-            order = torch.cat((order, torch.randperm(len(rows), generator=generator)))
-        rows_of_step, order = order[:batch], order[batch:]
-        texts = rows.collate([rows[int(i)] for i in rows_of_step]).to(device)
-        loss = nats(network, method, texts, generator).sum() / texts.counted.sum().clamp_min(1)
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(network.parameters(), CLIP)
-        optimizer.step()
-        schedule.step()
-        if progress:
-            progress(step + 1, steps)
-    for p in learnt:
+    trained = [p.requires_grad_(False) for p in method.parameters() if p.requires_grad]
+
+    def loss_of(texts: Batch, generator: torch.Generator) -> Tensor:
+        texts = texts.to(device)
+        return nats(network, method, texts, generator).sum() / texts.counted.sum().clamp_min(1)
+
+    fit(network, rows, loss_of, betas=(0.9, 0.99), clip=1.0, **how)
+    for p in trained:
         p.requires_grad_(True)
 
 

@@ -1,0 +1,66 @@
+"""A small network in a folder of its own: what is trained on a model, to guide, verify or measure its samples.
+
+NAME.safetensors has its weights, NAME.json what built it, and SHA256SUMS both.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from ..errors import InputError
+from ..files import write_folder
+from ..schema import read_json, shown
+from ..show.record import as_file
+from .checkpoint.read import check_sums, load_tensors
+from .checkpoint.write import save_tensors, write_checksums
+
+C = TypeVar("C")
+N = TypeVar("N", bound=nn.Module)
+
+
+def files_of(name: str) -> tuple[str, str]:
+    """The names of the two files: weights, config."""
+    return f"{name}.safetensors", f"{name}.json"
+
+
+def save_network(folder: str | Path, name: str, network: nn.Module, config: Any) -> Path:
+    """Write the folder at once, and return it; `config` is a dataclass."""
+    weights, about = files_of(name)
+
+    def write(into: Path) -> None:
+        save_tensors(into / weights, network.state_dict())
+        (into / about).write_text(as_file(asdict(config)), encoding="utf-8")
+        write_checksums(into)
+
+    return write_folder(folder, write)
+
+
+def load_network(
+    folder: Path, name: str, config: type[C], build: Callable[[C], N], made_by: str, device: torch.device | str = "cpu"
+) -> tuple[N, C]:
+    """The network, not to be trained, and its config.
+
+    Args:
+        build: a new network of a config.
+        made_by: the command that writes such folders, for errors.
+
+    Raises:
+        InputError: a file is missing, damaged, or not of this kind.
+    """
+    weights, about = files_of(name)
+    again = f"give a folder of {made_by}"
+    if not (folder / about).is_file():
+        raise InputError(f"'{shown(folder)}' holds no {about}; {again}")
+    check_sums(folder)
+    read = read_json(folder / about, config, again)
+    tensors, _ = load_tensors(folder / weights)
+    try:
+        network = build(read)
+        network.load_state_dict(tensors)
+    except (RuntimeError, TypeError, ValueError):
+        raise InputError(f"the tensors of '{shown(folder / weights)}' are not those of its {about}; {again}") from None
+    return network.to(device).eval().requires_grad_(False), read
