@@ -35,7 +35,7 @@ Limits = pytest.importorskip("zellige.web.guard").Limits
 export = pytest.importorskip("zellige.web.export")
 play = pytest.importorskip("zellige.web.play")
 drawn = pytest.importorskip("zellige.web.drawn")
-words = pytest.importorskip("zellige.web.words")
+examples = pytest.importorskip("zellige.web.examples")
 worker = pytest.importorskip("zellige.web.worker")
 sampler_fields = pytest.importorskip("zellige.web.play").sampler_fields
 
@@ -270,8 +270,9 @@ def test_the_words_of_the_page_are_those_of_the_options_help(monkeypatch):
 
 
 def test_every_sampler_is_listed_in_plain_words(client):
-    assert words.SAMPLERS.keys() <= samplers.SAMPLERS.keys()
-    labels = [words.sampler_words(name)["label"] for name in samplers.SAMPLERS]
+    labels = [cls.label for cls in samplers.SAMPLERS.values()]
+    assert all(labels)
+    assert all(cls.sentence.endswith(".") for cls in samplers.SAMPLERS.values())
     assert len({*labels}) == len(labels)
     listed = {model["name"]: model for model in client.get("/api/models").json()}
     counted = {sampler["name"]: sampler["counted"] for sampler in listed["text"]["samplers"]}
@@ -286,7 +287,7 @@ def test_included_models_come_after_those_that_are_named(monkeypatch):
         serve_command, "load", lambda _, name, *__, **more: loaded.append((name, more)) or MODELS["text"]
     )
     monkeypatch.setattr(serve_command, "answer_requests", lambda app, *_: pages.append(app))
-    included = words.included()
+    included = examples.included()
     assert {*included} == {*shipped.names()}
     assert cli.main(["play", "x"]) == cli.main(["play"]) == 0
     assert [name for name, _ in loaded] == ["x", *included, *included]

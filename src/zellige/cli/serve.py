@@ -84,8 +84,8 @@ def play(words: Sequence[str], terminal: Terminal, began: float) -> int:
     )
     need_web("play")
     from ..models import shipped
+    from ..web.examples import included
     from ..web.play import LIMITS, application
-    from ..web.words import included
 
     models = {name: load(terminal, name, "play", arguments) for name in arguments.run}
     beside = included() if arguments.included else []

@@ -68,6 +68,8 @@ class Ancestral(OnGrid):
     )
 
     name: ClassVar[str] = "ancestral"
+    label: ClassVar[str] = "A few positions each step"
+    sentence: ClassVar[str] = "At random positions; more steps change fewer of them at once."
     error: ClassVar[str] = "none"
     order: ClassVar[str] = "1"
     needs: ClassVar[str] = "reverse kernel: not csm"

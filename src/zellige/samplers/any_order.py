@@ -37,6 +37,8 @@ class AnyOrder(Sampler):
     per_step: int = option(**PER_STEP, default=1)
 
     name: ClassVar[str] = "any_order"
+    label: ClassVar[str] = "One position at a time, in random order"
+    sentence: ClassVar[str] = "As many network evaluations as positions, or several positions a step."
     error: ClassVar[str] = "none (all orders)"
     order: ClassVar[str] = "-"
     needs: ClassVar[str] = "absorbing, time-free"

@@ -57,6 +57,8 @@ class Blockwise(Growing):
     )
 
     name: ClassVar[str] = "blockwise"
+    label: ClassVar[str] = "Block after block"
+    sentence: ClassVar[str] = "Each block is written by the block sampler under More options."
     error: ClassVar[str] = "that of the block sampler"
     order: ClassVar[str] = "-"
     needs: ClassVar[str] = "absorbing"

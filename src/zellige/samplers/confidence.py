@@ -113,6 +113,8 @@ class Confidence(NetworkChooses):
     per_step: int | None = option(**PER_STEP, default=None, kw_only=True)
 
     name: ClassVar[str] = "confidence"
+    label: ClassVar[str] = "Most confident first"
+    sentence: ClassVar[str] = "Each step writes the positions of which the network is most confident."
     calls: ClassVar[str] = "steps"
 
     def __post_init__(self):

@@ -33,6 +33,8 @@ class Euler(OnGrid):
     )
 
     name: ClassVar[str] = "euler"
+    label: ClassVar[str] = "A few positions each step, by Euler"
+    sentence: ClassVar[str] = "A first-order approximation; it needs more steps for the same quality."
     error: ClassVar[str] = "none"
     order: ClassVar[str] = "1"
     needs: ClassVar[str] = "a rate: not d3pm"

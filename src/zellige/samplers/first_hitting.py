@@ -38,6 +38,8 @@ class FirstHitting(Sampler):
     """One token at a time, at its exact time; as many steps as tokens. `state.memory` is 1 - alpha of each sequence (B,)."""
 
     name: ClassVar[str] = "first_hitting"
+    label: ClassVar[str] = "One position at a time"
+    sentence: ClassVar[str] = "At its exact time: as many network evaluations as positions."
     error: ClassVar[str] = "none"
     order: ClassVar[str] = "-"
     needs: ClassVar[str] = "absorbing: not sedd, d3pm"

@@ -39,6 +39,8 @@ class FixedOrder(AnyOrder):
     )
 
     name: ClassVar[str] = "fixed_order"
+    label: ClassVar[str] = "One position at a time, in your order"
+    sentence: ClassVar[str] = "Forward, backward, or in an order that you list under More options."
     error: ClassVar[str] = "none (one order)"
 
     def __post_init__(self):

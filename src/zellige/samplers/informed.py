@@ -63,6 +63,8 @@ class Informed(Ancestral):
     revise_temperature: float = option("the temperature of its tokens there", default=0.1, minimum=0)
 
     name: ClassVar[str] = "informed"
+    label: ClassVar[str] = "With corrections"
+    sentence: ClassVar[str] = "After each step some tokens are sampled again, given all the others."
     error: ClassVar[str] = "vanishes, by default"
     order: ClassVar[str] = "-"
     needs: ClassVar[str] = "reverse kernel: not csm"

@@ -42,6 +42,8 @@ class Klass(NetworkChooses):
     history: int = option("evaluations in a row in which a mask must be stable", default=2, minimum=1, maximum=TOKENS)
 
     name: ClassVar[str] = "klass"
+    label: ClassVar[str] = "All confident positions at once"
+    sentence: ClassVar[str] = "Each step writes every position whose distribution is confident and stable."
     calls: ClassVar[str] = "≤ one per token"
 
     def distribution(self, method, steps):

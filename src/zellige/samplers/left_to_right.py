@@ -28,6 +28,8 @@ class LeftToRight(Growing):
     """One token a step. `state.memory` is a `Growth`; positions without a token hold the begin token."""
 
     name: ClassVar[str] = "left_to_right"
+    label: ClassVar[str] = "Left to right"
+    sentence: ClassVar[str] = "One token after another, as autoregressive models do."
     error: ClassVar[str] = "none"
     order: ClassVar[str] = "-"
     needs: ClassVar[str] = "the next token: ar"

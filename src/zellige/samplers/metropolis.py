@@ -96,6 +96,8 @@ class Metropolis(Sampler):
     drop_crossing: bool = field(default=False, init=False)
 
     name: ClassVar[str] = "metropolis"
+    label: ClassVar[str] = "Change one, keep it if it fits"
+    sentence: ClassVar[str] = "Each proposal changes one token; it is kept with the right probability."
     error: ClassVar[str] = "none (invariant distribution)"
     order: ClassVar[str] = "-"
     needs: ClassVar[str] = "a score: csm"

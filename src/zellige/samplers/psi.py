@@ -82,6 +82,8 @@ class Psi(Sampler):
     )
 
     name: ClassVar[str] = "psi"
+    label: ClassVar[str] = "With fresh noise"
+    sentence: ClassVar[str] = "Each step noises its own prediction again, in part, so that any token may still change."
     error: ClassVar[str] = "keeps the marginals alone"
     order: ClassVar[str] = "-"
     needs: ClassVar[str] = "reverse kernel: not csm"

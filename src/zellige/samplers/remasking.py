@@ -61,6 +61,8 @@ class Remasking(Sampler):
     )
 
     name: ClassVar[str] = "remasking"
+    label: ClassVar[str] = "With second thoughts"
+    sentence: ClassVar[str] = "Masks some tokens again, so that mistakes can be repaired."
     error: ClassVar[str] = "keeps the marginals alone"
     order: ClassVar[str] = "-"
     needs: ClassVar[str] = "absorbing, one schedule"

@@ -59,7 +59,7 @@ class Sampler(Truncation):
     A sampler of your own is a subclass, `@declared` as this one; its fields are its options.
 
     Attributes:
-        name: in SAMPLERS.
+        name: in SAMPLERS; label, sentence: the same for somebody who knows no term of the field.
         error: how far its distribution is from the model's with many network evaluations; order: of that error in 1/steps.
         needs, calls: what it needs of a method, and how many network evaluations it takes.
         grows: whether it writes from left to right, and a text may pass the network's own length.
@@ -67,6 +67,8 @@ class Sampler(Truncation):
     """
 
     name: ClassVar[str]
+    label: ClassVar[str] = ""
+    sentence: ClassVar[str] = ""
     error: ClassVar[str]
     order: ClassVar[str]
     needs: ClassVar[str]

@@ -85,6 +85,8 @@ class Speculative(Sampler):
     )
 
     name: ClassVar[str] = "speculative"
+    label: ClassVar[str] = "Draft several, then verify"
+    sentence: ClassVar[str] = "Tokens are drafted together and verified one after another in the same evaluation."
     error: ClassVar[str] = "not the model's distribution"
     needs: ClassVar[str] = "absorbing, a causal head"
     calls: ClassVar[str] = "≤ one per token"

@@ -63,6 +63,8 @@ class TauLeaping(OnGrid):
     )
 
     name: ClassVar[str] = "tau_leaping"
+    label: ClassVar[str] = "Many jumps each step"
+    sentence: ClassVar[str] = "Tau-leaping: Poisson numbers of jumps, and corrector steps if you ask for them."
     error: ClassVar[str] = "none"
     order: ClassVar[str] = "1"
     needs: ClassVar[str] = "a rate: not d3pm"

@@ -56,6 +56,8 @@ class Uniformisation(Sampler):
     """Candidate jumps of a faster process, each accepted with its fraction of the rate. One position moves at a time."""
 
     name: ClassVar[str] = "uniformisation"
+    label: ClassVar[str] = "One jump at a time, without error"
+    sentence: ClassVar[str] = "Jumps at random times, each accepted with the right probability."
     error: ClassVar[str] = "none at any number"
     order: ClassVar[str] = "-"
     needs: ClassVar[str] = "a rate: not sedd, d3pm"

@@ -8,7 +8,7 @@
     serve.py       the endpoint, in the form of OpenAI's
     drawn.py       a sample as the page shows it: each step, with the distribution of each token
     export.py      a run as one HTML file, a GIF, an MP4, a PNG, MIDI
-    words.py       samplers in plain words, and examples to start from
+    examples.py    texts to start from, for the models that come with Zellige
     play.py        the page, and the options of a sampler as its fields
 
 Needs the extra `web`: pip install 'zellige[web]'.

@@ -33,10 +33,10 @@ from ..show.kinds import of
 from ..show.numbers import parameters
 from .body import Body, DecodingBody
 from .drawn import Recorder, recorded
+from .examples import EXAMPLES
 from .export import Recorded, exported, formats
 from .guard import Guard, Limits
 from .refusals import WRONG, Refusals
-from .words import EXAMPLES, sampler_words
 from .worker import Job, Worker, in_turns
 
 LAID_OUT = ("steps", "sampler", "temperature", "top_p")  # fields of `Decoding` with a place of their own on the page
@@ -86,7 +86,10 @@ def refusal(status: int, code: str, message: str, field: str | None = None) -> d
 def admitted(method: Method) -> list[dict[str, Any]]:
     """The samplers that support a method: {name, label, about, error, counted, options}; `counted`: `steps` changes it."""
     return [
-        {"name": name, **sampler_words(name), "error": cls.error, "counted": counted(cls, method), "options": sampler_fields(cls)}
+        {
+            "name": name, "label": cls.label or name, "about": cls.sentence, "error": cls.error,
+            "counted": counted(cls, method), "options": sampler_fields(cls),
+        }
         for name, cls in samplers.SAMPLERS.items()
         if cls.refuse(method) is None
     ]  # fmt: skip
