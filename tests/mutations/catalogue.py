@@ -1602,8 +1602,8 @@ SAMPLERS = [
     M(
         "ReMDM's largest sigma with alpha_t in place of alpha_s",
         SR,
-        "limit = ((1 - alpha_s) / alpha_t.clamp_min(1e-300)).clamp_max(1.0)",
-        "limit = ((1 - alpha_t) / alpha_t.clamp_min(1e-300)).clamp_max(1.0)",
+        "return ((1 - alpha_s) / alpha_t.clamp_min(1e-300)).clamp_max(1.0)",
+        "return ((1 - alpha_t) / alpha_t.clamp_min(1e-300)).clamp_max(1.0)",
         "sampler.remasking mdlm",
     ),
     M(

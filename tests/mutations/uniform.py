@@ -48,13 +48,6 @@ UNIFORM = [
         "sampler.psi-rules udlm",
     ),
     M(
-        "psi: the largest sigma with alpha_t in place of alpha_s",
-        P,
-        "sigma = ((1 - alpha_s) / alpha_t.clamp_min(1e-300)).clamp_max(1.0)",
-        "sigma = ((1 - alpha_t) / alpha_t.clamp_min(1e-300)).clamp_max(1.0)",
-        "sampler.psi-rules udlm",
-    ),
-    M(
         "psi: rescale is cap",
         P,
         'if kind != "rescale":',

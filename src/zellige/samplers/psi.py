@@ -43,6 +43,7 @@ from .ancestral import ended, is_greedy
 from .grid import spaced
 from .pairing import Distribution, one_alpha, reverses, ticks, usual_steps
 from .predict import free, redraw
+from .remasking import most_masked
 from .sampler import Sampler
 
 RULES = ("cap", "rescale", "rescale-published")
@@ -149,7 +150,7 @@ class Psi(Sampler):
         if not kind:
             return torch.full_like(t, eta, dtype=torch.float64)
         alpha_t, alpha_s = (method.process.schedule.alpha(time)[..., 0] for time in (t, s))
-        sigma = ((1 - alpha_s) / alpha_t.clamp_min(1e-300)).clamp_max(1.0)
+        sigma = most_masked(alpha_t, alpha_s)
         if kind != "rescale":
             sigma = sigma.clamp_max(eta)
         if kind != "cap":

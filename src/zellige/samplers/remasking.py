@@ -43,6 +43,11 @@ from .predict import fill, free, predict_at
 from .sampler import Sampler, State
 
 
+def most_masked(alpha_t: Tensor, alpha_s: Tensor) -> Tensor:
+    """sigma_max, the largest probability with which a step may mask a token again (ReMDM eq. 7)."""
+    return ((1 - alpha_s) / alpha_t.clamp_min(1e-300)).clamp_max(1.0)  # at PRIOR no token is left to be masked
+
+
 @declared
 class Remasking(Sampler):
     """Ancestral steps in which tokens are masked again; the paper uses top_p = 0.9.
@@ -128,8 +133,7 @@ class Remasking(Sampler):
 
     def sigma(self, state: State, masked: Tensor, alpha_t: Tensor, alpha_s: Tensor) -> Tensor:
         """Probability that a token is masked again, (B, L)."""
-        # ReMDM eq. 7; at PRIOR no token is left to be masked
-        limit = ((1 - alpha_s) / alpha_t.clamp_min(1e-300)).clamp_max(1.0)
+        limit = most_masked(alpha_t, alpha_s)
         if self.remasking == "conf":
             weight = (-state.memory).masked_fill(masked | state.fixed, -torch.inf).softmax(-1)
             return limit * weight.nan_to_num(0.0)  # nan: a row without tokens

@@ -7,7 +7,7 @@ before it. In their order, a draft x is
     accepted        with probability min(1, q(x) / p(x))
     else replaced   by a token of max(0, q - p), normalised, which ends the pass
 
-so that each token has the distribution q. The drafts behind a replaced one are masked again. The first token of a pass has p
+so that each token has the distribution q. The drafts after a replaced one are masked again. The first token of a pass has p
 itself, and is always accepted.
 
 **Distribution.** The next pass evaluates the network with more tokens revealed, so that it has another q. A text therefore does
@@ -21,13 +21,13 @@ tokens are the text's and a pass begins after them, follows from P_0 = 1:
 and p(x | order) = P_L. `in_order` computes it in L evaluations. A random order, the default, gives its mean over orders, of which
 `OverOrders` makes a two-sided bound (`replay.weigh`, `evaluation.two_sides`).
 
-With `rounds` n a pass goes on after a replaced token: the drafts behind it are verified again given the new token, with the
-network's same hidden states, up to n times. With as many rounds as tokens and no window there is one pass, and a text has the
-head's own distribution, prod_l q(x_l | x_<l). With `window` 1 every token is the first of a pass: the distribution of
+With `rounds` n a pass goes on after a replaced token: the drafts after it are verified again given the new token, with the
+same hidden states of the network, up to n times. With as many rounds as tokens and no window there is one pass, and a text has
+the head's own distribution, prod_l q(x_l | x_<l). With `window` 1 every token is the first of a pass: the distribution of
 `any_order`. Without any effect of the head (q = p) nothing is replaced, and `window` tokens are drawn independently.
 
 The order of the masks left is drawn anew in each pass, which is as if it were drawn once: what a pass accepts does not depend on
-the order behind it. A window may grow as a text fills up (`cosine`), as in the paper: as many tokens as a cosine schedule reveals
+the order after it. A window may grow as a text fills up (`cosine`), as in the paper: as many tokens as a cosine schedule reveals
 in this time. Evaluations of the network are counted, not those of the head: a round costs about one block of the network.
 Temperature, top-p and top-k apply to p and q. It works with absorbing noise, and a network of p(x_0 | x_t) that has a head
 (`zellige train speculative`).
@@ -74,7 +74,7 @@ class Speculative(Sampler):
         maximum=1,
     )
     rounds: int = option(
-        "verifications of each pass: the drafts behind a replaced token are verified again",
+        "verifications of each pass: the drafts after a replaced token are verified again",
         default=1,
         minimum=1,
         maximum=TOKENS,
