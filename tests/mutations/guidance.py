@@ -135,8 +135,8 @@ GUIDANCE = [
     M(
         "the kernel of a tilted prediction is not normalised",
         P,
-        "if not isinstance(pred, Score | Tilted):",
-        "if not isinstance(pred, Score):",
+        "if isinstance(pred, Mean):",
+        "if isinstance(pred, Mean | Tilted):",
         "guidance.definition udlm",
     ),
     M(

@@ -63,9 +63,9 @@ UNIFORM = [
     ),
     M(
         "corrector: the clean token in place of the noisy one",
-        I,
-        "maths.normalise(score(pred).double().clamp_min(0.0))",
-        "maths.normalise(pred.ratio(CLEAN).double().clamp_min(0.0))",
+        "core/prediction.py",
+        "return pred.process.push(pred.mu.to(pred.process.prior), CLEAN, pred.t)",
+        "return pred.mu.to(pred.process.prior)",
         "sampler.informed udlm",
     ),
     M(

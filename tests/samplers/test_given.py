@@ -22,7 +22,11 @@ def conditional(method, given):
 
 # the steps of conf depend on its memory and are not enumerated, those of correctors are too many, cold samples have another
 # distribution
-EXACT = [name for name in SAMPLERS if name not in ("remasking, conf", "ancestral, cold", "tau_leaping, corrected")]
+EXACT = [
+    pytest.param(name, marks=pytest.mark.long) if name == "informed" else name  # half a minute each
+    for name in SAMPLERS
+    if name not in ("remasking, conf", "ancestral, cold", "tau_leaping, corrected")
+]
 
 
 @pytest.mark.parametrize("given", [[1, -1], [-1, 0]])

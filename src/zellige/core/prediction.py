@@ -25,8 +25,6 @@ from . import maths
 from .process import Process
 from .schedule import CLEAN, as_time
 
-LEAST = torch.finfo(torch.float32).tiny  # of a clean token's probability: a softmax in float32 may round it to 0
-
 
 @runtime_checkable
 class Prediction(Protocol):
@@ -75,7 +73,6 @@ class LeaveOneOut:
 
     def ratio(self, s):
         mu = self.mu.to(self.process.prior)
-        mu = torch.where(self.process.clean, mu.clamp_min(LEAST), mu)
         now = self.process.push(mu, CLEAN, self.t)  # D3PM eq. 4, without its q(x_t | x_s)
         p_x_t = now.gather(-1, self.x_t[..., None])
         possible, then = p_x_t > 0, now if s is self.t else self.process.push(mu, CLEAN, s)
@@ -176,12 +173,15 @@ def kernel(pred: Prediction, s: Tensor | float) -> Tensor:
     """The distribution from which a sampler draws x_s: `reverse`, clipped at zero and renormalised for a Score or a Tilted.
 
     At s = CLEAN theirs is also restricted to the clean states: a score's total may leave probability on the mask (SEDD's
-    denoising step).
+    denoising step). Where a LeaveOneOut gives x_t no probability (see `restricted`), all states that x_t can come from are alike.
     """
     p = reverse(pred, s)
-    if not isinstance(pred, Score | Tilted):
+    if isinstance(pred, Mean):
         return p
     possible = pred.process.clean | (as_time(s, p.device).to(p.device) > CLEAN)[..., None]
+    if isinstance(pred, LeaveOneOut):
+        q = torch.where(possible, pred.process.likelihood(pred.x_t, s, pred.t), 0.0)
+        return torch.where(p.sum(-1, keepdim=True) > 0, p, maths.normalise(q))
     return maths.normalise(torch.where(possible, p.clamp_min(0.0), 0.0))
 
 
@@ -209,6 +209,13 @@ def revealed_probability(pred: Score, s: Tensor) -> Tensor:
 def score(pred: Prediction) -> Tensor:
     """p_t(.) / p_t(x_t), (*, K)."""
     return pred.ratio(pred.t)
+
+
+def given_others(pred: Prediction) -> Tensor:
+    """P(x_t at a position | x_t at the others), (*, K): `score`, normalised; of a LeaveOneOut mu Q_{0,t}, without division."""
+    if isinstance(pred, LeaveOneOut):
+        return pred.process.push(pred.mu.to(pred.process.prior), CLEAN, pred.t)
+    return maths.normalise(score(pred).double().clamp_min(0.0))
 
 
 def reverse_rate(pred: Prediction) -> Tensor:
@@ -278,9 +285,13 @@ def tilted(pred: Prediction, weight: Tensor) -> Prediction:
 
 # ---------------------------------------------------------------------------------- a mean, on its support
 def restricted(process: Process, mu: Tensor, x_t: Tensor, t: Tensor) -> Mean:
-    """Restrict a distribution mu (*, K) to the clean states that x_t can come from, and renormalise it to a Mean."""
+    """Restrict a distribution mu (*, K) to the clean states that x_t can come from, and renormalise it to a Mean.
+
+    All of them are alike where mu has none: a softmax in float32 may round the probability of a visible token to 0.
+    """
     possible = (process.likelihood(x_t, CLEAN, t) > 0) & process.clean
-    return Mean(process, maths.normalise(torch.where(possible, mu.to(process.prior).clamp_min(LEAST), 0.0)), x_t, t)
+    mu = torch.where(possible, mu.to(process.prior), 0.0)
+    return Mean(process, maths.normalise(torch.where(mu.sum(-1, keepdim=True) > 0, mu, possible.to(mu))), x_t, t)
 
 
 def subs(process: Process, logits: Tensor, x_t: Tensor, t: Tensor) -> Mean:

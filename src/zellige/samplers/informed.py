@@ -4,7 +4,7 @@ After a step to s a corrector step draws some tokens again, at the same time s, 
 
     p_s(x^i = y | the others)  in proportion to  p_s(y, the others) / p_s(x^i, the others),    the score at s
 
-which every prediction has (`core.prediction.score`): of a leave-one-out mu it is mu Q_{0,s}. Under absorbing noise it goes
+which every prediction has (`core.prediction.given_others`): of a leave-one-out mu it is mu Q_{0,s}. Under absorbing noise it goes
 between a token and the mask. It costs one network evaluation.
 
 **One position, chosen at random, keeps p_s exactly** with the exact network: it is a Gibbs step. Several positions at once do
@@ -29,7 +29,7 @@ from torch import Tensor
 
 from ..core import maths, random
 from ..core.positions import positions
-from ..core.prediction import as_leave_one_out, score
+from ..core.prediction import as_leave_one_out, given_others
 from ..core.random import Randomness
 from ..core.schedule import CLEAN
 from ..errors import InputError
@@ -116,7 +116,7 @@ class Informed(Ancestral):
                 random.discard(at.shape[:1], generator)
             random.discard((len(at), count), generator)
             return state
-        p, where = maths.normalise(score(pred).double().clamp_min(0.0)), positions(at)
+        p, where = given_others(pred), positions(at)
         scores = torch.full(at.shape, -torch.inf, dtype=torch.float64, device=p.device)
         chosen = pick(where.put(scores, self._scores(p, pred.x_t)), count, generator)
         place = chosen.int().argsort(dim=-1, descending=True, stable=True)[:, :count]  # (B, count)
