@@ -50,7 +50,9 @@ if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
     from .show.record import Record as Record
     from .training.requests import Plan as Plan
     from .training.requests import PlanTable as PlanTable
+    from .training.requests import TrainClassifier as TrainClassifier
     from .training.requests import Training as Training
+    from .training.requests import TrainSpeculative as TrainSpeculative
     from .training.requests import plan as plan
     from .training.sweep import Sweep as Sweep
     from .training.sweep import sweep as sweep
@@ -84,6 +86,8 @@ _WHERE = {  # public name -> the module that defines it
     "pipeline": "pipelines",
     "train": "training.train",
     "Training": "training.requests",
+    "TrainClassifier": "training.requests",
+    "TrainSpeculative": "training.requests",
     "Plan": "training.requests",
     "PlanTable": "training.requests",
     "plan": "training.requests",

@@ -8,9 +8,12 @@ import pytest
 import torch
 
 from small import Rows, make
+from zellige import Config, Data, Model, Net, Record, TrainClassifier, TrainSpeculative
 from zellige.core.batch import Batch
 from zellige.core.schedule import CLEAN, PRIOR
+from zellige.data import prepare
 from zellige.errors import InputError
+from zellige.methods import build
 from zellige.models.classifier import (
     AtNoise,
     ClassifierConfig,
@@ -21,7 +24,8 @@ from zellige.models.classifier import (
     load_classifier,
     noise_of,
 )
-from zellige.nn.block import Net
+from zellige.models.model import fingerprint
+from zellige.models.speculative import load_verifier
 from zellige.samplers import FirstHitting, check
 from zellige.samplers.guidance import ByClassifier, ClassifierFree
 from zellige.training.classifier import calibration, noised
@@ -137,3 +141,23 @@ def test_a_request_says_how_its_samples_are_guided():
         ClassifierFree(make("mdlm"), 2.0)
     with pytest.raises(InputError, match="needs a class for each text"):
         guided.predict(torch.zeros(1, 8, dtype=torch.long), 0.5)
+
+
+def test_what_is_trained_on_a_model_is_a_request_whose_record_is_read_and_run_again(tmp_path):
+    data, net = Data("digits"), Net(layers=1, hidden=8, heads=2, length=64)
+    tokenizer = prepare(data).tokenizer
+    method = build("mdlm", tokenizer.size, net, ordered=True)
+    model = Model(method, tokenizer, Config("mdlm", method.config, data, net))
+    for request in (
+        TrainClassifier(tmp_path / "judge", steps=2),
+        TrainSpeculative(tmp_path / "head", steps=2, batch=4),
+    ):
+        record: Any = request.run(model)
+        record.save(tmp_path / "r.json")
+        again = Record.load(tmp_path / "r.json")
+        assert again == replace(record, request=replace(request, out=str(request.out)))
+        assert {*record.holds(replace(again.request, out=None).run(model)).values()} == {"bit for bit"}
+        with pytest.raises(InputError, match="is there; give the name of a new folder with `out`"):
+            again.request.run(model)
+    assert load_classifier(tmp_path / "judge").classes == [*"0123456789"]
+    assert load_verifier(tmp_path / "head", fingerprint(method)).config == method.verifier.config == record.config

@@ -131,21 +131,6 @@ def writable(name: str, flag: str) -> Path:
     return file
 
 
-def folder_on_model(chosen: Any, command: str, purpose: str, suffix: str) -> Path:
-    """The new folder of what is trained on the model `chosen.run`: `--out`, or the run's name with the suffix.
-
-    Raises:
-        InputError: no model is given, the folder is there, or cannot be written.
-    """
-    if not chosen.run:
-        raise InputError(f"{command} needs the model whose {purpose}; e.g. zellige {command} runs/demo")
-    folder = Path(chosen.out or f"{Path(chosen.run)}-{suffix}")
-    if folder.exists():
-        raise InputError(f"'{folder}' is there; give the name of a new folder with --out")
-    files.writable(folder.parent / suffix)
-    return folder
-
-
 def own_class(name: str) -> Any:
     """A method by its name, or the class in `file.py:Class`."""
     where, _, title = name.rpartition(":")

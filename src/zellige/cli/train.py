@@ -169,14 +169,10 @@ def default_size(typed: Container[str], recipe: str, device: str = "auto") -> st
 
 def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige train METHOD`: the rest is flags; or `zellige train classifier MODEL`, `zellige train speculative MODEL`."""
-    if words[:1] == ["classifier"]:
-        from .train_classifier import train_classifier
+    if words[:1] in (["classifier"], ["speculative"]):
+        from .train_on_model import train_on_model
 
-        return train_classifier(words[1:], terminal, began)
-    if words[:1] == ["speculative"]:
-        from .train_speculative import train_speculative
-
-        return train_speculative(words[1:], terminal, began)
+        return train_on_model(words[0], words[1:], terminal)
     request, _ = choose(words, terminal)
     with terminal.waiting("reading" if request.epochs is not None else "starting"):
         from ..training.run import summary

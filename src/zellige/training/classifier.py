@@ -6,7 +6,8 @@ For a model of blocks, or from left to right, a text is cut instead: what is wri
 and the rest is blank. Masked models of the same tokens can share a classifier, whatever their schedules are.
 """
 
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -20,11 +21,15 @@ from ..core.schedule import CLEAN, PRIOR
 from ..data import Data
 from ..errors import InputError
 from ..evaluation.corpus import corpus_of
+from ..evaluation.interval import Proportion
 from ..methods.diffusion import where_noised
 from ..methods.method import Method
 from ..models.classifier import AtNoise, ClassifierConfig, TextClassifier, fresh, noise_of
+from ..models.model import Model
 from ..nn.block import Net
 from ..samplers.pairing import blank
+from ..schema import structure
+from ..show.record import Figure, Record, json_record
 from .fit import fit
 
 RANGES = 5  # of the noise level, in which the calibration is measured
@@ -49,26 +54,17 @@ def noised(method: Method, batch: Batch, u: Tensor, generator: Any) -> tuple[Ten
 
 
 def train_classifier(
-    model: Any,
-    data: Any = None,
+    model: Model,
+    data: Any,
     *,
-    steps: int = 2000,
-    batch: int = 64,
-    lr: float = 1e-3,
-    seed: int = 0,
-    net: Net | None = None,
-    progress: Any = None,
+    steps: int,
+    batch: int,
+    lr: float,
+    layers: int | None,
+    seed: int,
+    progress: Callable[[int, int], object] | None = None,
 ) -> TextClassifier:
-    """A classifier of the noisy texts of a model, and its calibration on the test split.
-
-    Args:
-        data: texts with classes; by default those of the model's training.
-        net: sizes of the network; by default those of the model's.
-        progress: called with (steps done, steps in all).
-
-    Raises:
-        InputError: the data has no classes.
-    """
+    """A classifier of the noisy texts of a model, and its calibration on the test split; see `requests.TrainClassifier`."""
     data_config = model.config.data if data is None else data
     data_config = replace(data_config, labels=True) if isinstance(data_config, Data) else data_config
     corpus = corpus_of(model, data_config)
@@ -80,7 +76,8 @@ def train_classifier(
     method, device = model.method, next(model.method.parameters()).device
     noise, block = noise_of(method)
     states = method.vocabulary + 1 if method.process is None else method.process.K
-    sizes: Net = replace(model.config.net if net is None else net, length=model.config.net.length, classes=0)
+    net: Net = model.config.net
+    sizes = replace(net, layers=net.layers if layers is None else layers, classes=0)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(mix(seed, "weights") % 2**63)
         network = fresh(sizes, states, noise != "blocks", len(names))
@@ -129,3 +126,30 @@ def calibration(made: TextClassifier, method: Method, rows: Any, most: int = 204
         nats = -log_p[at].gather(-1, label[at, None]).mean()
         results.append(AtNoise(low, low + 1 / RANGES, n, int(right[at].sum()), float(nats), float(gap)))
     return results
+
+
+@dataclass(frozen=True)
+class ClassifierRecord(Record):
+    """A classifier that was trained, with its calibration in `config`; `classifier` is None where a file was read."""
+
+    config: ClassifierConfig
+    seconds: float | None = None
+    classifier: TextClassifier | None = field(default=None, compare=False, repr=False)
+
+    def figures(self) -> list[Figure]:
+        levels = [(part, Proportion(part.right, part.texts)) for part in self.config.calibration]
+        return [
+            Figure(f"accuracy from {part.low:.0%}", share.value, share.half, "accuracy", "estimate")
+            for part, share in levels
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        return json_record(
+            "train classifier", self.arguments, asdict(self.config), unit="accuracy", kind="classifier",
+            seed=self.config.seed, seconds=self.seconds, request=self.request,
+        )  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "ClassifierRecord":
+        config = structure(document.get("result"), ClassifierConfig, f"'{source}'", "result")
+        return cls(config, document.get("seconds"))

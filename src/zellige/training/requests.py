@@ -2,6 +2,8 @@
 
     Training("mdlm", size="tiny", settings={"data.path": "notes/", "train.steps": 2000}).run()
     Plan("mdlm-owt", gpus=8, device="h100").run()
+    TrainClassifier(steps=400).run(model)        a classifier that guides samples of the model
+    TrainSpeculative("runs/a-head").run(model)   a causal head that verifies its drafts
 
 They import no torch before they run. `Training.filled` says what is trained: what is not given comes from the run that is
 resumed, else from the recipe, the model that it begins with or the size, else it is the default.
@@ -9,6 +11,7 @@ resumed, else from the recipe, the model that it begins with or the size, else i
 
 import importlib
 import math
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -19,17 +22,21 @@ from ..data import DATASETS, Data
 from ..data.corpus import as_data
 from ..data.file_names import data_of
 from ..errors import InputError
+from ..files import writable
 from ..launched import this_process
-from ..requests import HandedOver, Request, alone, declared, option
+from ..requests import HandedOver, Request, alone, aside, data_of_json, declared, option
 from ..schema import read_json, shown, structure
 from .settings import SECTIONS, read_value, with_settings
 
 if TYPE_CHECKING:
     from ..methods.method import Method
     from ..models.config import Config
+    from ..models.model import ModelSource
+    from .classifier import ClassifierRecord
     from .plan import Budget, TableBudget
     from .progress import Progress
     from .run import Run
+    from .speculative import HeadRecord
 
 
 def section_of_json(where: str) -> Callable[[Any], Any]:
@@ -360,3 +367,118 @@ class PlanTable(Request["TableBudget"]):
 
 
 plan = alone(Plan, "plan")
+
+
+# ------------------------------------------------------------------------------------------------ networks on a model
+_out = partial(option, default=None)
+_steps = partial(option, "training steps", default=2000, minimum=1)
+_batch = partial(option, "examples per step", minimum=1)
+_lr = partial(option, "peak learning rate of AdamW", above=0, maximum=1)
+_seed = partial(option, "random seed", default=0, minimum=0)
+_progress = partial(aside, "called with (steps done, steps in all)", default=None)
+
+
+@declared
+class TrainClassifier(Request["ClassifierRecord"]):
+    """Train a classifier of a model's noisy texts, which guides its samples to a class.
+
+    The record has `.classifier`, an argument of `zellige.sample`, and `.config` with its calibration on held-out texts.
+    """
+
+    out: str | Path | None = _out(
+        "folder to write; sample --classifier reads it (default: the run's name with -classifier; in Python: none)"
+    )
+    data: Any = option(
+        "texts or images with classes (default: the data of the run)", default=None, hidden=True,
+        read=partial(data_of_json, Data),
+    )  # fmt: skip
+    steps: int = _steps()
+    batch: int = _batch(default=64)
+    lr: float = _lr(default=1e-3)
+    layers: int | None = option("layers of the network (default: those of the model)", default=None, minimum=1)
+    seed: int = _seed()
+    progress: Callable[[int, int], object] | None = _progress()
+
+    @classmethod
+    def record(cls) -> "type[ClassifierRecord]":
+        from .classifier import ClassifierRecord
+
+        return ClassifierRecord
+
+    def run(self, model: "ModelSource") -> "ClassifierRecord":
+        """Train it on a `Model`, or on a run folder, a saved folder or a hub id.
+
+        Raises:
+            InputError: the data has no classes, or the folder is there.
+        """
+        check_new(self.out)
+        from ..models.model import as_model
+        from .classifier import ClassifierRecord, train_classifier
+
+        if isinstance(self.data, HandedOver):
+            raise self.data.refuse("data")
+        began = time.monotonic()
+        classifier = train_classifier(
+            as_model(model), self.data, steps=self.steps, batch=self.batch, lr=self.lr, layers=self.layers,
+            seed=self.seed, progress=self.progress,
+        )  # fmt: skip
+        if self.out is not None:
+            classifier.save(self.out)
+        return ClassifierRecord(classifier.config, time.monotonic() - began, classifier, request=self.saved())
+
+
+@declared
+class TrainSpeculative(Request["HeadRecord"]):
+    """Train the causal head of a masked model, which verifies its drafts, for samples in fewer network evaluations.
+
+    The model has it from then on: `zellige.sample(model, sampler="speculative")`. The record has `.config`, with the nats per
+    token of drafts and head on held-out texts.
+    """
+
+    out: str | Path | None = _out(
+        "folder to write; --head reads it (default: the run's name with -head; in Python: none)"
+    )
+    data: Any = option(
+        "texts (default: the data of the run)", default=None, hidden=True, read=partial(data_of_json, Data)
+    )
+    steps: int = _steps()
+    batch: int = _batch(default=16)
+    lr: float = _lr(default=2e-3)
+    seed: int = _seed()
+    progress: Callable[[int, int], object] | None = _progress()
+
+    @classmethod
+    def record(cls) -> "type[HeadRecord]":
+        from .speculative import HeadRecord
+
+        return HeadRecord
+
+    def run(self, model: "ModelSource") -> "HeadRecord":
+        """Train it on a `Model`, or on a run folder, a saved folder or a hub id.
+
+        Raises:
+            InputError: the model drafts no tokens, its method cannot be sampled so, or the folder is there.
+        """
+        check_new(self.out)
+        from ..models.model import as_model
+        from .speculative import HeadRecord, train_speculative
+
+        if isinstance(self.data, HandedOver):
+            raise self.data.refuse("data")
+        began = time.monotonic()
+        verifier = train_speculative(
+            as_model(model), self.data, steps=self.steps, batch=self.batch, lr=self.lr, seed=self.seed,
+            progress=self.progress,
+        )  # fmt: skip
+        if self.out is not None:
+            verifier.save(self.out)
+        return HeadRecord(verifier.config, time.monotonic() - began, request=self.saved())
+
+
+def check_new(folder: str | Path | None) -> None:
+    """Raise InputError for a folder that is there already, or cannot be written."""
+    if folder is None:
+        return
+    if Path(folder).exists():
+        raise InputError(f"'{folder}' is there; give the name of a new folder with `out`")
+    writable(Path(folder))

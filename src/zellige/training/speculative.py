@@ -7,7 +7,9 @@ is frozen (the first term is its own loss), so that its drafts and its likelihoo
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,36 +20,29 @@ from ..core.random import mix
 from ..errors import InputError
 from ..evaluation.corpus import corpus_of
 from ..methods.diffusion import where_noised
-from ..models.model import fingerprint
+from ..models.model import Model, fingerprint
 from ..models.speculative import HeadConfig, Verifier
 from ..nn.cross_entropy import cross_entropy
 from ..samplers import Speculative, State
 from ..samplers.predict import expected_time
 from ..samplers.speculative import HEADLESS
+from ..schema import structure
+from ..show.record import Figure, Record, json_record
 from .fit import fit
 
 
 def train_speculative(
-    model: Any,
-    data: Any = None,
+    model: Model,
+    data: Any,
     *,
-    steps: int = 2000,
-    batch: int = 16,
-    lr: float = 2e-3,
-    seed: int = 0,
-    name: str = "",
+    steps: int,
+    batch: int,
+    lr: float,
+    seed: int,
     progress: Callable[[int, int], object] | None = None,
 ) -> Verifier:
-    """A causal head of the model, and its nats per token on held-out texts. The method gets it as its `verifier`.
-
-    Args:
-        data: texts; by default those of the model's training.
-        name: of the model, for the error of another one.
-        progress: called with (steps done, steps in all).
-
-    Raises:
-        InputError: the model drafts no tokens, or its method cannot be sampled so.
-    """
+    """A causal head of the model, which gets it as its `verifier`, and its nats per token on held-out texts; see
+    `requests.TrainSpeculative`."""
     method, net = model.method, model.config.net
     why = Speculative.refuse(method)
     if why not in (None, HEADLESS):
@@ -58,6 +53,7 @@ def train_speculative(
         width = method.hidden(torch.zeros(1, *method.shape, dtype=torch.long, device=device), 0.5).shape[-1]
     heads = net.heads if not net.convolutional and width % (2 * net.heads) == 0 else 1
     conv = 0 if net.convolutional or net.grid else net.conv
+    name = (model.source or Path(model.config.run)).name
     config = HeadConfig(name, fingerprint(method), method.process.K, width, heads, conv, tuple(net.grid), steps, seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(mix(seed, "head") % 2**63)
@@ -117,3 +113,26 @@ def measured(
     means, errors = (f(torch.cat(values, 1)) for f in (lambda v: v.mean(1), lambda v: v.std(1) / math.sqrt(N)))
     draft, verified = ((float(mean), float(error)) for mean, error in zip(means, errors))
     return N, draft, verified
+
+
+@dataclass(frozen=True)
+class HeadRecord(Record):
+    """A causal head that was trained, with its nats per token in `config`."""
+
+    config: HeadConfig
+    seconds: float | None = None
+
+    def figures(self) -> list[Figure]:
+        values = {"drafts": self.config.draft, "verified": self.config.verified}
+        return [Figure(name, mean, 1.96 * error, "nats/token", "estimate") for name, (mean, error) in values.items()]
+
+    def to_dict(self) -> dict[str, Any]:
+        return json_record(
+            "train speculative", self.arguments, asdict(self.config), unit="nats/token", kind="speculative",
+            seed=self.config.seed, seconds=self.seconds, request=self.request,
+        )  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "HeadRecord":
+        config = structure(document.get("result"), HeadConfig, f"'{source}'", "result")
+        return cls(config, document.get("seconds"))

@@ -1,0 +1,125 @@
+"""`zellige train classifier MODEL` and `zellige train speculative MODEL`: networks that are trained on a model."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from ..data import Data
+from ..errors import InputError
+from ..show.numbers import columns, path
+from ..show.progress import Bar
+from ..show.terminal import Terminal
+from ..training.requests import TrainClassifier, TrainSpeculative, check_new
+from . import options
+from .common import OfModel, command_options, load, loading, put_json, typed_data
+
+if TYPE_CHECKING:
+    from ..models.classifier import ClassifierConfig
+    from ..models.speculative import HeadConfig
+
+
+@command_options
+class ClassifierOptions(OfModel):
+    request: Annotated[TrainClassifier, tyro.conf.arg(name="")] = field(default_factory=TrainClassifier)
+    data: Data = field(default_factory=Data)
+    """texts or images with classes (default: the data of the run)"""
+
+
+@command_options
+class SpeculativeOptions(OfModel):
+    request: Annotated[TrainSpeculative, tyro.conf.arg(name="")] = field(default_factory=TrainSpeculative)
+    data: Data = field(default_factory=Data)
+    """texts (default: the data of the run)"""
+
+
+@dataclass(frozen=True)
+class Command:
+    """One of the two commands.
+
+    Attributes:
+        about: what it does, for its help.
+        purpose: what the network is for, for the error without a model.
+        suffix: what the name of its folder has beside the model's.
+        lines: printed of its config.
+        then: the command that uses it, given the model, the folder and the config.
+    """
+
+    options: type[OfModel]
+    about: str
+    purpose: str
+    suffix: str
+    lines: Callable[[Any], Sequence[str]]
+    then: Callable[[str, str, Any], str]
+
+
+def classifier_lines(config: "ClassifierConfig") -> list[str]:
+    """The calibration of a classifier by noise level."""
+    from ..evaluation.interval import Proportion
+
+    rows = [
+        [
+            "blank" if config.noise == "blocks" else "noise",
+            "texts",
+            "accuracy (95%, Wilson)",
+            "nats",
+            "calibration error",
+        ]
+    ]
+    for part in config.calibration:
+        accuracy = str(Proportion(part.right, part.texts))
+        rows.append(
+            [f"{part.low:.0%} to {part.high:.0%}", f"{part.texts:,}", accuracy, f"{part.nats:.3f}", f"{part.gap:.3f}"]
+        )
+    return [f"{len(config.classes)} classes of {config.data}, on held-out texts", "", *columns(rows, "<>>>>", indent=2)]
+
+
+def head_lines(config: "HeadConfig") -> list[str]:
+    """Nats per token of the drafts and of the head."""
+    values = {"drafts": config.draft, "verified": config.verified}
+    rows = [("", "nats/token (95%)")]
+    rows += [(name, f"{mean:.3f} ± {1.96 * error:.3f}") for name, (mean, error) in values.items()]
+    title = f"{config.texts:,} held-out texts, any number of masks in any order"
+    return [title, "", *columns(rows, "<>", indent=2)]
+
+
+def _guided(model: str, folder: str, config: "ClassifierConfig") -> str:
+    label = f"'{config.classes[0]}'" if " " in config.classes[0] else config.classes[0]
+    return f"zellige sample {model} --class {label} --classifier {folder} --guidance 2"
+
+
+def _drafted(model: str, folder: str, _: Any) -> str:
+    return f"zellige sample {model} --sampler speculative --head {folder} --cosine 0.05 --rounds 4"
+
+
+COMMANDS = {
+    "classifier": Command(
+        ClassifierOptions, "Train a classifier of a model's noisy texts, for guided samples.",
+        "samples it guides", "classifier", classifier_lines, _guided,
+    ),
+    "speculative": Command(
+        SpeculativeOptions, "Train the causal head of a masked model, for samples in fewer network evaluations.",
+        "drafts it verifies", "head", head_lines, _drafted,
+    ),
+}  # fmt: skip
+
+
+def train_on_model(name: str, words: Sequence[str], terminal: Terminal) -> int:
+    """`zellige train classifier MODEL` or `zellige train speculative MODEL`"""
+    command, where = COMMANDS[name], f"train {name}"
+    arguments: Any = options.parse(command.options, words, where, terminal, about=command.about, most=1)
+    if not arguments.run:
+        raise InputError(f"{where} needs the model whose {command.purpose}; e.g. zellige {where} runs/demo")
+    folder = arguments.request.out or f"{Path(arguments.run)}-{command.suffix}"
+    check_new(folder)
+    model = load(terminal, arguments.run, where, arguments)
+    request = replace(arguments.request, out=folder, data=typed_data(arguments, words, model.config.data))
+    with Bar(terminal, "train", 1, "steps") as bar:
+        record: Any = replace(request, progress=lambda done, total: bar.update(done, total=total)).run(model)
+    for line in [*command.lines(record.config), "", f"  written   {path(folder)}"]:
+        terminal.result(line)
+    terminal.try_next(command.then(path(arguments.run), path(folder), record.config))
+    put_json(terminal, record.made_by(request, loading(arguments)).to_dict())
+    return 0
