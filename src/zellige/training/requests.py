@@ -386,7 +386,7 @@ class TrainClassifier(Request["ClassifierRecord"]):
     """
 
     out: str | Path | None = _out(
-        "folder to write; sample --classifier reads it (default: the run's name with -classifier; in Python: none)"
+        "folder to write; zellige sample --classifier reads it (default: the run's name with -classifier; in Python: none)"
     )
     data: Any = option(
         "texts or images with classes (default: the data of the run)", default=None, hidden=True,
@@ -436,7 +436,7 @@ class TrainSpeculative(Request["HeadRecord"]):
     """
 
     out: str | Path | None = _out(
-        "folder to write; --head reads it (default: the run's name with -head; in Python: none)"
+        "folder to write; zellige sample --head reads it (default: the run's name with -head; in Python: none)"
     )
     data: Any = option(
         "texts (default: the data of the run)", default=None, hidden=True, read=partial(data_of_json, Data)
