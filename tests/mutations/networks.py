@@ -29,6 +29,28 @@ CONNECTIONS = [
         "condition.repeat_interleave(2)",
         "networks.classes bd3lm",
     ),
+    # ------------------------------------------------------------------------------ the network reads its own prediction
+    M(
+        "the first prediction is read as logits",
+        AT,
+        "estimate = self.head(read(None, None)).softmax(-1)",
+        "estimate = self.head(read(None, None))",
+        "networks.self-condition mdlm",
+    ),
+    M(
+        "a self-conditioned network draws a coin in evaluation, too",
+        AT,
+        "            if self.training:\n                estimate = estimate",
+        "            if True:\n                estimate = estimate",
+        "networks.self-condition mdlm",
+    ),
+    M(
+        "the clean stream reads the estimate of the noisy one",
+        AT,
+        "torch.cat((beside, torch.zeros_like(beside)))",
+        "torch.cat((beside, beside))",
+        "networks.self-condition bd3lm",
+    ),
     # ------------------------------------------------------------------------------ the masks alone
     M(
         "the last block's gate is that of the first positions",

@@ -17,6 +17,27 @@ def of(why: str, *errors: tuple[str, str, str, str, str]) -> list[Mutant]:
 ORDER = of(
     "verify trains nothing",
     (
+        "training shows every row its own prediction",
+        "nn/transformer.py",
+        "x.device) < 0.5)",
+        "x.device) < 1.5)",
+        "nn/test_self_condition.py -k half_of_the_rows",
+    ),
+    (
+        "the weight of the network's own prediction is never learnt",
+        "nn/transformer.py",
+        "        return read(estimate @ self.estimates, at)",
+        "        return read(estimate @ self.estimates.detach(), at)",
+        "nn/test_self_condition.py -k half_of_the_rows",
+    ),
+    (
+        "the first pass of two is not counted",
+        "nn/transformer.py",
+        "return 1 if self.estimates is None else 2",
+        "return 1",
+        "nn/test_self_condition.py -k counts_as_two",
+    ),
+    (
         "every epoch has the order of the first",
         "training/order.py",
         "stream = (3, epoch,",

@@ -65,6 +65,12 @@ class AR(Method):
     def blocks(cls, config):
         return 1
 
+    @classmethod
+    def build_network(cls, net, vocabulary, config):
+        if net.self_condition:
+            raise InputError("`net.self_condition` is for noisy texts, and ar has none; leave it out")
+        return super().build_network(net, vocabulary, config)
+
     def inputs(self, batch: Batch) -> Tensor:
         """Network input at each position (B, L): the token before it, or the token that begins a text or a document."""
         before = F.pad(batch.tokens[:, :-1], (1, 0), value=self.begin)

@@ -185,6 +185,11 @@ class Method(nn.Module):
         """Block length of the network; 0 if every position sees every other."""
         return getattr(self.network, "block", 0)
 
+    @property
+    def passes(self) -> int:
+        """Number of passes of the network in one evaluation: two with self-conditioning, else one."""
+        return getattr(self.network, "passes", 1)
+
     def of_length(self, length: int) -> Self:
         """The same method for sequences of `length` tokens. It shares the network, whose own length stays the `window`."""
         copied = object.__new__(type(self))  # copy.copy would call the class, of a method that FSDP shards

@@ -167,6 +167,7 @@ LATER: dict[str, Any] = {  # an entry that came later -> the value that files wi
     "net.multipliers": (1, 2, 2, 2),
     "net.published": False,
     "net.rescale": False,
+    "net.self_condition": False,
     "options.alpha_1": None,
     "options.auxiliary_at": "masks",
     "options.exponent": None,

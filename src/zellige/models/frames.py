@@ -39,6 +39,7 @@ class Frame:
         end: the token that ends a text, of a model trained on documents; else None.
         classes: the name of the class of each sample; () without classes.
         expected_calls: network evaluations of a sample in expectation, the mean of all samples; None where unknown.
+        passes: of the network in one step's evaluation; a pass is what counts as an evaluation.
     """
 
     state: State
@@ -54,6 +55,7 @@ class Frame:
     end: int | None = None
     expected_calls: float | None = None
     classes: tuple[str, ...] = ()
+    passes: int = 1
 
     @property
     def x(self) -> Tensor:
@@ -68,7 +70,7 @@ class Frame:
     @property
     def calls(self) -> Tensor:
         """(B,) network evaluations so far."""
-        return self.state.calls
+        return self.state.calls * self.passes
 
     @property
     def masked(self) -> Tensor:

@@ -55,6 +55,8 @@ class Net:
     """number of classes, for a class-conditional network; 0: none"""
     given: bool = False
     """the network sees which positions are given; `data.given` sets it where the noise has no mask to tell them apart"""
+    self_condition: bool = False
+    """the network reads a noisy text twice, the second time beside its own first prediction: an evaluation is two passes"""
     kind: Literal["dit", "unet", "flat-unet", "u-vit"] = "dit"
     """dit: a transformer; of images also unet, as D3PM and tauLDR have it; as MD4 has it, flat-unet at one resolution, or
     u-vit, that with `layers` of a transformer in the middle"""
@@ -133,9 +135,9 @@ class Net:
 
 UNREAD = {  # what each kind does not read
     "dit": ("channels", "multipliers", "blocks", "attention", "rescale"),
-    "unet": ("layers", "hidden", "heads", "conv", "constant"),
-    "flat-unet": ("layers", "hidden", "heads", "conv", "constant", "multipliers", "rescale"),
-    "u-vit": ("conv", "constant", "multipliers", "rescale"),
+    "unet": ("layers", "hidden", "heads", "conv", "constant", "self_condition"),
+    "flat-unet": ("layers", "hidden", "heads", "conv", "constant", "self_condition", "multipliers", "rescale"),
+    "u-vit": ("conv", "constant", "self_condition", "multipliers", "rescale"),
 }
 
 

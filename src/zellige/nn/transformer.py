@@ -15,6 +15,7 @@ blocks.
 """
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -56,6 +57,11 @@ class DiT(nn.Module):
         """Whether the network sees which positions are given."""
         return self.given is not None
 
+    @property
+    def passes(self) -> int:
+        """Number of times that an evaluation reads the text."""
+        return 1 if self.estimates is None else 2
+
     def __init__(
         self,
         net: Net,
@@ -72,6 +78,10 @@ class DiT(nn.Module):
         if block and net.grid:
             shape = " x ".join(map(str, net.grid))
             raise InputError(f"blocks run along a line, not over a grid of {shape}; use a method without, such as mdlm")
+        if net.self_condition and outputs not in (None, states):
+            raise InputError(
+                "`net.self_condition` reads a probability of each token; the head must give one: `head` logits"
+            )
         if time and net.constant:
             raise InputError(
                 "`net.constant` is for a method that tells its network no time; this one does: leave it out"
@@ -90,6 +100,7 @@ class DiT(nn.Module):
         rotary = axial_table(net.grid, width) if net.grid else rotary_table(net.length, width)
         self.places = nn.Parameter(torch.empty(net.length, D)) if net.grid else None
         self.given = nn.Parameter(torch.empty(D)) if net.given else None
+        self.estimates = nn.Parameter(torch.empty(states, D)) if ends and net.self_condition else None
         self.register_buffer("rotary", rotary, persistent=False)
         self.initialise()
 
@@ -105,8 +116,9 @@ class DiT(nn.Module):
                 nn.init.normal_(p, std=std / math.sqrt(2 * self.net.layers) if last else std)
             elif not name.endswith("weight"):
                 nn.init.zeros_(p)
-        if self.head is not None:
-            nn.init.zeros_(self.head.weight)
+        for weight in (self.estimates, None if self.head is None else self.head.weight):
+            if weight is not None:
+                nn.init.zeros_(weight)
 
     def features(
         self,
@@ -129,10 +141,38 @@ class DiT(nn.Module):
         positions that are read, whose hidden states (N, D) it then gives; the last block looks at all, and ends at these.
         given (B, L) bool, for a network that sees them (`Net.given`): the positions whose tokens carry no noise.
 
+        With `Net.self_condition` x is read twice. The second pass sees, at each position, the probabilities that the first one
+        gave; in training it sees them in half of the rows, drawn at random, and the first pass has no gradient (Analog Bits, Chen
+        et al. 2022, algorithm 1). In evaluation the network is a function of x and the time like any other, so bounds and
+        samplers hold for it as they are; what they call an evaluation is two passes.
+
         For a network of blocks, one of these: clean (B, L), the tokens that stand in the blocks before (`clean_time`, like
         `time`, is their time input; None: the same); or cache, what was read before x, which begins a block.
         """
         self._check(x, time, segments, condition, clean, cache)
+        read = partial(self._read, x, time, segments, condition, clean, clean_time, cache, given)
+        if self.estimates is None or self.head is None:
+            return read(None, at)
+        with torch.no_grad():
+            estimate = self.head(read(None, None)).softmax(-1)
+            if self.training:
+                estimate = estimate * (torch.rand(len(x), 1, 1, device=x.device) < 0.5)
+        return read(estimate @ self.estimates, at)
+
+    def _read(
+        self,
+        x: Tensor,
+        time: Tensor | None,
+        segments: Tensor | None,
+        condition: Tensor | None,
+        clean: Tensor | None,
+        clean_time: Tensor | None,
+        cache: Cache | None,
+        given: Tensor | None,
+        beside: Tensor | None,
+        at: Places | None,
+    ) -> Tensor:
+        """One pass of `features`; `beside` (B, L, D) is added to what the noisy tokens are embedded as."""
         B = len(x)
         clean = clean if x.shape[1] > self.block else None  # in a single block nothing stands before
         streams = 1 if clean is None else 2
@@ -145,6 +185,8 @@ class DiT(nn.Module):
         h, rotary = self._embed(x), self._rotary(x, cache)
         if given is not None and self.given is not None:
             h = h + given[..., None] * self.given
+        if beside is not None:
+            h = h + (beside if streams == 1 else torch.cat((beside, torch.zeros_like(beside))))
         for i, block in enumerate(self.blocks):
             past = None if cache is None else cache.layer(i, x.shape[1])
             where_ = at if i + 1 == len(self.blocks) else None

@@ -85,7 +85,7 @@ def weigh(method: Method, batch: Batch, path: Path, generator: Randomness = None
         if read:
             context = method.extend(context, x, condition=batch.condition)
     x, log_w, calls = zip(*pieces)
-    return Written(torch.cat(x, 1), torch.stack(log_w, 1), torch.stack(calls).sum(0))
+    return Written(torch.cat(x, 1), torch.stack(log_w, 1), method.passes * torch.stack(calls).sum(0))
 
 
 # ---------------------------------------------------------------------------------------------------- a sampler's own code

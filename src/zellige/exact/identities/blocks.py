@@ -27,10 +27,11 @@ def by_blocks(method: Method) -> bool:
     return method.blocks(method.config) > 0
 
 
-def transformer(method: Method, block: int) -> Any:
-    """A method like this one on a transformer whose weights are fixed numbers, for texts of length 6 in blocks."""
+def transformer(method: Method, block: int, **more: Any) -> Any:
+    """A method like this one on a transformer whose weights are fixed numbers, for texts of length 6 in blocks; `more` of its
+    `Net`."""
     config = dataclasses.replace(method.config, block=block) if "block" in vars(method.config) else method.config
-    net = Net(layers=2, hidden=12, heads=3, length=LONG, conv=3, condition=8)
+    net = Net(layers=2, hidden=12, heads=3, length=LONG, conv=3, condition=8, **more)
     instance = methods.build(type(method), V, net, config).double().eval()
     with torch.no_grad():
         for i, p in enumerate(instance.parameters()):

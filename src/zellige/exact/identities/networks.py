@@ -133,6 +133,35 @@ def hidden_states_of_the_masks_alone(method: Method):
     yield worst.row(NETWORKS, "hidden states at the masks = those at all", SINGLE)
 
 
+# ---------------------------------------------------------------------------------- what is read twice
+@own("networks.self-condition", lambda m: isinstance(m, Diffusion) and m.process.mask is not None)
+@torch.no_grad()
+def a_network_reads_its_own_prediction(method: Method):
+    """Hidden states with self-conditioning, against two passes without: the probabilities of the first are added to the
+    embeddings of the noisy tokens of the second."""
+    worst = Largest()
+    for block in lengths(method) if by_blocks(method) else (0,):
+        try:
+            model = transformer(method, block, self_condition=True)
+        except methods.InputError:  # a network of its own
+            return
+        network = model.network
+        if getattr(network, "estimates", None) is None:
+            return
+        x_0, x_t, t = noisy(model, max(block, 1))
+        time, context = t if block else t[:, :1], model.clean(Batch(x_0))
+        hidden = model.hidden(x_t, time, Batch(x_0), context)
+        weight, network.estimates, embed = network.estimates, None, network.embedding
+        beside = network.head(model.hidden(x_t, time, Batch(x_0), context)).softmax(-1) @ weight
+
+        def with_estimate(x: Tensor, embed: Any = embed, beside: Tensor = beside) -> Tensor:
+            return embed(x) + F.pad(beside, (0, 0, 0, 0, 0, len(x) - len(beside)))  # nothing for a clean stream
+
+        network._embed = with_estimate
+        worst.see(hidden, model.hidden(x_t, time, Batch(x_0), context), f"L' = {block}")
+    yield worst.row(NETWORKS, "self-conditioning = a second pass beside the first", SINGLE)
+
+
 # ---------------------------------------------------------------------------------- U-Nets
 IMAGE = (3, 2, 2)  # height, width, colours
 KINDS: dict[str, dict[str, Any]] = {
