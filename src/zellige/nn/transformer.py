@@ -143,7 +143,7 @@ class DiT(nn.Module):
 
         With `Net.self_condition` x is read twice. The second pass sees, at each position, the probabilities that the first one
         gave; in training it sees them in half of the rows, drawn at random, and the first pass has no gradient (Analog Bits, Chen
-        et al. 2022, algorithm 1). In evaluation the network is a function of x and the time like any other, so bounds and
+        et al. 2022). In evaluation the network is a function of x and the time like any other, so bounds and
         samplers hold for it as they are; what they call an evaluation is two passes.
 
         For a network of blocks, one of these: clean (B, L), the tokens that stand in the blocks before (`clean_time`, like
