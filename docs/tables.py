@@ -51,7 +51,7 @@ LISTS: dict[
         ("B.2", "inverse square-root decay; random crops", "zellige train --recipe d3pm-text8"),
         ("B.2", "sentencepiece", ""),
         ("B.2, table 2", "perplexity per word", "zellige evaluate RUN"),
-        ("tables 1 to 4", "mean and deviation over seeds", ""),
+        ("tables 1 to 4", "mean and deviation over seeds", "zellige compare mdlm md4 --seeds 3"),
         (
             "4",
             "BERT as one step of absorbing-uniform; AR as a deterministic chain of masks",

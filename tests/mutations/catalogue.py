@@ -9,6 +9,7 @@ from .gidd import GIDD
 from .guidance import GUIDANCE
 from .mutant import Mutant
 from .networks import CONNECTIONS
+from .options import OPTIONS
 from .outside import OUTSIDE
 from .speculative import SPECULATIVE
 from .uniform import UNIFORM
@@ -2021,6 +2022,7 @@ CATALOGUE = [
     *GIDD,
     *SPECULATIVE,
     *UNIFORM,
+    *OPTIONS,
     *BEYOND,
     *SERVING,
     *STRANGERS,

@@ -774,8 +774,8 @@ COMMANDS = of(
     (
         "the worst method is the first of a table",
         "report/compare/comparison.py",
-        "key=lambda three: three[:2])",
-        "key=lambda three: (-three[0], three[1]))",
+        "ranking = sorted((row.bound.value, i)",
+        "ranking = sorted((-row.bound.value, i)",
         "report/test_compare.py -k best_is_first",
     ),
     (

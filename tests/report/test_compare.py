@@ -287,7 +287,7 @@ def test_two_whose_difference_may_be_zero_share_a_letter():
         for nats in ([1.0, 2.0, 3.0, 4.0], [2.0, 1.0, 4.0, 3.1], [2.0, 3.0, 4.0, 5.1])
     )
     for second, letters in ((near, ["a", "a"]), (far, ["a", "b"])):
-        (pair,), names = comparison.differences([("one", first), ("other", second)])
+        (pair,), names = comparison.differences([("one", [first]), ("other", [second])])
         assert pair.value > 0
         assert (pair.same, names) == (letters[1] == "a", letters)
 
@@ -300,12 +300,62 @@ def test_letters_come_from_paired_differences():
     sizes = torch.full((200,), 10.0)
     made = [summarize(nats, sizes, "nats/token") for nats in (texts, texts + small, texts + 0.5)]
     assert made[2].low < made[0].high
-    pairs, found = comparison.differences(list(zip("abc", made)))
+    pairs, found = comparison.differences([(name, [result]) for name, result in zip("abc", made)])
     assert found == ["a", "a", "b"]
     assert [pair.same for pair in pairs] == [True, False, False]
     gap = difference(made[2], made[0])
     last = pairs[1]
     assert (last.method, last.minus, last.value, last.low) == ("c", "a", gap.value, gap.low)
+
+
+# ---------------------------------------------------------------------------------------------------- several seeds
+def test_an_interval_over_texts_is_never_narrower_than_that_over_seeds():
+    """Seeds that disagree although every text of each agrees: t of two degrees of freedom, by hand."""
+    sizes = torch.ones(50)
+    texts = torch.linspace(1, 2, 50, dtype=torch.float64)
+    first = [summarize(texts, sizes, "nats/token", "exact")] * 3
+    second = [summarize(texts + gap, sizes, "nats/token", "exact") for gap in (0.1, 0.2, 0.6)]
+    (pair,), letters = comparison.differences([("one", first), ("other", second)])
+    assert pair.value == pytest.approx(0.3)
+    deviation = math.sqrt((0.2**2 + 0.1**2 + 0.3**2) / 2)
+    assert pair.high - pair.value == pytest.approx(4.302653 * deviation / math.sqrt(3), rel=1e-6)
+    assert letters == ["a", "a"]
+    shifted = [summarize(texts + i, sizes, "nats/token", "exact") for i in range(3)]  # paired by seed
+    worse = [summarize(texts + i + 0.1, sizes, "nats/token", "exact") for i in range(3)]
+    assert comparison.differences([("one", shifted), ("other", worse)])[1] == ["a", "b"]
+
+
+def test_seeds_are_runs_of_their_own_and_their_mean_is_in_the_table(done, tmp_path):
+    import shutil
+    import statistics
+
+    folder = shutil.copytree(done.folder, tmp_path / "c", symlinks=True)
+    several = go(folder, seeds=3)
+    plain = several.plain["result"]
+    assert plain["seeds"] == [0, 1, 2]
+    before = {row["method"]: row["bound"]["value"] for row in done.plain["result"]["methods"]}
+    measured = json.loads((folder / "measured.json").read_text())
+    for row in plain["methods"]:
+        runs = [folder / f"{row['folder']}{end}" for end in ("", "-seed-1", "-seed-2")]
+        assert [json.loads((run / "config.json").read_text())["train"]["seed"] for run in runs] == [0, 1, 2]
+        values = [measured[run.name]["bound"]["value"] for run in runs]
+        assert row["seeds"] == values
+        assert len(set(values)) == 3
+        assert values[0] == before[row["method"]]
+        assert row["bound"]["value"] == pytest.approx(statistics.mean(values))
+        judged = [measured[run.name]["quality"][1]["value"] for run in runs]
+        assert row["quality"][1]["value"] == pytest.approx(statistics.mean(judged))
+        line = next(
+            line for line in str(several).splitlines() if line.startswith(row["label"] + " ") and "≤" not in line
+        )
+        mean, deviation, over_seeds, _ = map(float, line.removeprefix(row["label"]).split())
+        assert mean == pytest.approx(statistics.mean(values), abs=6e-4)
+        assert deviation == pytest.approx(statistics.stdev(values), abs=6e-4)
+        assert over_seeds == pytest.approx(4.302653 * statistics.stdev(values) / math.sqrt(3), abs=6e-4)
+        assert line.split()[1] in (folder / "compare.md").read_text()
+    assert max(map(len, str(several).splitlines())) <= 100
+    assert "and over the seeds" in str(several)
+    assert str(go(folder)) == str(done)  # one seed again: its own run
 
 
 # ---------------------------------------------------------------------------------------------------- the data's law
@@ -558,7 +608,7 @@ def test_a_method_without_a_bound_and_one_that_is_infinite():
     back = read(json.loads(dumps(plain)), Bound).result()
     other = summarize(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 1.0]), "nats/token")
     assert (back.value, back.low, back.high) == (math.inf, -math.inf, math.inf)
-    assert comparison.differences([("a", other), ("b", back)])[1] == ["a", "b"]
+    assert comparison.differences([("a", [other]), ("b", [back])])[1] == ["a", "b"]
 
 
 @pytest.mark.parametrize("kind", ["n-gram", "law"])

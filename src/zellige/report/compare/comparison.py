@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -23,7 +24,8 @@ from ... import files
 from ...data import Data
 from ...data.corpus import as_data
 from ...errors import InputError
-from ...evaluation.result import Result, difference
+from ...evaluation.interval import mean
+from ...evaluation.result import Result, difference, summarize
 from ...methods import build
 from ...models import model as models
 from ...models.checkpoint.layout import CHECKPOINTS, holds_run, newest, step_of
@@ -44,10 +46,11 @@ from . import table
 from .entrant import Entrant, check_folder, check_runs, entrants
 from .measure import Settings, check_pairing, data_key, measure_method, measurement_key
 from .paper import Rows
-from .record import DataMeasurement, Difference, Findings, Judge, Measurement, Paper, Row
+from .record import Bound, DataMeasurement, Difference, Findings, Judge, Measurement, Paper, Row
 from .reference import judge_of
 
 PROTOCOL = "zellige-compare-1"
+MEANS = ("value", "low", "high", "entropy", "inside", "reached", "calls")  # of samples, over the seeds of a method
 MEASURE = "remove it to measure again"
 
 
@@ -98,6 +101,7 @@ def compare_methods(
     limit: int | None,
     terminal: Terminal | None,
     request: Request[Comparison],
+    seeds: int = 1,
     rows: Rows | None = None,
 ) -> Comparison:
     """Do what a request of a comparison asks (`request.Compare`, which its record names).
@@ -114,7 +118,7 @@ def compare_methods(
     several, where = rows.entrants if rows else entrants(methods), Path(folder)
     check_folder(where)
     with terminal.waiting("reading"):
-        work = _Work(several, data, net or Net(), train, where, how, terminal, request, rows)
+        work = _Work(several, data, net or Net(), train, where, how, terminal, request, seeds, rows)
     with lock.hold(where, "compared"):
         terminal.say(work.heading())
         findings = work.go()
@@ -127,21 +131,24 @@ class _Work:
 
     def __init__(
         self, several: list[Entrant], data: Data, net: Net, train: Train, folder: Path, how: Settings,
-        terminal: Terminal, request: Request[Comparison], rows: Rows | None = None,
+        terminal: Terminal, request: Request[Comparison], seeds: int = 1, rows: Rows | None = None,
     ):  # fmt: skip
         """Everything is checked here: names, choices, pairings, data, and the runs that are there."""
         self.several, self.folder, self.how, self.terminal, self.data = several, folder, how, terminal, data
         self.request, self.rows, self.minutes = request, rows, train.minutes
+        self.seeds = tuple(range(how.seed, how.seed + seeds))
         if not several:
             raise InputError(
                 f"no row of {rows.name if rows else 'it'} has a recipe; zellige list tables says which have"
             )
         configs = {
-            entrant.folder: setup.choose_config(
-                None, entrant.name, entrant.method, data, replace(net, **entrant.net),
-                _steps_of(folder / entrant.folder, train), entrant.options, folder / entrant.folder,
+            run.folder: setup.choose_config(
+                None, run.name, run.method, data, replace(net, **run.net),
+                _steps_of(folder / run.folder, train if run.seed is None else replace(train, seed=run.seed)),
+                run.options, folder / run.folder,
             )
             for entrant in several
+            for run in self._runs(entrant)
         }  # fmt: skip
         first = several[0]
         start = setup.load_start(train.start, first.method, first.name) if train.start else None
@@ -152,7 +159,8 @@ class _Work:
         self.parameters, reasons = dict[str, int](), dict[str, str]()
         for entrant in several:
             try:
-                self.parameters[entrant.folder] = self._check(entrant, self.configs[entrant.folder])
+                size = self._check(entrant, self.configs[entrant.folder])
+                self.parameters |= dict.fromkeys((run.folder for run in self._runs(entrant)), size)
             except InputError as reason:
                 if rows is None:
                     raise
@@ -160,13 +168,18 @@ class _Work:
         if rows is not None:
             self.rows = rows.without(reasons)
             self.several = self.rows.entrants
-            self.configs = {entrant.folder: self.configs[entrant.folder] for entrant in self.several}
+            kept = [run.folder for entrant in self.several for run in self._runs(entrant)]
+            self.configs = {name: self.configs[name] for name in kept}
         check_runs(folder, self.configs)
-        for run in (folder / entrant.folder for entrant in several):
+        for run in (folder / name for name in self.configs):
             if holds_run(run):
                 setup.same_corpus(read_config(run).get("about") or {}, self.corpus)
         self.unit = models.unit(tokens)
         self.part = f"-limit-{how.limit}" if how.limit is not None and how.limit < len(self.corpus.test) else ""
+
+    def _runs(self, entrant: Entrant) -> list[Entrant]:
+        """The entrant with each of the seeds."""
+        return entrant.seeded(self.seeds[0], len(self.seeds))
 
     def _check(self, entrant: Entrant, config: Config) -> int:
         """The number of the method's parameters; InputError where it cannot be built, or not be sampled."""
@@ -190,7 +203,7 @@ class _Work:
         return (
             f"{title}{', '.join(entrant.label for entrant in self.several)}\n"
             f"{tell.about['name']}, {count(tell.train.tokens_total)} tokens to train on; {sizes}, "
-            f"length {tell.train.length}; {length} of {t.batch} sequences a step, seed {t.seed}"
+            f"length {tell.train.length}; {length} of {t.batch} sequences a step, {_seeds_text(self.seeds)}"
         )
 
     def _paper(self) -> Paper:
@@ -213,9 +226,10 @@ class _Work:
         judge, methods, data_wanted = None, dict[str, Measurement](), data_key(self.corpus, self.how)
         read = lambda name, kind: structure(measurements[name], kind, f"'{shown(file)}'", name, MEASURE, strict=False)  # noqa: E731
         data = read("data", DataMeasurement) if _is_of(measurements.get("data"), data_wanted) else None
-        for number, entrant in enumerate(self.several, 1):
+        several = [run for entrant in self.several for run in self._runs(entrant)]
+        for number, entrant in enumerate(several, 1):
             run = self.folder / entrant.folder
-            self._train(entrant, run, f"{number} of {len(self.several)}  {entrant.label}")
+            self._train(entrant, run, f"{number} of {len(several)}  {entrant.label}")
             key = measurement_key(run, self.corpus, self.how)
             if data is not None and _is_of(measurements.get(entrant.folder), key):
                 methods[entrant.folder] = read(entrant.folder, Measurement)
@@ -266,29 +280,28 @@ class _Work:
         from . import figure
 
         data = measured.data
+        several = [[measured.methods[run.folder] for run in self._runs(entrant)] for entrant in self.several]
         rows = [
-            replace(
-                row_of(entrant, measured.methods[entrant.folder]), steps=_trained_steps(self.folder / entrant.folder)
-            )
-            for entrant in self.several
-        ]
-        bounds = [
-            None if (bound := measured.methods[entrant.folder].bound) is None else bound.result()
-            for entrant in self.several
-        ]
-        ranking = sorted(((b.value, i, b) for i, b in enumerate(bounds) if b is not None), key=lambda three: three[:2])
-        pairs, labels = differences([(rows[i].label, b) for _, i, b in ranking])
-        for (_, i, _), letter in zip(ranking, labels):
+            replace(row_of(entrant, over_seeds(measurements)), steps=_trained_steps(self.folder / entrant.folder),
+                    seeds=seed_values(measurements))
+            for entrant, measurements in zip(self.several, several)
+        ]  # fmt: skip
+        bounds = [[m.bound.result() for m in measurements if m.bound is not None] for measurements in several]
+        ranking = sorted((row.bound.value, i) for i, row in enumerate(rows) if row.bound is not None)
+        pairs, labels = differences([(rows[i].label, bounds[i]) for _, i in ranking])
+        for (_, i), letter in zip(ranking, labels):
             rows[i] = replace(rows[i], letters=letter)
-        partial = ranking[0][2].partial if ranking else ""
-        order = [i for _, i, _ in ranking] + [i for i, b in enumerate(bounds) if b is None]
+        firsts = [bounds[i][0] for _, i in ranking]
+        partial = firsts[0].partial if firsts else ""
+        order = [i for _, i in ranking] + [i for i, row in enumerate(rows) if row.bound is None]
         findings = Findings(
             data=self.corpus.about["name"], rows="text" if self.corpus.tokenizer.kind == "text" else "data", unit=self.unit,
             steps=max(row.steps or 0 for row in rows), partial=partial or None, calls=tuple(self.how.calls), judge=data.judge,
             reference=data.reference, methods=tuple(rows[i] for i in order), differences=tuple(pairs),
             command=logger.typed_command(), paper=self._paper() if self.rows else None,
+            seeds=self.seeds if len(self.seeds) > 1 else (),
         )  # fmt: skip
-        protocol = self._protocol(data, findings.samples, [b for _, _, b in ranking])
+        protocol = self._protocol(data, findings.samples, firsts)
         seconds = sum(method.seconds for method in measured.methods.values())
         contents = json_record(
             "compare", self.request.to_dict(), entries_of(findings), unit=self.unit, kind="bound", protocol=protocol,
@@ -312,7 +325,12 @@ class _Work:
             "judge": data.judge.name, "real": f"{data.reference.rows} rows",
             "data sha256": self.corpus.about.get("sha256"), "network": "EMA weights, the best of the validations",
             "device": "cuda" if cuda(self.config) else "cpu", "seed": self.how.seed,
-        }  # fmt: skip
+        } | ({"training": _seeds_text(self.seeds)} if len(self.seeds) > 1 else {})  # fmt: skip
+
+
+def _seeds_text(seeds: Sequence[int]) -> str:
+    """`seed 0`, or `seeds 0 to 2`."""
+    return f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
 
 
 def _steps_of(run: Path, train: Train) -> Train:
@@ -369,16 +387,62 @@ def row_of(entrant: Entrant, measured: Measurement) -> Row:
     )  # fmt: skip
 
 
-def differences(named: list[tuple[str, Result]]) -> tuple[list[Difference], list[str]]:
-    """Each pair's difference on the same texts with its interval, and the letters; best first."""
+def seed_values(measurements: Sequence[Measurement]) -> tuple[float, ...]:
+    """The bound of each seed's run of a method, where it was trained with several."""
+    return tuple(m.bound.value for m in measurements if m.bound is not None) if len(measurements) > 1 else ()
+
+
+def over_seeds(measurements: Sequence[Measurement]) -> Measurement:
+    """One measurement of a method that was trained with several seeds: the means; the bound with its interval over texts."""
+    first = measurements[0]
+    if len(measurements) == 1:
+        return first
+    bound = None if first.bound is None else replace(
+        Bound.of(_mean([m.bound.result() for m in measurements if m.bound is not None])),
+        kind=first.bound.kind, draws=first.bound.draws, protocol=first.bound.protocol,
+        terms=_means([m.bound.terms for m in measurements if m.bound is not None]),
+    )  # fmt: skip
+    quality = tuple(
+        replace(at[0], **_means([{k: v for k in MEANS if (v := getattr(q, k)) is not None} for q in at]))
+        for at in zip(*(m.quality for m in measurements))
+    )
+    speeds = [m.tokens_per_second for m in measurements if m.tokens_per_second]
+    return replace(first, bound=bound, quality=quality, tokens_per_second=fmean(speeds) if speeds else None)
+
+
+def _means(entries: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: fmean(entry[name] for entry in entries) for name in entries[0]}
+
+
+def _mean(results: Sequence[Result]) -> Result:
+    """The mean over seeds, with the interval over texts of each text's own mean."""
+    first = results[0]
+    if len(results) == 1:
+        return first
+    assert first.sizes is not None
+    nats = torch.stack([r.nats for r in results if r.nats is not None]).mean(0)
+    return summarize(nats, first.sizes, first.unit, first.kind)
+
+
+def differences(named: list[tuple[str, list[Result]]]) -> tuple[list[Difference], list[str]]:
+    """Each pair's difference on the same texts with its interval, and the letters; best first.
+
+    Args:
+        named: of each method the results of its seeds. Of several, the interval is over texts and never narrower than
+            Student's over the seeds, paired: the same seed has the same order of the data.
+    """
     pairs, same = [], set()
     for j, (b, second) in enumerate(named):
         for i, (a, first) in enumerate(named[:j]):
             ends = [math.inf] * 3
-            if math.isfinite(second.value):  # the bound of a score may be infinite; such a one comes last
-                gap = difference(second, first)
-                ends = [gap.value, gap.low, gap.high]
-            apart = ends[1] > 0 and math.isfinite(first.value)
+            finite = [all(math.isfinite(result.value) for result in results) for results in (first, second)]
+            if finite[1]:  # the bound of a score may be infinite; such a one comes last
+                gap = difference(_mean(second), _mean(first))
+                half = (gap.high - gap.low) / 2
+                if len(first) > 1:
+                    half = max(half, mean([b.value - a.value for a, b in zip(first, second)]).half)
+                ends = [gap.value, gap.value - half, gap.value + half]
+            apart = ends[1] > 0 and finite[0]
             pairs.append(Difference(b, a, *ends, same=not apart))
             same |= set() if apart else {(i, j), (j, i)}
     return pairs, table.letters(len(named), lambda i, j: (i, j) in same)

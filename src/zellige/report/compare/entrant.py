@@ -4,7 +4,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -32,6 +32,7 @@ class Entrant:
         named: whether the name alone finds the class (else it is an own one, to be handed over).
         title: in the place of a label that is made of the choices: the recipe of a paper's row.
         net: fields of the network that are not those of the others.
+        seed: of its training, where that is not the comparison's own.
     """
 
     method: type[Method]
@@ -41,6 +42,7 @@ class Entrant:
     named: bool = True
     title: str = ""
     net: Mapping[str, Any] = field(default_factory=dict)
+    seed: int | None = None
 
     @classmethod
     def of(cls, what: Any) -> "Entrant":
@@ -72,16 +74,20 @@ class Entrant:
 
     @property
     def label(self) -> str:
-        """Name in a figure: `sedd uniform`."""
-        return self.title or (self.name if self.variant == "-" else f"{self.name} {self.variant}")
+        """Name in a figure: `sedd uniform`; `sedd uniform, seed 1` of a run with a seed of its own."""
+        name = self.title or (self.name if self.variant == "-" else f"{self.name} {self.variant}")
+        return name if self.seed is None else f"{name}, seed {self.seed}"
 
     @property
     def folder(self) -> str:
-        """`sedd-uniform`: the name of its run in the folder of the comparison."""
-        if self.title:
-            return self.title
+        """`sedd-uniform`, `sedd-uniform-seed-1`: the name of its run in the folder of the comparison."""
         words = [v if isinstance(v, str) else f"{k}-{v}" for k, v in self.chosen.items()]
-        return "-".join([self.name, *words])
+        name = self.title or "-".join([self.name, *words])
+        return name if self.seed is None else f"{name}-seed-{self.seed}"
+
+    def seeded(self, first: int, seeds: int) -> list["Entrant"]:
+        """Itself, and for each seed after the first the same method with that seed."""
+        return [self, *(replace(self, seed=seed) for seed in range(first + 1, first + seeds))]
 
 
 def entrants(methods: Any) -> list[Entrant]:
@@ -118,7 +124,7 @@ def check_runs(folder: Path, wanted: dict[str, Config]) -> None:
     """InputError where a run that is there was made with other settings than this comparison's.
 
     Args:
-        wanted: the config of each entrant's run, by its folder; runs of other methods must share data, net and training.
+        wanted: the config of each entrant's run, by its folder; other runs must share data, net and training, but for the seed.
     """
     for run in sorted(folder.iterdir()) if folder.is_dir() else []:
         if not holds_run(run):
@@ -131,7 +137,8 @@ def check_runs(folder: Path, wanted: dict[str, Config]) -> None:
             )
         for section in ("data", "net", "train", *(["options"] if config else [])):
             for key, value in now[section].items():
-                if before[section].get(key, value) != value and key != "cache":  # an older run may not know it
+                free = key == "cache" or (key == "seed" and config is None)
+                if before[section].get(key, value) != value and not free:  # an older run may not know it
                     name = key if section == "options" else f"{section}.{key}"
                     raise InputError(
                         f"'{shown(run)}' was trained with `{name}` {_value_text(before[section][key])}, "

@@ -55,6 +55,7 @@ def _bounds(ax: Axes, found: Findings, looks: list[dict[str, Any]]) -> None:
         low, high = (end if math.isfinite(end) else bound.value for end in (bound.low, bound.high))  # else no whisker
         ax.errorbar([bound.value], [y], xerr=[[bound.value - low], [high - bound.value]], fmt=look["marker"], capsize=3,
                     color=look["color"], mfc=fill, ms=6, mew=1.4, lw=1.4)  # fmt: skip
+        ax.plot(row.seeds, [y] * len(row.seeds), ".", color=look["color"], ms=4, alpha=0.6)
         ax.annotate(row.letters, (1, y), xycoords=("axes fraction", "data"), xytext=(4, 0), textcoords="offset points",
                     va="center", fontsize=8, color=SOFT)  # fmt: skip
     if (at := found.reference.bound) is not None:

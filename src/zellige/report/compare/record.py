@@ -162,7 +162,11 @@ class DataMeasurement:
 
 @dataclass(frozen=True, kw_only=True)
 class Row(Numbers):
-    """A method in the table; two methods share a letter if they are not told apart."""
+    """A method in the table; two methods share a letter if they are not told apart.
+
+    Attributes:
+        seeds: where it was trained with several seeds, the bound of each run; the other numbers are then means over them.
+    """
 
     method: str
     variant: str
@@ -170,6 +174,7 @@ class Row(Numbers):
     folder: str
     letters: str = ""
     steps: int | None = None
+    seeds: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -228,6 +233,7 @@ class Findings:
         differences: of each pair of methods with a bound.
         command: the command line that made it, if any.
         paper: the table whose rows they are, if they are.
+        seeds: those that each method was trained with, where they are several.
     """
 
     data: str
@@ -242,6 +248,7 @@ class Findings:
     differences: tuple[Difference, ...]
     command: str | None
     paper: Paper | None = None
+    seeds: tuple[int, ...] = ()
 
     @property
     def samples(self) -> int:

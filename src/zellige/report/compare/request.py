@@ -56,6 +56,11 @@ class Compare(Request["Comparison"]):
     limit: int | None = option(
         "evaluate only this many test texts (default: all); they are evenly spaced", default=None
     )
+    seeds: int = option(
+        "train each method with this many seeds (train.seed and the next ones): mean and deviation",
+        default=1,
+        minimum=1,
+    )
     table: str = option(
         "compare the rows of a paper's table on other data, never as a reproduction (zellige list tables)", default=""
     )
@@ -91,7 +96,8 @@ class Compare(Request["Comparison"]):
             raise InputError("`run` is ''; give it a folder, e.g. `run` runs/compare")
         return compare_methods(
             self.methods, data=self.data, net=self.net, train=self.train, folder=self.folder, calls=self.calls,
-            samples=self.samples, draws=self.draws, limit=self.limit, terminal=terminal, request=self.saved(),
+            samples=self.samples, draws=self.draws, limit=self.limit, seeds=self.seeds, terminal=terminal,
+            request=self.saved(),
         )  # fmt: skip
 
     def _run_table(self, terminal: Terminal | None) -> "Comparison":
@@ -108,7 +114,8 @@ class Compare(Request["Comparison"]):
         calls = TABLE_CALLS if self.calls == CALLS else self.calls
         return compare_methods(
             (), data=data, net=net, train=train, folder=folder, calls=calls, samples=self.samples, draws=self.draws,
-            limit=self.limit, terminal=terminal, request=self.saved(), rows=rows_of(self.table, net.length),
+            limit=self.limit, seeds=self.seeds, terminal=terminal, request=self.saved(),
+            rows=rows_of(self.table, net.length),
         )  # fmt: skip
 
 
@@ -124,6 +131,7 @@ def compare(
     samples: int = 0,
     draws: int = 4,
     limit: int | None = None,
+    seeds: int = 1,
     terminal: Terminal | None = None,
 ) -> "Comparison":
     """Train methods alike, measure each, and write a table and a figure: `Compare(methods, ..., folder=run).run(terminal)`.
@@ -135,6 +143,7 @@ def compare(
         calls: sampling steps at which samples are judged.
         samples: how many at each; 0: 64 of a text, 2,000 of enumerable data.
         draws, limit: of the bound, as `evaluate` takes them.
+        seeds: how many each method is trained with, `train.seed` and the next ones: mean and deviation over them.
         terminal: where progress is reported; nowhere by default.
 
     Raises:
@@ -142,5 +151,5 @@ def compare(
         Stopped: Ctrl-C while a method is trained; the same call again goes on there.
     """
     methods = methods if isinstance(methods, tuple) else tuple(methods)
-    request = Compare(methods, data, net, train, Path(run) if run else "", tuple(calls), samples, draws, limit)
+    request = Compare(methods, data, net, train, Path(run) if run else "", tuple(calls), samples, draws, limit, seeds)
     return request.run(terminal)

@@ -3,8 +3,10 @@
 import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from statistics import stdev
 from typing import Any
 
+from ...evaluation.interval import mean
 from ...show.numbers import SIGN, columns, count, counted, parameters, percent, pm, scaled
 from .record import Bound, Findings, Paper, Quality, Row
 
@@ -95,6 +97,7 @@ def notes(found: Findings) -> list[str]:
     if any(row.letters for row in rows):
         texts = "texts" if found.rows == "text" else "rows"
         where = f"on the same test {texts}" if judge.grams else "with the same draws"
+        where += " and over the seeds" if found.seeds else ""
         lines.append(f"same letter: not told apart {where}, each pair at 95%")
     if found.partial:
         lines.append(f"a partial result: bounds of {found.partial}")
@@ -129,8 +132,30 @@ def _calls(found: Findings) -> list[str]:
     return ["network evaluations are at most the steps in the head; their mean was", *lines] if lines else []
 
 
-# ---------------------------------------------------------------------------------------------------- a paper's table
 NOTHING = "-"
+
+
+def seed_cells(found: Findings) -> list[list[str]]:
+    """A header and a row for each method: the mean over its seeds, their deviation, and both intervals of the mean."""
+    if not found.seeds:
+        return []
+    head = [f"bound of {len(found.seeds)} seeds", "mean", "deviation", "± over seeds (95%)", "± over texts (95%)"]
+    rows = []
+    for row in found.methods:
+        if row.bound is None or not all(map(math.isfinite, row.seeds)):
+            continue
+        over = mean(row.seeds)
+        texts = (row.bound.high - row.bound.low) / 2
+        numbers = (over.value, stdev(row.seeds), over.half, texts)
+        rows.append([row.label, *(f"{n:.3f}" if math.isfinite(n) else "?" for n in numbers)])
+    return [head, *rows] if rows else []
+
+
+def _seed_lines(found: Findings) -> list[str]:
+    return columns(seed_cells(found), "<>>>>")
+
+
+# ---------------------------------------------------------------------------------------------------- a paper's table
 
 
 def heading(paper: Paper) -> str:
@@ -167,7 +192,7 @@ def paper_notes(paper: Paper) -> list[str]:
 def _paper_lines(found: Findings, paper: Paper) -> list[str]:
     """The paper's table on a terminal: the first of its columns, and what was measured."""
     table = [[row[0], row[1], *row[1 + len(paper.columns) :]] for row in paper_cells(found, paper)]
-    lines = [heading(paper), *columns(table, "<<<<>>" + "<")]
+    lines = [heading(paper), *columns(table, "<<<<>>" + "<"), *_seed_lines(found)]
     for note in [*paper_notes(paper), *notes(found)]:
         lines += textwrap.wrap(note, WIDTH, subsequent_indent="    ")
     return lines
@@ -200,6 +225,7 @@ def terminal_lines(found: Findings) -> list[str]:
         number = row[2].ljust(wide[2])
         ends = f"{row[-2]:>{wide[-2]}}  {row[-1]:>{wide[-1]}}"
         lines.append(f"{names}  {number}  {row[3]:<{wide[3]}}  {middle}  {ends}".rstrip())
+    lines += _seed_lines(found)
     for note in notes(found):
         lines += textwrap.wrap(note, WIDTH, subsequent_indent="    ")
     return lines
@@ -215,7 +241,7 @@ def markdown(found: Findings, protocol: Mapping[str, Any], figure: str = "compar
     excess, calls = not found.judge.grams, [count(c) for c in found.calls]
     head = ["method", "variant", f"{over}, {found.unit} (95%)", *(["excess"] if excess else []), "same", *calls, end]
     head += ["training, tokens/s", "parameters"]
-    body = [head, ["---"] * len(head)]
+    body = [head]
     for row, cells in zip([*found.methods, None], [*_cells(found), _real(found)]):
         size = _number(parameters(row.parameters)) if row else ""
         body.append([*cells[:3], *([_excess(found, row)] if excess else []), *cells[3:], size])
@@ -223,14 +249,18 @@ def markdown(found: Findings, protocol: Mapping[str, Any], figure: str = "compar
     parts = [f"# {heading(found.paper) if found.paper else f'{title} on {found.data}'}"]
     parts += [f"    {found.command}"] if found.command else []
     if found.paper:
-        rows = paper_cells(found, found.paper)
-        rows.insert(1, ["---"] * len(rows[0]))
-        parts += ["\n".join("| " + " | ".join(row) + " |" for row in rows)]
+        parts += [_markdown_rows(paper_cells(found, found.paper))]
         parts += ["\n".join(f"- {line}" for line in paper_notes(found.paper))]
-    parts += [f"Under {', '.join(calls)}: {group}.", "\n".join("| " + " | ".join(row) + " |" for row in body)]
+    parts += [f"Under {', '.join(calls)}: {group}.", _markdown_rows(body)]
+    parts += [_markdown_rows(rows)] if (rows := seed_cells(found)) else []
     parts += ["\n".join(f"- {line.strip()}" for line in notes(found)), f"![bounds and samples]({figure})"]
     parts += ["\n".join(f"- {name}: {_flat(value)}" for name, value in protocol.items())]
     return "\n\n".join(parts) + "\n"
+
+
+def _markdown_rows(rows: Sequence[Sequence[str]]) -> str:
+    """A table of Markdown; the first row is its head."""
+    return "\n".join("| " + " | ".join(row) + " |" for row in [rows[0], ["---"] * len(rows[0]), *rows[1:]])
 
 
 def _excess(found: Findings, row: Row | None) -> str:
