@@ -25,11 +25,12 @@ import types
 import typing
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union
+from typing import Any, Literal, TypeAlias, TypeVar, Union
 
 from .errors import SYNONYMS, InputError, meant, nearest, quoted
 
 F = TypeVar("F", bound=Callable[..., Any])
+Annotation: TypeAlias = Any  # a type as an annotation says it: a class, `int | None`, `Literal["a", "b"]`
 MOST = 10**9  # of whole numbers that count something
 MOST_SEED = 2**63 - 1
 _Check = Callable[[Any], Any]  # the value as it is to be used; _Not where it is of another kind
@@ -40,7 +41,9 @@ class _Not(Exception):
     """The value is not of this kind."""
 
 
-def checked(function: F, prefix: str = "", kinds: bool = True, like: Any = None, ranges: _Ranges = dict) -> F:
+def checked(
+    function: F, prefix: str = "", kinds: bool = True, like: Callable[..., Any] | None = None, ranges: _Ranges = dict
+) -> F:
     """A function, or a class by its constructor, that checks its arguments.
 
     Args:
@@ -56,7 +59,9 @@ def checked(function: F, prefix: str = "", kinds: bool = True, like: Any = None,
     return _checked(function, function.__name__, prefix, kinds, like, ranges)
 
 
-def _checked(function: Any, title: str, prefix: str, kinds: bool, like: Any, ranges: _Ranges) -> Any:
+def _checked(
+    function: Callable[..., Any], title: str, prefix: str, kinds: bool, like: Callable[..., Any] | None, ranges: _Ranges
+) -> Any:
     number = len(_CHECKED)
     _CHECKED.append(_Arguments(function, title, prefix, like or function if kinds else None, ranges))
 
@@ -77,7 +82,14 @@ class _Arguments:
     `call` finds it by its number, since torch.compile looks at all that a closure holds, and does not know a signature.
     """
 
-    def __init__(self, function: Any, title: str, prefix: str, like: Any, make_ranges: _Ranges):
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        title: str,
+        prefix: str,
+        like: Callable[..., Any] | None,
+        make_ranges: _Ranges,
+    ):
         self.signature, self.title, self.prefix, self.like = inspect.signature(function), title, prefix, like
         self.make_ranges, self.ranges = make_ranges, dict[str, Callable[[Any], None]]()
         self.checks: dict[str, tuple[_Check, str]] | None = None
@@ -181,7 +193,7 @@ def _inside(name: str, signature: inspect.Signature) -> str | None:
 
 
 # ------------------------------------------------------------------------------------------------ kinds of values
-def of_kind(value: Any) -> str:
+def of_kind(value: object) -> str:
     """Describe a wrong value: numbers and texts by themselves, others by their kind: `a Tensor`, `an AR`, `the class AR`."""
     if value is None or isinstance(value, (bool, int, float)):
         text = str(value)
@@ -195,7 +207,7 @@ def _a(name: str) -> str:
     return f"{'an' if name[:1].lower() in 'aeio' else 'a'} {name}"
 
 
-def _checks(function: Any, signature: inspect.Signature) -> dict[str, tuple[_Check, str]]:
+def _checks(function: Callable[..., Any], signature: inspect.Signature) -> dict[str, tuple[_Check, str]]:
     """For each argument whose annotation says something: its check, and in words what it must be."""
     checks = {}
     spaces = {**vars(sys.modules[function.__module__]), **getattr(function, "__globals__", {})}
@@ -214,7 +226,7 @@ def _checks(function: Any, signature: inspect.Signature) -> dict[str, tuple[_Che
     return checks
 
 
-def _rule(hint: Any, name: str) -> tuple[_Check, str] | None:
+def _rule(hint: Annotation, name: str) -> tuple[_Check, str] | None:
     """The check of an annotation, and what it asks for; None where it asks for nothing."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
@@ -248,7 +260,7 @@ def _rule(hint: Any, name: str) -> tuple[_Check, str] | None:
 
 
 def _where(holds: Callable[[Any], bool]) -> _Check:
-    def check(value: Any) -> Any:
+    def check(value: object) -> Any:
         if not holds(value):
             raise _Not
         return value
@@ -260,7 +272,7 @@ def _is(kind: type) -> _Check:
     return _where(lambda value: isinstance(value, kind))
 
 
-def is_plain(value: Any, kind: type) -> bool:
+def is_plain(value: object, kind: type) -> bool:
     """Return whether a value is of a kind in NAMES: a whole number is a number, a truth value is none."""
     return isinstance(value, bool) == (kind is bool) and isinstance(value, _CLASSES[kind])
 
@@ -274,7 +286,7 @@ def _whole(value: Any, most: int = MOST) -> int:
     return value
 
 
-def _seed(value: Any) -> int:
+def _seed(value: object) -> int:
     return _whole(value, MOST_SEED)
 
 
@@ -290,7 +302,7 @@ def _real(value: Any) -> Any:
     return float(value)
 
 
-def _path(value: Any) -> Any:
+def _path(value: object) -> Any:
     if not isinstance(value, os.PathLike) or not isinstance(os.fspath(value), str):
         raise _Not
     _usable(os.fspath(value))
@@ -333,7 +345,7 @@ def _or(words: list[str]) -> str:
 def _either(rules: list[tuple[_Check, str]]) -> tuple[_Check, str]:
     paths = any(what == _PATH for _, what in rules)
 
-    def check(value: Any) -> Any:
+    def check(value: object) -> Any:
         for check_one, _ in rules:
             try:
                 value = check_one(value)
@@ -347,13 +359,13 @@ def _either(rules: list[tuple[_Check, str]]) -> tuple[_Check, str]:
     return check, _or([what for _, what in rules])
 
 
-def _group(kind: Any, inner: tuple[Any, ...], name: str) -> tuple[_Check, str] | None:
+def _group(kind: Annotation, inner: tuple[Any, ...], name: str) -> tuple[_Check, str] | None:
     """Tuples, sequences and mappings, with what they hold."""
     if kind is tuple and inner and inner[-1] is not Ellipsis:
         rules = [_rule(part, name) for part in inner]
         description = f"{_COUNTS.get(len(rules), len(rules))} {'numbers' if {*inner} <= {int, float} else 'values'}"
 
-        def several(value: Any) -> Any:
+        def several(value: object) -> Any:
             if (
                 isinstance(value, (str, bytes))
                 or not isinstance(value, collections.abc.Sequence)
@@ -394,7 +406,7 @@ _NAMES = {tuple: "a tuple", dict: "a dict", collections.abc.Mapping: "a dict"}
 
 
 # ------------------------------------------------------------------------------------------------------ values as texts
-def choices_of_kind(hint: Any) -> tuple[list[str], set[Any]]:
+def choices_of_kind(hint: Annotation) -> tuple[list[str], set[Any]]:
     """The words that an annotation allows, and the plain types; of a tuple or a list those of its items."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
@@ -409,7 +421,7 @@ def choices_of_kind(hint: Any) -> tuple[list[str], set[Any]]:
     return words, kinds
 
 
-def from_text(text: str, hint: Any, name: str, least: float | None = None, where: str = "") -> Any:
+def from_text(text: str, hint: Annotation, name: str, least: float | None = None, where: str = "") -> Any:
     """The value of an annotation that a text stands for, as it is typed or stands in a file of options.
 
     Args:

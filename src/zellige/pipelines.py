@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack, get_type_hints, overload
 
+from numpy.typing import ArrayLike
+
 from .arguments import checked, of_kind
 from .core.batch import whole_numbers
 from .elsewhere import ELSEWHERE
@@ -175,7 +177,7 @@ class Scoring(Pipeline):
         rest = {name: value for name, value in how.items() if name != "classes"}
         return conditional.bound_tokens(self.model.method, [([], row) for row in rows], classes=classes, **rest)
 
-    def rows(self, values: Any) -> tuple[list[list[int]], bool]:
+    def rows(self, values: ArrayLike) -> tuple[list[list[int]], bool]:
         """Rows of tokens, flat; and whether there is a single one."""
         kind, size = of(self.model.tokenizer), self.model.tokenizer.size
         tokens, places = flat_rows(whole_numbers("text", kind.tokens(values)), kind.shape), math.prod(kind.shape)
@@ -193,13 +195,13 @@ def _single(values: Any) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-def _are_texts(value: Any) -> bool:
+def _are_texts(value: object) -> bool:
     return isinstance(value, str) or (
         isinstance(value, (list, tuple)) and all(isinstance(entry, str) for entry in value)
     )
 
 
-def _texts(name: str, value: Any, empty: bool = False) -> list[str]:
+def _texts(name: str, value: object, empty: bool = False) -> list[str]:
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, (list, tuple)):
         raise InputError(f"`{name}` is {of_kind(value)}; it must be a text, or a list of texts")

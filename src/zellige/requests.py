@@ -28,9 +28,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar, Union, Unpack, dataclass_transform
 
-from .arguments import checked, misnamed
+from .arguments import Annotation, checked, misnamed
 from .errors import InputError, nearest
 
+Progress = Callable[[int, int], None]  # called with (done, total)
 C = TypeVar("C", bound=type)
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -87,7 +88,7 @@ class Option:
         """The name of its kind in KINDS."""
         return next(word for word, kind in KINDS.items() if kind is self.kind)
 
-    def refuse(self, value: Any) -> None:
+    def refuse(self, value: object) -> None:
         """InputError where the field may not have this value."""
         if self.check is not None:
             self.check(value)
@@ -191,7 +192,7 @@ def _options(cls: type) -> tuple[Option, ...]:
     )
 
 
-def _kinds(hint: Any) -> list[type]:
+def _kinds(hint: Annotation) -> list[type]:
     """The types that a value may have, None left out: int, float and bool, and str for any other."""
     if typing.get_origin(hint) in (Union, types.UnionType):
         return [kind for part in typing.get_args(hint) if part is not type(None) for kind in _kinds(part)]
@@ -294,14 +295,14 @@ def _plain(value: Any) -> Any:
     return [_plain(part) for part in value]
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     """Return whether a value is a dataclass that its fields make again, or a tuple of values."""
     if dataclasses.is_dataclass(value):
         return "__dataclass_params__" in vars(type(value))
     return isinstance(value, tuple)
 
 
-def data_of_json(kind: type, value: Any) -> Any:
+def data_of_json(kind: type, value: object) -> Any:
     """A dataclass of its JSON, where a field takes it beside other values; for `option(read=...)`."""
     if not isinstance(value, Mapping):
         return value

@@ -21,7 +21,7 @@ from cattrs.cols import list_structure_factory
 from cattrs.errors import AttributeValidationNote, IterableValidationNote
 from cattrs.gen import make_dict_structure_fn, mapping_structure_factory, typeddicts
 
-from .arguments import NAMES, is_plain
+from .arguments import NAMES, Annotation, is_plain
 from .errors import InputError
 from .trust import may_have_changed
 
@@ -95,7 +95,7 @@ def parse(text: str, source: str, instead: str = AGAIN) -> Any:
         raise InputError(f"{source} is not JSON; {instead}") from None
 
 
-def read_json(path: str | Path, kind: Any = dict, instead: str = AGAIN) -> Any:
+def read_json(path: str | Path, kind: Annotation = dict, instead: str = AGAIN) -> Any:
     """The JSON of a file, as `kind`.
 
     Raises:
@@ -104,13 +104,13 @@ def read_json(path: str | Path, kind: Any = dict, instead: str = AGAIN) -> Any:
     return parse_as(read_text(path, instead), kind, f"'{shown(path)}'", instead)
 
 
-def read_lines(path: str | Path, kind: Any = dict, instead: str = AGAIN) -> list[tuple[int, Any]]:
+def read_lines(path: str | Path, kind: Annotation = dict, instead: str = AGAIN) -> list[tuple[int, Any]]:
     """(number, JSON as `kind`) of each line of a file but the blank ones; raises as `read_json`, with the number of the line."""
     lines = enumerate(read_text(path, instead).split("\n"), 1)
     return [(n, parse_as(text, kind, f"line {n:,} of '{shown(path)}'", instead)) for n, text in lines if text.strip()]
 
 
-def parse_as(text: str, kind: Any, source: str, instead: str = AGAIN) -> Any:
+def parse_as(text: str, kind: Annotation, source: str, instead: str = AGAIN) -> Any:
     """The JSON in a text as `kind`; its checksum, where it has one, is compared and taken away."""
     return structure(_unsealed(parse(text, source, instead), source, instead), kind, source, instead=instead)
 
@@ -126,7 +126,7 @@ def sha256(path: Path, report: Callable[[int], None] = lambda count: None, kind:
     return digest.hexdigest()
 
 
-def digest(value: Any) -> str:
+def digest(value: object) -> str:
     """sha256 of JSON's plain data, whatever the order of its entries and its white space."""
     return "sha256:" + hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
@@ -137,7 +137,7 @@ def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
     return content | {SEAL: digest(json.loads(json.dumps(content)))}
 
 
-def _unsealed(value: Any, source: str, instead: str) -> Any:
+def _unsealed(value: object, source: str, instead: str) -> Any:
     """An object without its checksum; one of an earlier version has none."""
     if not isinstance(value, dict) or SEAL not in value:
         return value
@@ -157,7 +157,7 @@ class Missing(KeyError):
     """An entry of a dataclass is not there."""
 
 
-def quoted(value: Any) -> str:
+def quoted(value: object) -> str:
     """A value in an error: a text in quotes, and of anything long its beginning."""
     text = f"'{value}'" if isinstance(value, str) else str(value)
     return text if len(text) <= 80 else f"{text[:76]} ..."
@@ -169,7 +169,7 @@ def either(names: tuple[str, ...]) -> str:
 
 
 def structure(
-    value: Any, kind: Any, source: str, name: str = "", instead: str = AGAIN, strict: bool = True
+    value: object, kind: Annotation, source: str, name: str = "", instead: str = AGAIN, strict: bool = True
 ) -> Any:  # fmt: skip
     """JSON's plain data as `kind`.
 
@@ -198,7 +198,7 @@ def structure(
         raise InputError(f"{source}: {where or 'all of it'} {reason}{end}") from None
 
 
-def entries_of(value: Any) -> Any:
+def entries_of(value: object) -> Any:
     """The plain data of a record: of dataclasses, lists and tuples in each other.
 
     A field of a dataclass is left out where it is None and so is its default.
@@ -226,7 +226,7 @@ def _leaf(problem: BaseException, where: str) -> tuple[str, BaseException]:
 
 
 def _strict(kind: type):
-    def read(value: Any, _: Any) -> Any:
+    def read(value: object, _: object) -> Any:
         if not is_plain(value, kind):
             raise Wrong(f"is {quoted(value)}; it must be {_NAMES[kind]}")
         return kind(value)
@@ -234,13 +234,13 @@ def _strict(kind: type):
     return read
 
 
-def _object(kind: Any, read: Any, strict: bool = True):
+def _object(kind: Annotation, read: Callable[..., Any], strict: bool = True):
     """A reader that says so where the value is no JSON object, or where an entry is missing."""
     required = list(getattr(kind, "__required_keys__", ()))
     if dataclasses.is_dataclass(kind):
         required = [f.name for f in dataclasses.fields(kind) if f.init and (strict or not _has_default(f))]
 
-    def checked(value: Any, _: Any) -> Any:
+    def checked(value: object, _: object) -> Any:
         if not isinstance(value, Mapping):
             raise Wrong(f"is {quoted(value)}; it must be an object")
         for name in required:
@@ -255,13 +255,13 @@ def _has_default(field: dataclasses.Field[Any]) -> bool:
     return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
 
 
-def _is_union_of_dataclasses(kind: Any) -> bool:
+def _is_union_of_dataclasses(kind: Annotation) -> bool:
     if get_origin(kind) not in (Union, types.UnionType):
         return False
     return sum(dataclasses.is_dataclass(a) for a in get_args(kind)) > 1
 
 
-def _is_union_of_values(kind: Any) -> bool:
+def _is_union_of_values(kind: Annotation) -> bool:
     """Of several plain types; one of them or None is what cattrs knows itself."""
     if get_origin(kind) not in (Union, types.UnionType):
         return False
@@ -277,14 +277,14 @@ def _converter(strict: bool = True) -> cattrs.Converter:
         converter.register_structure_hook(float, lambda x, kind: math.nan if x is None else number(x, kind))
 
     @converter.register_structure_hook_factory(lambda kind: dict in (kind, get_origin(kind)))
-    def mapping(kind: Any) -> Any:
+    def mapping(kind: Annotation) -> Any:
         return _object(kind, mapping_structure_factory(kind, converter))
 
     @converter.register_structure_hook_factory(lambda kind: list in (kind, get_origin(kind)))
-    def several(kind: Any) -> Any:
+    def several(kind: Annotation) -> Any:
         read = list_structure_factory(kind, converter)
 
-        def checked(value: Any, _: Any) -> Any:
+        def checked(value: object, _: object) -> Any:
             if not isinstance(value, list):
                 raise Wrong(f"is {quoted(value)}; it must be a list")
             return read(value, kind)
@@ -292,18 +292,18 @@ def _converter(strict: bool = True) -> cattrs.Converter:
         return checked
 
     @converter.register_structure_hook_factory(dataclasses.is_dataclass)
-    def dataclass(kind: Any) -> Any:
+    def dataclass(kind: Annotation) -> Any:
         return _object(kind, make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=strict), strict)
 
     @converter.register_structure_hook_factory(is_typeddict)
-    def entries(kind: Any) -> Any:
+    def entries(kind: Annotation) -> Any:
         return _object(kind, typeddicts.make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=False))
 
     @converter.register_structure_hook_factory(_is_union_of_values)
-    def value_of(kind: Any) -> Any:
+    def value_of(kind: Annotation) -> Any:
         plain_types = [plain_type for plain_type in get_args(kind) if plain_type in _NAMES]
 
-        def read(value: Any, _: Any) -> Any:
+        def read(value: object, _: object) -> Any:
             if value is None and type(None) in get_args(kind):
                 return None
             for plain_type in plain_types:
@@ -316,12 +316,12 @@ def _converter(strict: bool = True) -> cattrs.Converter:
         return read
 
     @converter.register_structure_hook_factory(_is_union_of_dataclasses)
-    def union(kind: Any) -> Any:
+    def union(kind: Annotation) -> Any:
         classes: dict[str, Any] = {
             c.__name__: c for c in get_args(kind) if isinstance(c, type) and dataclasses.is_dataclass(c)
         }
 
-        def read(value: Any, _: Any) -> Any:
+        def read(value: object, _: object) -> Any:
             if not isinstance(value, Mapping):
                 return value
             if value.get("kind") not in classes:
@@ -331,8 +331,8 @@ def _converter(strict: bool = True) -> cattrs.Converter:
         return read
 
     @converter.register_unstructure_hook_factory(_is_union_of_dataclasses)
-    def unstructure(kind: Any) -> Any:
-        def write(value: Any) -> Any:
+    def unstructure(kind: Annotation) -> Any:
+        def write(value: object) -> Any:
             fields = converter.unstructure(value, type(value))
             return {"kind": type(value).__name__, **fields} if dataclasses.is_dataclass(value) else fields
 

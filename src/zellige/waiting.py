@@ -9,7 +9,10 @@ import contextlib
 import os
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .methods.method import Method
 
 CHOSEN = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 PRESSURE = Path("/proc/pressure/cpu")
@@ -42,7 +45,7 @@ def busy() -> bool:
 
 
 @contextlib.contextmanager
-def threads_for(method: Any, rows: int) -> Iterator[None]:
+def threads_for(method: "Method", rows: int) -> Iterator[None]:
     """Within the block one thread, where a call of a method's network on so many rows is SMALL work for a CPU."""
     import torch
 

@@ -103,13 +103,13 @@ def bars(terminal: Terminal) -> Iterator[Callable[..., Callable[[int, int], None
         yield show
 
 
-def write_json(terminal: Terminal, command: str, arguments: Any, result: Any, began: float, **more: Any) -> None:
+def write_json(terminal: Terminal, command: str, arguments: object, result: object, began: float, **more: Any) -> None:
     """The result as JSON, where --json asks for it."""
     if terminal.json is not None:
         put_json(terminal, json_record(command, arguments, result, seconds=time.monotonic() - began, **more))
 
 
-def put_json(terminal: Terminal, document: Any) -> None:
+def put_json(terminal: Terminal, document: Mapping[str, Any]) -> None:
     """Write the JSON of --json into its file or to stdout."""
     if terminal.json == "-":
         terminal.document(document)
@@ -263,7 +263,7 @@ def run_folder(source: str) -> Path | None:
     return folder
 
 
-def write_result(terminal: Terminal, file: Path, document: Any) -> None:
+def write_result(terminal: Terminal, file: Path, document: Mapping[str, Any]) -> None:
     """Write a result as JSON into a run, and say so."""
     from ..files import write_file
 

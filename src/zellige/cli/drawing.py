@@ -440,7 +440,7 @@ def _infill(
     return replace(request, fixed=row.fixed), row
 
 
-def _of_a_row(chosen: InfillOptions, model: Any, kind: "Modality", terminal: Terminal) -> PartialRow:
+def _of_a_row(chosen: InfillOptions, model: "Model", kind: "Modality", terminal: Terminal) -> PartialRow:
     """A part of --example, by --keep or as the data's own puzzle."""
     from ..evaluation.corpus import beside_training, corpus_of
 

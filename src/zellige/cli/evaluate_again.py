@@ -125,7 +125,7 @@ def untyped(cls: type, entries: Mapping[str, Any], words: Sequence[str]) -> Iter
             yield from _texts(value)
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, (Mapping, list)):

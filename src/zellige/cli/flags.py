@@ -11,7 +11,7 @@ import typing
 from collections.abc import Iterator
 from typing import Any, Union
 
-from ..arguments import choices_of_kind, from_text
+from ..arguments import Annotation, choices_of_kind, from_text
 from ..requests import Option, option_of
 
 IDLE = "idle"  # marks, in a field's annotation, an option that a command takes only because every command does
@@ -106,7 +106,7 @@ def named_fields(cls: type) -> Iterator[tuple[Any, str | None, Any]]:
         yield field, name, _typed(hint) if option is not None else hint
 
 
-def _typed(hint: Any) -> Any:
+def _typed(hint: Annotation) -> Any:
     """Type on the command line of the values of a declared field: words for any value, no dataclass beside others."""
     if hint is Any:
         return str

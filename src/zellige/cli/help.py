@@ -184,7 +184,7 @@ def _typed_dict(title: str, base: str, about: str, lines: list[str]) -> str:
     return f'\n\nclass {title}({base}, total=False):\n    """{about}"""\n\n{entries}'
 
 
-def _annotations(cls: Any, without: set[str]) -> list[str]:
+def _annotations(cls: type, without: set[str]) -> list[str]:
     """`name: annotation` of the fields of a dataclass."""
     all_hints = typing.get_type_hints(cls)
     hints = {field.name: all_hints[field.name] for field in dataclasses.fields(cls) if field.name not in without}

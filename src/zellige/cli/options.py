@@ -23,6 +23,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
+from ..arguments import Annotation
 from ..data import DATASETS
 from ..data.file_names import data_of
 from ..errors import InputError, nearest
@@ -252,7 +253,9 @@ def _view(cls: Any) -> Any:
     )
 
 
-def _viewed(field: Any, hint: Any, nested: dict[str, Any], helps: dict[str, str]) -> tuple[str, Any, Any]:
+def _viewed(
+    field: dataclasses.Field[Any], hint: Annotation, nested: dict[str, Any], helps: dict[str, str]
+) -> tuple[str, Any, Any]:
     """A field of a view: its name, its type with its marks for tyro, and its default."""
     import tyro
 
@@ -271,12 +274,12 @@ def _viewed(field: Any, hint: Any, nested: dict[str, Any], helps: dict[str, str]
     return field.name, Annotated[(kind, *marks)] if marks else kind, default
 
 
-def _bare(hint: Any) -> Any:
+def _bare(hint: Annotation) -> Any:
     """A type without its annotations."""
     return typing.get_args(hint)[0] if typing.get_origin(hint) is Annotated else hint
 
 
-def _as_view(view: Any, options: Any) -> Any:
+def _as_view(view: Any, options: object) -> Any:
     """Options in the dataclass that tyro reads."""
     if isinstance(options, view):
         return options
@@ -286,7 +289,7 @@ def _as_view(view: Any, options: Any) -> Any:
     return view(**values | views)
 
 
-def _as_options(cls: Any, viewed: Any, default: Any) -> Any:
+def _as_options(cls: Any, viewed: object, default: Any) -> Any:
     """The dataclass `cls` of what tyro read; what is not on the command line is that of `default`."""
     if isinstance(viewed, cls):
         return viewed
@@ -370,7 +373,7 @@ def _parse(text: str, suffix: str) -> Any:
         loader.dispose()
 
 
-def _count(tree: Any, inside: Callable[[Any], Iterable[Any]], kind: Any) -> None:
+def _count(tree: object, inside: Callable[[Any], Iterable[Any]], kind: type | tuple[type, ...]) -> None:
     """ValueError where a tree, with all that is in the things of a `kind` in it, holds more entries than options can."""
     left, count = [tree], 0
     while left:

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -18,6 +18,8 @@ from .drawing import SampleOptions
 from .flags import descriptions
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
     from ..web.guard import Limits
 
 MOST = 8  # models on the page
@@ -106,7 +108,7 @@ def play(words: Sequence[str], terminal: Terminal, began: float) -> int:
 
 
 def answer_requests(
-    app: Any, chosen: Listening, terminal: Terminal, line: Callable[[str], str], token: str | None = None
+    app: "ASGIApp", chosen: Listening, terminal: Terminal, line: Callable[[str], str], token: str | None = None
 ) -> None:
     """Answer requests until Ctrl-C; `line` says of the address what a person does with it."""
     from ..web.guard import address, answer_forever, listen

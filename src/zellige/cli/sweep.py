@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import InputError
 from ..show.numbers import columns, path
@@ -35,7 +35,7 @@ form = ABOUT.form
 class _Progress(TrainingPart):
     """The bar alone: what each validation came to stands in the run's metrics.csv."""
 
-    def validated(self, step: int, result: Any, sample: str | None = None, best: bool = False) -> None: ...
+    def validated(self, step: int, result: object, sample: str | None = None, best: bool = False) -> None: ...
 
 
 def sweep(words: Sequence[str], terminal: Terminal, began: float) -> int:

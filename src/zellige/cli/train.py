@@ -28,6 +28,7 @@ from .common import own_class, put_json
 from .flags import Flag, flags
 
 if TYPE_CHECKING:
+    from ..methods.method import Method
     from ..training.search import Axis
 
 
@@ -194,7 +195,7 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
     return 0
 
 
-def _trained(terminal: Terminal, lines: Sequence[str], folder: Path, method: Any, rows: int) -> None:
+def _trained(terminal: Terminal, lines: Sequence[str], folder: Path, method: "type[Method]", rows: int) -> None:
     """The end of a run: what it came to, its page, what to type next.
 
     rows: network evaluations that the page takes at most, about: a tenth of the training, whose backward pass counts for two.

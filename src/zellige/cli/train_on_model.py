@@ -90,7 +90,7 @@ def _guided(model: str, folder: str, config: "ClassifierConfig") -> str:
     return f"zellige sample {model} --class {label} --classifier {folder} --guidance 2"
 
 
-def _drafted(model: str, folder: str, _: Any) -> str:
+def _drafted(model: str, folder: str, _: object) -> str:
     return f"zellige sample {model} --sampler speculative --head {folder} --cosine 0.05 --rounds 4"
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +18,7 @@ def tensor(value: Tensor) -> str:
     return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
 
 
-def whole_numbers(name: str, value: Any) -> Tensor:
+def whole_numbers(name: str, value: object) -> Tensor:
     """Return tokens of any form as a tensor (*) of whole numbers; InputError for anything else."""
     try:
         tokens = torch.as_tensor(value)

@@ -7,7 +7,7 @@ of a key and a counter, so that there is no state.
 import copy
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ _MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
 _WEYL = 0x9E3779B9, 0xBB67AE85
 FEW = 12
 Words = tuple[Tensor, Tensor, Tensor, Tensor]
+W = TypeVar("W", int, Tensor)
 
 
 def philox(counter: Words, key: tuple[Tensor, Tensor]) -> Words:
@@ -51,7 +52,9 @@ def _counted(words: tuple[Tensor, ...]) -> np.ndarray:
     return _rounds_of_arrays(*(word.numpy() for word in words))
 
 
-def _rounds_of_arrays(a: Any, b: Any, c: Any, d: Any, k: Any, l: Any) -> np.ndarray:
+def _rounds_of_arrays(
+    a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray, k: np.ndarray, l: np.ndarray
+) -> np.ndarray:
     """The ten rounds on arrays that broadcast, (4, *) uint64: both products of a round in one operation, into memory at
     hand."""
     shape = np.broadcast_shapes(*(np.shape(word) for word in (a, b, c, d, k, l)))
@@ -71,7 +74,7 @@ def _rounds_of_arrays(a: Any, b: Any, c: Any, d: Any, k: Any, l: Any) -> np.ndar
     return np.stack((x[0], y[0], x[1], y[1]))
 
 
-def _rounds(a: Any, b: Any, c: Any, d: Any, k: Any, l: Any, product: Callable[[Any, int], tuple[Any, Any]]) -> Any:
+def _rounds(a: W, b: W, c: W, d: W, k: W, l: W, product: Callable[[W, int], tuple[W, W]]) -> tuple[W, W, W, W]:
     """The ten rounds on words of any type. `product` multiplies a word by a number and returns the high and the low word."""
     for _ in range(10):
         (high, low), (up, down) = product(a, _MULTIPLIERS[0]), product(c, _MULTIPLIERS[1])

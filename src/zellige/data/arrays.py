@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
+from ..requests import Progress
 from . import catalogue, image_files, images, own_arrays, symbols
 from .array_source import Raw, cut_splits, tell
 from .catalogue import DATASETS
@@ -17,7 +18,6 @@ from .pixels import levels_of, quantised, sides, smaller
 
 if TYPE_CHECKING:
     from .corpus import Corpus, Data
-    from .text_source import Progress
     from .tokenizer_base import Tokenizer
 
 READERS = {

@@ -73,7 +73,7 @@ def read_meta(folder: Path, sums: Sums | None = None) -> dict[str, Any] | None:
     Raises InputError: one of its files is missing, or is not what was written (`read_whole`).
     """
 
-    def sizes(meta: Any) -> dict[str, int]:
+    def sizes(meta: dict[str, Any]) -> dict[str, int]:
         return {name: size * np.dtype(meta["dtype"]).itemsize for name, size in _shards(meta).items()}
 
     meta = read_whole(folder, Meta, "tokens.bin", sizes, sums)

@@ -10,11 +10,11 @@ import os
 import re
 import secrets
 import urllib.request
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import InputError, Registry
+from ..requests import Progress
 from . import remote
 from .folder import make_place, own_cache
 from .sums import Sums
@@ -293,7 +293,7 @@ def _sum_there(path: Path, kind: str, cache: Path) -> str:
     return digest
 
 
-def fetch(address: str, checksum: str | None, cache: Path, progress: Callable[[int, int], None] | None = None) -> Path:
+def fetch(address: str, checksum: str | None, cache: Path, progress: Progress | None = None) -> Path:
     """Download once into `cache`/downloads; checked, then renamed into place. Returns the path.
 
     What is there is checked too (read for that once, as long as its times stay), and downloaded again where it is damaged.

@@ -15,6 +15,8 @@ from .own_values import are_texts, by_split, integers, largest_token
 from .remote_files import is_remote
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from .rows import Rows
     from .tokenizer_base import Tokenizer
 
@@ -172,13 +174,13 @@ class OwnData(Data):
         choices = {field.name: getattr(self, field.name) for field in fields(Data)}
         return OwnData(self.values, self.classes, **(choices | {"given": ""}))
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, Data) and astuple(self) == astuple(other)
 
     __hash__ = Data.__hash__
 
 
-def as_data(data: Any) -> Data:
+def as_data(data: object) -> Data:
     """Convert user data to a Data: a Data, the name of a data set, a path, or values as `Data.of` takes them.
 
     A name is one of `zellige list data`; any other text with a dot or a slash in it, or that is there, is a path: what lies
@@ -233,7 +235,7 @@ class Corpus:
         return self.split("test")
 
 
-def document_layout(data: Data, starts: Any, tokenizer: "Tokenizer") -> dict[str, Any]:
+def document_layout(data: Data, starts: "np.ndarray", tokenizer: "Tokenizer") -> dict[str, Any]:
     """Layout of the documents that begin at `starts` (D + 1,) in `Rows`."""
     if data.fill and tokenizer.separator is None:
         raise InputError(

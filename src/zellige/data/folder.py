@@ -37,7 +37,7 @@ def folder_key(what: dict[str, Any]) -> str:
 
 
 def read_whole(
-    folder: Path, form: Any, main: str, sizes: Callable[[Any], dict[str, int]], sums: Sums | None = None
+    folder: Path, form: type, main: str, sizes: Callable[[Any], dict[str, int]], sums: Sums | None = None
 ) -> dict[str, Any] | None:
     """meta.json of a finished folder; None if there is none.
 

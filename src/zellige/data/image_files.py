@@ -32,12 +32,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
+from ..requests import Progress
 from . import catalogue, file_names, unpack
 from .array_source import Raw, cut_splits
 from .catalogue import DATASETS, SPLITS
 from .images import image_column, label_column, on_hub
 from .pixels import Block, cached, levels_of, quantised, sides, smaller
-from .text_source import Progress, load_hub
+from .text_source import Report, load_hub
 
 if TYPE_CHECKING:
     from .corpus import Data
@@ -145,7 +146,7 @@ def _classes(
 
 # ---------------------------------------------------------------------------------------------------- decoding
 def _decoded(
-    files: Sequence[Path], labels: Sequence[int], like: "_First", size: int | str, levels: int, report: Any
+    files: Sequence[Path], labels: Sequence[int], like: "_First", size: int | str, levels: int, report: Report
 ) -> Iterator[Block]:
     """The files in blocks, decoded by several threads; no more than a block is in memory."""
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:

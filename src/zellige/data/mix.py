@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from ..errors import InputError, quoted
+from ..requests import Progress
 from . import catalogue, tokenizer_by_name
 from .catalogue import DATASETS, SPLITS
 from .corpus import Corpus, Data, as_data, count_rows, describe_tokenizer
@@ -23,7 +24,6 @@ from .file_names import find_files, is_documents
 from .rows import Rows
 
 if TYPE_CHECKING:
-    from .text_source import Progress
     from .tokenizer_base import Tokenizer
 
 BLOCK = 10_000  # rows of training in which the shares are exact: the least share is one of these
@@ -174,5 +174,5 @@ def _source(name: str, data: Data) -> Data:
     return dataclasses.replace(source, field=field, pack=data.pack, fill=data.fill, cache=data.cache, **shares)
 
 
-def _digest(what: Any) -> str:
+def _digest(what: object) -> str:
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()

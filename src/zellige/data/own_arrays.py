@@ -1,6 +1,7 @@
 """One's own arrays: .npy and .npz, whole numbers, a row an entry of the first axis, labels beside them. Nothing is unpickled."""
 
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ def read_arrays(data: Data, fetch: Fetch) -> Raw:
 
 
 def checked_arrays(
-    data: Data, splits: dict[str, np.ndarray], about: dict[str, Any], labels: dict[str, Any], names: Any = ()
+    data: Data, splits: dict[str, np.ndarray], about: dict[str, Any], labels: dict[str, Any], names: Sequence[str] = ()
 ) -> Raw:
     """Arrays as they were found, after a look at them: whole numbers, of one shape, in their range."""
     tell = f"'{data.path}'" if data.path else "the array"

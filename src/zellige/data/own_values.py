@@ -46,7 +46,7 @@ def _column(values: Any, field: str | None) -> Any:
     return values.tolist() if kind in ("O", "U") and hasattr(values, "tolist") else values
 
 
-def are_texts(values: Any) -> bool:
+def are_texts(values: object) -> bool:
     """Return whether these are texts, by the first of them; InputError if another is not."""
     if not isinstance(values, (list, tuple)) or not values or not isinstance(values[0], str):
         return False

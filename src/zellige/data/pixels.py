@@ -41,7 +41,7 @@ class Meta(TypedDict):
 def read_pixels(folder: Path, sums: Sums | None = None) -> dict[str, Any] | None:
     """Contents of a finished folder; None if there is none. InputError if one of its files was changed."""
 
-    def sizes(meta: Any) -> dict[str, int]:
+    def sizes(meta: dict[str, Any]) -> dict[str, int]:
         return {"pixels.bin": math.prod(meta["shape"]) * max(stop for _, stop in meta["splits"].values())}
 
     return read_whole(folder, Meta, "pixels.bin", sizes, sums)

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from ..arguments import checked
 from ..errors import InputError, at_least, not_installed, quoted
+from ..requests import Progress
 from . import catalogue, readers
 from .catalogue import DATASETS
 from .corpus import PACKS, Corpus, Data, OwnData, count_rows, describe_tokenizer, document_layout, require_rows
 from .remote import installed
 from .remote_files import is_remote
 from .sums import Sums
-from .text_source import Contents, Progress, TextSource, boundaries, open_source
+from .text_source import Contents, TextSource, boundaries, open_source
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import InputError, not_installed
+from ..requests import Progress
 from ..schema import sha256
 from . import catalogue, file_names, readers, remote, unpack
 from .catalogue import DATASETS, SPLITS, Source, own_split
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from .corpus import Data
 
 Report = Callable[[int], None]
-Progress = Callable[[int, int], None]
 
 
 class Contents(NamedTuple):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..errors import InputError, not_installed
+from ..requests import Progress
 from ..schema import sha256
 from .remote_files import RemoteFile, answering
 
@@ -50,7 +51,7 @@ class _Counted(io.RawIOBase):
         super().close()
 
 
-def read_twice(files: list[Path], progress: Callable[[int, int], None] | None) -> Callable[[int], None]:
+def read_twice(files: list[Path], progress: Progress | None) -> Callable[[int], None]:
     """Callback for the number of bytes read, for files that are read once for their checksum and once for their contents."""
     total, count_read = sum(path.stat().st_size for path in files), 0
 

@@ -5,7 +5,7 @@ local copies: a folder with a subfolder for each set (`wikitext-2/test.txt`, `la
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from ..errors import InputError, not_installed
+from ..requests import Progress
 from . import catalogue, file_names, remote
 from .catalogue import DATASETS
 from .corpus import Data
@@ -26,7 +27,6 @@ RUNNING = ("wikitext2", "wikitext103", "ptb")  # one text, of lines
 TEST_ONLY = ("lm1b", "lambada", "ag_news")  # what the literature judges on their test split
 ZERO_SHOT = ("ptb", "wikitext2", "wikitext103", "lm1b", "lambada", "ag_news", "pubmed", "arxiv")
 BATCH = 1000  # documents tokenized at once
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)

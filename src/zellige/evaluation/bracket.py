@@ -18,6 +18,7 @@ from ..core.random import mix
 from ..errors import InputError, check_counts
 from ..methods.method import Method
 from ..models.model import fingerprint
+from ..requests import Progress
 from ..samplers import Confidence, FixedOrder, Sampler
 from ..samplers.confidence import Measure
 from ..samplers.pairing import of_length
@@ -280,7 +281,7 @@ class BracketTable:
         self.per_token = bound.units / float(self.tokens.sum())
         self.length = data.about.get("length", 0) or float(self.tokens.max())
 
-    def values(self, name: str, key: Any = None) -> Tensor:
+    def values(self, name: str, key: int | str | None = None) -> Tensor:
         """(texts, ...) of every group; JSON turns a number that is a key into text."""
         parts = [part[name] for part in self.parts if name in part]
         groups = parts if key is None else [part.get(key, part.get(str(key))) for part in parts]
@@ -393,7 +394,7 @@ def bracket_rows(
     bound_draws: int = BOUND_DRAWS,
     processes: int = 1,
     keep: File | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Bracket:
     """Both sides of a method's -log p on the rows of `data`, and the exact values of the distributions that have one.
 

@@ -233,7 +233,7 @@ def scores(
 
 
 def classes_of(
-    model: Model, questions: Sequence[Question], label: Any, unconditional: bool
+    model: Model, questions: Sequence[Question], label: str | int | None, unconditional: bool
 ) -> tuple[torch.Tensor | None, str]:
     """The class (choices of all questions,) of each choice for the model, -1 for none, and how that is called."""
     labels = [None if unconditional else question.label if label is None else label for question in questions]

@@ -17,7 +17,7 @@ with. Its draws are R independent replicates, each spread evenly over the strata
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -35,6 +35,7 @@ from ..methods.diffusion import Diffusion
 from ..methods.method import Method
 from ..models.masked_text import approximate
 from ..models.model import Model, ModelSource, as_model
+from ..requests import Progress
 from ..samplers.predict import clean_where_fixed, expected_time
 from ..samplers.sampler import State
 from ..show.kinds import of
@@ -158,7 +159,7 @@ def bound_tokens(
     draws: int = DRAWS,
     seed: int = 0,
     batch: int = BATCH,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
     classes: Tensor | None = None,
 ) -> Conditional:
     """As `bound`, of pairs that are tokens.
@@ -219,7 +220,7 @@ def bound(
     *,
     prefix: bool = False,
     classes: Tensor | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Conditional:
     """-log p(continuation | context) of each pair (context, continuation) of texts, bounded or exact, in nats.
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from ..data import Corpus
 from ..data.given import Given
-from ..data.rows import evenly_spaced
+from ..data.rows import Rows, evenly_spaced
 from ..errors import InputError
 from ..models.model import fingerprint
 from . import metrics
@@ -85,7 +86,7 @@ class Continuations:
         """The same of real text: the rest of each text in the place of that of the next one."""
         return self.measures(np.roll(self.texts, 1, axis=0).tolist())
 
-    def _free(self, rows: Any) -> list[list[int]]:
+    def _free(self, rows: Sequence[Sequence[int]] | np.ndarray) -> list[list[int]]:
         """The tokens at the free positions; a sample that ended early has fewer."""
         free = ~self.given
         return [np.asarray(row)[at[: len(row)]].tolist() for row, at in zip(rows, free)]
@@ -129,7 +130,7 @@ def given_parts(prompt_tokens: int | None, suffix_tokens: int | None, trained: s
 
 
 def continuations(
-    corpus: Any, split: str, parts: Sequence[Given], count: int, per_text: int, length: int
+    corpus: Corpus, split: str, parts: Sequence[Given], count: int, per_text: int, length: int
 ) -> Continuations:
     """`count` texts of a split, evenly spaced among those that have `length` tokens or more, the first `length` of each.
 
@@ -150,7 +151,7 @@ def continuations(
     return Continuations(f"{corpus.about['name']} {split}", described, texts, given, per_text, corpus.tokenizer.decode)
 
 
-def document_sizes(rows: Any) -> np.ndarray:
+def document_sizes(rows: Rows) -> np.ndarray:
     """(D,) tokens of each document, or of each row of a stream."""
     if rows.documents is None:
         return np.full(rows.texts, rows.length)

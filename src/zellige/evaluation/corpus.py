@@ -2,7 +2,6 @@
 
 import math
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,12 @@ from ..data.corpus import Corpus
 from ..data.own_values import are_texts, by_split, integers
 from ..errors import InputError
 from ..models.model import Model, class_names, fingerprint
+from ..requests import Progress
 from ..show.kinds import of
 from ..trust import refuse_remote
 
 
-def corpus_of(
-    model: Model, data: Any = None, progress: Callable[[int, int], None] | None = None, split: str = "test"
-) -> Any:
+def corpus_of(model: Model, data: Any = None, progress: Progress | None = None, split: str = "test") -> Any:
     """The corpus that a model is judged on, in its own tokens: `data`, or what it was trained on.
 
     Texts or integers that stand in no split are all of `split`, each text a document, in the model's tokens.

@@ -5,7 +5,6 @@ What can be asked, and its options: `requests`. The number and its intervals: `r
 """
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,11 +12,13 @@ import torch
 
 from ..data.corpus import Corpus
 from ..data.rows import Rows
+from ..data.tokenizer import Tokenizer
 from ..errors import InputError, check_counts
 from ..launched import this_process
 from ..methods.method import Method
 from ..models.given import refuse_given
 from ..models.model import Model, fingerprint, identity
+from ..requests import Progress
 from . import workers
 from .corpus import beside_training, rows_with_classes
 from .likelihood import DIVERGENCE, Likelihood, Work, entropy_and_divergence
@@ -49,7 +50,7 @@ def evaluate_rows(
     processes: int = 1,
     distributed: bool = False,
     keep: Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
     protocol: dict[str, Any] | None = None,
 ) -> Result:
     """The bound (or another estimator of the method) on the rows of a data set.
@@ -146,7 +147,12 @@ def evaluate_rows(
 
 
 def _gathered(
-    work: Work, protocol: dict[str, Any], processes: int, distributed: bool, keep: Path | None, progress: Any
+    work: Work,
+    protocol: dict[str, Any],
+    processes: int,
+    distributed: bool,
+    keep: Path | None,
+    progress: Progress | None,
 ) -> list[workers.GroupResult]:
     """Results of each group; read from `keep` if an interruption left some there."""
     N, count = len(work.chosen), [0]
@@ -228,7 +234,7 @@ def rows_of(model: Model, corpus: Corpus, split: str, unconditional: bool = Fals
     return EvaluationRows(rows, about, protocol, characters, model.unit if tokenizer.shape else "")
 
 
-def words_per_token(rows: Rows, tokenizer: Any) -> float:
+def words_per_token(rows: Rows, tokenizer: Tokenizer) -> float:
     """Words, as spaces part them, over the number of tokens; of the first `COUNTED` rows or documents."""
     tokens = rows.between(0, COUNTED)
     texts = [tokens.reshape(-1)] if rows.documents is None else [row[row >= 0] for row in tokens]

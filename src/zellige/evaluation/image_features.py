@@ -20,10 +20,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..core.random import mix
+from ..data import Corpus
 from ..errors import InputError, not_installed
 from ..files import writable
 from ..models.network_folder import files_of, load_network, save_network
 from ..nn.classifier import ImageClassifier
+from ..requests import Progress
 from ..schema import sha256, shown, structure
 from ..show.record import Figure, Record, json_record
 from .image_quality import Views
@@ -36,8 +38,6 @@ SHA256 = (
 NAME, MADE_BY = "features", "zellige evaluate --train-features"
 WEIGHTS, CONFIG = files_of(NAME)
 BATCH = 128  # images in a step of training, and in a call
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class FeatureConfig:
 
 
 def train_classifier(
-    data: Any, width: int = 64, epochs: int = 3, seed: int = 0, device: torch.device | str = "cpu",
+    data: Corpus, width: int = 64, epochs: int = 3, seed: int = 0, device: torch.device | str = "cpu",
     progress: Progress | None = None,
 ) -> tuple[ImageClassifier, FeatureConfig]:  # fmt: skip
     """A classifier of labelled images: a `Corpus` with classes. `progress` is called with (steps done, steps in all)."""

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -18,6 +18,8 @@ from torch import Tensor, nn
 from ..core.random import mix
 from ..errors import InputError
 from .interval import Number, student
+
+M = TypeVar("M")
 
 PARTS = 10  # of the samples: the splits of the Inception score, the groups of the jackknife
 BLOCK = 1000  # images in a block of KID, at most
@@ -114,7 +116,7 @@ def inception(logits: Tensor, splits: int = PARTS) -> tuple[float, float]:
     return float(value), float(deviation)
 
 
-def quiet(metric: Any, **options: Any) -> Any:
+def quiet(metric: type[M], **options: Any) -> M:
     """A metric of the library, without its warning that it holds all features."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Metric .* will save all extracted features")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from ..show.numbers import percent, pm
@@ -81,7 +82,7 @@ class Number:
         return asdict(self)
 
 
-def mean(values: Any) -> Number:
+def mean(values: ArrayLike) -> Number:
     """The mean of one number a sample, with Student's interval; NaN is left out."""
     values = np.asarray(values, float)
     values = values[~np.isnan(values)]
@@ -93,7 +94,7 @@ def mean(values: Any) -> Number:
     return Number(middle, middle - half, middle + half)
 
 
-def from_jackknife(value: float, samples: Any, real: Any) -> Number:
+def from_jackknife(value: float, samples: np.ndarray, real: np.ndarray) -> Number:
     """A number with its interval from what it becomes without each of the samples (N,), and without each real text (M,)."""
     n, m = len(samples), len(real)
     half = student(min(n, m) - 1) * math.sqrt((n - 1) * float(np.var(samples)) + (m - 1) * float(np.var(real)))

@@ -37,13 +37,12 @@ from ..data import remote
 from ..data.tokenizer_base import Tokenizer
 from ..errors import InputError, nearest, not_installed
 from ..models.model import Model, fingerprint
+from ..requests import Progress
 from ..schema import read_json
 
 GPT2 = "gpt2-large"
 LOGITS = 2**28  # of one call at most: 1 GB in float32
 CHOICES = {"first": ("given", "judged"), "eos": ("first", "all"), "long": ("cut", "chunks")}
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -240,7 +239,7 @@ class JudgeReading:
 
 def read_texts(
     texts: Sequence[str], rows: Sequence[Sequence[int]] | None, judge: Judge, own: bool = False,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> JudgeReading:  # fmt: skip
     """Texts as the judge reads them, tokenized again; or, if `own`, their own tokens, which must be its own too."""
     if own and rows is None:

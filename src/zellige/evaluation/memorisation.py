@@ -9,19 +9,18 @@ tokens.
 The interval of the mean over texts is Student's t over the texts; the training set is fixed.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from ..data.rows import Rows
+from ..requests import Progress
 
 CHUNK = 2**20  # tokens of the training set at once
 BASE = np.uint64(0x9E3779B97F4A7C15)  # odd
 
 
-def longest(
-    rows: Sequence[Sequence[int]], training: Rows | np.ndarray, progress: Callable[[int, int], None] | None = None
-) -> np.ndarray:
+def longest(rows: Sequence[Sequence[int]], training: Rows | np.ndarray, progress: Progress | None = None) -> np.ndarray:
     """(N,) the tokens of the longest run of each row that stands within a row of the training set.
 
     Args:

@@ -39,7 +39,7 @@ def _parts(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[
             yield row["result"], again[row["set"]]["result"], f"{row['set']}: "
 
 
-def _apart(where: str, before: Any, now: Any) -> list[str]:
+def _apart(where: str, before: Mapping[Any, Any] | None, now: Mapping[Any, Any] | None) -> list[str]:
     before, now = before or {}, now or {}
     inner = [key for key in before if isinstance(before[key], Mapping) and isinstance(now.get(key), Mapping)]
     return [line for key in inner for line in _apart(f"{where}{key}: ", before[key], now[key])] + [
@@ -49,6 +49,6 @@ def _apart(where: str, before: Any, now: Any) -> list[str]:
     ]
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = str(value)
     return text if len(text) <= 50 and not (len(text) == 64 and text.isalnum()) else f"{text[:8]}..."

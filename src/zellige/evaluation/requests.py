@@ -23,7 +23,7 @@ from ..arguments import is_number
 from ..data import DATASETS, Corpus, Data, Local
 from ..errors import InputError, check_counts
 from ..grids import bounded as bounded_grid
-from ..requests import HandedOver, Request, alone, aside, data_of_json, declared, option, verb
+from ..requests import HandedOver, Progress, Request, alone, aside, data_of_json, declared, option, verb
 from .protocol import Protocol, protocol_named
 from .sample_options import SamplesRequest
 
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from .steps import StepsTable
     from .suite import SuiteTable
 
-Progress = Callable[[int, int], None]  # called with (done, total)
 CONTINUOUS = "continuous"
 TWO = "an interval needs two texts"
 LIMIT = "evaluate only this many sequences (default: all); they are evenly spaced"

@@ -277,7 +277,7 @@ class Result(Record):
             return [number]
         return [number, Figure(f"{where}perplexity", p, p * half * self.scale, "perplexity", self.kind, distribution)]
 
-    def to_dict(self, command: str | None = "evaluate", arguments: Any = None) -> dict[str, Any]:
+    def to_dict(self, command: str | None = "evaluate", arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """As JSON has it; the same keys as every command's."""
         per_sequence = None if self.per_sequence is None else asdict(self.per_sequence)
         result = {
@@ -313,7 +313,9 @@ class Result(Record):
         )  # fmt: skip
 
     @checked
-    def to_json(self, path: str | Path, command: str | None = "evaluate", arguments: Any = None) -> None:
+    def to_json(
+        self, path: str | Path, command: str | None = "evaluate", arguments: Mapping[str, Any] | None = None
+    ) -> None:
         """Write the number, its interval and the whole protocol."""
         write_file(path, as_file(self.to_dict(command, arguments)))
 

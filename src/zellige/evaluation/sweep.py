@@ -24,7 +24,7 @@ One fools a measure where the measure shows it no worse than real text: better, 
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypedDict, get_type_hints
@@ -40,10 +40,10 @@ from ..data.given import GivenRows
 from ..data.rows import Rows
 from ..data.tokenizer_base import Tokenizer
 from ..errors import InputError, check_counts
-from ..models.frames import collect
+from ..models.frames import Frame, collect
 from ..models.model import Model, fingerprint
 from ..models.sample import watch
-from ..requests import choices_of
+from ..requests import Progress, choices_of
 from ..samplers import choose_sampler
 from ..samplers.pairing import admissible, of_length
 from ..schema import read_lines, read_text
@@ -126,7 +126,7 @@ def _without(reading: JudgeReading) -> np.ndarray:
     return _ratios(sums.sum(0) - sums)
 
 
-def _between(low: np.ndarray, high: np.ndarray, entropy: Any) -> tuple[Any, Any]:
+def _between(low: np.ndarray, high: np.ndarray, entropy: np.ndarray | float) -> tuple[Any, Any]:
     """log perplexity at an entropy on the line through two points (.., 2), and how far along it is."""
     share = (entropy - low[..., 0]) / (high[..., 0] - low[..., 0])
     return low[..., 1] + share * (high[..., 1] - low[..., 1]), share
@@ -141,8 +141,6 @@ TEMPERATURES = (0.6, 0.7, 0.8, 0.9, 1.0, 1.1)
 TOP_PS = (0.8, 0.9, 0.95)
 SAMPLERS = ("first_hitting", "confidence", "remasking")  # beside the model's own, where it admits them
 DRAWS = "each categorical draw in float64 by inverse CDF (53 random bits), no Gumbel noise"
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -302,7 +300,7 @@ def draw_samples(
         top_p=way.top_p, length=length, batch=batch, defaults=False, fixed=fixed, **way.options,
     )  # fmt: skip
 
-    def report_frame(frame: Any) -> None:
+    def report_frame(frame: Frame) -> None:
         if progress:
             progress(frame.first * frame.steps + len(frame.x) * frame.step, count * max(frame.steps, 1))
 

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..core import maths, random
 from ..core.batch import Batch, Estimator
@@ -143,7 +143,7 @@ class Masked(Absorbing):
 
     def __init__(
         self,
-        network: Any,
+        network: nn.Module | None,
         vocabulary: int,
         shape: tuple[int, ...],
         config: Any,

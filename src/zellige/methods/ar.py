@@ -14,10 +14,8 @@ Published models begin a text with a token of the data (`begin`); their last sta
 them, is never read nor said.
 """
 
-from typing import Any
-
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..core.batch import Batch
 from ..core.positions import positions
@@ -42,7 +40,9 @@ class AR(Method):
         begin: int | None = option(default=None, minimum=0)
         """the token that begins a text, as in published models; a state of its own if not given"""
 
-    def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
+    def __init__(
+        self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: Config | None = None
+    ):
         super().__init__(network, vocabulary, shape, self.checked(config))
         begin = self.config.begin
         if begin is not None and not 0 <= begin < vocabulary:

@@ -33,7 +33,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..core import random
 from ..core.batch import Batch
@@ -121,7 +121,15 @@ class Blocks(Diffusion):
 
     interval: Tensor | None
 
-    def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config, *noise: Any, **more: Any):
+    def __init__(
+        self,
+        network: nn.Module | None,
+        vocabulary: int,
+        shape: tuple[int, ...],
+        config: Config,
+        *noise: Any,
+        **more: Any,
+    ):
         if config.prediction != self.parameterization:
             raise InputError(f"{type(self).__name__} reads a {self.parameterization}; build bd3lm by its name instead")
         (length,), block = shape, config.block
@@ -212,7 +220,12 @@ class BD3LM(Blocks, Masked):
     """Blocks one after another, masked diffusion inside each; see the module for the equations."""
 
     def __init__(
-        self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Blocks.Config | None = None, **more: Any
+        self,
+        network: nn.Module | None,
+        vocabulary: int,
+        shape: tuple[int, ...],
+        config: Blocks.Config | None = None,
+        **more: Any,
     ):
         config = self.checked(config)
         super().__init__(network, vocabulary, shape, config, schedule_of(config), config.time, **more)
@@ -223,7 +236,9 @@ class BD3LM(Blocks, Masked):
 class BD3LMScore(Blocks, Scored):
     """Blocks one after another, a concrete score inside each, as in SEDD (`prediction` score)."""
 
-    def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Blocks.Config | None = None):
+    def __init__(
+        self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: Blocks.Config | None = None
+    ):
         config = self.checked(config)
         process = absorbing(self.states(vocabulary, config), schedule_of(config))
         super().__init__(network, vocabulary, shape, config, process, config.time)

@@ -33,7 +33,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..arguments import checked
 from ..core import random
@@ -83,7 +83,9 @@ class CSM(Method):
         forward_neighbours: int = option(default=0, minimum=0)
         """csm and score-entropy: neighbours sampled for each text in the first sum; 0 takes all, in one network evaluation"""
 
-    def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
+    def __init__(
+        self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: Config | None = None
+    ):
         config = self.checked(config)
         entropy = config.objective == "score-entropy"
         if entropy and config.positive is False:

@@ -27,11 +27,11 @@ logarithm; with `log_eps` the loss has it, too (`image_step`). Samplers have non
 
 import copy
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..core import maths
 from ..core.prediction import LeaveOneOut, as_leave_one_out, restricted
@@ -138,7 +138,9 @@ class D3PM(Absorbing):
         matrix: str = ""
         """for matrix: .npy or .csv file (V, V) of probabilities, from row to column; needed whenever the model is loaded"""
 
-    def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
+    def __init__(
+        self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: Config | None = None
+    ):
         config = self.checked(config)
         kernel = (
             "width",

@@ -24,10 +24,9 @@ value, which may be negative.
 """
 
 import math
-from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..core import maths, random
 from ..core.batch import Batch
@@ -59,7 +58,9 @@ class GenMD4(Absorbing):
         begin: float = 1e-3
         """t_1, where the time begins on the curve"""
 
-    def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
+    def __init__(
+        self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: Config | None = None
+    ):
         config = self.checked(config)
         if config.exponent <= 0:
             raise InputError(f"`exponent` is {config.exponent:g}; it must be above 0")

@@ -25,10 +25,10 @@ out; the bound does not. Their p_u has a floor of e^-20. gamma above 2 makes rat
 """
 
 import functools
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..core import maths, random
 from ..core.prediction import LeaveOneOut
@@ -197,7 +197,9 @@ class GIDD(Diffusion):
         diffusion_steps: int = option(default=0, minimum=0)
         """T of discrete time, with its T-step bound; 0: continuous time"""
 
-    def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
+    def __init__(
+        self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: Config | None = None
+    ):
         config = self.checked(config)
         process = Drifting(vocabulary + 1, Hybrid(config.p_uniform, config.gamma))
         super().__init__(network, vocabulary, shape, config, process, timed=True, steps=config.diffusion_steps)

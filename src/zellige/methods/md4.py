@@ -22,6 +22,7 @@ import math
 from typing import Any, ClassVar
 
 import torch
+from torch import nn
 
 from ..core.curves import Cosine, Linear, Polynomial
 from ..core.schedule import Schedule
@@ -55,7 +56,12 @@ class MD4(Masked):
         """T of discrete time, with its T-step bound; 0: continuous time"""
 
     def __init__(
-        self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None, **more: Any
+        self,
+        network: nn.Module | None,
+        vocabulary: int,
+        shape: tuple[int, ...],
+        config: Config | None = None,
+        **more: Any,
     ):
         config = self.checked(config)
         super().__init__(

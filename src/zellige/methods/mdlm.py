@@ -16,6 +16,8 @@ input at all.
 
 from typing import Any, ClassVar
 
+from torch import nn
+
 from ..core.curves import SCHEDULES, schedule_of, schedule_option
 from ..errors import InputError
 from ..requests import declared, option
@@ -48,7 +50,12 @@ class MDLM(Masked):
         exponent: float | None = schedule_option("exponent")
 
     def __init__(
-        self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None, **more: Any
+        self,
+        network: nn.Module | None,
+        vocabulary: int,
+        shape: tuple[int, ...],
+        config: Config | None = None,
+        **more: Any,
     ):
         config = self.checked(config)
         if config.mask is not None:

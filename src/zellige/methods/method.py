@@ -31,7 +31,7 @@ from ..nn.precision import PRECISIONS, lower, products, require_compiler
 ROUNDING = 1e-6  # of a time that was computed, such as that at which alpha has a value
 
 
-def of_rows(function: Any, like: Any) -> Any:
+def of_rows(function: Callable[..., Any], like: Callable[..., Any]) -> Any:
     """Wrap `terms`, `bound` or `loss` of a method, so that it rejects sequences that do not fit the method."""
 
     @functools.wraps(function)
@@ -146,6 +146,7 @@ class Method(nn.Module):
     ordered: bool = False
     verifier: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
 
+    network: Any  # with `features` and `head`; see `nn.network.Network`
     process: Process | None
     _precision: str | None = None  # `compute_in`: of the network's matrix products; None: the caller's
     _compile: bool = False
@@ -161,7 +162,7 @@ class Method(nn.Module):
 
     def __init__(
         self,
-        network: Any = None,
+        network: nn.Module | None = None,
         vocabulary: int = 0,
         shape: tuple[int, ...] = (),
         config: Any = None,

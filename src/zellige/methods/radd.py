@@ -28,7 +28,7 @@ other networks do.
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..core import random
 from ..core.batch import Batch
@@ -62,7 +62,12 @@ class RADD(Masked):
         exponent: float | None = schedule_option("exponent")
 
     def __init__(
-        self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None, **more: Any
+        self,
+        network: nn.Module | None,
+        vocabulary: int,
+        shape: tuple[int, ...],
+        config: Config | None = None,
+        **more: Any,
     ):
         config = self.checked(config)
         super().__init__(

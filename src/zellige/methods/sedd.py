@@ -26,7 +26,9 @@ sigma under uniform noise; d does not. A given position of an infilling is exact
 which the network has seen one time for all positions, it is approximate.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
+
+from torch import nn
 
 from ..core.curves import schedule_of
 from ..core.process import absorbing, uniform
@@ -66,7 +68,9 @@ class SEDD(Scored):
         alpha_1: float | None = None
         """loglinear: alpha at t = 1, its eps: above 0, 1e-3 by default"""
 
-    def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
+    def __init__(
+        self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: Config | None = None
+    ):
         config = self.checked(config)
         absorbs, schedule = (
             config.process == "absorbing",

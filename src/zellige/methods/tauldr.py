@@ -36,11 +36,11 @@ approximate except for absorbing noise: a network with one time for all position
 """
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..core import random
 from ..core.batch import Batch
@@ -113,7 +113,9 @@ class TauLDR(Diffusion):
         """of `objective` two-pass: which of the two network evaluations the cross-entropy reads, at x_t (first) or x~
         (second)"""
 
-    def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
+    def __init__(
+        self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: Config | None = None
+    ):
         config = self.checked(config)
         sigmas = config.rate_sigma, config.target_sigma
         noise = Noise(config.process, config.base, config.growth, *sigmas, config.min_time)

@@ -17,7 +17,9 @@ adds a reconstruction at t = 0, where alpha is 1 and nothing is left to reconstr
 and the end alpha(1) = eps is a term of its own. A given position of an infilling is no clean one for this network: approximate.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
+
+from torch import nn
 
 from ..core.curves import SCHEDULES, schedule_of, schedule_option
 from ..requests import declared, option
@@ -47,7 +49,9 @@ class UDLM(Uniform):
         alpha_1: float | None = schedule_option("alpha_1")
         exponent: float | None = schedule_option("exponent")
 
-    def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
+    def __init__(
+        self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: Config | None = None
+    ):
         config = self.checked(config)
         schedule = schedule_of(config)
         super().__init__(network, vocabulary, shape, config, schedule, config.time, config.diffusion_steps)

@@ -8,7 +8,7 @@ that overrides `read` with its `cost`, `corrupt` or `loss`.
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ..core import maths
@@ -33,7 +33,7 @@ class Uniform(Diffusion):
 
     def __init__(
         self,
-        network: Any,
+        network: nn.Module | None,
         vocabulary: int,
         shape: tuple[int, ...],
         config: Any,

@@ -8,7 +8,7 @@ text, with blanks behind it, and no noise level.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -22,6 +22,9 @@ from ..nn.classifier import Classifier
 from ..nn.network import build_network
 from ..samplers.guidance import ByClassifier, ClassifierFree
 from .network_folder import load_network, save_network
+
+if TYPE_CHECKING:
+    from .model import Model
 
 NAME = "classifier"  # of its files
 
@@ -136,7 +139,7 @@ def load_classifier(folder: str | Path, device: torch.device | str = "cpu") -> T
 
 
 # ---------------------------------------------------------------------------------- what `sample` makes of it
-def check_pair(classifier: TextClassifier, model: Any) -> None:
+def check_pair(classifier: TextClassifier, model: "Model") -> None:
     """Raise InputError unless the classifier reads the noisy texts of the model."""
     method, config = model.method, classifier.config
     if config.tokenizer_sha256 != model.tokenizer.fingerprint:

@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import Any, Literal, TypeVar
 
 from .. import FORMERLY, __version__
+from ..arguments import Annotation
 from ..data import Data
 from ..errors import InputError, nearest
 from ..methods import find
@@ -239,7 +240,7 @@ def from_json(entries: Mapping[str, Any], *, method: type | None = None, source:
     return Config(**{name: _section(entries[name], kinds[name], name, source) for name in names})
 
 
-def check_format(number: Any, source: str) -> None:
+def check_format(number: object, source: str) -> None:
     """Refuse what a newer Zellige wrote."""
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
         raise InputError(f"'{source}' has format {quoted(number)}; it must be a whole number of 1 or more")
@@ -271,7 +272,7 @@ def refuse_unknown(entries: Mapping[str, Any], names: Sequence[str], who: str, p
             raise InputError(f"{who} an unknown entry '{prefix}{key}'; {hint}")
 
 
-def _current(value: Any, kind: Any, name: str) -> Any:
+def _current(value: object, kind: Annotation, name: str) -> Any:
     """A section as this version writes it: entries under their names of today, those that came later as they were meant."""
     if not dataclasses.is_dataclass(kind) or not isinstance(value, Mapping):
         return value
@@ -284,7 +285,7 @@ def _current(value: Any, kind: Any, name: str) -> Any:
     return {entry.removeprefix(f"{name}."): content for entry, content in entries.items()}
 
 
-def _section(value: Any, kind: Any, name: str, source: str) -> Any:
+def _section(value: object, kind: Annotation, name: str, source: str) -> Any:
     value = _current(value, kind, name)
     if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
         refuse_unknown(value, [f.name for f in dataclasses.fields(kind)], f"'{source}' has", f"{name}.")

@@ -75,7 +75,7 @@ def read_defaults(folder: Path, method: Method, ours: bool = True) -> dict[str, 
         raise InputError(message if message.startswith(source) else f"{source}: {message}") from None
 
 
-def trained_on_documents(model: Any) -> bool:
+def trained_on_documents(model: object) -> bool:
     """Return whether the model was trained on documents: the token that ends a document then ends a text."""
     data = getattr(getattr(model, "config", None), "data", None)
     return getattr(data, "pack", "wrap") != "wrap"

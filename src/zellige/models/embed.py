@@ -7,8 +7,8 @@ blocks reads a position's own block and those before it; an autoregressive one t
 first.
 """
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,7 @@ from ..errors import InputError, check_counts
 from ..methods.ar import AR
 from ..methods.diffusion import Diffusion
 from ..methods.method import Method
+from ..requests import Progress
 from ..show.kinds import of
 from .model import as_model
 
@@ -58,7 +59,7 @@ def features(method: Method, x: Tensor, layer: int | None = None, t: float = 0.0
         )
     outputs: list[Tensor] = []
 
-    def keep(module: Any, args: Any, out: Any) -> None:
+    def keep(module: nn.Module, args: object, out: Tensor | tuple[Tensor, ...]) -> None:
         outputs.append(out[0] if isinstance(out, tuple) else out)
 
     handle = blocks[layer].register_forward_hook(keep)
@@ -77,7 +78,7 @@ def embed_tokens(
     t: float = 0.0,
     seed: int = 0,
     batch: int = 64,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Tensor:
     """As `embed`, of texts that are tokens: (N, D) float32."""
     check_counts(batch=batch)
@@ -120,7 +121,7 @@ def embed(
     *,
     seed: int = 0,
     batch: int = 64,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Tensor:
     """Each text as the mean of its hidden states over the positions: (N, D) float32.
 

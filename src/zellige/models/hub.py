@@ -13,8 +13,9 @@ import json
 import re
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from huggingface_hub import ModelCard, ModelHubMixin
 
@@ -27,6 +28,9 @@ from ..errors import InputError
 from ..methods.method import Method
 from ..schema import read_json
 from .checkpoint.layout import EVALUATIONS
+
+if TYPE_CHECKING:
+    from .config import Config
 
 MASK = "<|mask|>"
 _ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -72,7 +76,7 @@ class Shared(ModelHubMixin, library_name="zellige"):
             return None
         return self.push_to_hub(repo_id or Path(save_directory).name, license=card.get("license"), **more)
 
-    def _complete(self, folder: Path, complete: Any) -> None:
+    def _complete(self, folder: Path, complete: Callable[[Path], None]) -> None:
         """Save the model into a folder that `complete` adds to."""
         raise NotImplementedError
 
@@ -200,7 +204,7 @@ def card(model: Shared, repo_id: str | None = None, license: str | None = None) 
     return "\n".join([*lines, "", f"Written by Zellige {__version__}."])
 
 
-def _network(config: Any, method: Method) -> str:
+def _network(config: "Config", method: Method) -> str:
     count = f"{sum(p.numel() for p in method.parameters()):,} parameters"
     net = config.net
     return f"{config.network or str(net)}, length {method.shape[0]:,}, {count}"

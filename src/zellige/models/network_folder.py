@@ -6,7 +6,7 @@ NAME.safetensors has its weights, NAME.json what built it, and SHA256SUMS both.
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import nn
@@ -18,6 +18,9 @@ from ..show.record import as_file
 from .checkpoint.read import check_sums, load_tensors
 from .checkpoint.write import save_tensors, write_checksums
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 C = TypeVar("C")
 N = TypeVar("N", bound=nn.Module)
 
@@ -27,7 +30,7 @@ def files_of(name: str) -> tuple[str, str]:
     return f"{name}.safetensors", f"{name}.json"
 
 
-def save_network(folder: str | Path, name: str, network: nn.Module, config: Any) -> Path:
+def save_network(folder: str | Path, name: str, network: nn.Module, config: "DataclassInstance") -> Path:
     """Write the folder at once, and return it; `config` is a dataclass."""
     weights, about = files_of(name)
 

@@ -75,7 +75,7 @@ class Decoding:
         values = {name: getattr(self, name) for name in DECODING}
         return {name: value for name, value in values.items() if value is not None} | dict(self.options or {})
 
-    def with_defaults(self, model: Any) -> Self:
+    def with_defaults(self, model: object) -> Self:
         """The request with the defaults that the model carries for what it leaves open.
 
         Another sampler than the model's takes neither its steps nor its options; a grid that gives the size of a step does not

@@ -6,7 +6,7 @@ a safetensors file are a view of the file itself, so a model that takes them cos
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -20,7 +20,9 @@ _FILLS = {"fill_", "zero_", "normal_", "uniform_", "truncated_", "copy_"}
 class unfilled(TorchFunctionMode):
     """Within it, nothing that torch.nn.init or a fill in place would write into a parameter is written."""
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Callable[..., Any], types: object, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         name, inside = getattr(func, "__name__", ""), getattr(func, "__module__", None) == "torch.nn.init"
         if inside or name in _FILLS:
             parameter = args[0] if args else (kwargs or {}).get("tensor")

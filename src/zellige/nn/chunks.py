@@ -21,7 +21,11 @@ LARGE = 1 << 20  # N * K from which the positions are taken in chunks, of an eig
 
 
 def each_position(
-    head: Any, h: Tensor, states: int, f: Callable[[Tensor, Any], Tensor], more: Iterable[nn.Parameter] = ()
+    head: Callable[[Tensor], Tensor],
+    h: Tensor,
+    states: int,
+    f: Callable[[Tensor, Any], Tensor],
+    more: Iterable[nn.Parameter] = (),
 ) -> Tensor:
     """f(head(h)), (N,): hidden states h (N, D), f(logits (n, K), which) -> (n,) for the positions `which` of the N.
 
@@ -165,6 +169,6 @@ class _Scan(torch.autograd.Function):
         return None, None, dh, *total
 
 
-def _logits(head: Any, h: Tensor) -> Tensor:
+def _logits(head: Callable[[Tensor], Tensor], h: Tensor) -> Tensor:
     logits = head(h)
     return logits.to(torch.promote_types(logits.dtype, torch.float32))

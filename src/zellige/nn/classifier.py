@@ -43,7 +43,7 @@ class Classifier(nn.Module):
         """Gradient of log P(label | x), label (B,), in the one-hot tokens x (B, L): (B, L, K). The trunk has an `embedding`."""
         embedding, seen = self.trunk.embedding, list[Tensor]()
 
-        def keep(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+        def keep(module: nn.Module, inputs: object, output: Tensor) -> Tensor:
             seen.append(output.detach().requires_grad_())
             return seen[0]
 

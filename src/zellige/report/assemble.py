@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from ..evaluation.result import Result, fullest
 from ..files import writable, write_file
 from ..models.checkpoint.layout import CONFIG, EVALUATIONS, REPORT, folder_of_run
 from ..models.model import Model
+from ..requests import Progress
 from ..schema import read_json
 from ..show.kinds import of
 from ..show.numbers import count as counted
@@ -35,14 +36,14 @@ SMALL = 2_000_000  # tokens of a train split up to which n-grams are fitted for 
 
 @checked
 def write(
-    run: Any,
+    run: object,
     out: str | os.PathLike | None = None,
     *,
     model: Any = None,
     steps: int | None = None,
     seed: int = 0,
     rows: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Path:
     """Write the report of a run and return its path.
 

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, ScalarFormatter
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from ..core.curves import SCHEDULES
@@ -29,7 +30,7 @@ MOST = 12  # tokens of either end of what was learnt about them
 
 
 @styled
-def curves(run: Any, *, baselines: Mapping[str, float] | None = None) -> Figure:
+def curves(run: object, *, baselines: Mapping[str, float] | None = None) -> Figure:
     """Training loss and validation bound against steps; below them rate, gradient norm and tokens per second.
 
     Args:
@@ -205,7 +206,7 @@ def _expected(seen: Trace, method: Diffusion | Schedule | None) -> np.ndarray | 
 
 
 @styled
-def loss_against_t(t: Any, loss: Any, unit: str = "nats/sequence") -> Figure:
+def loss_against_t(t: np.ndarray, loss: np.ndarray, unit: str = "nats/sequence") -> Figure:
     """Where the bound comes from: the integrand of the diffusion term against t, mean over texts with a 95% interval.
 
     Args:
@@ -265,7 +266,7 @@ def terms(values: Mapping[str, float], unit: str = "nats/sequence") -> Figure:
 
 
 # ---------------------------------------------------------------------------------------------------- data for them
-def extremes(values: Any, most: int = MOST) -> tuple[list[int], list[int]]:
+def extremes(values: ArrayLike, most: int = MOST) -> tuple[list[int], list[int]]:
     """The `most` tokens of the largest values, largest first, and as many of the smallest, smallest last."""
     order = np.argsort(-np.asarray(values, float), kind="stable").tolist()
     early = order[:most]
@@ -294,7 +295,7 @@ class TrainingLog:
         return getattr(self, column)
 
 
-def metrics(run: Any) -> tuple[TrainingLog, str]:
+def metrics(run: object) -> tuple[TrainingLog, str]:
     """The columns of metrics.csv, and the loss's unit ("" if no bound)."""
     folder = folder_of_run(run)
     try:

@@ -13,8 +13,10 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 
 from .. import __version__
 from .palette import COLOURS
@@ -101,11 +103,11 @@ def html_figure(fig: Figure, key: str, title: str, text: str, numbers: str = "")
     )
 
 
-def _table_of(ax: Any, rows: int = 40) -> str:
+def _table_of(ax: Axes, rows: int = 40) -> str:
     """The series of one pair of axes, merged on x and thinned; "" where nothing is labelled."""
     series: dict[str, dict[float, float]] = {}
 
-    def add(label: str, x: Any, y: Any) -> None:
+    def add(label: str, x: ArrayLike, y: ArrayLike) -> None:
         x, y = np.asarray(x, float), np.asarray(y, float)
         keep = np.unique(np.linspace(0, len(x) - 1, min(rows, len(x))).astype(int)) if len(x) else []
         series[label] = {float(x[i]): float(y[i]) for i in keep}

@@ -3,9 +3,8 @@
 The page of a short training asks less than the training did: `rows` limits its network evaluations.
 """
 
-from collections.abc import Callable
-
 from ..models.model import Model
+from ..requests import Progress
 from ..samplers.pairing import admissible
 from ..show.kinds import of
 from ..training.plan import model_flops
@@ -32,7 +31,7 @@ class Work:
         self,
         model: Model,
         steps: int | None = None,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
         rows: int | None = None,
     ):
         """rows: about the most network evaluations of a row; of each part there is a least."""

@@ -175,7 +175,7 @@ def _twice(x: Tensor) -> Tensor:
     return torch.cat((x, x))
 
 
-def _halves(pred: Any) -> list[Prediction]:
+def _halves(pred: Prediction) -> list[Prediction]:
     """The predictions of the first half of the rows and of the second."""
     values = vars(pred)
     halves = zip(*(value.chunk(2) if isinstance(value, Tensor) else (value, value) for value in values.values()))

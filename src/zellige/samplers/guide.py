@@ -15,7 +15,9 @@ import torch
 from torch import Tensor
 
 from ..arguments import checked, of_kind
+from ..core.batch import Batch
 from ..core.prediction import Mean, Prediction, posterior
+from ..core.random import Randomness
 from ..errors import InputError
 from ..methods.method import NoBound
 from ..requests import declared, option
@@ -78,7 +80,7 @@ class Wrapper:
         copied.method = of_length(self.method, length)
         return copied
 
-    def terms(self, batch: Any, generator: Any = None) -> Any:
+    def terms(self, batch: Batch, generator: Randomness = None) -> Any:
         """Raise NoBound: the bound is one of the method inside, which has another distribution."""
         raise NoBound(
             f"{self.changes} changes the distribution of {self.method.name}, so its bound does not hold; use the method inside"

@@ -6,11 +6,14 @@ steps sample positions together that continuous time samples one after another.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core.process import Mixture, Process
 from ..grids import CHAINS
 from ..methods.method import Method
+
+if TYPE_CHECKING:
+    from .sampler import Sampler
 
 CONTINUOUS = "the model of continuous time"
 
@@ -42,7 +45,7 @@ def continuous_distribution(method: Method) -> Distribution:
     return Distribution(CONTINUOUS, {"estimator": "any_order"} if "any_order" in method.estimators() else None)
 
 
-def distribution_of(sampler: Any, method: Method, steps: int | None = None) -> Distribution:
+def distribution_of(sampler: "Sampler", method: Method, steps: int | None = None) -> Distribution:
     """The distribution that a sampler samples texts of the model's length from, in `steps` steps, with the number that bounds
     it."""
     distribution = sampler.distribution(method, steps)

@@ -151,7 +151,7 @@ class Training:
             fields = ["train", f"step {step}/{self.total}", self._loss(word=True), self._speed(), f"left {left}"]
             self.terminal.say(" ".join(f for f in (fields if left else fields[:-1]) if f))
 
-    def validated(self, step: int, result: Any, sample: str | None = None, best: bool = False) -> None:
+    def validated(self, step: int, result: object, sample: str | None = None, best: bool = False) -> None:
         """The validation bound at a step (anything whose `str()` is the number) and the beginning of one sample."""
         head = f"  step {count(step):>{len(count(self.total))}}   "
         self.terminal.say(f"{head}validation {result}" + ("   best" if best else ""))

@@ -154,7 +154,7 @@ def read_document(path: str | Path, instead: str) -> dict[str, Any]:
     return document if "format" in document else renamed(document)
 
 
-def renamed(value: Any) -> Any:
+def renamed(value: object) -> Any:
     """Plain data of JSON with the keys of RENAMED by today's names."""
     if isinstance(value, dict):
         return {RENAMED.get(key, key): renamed(entry) for key, entry in value.items()}
@@ -246,8 +246,8 @@ def _platform() -> str:
 
 def json_record(
     command: str | None,
-    arguments: Any,
-    result: Any,
+    arguments: object,
+    result: object,
     *,
     interval: dict | None = None,
     unit: str | None = None,
@@ -266,7 +266,7 @@ def json_record(
     }  # fmt: skip
 
 
-def dumps(value: Any) -> str:
+def dumps(value: object) -> str:
     """Strict JSON, unrounded, an entry a line but lists of numbers on one; a number that is not finite becomes null.
 
     What is not printable is escaped, also beyond ASCII, so that a text in it cannot move a terminal's cursor.
@@ -279,7 +279,7 @@ def as_file(value: Mapping[str, Any]) -> str:
     return dumps({**value, SEAL: digest(json.loads(dumps(dict(value))))}) + "\n"
 
 
-def _write(value: Any, line: str) -> str:
+def _write(value: object, line: str) -> str:
     inner = line + " "
     if isinstance(value, dict) and value:
         entries = (f"{_leaf(str(k))}: {_write(v, inner)}" for k, v in value.items())
@@ -295,6 +295,6 @@ def _write(value: Any, line: str) -> str:
     return _leaf(value if is_plain else str(value))
 
 
-def _leaf(value: Any) -> str:
+def _leaf(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if text.isprintable() else "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)

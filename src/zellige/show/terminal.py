@@ -81,7 +81,7 @@ class Terminal:
         """Text that is itself the result, such as a sample: as it is in a pipe; on a terminal line ends and tabs stay."""
         self.result(text, painted=not self.out_tty, keep="\n\t")
 
-    def document(self, value: Any) -> None:
+    def document(self, value: object) -> None:
         """The result as JSON, alone on stdout."""
         print(dumps(value), file=self.out, flush=True)
 

@@ -5,10 +5,11 @@ import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from lightning import Callback, Trainer
+from torch.optim import Optimizer
 
 from .. import files
 from ..data import Corpus
@@ -26,6 +27,9 @@ from .plan import model_flops
 from .progress import Progress
 from .signals import Quit, Signals
 from .validation import Validation
+
+if TYPE_CHECKING:
+    from .loop import Learner
 
 
 class TrainingCallback(Callback):
@@ -67,13 +71,13 @@ class TrainingCallback(Callback):
         self.halfway = False
 
     # ------------------------------------------------------------------------------------------------ Lightning's hooks
-    def on_load_checkpoint(self, trainer: Trainer, module: Any, checkpoint: dict[str, Any]) -> None:
+    def on_load_checkpoint(self, trainer: Trainer, module: "Learner", checkpoint: dict[str, Any]) -> None:
         self.average, run = checkpoint["average"], checkpoint["run"]
         self.step, self.settled = run["step"], run["settled"]
         self.validation.best, self.validation.count = run["best"], run["validations"]
         self.meters.load(run)
 
-    def on_save_checkpoint(self, trainer: Trainer, module: Any, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(self, trainer: Trainer, module: "Learner", checkpoint: dict[str, Any]) -> None:
         meters = self.meters
         checkpoint["average"] = self.ema.state()
         checkpoint["run"] = {
@@ -83,7 +87,7 @@ class TrainingCallback(Callback):
         }  # fmt: skip
         checkpoint["metrics"] = "" if self.logger is None else self.logger.text
 
-    def on_train_start(self, trainer: Trainer, module: Any) -> None:
+    def on_train_start(self, trainer: Trainer, module: "Learner") -> None:
         self.ema = EMA(self.model.method, self.train.ema, self.train.ema_warmup)
         if self.average is not None:
             self.ema.load(self.average)
@@ -110,10 +114,12 @@ class TrainingCallback(Callback):
         elif self.agree(trainer)[0]:
             trainer.should_stop = True
 
-    def on_before_optimizer_step(self, trainer: Trainer, module: Any, optimizer: Any) -> None:
+    def on_before_optimizer_step(self, trainer: Trainer, module: "Learner", optimizer: Optimizer) -> None:
         self.halfway = True
 
-    def on_train_batch_end(self, trainer: Trainer, module: Any, outputs: Any, batch: Any, index: int) -> None:
+    def on_train_batch_end(
+        self, trainer: Trainer, module: "Learner", outputs: object, batch: object, index: int
+    ) -> None:
         if (index + 1) % self.train.accumulate:
             return
         self.step += 1
@@ -126,12 +132,12 @@ class TrainingCallback(Callback):
             self.drain(summed=self.world > 1)
             self.settle(trainer, module)
 
-    def on_train_end(self, trainer: Trainer, module: Any) -> None:
+    def on_train_end(self, trainer: Trainer, module: "Learner") -> None:
         self.wait()
         self.close()
         self.meters.read_peak(module.device)
 
-    def on_exception(self, trainer: Trainer, module: Any, exception: BaseException) -> None:
+    def on_exception(self, trainer: Trainer, module: "Learner", exception: BaseException) -> None:
         """Save the last whole step, if there is one that is not saved and nothing speaks against it."""
         with self.logged():
             self.wait()
@@ -176,14 +182,14 @@ class TrainingCallback(Callback):
         if numbers:
             self.progress.step(self.step, self.meters.loss(), self.meters.unit, self.meters.speed())
 
-    def settle(self, trainer: Trainer, module: Any) -> None:
+    def settle(self, trainer: Trainer, module: "Learner") -> None:
         """Do what follows a step: validation, a row, a checkpoint, the end. A full disk is one line, whatever was written."""
         with explain_full_disk(
             self.folder, f"writing what step {self.step:,} gave", 1e5, lambda: intact(self.checkpoints)
         ):
             self._settle(trainer, module)
 
-    def _settle(self, trainer: Trainer, module: Any) -> None:
+    def _settle(self, trainer: Trainer, module: "Learner") -> None:
         t = self.train
         last = self.step >= t.steps
         result, better = None, False
@@ -225,7 +231,7 @@ class TrainingCallback(Callback):
         if self.logger is not None:
             self.logger.row(row)
 
-    def save(self, trainer: Trainer, module: Any) -> None:
+    def save(self, trainer: Trainer, module: "Learner") -> None:
         """A checkpoint of this step."""
         if not self.first and not module.sharded:
             self.saved = self.step

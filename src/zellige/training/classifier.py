@@ -6,7 +6,7 @@ For a model of blocks, or from left to right, a text is cut instead: what is wri
 and the rest is blank. Masked models of the same tokens can share a classifier, whatever their schedules are.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from ..core.batch import Batch
 from ..core.random import mix
 from ..core.schedule import CLEAN, PRIOR
 from ..data import Data
+from ..data.rows import Rows
 from ..errors import InputError
 from ..evaluation.corpus import corpus_of
 from ..evaluation.interval import Proportion
@@ -27,6 +28,7 @@ from ..methods.method import Method
 from ..models.classifier import AtNoise, ClassifierConfig, TextClassifier, fresh, noise_of
 from ..models.model import Model
 from ..nn.block import Net
+from ..requests import Progress
 from ..samplers.pairing import blank
 from ..schema import structure
 from ..show.record import Figure, Record, json_record
@@ -36,7 +38,7 @@ RANGES = 5  # of the noise level, in which the calibration is measured
 CONFIDENCES = 10
 
 
-def noised(method: Method, batch: Batch, u: Tensor, generator: Any) -> tuple[Tensor, Tensor]:
+def noised(method: Method, batch: Batch, u: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Noisy texts (B, L), as sampling meets them, and their times (B, L); u (B,) in [0, 1) is the time, or how much is blank."""
     noise, block = noise_of(method)
     if noise != "blocks":
@@ -62,7 +64,7 @@ def train_classifier(
     lr: float,
     layers: int | None,
     seed: int,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Progress | None = None,
 ) -> TextClassifier:
     """A classifier of the noisy texts of a model, and its calibration on the test split; see `requests.TrainClassifier`."""
     data_config = model.config.data if data is None else data
@@ -100,7 +102,7 @@ def train_classifier(
 
 
 @torch.no_grad()
-def calibration(made: TextClassifier, method: Method, rows: Any, most: int = 2048, seed: int = 0) -> list[AtNoise]:
+def calibration(made: TextClassifier, method: Method, rows: Rows, most: int = 2048, seed: int = 0) -> list[AtNoise]:
     """Quality of the classifier on texts, by noise level: each text once, its level drawn evenly."""
     generator = torch.Generator().manual_seed(mix(seed, "calibration") % 2**63)
     N = min(len(rows), most)
@@ -110,7 +112,7 @@ def calibration(made: TextClassifier, method: Method, rows: Any, most: int = 204
         texts = rows.collate([rows[int(i) * len(rows) // N] for i in part])
         x, t = noised(method, texts.to(device), u[part].to(device), generator)
         log_ps.append(made.log_p(x, t, method.process).cpu())
-        labels.append(texts.condition.long())
+        labels.append(texts.condition.long())  # pyright: ignore[reportOptionalMemberAccess]
     log_p, label = torch.cat(log_ps), torch.cat(labels)
     schedule = None if made.config.noise == "blocks" else getattr(method.process, "schedule", None)
     level = u if schedule is None else 1 - schedule.alpha(u.to(device)).mean(-1).cpu()

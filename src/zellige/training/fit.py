@@ -2,27 +2,28 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..core.batch import Batch
 from ..core.random import mix
+from ..data.rows import Rows
+from ..requests import Progress
 
 WARM_UP = 0.05  # of the steps
 
 
 def fit(
     network: nn.Module,
-    rows: Any,
+    rows: Rows,
     loss_of: Callable[[Batch, torch.Generator], Tensor],
     *,
     steps: int,
     batch: int,
     lr: float,
     seed: int,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Progress | None = None,
     betas: tuple[float, float] = (0.9, 0.999),
     clip: float | None = None,
 ) -> None:

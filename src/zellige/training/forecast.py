@@ -192,7 +192,7 @@ def command_line(config: Config, method: Method) -> str:
     return " ".join([*words, "--run", shlex.quote(f"{config.run}-small")])
 
 
-def _flag(prefix: str, name: str, value: Any) -> str:
+def _flag(prefix: str, name: str, value: object) -> str:
     if isinstance(value, bool):
         return f"--{prefix}{'' if value else 'no-'}{name}"
     values = value if isinstance(value, (tuple, list)) else [value]

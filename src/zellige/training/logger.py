@@ -86,7 +86,7 @@ class MetricLogger:
             self.run.finish()
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> Any:
     return "" if value is None else repr(value) if isinstance(value, float) else value
 
 

@@ -6,7 +6,7 @@ checkpoint (`models.checkpoint.write`) is taken only between two optimizer steps
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import compress
 from pathlib import Path
@@ -16,9 +16,12 @@ import lightning
 import torch
 from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
 from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
+from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
 from ..core.batch import Batch
+from ..data.rows import Rows
 from ..launched import this_process
 from ..methods.method import Method
 from ..models.checkpoint.read import read_state
@@ -43,7 +46,7 @@ class Learner(lightning.LightningModule):
         self,
         method: Method,
         config: Config,
-        rows: Any,
+        rows: Rows,
         start: int,
         world: int,
         sharded: bool,
@@ -116,25 +119,29 @@ class Learner(lightning.LightningModule):
         self.nats.append(torch.stack([nats_and_tokens, tokens]))
         return nats / (len(batch) * self.per_row)
 
-    def optimizer_step(self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None) -> None:
+    def optimizer_step(
+        self, epoch: int, batch_idx: int, optimizer: Optimizer, optimizer_closure: Callable[[], Any] | None = None
+    ) -> None:
         step = self.start + batch_idx // self.train_config.accumulate
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(self.train_config, step)
         optimizer.step(closure=optimizer_closure)
 
-    def configure_gradient_clipping(self, optimizer: Any, gradient_clip_val=None, gradient_clip_algorithm=None) -> None:
+    def configure_gradient_clipping(
+        self, optimizer: Optimizer, gradient_clip_val=None, gradient_clip_algorithm=None
+    ) -> None:
         limit = self.train_config.clip or math.inf
         norm = torch.nn.utils.clip_grad_norm_([p for p in self.trained if p.grad is not None], limit)
         self.norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm  # pyright: ignore
 
 
-def compile_step(loss: Any, backend: str = "inductor") -> Any:
+def compile_step(loss: Callable[..., Tensor], backend: str = "inductor") -> Any:
     """The loss of a step, compiled whole, with the dropout of the step that is not: torch's own kernels draw it."""
     options: Any = {"fallback_random": True} if backend == "inductor" else None
     return torch.compile(loss, dynamic=False, backend=backend, options=options)
 
 
-def shard(method: Method, mesh: Any) -> None:
+def shard(method: Method, mesh: DeviceMesh) -> None:
     """Shard a method over the devices of a mesh (the last dimension of two, copied over the first), block by block; its entries
     gather what lies outside the blocks."""
     from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
@@ -222,7 +229,7 @@ def sharded_strategy(config: Config, fleet: Fleet) -> Any:
     from lightning.pytorch.strategies import ModelParallelStrategy
 
     class Sharded(ModelParallelStrategy):
-        def load_checkpoint(self, checkpoint_path: Any, weights_only: bool | None = None) -> dict[str, Any]:
+        def load_checkpoint(self, checkpoint_path: str | Path, weights_only: bool | None = None) -> dict[str, Any]:
             """Each process reads its parts, whatever number of processes wrote the checkpoint."""
             (optimizer,) = self.optimizers
             parameters_by_name = {name.removeprefix("method."): p for name, p in self.model.named_parameters()}  # pyright: ignore
@@ -236,7 +243,7 @@ def sharded_strategy(config: Config, fleet: Fleet) -> Any:
         def lightning_module_state_dict(self) -> dict[str, Any]:
             return self.model.state_dict()  # pyright: ignore[reportOptionalMemberAccess]
 
-        def optimizer_state(self, optimizer: Any) -> dict[str, Any]:
+        def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
             return getattr(optimizer, "_optimizer", optimizer).state_dict()
 
     # Of the two dimensions of Lightning's mesh, `hybrid` copies over the first and shards over the second (`shard`).

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -137,14 +138,16 @@ class Live(TorchDispatchMode):
         self.now = self.gradients = self.peak = 0
         self.storages: dict[int, int] = {}  # bytes of each
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: OpOverload, types: object, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         out = self.run(func, args, kwargs or {})
         for tensor in tree_leaves(out):
             if isinstance(tensor, Tensor):
                 self._count(tensor)
         return out
 
-    def run(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def run(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return func(*args, **kwargs)
 
     def _count(self, tensor: Tensor) -> None:
@@ -190,7 +193,7 @@ class Numberless(Live):
         self.launches = self.products = 0
         self.known = WeakTensorKeyDictionary()  # tensors whose entries have one value: what `any` gave, counts
 
-    def run(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def run(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.launches += func.namespace == "aten" and not func.is_view and func._opname not in _FREE
         self.products += func.overloadpacket in flop_registry
         if func is aten.nonzero.default:

@@ -1,7 +1,7 @@
 """Where the progress of a training is reported, and how fast it goes."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from ..show.numbers import flop_rate, percent, token_rate
 
@@ -38,7 +38,7 @@ class Progress(Protocol):
     def step(self, step: int, loss: float | None, unit: str | None, speed: Speed | None) -> None:
         """After a step: the mean loss of the last 100, in `unit`; None says that it is not a bound."""
 
-    def validated(self, step: int, result: Any, sample: str | None = None, best: bool = False) -> None:
+    def validated(self, step: int, result: object, sample: str | None = None, best: bool = False) -> None:
         """The validation bound at a step, and one of the samples."""
 
     def note(self, text: str) -> None:
@@ -55,6 +55,6 @@ class Silent:
 
     def start(self, total: int, done: int = 0) -> None: ...
     def step(self, step: int, loss: float | None, unit: str | None, speed: Speed | None) -> None: ...
-    def validated(self, step: int, result: Any, sample: str | None = None, best: bool = False) -> None: ...
+    def validated(self, step: int, result: object, sample: str | None = None, best: bool = False) -> None: ...
     def note(self, text: str) -> None: ...
     def close(self) -> None: ...

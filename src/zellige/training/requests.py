@@ -44,7 +44,7 @@ def section_of_json(where: str) -> Callable[[Any], Any]:
     return partial(_section, where)
 
 
-def _section(where: str, value: Any) -> Any:
+def _section(where: str, value: object) -> Any:
     """A section of its JSON, given the module and the name of its class; any other value as it is."""
     if not isinstance(value, Mapping):
         return value
@@ -95,7 +95,7 @@ class Training(Request["Run"]):
         return Run
 
     @classmethod
-    def of(cls, training: Any) -> "Training":
+    def of(cls, training: object) -> "Training":
         """Return a training: itself, or that of a recipe or a method."""
         from .recipes import RECIPES
 
@@ -281,7 +281,7 @@ def _with_data_name(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**settings, "data.name": data_of(str(settings["data.path"]))}
 
 
-def _read_training(value: Any) -> Any:
+def _read_training(value: object) -> Any:
     return Training.from_dict(value, "the request") if isinstance(value, Mapping) else value
 
 
@@ -397,7 +397,7 @@ class TrainClassifier(Request["ClassifierRecord"]):
     lr: float = _lr(default=1e-3)
     layers: int | None = option("layers of the network (default: those of the model)", default=None, minimum=1)
     seed: int = _seed()
-    progress: Callable[[int, int], object] | None = _progress()
+    progress: Callable[[int, int], None] | None = _progress()
 
     @classmethod
     def record(cls) -> "type[ClassifierRecord]":
@@ -445,7 +445,7 @@ class TrainSpeculative(Request["HeadRecord"]):
     batch: int = _batch(default=16)
     lr: float = _lr(default=2e-3)
     seed: int = _seed()
-    progress: Callable[[int, int], object] | None = _progress()
+    progress: Callable[[int, int], None] | None = _progress()
 
     @classmethod
     def record(cls) -> "type[HeadRecord]":

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from ..arguments import from_text
+from ..arguments import Annotation, from_text
 from ..errors import InputError, nearest
 
 SECTIONS = ("options", "data", "net", "train")
@@ -41,7 +41,7 @@ def _field(name: str, sections: Mapping[str, Any]) -> tuple[str, str]:
     raise InputError(f"no setting `{name}`; " + (f"did you mean `{near}`?" if near else "e.g. train.steps, data.path"))
 
 
-def read_value(kind: Any, value: Any, name: str) -> Any:
+def read_value(kind: Annotation, value: object, name: str) -> Any:
     """Return a value as a field of the type `kind` takes it; texts are read as on the command line."""
     if typing.get_origin(kind) is tuple:
         values, parts = value if isinstance(value, (list, tuple)) else [value], typing.get_args(kind)

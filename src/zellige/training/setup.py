@@ -28,6 +28,7 @@ from ..models.checkpoint.read import check_sums, load_tensors, place_weights, re
 from ..models.config import Config, Train, from_json
 from ..models.locate import locate
 from ..nn.block import UNREAD, Net
+from ..requests import Progress
 from ..schema import shown
 from .recipes import RECIPES
 
@@ -138,7 +139,7 @@ def changed(saved: Config, config: Config) -> dict[str, list[Any]]:
     return changes
 
 
-def typed(value: Any) -> str:
+def typed(value: object) -> str:
     """A value as it is typed on the command line."""
     if isinstance(value, (tuple, list)):
         return " ".join(map(typed, value))
@@ -210,7 +211,10 @@ def load_start(name: str, method: type[Method], of: str) -> Start:
 
 
 def read_corpus(
-    config: Config, tokenizer: Tokenizer | None = None, start: Start | None = None, progress: Any = None
+    config: Config,
+    tokenizer: Tokenizer | None = None,
+    start: Start | None = None,
+    progress: Progress | None = None,
 ) -> Corpus:
     """The run's corpus, in the tokens of the model it begins (or goes on) with, where it names no tokenizer itself."""
     tokenizer = start.tokenizer if start else tokenizer

@@ -7,7 +7,7 @@ is frozen (the first term is its own loss), so that its drafts and its likelihoo
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,16 @@ from torch import Tensor
 
 from ..core.batch import Batch
 from ..core.random import mix
+from ..data.rows import Rows
 from ..errors import InputError
 from ..evaluation.corpus import corpus_of
+from ..methods.absorbing import Masked
 from ..methods.diffusion import where_noised
 from ..models.model import Model, fingerprint
 from ..models.speculative import HeadConfig, Verifier
 from ..nn.cross_entropy import cross_entropy
+from ..nn.speculative import CausalHead
+from ..requests import Progress
 from ..samplers import Speculative, State
 from ..samplers.predict import expected_time
 from ..samplers.speculative import HEADLESS
@@ -39,7 +43,7 @@ def train_speculative(
     batch: int,
     lr: float,
     seed: int,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Progress | None = None,
 ) -> Verifier:
     """A causal head of the model, which gets it as its `verifier`, and its nats per token on held-out texts; see
     `requests.TrainSpeculative`."""
@@ -67,7 +71,7 @@ def train_speculative(
     return method.verifier
 
 
-def nats(network: Any, method: Any, batch: Batch, generator: Any, draft: bool = False) -> Tensor:
+def nats(network: CausalHead, method: Masked, batch: Batch, generator: torch.Generator, draft: bool = False) -> Tensor:
     """The loss of the module for each text, (B,) nats; with `draft` that of the network itself on the same masks, (2, B)."""
     _, n, k, x_t = method.mask_some(batch, generator)
     masks = x_t == method.process.mask
@@ -85,7 +89,7 @@ def nats(network: Any, method: Any, batch: Batch, generator: Any, draft: bool = 
     return torch.stack(results) if draft else results[0]
 
 
-def train(network: Any, method: Any, rows: Any, **how: Any) -> None:
+def train(network: CausalHead, method: Masked, rows: Rows, **how: Any) -> None:
     """Train a head, as `fit` does; the network of the method has no gradients meanwhile."""
     device = next(network.parameters()).device
     trained = [p.requires_grad_(False) for p in method.parameters() if p.requires_grad]
@@ -101,7 +105,7 @@ def train(network: Any, method: Any, rows: Any, **how: Any) -> None:
 
 @torch.no_grad()
 def measured(
-    network: Any, method: Any, rows: Any, most: int = 512, seed: int = 0
+    network: CausalHead, method: Masked, rows: Rows, most: int = 512, seed: int = 0
 ) -> tuple[int, tuple[float, float], tuple[float, float]]:
     """Texts, and nats per token of the network and of its head with their standard errors: each text once."""
     generator = torch.Generator().manual_seed(mix(seed, "held out") % 2**63)

@@ -110,7 +110,7 @@ def _trial(entry: Mapping[str, Any]) -> Trial:
     return Trial(point, Path(entry["run"]), bound, entry["best_step"], entry["seconds"], entry["error"] or "")
 
 
-def _of_json(value: Any) -> Any:
+def _of_json(value: object) -> Any:
     return Training.from_dict(value, "the request") if isinstance(value, Mapping) else value
 
 

@@ -18,6 +18,7 @@ from ..report.page import asset, html_player
 from ..report.trace import page_text, piece_layout
 from ..show.film import FRAMES, film, require_film
 from ..show.kinds import of
+from ..show.kinds.modality import Modality
 from .worker import pause
 
 MEDIA = {"html": "text/html", "gif": "image/gif", "mp4": "video/mp4", "png": "image/png", "mid": "audio/midi"}
@@ -60,7 +61,7 @@ class Recorded(BaseModel):
         return out
 
 
-def require(kind: Any, format: str) -> None:
+def require(kind: Modality, format: str) -> None:
     """InputError unless a run of this kind of data can be saved in a format of `MEDIA`, here and with what is installed."""
     if format in ("gif", "mp4"):
         require_film(f".{format}", f"a film as .{format}")
@@ -68,7 +69,7 @@ def require(kind: Any, format: str) -> None:
         kind.refuse(f".{format}", f"a run as .{format}")
 
 
-def formats(kind: Any) -> list[dict[str, Any]]:
+def formats(kind: Modality) -> list[dict[str, Any]]:
     """The formats of this kind of data, {name, missing}; missing: the sentence that says what to install first, or None."""
 
     def missing(format: str) -> str | None:
@@ -106,7 +107,7 @@ def _pictures(run: Recorded, rows: np.ndarray, at: np.ndarray) -> Iterator[tuple
         yield f"step {run.steps[k]} of {run.steps[-1]}", rows[k][None]
 
 
-def _page(run: Recorded, kind: Any, rows: np.ndarray) -> str:
+def _page(run: Recorded, kind: Modality, rows: np.ndarray) -> str:
     """One file that loads nothing: the report's player and style, and only the script whose hash stands in it may run."""
 
     @functools.cache

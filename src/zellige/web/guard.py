@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import uvicorn
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ..errors import InputError
@@ -107,7 +108,7 @@ class Timely(H11Protocol):
 
     late: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: Any) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
         self._time_headers(True)
 
@@ -127,7 +128,7 @@ class Timely(H11Protocol):
             self.late = None
 
 
-def server_of(app: Any) -> uvicorn.Server:
+def server_of(app: ASGIApp) -> uvicorn.Server:
     """The server of an application, on a socket that `run(sockets=[...])` is given."""
     config = uvicorn.Config(
         app, http=Timely, log_level="warning", access_log=False, server_header=False, timeout_keep_alive=30,
@@ -136,7 +137,7 @@ def server_of(app: Any) -> uvicorn.Server:
     return uvicorn.Server(config)
 
 
-def answer_forever(app: Any, listening: socket.socket) -> None:
+def answer_forever(app: ASGIApp, listening: socket.socket) -> None:
     """Answer until Ctrl-C or SIGTERM."""
     server_of(app).run(sockets=[listening])
 
@@ -172,10 +173,10 @@ class Guard:
         refuse: the JSON of a refusal.
     """
 
-    def __init__(self, app: Any, limits: Limits, host: str, token: str | None, refuse: Refusal):
+    def __init__(self, app: ASGIApp, limits: Limits, host: str, token: str | None, refuse: Refusal):
         self.app, self.limits, self.local, self.token, self.refuse = app, limits, loopback(host), token, refuse
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -197,7 +198,7 @@ class Guard:
             await _answer(send, wrong[0], self.refuse(*wrong))
             return
 
-        async def with_headers(message: Any) -> None:
+        async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 header_pairs = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
                 message = {**message, "headers": [*message.get("headers", []), *header_pairs]}
@@ -239,7 +240,7 @@ class _HungUp(Exception):
     pass
 
 
-async def _read(receive: Any, most: int, announced: str | None) -> bytes:
+async def _read(receive: Receive, most: int, announced: str | None) -> bytes:
     """The body. Of one that is too large the rest is taken in and forgotten, so that whoever sends it comes to the answer."""
     parts, size = [], 0
     large = announced is not None and announced.isdecimal() and int(announced) > most
@@ -261,7 +262,7 @@ async def _read(receive: Any, most: int, announced: str | None) -> bytes:
     return b"".join(parts)
 
 
-def _again(body: bytes, receive: Any) -> Any:
+def _again(body: bytes, receive: Receive) -> Any:
     """A `receive` that gives the body that was read, then what comes after it."""
     left = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -271,7 +272,7 @@ def _again(body: bytes, receive: Any) -> Any:
     return inner
 
 
-async def _answer(send: Any, status: int, content: dict[str, Any]) -> None:
+async def _answer(send: Send, status: int, content: dict[str, Any]) -> None:
     body = json.dumps(content).encode()
     headers = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close"} | HEADERS
     head = [(name.encode(), value.encode()) for name, value in headers.items()]

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import nn
 
 from ..errors import InputError
 from .guard import Limits
@@ -74,7 +75,7 @@ class Job:
         """True while the client is there and has time left."""
         return not (self.over or self.cancelled or time.monotonic() > self.deadline)
 
-    def put(self, item: Any, last: bool = False) -> None:
+    def put(self, item: object, last: bool = False) -> None:
         """Hand a step, or the error that ends it, to the asker's event loop; from the worker's thread."""
         self.over = self.over or last
         with contextlib.suppress(RuntimeError):  # the loop has been closed
@@ -142,14 +143,14 @@ def pause() -> None:
         group.pause()
 
 
-def in_turns(network: Any) -> None:
+def in_turns(network: nn.Module) -> None:
     """Have a network pause before each of its evaluations."""
     for name in ("features", "advance", "extend"):
         evaluate = getattr(network, name, None)
         if evaluate is not None and not hasattr(evaluate, "paused"):
 
             @functools.wraps(evaluate)
-            def paused(*args: Any, evaluate: Any = evaluate, **more: Any) -> Any:
+            def paused(*args: Any, evaluate: Callable[..., Any] = evaluate, **more: Any) -> Any:
                 pause()
                 return evaluate(*args, **more)
 

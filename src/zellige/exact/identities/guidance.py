@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...core import maths
 from ...core.batch import Batch
@@ -20,6 +20,7 @@ from ...nn.transformer import DiT
 from ...samplers import Ancestral, AnyOrder, Blockwise, LeftToRight
 from ...samplers.guidance import ByClassifier, ClassifierFree, Product
 from ...samplers.pairing import rateless
+from ...samplers.sampler import Sampler
 from .. import enumeration, script
 from .check import (
     INSIDE,
@@ -88,7 +89,7 @@ def all_noisy(method: Diffusion, t: float) -> tuple[Tensor, Tensor]:
 
 
 # ---------------------------------------------------------------------------------- the exact classifier
-def _distance(method: Diffusion, sampler: Any, steps: int) -> float:
+def _distance(method: Diffusion, sampler: Sampler, steps: int) -> float:
     target = enumeration.embed(method.process, conditional(data_distribution()), L)
     return apart(script.sample_distribution(sampler, guided_truth(method), steps), target)
 
@@ -289,7 +290,9 @@ def first_order_is_the_slope():
             ends = []
             for sign in (1, -1):
 
-                def move(module: Any, inputs: Any, out: Tensor, i: int = i, change: Tensor = sign * step) -> Tensor:
+                def move(
+                    module: nn.Module, inputs: object, out: Tensor, i: int = i, change: Tensor = sign * step
+                ) -> Tensor:
                     return out + change * (torch.arange(L) == i)[:, None]
 
                 hook = trunk.embedding.register_forward_hook(move)

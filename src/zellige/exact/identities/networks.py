@@ -5,7 +5,7 @@ Their weights are fixed numbers. What an identity says of a network it says of t
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -25,10 +25,11 @@ from .blocks import by_blocks, lengths, noisy, transformer
 from .check import L, Largest, V, above, numbers, own, shared
 
 NETWORKS = "networks"
+N = TypeVar("N", bound=nn.Module)
 SINGLE = 1e-6  # rotary angles and embeddings of the time are float32
 
 
-def with_numbers(network: Any) -> Any:
+def with_numbers(network: N) -> N:
     """The same with fixed numbers for weights, in float64; norms near 1."""
     network = network.double().eval()
     with torch.no_grad():
@@ -95,7 +96,7 @@ def _see_classes(instance: Any, bounds: Largest, steps: Largest) -> float:
     return float((class_values[1] - class_values[2]).abs().max())
 
 
-def _step(made: Any, condition: Tensor | None) -> Tensor | None:
+def _step(made: Method, condition: Tensor | None) -> Tensor | None:
     """The transition matrix of one step inside (0, 1), of every state with this class."""
     if not isinstance(made, Diffusion) or Ancestral.refuse(made) is not None:
         return None

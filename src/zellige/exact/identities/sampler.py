@@ -132,7 +132,7 @@ def starts(method: Diffusion) -> bool:
     return apart(p_1, process.prior[enumeration.states(process.K, L)].prod(-1)) < 1e-5
 
 
-def _even(method: Diffusion, sampler: Any = None) -> bool:
+def _even(method: Diffusion, sampler: Sampler | None = None) -> bool:
     """Return whether the order shows only with steps even in log SNR: noise that does not absorb, at a constant rate, with
     leaps, or of a schedule that begins steeply.
 
@@ -156,7 +156,7 @@ def _slowed(method: Diffusion) -> bool:
 
 def order(
     method: Diffusion,
-    sampler: Any,
+    sampler: Sampler,
     identity: str,
     of: Callable[[Any, Any, int], float] = distance,
     group: str = SAMPLER,

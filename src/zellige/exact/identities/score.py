@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ...core import maths
+from ...methods.csm_neighbourhood import Neighbourhood
 from ...methods.method import Method
 from ...samplers import Metropolis, Sampler
 from ...samplers.metropolis import OverNeighbours
@@ -28,7 +29,7 @@ def _density(z: Tensor) -> Tensor:
     return torch.exp(-((a - b**2 / 4) ** 2) / 2 - b**2 / 3) + 0.3 * torch.exp(-((a + 1) ** 2 + (b - 1) ** 2) / 2)
 
 
-def _gap(neighbourhood: Any, size: int) -> float:
+def _gap(neighbourhood: type[Neighbourhood], size: int) -> float:
     """The largest |c / delta - d log p| in a window of the plane, cut into size x size cells of width delta."""
     delta = 4 / (size - 1)
     X = enumeration.states(size, 2)

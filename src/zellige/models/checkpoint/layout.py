@@ -22,7 +22,6 @@ import glob
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 from ... import files
 from ...arguments import of_kind, refuse_path
@@ -52,7 +51,7 @@ def holds_run(folder: Path) -> bool:
     return (folder / CONFIG).is_file()
 
 
-def folder_of_run(run: Any) -> Path:
+def folder_of_run(run: object) -> Path:
     """Return the folder of a run, given it or what `zellige.train` returned; InputError where it is neither."""
     folder = getattr(run, "folder", run)
     if not isinstance(folder, (str, os.PathLike)):

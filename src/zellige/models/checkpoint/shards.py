@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed import ProcessGroup
 
 
 def is_sharded(tensor: Tensor) -> bool:
@@ -30,7 +31,7 @@ def copied(tensor: Tensor) -> Tensor:
     return tensor.detach().to("cpu", copy=True)
 
 
-def save_shards(tensors: Mapping[str, Tensor], folder: Path | None, group: Any = None) -> None:
+def save_shards(tensors: Mapping[str, Tensor], folder: Path | None, group: ProcessGroup | None = None) -> None:
     """Write sharded tensors; every process must call this, and the first one gives the folder.
 
     Args:

@@ -82,7 +82,7 @@ class Writer:
         self.underway: concurrent.futures.Future[None] | None = None
         self.group: Any = None  # of the threads of all processes; over gloo, as what they send each other is on the CPU
 
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: object = None) -> None:
         """Write a checkpoint, or begin to; an error of the one before that `wait` has not raised is raised here."""
         self.wait()
         path, later = Path(path), self.thread is not None
@@ -137,8 +137,8 @@ class Writer:
 
     def load_checkpoint(
         self,
-        path: Any,
-        map_location: Any = None,
+        path: str | Path,
+        map_location: object = None,
         weights_only: bool | None = None,
         like: dict[str, Tensor] | None = None,
     ) -> dict[str, Any]:
@@ -159,7 +159,7 @@ class Writer:
         state["state_dict"] = {f"method.{name}": t for name, t in {**model, **weights}.items()}
         return state | {"lr_schedulers": [], "callbacks": {}}
 
-    def remove_checkpoint(self, path: Any) -> None:
+    def remove_checkpoint(self, path: str | Path) -> None:
         files.remove(Path(path))
 
 
@@ -209,7 +209,7 @@ def write_checksums(folder: Path) -> None:
     (folder / CHECKSUMS).write_text("".join(lines), encoding="utf-8")
 
 
-def pack(value: Any, tensors: dict[str, Tensor], name: str = "") -> Any:
+def pack(value: object, tensors: dict[str, Tensor], name: str = "") -> Any:
     """Return nested dicts, lists, tuples, numbers, texts and tensors as JSON; the tensors go into `tensors`, by their path.
 
     What JSON cannot express is an object with one key: {"tensor": path}, {"tuple": [...]}, {"items": [[key, value]]}.
@@ -233,7 +233,7 @@ def pack(value: Any, tensors: dict[str, Tensor], name: str = "") -> Any:
 _WORDS = {"tensor", "tuple", "items"}
 
 
-def unpack(packed: Any, tensors: Mapping[str, Tensor]) -> Any:
+def unpack(packed: object, tensors: Mapping[str, Tensor]) -> Any:
     """Return the value that `pack` was given."""
     if isinstance(packed, list):
         return [unpack(v, tensors) for v in packed]

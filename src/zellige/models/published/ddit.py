@@ -3,7 +3,7 @@ not in how it is called: the names are SEDD's, which the others have kept, and t
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...errors import InputError
@@ -62,7 +62,15 @@ def ends_of_sigma(config: Mapping[str, Any]) -> dict[str, float]:
     return {end: number for end in ends if (number := number_or(ends, end, 0.0)) != GEOMETRIC[end]}
 
 
-def ddit_layout(name: str, method: str, about: str, prefix: str, knows: Any, read: Any, write: Any) -> Layout:
+def ddit_layout(
+    name: str,
+    method: str,
+    about: str,
+    prefix: str,
+    knows: Callable[[Mapping[str, Any]], bool],
+    read: Callable[..., Description],
+    write: Callable[..., dict[str, Any]],
+) -> Layout:
     """A layout with our DiT and the family's names."""
     return Layout(name, method, about, prefix, knows, read, write, ours, theirs, order, BUFFERS)
 

@@ -171,7 +171,14 @@ def _is_ar(config: Mapping[str, Any]) -> bool:
     return (bool(config.get("causal")) and _typed("bd3lm", "ar")(config)) or _typed("ar")(config)
 
 
-def _layout(name: str, method: str, about: str, knows: Any, read: Any, write: Any):
+def _layout(
+    name: str,
+    method: str,
+    about: str,
+    knows: Callable[[Mapping[str, Any]], bool],
+    read: Callable[..., Description],
+    write: Callable[..., dict[str, Any]],
+):
     return ddit_layout(name, method, about, "backbone.", knows, read, write)
 
 

@@ -31,10 +31,10 @@ class Inert:
     def __init__(self, *args: Any, **kwargs: Any):
         pass
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: object) -> None:
         self.state = state
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: object, value: object) -> None:
         pass
 
 
@@ -145,7 +145,7 @@ def unpickle(file: Path) -> Any:
         raise InputError(f"'{shown(file)}' is damaged ({why[:100].rstrip('.')}); copy or download it again") from None
 
 
-def _from_pickle(file: Path, held: Any) -> WeightsFile:
+def _from_pickle(file: Path, held: object) -> WeightsFile:
     if not isinstance(held, Mapping):
         raise InputError(f"'{shown(file)}' holds no tensors by name; give a checkpoint of a model")
     inside = next(
@@ -171,7 +171,7 @@ def _average(held: Mapping[str, Any], inside: Mapping[str, Any]) -> list[Tensor]
     return [t for t in average if isinstance(t, Tensor)] or None if isinstance(average, (list, tuple)) else None
 
 
-def as_values(value: Any) -> Any:
+def as_values(value: object) -> Any:
     """Stand-ins of a configuration as dicts, lists and values."""
     if isinstance(value, Inert):
         state = value.state if isinstance(value.state, Mapping) else {}

@@ -11,6 +11,7 @@ as YAML, and where no config.json is beside them they are taken for the publishe
 """
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -75,7 +76,7 @@ def _write(description: Description) -> dict[str, Any]:
     raise InputError("the layout tauldr is only written back, of what came in it; use `to` hub")
 
 
-def _tokenizer(folder: Any, description: Description) -> Levels:
+def _tokenizer(folder: Path, description: Description) -> Levels:
     return Levels(description.rows, description.net.grid, ordered=True)
 
 

@@ -32,7 +32,7 @@ def card(name: str) -> dict[str, Any]:
     return read_json(FOLDER / name / CARD, dict, "install Zellige again")
 
 
-def name_of(model: Any) -> str | None:
+def name_of(model: object) -> str | None:
     """The name under which a model was loaded from here; None for any other."""
     source = getattr(model, "source", None)
     return source.name if source is not None and source.parent == FOLDER else None

@@ -146,5 +146,5 @@ def check_runs(folder: Path, wanted: dict[str, Config]) -> None:
                     )
 
 
-def _value_text(value: Any) -> str:
+def _value_text(value: object) -> str:
     return " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)

@@ -15,6 +15,7 @@ from ...evaluation.ngram import NGrams
 from ...evaluation.requests import evaluate
 from ...evaluation.result import Result, summarize
 from ...models.model import Model
+from ...requests import Progress
 from .record import Reference, Score
 
 ORDER = 5  # of the n-gram judge
@@ -44,7 +45,7 @@ class Grams:
         self.name = f"{order}-gram of the train split{note}"
         self.corpus, self.unit, self.order = corpus, unit, order
 
-    def bound(self, model: Model, draws: int, seed: int, limit: int | None, progress: Any) -> Result:
+    def bound(self, model: Model, draws: int, seed: int, limit: int | None, progress: Progress | None) -> Result:
         """The bound on the test split, each text one observation."""
         return evaluate(model, self.corpus, "test", draws, seed, limit, progress=progress)
 
@@ -82,7 +83,7 @@ class Enumerated:
     def name(self) -> str:
         return f"the data's own distribution on {len(self.p):,} rows"
 
-    def bound(self, model: Model, draws: int, seed: int, limit: int | None, progress: Any) -> Result:
+    def bound(self, model: Model, draws: int, seed: int, limit: int | None, progress: Progress) -> Result:
         """Bound in expectation over the distribution itself; only the draws are random, in independent sets."""
         M, weight = len(self.p), torch.from_numpy(self.p)
         L = self.support.shape[1]

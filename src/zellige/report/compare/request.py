@@ -21,7 +21,7 @@ CALLS = (8, 16, 32, 64, 128, 256)
 TABLE_CALLS = (16, 64)  # of the rows of a table, which are many
 
 
-def _method(entry: Any) -> Any:
+def _method(entry: object) -> Any:
     """A method of its JSON: "sedd:process=uniform"; of what 0.2.0 wrote, which names each choice, those that are no defaults."""
     if not isinstance(entry, Mapping) or "handed_over" in entry:
         return HandedOver(str(entry["handed_over"])) if isinstance(entry, Mapping) else entry

@@ -269,5 +269,5 @@ def _excess(found: Findings, row: Row | None) -> str:
     return f"{row.bound.value - entropy:.3f}" if row and row.bound and entropy is not None else ""
 
 
-def _flat(value: Any) -> str:
+def _flat(value: object) -> str:
     return ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
