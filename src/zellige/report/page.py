@@ -9,11 +9,10 @@ import string
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape as esc
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
@@ -21,6 +20,9 @@ from numpy.typing import ArrayLike
 from .. import __version__
 from .palette import COLOURS
 from .trace import page_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 def asset(name: str) -> str:
@@ -103,7 +105,7 @@ def html_figure(fig: Figure, key: str, title: str, text: str, numbers: str = "")
     )
 
 
-def _table_of(ax: Axes, rows: int = 40) -> str:
+def _table_of(ax: "Axes", rows: int = 40) -> str:
     """The series of one pair of axes, merged on x and thinned; "" where nothing is labelled."""
     series: dict[str, dict[float, float]] = {}
 

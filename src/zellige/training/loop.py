@@ -10,13 +10,12 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import compress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lightning
 import torch
 from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
 from torch import Tensor
-from torch.distributed.device_mesh import DeviceMesh
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
@@ -33,6 +32,9 @@ from .device import Fleet, cuda, matrix_products, precision, sharded_blocks
 from .ema import learning_rate
 from .order import Augmentation, BatchSampler, StepSeeds
 from .signals import worker
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 
 class LightningWriter(Writer, CheckpointIO):
@@ -141,7 +143,7 @@ def compile_step(loss: Callable[..., Tensor], backend: str = "inductor") -> Any:
     return torch.compile(loss, dynamic=False, backend=backend, options=options)
 
 
-def shard(method: Method, mesh: DeviceMesh) -> None:
+def shard(method: Method, mesh: "DeviceMesh") -> None:
     """Shard a method over the devices of a mesh (the last dimension of two, copied over the first), block by block; its entries
     gather what lies outside the blocks."""
     from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method

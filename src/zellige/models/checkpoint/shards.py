@@ -7,11 +7,13 @@ format has a pickle beside the tensors (`.metadata`): it is neither written nor 
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.distributed import ProcessGroup
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 
 def is_sharded(tensor: Tensor) -> bool:
@@ -31,7 +33,7 @@ def copied(tensor: Tensor) -> Tensor:
     return tensor.detach().to("cpu", copy=True)
 
 
-def save_shards(tensors: Mapping[str, Tensor], folder: Path | None, group: ProcessGroup | None = None) -> None:
+def save_shards(tensors: Mapping[str, Tensor], folder: Path | None, group: "ProcessGroup | None" = None) -> None:
     """Write sharded tensors; every process must call this, and the first one gives the folder.
 
     Args:
