@@ -140,7 +140,7 @@ def test_the_commands_are_those_of_the_help_and_need_no_torch():
 PAGES = [
     *help.COMMANDS, *(f"train {name}" for name in zellige.METHODS), "train --recipe mdlm-owt",
     *(f"evaluate {mode}" for mode in ("--suite zero-shot", "--generate", "--pairs x", "--probe ag_news", "--bracket", "--steps")),
-    "evaluate --train-features x",
+    "evaluate --train-features x", "train classifier", "train speculative",
 ]  # fmt: skip
 
 
@@ -318,6 +318,7 @@ def forms() -> dict[str, type]:
         serve,
         sweep,
         train,
+        train_on_model,
         verify,
     )
     from zellige.cli.generate import GenerateOptions
@@ -335,12 +336,13 @@ def forms() -> dict[str, type]:
         import_export,
         evaluate_bounds,
         evaluate_classifiers,
+        train_on_model,
     )
     for name, each in {name: each for place in places for name, each in vars(place).items()}.items():
         if dataclasses.is_dataclass(each) and isinstance(each, type):
             made[name] = each
     swept = {
-        name: each for name, each in made.items() if name not in ("Sweep", "Cluster", "Mode", "Picture")
+        name: each for name, each in made.items() if name not in ("Sweep", "Cluster", "Mode", "Picture", "Data", "Net")
     }  # no forms
     swept["plan"] = plan.form(zellige.METHODS["mdlm"])
     return swept | {

@@ -233,7 +233,9 @@ def test_too_few_draws_give_no_interval():
     assert determined(even, torch.full((40,), 4.01)) is even
     few = determined(even, torch.full((40,), 12.0))  # a second moment of three squared means
     assert few.value == even.value
-    assert few.undetermined == "not determined: of 40 draws 13.3 count; more texts or more draws"
+    assert few.undetermined == (
+        "not determined: a few large values dominate, so the 40 draws are worth only 13.3; use more texts or more draws"
+    )
     document = few.to_dict()
     assert document["interval"]["low"] == -math.inf  # null in the file
     assert document["interval"]["why"] == few.undetermined

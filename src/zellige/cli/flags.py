@@ -135,6 +135,8 @@ SHOWN: dict[str, tuple[str, str]] = {
                      "net.layers net.hidden net.length train.steps epochs train.batch train.lr train.seed"),
     "PlanOptions": ("RECIPE or METHOD [options]", "gpus device mfu price vocabulary size config net.layers net.hidden "
                     "net.length net.checkpoint train.steps train.batch train.accumulate train.precision"),
+    "ClassifierOptions": ("RUN [options]", "out data.path data.name data.labels steps batch lr layers seed device"),
+    "SpeculativeOptions": ("RUN [options]", "out data.path data.name steps batch lr seed device"),
     "EvaluateOptions": ("RUN [options]", "data.path data.name split draws limit seed estimator from device"),
     "GenerateOptions": ("RUN --generate [options]", "judge count steps sampler temperature top-p length frontier calls samplers "
                  "prompt-tokens samples reference features mauve data.path out seed"),

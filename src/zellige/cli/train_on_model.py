@@ -100,7 +100,7 @@ COMMANDS = {
         "samples it guides", "classifier", classifier_lines, _guided,
     ),
     "speculative": Command(
-        SpeculativeOptions, "Train the causal head of a masked model, for samples in fewer network evaluations.",
+        SpeculativeOptions, "Train a causal head on a masked model, to sample in fewer network evaluations.",
         "drafts it verifies", "head", head_lines, _drafted,
     ),
 }  # fmt: skip

@@ -315,7 +315,8 @@ class BracketTable:
         share = float(self.values("effective").min())
         row = replace(row, effective=n * share, skewness=skewness(share, self.draws))
         why = (
-            f"not determined: of {self.draws:,} draws {self.draws * share:.3g} count, of the text where they are fewest"
+            f"undetermined: a few draws carry nearly all of the weight; for the worst text the {self.draws:,} draws are worth "
+            f"only {self.draws * share:.3g} of equal weight, too few for an interval. A larger n or shorter texts may help"
         )
         return row if row.determined else replace(row, why=row.why or why)
 

@@ -411,7 +411,10 @@ def determined(result: Result, squares: Tensor) -> Result:
     share = mean**2 / square if square > 0 else 1.0
     if not math.isfinite(mean) or skewness(share, 2 * n) <= SKEWED:
         return result
-    why = f"not determined: of {n:,} draws {n * share:.3g} count; more texts or more draws"
+    why = (
+        f"not determined: a few large values dominate, so the {n:,} draws are worth only {n * share:.3g}; "
+        "use more texts or more draws"
+    )
     open_ended = {"low": -math.inf, "high": math.inf, "draws_low": -math.inf, "draws_high": math.inf}
     per_sequence, document = result.per_sequence, result.document
     return replace(
