@@ -36,7 +36,7 @@ BLOCK = re.compile(
 )
 FILE = re.compile(r"<!-- file: (\S+) -->\n```\w*\n(.*?)```\n", re.DOTALL)
 PROGRESS = re.compile(r"^.*\bleft \d[\d:.]*(?: s)?\n", re.MULTILINE)
-TIMING = re.compile(r"\b\d[\d.]* s\b|\b\d+:\d\d\b|\d[\d.,]*(?= (?:minutes?|hours?|tokens/s)\b)")
+TIMING = re.compile(r"\b\d[\d.]* s\b|(?<!:)\b\d+:\d\d\b(?!:)|\d[\d.,]*(?= (?:minutes?|hours?|tokens/s)\b)")
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 WIDTH = 100
 

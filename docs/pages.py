@@ -27,6 +27,10 @@ from zellige.requests import option_of, options_of
 
 DOCS = Path(__file__).parent
 MARK = "<!-- what follows is from the code: docs/pages.py -->\n"
+COLUMNS = (
+    "*Draws from*: the distribution of its samples; *needs*: of the method; *bounded by*: the number of `zellige evaluate` "
+    "that bounds the likelihood of its samples; *evaluations*: of the network."
+)
 TO_WRITE = "(the idea, in a paragraph by hand)"
 
 LIKELIHOODS: dict[str, tuple[Any, str]] = {  # page: the file that computes it; a command, where its head shows none
@@ -129,6 +133,7 @@ def sampler_page(name: str) -> Iterator[str]:
     module = sys.modules[cls.__module__]
     yield listed("samplers", name)
     fits = [method for method in METHODS if cls().refuse(small(method)) is None]
+    yield f"{COLUMNS}\n"
     yield f"Works with {', '.join(f'[{method}](../methods/{method}.md)' for method in fits)}, with their default options.\n"
     method = "mdlm" if "mdlm" in fits else fits[0]
     yield "Check its distribution on a small space, and sample with it:\n"

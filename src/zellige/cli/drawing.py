@@ -142,7 +142,7 @@ def draw(
         terminal.result(verdict)
     terminal.say(str(samples))
     if samples.distribution is not None:
-        terminal.say(f"from     {described(samples.distribution)}")
+        terminal.say(f"sampled from: {described(samples.distribution)}")
     if files:
         terminal.say(f"written  {' '.join(map(path, files))}")
     if frame_files is not None:

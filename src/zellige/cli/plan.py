@@ -112,7 +112,7 @@ def _lines(title: str, chosen: Plan, planned: "Budget") -> list[str]:
     )
     price = "" if p.price is None else f"   cost {count(p.price)}"
     lines = [
-        f"{title} on {p.gpus} x {chosen.device}, {p.precision}   {counted(p.rows, 'row')} each at a time",
+        f"{title} on {p.gpus} x {chosen.device}, {p.precision}   {counted(p.rows, 'sequence')} per GPU at a time",
         f"  {parameters(p.cost.parameters)}   {scaled(p.cost.tokens)} tokens   {p.cost.flops:.1e} FLOP",
         *table,
         f"  {token_rate(p.tokens_per_second)} at {percent(p.reached)} of {peak}   {_time(p.seconds)} a step",

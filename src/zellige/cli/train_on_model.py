@@ -9,7 +9,7 @@ import tyro
 
 from ..data import Data
 from ..errors import InputError
-from ..show.numbers import columns, path
+from ..show.numbers import columns, counted, path
 from ..show.progress import Bar
 from ..show.terminal import Terminal
 from ..training.requests import TrainClassifier, TrainSpeculative, check_new
@@ -78,10 +78,13 @@ def classifier_lines(config: "ClassifierConfig") -> list[str]:
 
 def head_lines(config: "HeadConfig") -> list[str]:
     """Nats per token of the drafts and of the head."""
-    values = {"drafts": config.draft, "verified": config.verified}
+    values = {
+        "the network, each token by itself": config.draft,
+        "the head, each token given those before it": config.verified,
+    }
     rows = [("", "nats/token (95%)")]
     rows += [(name, f"{mean:.3f} ± {1.96 * error:.3f}") for name, (mean, error) in values.items()]
-    title = f"{config.texts:,} held-out texts, any number of masks in any order"
+    title = f"-log p of {counted(config.texts, 'held-out text')}, a random share masked, the masked tokens in random order"
     return [title, "", *columns(rows, "<>", indent=2)]
 
 

@@ -239,10 +239,10 @@ def _between(f: np.ndarray, g: np.ndarray) -> np.ndarray:
 
 
 def typicality(rates: np.ndarray, real_rates: np.ndarray) -> Number:
-    """Distance E|l(x) - E l(y)| from the typical set, with l a text's nats per token: of samples (N,) and real texts (M,).
+    """Mean distance E|l(x) - E l(y)| of samples x (N,) from the mean of real texts y (M,), with l a text's nats per token.
 
-    Too small a distance is a fault too: that of real text is the aim, not 0. NaN is left out. The interval is the jackknife over
-    samples and real texts.
+    The aim is the distance of real texts themselves, not 0: samples that all have the same l are not like real text. NaN is left
+    out. The interval is the jackknife over samples and real texts.
     """
     x, y = rates[~np.isnan(rates)], real_rates[~np.isnan(real_rates)]
     if min(len(x), len(y)) < 2:
@@ -355,7 +355,7 @@ KNOWN = {  # what a metric may take
     "real_rows": "token ids of held-out real texts",
     "rates": "(N,) nats per token of the compared samples by the judge; NaN where no token was judged",
     "real_rates": "(M,) the same of the real texts",
-    "vectors": "(N, D) embeddings of the compared samples in units of real text (`text_features`), float64",
+    "vectors": "(N, D) embeddings of the compared samples, scaled by the spread of real texts (`text_features`), float64",
     "real_vectors": "(M, D) the same of the real texts",
     "written_rows": "token ids that were written of each of N samples, the given part left out",
     "true_rows": "token ids at these positions in the text that the sample continues",
@@ -365,7 +365,7 @@ KNOWN = {  # what a metric may take
     "logits": "(N, classes) of samples, by the classifier that the features come from",
 }
 STUDENT = "Student's t over samples"
-IN_PAIRS = "over samples and real texts, singly and in pairs"
+IN_PAIRS = "over the choice of samples and of real texts"
 GROUPS = f"jackknife over {PARTS} groups of samples, real images fixed"
 
 

@@ -10,9 +10,9 @@ Five classifiers of the same texts, cut at the network's length, in the model's 
     fine-tuned, random       the network and a linear map on its mean hidden state, trained on the labels from fresh weights
     fine-tuned, trained      the same, from the trained weights
 
-That diffusion training keeps what is needed to classify is MDLM's claim (Sahoo et al. 2024, arXiv 2406.07524, for BERT on GLUE);
-here it is asked of any model in one command. The regressions' L2 penalty, and after which epoch fine-tuning stops, are chosen on
-texts that are neither trained on nor held out.
+The MDLM paper reports that a BERT trained further as a diffusion model can be fine-tuned on GLUE as well as before (Sahoo et al.
+2024, arXiv 2406.07524). This command asks the same question of any model. The regressions' L2 penalty, and after which epoch
+fine-tuning stops, are chosen on texts that are neither trained on nor held out.
 """
 
 import copy

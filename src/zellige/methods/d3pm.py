@@ -14,15 +14,16 @@ Discrete time t = i/T, i = 1..T, any matrices Q_1..Q_T (`d3pm_transitions` has t
 |---|---|---|---|---|
 | any chain Q_1..Q_T | beta_i: linear, cosine, mutual information | LeaveOneOut or Mean | L_vb + lambda CE | ancestral |
 
-Differences from the paper. The paper calls the network's output p~(x_0 | x_t). But in eq. 4 it takes the place of the
-distribution of x_0 given the other positions, and that is what training makes it: a `LeaveOneOut`. With `prediction = "mean"`
-the kernel is the mixture sum_{x_0} q(x_s | x_t, x_0) p~(x_0 | x_t), where p~ is p(x_0 | x_t). At a mask the two agree. Under
-other noise the cross-entropy of eq. 5 is smallest at p(x_0 | x_t) and not at the leave-one-out prediction, so its two terms
-disagree. The mask is never predicted: p~ has no probability on it. `docs/core.md` explains the scale of lambda.
+Differences from the paper. The paper writes the network's output as p~(x_0 | x_t), a prediction from all positions. But eq. 4
+multiplies it by the noise of the position itself, so it is right only if the prediction leaves that position out. Training
+with L_vb makes it so: a `LeaveOneOut`. With `prediction = "mean"` the output is p(x_0 | x_t) as the paper writes it, and the
+kernel is sum_{x_0} q(x_s | x_t, x_0) p~(x_0 | x_t). At a masked position the two are the same. Elsewhere they differ, and then
+the two terms of eq. 5 have different minima: L_vb at the leave-one-out prediction, the cross-entropy at p(x_0 | x_t). The mask
+is never predicted: p~ has no probability on it. `docs/core.md` explains the scale of lambda.
 
-The last step. L_0 = -log p(x_0 | x_1) with the kernel of eq. 4, as in the paper's text model. Its image model takes p~ itself
-for p(x_0 | x_1) (`last = "image"`): a Mean at t = 1/T, in the bound and in the sampler. The image code has an eps inside every
-logarithm; with `log_eps` the loss has it, too (`image_step`). Samplers have none.
+The last step. L_0 = -log p(x_0 | x_1) with the kernel of eq. 4, as in the paper's text model. The paper's image model takes
+p(x_0 | x_1) = p~(x_0 | x_1) instead. `last = "image"` does the same, in the bound and in the sampler. The image code adds an eps
+inside every logarithm; `log_eps` adds it to the loss (`image_step`), and never to a sampler.
 """
 
 import copy
@@ -130,8 +131,8 @@ class D3PM(Absorbing):
         """for `last` image: added inside every logarithm of L_vb, as in the published image code (1e-6); the result is then no
         bound"""
         levels: bool = False
-        """a U-Net reads ordered tokens as numbers from -1 to 1 under any noise, as the published image code does; otherwise it
-        does so only where noise or head needs their order"""
+        """let a U-Net read pixel values as numbers from -1 to 1 under any noise, as the published image code does; by default
+        it does so only under noise, or with a head, that uses their order"""
 
         strength: str = "paper"
         """strength of gaussian noise: paper, or matched (for checkpoints of earlier versions)"""

@@ -1,10 +1,10 @@
 """Confidence-based unmasking: the most confident predictions come first (MaskGIT, arXiv 2202.04200).
 
 The network is evaluated at all masks, and the n most confident are sampled. The model's distribution is an average over all
-orders. Here the network chooses the order, so **these are not samples of the model**, whatever the number of steps. One token
-a step samples from the distribution of that order. It has no error with the exact network, whose conditional distributions
-agree in every order; with a trained network it is another distribution. Several tokens at once are sampled independently,
-which costs least where the network is confident: in few steps the texts often look better.
+orders. Here the network chooses the order, so **these are not samples of the model**, whatever the number of steps. With one
+token a step they are samples of the distribution of that order. An exact network has the same distribution in every order; a
+trained one does not. Several tokens at once are sampled independently, which costs least where the network is confident: in few
+steps the texts often look better.
 
 Confidence c is measured on the model's clean posterior p before truncation, each in [0, 1]:
 
@@ -20,16 +20,17 @@ How many masks a step reveals, at least one, is one of five rules; c_1 >= c_2 >=
     factor f          the largest n with (n + 1) (1 - c_n) < f                (Fast-dLLM)
     entropy_bound g   the largest n with H_1 + ... + H_n - max_i H_i <= g     (EB, arXiv 2505.24857)
 
-**The error of an entropy bound is known.** n tokens sampled at once miss their total correlation, sum_i H_i - H(joint) nats of
-KL divergence, and H(joint) >= max_i H_i. So with the exact network each step misses g nats at most, and
+**The error of an entropy bound is known.** n tokens that are sampled independently lose what they say of each other: their total
+correlation, sum_i H_i - H(joint), in nats of KL divergence. H(joint) is at least max_i H_i. So with the exact network each step
+loses at most g nats, and
 
     KL(data || samples) <= g E[steps]
 
-with the expected number of steps over the data; g = 0 has no error. With a trained network it is a bound on what is lost by
-sampling together, not on the distance from the data.
+where E[steps] is the mean number of steps over the data. g = 0 has no error. A trained network has errors of its own, which this
+does not bound.
 
-It works with absorbing noise and every prediction. A time-conditioned network gets the time at which as many masks are
-expected.
+It works with absorbing noise and every prediction. A network with a time input gets the time at which the noise has, on average,
+as many masks as there are now.
 """
 
 import math
@@ -99,13 +100,13 @@ class Confidence(NetworkChooses):
         maximum=1,
     )
     factor: float | None = option(
-        "reveal the n most confident masks, with the largest n for which (n + 1) times (1 - the n-th confidence) is below this",
+        "reveal as many masks, n, as keep (n + 1) (1 - the n-th highest confidence) below this; larger reveals more",
         default=None,
         kw_only=True,
         above=0,
     )
     entropy_bound: float | None = option(
-        "reveal the most confident masks; their entropies without the largest add up to at most this, in nats",
+        "reveal masks whose entropies, all but the largest, add up to at most this, in nats; larger reveals more",
         default=None,
         kw_only=True,
         minimum=0,

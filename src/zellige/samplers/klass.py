@@ -8,9 +8,9 @@ of the last n evaluations, and its confidence is high:
 All stable masks are revealed at once; if there is none, the most confident one, ties from the left. So a stable token is
 revealed after n + 1 evaluations at the earliest, and one that keeps changing waits.
 
-As with `confidence` the network chooses the order, so no bound describes the samples, and one token at a time has no error with
-the exact network. Which masks are revealed depends on the tokens revealed before, step by step, and on nothing else: the
-sampler's own likelihood of a text is known exactly (`replay`).
+As with `confidence` the network chooses the order, so the model's bound does not describe the samples. With an exact network and
+one token at a time the samples are exact. Which masks a step reveals follows from the tokens that are visible, without any random
+choice. So the sampler's own likelihood of a text can be computed exactly (`replay`).
 """
 
 from dataclasses import replace

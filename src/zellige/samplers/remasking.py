@@ -5,8 +5,8 @@ A reverse step that keeps q(x_s | x_0) but mixes (eq. 6): with a probability sig
     a token    becomes the mask with probability sigma
     a mask     becomes a token with probability (alpha_s - (1 - sigma) alpha_t) / (1 - alpha_t), drawn from the clean posterior
 
-for any 0 <= sigma <= sigma_max = min(1, (1 - alpha_s) / alpha_t) (eq. 7). sigma = 0 is `ancestral`; the forward-backward
-corrector and that of discrete flow matching are other choices. The kinds (section 4):
+for any 0 <= sigma <= sigma_max = min(1, (1 - alpha_s) / alpha_t) (eq. 7). sigma = 0 is `ancestral`. The kinds
+of `remasking` choose sigma (section 4):
 
     cap        sigma = min(eta, sigma_max)
     rescale    sigma = eta sigma_max
@@ -14,12 +14,13 @@ corrector and that of discrete flow matching are other choices. The kinds (secti
     loop       alpha rises to alpha_on, stays there from t_on to t_off while sigma = min(eta, sigma_max), then rises to 1
 
 **Keeps the marginals, not the distribution.** Given x_0, one step of cap, rescale or loop has exactly q(x_s | x_0). But the
-tokens that a step samples again are sampled independently, and their number does not vanish with the step size unless sigma
-does: with the exact network and a constant eta, cap and rescale approach the distribution of the data only as steps^(-1/2),
-loop not at all. conf does not keep the marginals: its masks are revealed as if nothing were masked again (as in the paper's
-code), so that more are left than alpha_s says, by alpha_t times the mean sigma.
+tokens that a step samples again are sampled independently of each other. With a constant eta there are many of them, however
+short the steps. So even with the exact network the error of cap and rescale falls only as steps^(-1/2), and that of loop stays.
+conf does not keep the marginals: it reveals as many masks as if it masked nothing again (as in the paper's code), so that the
+expected share of masks exceeds 1 - alpha_s by alpha_t times the mean sigma.
 
-For absorbing noise with one alpha, and every prediction. sigma does not depend on the network: choose, then predict.
+For absorbing noise with one alpha for all tokens, and every prediction. Which tokens are masked again is decided before the
+network is evaluated.
 """
 
 from dataclasses import replace
@@ -59,7 +60,7 @@ class Remasking(Sampler):
     eta: float = option("probability of masking a token again; conf sets its own", default=0.02, minimum=0, maximum=1)
     t_on: float = option("loop: where it begins", default=0.55)
     t_off: float = option("loop: where it ends", default=0.05)
-    alpha_on: float = option("loop: the share of tokens within it", default=0.9, above=0, below=1)
+    alpha_on: float = option("loop: share of tokens that are visible during it", default=0.9, above=0, below=1)
     grid: str = option(GRID, default="uniform", check=known)
     argmax: Literal["none", "last"] = option(
         "the step to clean tokens takes the likeliest ones (last), or draws them (none)", default="none"

@@ -11,9 +11,10 @@ so that each token has the distribution q. The drafts after a replaced one are m
 itself, and is always accepted.
 
 **Distribution.** The next pass evaluates the network with more tokens revealed, so that it has another q. A text therefore does
-not have the probability of one product: it is a mixture over where the passes begin. Given the order, with p_ij, q_ij those of
-the text's token j in a pass that begins after token i, and m_i the tokens drafted there, P_i, the probability that the first i
-tokens are the text's and a pass begins after them, follows from P_0 = 1:
+not have the probability of one product, but of a sum over all places where passes can begin. Take the order as given. In a
+pass that begins after token i, m_i tokens are drafted; the text's token j has the probabilities p_ij by the network and q_ij by
+the head. Let P_i be the probability that the first i tokens are the text's and that a pass begins after them. Then P_0 = 1, and
+a pass that begins after token i
 
     ends by replacing token j    P_j      gets  P_i prod_{i < l < j} min(p_il, q_il) max(0, q_ij - p_ij),   i < j <= i + m_i
     ends with all accepted       P_{i+m}  gets  P_i prod_{i < l <= i + m} min(p_il, q_il)
@@ -24,13 +25,13 @@ and p(x | order) = P_L. `in_order` computes it in L evaluations. A random order,
 With `rounds` n a pass goes on after a replaced token: the drafts after it are verified again given the new token, with the
 same hidden states of the network, up to n times. With as many rounds as tokens and no window there is one pass, and a text has
 the head's own distribution, prod_l q(x_l | x_<l). With `window` 1 every token is the first of a pass: the distribution of
-`any_order`. Without any effect of the head (q = p) nothing is replaced, and `window` tokens are drawn independently.
+`any_order`. If the head changes nothing (q = p), nothing is replaced, and `window` tokens are drawn independently.
 
-The order of the masks left is drawn anew in each pass, which is as if it were drawn once: what a pass accepts does not depend on
-the order after it. A window may grow as a text fills up (`cosine`), as in the paper: as many tokens as a cosine schedule reveals
-in this time. Evaluations of the network are counted, not those of the head: a round costs about one block of the network.
-Temperature, top-p and top-k apply to p and q. It works with absorbing noise, and a network of p(x_0 | x_t) that has a head
-(`zellige train speculative`).
+Each pass draws the order of its masks anew. One order for all passes would give the same distribution, because what a pass
+accepts does not depend on the order of the later tokens. A window may grow as a text fills up (`cosine`), as in the paper: as
+many tokens as a cosine schedule reveals in this fraction of its time. Evaluations of the network are counted, not those of the
+head: a round costs about one block of the network. Temperature, top-p and top-k apply to p and q. It works with absorbing noise,
+and a network of p(x_0 | x_t) that has a head (`zellige train speculative`).
 """
 
 import math
@@ -68,7 +69,7 @@ class Speculative(Sampler):
         "tokens drafted in each pass at most (default: all masks)", default=None, minimum=1, maximum=TOKENS
     )
     cosine: float | None = option(
-        "draft as many tokens as a cosine schedule reveals in this fraction of its time",
+        "grow the passes: draft as many tokens as a cosine schedule reveals in this fraction of its time; 0.05: about 20 passes",
         default=None,
         above=0,
         maximum=1,

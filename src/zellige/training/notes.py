@@ -46,11 +46,11 @@ def heading(config: Config, method: Method, corpus: Corpus, about: dict[str, Any
     ema = "EMA" if t.ema else "no EMA"
     tokenizer, train, validation = corpus.tokenizer, corpus.train, corpus.validation
     if tokenizer.shape:
-        rows = f"{tokenizer.describe()}; train {count(len(train))}   validation {count(len(validation))}"
+        rows = f"{tokenizer.describe()}; {count(len(train))} for training, {count(len(validation))} for validation"
     else:
         rows = (
-            f"{tokenizer.name}, {count(tokenizer.size)} + mask; "
-            f"train {count(train.tokens_total)}   validation {count(validation.tokens_total)}"
+            f"{tokenizer.name}, vocabulary {count(tokenizer.size)} + mask; "
+            f"{count(train.tokens_total)} tokens for training, {count(validation.tokens_total)} for validation"
         )
     wide = max(len(config.method), len(config.data.name), 3) + 2
     model = [
