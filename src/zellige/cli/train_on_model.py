@@ -84,7 +84,9 @@ def head_lines(config: "HeadConfig") -> list[str]:
     }
     rows = [("", "nats/token (95%)")]
     rows += [(name, f"{mean:.3f} ± {1.96 * error:.3f}") for name, (mean, error) in values.items()]
-    title = f"-log p of {counted(config.texts, 'held-out text')}, a random share masked, the masked tokens in random order"
+    title = (
+        f"-log p of {counted(config.texts, 'held-out text')}, a random share masked, the masked tokens in random order"
+    )
     return [title, "", *columns(rows, "<>", indent=2)]
 
 
