@@ -245,7 +245,7 @@ def test_too_few_draws_give_no_interval():
     assert (again.undetermined, again.half) == (few.undetermined, math.inf)
     text = " ".join(" ".join(describe(few)).split())
     assert "± unknown bits/dim" in text
-    assert "of 40 draws 13.3 count" in text
+    assert "the 40 draws are worth only 13.3" in text
     assert "inf" not in text
     assert "nan" not in text
 
