@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
     from .nn.block import Net as Net
     from .pipelines import pipeline as pipeline
     from .report.compare.request import Compare as Compare
+    from .report.compare.request import CompareSamplers as CompareSamplers
     from .report.compare.request import compare as compare
     from .samplers import SAMPLERS as SAMPLERS
     from .samplers import State as State
@@ -105,6 +106,7 @@ _WHERE = {  # public name -> the module that defines it
     "Record": "show.record",
     "verify": "exact.verify",
     "Compare": "report.compare.request",
+    "CompareSamplers": "report.compare.request",
     "compare": "report.compare.request",
 }
 _MODULES = {

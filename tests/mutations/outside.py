@@ -925,4 +925,35 @@ GIVEN_PARTS = of(
      "parts[0].at(length, i)", f"{CT} -k infilling"),
 )  # fmt: skip
 
-OUTSIDE = [*ORDER, *DATA, *METRICS, *INTERVALS, *SERVING, *COMMANDS, *WEIGHTS, *GIVEN_PARTS]
+S, ST = "report/compare/samplers.py", "report/test_compare_samplers.py"
+SAMPLERS = of(
+    "verify measures no samples of a trained model",
+    ("of two samplers the one of less quality beats the other", S, "* (-1 if higher else 1)", "* (1 if higher else -1)",
+     f"{ST} -k no_other_point"),
+    ("a point beats another that costs less", S, "(cost[:, None] <= cost) & (loss[:, None] <= loss)",
+     "(cost[:, None] >= cost) & (loss[:, None] <= loss)", f"{ST} -k no_other_point"),
+    ("two equal points beat each other", S, "(cost[:, None] < cost) | (loss[:, None] < loss)",
+     "(cost[:, None] <= cost) | (loss[:, None] < loss)", f"{ST} -k no_other_point"),
+    ("a point without a value is not beaten", S, ".any(0) | np.isnan(loss)", ".any(0)", f"{ST} -k no_other_point"),
+    ("a point is beaten beyond the intervals where these overlap", S, "low[:, None] > high if higher",
+     "high[:, None] > low if higher", f"{ST} -k whole_interval"),
+    ("network evaluations are the steps", S, "calls=float(np.mean(drawn.calls or [math.nan]))",
+     "calls=float(way.steps or 0)", f"{ST} -k asked_for"),
+    ("a tempered sampler has the exact number of one that is not", S, "or sampler.truncates() or", "or",
+     f"{ST} -k exact_number"),
+    ("an exact number of the texts' tokens together is that of one text", S, "number_of_tokens(texts), \"nats/token\"",
+     "number_of_tokens(texts).sum().expand(len(texts)), \"nats/token\"", f"{ST} -k exact_number"),
+    ("a point that was measured with another seed is read", S, '"seed": request.seed, "limit"', '"seed": 0, "limit"',
+     f"{ST} -k is_kept"),
+    ("what was measured is lost at an interruption", S, "files.write_file(file, as_file({\"points\": entries}))", "pass",
+     f"{ST} -k is_kept"),
+    ("a puzzle is solved if one cell is right", S, "right.all(-1).sum()", "right.any(-1).sum()", f"{ST} -k puzzle"),
+    ("given cells count as right", S, "(right & free).sum(-1)", "right.sum(-1)", f"{ST} -k puzzle"),
+    ("copies of a molecule count", S, "len({*valid})", "len(valid)", f"{ST} -k molecule"),
+    ("samples are compared with the texts that are the floor", S, "real_vectors = units(vectors(held_out))",
+     "real_vectors = units(vectors(floor))", f"{ST} -k collapsed"),
+    ("the figure fills every point", "report/compare/samplers_figure.py", "if fronts and kind in point.unbeaten",
+     "if fronts", f"{ST} -k the_files"),
+)  # fmt: skip
+
+OUTSIDE = [*ORDER, *DATA, *METRICS, *INTERVALS, *SERVING, *COMMANDS, *WEIGHTS, *GIVEN_PARTS, *SAMPLERS]

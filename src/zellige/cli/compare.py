@@ -1,25 +1,35 @@
 """`zellige compare METHOD METHOD ...`: data, network and training are those of `train`, the same for all methods.
 
-`zellige compare --table NAME --minutes 5` compares the rows of a paper's table on data at hand.
+`zellige compare --table NAME --minutes 5` compares the rows of a paper's table on data at hand, and
+`zellige compare RUN --samplers` the samplers of one trained model.
 """
 
 from collections.abc import Sequence
-from dataclasses import field, fields, make_dataclass
+from dataclasses import field, fields, make_dataclass, replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
+from .. import files
 from ..data import Data
+from ..errors import InputError
+from ..report.compare.request import CompareSamplers
 from ..show.numbers import path
 from ..show.terminal import Terminal
 from . import options
-from .common import own_class, put_json
+from .common import OfModel, command_options, load, loading, own_class, put_json, typed_data
 from .train import own_fields
+
+SAMPLERS = "--samplers"
 
 
 def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
-    """`zellige compare METHOD METHOD ...`"""
-    about = "Train several methods with the same network, data and steps, and compare them."
+    """`zellige compare METHOD METHOD ...`, or `zellige compare RUN --samplers`"""
+    if SAMPLERS in options.given(words):
+        return compare_samplers(words, terminal)
+    about = "Train several methods with the same network, data and steps, and compare them.\n"
+    about += "The samplers of one model: zellige compare RUN --samplers (-h for its options)"
     name, _ = options.take([*words], "--table", "compare")
     with terminal.waiting("starting"):
         Options = form(name or "")
@@ -51,6 +61,50 @@ def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
     folder = path(comparison.folder / best["folder"])
     terminal.try_next(f"zellige sample {folder}{method_option} --watch", f"zellige report {folder}{method_option}")
     return 0
+
+
+@command_options
+class SamplersOptions(OfModel):
+    request: Annotated[CompareSamplers, tyro.conf.arg(name="")] = field(default_factory=CompareSamplers)
+    data: Data = field(default_factory=Data)
+    """a data set other than the run's own, or its path"""
+
+
+def compare_samplers(words: Sequence[str], terminal: Terminal) -> int:
+    """`zellige compare RUN --samplers`"""
+    where = f"compare {SAMPLERS}"
+    words = _all_samplers(words)
+    chosen = options.parse(
+        SamplersOptions, words, where, terminal, about="Compare the samplers of one trained model.", most=1
+    )
+    if not chosen.run:
+        raise InputError(f"{where} needs a trained model; e.g. zellige compare runs/demo {SAMPLERS}")
+    out = Path(chosen.request.out or f"{Path(chosen.run)}-samplers")
+    with terminal.waiting("starting"):
+        from ..report.compare.samplers import check_folder, written
+
+        check_folder(out)
+        files.writable(out.parent / out.name if out.parent.is_dir() else Path(out.name))
+    model = load(terminal, chosen.run, "compare", chosen)
+    data = typed_data(chosen, words, model.config.data)
+    request = replace(chosen.request, out=str(out), data=data or chosen.request.data, terminal=terminal)
+    try:
+        record = request.run(model).made_by(request, loading(chosen))
+    except KeyboardInterrupt:
+        terminal.say("stopped; what is measured is kept, the same command goes on")
+        return 130
+    for line in str(record).splitlines():
+        terminal.result(line)
+    terminal.result(f"  written   {'   '.join(map(path, written(out)))}")
+    put_json(terminal, record.to_dict())
+    return 0
+
+
+def _all_samplers(words: Sequence[str]) -> list[str]:
+    """The command line without a `--samplers` that names none: then all are compared."""
+    at = [*words].index(SAMPLERS) if SAMPLERS in words else -1
+    names_none = at >= 0 and (at + 1 == len(words) or words[at + 1].startswith("-"))
+    return [*words[:at], *words[at + 1 :]] if names_none else [*words]
 
 
 def _own(word: str) -> Any:

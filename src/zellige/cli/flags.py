@@ -131,6 +131,8 @@ SHOWN: dict[str, tuple[str, str]] = {
                 "train.batch train.lr run resume overwrite recipe"),
     "Compare": ("METHOD METHOD ... [options]", "data.path data.name net.layers net.hidden net.length train.steps train.batch "
                 "train.lr run calls samples draws limit"),
+    "SamplersOptions": ("RUN --samplers [NAME ...] [options]", "samplers steps samples limit data.path data.name out batch "
+                        "seed device head"),
     "SweepOptions": ("METHOD --train.lr 1e-3,2e-3 [options]", "run trials search size config data.path data.name "
                      "net.layers net.hidden net.length train.steps epochs train.batch train.lr train.seed"),
     "PlanOptions": ("RECIPE or METHOD [options]", "gpus device mfu price vocabulary size config net.layers net.hidden "

@@ -39,12 +39,13 @@ from ..data.corpus import Corpus
 from ..data.given import GivenRows
 from ..data.rows import Rows
 from ..data.tokenizer_base import Tokenizer
-from ..errors import InputError, check_counts
+from ..errors import InputError, check_counts, unknown
 from ..models.frames import Frame, collect
 from ..models.model import Model, fingerprint
 from ..models.sample import watch
 from ..requests import Progress, choices_of
 from ..samplers import choose_sampler
+from ..samplers.choice import PLAIN
 from ..samplers.pairing import admissible, of_length
 from ..schema import read_lines, read_text
 from . import metrics
@@ -175,6 +176,7 @@ class Set:
         calls: network evaluations of each, where they are known.
         expected_calls: how many they are in expectation, where that is known.
         classes: the class of each, where classes were asked for.
+        seconds: that sampling took, where that is known.
     """
 
     way: Way
@@ -184,6 +186,7 @@ class Set:
     seed: int | None = None
     expected_calls: float | None = None
     classes: list[str | None] | None = None
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,8 +249,12 @@ def sampler_of(text: str) -> tuple[str, dict[str, Any]]:
     Raises InputError: no such sampler, or options that are not written so.
     """
     name, _, choices = text.partition(":")
-    kinds = get_type_hints(samplers.find(name))
+    sampler = samplers.find(name)
+    kinds, known = get_type_hints(sampler), samplers.options_of(sampler)
     written = dict(choices_of(name, choices, "confidence:threshold=0.9"))
+    for key in written:
+        if key not in known and name != "blockwise":  # whose other options are of the sampler inside
+            raise unknown("option", key, [*known], "zellige list samplers")
     return name, {
         key: from_text(value, kinds.get(key, str), key, where=f" in '{text}'") for key, value in written.items()
     }
@@ -269,7 +276,9 @@ def calls(model: Model, base: Way, steps: Sequence[int], names: Sequence[str] = 
         own = options or (base.options if name == default else {})
         for n in steps:
             count = admissible(method, max(1, round(n / blocks)))
-            ways.append(replace(base, sampler=name, steps=count, options=own))
+            plain = {key: float(own[key]) for key in PLAIN if key in own}
+            rest = {key: value for key, value in own.items() if key not in PLAIN}
+            ways.append(replace(base, sampler=name, steps=count, options=rest, **plain))
     return ways
 
 
@@ -313,6 +322,7 @@ def draw_samples(
         seed,
         samples.expected_calls,
         samples.classes if classes else None,
+        samples.seconds,
     )
 
 

@@ -143,11 +143,11 @@ def judge_of(corpus: Corpus, unit: str) -> Grams | Enumerated:
 
     It is where all sequences of that length are few, or where the rows are few and none of the test split is new.
     """
-    distribution = _enumerated(corpus)
+    distribution = enumerated(corpus)
     return Grams(corpus, unit) if distribution is None else Enumerated(*distribution, corpus, unit)
 
 
-def _enumerated(corpus: Corpus) -> tuple[np.ndarray, np.ndarray] | None:
+def enumerated(corpus: Corpus) -> tuple[np.ndarray, np.ndarray] | None:
     """The different rows (M, L) of all splits and their frequencies (M,); None where they are no distribution to compare with."""
     splits = {id(rows): rows for rows in corpus.rows.values()}.values()
     few = corpus.tokenizer.size**corpus.train.length <= MOST

@@ -5,19 +5,24 @@ Compare(("mdlm", "md4", "sedd:process=uniform"), data=Data("pydocs"), folder="ru
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...arguments import checked
-from ...errors import InputError
-from ...requests import HandedOver, Request, declared, option
+from ...data import Data
+from ...errors import InputError, check_counts
+from ...requests import HandedOver, Request, aside, data_of_json, declared, option
 from ...show.terminal import Terminal
 from ...training.requests import section_of_json
 
 if TYPE_CHECKING:
+    from ...models.model import ModelSource
     from .comparison import Comparison
+    from .samplers import SamplersComparison
 
 CALLS = (8, 16, 32, 64, 128, 256)
+STEPS = (4, 8, 16, 32, 64)  # of the samplers of one model
 TABLE_CALLS = (16, 64)  # of the rows of a table, which are many
 
 
@@ -117,6 +122,57 @@ class Compare(Request["Comparison"]):
             limit=self.limit, seeds=self.seeds, terminal=terminal, request=self.saved(),
             rows=rows_of(self.table, net.length),
         )  # fmt: skip
+
+
+@declared
+class CompareSamplers(Request["SamplersComparison"]):
+    """One model and its samplers: quality, diversity and speed at several numbers of steps; one table and one figure."""
+
+    samplers: tuple[str, ...] = option(
+        "samplers to compare, with options as confidence:entropy_bound=0.1 (default: all that the model supports)",
+        default=(),
+    )
+    steps: tuple[int, ...] = option("numbers of sampling steps", default=STEPS)
+    samples: int = option(
+        "samples at each point (0: 64; 200 puzzles, 500 molecules, 2,000 of enumerable data)", default=0, minimum=0
+    )
+    limit: int = option(
+        "held-out sequences whose exact -log p is computed, where the sampler has one; 0: none", default=16, minimum=0
+    )
+    batch: int | None = option("samples drawn at once", default=None, minimum=1)
+    seed: int = option("random seed of the samples", default=0)
+    data: Any = option(
+        "another data set than the model's own", default=None, hidden=True, read=partial(data_of_json, Data)
+    )
+    out: str | Path = option("folder for the table and the figure (default: the run's name with -samplers)", default="")
+    terminal: Terminal | None = aside("where progress is shown", default=None)
+
+    def __post_init__(self) -> None:
+        check_counts(steps=min(self.steps, default=1))
+        if not self.steps:
+            raise InputError("`steps` needs a number of steps; e.g. 4 8 16 32 64")
+        if self.limit == 1:
+            raise InputError("`limit` is 1; it must be 0, or 2 or more: an interval needs two texts")
+
+    @classmethod
+    def record(cls) -> "type[SamplersComparison]":
+        from .samplers import SamplersComparison
+
+        return SamplersComparison
+
+    def run(self, model: "ModelSource", /) -> "SamplersComparison":
+        """Compare the samplers of a `Model`, a run folder, a saved folder or a hub id.
+
+        Raises:
+            InputError: a sampler that there is not or that the model does not support, or data that cannot be read.
+        """
+        from ...models.model import as_model
+        from .samplers import compare_samplers
+
+        if not (self.out or isinstance(model, str | Path)):
+            raise InputError("`out` is ''; give it a folder, e.g. `out` runs/samplers")
+        folder = Path(self.out or f"{Path(model)}-samplers")  # pyright: ignore[reportArgumentType]
+        return compare_samplers(self.saved(), as_model(model), folder, self.terminal or Terminal(quiet=True))
 
 
 @checked
