@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import zellige
-from zellige import CompareSamplers, Data, Net, Train
+from zellige import CompareSamplers, Data, Net, Train, cli
+from zellige.cli.compare import all_samplers
 from zellige.data.prepare import prepare
 from zellige.evaluation.interval import Number
 from zellige.evaluation.sweep import Set, Way
@@ -118,6 +119,19 @@ def test_what_is_measured_is_kept_and_gives_the_same(model, data, done, tmp_path
     assert repr(values[0]) == repr(values[1])
     other = ask(data, tmp_path / "c", seed=1, samplers=("ancestral",)).run(model)
     assert other.findings.points[0].example != again.findings.points[0].example
+
+
+def test_the_same_command_goes_on(model, data, done, capsys, monkeypatch):
+    """In the folder that is there already; and without a name every sampler is compared."""
+    monkeypatch.setattr(compared, "measure_point", lambda *_: pytest.fail("measured again"))
+    monkeypatch.setattr("zellige.cli.compare.load", lambda *_: model)
+    monkeypatch.setattr("zellige.cli.compare.typed_data", lambda *_: data)
+    command = f"compare runs/a --samplers {' '.join(NAMES)} --steps 2 4 --samples 6 --limit 3 --out {done[0]}"
+    assert cli.main(command.split()) == 0
+    assert str(done[1]).splitlines()[1] in capsys.readouterr().out
+    assert all_samplers(["runs/a", "--samplers"]) == ["runs/a"]
+    assert all_samplers(["a", "--samplers", "--steps", "2"]) == ["a", "--steps", "2"]
+    assert all_samplers(["a", "--samplers", "klass"]) == ["a", "--samplers", "klass"]
 
 
 def test_the_files_and_the_names_of_what_no_other_beats(done):

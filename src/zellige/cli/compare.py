@@ -73,7 +73,7 @@ class SamplersOptions(OfModel):
 def compare_samplers(words: Sequence[str], terminal: Terminal) -> int:
     """`zellige compare RUN --samplers`"""
     where = f"compare {SAMPLERS}"
-    words = _all_samplers(words)
+    words = all_samplers(words)
     chosen = options.parse(
         SamplersOptions, words, where, terminal, about="Compare the samplers of one trained model.", most=1
     )
@@ -84,7 +84,7 @@ def compare_samplers(words: Sequence[str], terminal: Terminal) -> int:
         from ..report.compare.samplers import check_folder, written
 
         check_folder(out)
-        files.writable(out.parent / out.name if out.parent.is_dir() else Path(out.name))
+        files.writable((out if out.is_dir() else out.parent if out.parent.is_dir() else Path()) / "samplers.json")
     model = load(terminal, chosen.run, "compare", chosen)
     data = typed_data(chosen, words, model.config.data)
     request = replace(chosen.request, out=str(out), data=data or chosen.request.data, terminal=terminal)
@@ -100,7 +100,7 @@ def compare_samplers(words: Sequence[str], terminal: Terminal) -> int:
     return 0
 
 
-def _all_samplers(words: Sequence[str]) -> list[str]:
+def all_samplers(words: Sequence[str]) -> list[str]:
     """The command line without a `--samplers` that names none: then all are compared."""
     at = [*words].index(SAMPLERS) if SAMPLERS in words else -1
     names_none = at >= 0 and (at + 1 == len(words) or words[at + 1].startswith("-"))

@@ -48,7 +48,6 @@ from ...evaluation.tasks import MOLECULES, PUZZLES
 from ...evaluation.text_features import hashed_ngrams, in_units_of
 from ...models import model as models
 from ...requests import Request
-from ...samplers.choice import PLAIN
 from ...samplers.confidence import NetworkChooses
 from ...samplers.replay import Replayed, no_order, weigh
 from ...schema import entries_of, read_json, shown, structure
@@ -60,75 +59,17 @@ from ...show.terminal import Terminal
 from ...training import lock
 from .entrant import visible
 from .measure import padded_rows
+from .record import COSTS, SamplerFindings, SamplerPoint
 from .reference import Enumerated, enumerated
 
 PROTOCOL = "zellige-samplers-1"
 MEASURED, NAME = "measured.json", "samplers"
 AGAIN = "remove it to measure again"
 TEXTS = 64  # samples of text, images and music
-COSTS = ("evaluations", "time")
 WIDTH = 100
 
 
 # ---------------------------------------------------------------------------------------------------- the record
-@dataclass(frozen=True, kw_only=True)
-class SamplerPoint:
-    """One sampler at one number of steps.
-
-    Attributes:
-        samples: their number; calls: network evaluations of one, mean; seconds: that sampling all of them took.
-        tokens: of all samples, what was given included.
-        measures: by name; exact: -log p of held-out data in nats per token, where the sampler has it.
-        unbeaten: costs, of COSTS, in which no other point beats it; close: those in which one does, within the intervals.
-    """
-
-    way: Way
-    samples: int
-    calls: float
-    seconds: float
-    tokens: int
-    measures: dict[str, Number]
-    exact: Number | None = None
-    example: str = ""
-    unbeaten: tuple[str, ...] = ()
-    close: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """The sampler with its options: "confidence temperature=0"."""
-        way = self.way
-        changed = {name: getattr(way, name) for name in PLAIN if getattr(way, name) != 1}
-        return " ".join([way.name, *(f"{name}={value:g}" for name, value in changed.items())])
-
-    def cost(self, kind: str) -> float:
-        """Network evaluations of a sample, or its seconds."""
-        return self.calls if kind == COSTS[0] else self.seconds / self.samples
-
-    @property
-    def per_second(self) -> float:
-        """Samples per second."""
-        return self.samples / self.seconds if self.seconds else math.inf
-
-
-@dataclass(frozen=True, kw_only=True)
-class SamplerFindings:
-    """The points of a comparison, in the order in which they were asked for.
-
-    Attributes:
-        data: the data set's name; `kind`: of the quality, "puzzles", "enumerable", "molecules" or "data".
-        quality, beside: names of the two measures that are shown; `higher`: whether more of the first is better.
-        real: the measures of held-out data against other held-out data, where there are any.
-    """
-
-    data: str
-    kind: str
-    quality: str
-    beside: str
-    higher: bool
-    points: tuple[SamplerPoint, ...]
-    real: dict[str, Number] = field(default_factory=dict)
-
-
 @dataclass(frozen=True, kw_only=True)
 class SamplersComparison(Record):
     """A finished comparison of samplers; `print` it for the table."""

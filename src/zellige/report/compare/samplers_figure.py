@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from ...evaluation.interval import Number
 from ..palette import COLOURS, LINES, RULE, SOFT, STYLE
-from .samplers import COSTS, SamplerFindings, SamplerPoint
+from .record import COSTS, SamplerFindings, SamplerPoint
 
 _MARKERS = "osD^vPX<>hp*"
 _LOOKS = [("blue", "-"), *LINES, ("ink", "-")]
