@@ -23,6 +23,7 @@ class Positions:
         rows: B.
         share: (N,) weight of each in a sum; None: 1.
         asked: (N,) bool, False for padding, which repeats one of them if there is any; None: no padding.
+        whole: whether these are all positions, in a compiled step.
     """
 
     index: Tensor
@@ -30,6 +31,7 @@ class Positions:
     rows: int
     share: Tensor | None = None
     asked: Tensor | None = None
+    whole: bool = False
 
     def of(self, values: Tensor) -> Tensor:
         """Select values at these positions: (B, L, *) of all positions, or (B,) or (B, 1, *) of sequences -> (N, *)."""
@@ -56,6 +58,8 @@ class Positions:
         """Sum values (N,) over each sequence: (B,). `weighted`: they already include `weights`."""
         if self.share is not None and not weighted:
             values = torch.where(self.share > 0, self.share * values, 0.0)
+        if self.whole:  # PyTorch 2.13 compiles no index_add of these for two threads of a CPU
+            return values.view(self.rows, -1).sum(-1)
         return values.new_zeros(self.rows).index_add(0, self.row, values)
 
 
@@ -71,7 +75,7 @@ def positions(at: Tensor, most: int | None = None, spare: Tensor | None = None) 
     most = B * L if most is None else min(most, B * L)
     if most == B * L:  # each is its own padding
         index = torch.arange(B * L, device=at.device)
-        return Positions(index, index // L, B, at.flatten().double(), at.flatten())
+        return Positions(index, index // L, B, at.flatten().double(), at.flatten(), whole=True)
     flat = at.flatten()
     n = flat.sum()
     assert spare is not None, "a compiled step draws from a counter (`Batch.spare`)"
