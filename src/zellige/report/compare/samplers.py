@@ -125,11 +125,11 @@ def unbeaten(costs: Sequence[float], values: Sequence[float], higher: bool) -> l
 
 
 def clearly_beaten(costs: Sequence[float], numbers: Sequence[Number], higher: bool) -> list[bool]:
-    """Whether another point costs as little, and the whole interval of its value is better than that of this one."""
+    """Say of each point whether another costs as little and the whole interval of its value is better."""
     cost = np.asarray(costs, float)
     low, high = (np.array([getattr(number, end) for number in numbers], float) for end in ("low", "high"))
     apart = low[:, None] > high if higher else high[:, None] < low
-    return ((cost[:, None] <= cost) & apart).any(0).tolist()
+    return list(map(bool, ((cost[:, None] <= cost) & apart).any(0)))
 
 
 def marked(points: Sequence[SamplerPoint], quality: str, higher: bool) -> tuple[SamplerPoint, ...]:
