@@ -129,7 +129,7 @@ def clearly_beaten(costs: Sequence[float], numbers: Sequence[Number], higher: bo
     cost = np.asarray(costs, float)
     low, high = (np.array([getattr(number, end) for number in numbers], float) for end in ("low", "high"))
     apart = low[:, None] > high if higher else high[:, None] < low
-    return list(map(bool, ((cost[:, None] <= cost) & apart).any(0)))
+    return np.any((cost[:, None] <= cost) & apart, axis=0).tolist()
 
 
 def marked(points: Sequence[SamplerPoint], quality: str, higher: bool) -> tuple[SamplerPoint, ...]:
