@@ -408,7 +408,8 @@ def test_every_size_of_a_network_has_a_help(capsys):
     assert cli.main(["train", "mdlm", "--help-all"]) == 0
     text = " ".join(re.sub(r"[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
     for field in dataclasses.fields(zellige.Net):
-        (said,) = re.findall(rf"--net\.{field.name}\b(?!-)(?:, --net\.no-\w+)? (?:\S+ )??(.*?)\(default", text)[:1]
+        flag = field.name.replace("_", "-")
+        (said,) = re.findall(rf"--net\.{flag}\b(?!-)(?:, --net\.no-[\w-]+)? (?:\S+ )??(.*?)\(default", text)[:1]
         assert len(said.split()) > 2, field.name
 
 
