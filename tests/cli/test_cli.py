@@ -341,6 +341,7 @@ def forms() -> dict[str, type]:
     for name, each in {name: each for place in places for name, each in vars(place).items()}.items():
         if dataclasses.is_dataclass(each) and isinstance(each, type):
             made[name] = each
+    made["compare --samplers"] = compare.samplers_form()
     swept = {
         name: each for name, each in made.items() if name not in ("Sweep", "Cluster", "Mode", "Picture", "Data", "Net")
     }  # no forms

@@ -14,7 +14,6 @@ import tyro
 from .. import files
 from ..data import Data
 from ..errors import InputError
-from ..report.compare.request import CompareSamplers
 from ..show.numbers import path
 from ..show.terminal import Terminal
 from . import options
@@ -63,19 +62,14 @@ def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
     return 0
 
 
-@command_options
-class SamplersOptions(OfModel):
-    request: Annotated[CompareSamplers, tyro.conf.arg(name="")] = field(default_factory=CompareSamplers)
-    data: Data = field(default_factory=Data)
-    """a data set other than the run's own, or its path"""
-
-
 def compare_samplers(words: Sequence[str], terminal: Terminal) -> int:
     """`zellige compare RUN --samplers`"""
     where = f"compare {SAMPLERS}"
     words = all_samplers(words)
-    chosen = options.parse(
-        SamplersOptions, words, where, terminal, about="Compare the samplers of one trained model.", most=1
+    with terminal.waiting("starting"):
+        Options = samplers_form()
+    chosen: Any = options.parse(
+        Options, words, where, terminal, about="Compare the samplers of one trained model.", most=1
     )
     if not chosen.run:
         raise InputError(f"{where} needs a trained model; e.g. zellige compare runs/demo {SAMPLERS}")
@@ -98,6 +92,19 @@ def compare_samplers(words: Sequence[str], terminal: Terminal) -> int:
     terminal.result(f"  written   {'   '.join(map(path, written(out)))}")
     put_json(terminal, record.to_dict())
     return 0
+
+
+def samplers_form() -> Any:
+    """The options of `compare RUN --samplers`, as a dataclass; torch comes with them."""
+    from ..report.compare.request import CompareSamplers
+
+    @command_options
+    class SamplersOptions(OfModel):
+        request: Annotated[CompareSamplers, tyro.conf.arg(name="")] = field(default_factory=CompareSamplers)
+        data: Data = field(default_factory=Data)
+        """a data set other than the run's own, or its path"""
+
+    return SamplersOptions
 
 
 def all_samplers(words: Sequence[str]) -> list[str]:
