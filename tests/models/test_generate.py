@@ -82,8 +82,10 @@ def pairs():
 def test_a_text_does_not_depend_on_its_batch(name, sampler):
     m = model(name=name)
     how = {"steps": 10, "sampler": sampler, "temperature": 3.0}  # so that what is surest is not always the same
+    if sampler in ("uniformisation", "speculative"):  # both ask at t = 1, where these weights may be sure of one token
+        how["temperature"] = 10.0
     if sampler == "uniformisation":  # a network evaluation for each candidate, 64 intervals at least
-        how |= {"length": 6, "temperature": 10.0}
+        how["length"] = 6
     whole = zellige.sample(m, count=5, seed=7, **how)
     assert zellige.sample(m, count=5, seed=7, batch=1, **how) == whole
     assert zellige.sample(m, count=5, seed=7, batch=2, **how) == whole
