@@ -228,16 +228,16 @@ def point(link: Path, name: str) -> None:
 
 def follow(link: Path) -> Path | None:
     """The folder that a pointer leads to: a symbolic link, a small file with a name in it, or the folder itself; else None."""
-    if link.is_file():
+    if os.path.isfile(link):  # False, not an error, for a name that no file can have
         try:
             with link.open(encoding="utf-8") as file:
                 name = file.read(256).strip()
         except (OSError, ValueError):
             return None
         return link.parent / name if _NAME.fullmatch(name) and (link.parent / name).is_dir() else None
-    if link.is_symlink():
+    if os.path.islink(link):
         link = link.parent / os.readlink(link)
-    return link if link.is_dir() else None
+    return link if os.path.isdir(link) else None
 
 
 _NAME = re.compile(r"[\w.-]*\w[\w.-]*")  # of a neighbour, not a path

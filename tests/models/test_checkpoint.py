@@ -384,6 +384,7 @@ def test_which_checkpoint_of_a_run(tmp_path):
     assert load(points / "last").about["step"] == 9
     assert load(points / "best").about["step"] == 3
     assert "has no checkpoint 'frist', only best, last, step-000003" in fails(run, checkpoint="frist")
+    assert "only best, last, step-000003" in fails(run, checkpoint="a" * 999)  # longer than any file's name
     assert "is not a run" in fails(points / "step-000006", checkpoint="last")
     link(points)
     assert {name: os.readlink(points / name) for name in ("last", "best")} == {

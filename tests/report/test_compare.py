@@ -512,6 +512,13 @@ def test_discrete_time_takes_the_steps_that_are_asked_for(tmp_path):
 def test_wrong_methods_are_said_before_anything_is_trained(methods, message, tmp_path):
     with pytest.raises(InputError, match="^" + re.escape(message) + "$"):
         go(tmp_path / "c", methods)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("net", "a Net"), ("train", "a Train")])
+@pytest.mark.parametrize("value", [1, "", [], torch.ones(2, 3)], ids=str)
+def test_what_is_no_net_and_no_train(name, kind, value, tmp_path):
+    with pytest.raises(InputError, match=rf"^`{name}` is .*; it must be {kind}"):
+        zellige.compare(["mdlm", "md4"], run=tmp_path / "c", **{name: value})
     assert list(tmp_path.iterdir()) == []
 
 

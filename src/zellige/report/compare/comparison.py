@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from ... import files
+from ...arguments import checked
 from ...data import Data
 from ...data.corpus import as_data
 from ...errors import InputError
@@ -88,6 +89,7 @@ class Comparison(Record):
         return cls(Path(arguments.get("folder") or arguments.get("run") or "."), findings, dict(document), name)
 
 
+@checked
 def compare_methods(
     methods: Sequence[Any],
     *,
