@@ -69,6 +69,7 @@ FILES = {
     "md4-fineweb": File("google-deepmind/md4", "md4/configs/md4/fineweb_edu.py", *_MD4),
     "genmd4-text8": File("google-deepmind/md4", "md4/configs/genmd4/text8.py", *_MD4),
     "genmd4-owt": File("google-deepmind/md4", "md4/configs/genmd4/openwebtext.py", *_MD4),
+    "md4-network": File("google-deepmind/md4", "md4/networks/transformer.py", *_MD4),
     "md4-input": File("google-deepmind/md4", "md4/input_pipeline.py", *_MD4),
     "md4-train": File("google-deepmind/md4", "md4/train.py", *_MD4),
     "udlm": File(GUIDANCE, "scripts/train_lm1b.sh", "47d31290de432ce29f24b2dc33e483cae0adfdcd", _UDLM),
@@ -418,6 +419,8 @@ def _md4_text(file: str, length: int) -> list[Entry]:
         Entry("net.layers", "n_layers", 12, file),
         Entry("net.hidden", "feature_dim x num_heads", [64, 12], file, 64 * 12),
         Entry("net.heads", "num_heads", 12, file),
+        Entry("net.mlp", "mlp_type", "glu", file, paper="swiglu", words=("SwiGLU", "`glu`")),
+        Entry("net.drop_channels", "Dropout1d", "one mask for all positions", "md4-network", True),
     ]
 
 

@@ -103,7 +103,7 @@ LISTS: dict[
     ],
     "MD4": [
         ("7.1, figure 5", "HellaSwag by the joint bound", "zellige evaluate RUN --pairs hellaswag.jsonl"),
-        ("J", "SwiGLU, dropout of channels", ""),
+        ("J", "SwiGLU, dropout of channels", "zellige train --recipe md4-text8"),
     ],
     "BD3-LM": [
         ("table 1", "AR with batches of random size", ""),

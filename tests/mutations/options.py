@@ -4,6 +4,7 @@ from .mutant import Mutant as M
 
 C = "report/compare/"
 SEEDS = "verify trains nothing"
+B, NETWORK = "nn/block.py", "any network is one: its formula is compared with the paper's"
 
 OPTIONS = [
     M(
@@ -45,5 +46,54 @@ OPTIONS = [
         "if r.nats is not None])[0]",
         why=SEEDS,
         tests="tests/report/test_compare.py -k runs_of_their_own",
+    ),
+    # ------------------------------------------------------------------------------ SwiGLU, dropout of channels
+    M(
+        "SwiGLU: the gate is the value",
+        B,
+        "return F.silu(gate) * value",
+        "return gate * F.silu(value)",
+        why=NETWORK,
+        tests="tests/nn/test_gated.py -k w1_x",
+    ),
+    M(
+        "SwiGLU: a sigmoid gates",
+        B,
+        "return F.silu(gate) * value",
+        "return F.sigmoid(gate) * value",
+        why=NETWORK,
+        tests="tests/nn/test_gated.py -k w1_x",
+    ),
+    M(
+        "SwiGLU: as wide as without a gate",
+        B,
+        "H = 32 * -(-8 * D // 96)",
+        "H = 4 * D",
+        why=NETWORK,
+        tests="tests/nn/test_gated.py -k published_width",
+    ),
+    M(
+        "SwiGLU: the width is rounded down",
+        B,
+        "H = 32 * -(-8 * D // 96)",
+        "H = 32 * (8 * D // 96)",
+        why=NETWORK,
+        tests="tests/nn/test_gated.py -k published_width",
+    ),
+    M(
+        "dropped channels are dropped at single positions",
+        B,
+        "positions = 1 if self.drop_channels else shape[1]",
+        "positions = shape[1]",
+        why=NETWORK,
+        tests="tests/nn/test_gated.py -k channels_are_dropped",
+    ),
+    M(
+        "dropped channels are those of all sequences",
+        B,
+        "kept = F.dropout(y.new_ones(shape[0], positions, shape[2]), self.dropout)",
+        "kept = F.dropout(y.new_ones(1, positions, shape[2]), self.dropout)",
+        why=NETWORK,
+        tests="tests/nn/test_gated.py -k channels_are_dropped",
     ),
 ]

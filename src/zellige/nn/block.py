@@ -42,6 +42,10 @@ class Net:
     grid); a small model learns far sooner with it"""
     dropout: float = option(default=0.0, minimum=0, below=1)
     """fraction of the activations dropped in training"""
+    drop_channels: bool = False
+    """dropout drops the same channels at all positions of a sequence, as MD4's code does"""
+    mlp: Literal["gelu", "swiglu"] = "gelu"
+    """MLP of a block: gelu, four times as wide, or swiglu, gated, with as many parameters, as MD4 has it for texts"""
     condition: int = option(default=128, minimum=1)
     """width of the embedding of times and classes, for a conditioned network"""
     checkpoint: bool = False
@@ -133,12 +137,30 @@ class Net:
         )
 
 
+OF_DIT = ("conv", "constant", "self_condition", "drop_channels", "mlp")
 UNREAD = {  # what each kind does not read
     "dit": ("channels", "multipliers", "blocks", "attention", "rescale"),
-    "unet": ("layers", "hidden", "heads", "conv", "constant", "self_condition"),
-    "flat-unet": ("layers", "hidden", "heads", "conv", "constant", "self_condition", "multipliers", "rescale"),
-    "u-vit": ("conv", "constant", "self_condition", "multipliers", "rescale"),
+    "unet": ("layers", "hidden", "heads", *OF_DIT),
+    "flat-unet": ("layers", "hidden", "heads", *OF_DIT, "multipliers", "rescale"),
+    "u-vit": (*OF_DIT, "multipliers", "rescale"),
 }
+
+
+class Gate(nn.Module):
+    """SiLU of the first half of the channels times the second half: (*, 2 H) -> (*, H)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, value = x.chunk(2, -1)
+        return F.silu(gate) * value
+
+
+def mlp(net: Net) -> nn.Sequential:
+    """MLP of a block: tanh-GELU of 4 D channels, or SwiGLU (Shazeer 2020) of 8 D/3, rounded up to a multiple of 32, no biases."""
+    D = net.hidden
+    if net.mlp == "gelu":
+        return nn.Sequential(nn.Linear(D, 4 * D), nn.GELU(approximate="tanh"), nn.Linear(4 * D, D))
+    H = 32 * -(-8 * D // 96)  # as many parameters as 4 D channels have, as MD4's code rounds it
+    return nn.Sequential(nn.Linear(D, 2 * H, bias=False), Gate(), nn.Linear(H, D, bias=False))
 
 
 class Block(nn.Module):
@@ -153,13 +175,13 @@ class Block(nn.Module):
     def __init__(self, net: Net, adaptive: bool, bias: bool):
         super().__init__()
         D = net.hidden
-        self.heads, self.dropout = net.heads, net.dropout
+        self.heads, self.dropout, self.drop_channels = net.heads, net.dropout, net.drop_channels
         self.conv = ShortConv(D, net.conv, net.grid) if net.conv else None
         self.norm1 = nn.LayerNorm(D, bias=bias)
         self.qkv = nn.Linear(D, 3 * D, bias=False)
         self.out = nn.Linear(D, D, bias=False)
         self.norm2 = nn.LayerNorm(D, bias=bias)
-        self.mlp = nn.Sequential(nn.Linear(D, 4 * D), nn.GELU(approximate="tanh"), nn.Linear(4 * D, D))
+        self.mlp = mlp(net)
         self.modulation = Modulation(net.condition, D, 6) if adaptive else None
 
     def attention(self, x: Tensor, rotary: tuple[Tensor, Tensor], seen: Sight, past: Past | None, at=None):
@@ -191,9 +213,11 @@ class Block(nn.Module):
         """y with dropout; at some positions only, that of all positions (B, L, D): it does not depend on which are asked."""
         if not self.training or self.dropout == 0:
             return y
-        if at is None:
+        if at is None and not self.drop_channels:
             return F.dropout(y, self.dropout)
-        return y * at.of(F.dropout(y.new_ones(shape), self.dropout))
+        positions = 1 if self.drop_channels else shape[1]
+        kept = F.dropout(y.new_ones(shape[0], positions, shape[2]), self.dropout).expand(shape)
+        return y * (kept if at is None else at.of(kept))
 
     def forward(self, x, rotary, time, seen, past=None, at: Places | None = None) -> Tensor:
         """x (B, L, D), the residual stream; time: what `Modulation` takes, or (); past: keys, values and tail of a cache.

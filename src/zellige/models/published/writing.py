@@ -110,6 +110,8 @@ def state_of(
         raise InputError(
             f"this network has {has}, for which no published layout has a word; use `to` hub, or train one without"
         )
+    if net.mlp != "gelu":
+        raise InputError("this network has a gated MLP (`net.mlp` swiglu), which no published layout has; use `to` hub")
     if config.method == "ar" and options.get("begin") is None:
         raise InputError(
             "its texts begin with a state of its own, those of the layout ar with a token; train it with `begin`"
