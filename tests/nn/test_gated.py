@@ -15,7 +15,8 @@ NET = Net(layers=1, hidden=D, heads=2, length=5, conv=0, mlp="swiglu", dropout=0
 def test_swiglu_is_w2_of_silu_w1_x_times_w3_x():
     module, x = mlp(NET).double(), torch.randn(3, D, dtype=torch.float64)
     first, last = module[0], module[2]
-    assert isinstance(first, torch.nn.Linear) and isinstance(last, torch.nn.Linear)
+    assert isinstance(first, torch.nn.Linear)
+    assert isinstance(last, torch.nn.Linear)
     w1, w3 = first.weight.split(128)  # 8/3 of 48 channels are 128
     expected = (F.silu(x @ w1.T) * (x @ w3.T)) @ last.weight.T
     torch.testing.assert_close(module(x), expected, atol=1e-12, rtol=0)
