@@ -31,6 +31,10 @@ COLUMNS = (
     "*Draws from*: the distribution of its samples; *needs*: of the method; *bounded by*: the number of `zellige evaluate` "
     "that bounds the likelihood of its samples; *evaluations*: of the network."
 )
+IN_ONE_ORDER = (
+    "*= in one order*: the likelihood is exact if the tokens are revealed one by one in a fixed order "
+    "([any-order likelihood](../learn/glossary.md#any-order-likelihood)).\n"
+)
 TO_WRITE = "(the idea, in a paragraph by hand)"
 
 LIKELIHOODS: dict[str, tuple[Any, str]] = {  # page: the file that computes it; a command, where its head shows none
@@ -116,7 +120,9 @@ def method_page(name: str) -> Iterator[str]:
     cls = METHODS[name]
     module = sys.modules[cls.__module__]
     yield listed("methods", name)
-    yield "Check its formulas on a small space, with the largest error of each, and train it:\n"
+    if "in one order" in next(row["likelihood"] for row in help.table("methods") if row["name"] == name):
+        yield IN_ONE_ORDER
+    yield "Check its formulas on a small space (`verify` prints the largest error of each), and train it:\n"
     yield shell(f"zellige verify {name}", f"zellige train {name} --run runs/{name}")
     yield docstring(module)
     texts = about_fields(cls.Config)

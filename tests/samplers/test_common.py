@@ -65,7 +65,7 @@ def test_a_sampler_and_its_options_are_declared_in_one_place(monkeypatch):
         samplers.choose_sampler("euler", mdlm(), options={"wait": 1.0})
     with pytest.raises(InputError, match="`temperature` goes with a sampler's name"):
         samplers.choose_sampler(made, mdlm(), temperature=0.5)
-    assert help.options()[-1] == {"name": "wait", "kind": "number", "help": "slow: how long it waits"}
+    assert help.options()[-1] == {"name": "wait", "kind": "number", "help": "for slow: how long it waits"}
 
 
 def whole_options() -> list[tuple[str, str]]:

@@ -429,8 +429,8 @@ def _infill(
         tokenizer = model.tokenizer
         if tokenizer.unit == "token":
             sign, has_space = request.mask_token, tokenizer.decode(tokenizer.encode(" a")).startswith(" ")
-            before = f", with the space before it: had{sign} sons" if has_space else ""
-            terminal.note(f"each {sign} is one token of {tokenizer.name}, a word or a piece of one{before}")
+            before = f" with the space before it, as in had{sign} sons" if has_space else ""
+            terminal.note(f"each {sign} is one token: a word or a piece of a word{before}")
         request = replace(request, text=chosen.text)
         request.masked_texts(model)  # what is wrong with the text is said first
         return request, None

@@ -46,7 +46,7 @@ class EvaluateOptions(OfModel):
     data: Data = field(default_factory=Data)
     """a data set other than the run's own, or its path"""
     from_: Annotated[str | None, tyro.conf.arg(name="from")] = None
-    """repeat the evaluation of this file and compare; any result of evaluate will do"""
+    """repeat the evaluation behind this result and compare; any JSON of evaluate will do"""
     show: bool = False
     """with --from: only print the result in the file"""
     audit: str | None = None

@@ -11,7 +11,7 @@ from .. import __version__
 
 HELP = f"""Zellige {__version__}: discrete diffusion for text and any tokens
 
-  demo        show a model write, then train a small one (about 4 minutes)
+  demo        show a model write, then train a small one (about 5 minutes)
   train       train a model of METHOD on your text or on a data set
   evaluate    likelihood with 95% intervals; quality of samples; zero-shot
   sample      sample text, images or music; --watch shows each step
@@ -35,8 +35,8 @@ Everywhere: --json FILE (- is stdout)  --quiet  --seed N  --color WHEN  --help
 New here? Start with: zellige demo"""
 
 TRAIN = """usage: zellige train METHOD [options]   options of one: zellige train mdlm -h
-  METHOD                 d3pm csm tauldr sedd radd mdlm md4 genmd4 udlm bd3lm
-                         ar, or file.py:Class for your own
+  METHOD                 d3pm csm tauldr sedd radd mdlm md4 genmd4 udlm gidd
+                         bd3lm ar, or file.py:Class for your own
   --data.path notes/     your own text; or --data.name pydocs, text8 and others
                          (zellige list data)
   --size tiny            tiny, small, base or medium: preset of network, batch,
@@ -63,6 +63,12 @@ LISTS = {
     "checkpoints": "published models, used by their id",
     "recipes": "settings of papers, for train --recipe: reported result and cost",
     "tables": "tables of papers, for plan and compare --table: their rows and recipes",
+}
+LEGENDS = {  # what a list's columns say, below it
+    "methods": "likelihood: 'bound' is an upper bound on -log p; '= in one order' means that -log p is exact if the "
+    "tokens are revealed one by one in a fixed order",
+    "samplers": "draws from: the distribution of the samples; bounded by: the number of zellige evaluate that bounds "
+    "-log p of the samples (forward, divergence: its --estimator); evaluations: of the network, per text",
 }
 CHOICES = '''\
 """The arguments of `zellige.sample` and `zellige.infill` by name, for type checkers; written by `cli.help.write` from what the
@@ -150,7 +156,7 @@ def samplers() -> list[dict[str, str]]:
 def options() -> list[dict[str, str]]:
     """A row for each option of a sampler: its kind, and what it is for, after the samplers that have it."""
     return [
-        {"name": option.name, "kind": option.word, "help": f"{_takers(names)}: {option.help}"}
+        {"name": option.name, "kind": option.word, "help": f"for {_takers(names)}: {option.help}"}
         | ({"minimum": str(option.minimum)} if option.kind is int and option.minimum is not None else {})
         for option, names in _sampler_options()
     ]

@@ -46,5 +46,7 @@ def list_(words: Sequence[str], terminal: Terminal, began: float) -> int:
         terminal.result(line)
     for row in rows[len(whole) :]:  # other names
         terminal.result(f"{row['name']:<{max(len(r['name']) for r in rows) + 2}}= {row['same as']}")
+    if arguments.what in help.LEGENDS:
+        terminal.note(help.LEGENDS[arguments.what])
     write_json(terminal, "list", dataclasses.asdict(arguments), rows, began)
     return 0

@@ -353,7 +353,7 @@ _HELP = {
     "exponent": "for polynomial: w of alpha = 1 - t^w; for cosine-power: the power of the cosine; 2 by default",
     "sigma_min": "sigma at t = 0 of geometric and linear-sigma; default 1e-4 and 0 (published: 1e-4 and 1e-3)",
     "sigma_max": "sigma at t = 1 of geometric and linear-sigma; default 20 and 10 (published: 20 and 7)",
-    "alpha_1": "alpha at t = 1 of the other schedules, 1e-3 by default (the eps of loglinear); 0 only if sigma is no input",
+    "alpha_1": "alpha at t = 1 of the other schedules, 1e-3 by default (the eps of loglinear); 0 only without sigma as input",
 }
 
 

@@ -98,7 +98,7 @@ class Blocks(Diffusion):
         time: bool = False
         """condition the network on each block's noise sigma"""
         clip: tuple[float, float] = (0.0, 1.0)
-        """training draws t from this interval alone; the bound that is reported never does"""
+        """training draws t from this interval alone; the reported bound covers all t"""
         search: bool = False
         """look for the interval of least variance at each validation, beginning with `clip`"""
         sigma_min: float | None = schedule_option("sigma_min")
@@ -107,7 +107,7 @@ class Blocks(Diffusion):
         resample: bool = False
         """with `clip`: draw a block again until its fraction of masks is in the interval, too, as the published code does"""
         row_by_row: bool = False
-        """spread the times of a batch row by row, as the published code does, not over the blocks of each row"""
+        """spread the times row by row (the first row of a batch gets the largest), as the published code does"""
         exponent: float | None = schedule_option("exponent")
 
         def __post_init__(self) -> None:

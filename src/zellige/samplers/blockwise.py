@@ -46,7 +46,7 @@ class Blockwise(Growing):
     """
 
     block_sampler: str | Sampler = option(
-        "sample any length, each block by this sampler; its options are allowed too",
+        "sampler within each block; its options are allowed too",
         default="ancestral",
     )
     stride: int | None = option(

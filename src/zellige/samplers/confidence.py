@@ -100,7 +100,7 @@ class Confidence(NetworkChooses):
         maximum=1,
     )
     factor: float | None = option(
-        "reveal as many masks, n, as keep (n + 1) (1 - the n-th highest confidence) below this; larger reveals more",
+        "reveal the largest number n of masks with (n + 1) (1 - the n-th highest confidence) below this; larger reveals more",
         default=None,
         kw_only=True,
         above=0,

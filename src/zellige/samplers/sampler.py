@@ -138,8 +138,8 @@ class Sampler(Truncation):
 SAMPLERS: Registry[type[Sampler]] = Registry("sampler", "zellige list samplers")  # the package fills it
 INSIDE = ("ancestral", "first_hitting", "any_order")  # of a block, in `distributions`
 ALIASES = {  # another name: the sampler, and why they are one
-    "analytic": ("ancestral", "SEDD: analytic, RADD: Tweedie, MDLM: ddpm: one kernel"),
-    "mean": ("ancestral", "MD4: positions first, then tokens: choose, then predict"),
+    "analytic": ("ancestral", "the same step, called analytic by SEDD, Tweedie by RADD, ddpm by MDLM"),
+    "mean": ("ancestral", "the same step in MD4's order: positions first, then tokens"),
 }
 
 
