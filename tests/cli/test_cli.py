@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from unittest import mock
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -700,7 +701,7 @@ def test_an_own_method_from_a_file(run, place):
     assert code == 2
 
 
-def test_what_to_type_next_after_an_own_method(run, no_page):
+def test_what_to_type_next_after_an_own_method(run, no_page, monkeypatch):
     Path("mine.py").write_text(OWN)
     code, out, err = run(
         f"train mine.py:Mine --run runs/next --data.name text --data.path notes.txt {SMALL} --train.steps 2"
@@ -712,7 +713,10 @@ def test_what_to_type_next_after_an_own_method(run, no_page):
     assert sample.strip() == "zellige sample runs/next --method mine.py:Mine --watch"
     for line in (f"{evaluate} --limit 4", f"{sample} --steps 2"):
         assert run(line.strip().removeprefix("zellige "))[0] == 0
-    assert run("train mine.py:Mine --run runs/next --resume --train.steps 3 --quiet")[0] == 0
+    monkeypatch.setattr("zellige.report.write", mock.Mock(side_effect=InputError("a damaged result")))
+    code, out, err = run("train mine.py:Mine --run runs/next --resume --train.steps 3 --quiet")
+    assert (code, "report.html" in out) == (0, False)
+    assert err.startswith("note: no report.html (InputError: a damaged result); ")  # quiet or not
 
 
 def test_a_model_with_convolutions_goes_out_in_our_own_layout(run, no_page):

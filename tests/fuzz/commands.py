@@ -174,7 +174,7 @@ def trial(here: world.World, rng: random.Random) -> str:
         words, environ = draw(rng)
     name = " ".join([*(f"{key}={typed(text)}" for key, text in environ.items()), "zellige", *map(typed, words)])
     try:
-        with here.trial(environ):
+        with here.trial(environ, seconds=world.COMPILING if "--compile" in words else world.SECONDS):
             world.judge(here, world.run(words))
     except (world.Wrong, world.Hang) as problem:
         raise world.Wrong(f"{name}\n    {problem}") from None

@@ -926,6 +926,17 @@ GIVEN_PARTS = of(
 )  # fmt: skip
 
 S, ST = "report/compare/samplers.py", "report/test_compare_samplers.py"
+GRADIENTS = of(
+    "verify asks for distributions, which are the same with gradients",
+    (
+        "sampling records gradients",
+        "samplers/sampler.py",
+        "@torch.no_grad()  # under",
+        "@torch.enable_grad()  # under",
+        "samplers/test_common.py -k no_gradients",
+    ),
+)
+
 SAMPLERS = of(
     "verify measures no samples of a trained model",
     ("of two samplers the one of less quality beats the other", S, "* (-1 if higher else 1)", "* (1 if higher else -1)",
@@ -956,4 +967,4 @@ SAMPLERS = of(
      "if fronts", f"{ST} -k the_files"),
 )  # fmt: skip
 
-OUTSIDE = [*ORDER, *DATA, *METRICS, *INTERVALS, *SERVING, *COMMANDS, *WEIGHTS, *GIVEN_PARTS, *SAMPLERS]
+OUTSIDE = [*ORDER, *DATA, *METRICS, *INTERVALS, *SERVING, *COMMANDS, *WEIGHTS, *GIVEN_PARTS, *GRADIENTS, *SAMPLERS]

@@ -44,6 +44,22 @@ def test_every_sampler_says_what_it_is():
         samplers.find("analyti")
 
 
+def test_no_gradients_are_recorded():
+    """Not in a step, which is taken after the call of `run` is over; outside, they are as they were."""
+    method, seen = mdlm(), []
+
+    class Asked(Counting):
+        def features(self, x, time=None, **kwargs):
+            seen.append(torch.is_grad_enabled())
+            return super().features(x, time, **kwargs)
+
+    method.network = Asked(method.network)
+    for _ in run(Ancestral(), method, (2, L), 3):
+        assert torch.is_grad_enabled()
+    assert seen
+    assert not any(seen)
+
+
 def test_a_sampler_and_its_options_are_declared_in_one_place(monkeypatch):
     """Python, the command line and the page read the same fields."""
 

@@ -213,11 +213,11 @@ def _trained(terminal: Terminal, lines: Sequence[str], folder: Path, method: "ty
                 page = f", {write(folder, model=model, rows=rows, progress=show_progress).name}"
         except Exception as error:  # the model is there: a page that fails is no reason to end with an error
             page = ""
-            terminal.note(
+            terminal.warn(
                 f"no report.html ({type(error).__name__}: {error}); zellige report {path(folder)}{method_option} tries again"
             )
         except BaseException:  # a signal
-            terminal.note(
+            terminal.warn(
                 f"the run is whole and saved, without report.html; zellige report {path(folder)}{method_option} writes it"
             )
             raise

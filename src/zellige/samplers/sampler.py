@@ -209,8 +209,8 @@ def start(method: Method, shape: tuple[int, int], fixed: Tensor | None = None, g
     return State(x, fixed_at, torch.zeros(shape[0], dtype=torch.long, device=x.device))
 
 
-@torch.no_grad()
 @checked
+@torch.no_grad()  # under `checked`: it must see that this is a generator, else it covers the call and none of the steps
 def run(
     sampler: Sampler,
     method: Any,

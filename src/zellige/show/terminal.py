@@ -105,6 +105,10 @@ class Terminal:
     def note(self, text: str) -> None:
         self.say(f"note: {text}")
 
+    def warn(self, text: str) -> None:
+        """A note that `quiet` does not hold back: something that a command writes is not there."""
+        self._stderr(escape(self.spelled(f"note: {text}")))
+
     def fail(self, sentence: str) -> None:
         """The one line of an error, red where there is colour; `quiet` does not hold it back."""
         self._stderr(self.paint("error:", "red") + " " + escape(self.spelled(sentence)))
