@@ -12,11 +12,11 @@ import signal
 import subprocess
 import sys
 import time
-from unittest import mock
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
+from unittest import mock
 
 import pytest
 import torch
