@@ -23,7 +23,7 @@ HEAD = """\
 
 Made from the code by `docs/reference.py`. Shapes are in parentheses; B is the batch, L the length, V the data tokens, K the
 states.
-What a package is for, and what it stands on, shows [the design](design.md).
+[The design](design.md) shows what each package is for, and which packages it imports.
 """
 
 
@@ -68,7 +68,7 @@ def package(name: str) -> str:
 
 
 def bases() -> list[type]:
-    """The classes between `Method` and the systems: what an own method may stand on."""
+    """The classes between `Method` and the systems: bases of a method of your own."""
     return list(
         dict.fromkeys(c for cls in zellige.METHODS.values() for c in cls.__mro__[:0:-1] if issubclass(c, Method))
     )
@@ -87,7 +87,7 @@ def page() -> str:
             directives(public()),
             "\n## METHODS\n",
             table(dict(zellige.METHODS), "system"),
-            "\nWhat they stand on, and an own one may:\n",
+            "\nTheir base classes, which a method of your own may use too:\n",
             table(families, "family"),
             "\n## SAMPLERS\n",
             table(dict(zellige.SAMPLERS), "sampler"),

@@ -139,5 +139,5 @@ def test_who_sees_what_is_given_and_who_ignores_it():
 
     blocks = Blocks(None, 3, (8,))
     refuse_given(blocks, "prefix:3")
-    with pytest.raises(InputError, match="mdlm writes left to right and ignores what stands right of a position"):
+    with pytest.raises(InputError, match="mdlm writes left to right and ignores what is to the right of a position"):
         refuse_given(blocks, "spans:0.5")

@@ -169,7 +169,7 @@ def audit(words: Sequence[str], terminal: Terminal, judge: Judge) -> Document:
     """
     folder, rest = options.take(words, "--audit", "evaluate")
     if rest:
-        raise InputError(f"'{rest[0]}' does not go with --audit; the options of each claim stand in {CLAIMS}")
+        raise InputError(f"'{rest[0]}' does not go with --audit; the options of each claim are in {CLAIMS}")
     claims = read_claims(Path(folder or ""))
     silent = Terminal(open(os.devnull, "w"), terminal.err, quiet=True, fields=options.EVERYWHERE)  # noqa: SIM115
     records: dict[tuple[str, ...], Record | InputError] = {}

@@ -4,7 +4,7 @@ The context is given: clean in every input of the network, never noised and neve
 is then that of the distribution that writes the continuation while the context is held fixed, the one from which `infill`
 draws:
 
-    absorbing     where a token is given there is no mask, so the network is asked what it was trained on; with the exact denoiser
+    absorbing     where a token is given there is no mask, so the network predicts what it was trained on; with the exact denoiser
                   the number is -log p(continuation | context) itself
     in blocks     each block given those before; in the block where the context ends, it is given as above
     ar            -log p itself, by the chain rule; nothing is drawn

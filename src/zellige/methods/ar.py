@@ -9,9 +9,9 @@
 | none | - | next token | cross-entropy | left_to_right |
 
 Differences from the other methods: there is no process and nothing is drawn, so `bound` is -log p itself (`exact`) and nothing
-that needs noise applies. What it writes depends on what stands before alone, so a given token right of a gap is refused.
-Published models begin a text with a token of the data (`begin`); their last state, the mask of the diffusion models beside
-them, is never read nor said.
+that needs noise applies. It sees only the tokens on the left, so a given token to the right of a gap is refused.
+Published models begin a text with a token of the data (`begin`); their last state, the mask of the
+diffusion models published with them, is neither read nor predicted.
 """
 
 import torch.nn.functional as F

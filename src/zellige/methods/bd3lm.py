@@ -7,7 +7,7 @@ The sequence is cut into blocks x^b of L' tokens, written one after another; eac
     inside a block   p(x_s^b | x_t^b, x^{<b}) = sum over x^b of q(x_s^b | x_t^b, x^b) p(x^b | x_t^b, x^{<b})    (eq. 5)
     bound            sum_b E_t [ -alpha'/(1 - alpha) sum over the masks of -log mu^b(x_0) ]           (eq. 6 and 8)
 
-In one pass the network reads x_t of all blocks, each with a time of its own, beside x_0: a noisy position sees its own block of
+In one pass the network reads x_t of all blocks, each with its own time, together with x_0: a noisy position sees its own block of
 x_t and the earlier blocks of x_0 (section 3.2). The loss of a block does not depend on the noise of the others, so the blocks
 of a sequence may share random numbers: their times, or numbers of masks, are evenly spread.
 

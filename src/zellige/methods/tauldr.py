@@ -99,7 +99,7 @@ class TauLDR(Diffusion):
         """how training draws the bound: one-pass (as published: one-pass-biased), generic, or two-pass with two network
         evaluations"""
         auxiliary: float = option(default=0.001, minimum=0)
-        """weight of the cross-entropy beside the bound, a mean over all positions"""
+        """weight of a cross-entropy added to the bound, a mean over all positions"""
         prediction: str = "mean"
         """the network's softmax is p(x_0 | x_t): mean; or p(x_0 | the other positions): leave-one-out"""
         head: str = "logits"

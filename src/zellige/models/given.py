@@ -12,8 +12,8 @@ def refuse_given(method: Method, word: str) -> None:
         raise InputError(f"{name} noises no text, so no part of one can be given; leave `data.given` out")
     if 0 < method.block < method.window and not given.left_to_right:
         raise InputError(
-            f"{name} writes left to right and ignores what stands right of a position; use `data.given` prefix:32 or field, or "
-            "a method that reads the whole text, such as mdlm"
+            f"{name} writes left to right and ignores what is to the right of a position; use `data.given` prefix:32 or field, "
+            "or a method that reads the whole text, such as mdlm"
         )
 
 

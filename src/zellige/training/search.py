@@ -50,7 +50,7 @@ class Axis:
         if len(values) == 1:
             return None
         if "" in values:
-            raise InputError(f"{option} is '{text}'; values stand between commas, as in 1e-3,2e-3")
+            raise InputError(f"{option} is '{text}'; separate values by commas, as in 1e-3,2e-3")
         return cls.listed(option, values, setting)
 
     @classmethod
