@@ -41,7 +41,11 @@ LISTS: dict[
 ] = {  # of each paper: where, what, and the command that does it ("" where none does)
     "D3PM": [
         ("3.3, figures 2 and 8", "the bound with fewer steps than T", "zellige evaluate RUN --steps 256 128 64 20"),
-        ("A.7, eq. 17", "mutual-information schedule with the frequencies of the training data", ""),
+        (
+            "A.7, eq. 17",
+            "mutual-information schedule with the frequencies of the training data",
+            "zellige train d3pm --process uniform --schedule mutual-information --unigrams counts.npy",
+        ),
         ("table 5", "absorbing with nearest neighbours", "zellige train d3pm --process absorbing-nearest"),
         (
             "3.1",
@@ -99,7 +103,7 @@ LISTS: dict[
         ("5.1, table 4", "start from BERT; GLUE", ""),
         ("5.2, tables 6 and 7", "DNA", ""),
         ("5.3, table 8", "SUBS switched off in parts", ""),
-        ("figure 3", "variance of the loss during training; stratified times", ""),
+        ("figure 3", "variance of the loss; stratified and independent times", "python benchmarks/variance.py RUN"),
     ],
     "MD4": [
         ("7.1, figure 5", "HellaSwag by the joint bound", "zellige evaluate RUN --pairs hellaswag.jsonl"),

@@ -43,6 +43,29 @@ def test_draws_do_not_depend_on_the_parts():
         assert not torch.isclose(random.uniform((12, 5), other), random.uniform((12, 5), Counter(2**62 + 5, 3))).any()
 
 
+def test_independent_times_are_spread_over_nothing():
+    """Uniform and independent over examples and groups, where stratified ones have a mean of nearly no variance."""
+    n, counts = 8, torch.full((8, 3), 5)
+    variances = {}
+    for kind in (Counter, random.Independent):
+        for name, draw in (
+            ("examples", lambda g: random.stratified(n, g)),
+            ("groups", lambda g: random.spread(counts, g)),
+            ("row by row", lambda g: random.row_by_row(counts, g)),
+        ):
+            u = torch.stack([draw(kind(7, step)).reshape(-1) for step in range(1_000)])
+            assert u.min() >= 0
+            assert u.max() < 1
+            assert abs(float(u.mean()) - 0.5) < 5 / (12 * u.numel()) ** 0.5
+            variances[kind, name] = float(u.mean(1).var()) * 12 * u.shape[1]  # 1 of independent uniforms
+    for name in ("examples", "groups", "row by row"):
+        assert variances[random.Independent, name] == pytest.approx(1, abs=5 * (2 / 1_000) ** 0.5)
+        assert variances[Counter, name] < 0.2
+    whole = random.stratified(12, random.Independent(3, 1))
+    for part in range(3):  # of any number of devices
+        assert torch.equal(random.stratified(4, random.Independent(3, 1, part, 3)), whole[part::3])
+
+
 def test_every_way_to_multiply_gives_the_same_words():
     """NumPy's, a device's, whose products wrap around, and a compiler's, which may not: in the whole range of words."""
     g = torch.Generator().manual_seed(0)

@@ -5,6 +5,7 @@ import itertools
 import math
 import re
 
+import numpy as np
 import pytest
 import torch
 
@@ -124,6 +125,55 @@ def test_a_wrong_matrix_of_ones_own_is_one_line(text, message, tmp_path):
         D3PM(None, 2, (2,), D3PM.Config("matrix"))
     with pytest.raises(InputError, match="`matrix` needs `process` matrix"):
         D3PM(None, 2, (2,), D3PM.Config(matrix=str(file)))
+
+
+@pytest.mark.parametrize("kind", ["uniform", "absorbing-uniform", "nearest", "absorbing-nearest"])
+def test_unigrams_of_ones_own(kind, tmp_path):
+    """With the data's frequencies, some 0, i/T of the information about x_0 is lost by step i (A.7); without, it is not."""
+    counts, T, V = [5, 3, 0, 1, 11, 2], 5, 6
+    file = tmp_path / "unigrams.csv"
+    file.write_text("\n".join(map(str, counts)))
+    p = torch.tensor(counts, dtype=D) / sum(counts)
+    worst = []
+    for unigrams in (str(file), ""):
+        options = D3PM.Config(
+            kind, "mutual-information", diffusion_steps=T, neighbours=2, mask_proportion=0.3, unigrams=unigrams
+        )
+        P = D3PM(None, V, (2,), options).process
+        kept = [d3pm_transitions.kept(P.matrix(CLEAN, i / T)[:V], p) for i in range(1, T)]
+        worst.append(max(abs(float(k) - (1 - i / T)) for i, k in enumerate(kept, 1)))
+    assert worst[0] < 3e-4 < 3e-3 < worst[1]
+
+
+def test_equal_unigrams_are_none(tmp_path):
+    np.save(tmp_path / "even.npy", np.full(7, 3))
+    even = d3pm_transitions.read_unigrams(str(tmp_path / "even.npy"), 7)
+    for redrawn in (None, 0.02):
+        asked, even_by_default = (
+            d3pm_transitions.table("mutual-information", 9, 7, False, redrawn, p) for p in (even, None)
+        )
+        close(asked, even_by_default, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1\n2", "'{}' has 2 counts and the vocabulary 3 tokens; give one for each"),
+        ("1\n-2\n3", "'{}' must hold counts of 0 or more, of two tokens at least above 0"),
+        ("0\n4\n0", "'{}' must hold counts of 0 or more, of two tokens at least above 0"),
+        ("a\nb\nc", "'{}' is no list of numbers; `unigrams` takes a .npy file or a line for each token"),
+        (None, "no file at '{}'; `unigrams` takes a file with a count for each token"),
+    ],
+)
+def test_wrong_unigrams_are_one_line(text, message, tmp_path):
+    file = tmp_path / "unigrams.csv"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(InputError, match=re.escape(message.format(file))):
+        D3PM(None, 3, (2,), D3PM.Config("uniform", "mutual-information", diffusion_steps=4, unigrams=str(file)))
+    for kind, schedule in (("uniform", "cosine"), ("absorbing", "paper"), ("middle", "paper")):
+        with pytest.raises(InputError, match="`unigrams` is for `schedule` mutual-information"):
+            d3pm_transitions.Noise(kind, 4, schedule, 0, 1, "", unigrams=str(file)).on(3)
 
 
 # ---------------------------------------------------------------------------------- the closed forms

@@ -96,4 +96,31 @@ OPTIONS = [
         why=NETWORK,
         tests="tests/nn/test_gated.py -k channels_are_dropped",
     ),
+    # ------------------------------------------------------------------------------ independent times
+    M(
+        "independent times: groups of an example share one",
+        "core/random.py",
+        "positions in each: (B, G) float64.\n\n    Evenly spread over the examples, and over the groups of each example that have a "
+        'position.\n    """\n    if isinstance(generator, Independent):',
+        "positions in each: (B, G) float64.\n\n    Evenly spread over the examples, and over the groups of each example that have a "
+        'position.\n    """\n    if False:',
+        why=SEEDS,
+        tests="tests/core/test_counting.py -k independent_times",
+    ),
+    M(
+        "independent times: examples share one",
+        "core/counting.py",
+        "return self.uniform((n,), device)",
+        "return self.uniform((1,), device).expand(n)",
+        why=SEEDS,
+        tests="tests/core/test_counting.py -k independent_times",
+    ),
+    M(
+        "independent times: stratified all the same",
+        "training/loop.py",
+        "self.device, self.train_config.times)",
+        "self.device)",
+        why=SEEDS,
+        tests="tests/training/test_train.py -k draws_its_times",
+    ),
 ]

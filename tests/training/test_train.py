@@ -8,6 +8,7 @@ import sys
 import types
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ import torch
 import zellige
 from zellige import Data, InputError, Net, Train, files, load
 from zellige.cli.evaluate_print import heading as results_heading
+from zellige.core.counting import Counter, Independent
 from zellige.errors import Diverged
 from zellige.evaluation.result import summarize
 from zellige.methods import D3PM
@@ -24,6 +26,7 @@ from zellige.models.checkpoint.read import load_tensors, read_metrics
 from zellige.models.checkpoint.write import save_tensors
 from zellige.models.hub import card
 from zellige.training.ema import EMA, learning_rate
+from zellige.training.loop import Learner
 from zellige.training.order import BatchSampler, StepSeeds
 from zellige.training.progress import Silent
 from zellige.training.run import summary
@@ -102,18 +105,28 @@ def test_parts_are_the_step(accumulate, world):
             assert parts == [whole[step][part :: len(parts)] for part in range(len(parts))]
 
 
-def test_parts_draw_what_the_whole_draws():
+@pytest.mark.parametrize("times", ["stratified", "independent"])
+def test_parts_draw_what_the_whole_draws(times):
     from zellige.core.batch import Batch
     from zellige.methods import build
 
     method = build("mdlm", 7, NET)
     batch = tokens(8)
-    whole = method.loss(Batch(batch), StepSeeds(3, 1, torch.device("cpu")).seed_part(5, 0))
-    seeds = StepSeeds(3, 4, torch.device("cpu"))
+    whole = method.loss(Batch(batch), StepSeeds(3, 1, torch.device("cpu"), times).seed_part(5, 0))
+    seeds = StepSeeds(3, 4, torch.device("cpu"), times)
     parts = [method.loss(Batch(batch[p::4]), seeds.seed_part(5, p)) for p in range(4)]
     torch.testing.assert_close(torch.stack(parts, 1).flatten(), whole, rtol=1e-6, atol=1e-6)
     other = method.loss(Batch(batch), StepSeeds(3, 1, torch.device("cpu")).seed_part(6, 0))
     assert not torch.allclose(other, whole)
+
+
+def test_a_training_draws_its_times_as_it_is_told():
+    for times, kind in (("stratified", Counter), ("independent", Independent)):
+        learner = SimpleNamespace(
+            train_config=Train(times=times), parts=2, device=torch.device("cpu"), sharded=False, method=None
+        )
+        Learner.on_train_start(learner)  # pyright: ignore[reportArgumentType]
+        assert type(learner.seeds.seed_part(0, 1)) is kind
 
 
 def test_rate():

@@ -142,6 +142,13 @@ class Counter:
         return (self._draw(torch.zeros_like(whole), whole) + row / (self.parts * n)) % 1.0
 
 
+class Independent(Counter):
+    """As `Counter`, with times that are independent instead of spread evenly over the examples."""
+
+    def stratified(self, n: int, device: torch.device | None) -> Tensor:
+        return self.uniform((n,), device)
+
+
 class Streams:
     """Random numbers of B sequences, each with its own stream: a function of (its seed, its number of draws, position).
 

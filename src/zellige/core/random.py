@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from .counting import Counter, Streams
+from .counting import Counter, Independent, Streams
 from .positions import positions
 
 
@@ -240,6 +240,8 @@ def spread(n: Tensor, generator: Randomness = None) -> Tensor:
 
     Evenly spread over the examples, and over the groups of each example that have a position.
     """
+    if isinstance(generator, Independent):
+        return uniform(n.shape, generator, n.device)
     u = stratified(len(n), generator, n.device)[:, None]
     groups = (n > 0).sum(-1, keepdim=True).clamp_min(1)
     return (u + torch.arange(n.shape[1], dtype=u.dtype, device=n.device) / groups) % 1.0
@@ -247,6 +249,8 @@ def spread(n: Tensor, generator: Randomness = None) -> Tensor:
 
 def row_by_row(n: Tensor, generator: Randomness = None) -> Tensor:
     """As `spread`, with strata example by example: the groups of the first example have the largest uniforms."""
+    if isinstance(generator, Independent):
+        return uniform(n.shape, generator, n.device)
     row, rows = _among(len(n), generator, n.device)
     stratum = row[:, None] * n.shape[1] + torch.arange(n.shape[1], dtype=torch.float64, device=n.device)
     total = rows * n.shape[1]

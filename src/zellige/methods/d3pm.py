@@ -138,6 +138,9 @@ class D3PM(Absorbing):
         """strength of gaussian noise: paper, or matched (for checkpoints of earlier versions)"""
         matrix: str = ""
         """for matrix: .npy or .csv file (V, V) of probabilities, from row to column; needed whenever the model is loaded"""
+        unigrams: str = ""
+        """for mutual-information: .npy file, or a line for each token, of how often each of the V tokens occurs in the training
+        data; without it all are taken to be equally frequent; needed whenever the model is loaded"""
 
     def __init__(
         self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: Config | None = None
@@ -153,6 +156,7 @@ class D3PM(Absorbing):
             "neighbour_weights",
             "mask_rate",
             "matrix",
+            "unigrams",
         )
         choices = {name: getattr(config, name) for name in kernel}
         noise = Noise(config.process, config.diffusion_steps, config.schedule, **choices)

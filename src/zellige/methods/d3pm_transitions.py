@@ -188,6 +188,29 @@ def read_matrix(path: str, tokens: int) -> Tensor:
     return M / M.sum(1, keepdim=True)
 
 
+def read_unigrams(path: str, tokens: int) -> Tensor:
+    """The frequencies (tokens,) of the tokens from a .npy file, or a text file with a number on each line: float64, of sum 1.
+
+    Raises:
+        InputError: no such file, not as many numbers as tokens, or a negative one; none but one token occurs.
+    """
+    try:
+        array = np.load(path, allow_pickle=False) if path.endswith(".npy") else np.loadtxt(path, delimiter=",")
+    except FileNotFoundError:
+        raise InputError(f"no file at '{path}'; `unigrams` takes a file with a count for each token") from None
+    except (OSError, ValueError, EOFError):
+        raise InputError(
+            f"'{path}' is no list of numbers; `unigrams` takes a .npy file or a line for each token"
+        ) from None
+    counts = np.asarray(array).reshape(-1)
+    if len(counts) != tokens or counts.dtype.kind not in "fiu":
+        raise InputError(f"'{path}' has {len(counts):,} counts and the vocabulary {tokens:,} tokens; give one for each")
+    p = torch.from_numpy(counts.astype(np.float64))
+    if not torch.isfinite(p).all() or (p < 0).any() or (p > 0).sum() < 2:
+        raise InputError(f"'{path}' must hold counts of 0 or more, of two tokens at least above 0")
+    return p / p.sum()
+
+
 def stationary(M: Tensor) -> Tensor:
     """The distribution (V,) that a transition matrix (V, V) keeps.
 
@@ -218,19 +241,29 @@ def own(M: Tensor, T: int, schedule: str) -> CTMC:
 
 # ---------------------------------------------------------------------------------- how much noise
 TABLES = ("linear", "linear-to-one", "cosine", "even", "mutual-information")
+INFORMED = (
+    "uniform",
+    "absorbing-uniform",
+    "nearest",
+    "absorbing-nearest",
+)  # noises that ask for the distribution of x_0
 OF_MIXTURES = ("linear-to-one", "even", "mutual-information")  # schedules that chains of matrices do not have
 
 
-def table(name: str, T: int, V: int, absorbing: bool, redrawn: float | None = None) -> Tensor:
+def table(
+    name: str, T: int, V: int, absorbing: bool, redrawn: float | None = None, unigrams: Tensor | None = None
+) -> Tensor:
     """alpha_i, i = 0..T, of D3PM's noise schedules for V tokens (arXiv 2107.03006, section 3.2): (T + 1,) float64.
 
-    `redrawn` is the probability that a lost token becomes this or that token: 1/V by default, where nothing absorbs.
+    Args:
+        redrawn: the probability that a lost token becomes this or that token: 1/V by default, where nothing absorbs.
+        unigrams: (V,) the distribution of x_0 for "mutual-information"; uniform by default.
     """
     left = 1 - torch.arange(T + 1, dtype=D) / T
     if name == "even":  # beta_i = 1/(T - i + 1) whatever the noise (D3PM, table 6)
         return left
     if name == "mutual-information":  # at the mask beta_i = 1/(T - i + 1)
-        return left if absorbing else _informed(left, V, 1 / V if redrawn is None else redrawn)
+        return left if absorbing else _informed(left, V, 1 / V if redrawn is None else redrawn, unigrams)
     if name == "linear":  # DDPM's 1e-4 to 0.02 at T = 1000, scaled so that alpha_T hardly depends on T
         beta = torch.linspace(0.1 / T, min(20 / T, 0.999), T, dtype=D)
     elif name == "linear-to-one":  # D3PM table 4; of a long chain alpha is below any float64 long before T
@@ -243,22 +276,30 @@ def table(name: str, T: int, V: int, absorbing: bool, redrawn: float | None = No
     return torch.cat((torch.ones_like(beta[:1]), (1 - beta).cumprod(0)))
 
 
-def _informed(left: Tensor, V: int, redrawn: float) -> Tensor:
-    """alpha at which I(x_t; x_0)/H(x_0) is `left`, x_0 uniform on V tokens, noise as in `table`, by bisection.
+def _informed(left: Tensor, V: int, redrawn: float, unigrams: Tensor | None = None) -> Tensor:
+    """alpha at which I(x_t; x_0)/H(x_0) is `left`, noise as in `table`, by bisection; x_0 uniform unless `unigrams`.
 
     Given x_0 the distribution of x_t is alpha + (1 - alpha) redrawn at x_0, (1 - alpha) redrawn at the V - 1 other tokens, and
     without x_0 their mean at each token; at a mask the two agree.
     """
+    p = None if unigrams is None else unigrams[unigrams > 0]
+    entropy = math.log(V) if p is None else -float(maths.xlogy(p, p).sum())
     low, high = torch.zeros_like(left), torch.ones_like(left)
     for _ in range(60):
         alpha = (low + high) / 2
         off_diagonal = (1 - alpha) * redrawn
-        mean = alpha / V + off_diagonal
-        # D3PM eq. 17
-        information = maths.xlogy(alpha + off_diagonal, (alpha + off_diagonal) / mean) + (V - 1) * maths.xlogy(
-            off_diagonal, off_diagonal / mean
-        )
-        more = information > left * math.log(V)
+        if p is None:
+            mean = alpha / V + off_diagonal
+            # D3PM eq. 17
+            information = maths.xlogy(alpha + off_diagonal, (alpha + off_diagonal) / mean) + (V - 1) * maths.xlogy(
+                off_diagonal, off_diagonal / mean
+            )
+        else:
+            kept, lost = (alpha + off_diagonal)[:, None], off_diagonal[:, None]
+            mean = alpha[:, None] * p + lost
+            # D3PM eq. 17, the sum over x_0 and x_t
+            information = (p * maths.xlogy(kept, kept / mean) + (1 - p) * maths.xlogy(lost, lost / mean)).sum(-1)
+        more = information > left * entropy
         low, high = torch.where(more, low, alpha), torch.where(more, alpha, high)
     return torch.where(left % 1 == 0, left, low)
 
@@ -428,7 +469,7 @@ class Noise:
     "absorbing" (into a mask), "uniform", "absorbing-uniform" (one or the other) and "middle" (absorbing into the middle level)
     are mixtures, never K x K: keep with probability 1 - beta_i, else draw from the prior. "gaussian" and "band" are chains of
     K x K matrices, "nearest" and "absorbing-nearest" are matrix exponentials: one matrix for each time, not for each position.
-    The mutual-information schedules take x_0 to be uniform; the published ones ask the data. The betas of "gaussian" are the
+    The mutual-information schedules take x_0 to be uniform, or of the frequencies in `unigrams`, as the published ones do. The betas of "gaussian" are the
     paper's where T steps of them forget x_0, and larger on few levels (`levels`).
 
     Raises:
@@ -447,6 +488,7 @@ class Noise:
     neighbour_weights: str = "equal"
     mask_rate: float = 4.0
     matrix: str = ""
+    unigrams: str = ""
 
     def __post_init__(self) -> None:
         if bool(self.matrix) != (self.kind == "matrix"):
@@ -473,8 +515,14 @@ class Noise:
         if schedule in ("paper", "auto"):
             default = "cosine" if (kind, schedule) in COSINE else "mutual-information"
             schedule = "linear" if ordinal or self.scaling != "exponential" else default
+        if self.unigrams and (schedule != "mutual-information" or kind not in INFORMED):
+            raise InputError(
+                "`unigrams` is for `schedule` mutual-information of `process` uniform, absorbing-uniform, nearest or "
+                "absorbing-nearest; drop it"
+            )
         if (ordinal or kind == "matrix") and schedule in OF_MIXTURES:
             raise InputError(f"`schedule` {schedule} is not for `process` {kind}; use linear or cosine")
+        unigrams = read_unigrams(self.unigrams, V) if self.unigrams else None
         if kind == "matrix":
             return own(read_matrix(self.matrix, V), T, schedule)
         if ordinal:
@@ -488,16 +536,16 @@ class Noise:
             points = read_embedding(self.embedding, V) if self.embedding else torch.arange(V)[:, None]
             if self.scaling == "exponential":
                 mask_rate = self.mask_rate if kind == "absorbing-nearest" else 0.0
-                return graph(points, self.neighbours, T, schedule, None, self.neighbour_weights, mask_rate)
+                return graph(points, self.neighbours, T, schedule, unigrams, self.neighbour_weights, mask_rate)
             if schedule == "mutual-information":
                 raise InputError(
                     f"`schedule` mutual-information is not for `scaling` {self.scaling}; use linear or cosine"
                 )
             return graph_steps(points, self.neighbours, T, schedule, self.scaling)
         if kind == "absorbing-uniform":
-            alpha = table(schedule, T, V, False, (1 - self.mask_proportion) / (V + 1))
+            alpha = table(schedule, T, V, False, (1 - self.mask_proportion) / (V + 1), unigrams)
             return process.absorbing_uniform(V + 1, Tabulated(alpha), self.mask_proportion)
-        alpha = Tabulated(table(schedule, T, V, kind != "uniform"))
+        alpha = Tabulated(table(schedule, T, V, kind != "uniform", None, unigrams))
         if kind == "middle":
             return process.Mixture(F.one_hot(torch.tensor(V // 2), V).double(), alpha)
         return process.uniform(V, alpha) if kind == "uniform" else process.absorbing(V + 1, alpha)

@@ -119,6 +119,8 @@ class Train:
     """a run, a saved model or a hub id, whose network's weights this one begins with, in its tokens and its sizes"""
     label_dropout: float = option(default=0.1, minimum=0, maximum=1)
     """with `data.labels`, the share of rows that are trained without their class, so that the model can do without"""
+    times: Literal["stratified", "independent"] = "stratified"
+    """noise times of a batch: stratified spreads them evenly over its sequences, independent varies more (MDLM, figure 3)"""
     seed: int = option(default=0, minimum=0)
     """random seed of the weights, the data order and the noise"""
 
@@ -184,6 +186,7 @@ LATER: dict[str, Any] = {  # an entry that came later -> the value that files wi
     "options.sigma_max": None,
     "options.sigma_min": None,
     "options.strength": "matched",
+    "options.unigrams": "",
     "recipe": "",
     "train.async_save": False,
     "train.decay_all": False,
@@ -191,6 +194,7 @@ LATER: dict[str, Any] = {  # an entry that came later -> the value that files wi
     "train.label_dropout": 0.1,
     "train.minutes": 0.0,
     "train.nodes": 1,
+    "train.times": "stratified",
 }
 RENAMED = {  # an entry's earlier name -> its name, where the class has the second and not the first
     "options.steps": "options.diffusion_steps",

@@ -106,7 +106,7 @@ class Learner(lightning.LightningModule):
         return batch.to(device)
 
     def on_train_start(self) -> None:
-        self.seeds = StepSeeds(self.train_config.seed, self.parts, self.device)
+        self.seeds = StepSeeds(self.train_config.seed, self.parts, self.device, self.train_config.times)
         whole = self.train_config.compile and not self.sharded
         self.compiled = compile_step(self.method.loss) if whole else None
 

@@ -20,7 +20,7 @@ from torch.utils.data import Sampler
 
 from ..core import random
 from ..core.batch import Batch
-from ..core.random import Counter, Randomness, mix
+from ..core.random import Counter, Independent, Randomness, mix
 
 LARGE = 1 << 20  # rows of a source whose order is not kept (8 bytes each) but computed, row by row
 ROUNDS = 6  # of the Feistel network: four already look random to who may ask both ways (Luby and Rackoff 1988)
@@ -139,10 +139,11 @@ class BatchSampler(Sampler[list[int]]):
 
 
 class StepSeeds:
-    """The random numbers of the parts of the steps, on one device."""
+    """The random numbers of the parts of the steps, on one device; `times` as `Train` has them."""
 
-    def __init__(self, seed: int, parts: int, device: torch.device):
+    def __init__(self, seed: int, parts: int, device: torch.device, times: str = "stratified"):
         self.seed, self.parts, self.device = seed, parts, device
+        self.kind = Independent if times == "independent" else Counter
 
     def seed_part(self, step: int, part: int) -> Randomness:
         """Return the randomness of one part of a step; dropout's, which is the global one, is seeded too."""
@@ -152,7 +153,7 @@ class StepSeeds:
             torch.cuda.manual_seed(seed)
         # tensors, so that a compiled step is compiled once; made by filling, which no device waits for
         at, part_number = (torch.full((), number, device=self.device) for number in (step, part))
-        return Counter(mix(self.seed, 2), at, part_number, self.parts)
+        return self.kind(mix(self.seed, 2), at, part_number, self.parts)
 
 
 @dataclass(frozen=True)
