@@ -100,10 +100,8 @@ OPTIONS = [
     M(
         "independent times: groups of an example share one",
         "core/random.py",
-        "positions in each: (B, G) float64.\n\n    Evenly spread over the examples, and over the groups of each example that have a "
-        'position.\n    """\n    if isinstance(generator, Independent):',
-        "positions in each: (B, G) float64.\n\n    Evenly spread over the examples, and over the groups of each example that have a "
-        'position.\n    """\n    if False:',
+        'each example that have a position.\n    """\n    if isinstance(generator, Independent):',
+        'each example that have a position.\n    """\n    if False:',
         why=SEEDS,
         tests="tests/core/test_counting.py -k independent_times",
     ),

@@ -469,8 +469,8 @@ class Noise:
     "absorbing" (into a mask), "uniform", "absorbing-uniform" (one or the other) and "middle" (absorbing into the middle level)
     are mixtures, never K x K: keep with probability 1 - beta_i, else draw from the prior. "gaussian" and "band" are chains of
     K x K matrices, "nearest" and "absorbing-nearest" are matrix exponentials: one matrix for each time, not for each position.
-    The mutual-information schedules take x_0 to be uniform, or of the frequencies in `unigrams`, as the published ones do. The betas of "gaussian" are the
-    paper's where T steps of them forget x_0, and larger on few levels (`levels`).
+    The mutual-information schedules take x_0 to be uniform, or of the frequencies in `unigrams`, as the published ones do. The
+    betas of "gaussian" are the paper's where T steps of them forget x_0, and larger on few levels (`levels`).
 
     Raises:
         InputError: a number out of its range, or a schedule that this noise does not have.
