@@ -120,7 +120,7 @@ class Train:
     label_dropout: float = option(default=0.1, minimum=0, maximum=1)
     """with `data.labels`, the share of rows that are trained without their class, so that the model can do without"""
     times: Literal["stratified", "independent"] = "stratified"
-    """noise times of a batch: stratified spreads them evenly over its sequences, independent varies more (MDLM, figure 3)"""
+    """noise times of a batch: stratified spreads them evenly over its sequences, independent varies more"""
     seed: int = option(default=0, minimum=0)
     """random seed of the weights, the data order and the noise"""
 
