@@ -11,6 +11,7 @@ from zellige.core.schedule import Tabulated
 from zellige.methods import MD4, MDLM
 from zellige.methods.absorbing import Masked
 from zellige.samplers import (
+    P2,
     Ancestral,
     AnyOrder,
     Confidence,
@@ -96,6 +97,7 @@ SAMPLERS = {
     "confidence above 0.5": Confidence("margin", 0.5),
     "confidence, entropy bound": Confidence(entropy_bound=0.5),
     "klass": Klass(0.2, 0.5, 1),
+    "p2": P2(1.5),
     "remasking, cap": Remasking(eta=0.3),
     "remasking, conf": Remasking("conf"),
     "remasking, loop": Remasking("loop", eta=0.3),
@@ -116,6 +118,7 @@ CANNOT = {  # sampler -> the methods that it refuses
 }
 CANNOT["informed"] = {"genmd4"}
 CANNOT["klass"] = CANNOT["confidence"]
+CANNOT["p2"] = {"genmd4", "d3pm, absorbing", "sedd, absorbing", "d3pm, uniform", "sedd, uniform", "uniform, mean"}
 CANNOT["fixed_order"] = CANNOT["any_order"]
 CANNOT["metropolis"] = CANNOT["left_to_right"] = CANNOT["speculative"] = set(METHODS)
 CANNOT["blockwise"] = {"d3pm, uniform", "sedd, uniform", "uniform, mean"}

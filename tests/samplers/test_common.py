@@ -258,7 +258,7 @@ def test_the_head_is_computed_only_where_it_is_read(name):
             assert counting.heads == int(masked[:-1].sum())
         elif name == "uniformisation":  # one position a call, whether it jumps or not
             assert counting.heads == sum(counting.rows) >= rows * 10
-        elif name in ("tau_leaping, corrected", "psi", "informed"):  # masked again, and asked about again
+        elif name in ("tau_leaping, corrected", "psi", "informed", "p2"):  # masked again, and asked about again
             assert counting.heads >= rows * 10
         elif "remasking" not in name:
             assert counting.heads == rows * 10  # once for each free token

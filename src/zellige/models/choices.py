@@ -25,7 +25,7 @@ class SamplerChoices(TypedDict, total=False):
     cosine: float | None  # speculative
     rounds: int  # speculative
     remasking: str  # remasking
-    eta: float  # remasking
+    eta: float  # remasking, p2
     t_on: float  # remasking, psi
     t_off: float  # remasking, psi
     alpha_on: float  # remasking

@@ -14,6 +14,7 @@ from .informed import Informed
 from .klass import Klass
 from .left_to_right import LeftToRight
 from .metropolis import Metropolis
+from .p2 import P2
 from .pairing import Distribution, blank, distribution_of, of_length
 from .predict import predict_at
 from .psi import Psi
@@ -33,6 +34,7 @@ SAMPLERS |= {
     "klass": Klass,
     "speculative": Speculative,
     "remasking": Remasking,
+    "p2": P2,
     "psi": Psi,
     "informed": Informed,
     "metropolis": Metropolis,
@@ -52,6 +54,7 @@ Law, law_of, laws, Guided, ask = Distribution, distribution_of, distributions, T
 
 __all__ = [
     "ALIASES",
+    "P2",
     "SAMPLERS",
     "Ancestral",
     "AnyOrder",

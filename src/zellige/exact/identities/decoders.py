@@ -8,8 +8,9 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from ...samplers import Confidence, Klass, State
+from ...samplers import P2, Confidence, Klass, State
 from ...samplers.confidence import RULES, Measure
+from ...samplers.p2 import number
 from .check import Largest, numbers, shared
 
 DECODERS = "decoders"
@@ -106,6 +107,25 @@ def stable_masks_are_revealed():
                 wanted = settled or [min(now, key=lambda n: (-round(max(now[n]), 5), n))]
                 see(worst, at[b], wanted, f"evaluation {i + 1}")
     yield worst.row(DECODERS, "klass: stable and confident masks, or one")
+
+
+@shared("decoders.p2")
+@torch.no_grad()
+def the_least_likely_are_masked_again():
+    """P2: which positions hold tokens after a step; some are given, some stand, some were masks."""
+    p, masks, worst = posteriors(0), some_masks(), Largest()
+    fixed = ~masks & (numbers(B + 1, N)[1:] > 0.5)
+    x = (numbers(B, N) * 1e4).long() % K
+    log_p = p.gather(-1, x[..., None])[..., 0].log()
+    for eta, s in itertools.product((0.0, 0.7, 1.0, 3.0), (0.0, 0.3, 0.5, 0.9)):
+        free = (~fixed).sum(-1)
+        stays = P2(eta).stays(log_p, masks, fixed, number(free, torch.tensor(s)))
+        for b in range(B):
+            own = [i for i in range(N) if not fixed[b, i]]
+            score = {i: round(float(log_p[b, i]) * (1 if masks[b, i] else eta), 5) for i in own}
+            masked = sorted(own, key=lambda i: (score[i], -i))[: math.floor(len(own) * s + 1e-9)]
+            see(worst, stays[b], [i for i in range(N) if i not in masked], f"eta {eta}, time {s}")
+    yield worst.row(DECODERS, "p2: the least likely are masked again")
 
 
 def _stable(seen: list[Tensor], b: int, n: int, now: int, history: int) -> bool:

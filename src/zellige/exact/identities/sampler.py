@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from ...methods.diffusion import Diffusion
 from ...methods.gidd import Hybrid
 from ...methods.method import Method
 from ...samplers import (
+    P2,
     SAMPLERS,
     Ancestral,
     AnyOrder,
@@ -38,6 +39,7 @@ from ...samplers import (
 )
 from ...samplers.ancestral import Argmax
 from ...samplers.pairing import of_length
+from ...samplers.predict import clean_where_fixed, expected_time
 from ...samplers.replay import Replayed, weigh
 from ...samplers.sampler import start_distribution
 from .. import bounds, enumeration, metropolis, script
@@ -346,6 +348,51 @@ def settled_tokens_are_the_data(method: Diffusion):
     samples = script.run_distribution(sampler, truth_of(method), L)
     worst.see(samples, data_distribution(), "threshold 1")
     yield worst.row(SAMPLER, "klass, certain tokens = data distribution")
+
+
+@own("sampler.p2", lambda method: P2.refuse(method) is None)
+@torch.no_grad()
+def p2_keeps_the_likeliest(method: Diffusion):
+    """Its distribution, summed over all that may be drawn, beside that of its definition, followed text by text."""
+    worst = Largest()
+    for eta, steps, first in ((1.5, 2, -1), (0.4, 3, -1), (0.0, 2, -1), (1.5, 2, 1)):
+        fixed = torch.tensor([first] + [-1] * (L - 1))
+        samples = script.run_distribution(P2(eta), method, L, steps, fixed)
+        wanted = torch.zeros(V**L, dtype=torch.float64)
+        for x, probability in _followed(method, eta, steps, fixed).items():
+            wanted[enumeration.index(torch.tensor(x), V)] += probability
+        worst.see(samples, wanted, f"eta {eta}, {steps} steps, {first} given")
+    yield worst.row(SAMPLER, "p2 = its definition")
+
+
+def _followed(method: Diffusion, eta: float, steps: int, fixed: Tensor) -> dict[tuple[int, ...], float]:
+    """Distribution of the texts of P2 by its definition: every token that may be drawn, one text after another."""
+    mask: Any = method.process.mask
+    own = [i for i in range(L) if fixed[i] < 0]
+    texts = {tuple(mask if f < 0 else int(f) for f in fixed): 1.0}
+    for step in range(1, steps + 1):
+        masks_after, following = math.floor(len(own) * (steps - step) / steps + 1e-9), dict[tuple[int, ...], float]()
+        for x, probability in texts.items():
+            p, masks = _said(method, x, fixed), [i for i in own if x[i] == mask]
+            for drawn in itertools.product(range(V), repeat=len(masks)):
+                y = list(x)
+                for i, token in zip(masks, drawn, strict=True):
+                    y[i] = token
+                score = {i: round(math.log(p[i][y[i]]) * (1 if i in masks else eta), 5) for i in own}
+                chance = probability * math.prod(p[i][y[i]] for i in masks)
+                for i in sorted(own, key=lambda i: (score[i], -i))[:masks_after]:
+                    y[i] = mask
+                following[*y] = following.get((*y,), 0.0) + chance
+        texts = following
+    return texts
+
+
+def _said(method: Diffusion, x: Sequence[int], fixed: Tensor) -> list[list[float]]:
+    """What the network says about each position of a text, masks or not."""
+    state = State(torch.tensor([x]), fixed[None] >= 0, torch.zeros(1))
+    time = clean_where_fixed(method, state, expected_time(method, state))
+    pred = method.read(method.logits(method.hidden(state.x, time)), torch.full_like(state.x, method.process.mask), time)  # pyright: ignore
+    return maths.normalise(posterior(pred).double())[0].tolist()
 
 
 @own("sampler.fixed_order-distribution")

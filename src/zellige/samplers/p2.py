@@ -1,0 +1,115 @@
+"""P2: each step chooses anew which tokens stay; those that stand may be masked again (Peng et al. 2025, arXiv 2502.03540).
+
+A step evaluates the network at all positions and draws a token x_i for each mask. Every position gets a score from p_i, what the
+network says about position i (the paper's self-planning, in which the network judges itself):
+
+    a mask           log p_i(x_i)          of the token that was drawn
+    a token          eta log p_i(x_i)      of the token that stands
+
+The positions with the lowest scores are masks after the step: floor(n s) of the n positions that are not given, at time s, which
+falls evenly from 1 to 0. The others keep their tokens, or get those that were drawn. With eta = 0 no token is masked again; the
+larger eta, the more are. (The published code judges a token that stands by another draw from p_i.)
+
+**These are not samples of the model**, whatever the number of steps. The choice looks at the tokens that were drawn: an unlikely
+one is dropped and drawn again. So likely tokens are favoured, even with the exact network, one token a step and independent
+positions, as with a temperature below 1. And a token that stands is judged by what the network says about a position that it
+sees, for which it was never trained.
+
+It works with absorbing noise and a network of p(x_0 | x_t). A network with a time input gets the time at which the noise has, on
+average, as many masks as there are now.
+"""
+
+from dataclasses import replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from ..core import maths, random
+from ..core.batch import Batch
+from ..core.positions import positions
+from ..core.prediction import posterior
+from ..errors import InputError
+from ..methods.diffusion import Diffusion
+from ..requests import declared, option
+from .guide import Truncated, Wrapper, truncated
+from .pairing import STEPS, Distribution, absorbs
+from .predict import clean_where_fixed, expected_time, free
+from .sampler import Sampler
+
+
+@declared
+class P2(Sampler):
+    """Path planning: the least likely tokens of each step are masked again, whether just drawn or standing."""
+
+    eta: float = option(
+        "weight of the tokens that stand; 0 masks none of them again, larger values more", default=1.0, minimum=0
+    )
+
+    name: ClassVar[str] = "p2"
+    label: ClassVar[str] = "Keep the likeliest"
+    sentence: ClassVar[str] = "Each step keeps the likeliest tokens and draws the others again."
+    error: ClassVar[str] = "not the model's distribution"
+    order: ClassVar[str] = "-"
+    needs: ClassVar[str] = "absorbing, p(x_0 | x_t)"
+    calls: ClassVar[str] = "steps"
+
+    @classmethod
+    def refuse(cls, method):
+        if isinstance(method, Wrapper) and not isinstance(method, Truncated):
+            return "judges tokens by the network, whose distribution guidance changes"
+        if why := absorbs(method, one=True):
+            return why
+        return None if method.parameterization == "mean" else "needs a network of p(x_0 | x_t)"
+
+    def distribution(self, method, steps):
+        return Distribution("its own path, likely tokens first")
+
+    def times(self, method: Diffusion, steps: int | None) -> Tensor:
+        """From 1 to 0, the share of masks."""
+        steps = STEPS if steps is None else steps
+        if steps < 1:
+            raise InputError(f"`steps` is {steps}; it must be 1 or more")
+        return torch.linspace(1, 0, steps + 1, dtype=torch.float64)
+
+    def expected_calls(self, method: Diffusion, times: Tensor, free: int) -> float:
+        return float((number(free, times[1:]) > 0).sum() + 1) if free else 0.0
+
+    def step(self, method: Diffusion, state, t, s, generator=None):
+        masks, own, mask = free(method, state), ~state.fixed, method.process.mask
+        left = number(own.sum(-1), s.reshape(-1))
+        at = own & (masks | (left > 0)[:, None])  # in the end no token is judged
+        rows = at.any(-1)
+        if not rows.any():
+            random.discard(masks.shape, generator)
+            return state
+        time = clean_where_fixed(method, state, expected_time(method, state))
+        condition = None if state.condition is None else state.condition[rows]
+        h = method.hidden(
+            state.x[rows], time[rows], Batch(state.x[rows], condition=condition), None, positions(at[rows])
+        )
+        pred = method.read(method.logits(h), torch.full((len(h),), mask, device=h.device), time[at])
+        how = (self.temperature, self.top_p, self.top_k, self.drop_crossing)
+        drawn = random.categorical(posterior(truncated(pred, *how)).double()[masks[at]], generator, masks)
+        x = positions(masks).put(state.x, drawn)
+        probability = maths.normalise(posterior(pred).double()).gather(-1, x[at][:, None])[:, 0]
+        log_p = torch.zeros_like(at, dtype=torch.float64).masked_scatter(at, probability.clamp_min(1e-300).log())
+        stays = self.stays(log_p, masks, state.fixed, left)
+        return replace(state, x=torch.where(stays, x, mask), calls=state.calls + rows)
+
+    def stays(self, log_p: Tensor, masks: Tensor, fixed: Tensor, left: Tensor) -> Tensor:
+        """Positions (B, L) bool that are no masks after a step, ties from the left.
+
+        Args:
+            log_p: (B, L) of the tokens, drawn or standing; rounded, since a network's rounding makes no difference.
+            masks, fixed: (B, L) bool, positions that were masks, and those that are given.
+            left: (B,) number of masks after the step.
+        """
+        score = torch.where(masks, log_p, self.eta * log_p).round(decimals=5).masked_fill(fixed, torch.inf)
+        best_first = score.argsort(dim=-1, descending=True, stable=True)
+        return fixed | (best_first.argsort(-1) < (score.shape[-1] - left)[:, None])
+
+
+def number(free: Tensor | int, s: Tensor) -> Tensor:
+    """Number of masks at time s among `free` positions."""
+    return (free * s + 1e-9).floor().long()
