@@ -76,7 +76,8 @@ class P2(Sampler):
         return float((number(free, times[1:]) > 0).sum() + 1) if free else 0.0
 
     def step(self, method: Diffusion, state, t, s, generator=None):
-        masks, own, mask = free(method, state), ~state.fixed, method.process.mask
+        masks, own = free(method, state), ~state.fixed
+        mask: int = method.process.mask  # pyright: ignore[reportAssignmentType]  # `refuse` has seen to it
         left = number(own.sum(-1), s.reshape(-1))
         at = own & (masks | (left > 0)[:, None])  # in the end no token is judged
         rows = at.any(-1)
