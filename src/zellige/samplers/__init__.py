@@ -20,6 +20,7 @@ from .predict import predict_at
 from .psi import Psi
 from .remasking import Remasking
 from .sampler import ALIASES, SAMPLERS, Sampler, State, check, distributions, find, run
+from .smc import Rewarded, Smc
 from .speculative import Speculative
 from .tau_leaping import TauLeaping
 from .uniformisation import Uniformisation
@@ -37,6 +38,7 @@ SAMPLERS |= {
     "p2": P2,
     "psi": Psi,
     "informed": Informed,
+    "smc": Smc,
     "metropolis": Metropolis,
     "tau_leaping": TauLeaping,
     "uniformisation": Uniformisation,
@@ -70,7 +72,9 @@ __all__ = [
     "Metropolis",
     "Psi",
     "Remasking",
+    "Rewarded",
     "Sampler",
+    "Smc",
     "Speculative",
     "State",
     "TauLeaping",

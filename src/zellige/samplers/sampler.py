@@ -45,9 +45,10 @@ class State:
     condition: Tensor | None = None
 
     def take(self, rows: Tensor) -> "State":
-        """Select sequences (N,) of the state; memory that is no tensor is kept whole."""
+        """Select sequences (N,) of the state; memory that is no tensor and has no `take` is kept whole."""
         context = None if self.context is None else self.context.take(rows)
         memory = self.memory[rows] if isinstance(self.memory, Tensor) else self.memory
+        memory = memory.take(rows) if hasattr(memory, "take") and not isinstance(memory, Tensor) else memory
         condition = None if self.condition is None else self.condition[rows]
         return State(self.x[rows], self.fixed[rows], self.calls[rows], context, memory, condition)
 

@@ -1,0 +1,314 @@
+"""Sequential Monte Carlo: several weighted particles for each sample, steered by a reward or annealed (arXiv 2601.10403).
+
+    reward       p(x) exp(strength * reward(x))          `Rewarded`, a wrapper of a method
+    annealing    p(x)^anneal
+
+Each sample has a group of N particles of its own. A step from t to s moves a particle by W, normalised, and multiplies its
+weight by the sum of W:
+
+    W(x_s | x_t) = p(x_s | x_t)^anneal b(x_s | x_t)^{1 - anneal}        at each position
+
+p is the reverse kernel, b that of uniformly distributed texts: so a position is annealed, and the noise is not. With anneal 1,
+W is the kernel, and its sum is 1. A reward multiplies the weights by u(x_s) / u(x_t). At the end
+u = exp(strength * reward). Before, u is a mean of that over a few sequences drawn from the clean posterior p(x_0 | x_t), the
+lookahead: a particle whose predicted text has little reward loses weight early. All ratios of u cancel but the last one. u lies
+at most 10 nats below the best one of its group, so no particle is lost before its end.
+
+Where the effective sample size (sum w)^2 / sum w^2 of a group falls below a fraction of N, its particles are drawn anew in
+proportion to their weights, systematically: particle i has floor(N w_i) copies or one more. At the end one particle is drawn in
+proportion to the weights: it is the sample. The others stay in the state, with their weights.
+
+**Which distribution.** For any network, N and steps, and any rule by which a group is resampled,
+
+    E[Z sum_i w_i f(x_i)] = sum over paths x_1 .. x_0:  C prior(x_1)  prod W(x_s | x_t)  exp(strength * reward(x_0))  f(x_0)
+
+with Z the estimate of the normalising constant, f any function, and C = V^{(1 - anneal) L}. So Z is unbiased; its logarithm is
+too small on average. The sample has the distribution of the right side in the limit N -> infinity. With anneal 1 that is
+p(x) exp(strength * reward(x)) of the T-step model p. With another power it is a tilted distribution of the model's *paths*. It
+tends to p^anneal with small steps if the network's conditionals are consistent with one distribution p; those of a trained
+network seldom are. Strength and anneal are fixed: had they been chosen by what the particles did, Z would be biased.
+
+**Cost.** One network evaluation for each particle and step: N times `ancestral` without choosing first. The reward is evaluated
+for N `lookahead` sequences a step, and for N at the end.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from ..arguments import checked
+from ..core import maths, random
+from ..core.positions import positions
+from ..core.prediction import LeaveOneOut, Prediction, kernel, posterior
+from ..core.random import Randomness
+from ..core.schedule import CLEAN
+from ..errors import InputError
+from ..methods.diffusion import Diffusion
+from ..requests import declared, option
+from .grid import OnGrid, grid_of
+from .guide import Wrapper
+from .pairing import Distribution, reverses, steps_distribution
+from .predict import free, predict_at
+from .sampler import State, check, start
+
+USUAL = 8  # particles of a sample, where something weighs them
+MOST = 4096
+DEEPEST = 10.0  # nats between the potentials of a group before the end
+
+
+class Rewarded(Wrapper):
+    """A method whose samples have a reward: `Smc` samples from p(x) exp(strength * reward(x)).
+
+    Args:
+        reward: maps clean tokens (n, L) and their classes (n,), None without any, to n numbers; -inf forbids a text.
+        strength: the factor of the reward.
+    """
+
+    changes = "a reward"
+
+    @checked
+    def __init__(self, method: Any, reward: Callable[[Tensor, Tensor | None], Any], strength: float = 1.0):
+        super().__init__(method)
+        self.reward, self.strength = reward, strength
+
+    def log_potential(self, x: Tensor, condition: Tensor | None = None) -> Tensor:
+        """strength * reward of clean tokens x (n, L): (n,) float64. InputError where the reward is not n numbers."""
+        value = self.reward(x, condition)
+        try:
+            value = torch.as_tensor(value, dtype=torch.float64).to(x.device)
+        except (TypeError, ValueError, RuntimeError):
+            raise InputError(f"`reward` gave no numbers; it must return one for each of {len(x)} samples") from None
+        if value.shape != x.shape[:1]:
+            raise InputError(
+                f"`reward` gave the shape {tuple(value.shape)}; it must return {len(x)} numbers, one a sample"
+            )
+        if bool((value.isnan() | value.isposinf()).any()):
+            wrong = "nan" if bool(value.isnan().any()) else "inf"
+            raise InputError(
+                f"`reward` gave {wrong}; it must return finite numbers, or -inf for a sample that may not be"
+            )
+        return torch.where(value.isneginf(), value, self.strength * value)
+
+
+@dataclass(frozen=True)
+class Particles:
+    """The particles of B samples; the memory of `Smc`. The first one is the state's `x`.
+
+    Attributes:
+        others: (B, N - 1, L) the tokens of all but the first.
+        log_weights: (B, N) float64, log of weights of sum 1.
+        ahead: (B, N) log u of each, which its weight contains.
+        log_z: (B,) logarithm of the estimate of the normalising constant so far.
+        ess: (B,) the smallest effective sample size so far.
+        resampled: (B,) how often the particles were drawn anew.
+        begun: whether a step was made.
+    """
+
+    others: Tensor
+    log_weights: Tensor
+    ahead: Tensor
+    log_z: Tensor
+    ess: Tensor
+    resampled: Tensor
+    begun: bool = False
+
+    @property
+    def weights(self) -> Tensor:
+        """(B, N), of sum 1."""
+        return self.log_weights.exp()
+
+    def take(self, rows: Tensor) -> "Particles":
+        """The groups (B',) of it."""
+        tensors = {name: value[rows] for name, value in vars(self).items() if isinstance(value, Tensor)}
+        return replace(self, **tensors)
+
+    def weighed(self, log_factor: Tensor) -> "Particles":
+        """Multiply the weights by exp(log_factor) (B, N); a group of which none is left has log_z -inf, and equal weights."""
+        log_weights = self.log_weights + log_factor
+        total = log_weights.logsumexp(-1)
+        even = torch.full_like(log_weights, -math.log(log_weights.shape[-1]))
+        log_weights = torch.where(total.isneginf()[:, None], even, log_weights - total[:, None])
+        weighed = replace(self, log_weights=log_weights, log_z=self.log_z + total)
+        return replace(weighed, ess=torch.minimum(self.ess, weighed.effective_size()))
+
+    def effective_size(self) -> Tensor:
+        """Effective sample size (sum w)^2 / sum w^2 of each group, (B,)."""
+        return (-(2 * self.log_weights).logsumexp(-1)).exp()
+
+
+@declared
+class Smc(OnGrid):
+    """Weighted particles of the reverse kernel on a grid of times. `state.memory` is a `Particles`."""
+
+    particles: int | None = option(
+        f"weighted particles of each sample (default: {USUAL} with a reward or with anneal, else 1)",
+        default=None, minimum=1, maximum=MOST,
+    )  # fmt: skip
+    anneal: float = option("weigh the particles towards the model's distribution to this power", default=1.0, above=0)
+    resample_below: float = option(
+        "draw the particles anew where their effective sample size falls below this fraction of them",
+        default=0.5, minimum=0, maximum=1,
+    )  # fmt: skip
+    lookahead: int = option(
+        "clean sequences that each particle predicts at each step, whose reward weighs it; 0: the reward at the end alone",
+        default=4, minimum=0, maximum=MOST,
+    )  # fmt: skip
+
+    name: ClassVar[str] = "smc"
+    label: ClassVar[str] = "Several candidates, weighed"
+    sentence: ClassVar[str] = "Several candidates are drawn together, and those of larger weight go on."
+    error: ClassVar[str] = "none with many particles"
+    order: ClassVar[str] = "1"
+    needs: ClassVar[str] = "reverse kernel: not csm"
+    calls: ClassVar[str] = "steps, per particle"
+
+    @classmethod
+    def refuse(cls, method):
+        return reverses(method)
+
+    def size(self, method: Any) -> int:
+        """N, the number of particles of a sample."""
+        if self.particles is not None:
+            return self.particles
+        return USUAL if self.anneal != 1 or getattr(method, "reward", None) is not None else 1
+
+    def distribution(self, method: Diffusion, steps):
+        count, times = self.size(method), self.times(method, steps)
+        distribution = steps_distribution(len(times) - 1, method.steps, grid_of(method, self.grid))
+        if self.anneal == 1 and getattr(method, "reward", None) is None:
+            return distribution
+        power = "" if self.anneal == 1 else f" to the power {self.anneal:g}"
+        return Distribution(f"{distribution.of}{power}, by {count:,} weighted particle{'s' * (count > 1)}")
+
+    def most_calls(self, times):
+        return super().most_calls(times) * (self.particles or USUAL)
+
+    def init(self, method: Any, shape, *, fixed=None, generator=None):
+        check(self, method)
+        self.admit(method, fixed)
+        (B, L), N = shape, self.size(method)
+        fixed = None if fixed is None else fixed.to(method.process.prior.device).expand(B, L)
+        all_of_group = start(method, (B, N * L), None if fixed is None else fixed.repeat(1, N), generator)
+        x, at = (value.reshape(B, N, L) for value in (all_of_group.x, all_of_group.fixed))
+        zeros = torch.zeros(B, N, dtype=torch.float64, device=x.device)
+        particles = Particles(x[:, 1:], zeros - math.log(N), zeros, zeros[:, 0], zeros[:, 0] + N, zeros[:, 0].long())
+        if self.anneal != 1:  # the weights are relative to uniform texts
+            texts = (1 - self.anneal) * math.log(method.vocabulary) * (~at[:, 0]).double().sum(-1)
+            particles = replace(particles, log_z=texts)
+        return State(x[:, 0], at[:, 0], torch.zeros(B, dtype=torch.long, device=x.device), memory=particles)
+
+    def step(self, method: Any, state, t, s, generator=None):
+        particles: Particles = state.memory
+        (B, L), N = state.x.shape, particles.log_weights.shape[1]
+        of_each = lambda value: value.repeat_interleave(N, 0) if value is not None and value.ndim else value  # noqa: E731
+        inner = State(
+            torch.cat((state.x[:, None], particles.others), 1).flatten(0, 1), of_each(state.fixed),
+            torch.zeros(B * N, dtype=torch.long, device=state.x.device), condition=of_each(state.condition),
+        )  # fmt: skip
+        at = free(method, inner)
+        later = positions(at).of(of_each(s).expand(at.shape))
+        pred = predict_at(method, inner, at, of_each(t))
+        calls = at.any(-1).reshape(B, N).sum(-1)
+
+        reward = getattr(method, "log_potential", None)
+        if reward is not None and self.lookahead and particles.begun:
+            ahead = self._ahead(reward, pred, inner, at, (B, N), generator)
+            best = ahead.amax(-1, keepdim=True)
+            ahead = torch.where(best.isneginf(), particles.ahead, torch.maximum(ahead, best - DEEPEST))
+            particles = replace(particles.weighed(ahead - particles.ahead), ahead=ahead)
+        weights = self._weights(pred, later, method)  # (n, K)
+        if self.anneal != 1:
+            particles = particles.weighed(positions(at).sum(maths.log_total(weights)).reshape(B, N))
+        particles, source = self._resampled(particles, generator)
+
+        number = torch.full_like(at, -1, dtype=torch.long)
+        number[at] = torch.arange(len(weights), device=at.device)
+        x, at, number = inner.x[source], at[source], number[source]
+        draws = random.categorical(weights[number[at]], generator, at.reshape(B, N * L))
+        x = positions(at).put(x, draws).reshape(B, N, L)
+        particles = replace(particles, begun=True)
+        if bool((s == CLEAN).all()):
+            x, particles = self._finished(reward, x, particles, inner, generator)
+        return replace(state, x=x[:, 0], calls=state.calls + calls, memory=replace(particles, others=x[:, 1:]))
+
+    def _ahead(
+        self,
+        reward: Any,
+        pred: Prediction | None,
+        inner: State,
+        at: Tensor,
+        shape: tuple[int, int],
+        generator: Randomness,
+    ) -> Tensor:
+        """log u of each particle, (B, N): log of the mean of exp(strength * reward) over drawn clean sequences."""
+        B, N = shape
+        clean = torch.empty(0, 1, dtype=torch.float64, device=at.device) if pred is None else posterior(pred)
+        values = []
+        for _ in range(self.lookahead):
+            tokens = random.categorical(clean, generator, at.reshape(B, -1))
+            values.append(reward(positions(at).put(inner.x, tokens), inner.condition))
+        return (torch.stack(values).logsumexp(0) - math.log(self.lookahead)).reshape(B, N)
+
+    def _weights(self, pred: Prediction | None, s: Tensor, method: Diffusion) -> Tensor:
+        """W(. | x_t), (n, K), not normalised."""
+        if pred is None:
+            return torch.empty(0, method.process.K, dtype=torch.float64, device=s.device)
+        p = kernel(pred, s)
+        if self.anneal == 1:
+            return p
+        uniform = maths.normalise(pred.process.clean.to(p)).expand(p.shape)
+        b = kernel(LeaveOneOut(pred.process, uniform, pred.x_t, pred.t), s)
+        return maths.product((p, b), (self.anneal, 1 - self.anneal))
+
+    def _resampled(self, particles: Particles, generator: Randomness) -> tuple[Particles, Tensor]:
+        """The particles after resampling where it is due, and which one each is a copy of, (B * N,) rows."""
+        B, N = particles.log_weights.shape
+        due = particles.effective_size() < self.resample_below * N
+        source = torch.where(
+            due[:, None], systematic(particles.weights, due, generator), torch.arange(N, device=due.device)
+        )
+        resampled = replace(
+            particles, log_weights=torch.where(due[:, None], -math.log(N), particles.log_weights),
+            ahead=particles.ahead.gather(1, source), resampled=particles.resampled + due,
+        )  # fmt: skip
+        return resampled, (source + N * torch.arange(B, device=due.device)[:, None]).flatten()
+
+    def _finished(
+        self, reward: Any, x: Tensor, particles: Particles, inner: State, generator: Randomness
+    ) -> tuple[Tensor, Particles]:
+        """The clean particles x (B, N, L), weighed by their reward, with the one that is drawn in the first place."""
+        if reward is not None:
+            value = reward(x.flatten(0, 1), inner.condition).reshape(x.shape[:2])
+            particles = replace(particles.weighed(value - particles.ahead), ahead=value)
+        first = random.categorical(particles.weights, generator)
+        order = torch.arange(x.shape[1], device=x.device).repeat(len(x), 1)
+        order[:, 0] = first
+        order.scatter_(1, first[:, None], 0)
+        x = x.gather(1, order[..., None].expand(x.shape))
+        log_weights, ahead = (value.gather(1, order) for value in (particles.log_weights, particles.ahead))
+        return x, replace(particles, log_weights=log_weights, ahead=ahead)
+
+
+def systematic(weights: Tensor, due: Tensor, generator: Randomness = None) -> Tensor:
+    """Which particle each of N is a copy of, (B, N) ascending, by systematic resampling of weights (B, N) of sum 1.
+
+    With one uniform u the j-th copy is of the first particle whose cumulative weight exceeds (j + u) / N. As u grows, the copies
+    change where it passes a fraction of N times a cumulative weight, so u is drawn as one of N intervals between these. Groups
+    that are not `due` (B,) take the first interval.
+    """
+    N = weights.shape[-1]
+    cumulative = weights.cumsum(-1) * N
+    edges = (cumulative[:, :-1] % 1.0).sort(-1).values
+    edges = pad(pad(edges, (1, 0)), (0, 1), value=1.0)
+    lengths = edges.diff()
+    certain = torch.zeros_like(lengths)
+    certain[:, 0] = 1.0
+    interval = random.categorical(torch.where(due[:, None], lengths, certain), generator)[:, None]
+    u = (edges.gather(1, interval) + edges.gather(1, interval + 1)) / 2
+    copies = torch.arange(N, device=weights.device) + u
+    return torch.searchsorted(cumulative, copies, right=True).clamp_max(N - 1)
