@@ -41,6 +41,13 @@ def place(tmp_path_factory):
     (folder / "empty.txt").write_text("")
     (folder / "code.yaml").write_text("method: own.py:Own\n")
     (folder / "deep.yaml").write_text("[" * 20_000)
+    (folder / "rewards.py").write_text(
+        "def letters(texts): return [len(t) for t in texts]\n"
+        "def undefined(texts): return [float('nan') for t in texts]\n"
+        "def single(texts): return [1.0]\n"
+        "def words(texts): return ['a' for t in texts]\n"
+        "def fails(texts): return 1 / 0\n"
+    )
     (folder / "odd.yaml").write_text("train: {steps: 2}\nnet: {layer: 2}\n")
     (folder / "short.txt").write_text(text[:1800])
     (folder / "a.jsonl").write_text("".join(json.dumps({"id": i, "text": TEXT}) + "\n" for i in range(20)))

@@ -28,6 +28,11 @@ def may_have_changed() -> bool:
     return "changed" in _allowed.get()
 
 
+def may_run_code() -> bool:
+    """Return whether code that is named may run."""
+    return "code" in _allowed.get()
+
+
 def names_code(name: str) -> bool:
     """Return whether a method is named by its file, as `file.py:Class`."""
     where, colon, _ = name.rpartition(":")
@@ -36,7 +41,7 @@ def names_code(name: str) -> bool:
 
 def refuse_code(name: str, source: str) -> None:
     """InputError where `name`, which stands in `source`, is code that would run, and files may name none."""
-    if names_code(name) and "code" not in _allowed.get():
+    if names_code(name) and not may_run_code():
         raise InputError(
             f"{source} has code run here, '{name}'; read that first, then add `allow_code`, or type it yourself"
         )

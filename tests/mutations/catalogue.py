@@ -11,6 +11,7 @@ from .mutant import Mutant
 from .networks import CONNECTIONS
 from .options import OPTIONS
 from .outside import OUTSIDE
+from .smc import PARTICLES
 from .speculative import SPECULATIVE
 from .uniform import UNIFORM
 
@@ -2093,6 +2094,7 @@ CATALOGUE = [
     *NETWORKS,
     *SAMPLERS,
     *GUIDANCE,
+    *PARTICLES,
     *GIDD,
     *SPECULATIVE,
     *UNIFORM,

@@ -22,6 +22,7 @@ from zellige.samplers import (
     Klass,
     Psi,
     Remasking,
+    Smc,
     TauLeaping,
     Uniformisation,
 )
@@ -102,6 +103,7 @@ SAMPLERS = {
     "remasking, conf": Remasking("conf"),
     "remasking, loop": Remasking("loop", eta=0.3),
     "psi": Psi("0.6"),
+    "smc": Smc(),
     "informed": Informed(resample=2, pick="margin"),
     "tau_leaping": TauLeaping(),
     "tau_leaping, corrected": TauLeaping(corrector=2, corrector_step=0.5, corrector_from=0.7),

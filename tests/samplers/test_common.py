@@ -254,7 +254,7 @@ def test_the_head_is_computed_only_where_it_is_read(name):
         masked = torch.stack([(s.x == V).sum() for s in states])
         assert int(states[-1].calls.sum()) == sum(counting.rows)
         assert int(masked[-1]) == 0
-        if name in ("plain", "klass") or "confidence" in name:  # asks at every mask
+        if name in ("plain", "klass", "smc") or "confidence" in name:  # asks at every mask
             assert counting.heads == int(masked[:-1].sum())
         elif name == "uniformisation":  # one position a call, whether it jumps or not
             assert counting.heads == sum(counting.rows) >= rows * 10

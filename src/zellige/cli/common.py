@@ -1,9 +1,7 @@
 """Shared by several commands: their common options, loading, writing results."""
 
 import contextlib
-import importlib.util
 import inspect
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, make_dataclass, replace
@@ -18,6 +16,7 @@ from ..data.remote_files import is_remote
 from ..errors import InputError, nearest
 from ..files import file_suffix as file_suffix
 from ..launched import this_process
+from ..own_code import module_of
 from ..requests import KINDS, check_fields, declared, option
 from ..show.numbers import count, parameters, path
 from ..show.progress import Bar
@@ -139,33 +138,13 @@ def own_class(name: str) -> Any:
 
         find(name)  # an InputError here is the first thing said
         return name
-    file = Path(where)
-    if not file.is_file():
-        near = (
-            nearest(file.name, [f.name for f in file.absolute().parent.glob("*.py")])
-            if file.absolute().parent.is_dir()
-            else None
-        )
-        raise InputError(
-            f"no file at '{where}'; " + (f"nearest in that folder: '{near}'" if near else "give the path of a .py file")
-        )
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[file.stem] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise InputError(
-            f"'{where}' does not import ({type(error).__name__}: {error}); run it with python first"
-        ) from error
+    module = module_of(name)
     from ..methods.method import Method
 
     classes = [
         n
         for n, c in vars(module).items()
-        if isinstance(c, type) and issubclass(c, Method) and c.__module__ == file.stem
+        if isinstance(c, type) and issubclass(c, Method) and c.__module__ == module.__name__
     ]
     if title not in classes:
         near = nearest(title, classes)

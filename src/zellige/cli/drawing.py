@@ -169,7 +169,9 @@ def _with_defaults(request: R, model: "Model", terminal: Terminal) -> R:
     complete = request.with_defaults(model)
     own_decoding, decoding = request.decoding(), complete.decoding()
     more = [
-        f"--{n.replace('_', '-')} {v}" for n, v in model.defaults.items() if n in decoding and n not in own_decoding
+        f"--{n.replace('_', '-')} {v}"
+        for n, v in model.defaults.items()
+        if n not in own_decoding and decoding.get(n) == v
     ]
     if more:
         terminal.note(f"sampled with the model's defaults: {' '.join(more)}; --no-defaults ignores them")

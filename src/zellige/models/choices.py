@@ -9,7 +9,7 @@ class SamplerChoices(TypedDict, total=False):
     """Options of the samplers (`zellige list samplers`)."""
 
     drop_crossing: bool  # all but metropolis
-    grid: str  # ancestral, euler, remasking, psi, informed, tau_leaping
+    grid: str  # ancestral, euler, remasking, psi, informed, smc, tau_leaping
     argmax: str  # ancestral, remasking, psi, informed, tau_leaping
     gumbel_bits: int  # ancestral, informed
     per_step: int  # any_order, fixed_order, confidence
@@ -40,6 +40,10 @@ class SamplerChoices(TypedDict, total=False):
     revise: int  # informed
     revise_time: float  # informed
     revise_temperature: float  # informed
+    particles: int | None  # smc
+    anneal: float  # smc
+    resample_below: float  # smc
+    lookahead: int  # smc
     jumps: str  # tau_leaping
     corrector: int  # tau_leaping
     corrector_step: float  # tau_leaping
@@ -67,6 +71,7 @@ class SamplingChoices(SamplerChoices, total=False):
     classes: Any
     classifier: Any
     first_order: bool
+    reward: Any
     batch: int
     defaults: bool
 

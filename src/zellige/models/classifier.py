@@ -21,6 +21,7 @@ from ..nn.block import Net
 from ..nn.classifier import Classifier
 from ..nn.network import build_network
 from ..samplers.guidance import ByClassifier, ClassifierFree
+from ..trust import names_code
 from .network_folder import load_network, save_network
 
 if TYPE_CHECKING:
@@ -193,8 +194,10 @@ def guide(
     return lambda method: ByClassifier(method, classifier, strength, first_order=first_order), classifier
 
 
-def knows_classes(model: Any, classifier: Any) -> Any:
-    """Whose classes are asked for: the classifier's, or else the model's."""
+def knows_classes(model: Any, classifier: Any, reward: Any = None) -> Any:
+    """Whose classes are asked for: those of the classifier, or of a reward that is the folder of one, or else the model's."""
+    if isinstance(reward, str | Path) and not names_code(str(reward)):
+        classifier = reward
     return (
         model
         if classifier is None

@@ -1,8 +1,9 @@
 """Frames of a sampling trajectory, and the samples at its end."""
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
@@ -16,6 +17,7 @@ from ..samplers import State
 from ..samplers.growing import Ending, Growth, again
 from ..samplers.metropolis import Walk, report
 from ..samplers.pairing import Distribution
+from ..samplers.smc import Particles
 from ..schema import structure
 from ..show.numbers import count, counted, duration, token_rate
 from ..show.record import Record, json_record
@@ -119,6 +121,24 @@ class Frame:
         return [names[code] for code in codes[row].tolist()]
 
 
+@dataclass(frozen=True)
+class Group:
+    """The weighted particles of one sample (`samplers.smc`), the sample itself the first of them.
+
+    Attributes:
+        log_z: logarithm of the estimate of the normalising constant.
+        ess: the smallest effective sample size of any step.
+        resampled: how often the particles were drawn anew.
+        weights, tokens: of each particle at the end; the weights sum to 1.
+    """
+
+    log_z: float
+    ess: float
+    resampled: int
+    weights: list[float]
+    tokens: list[list[int]]
+
+
 class _Line(TypedDict):
     text: str
     tokens: list[int]
@@ -149,6 +169,7 @@ class Samples(Record):
         tries: how often each sample was drawn again since it repeated itself.
         repeating: samples that still repeat themselves.
         classes: the class of each sample, or None.
+        groups: the weighted particles of each sample, or None.
         distribution: the one that the samples are drawn from; None where something is given.
         request: the request, with the model's defaults filled in.
     """
@@ -164,6 +185,7 @@ class Samples(Record):
     repeating: int = 0
     classes: list[str | None] = field(default_factory=list)
     distribution: Distribution | None = None
+    groups: list[Group | None] = field(default_factory=list)
 
     @property
     def idle(self) -> list[int]:
@@ -182,7 +204,10 @@ class Samples(Record):
         return [
             {"text": text, "tokens": tokens, "seed": None if request is None else request.seed, "calls": calls, "prompt": prompt}
             | ({} if label is None else {"class": label})
-            for text, tokens, calls, prompt, label in zip(self.texts, self.tokens, self.calls, prompts, self.classes)
+            | ({} if group is None else {"particles": asdict(group)})
+            for text, tokens, calls, prompt, label, group in zip(
+                self.texts, self.tokens, self.calls, prompts, self.classes, self.groups or [None] * len(self.texts)
+            )
         ]  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
@@ -204,12 +229,14 @@ class Samples(Record):
         result = structure(dict(document), _Document, f"'{source}'")["result"]
         lines, protocol = result["samples"], document.get("protocol") or {}
         classes = [line.get("class") for line in document["result"]["samples"]]
+        groups = [line.get("particles") for line in document["result"]["samples"]]
         name = protocol.get("distribution")
         return cls(
             [line["text"] for line in lines], [line["tokens"] for line in lines], [line["calls"] for line in lines],
             result["steps"], result["sampling_seconds"], expected_calls=result["expected_calls"],
             tries=[0] * len(lines), classes=classes,
             distribution=None if name is None else Distribution(name, protocol.get("bounded by")),
+            groups=[None if group is None else Group(**group) for group in groups],
         )  # fmt: skip
 
     def save(self, path: str | Path) -> None:
@@ -236,7 +263,33 @@ class Samples(Record):
             "" if any(self.idle) else f" in {counted(self.steps, 'step')}"
         )
         walks = f"\n  {report(self.walks)}" if self.walks else ""
-        return f"{number}, {duration(self.seconds)}, {token_rate(self.speed)}\n  {calls}{steps}{walks}{self._redrawn()}"
+        first = f"{number}, {duration(self.seconds)}, {token_rate(self.speed)}\n  {calls}{steps}"
+        return f"{first}{walks}{self._redrawn()}{self._weighed()}"
+
+    def _weighed(self) -> str:
+        """`8 particles each: log Z -1.234 ± 0.120, effective sample size at least 3.2, drawn anew 0 to 2 times`; "" without.
+
+        The interval (95%) is that of the mean of Z over the samples, where they have one target.
+        """
+        groups = [group for group in self.groups if group is not None]
+        if not groups:
+            return ""
+        sizes, request = [len(group.weights) for group in groups], self.request
+        one_target = len(set(self.classes)) < 2 and len(set(getattr(request, "given_texts", list)())) < 2
+        one_target = one_target and getattr(request, "fixed", None) is None
+        log_z = torch.tensor([group.log_z for group in groups], dtype=torch.float64)
+        value = f"{float(log_z.min()):.3f} to {float(log_z.max()):.3f}"
+        if one_target or len(groups) == 1:
+            z = (log_z - log_z.max()).exp()
+            value = f"{float(log_z.max() + z.mean().log()):.3f}"
+            if len(groups) > 1:
+                value += f" ± {1.96 * float(z.std() / z.mean()) / math.sqrt(len(groups)):.3f}"
+        least = min(group.ess for group in groups)
+        times = _range([group.resampled for group in groups])
+        return (
+            f"\n  {_range(sizes)} particle{'' if set(sizes) == {1} else 's'} each: log Z {value}, effective sample size at "
+            f"least {least:.1f}, drawn anew {times} time{'' if times == '1' else 's'}"
+        )
 
     def _redrawn(self) -> str:
         """`3 samples drawn again, 5 times in all; 1 sample still below entropy` on its own line; "" where there are none."""
@@ -278,7 +331,18 @@ def _finished(frame: Frame) -> Samples:
         tries=[0] * len(frame.x) if tries is None else tries.tolist(),
         repeating=len(again(frame.state)),
         classes=list(frame.classes) or [None] * len(frame.x),
+        groups=_groups(frame),
     )
+
+
+def _groups(frame: Frame) -> list[Group | None]:
+    """The weighted particles of each sample of a batch's last frame; None where there are none."""
+    memory = frame.state.memory
+    if not isinstance(memory, Particles) or memory.log_weights.shape[1] == 1:
+        return [None] * len(frame.x)
+    tokens = torch.cat((frame.x[:, None], memory.others), 1).tolist()
+    values: list[list[Any]] = [v.tolist() for v in (memory.log_z, memory.ess, memory.resampled, memory.weights)]
+    return [Group(*group) for group in zip(*values, tokens, strict=True)]
 
 
 def joined(parts: Sequence[Samples], numbers: Sequence[int] | None = None) -> Samples:
@@ -302,6 +366,7 @@ def joined(parts: Sequence[Samples], numbers: Sequence[int] | None = None) -> Sa
         repeating=sum(part.repeating for part in parts),
         classes=column("classes"),
         distribution=parts[-1].distribution if parts else None,
+        groups=column("groups"),
     )
 
 

@@ -120,7 +120,11 @@ class Infill(Sampling):
         from .model import find_classes
 
         texts_with_masks = self.masked_texts(model)
-        classes = 1 if self.labels is None else len(find_classes(knows_classes(model, self.classifier), self.labels))
+        classes = (
+            1
+            if self.labels is None
+            else len(find_classes(knows_classes(model, self.classifier, self.reward), self.labels))
+        )
         per_text = self.count * classes
         occurrences: Counter[str] = Counter()
         first: list[int] = []

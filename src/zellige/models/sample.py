@@ -69,22 +69,36 @@ class Sample(Sampling):
         from .classifier import both, guide
         from .defaults import end_token, trained_on_documents
         from .model import as_model, class_names, text_classes
+        from .reward import check_particles, steer
         from .trajectory import Trajectory, fixed_tokens, length_of, prompt_tokens
 
         model = as_model(model)
-        request = self.with_defaults(model) if self.defaults else self
+        request = self.with_defaults(model) if self.defaults else self.steered()
         method, tokenizer, tokens, length = model.method, model.tokenizer, self.fixed, self.length
         strength = self.guidance if self.labels is None else request.guidance
-        around, is_conditional = guide(model, strength, self.classifier, self.labels, self.first_order)
+        documents = trained_on_documents(model)
+        end = None if tokens is not None else end_token(tokenizer, documents)
+        steering, is_conditional = None, model
+        if self.reward is not None:
+            width = int(torch.as_tensor(tokens).shape[-1]) if self.alone else None
+            steering, is_conditional = steer(
+                model, self.reward, strength, self.labels, end if documents else None, width
+            )
+            strength = None  # of all but the reward
+        if is_conditional is model:
+            around, is_conditional = guide(model, strength, self.classifier, self.labels, self.first_order)
+        elif self.classifier is not None:
+            raise InputError("`reward` is a classifier, and so is `classifier`; leave one of them out")
+        else:
+            around = None
         condition = None if self.labels is None else text_classes(is_conditional, self.labels, self.count, tokens)
         count = self.count if condition is None else len(condition)
         if not isinstance(self.seed, int) and len(self.seed) != count:
             raise InputError(
                 f"`seed` has {len(self.seed):,} pairs, and there are {count:,} texts; give one for each, or a number"
             )
-        documents = trained_on_documents(model)
-        end = None if tokens is not None else end_token(tokenizer, documents)
         sampler = request.sampler_for(method, end)
+        check_particles(sampler, self.reward)
         if around is not None:
             check(sampler, around(method))
         if self.alone and sampler.grows and length is None:
@@ -98,7 +112,7 @@ class Sample(Sampling):
         sampler.admit(method, tokens)
         return Trajectory(
             model, sampler, request.steps, self.seed, count, length, self.batch, tokens, condition,
-            end if documents else None, both(around, self.around), tuple(class_names(is_conditional)),
+            end if documents else None, both(both(around, steering), self.around), tuple(class_names(is_conditional)),
         )  # fmt: skip
 
     def run(self, model: "ModelSource", see: "Callable[[Frame], None] | None" = None) -> "Samples":

@@ -47,7 +47,7 @@ class Decoding:
     top_k: int | None = option(**own(TOP_K, "all"), default=None)
     guidance: float | None = option(
         "strength of guidance to the class: 0 ignores it, 1 is the class as trained, more exaggerates it; with a classifier "
-        "the power of P(class | text); default: the model's own, else 1",
+        "the power of P(class | text), with a reward its factor; default: the model's own, else 1",
         default=None,
         minimum=0,
         maximum=1000,
@@ -81,9 +81,11 @@ class Decoding:
         Another sampler than the model's takes neither its steps nor its options; a grid that gives the size of a step does not
         take their number; a sampler that is made already has all its options.
         """
-        own_options, model_defaults = self.decoding(), dict(getattr(model, "defaults", {}))
         if self.sampler is not None and not isinstance(self.sampler, str):
             return self
+        if (steered := self.steered()) is not self:
+            return steered.with_defaults(model)
+        own_options, model_defaults = self.decoding(), dict(getattr(model, "defaults", {}))
         if any(
             name in own_options and own_options[name] != model_defaults.get(name)
             for name in ("sampler", "block_sampler")
@@ -97,6 +99,11 @@ class Decoding:
         return replace(
             self, **{name: value for name, value in all_options.items() if name in DECODING}, options=options
         )
+
+    def steered(self) -> Self:
+        """The request with the sampler of weighted particles, where one of its options is given and no sampler."""
+        steers = getattr(self, "reward", None) is not None or not {"particles", "anneal"}.isdisjoint(self.options or {})
+        return replace(self, sampler="smc") if steers and self.sampler is None else self
 
     def sampler_for(self, method: "Method", end: int | None = None, beside: Collection[str] = ()) -> "Sampler":
         """The sampler for a method.
@@ -161,6 +168,12 @@ class Sampling(Decoding, Request[Any]):
     first_order: bool = option(
         "with a classifier: one evaluation and its gradient a step, not one evaluation for each token; faster, approximate",
         default=False,
+    )
+    reward: Any = option(
+        "weigh samples by exp(reward), with particles: FILE.py:FUNCTION of a list of samples, or the folder of a classifier for "
+        "log P(class | sample); in Python a function",
+        default=None,
+        typed=str | None,
     )
     batch: int = option("samples drawn at once; changes the speed, not the samples", default=BATCH, minimum=1)
     defaults: bool = option(

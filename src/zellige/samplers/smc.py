@@ -57,7 +57,7 @@ from .predict import free, predict_at
 from .sampler import State, check, start
 
 USUAL = 8  # particles of a sample, where something weighs them
-MOST = 4096
+MOST = 1000
 DEEPEST = 10.0  # nats between the potentials of a group before the end
 
 
@@ -67,14 +67,28 @@ class Rewarded(Wrapper):
     Args:
         reward: maps clean tokens (n, L) and their classes (n,), None without any, to n numbers; -inf forbids a text.
         strength: the factor of the reward.
+        of_class: the classes are the reward's, and the model is given none.
     """
 
     changes = "a reward"
 
     @checked
-    def __init__(self, method: Any, reward: Callable[[Tensor, Tensor | None], Any], strength: float = 1.0):
+    def __init__(
+        self,
+        method: Any,
+        reward: Callable[[Tensor, Tensor | None], Any],
+        strength: float = 1.0,
+        of_class: bool = False,
+    ):
         super().__init__(method)
-        self.reward, self.strength = reward, strength
+        self.reward, self.strength, self.of_class = reward, strength, of_class
+
+    def predict(self, x_t: Tensor, t: Tensor | float, *, condition: Tensor | None = None, **more: Any) -> Prediction:
+        """The method's prediction; see `Diffusion.predict`."""
+        if self.of_class:
+            knows = getattr(self.method.network, "classes", None) is not None
+            condition = torch.full_like(x_t[:, 0], -1) if knows else None
+        return self.method.predict(x_t, t, condition=condition, **more)
 
     def log_potential(self, x: Tensor, condition: Tensor | None = None) -> Tensor:
         """strength * reward of clean tokens x (n, L): (n,) float64. InputError where the reward is not n numbers."""
@@ -186,7 +200,7 @@ class Smc(OnGrid):
         return Distribution(f"{distribution.of}{power}, by {count:,} weighted particle{'s' * (count > 1)}")
 
     def most_calls(self, times):
-        return super().most_calls(times) * (self.particles or USUAL)
+        return super().most_calls(times) * self.size(None)
 
     def init(self, method: Any, shape, *, fixed=None, generator=None):
         check(self, method)
@@ -205,14 +219,13 @@ class Smc(OnGrid):
     def step(self, method: Any, state, t, s, generator=None):
         particles: Particles = state.memory
         (B, L), N = state.x.shape, particles.log_weights.shape[1]
-        of_each = lambda value: value.repeat_interleave(N, 0) if value is not None and value.ndim else value  # noqa: E731
-        inner = State(
-            torch.cat((state.x[:, None], particles.others), 1).flatten(0, 1), of_each(state.fixed),
-            torch.zeros(B * N, dtype=torch.long, device=state.x.device), condition=of_each(state.condition),
-        )  # fmt: skip
+        t, s = (time.repeat_interleave(N, 0) if time.ndim else time for time in (t, s))
+        condition = None if state.condition is None else state.condition.repeat_interleave(N, 0)
+        x = torch.cat((state.x[:, None], particles.others), 1).flatten(0, 1)
+        inner = State(x, state.fixed.repeat_interleave(N, 0), x.new_zeros(B * N), condition=condition)
         at = free(method, inner)
-        later = positions(at).of(of_each(s).expand(at.shape))
-        pred = predict_at(method, inner, at, of_each(t))
+        later = positions(at).of(s.expand(at.shape))
+        pred = predict_at(method, inner, at, t)
         calls = at.any(-1).reshape(B, N).sum(-1)
 
         reward = getattr(method, "log_potential", None)

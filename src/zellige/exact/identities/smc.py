@@ -192,8 +192,7 @@ def copies_are_in_proportion():
 def a_step_multiplies_by_its_weights(method: Any):
     """On a network that is not exact, from pairs of texts of unequal weight, annealed: all draws of one step."""
     worst, K = Largest(), method.process.K
-    for t, s in ((0.5625, 0.1875), (0.1875, CLEAN)):
-        t, s = (torch.tensor(time, dtype=torch.float64) for time in (t, s))
+    for t, s in torch.tensor([[0.5625, 0.1875], [0.1875, CLEAN]], dtype=torch.float64):
         sampler = Smc(particles=2, anneal=POWER, resample_below=0.9)
         X = enumeration.states(K, L)
         pairs = torch.stack((X, X.flip(0)), 1)[:: max(len(X) // 4, 1)]
