@@ -88,7 +88,7 @@ PARTICLES = [
         SMC,
         "b = kernel(LeaveOneOut(pred.process, uniform, pred.x_t, pred.t), s)",
         "b = uniform",
-        "smc.anneal udlm",
+        "smc.step udlm",
     ),
     M(
         "annealing takes the mask for a token of uniform texts",

@@ -179,7 +179,7 @@ class Smc(OnGrid):
     error: ClassVar[str] = "none with many particles"
     order: ClassVar[str] = "1"
     needs: ClassVar[str] = "reverse kernel: not csm"
-    calls: ClassVar[str] = "steps, per particle"
+    calls: ClassVar[str] = "steps x particles"
 
     @classmethod
     def refuse(cls, method):

@@ -114,7 +114,8 @@ def world(name: str) -> Diffusion:
     network = Table(cls.states(TOKENS, config), 2, time=True, outputs=cls.outputs(TOKENS, config)).double()
     with torch.no_grad():
         network.logits.copy_(numbers(*network.logits.shape, size=1.5))
-    return methods.build(cls, TOKENS, network, config, length=2).double()
+    method: Any = methods.build(cls, TOKENS, network, config, length=2)
+    return method.double()
 
 
 def reward(x: Tensor, condition: Tensor | None) -> Tensor:
@@ -138,18 +139,18 @@ def target(method: Diffusion, sampler: Smc, steps: int, strength: float | None) 
 @shared("smc.unbiased")
 @torch.no_grad()
 def the_estimate_is_unbiased():
-    """Two particles, two positions, two steps: all draws of particles and lookaheads, and all ways to resample."""
-    for name, sampler, strength in (
-        ("md4", Smc(particles=2, lookahead=1, resample_below=1.0), STRENGTH),
-        ("md4", Smc(particles=2, lookahead=1, resample_below=0.9, anneal=POWER), STRENGTH),
-        ("udlm", Smc(particles=2, lookahead=1, resample_below=0.9), STRENGTH),
-        ("udlm", Smc(particles=2, lookahead=0, resample_below=1.0, anneal=POWER), STRENGTH),
-        ("sedd", Smc(particles=2, lookahead=0, resample_below=1.0, anneal=POWER), None),
+    """Two particles, two positions, two or three steps: all draws of particles and lookaheads, and all ways to resample."""
+    for name, sampler, steps, strength in (
+        ("md4", Smc(particles=2, lookahead=1, resample_below=0.9), 3, STRENGTH),
+        ("md4", Smc(particles=2, lookahead=1, resample_below=0.9, anneal=POWER), 2, STRENGTH),
+        ("udlm", Smc(particles=2, lookahead=1, resample_below=0.9), 2, STRENGTH),
+        ("udlm", Smc(particles=2, lookahead=0, resample_below=1.0, anneal=POWER), 2, STRENGTH),
+        ("sedd", Smc(particles=2, lookahead=0, resample_below=1.0, anneal=POWER), 2, None),
     ):
         method, worst = world(name), Largest()
         model = method if strength is None else Rewarded(method, reward, strength)
-        weighted, _ = outcomes(sampler, model, 2)
-        worst.see(weighted, target(method, sampler, 2, strength), f"{name}, {sampler}")
+        weighted, _ = outcomes(sampler, model, steps)
+        worst.see(weighted, target(method, sampler, steps, strength), f"{name}, {sampler}")
         kind = " and ".join(filter(None, ("reward" * (strength is not None), "anneal" * (sampler.anneal != 1))))
         yield worst.row(PARTICLES, f"two particles: E[Z w(x)], {kind}, {name}", 1e-10)
 
