@@ -60,7 +60,7 @@ class Net:
     given: bool = False
     """the network sees which positions are given; `data.given` sets it where the noise has no mask to tell them apart"""
     self_condition: bool = False
-    """the network reads a noisy text twice, the second time beside its own first prediction: an evaluation is two passes"""
+    """the network reads a noisy text twice, the second time with its own first prediction: an evaluation is two passes"""
     kind: Literal["dit", "unet", "flat-unet", "u-vit"] = "dit"
     """dit: a transformer; of images also unet, as D3PM and tauLDR have it; as MD4 has it, flat-unet at one resolution, or
     u-vit, that with `layers` of a transformer in the middle"""
