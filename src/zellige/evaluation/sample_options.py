@@ -89,7 +89,9 @@ class SamplesRequest(Decoding, Request[R]):
         "evaluate --train-features; for texts (energy distance, MMD) judge, ngrams, or a model: a run, a folder or a hub id",
         default=None,
     )  # fmt: skip
-    distances: bool = option("distances to real text, compared with those of other real text, and memorisation", default=True)
+    distances: bool = option(
+        "distances to real text, compared with those of other real text, and memorisation", default=True
+    )
     cheats: bool = option(
         "measure degenerate samplers too: repeated and copied text, unigrams, cold samples, the judge's own",
         default=False,
