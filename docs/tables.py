@@ -61,7 +61,7 @@ LISTS: dict[
             "BERT as one step of absorbing-uniform; AR as a deterministic chain of masks",
             "zellige verify d3pm --only bound.bert",
         ),
-        ("figures 2 and 10", "corrupt a text and reconstruct it", ""),
+        ("figures 2 and 10", "corrupt a text and reconstruct it", "zellige sample RUN --reconstruct TEXT --noise 0.4"),
         ("figure 1", "swiss roll of quantised points", ""),
     ],
     "CSM": [

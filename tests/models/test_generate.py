@@ -63,6 +63,35 @@ def bpe():
     return tokenizer_by_name.train_bpe(300, ["the value of the object is returned by the function " * 50])
 
 
+# -------------------------------------------------------------------------------------------------------- from a noisy text
+def test_little_noise_gives_the_text_back():
+    """Each text its samples, and all of it at a time near 0; a record draws them again."""
+    texts = ["the value of the object ", "is returned by the funct"]
+    of = model()
+    samples = zellige.Sample(reconstruct=texts, noise=1e-12, count=4, steps=8, defaults=False).run(of)
+    assert samples.texts == [texts[0], texts[0], texts[1], texts[1]]
+    assert samples.distribution is None
+    noisy = zellige.Sample(reconstruct=texts, noise=0.7, count=4, steps=8, defaults=False).run(of)
+    assert noisy.texts != samples.texts
+    assert noisy.request.run(of).texts == noisy.texts
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"reconstruct": "ab", "prompt": "a"}, "`reconstruct` begins with a whole text; leave out the prompt"),
+        ({"reconstruct": ["ab", "abc"], "count": 2}, "the texts of `reconstruct` have several lengths in tokens"),
+        ({"reconstruct": "ab", "length": 3}, "`reconstruct` has 2 tokens and `length` is 3; leave it out"),
+        ({"reconstruct": [1, -1]}, "`reconstruct` has free positions, -1; give a token for each"),
+        ({"reconstruct": "ab", "sampler": "first_hitting"}, "sampler 'first_hitting' cannot begin with a noisy text"),
+        ({"reconstruct": "ab", "noise": 0}, "`noise` is 0; it must be above 0 and at most 1"),
+    ],
+)
+def test_a_text_that_cannot_be_reconstructed_is_one_line(how, message):
+    with pytest.raises(zellige.InputError, match=re.escape(message)):
+        zellige.Sample.of(**how).run(model())
+
+
 # -------------------------------------------------------------------------------------------------------- the numbers
 
 

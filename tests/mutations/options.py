@@ -4,6 +4,7 @@ from .mutant import Mutant as M
 
 C = "report/compare/"
 SEEDS = "verify trains nothing"
+RUN = "verify begins every chain with the prior"
 B, NETWORK = "nn/block.py", "any network is one: its formula is compared with the paper's"
 
 OPTIONS = [
@@ -120,5 +121,46 @@ OPTIONS = [
         "self.device)",
         why=SEEDS,
         tests="tests/training/test_train.py -k draws_its_times",
+    ),
+    # ------------------------------------------------------------------------------ a text, noised and denoised
+    M(
+        "reconstruct: from the prior, not from the text",
+        "samplers/sampler.py",
+        "torch.where(state.fixed, state.x, noisy)",
+        "torch.where(state.fixed, noisy, state.x)",
+        why=RUN,
+        tests="tests/samplers/test_reconstruct.py -k noised_and_denoised",
+    ),
+    M(
+        "reconstruct: noise of the time after the first",
+        "samplers/sampler.py",
+        "noisy = method.corrupt(Batch(x_0, None if fixed is None else ~state.fixed), times[0], generator)",
+        "noisy = method.corrupt(Batch(x_0, None if fixed is None else ~state.fixed), times[1], generator)",
+        why=RUN,
+        tests="tests/samplers/test_reconstruct.py -k noised_and_denoised",
+    ),
+    M(
+        "reconstruct: the steps before the noise are taken too",
+        "samplers/sampler.py",
+        "times[times < begin]))",
+        "times[1:]))",
+        why=RUN,
+        tests="tests/samplers/test_reconstruct.py -k noised_and_denoised",
+    ),
+    M(
+        "reconstruct: a time between the model's own",
+        "samplers/sampler.py",
+        "begin = max(round(t * T), 1) / T if T else t",
+        "begin = t",
+        why=RUN,
+        tests="tests/samplers/test_reconstruct.py -k noised_and_denoised",
+    ),
+    M(
+        "reconstruct: every sample begins with the first text",
+        "models/trajectory.py",
+        "self.begin[sample_numbers * len(self.begin) // self.count]",
+        "self.begin[sample_numbers * 0]",
+        why=RUN,
+        tests="tests/models/test_generate.py -k little_noise",
     ),
 ]

@@ -81,6 +81,8 @@ class SampleChoices(SamplingChoices, total=False):
 
     prompt: str | Sequence[str] | None
     fixed: Any
+    reconstruct: Any
+    noise: float
     alone: bool
 
 

@@ -39,6 +39,15 @@ class Sample(Sampling):
         default=None,
         hidden=True,
     )
+    reconstruct: Any = option(
+        "a text that the samples begin from: corrupted by the noise at the time `noise`, then denoised; in Python also a list "
+        "of texts of one length, or tokens (L,) or (N, L)",
+        default=None,
+        typed=str | None,
+    )
+    noise: float = option(
+        "for `reconstruct`: time of the noise, from above 0 (little) to 1 (all)", default=0.5, above=0, maximum=1
+    )
     alone: bool = option(
         "of `fixed` shorter than a sample: sample nothing after it, where the noise is a mask or the sampler writes left to "
         "right; see `zellige.infill`",
@@ -70,7 +79,7 @@ class Sample(Sampling):
         from .defaults import end_token, trained_on_documents
         from .model import as_model, class_names, text_classes
         from .reward import check_particles, steer
-        from .trajectory import Trajectory, fixed_tokens, length_of, prompt_tokens
+        from .trajectory import Trajectory, begin_tokens, fixed_tokens, length_of, prompt_tokens
 
         model = as_model(model)
         request = self.with_defaults(model) if self.defaults else self.steered()
@@ -101,6 +110,12 @@ class Sample(Sampling):
         check_particles(sampler, self.reward)
         if around is not None:
             check(sampler, around(method))
+        begin = None
+        if self.reconstruct is not None:
+            if self.prompt or tokens is not None:
+                raise InputError("`reconstruct` begins with a whole text; leave out the prompt and the given tokens")
+            begin = begin_tokens(tokenizer, self.reconstruct, length, model, count)
+            length = begin.shape[1]
         if self.alone and sampler.grows and length is None:
             length = int(torch.as_tensor(tokens).shape[-1])
         length = length_of(model, length, sampler.grows)
@@ -113,6 +128,7 @@ class Sample(Sampling):
         return Trajectory(
             model, sampler, request.steps, self.seed, count, length, self.batch, tokens, condition,
             end if documents else None, both(both(around, steering), self.around), tuple(class_names(is_conditional)),
+            begin, self.noise,
         )  # fmt: skip
 
     def run(self, model: "ModelSource", see: "Callable[[Frame], None] | None" = None) -> "Samples":
@@ -124,7 +140,7 @@ class Sample(Sampling):
         model = as_model(model)
         trajectory = self.trajectory(model)
         samples = collect(trajectory.frames(), see)
-        free = not self.prompt and self.fixed is None and self.length is None
+        free = not self.prompt and self.fixed is self.reconstruct is None and self.length is None
         distribution = trajectory.distribution if free and isinstance(trajectory.sampler, Sampler) else None
         request = self.with_defaults(model) if self.defaults else self
         return replace(samples, request=request.saved(), distribution=distribution)

@@ -24,7 +24,7 @@ from ..samplers import Blockwise, Sampler, State, pairing, run
 from ..samplers.growing import again, merged
 from ..samplers.guide import Wrapper
 from ..samplers.pairing import Distribution, distribution_of, of_length
-from ..samplers.sampler import start_distribution
+from ..samplers.sampler import below, start_distribution
 from ..show import kinds
 from .frames import Frame
 from .model import Model, class_names
@@ -45,6 +45,7 @@ class Trajectory:
         end: the token that ends a text, of a model trained on documents.
         around: guidance, as `samplers.run` takes it.
         names: of the classes, where they are not the model's.
+        begin: (N, length) texts, from whose noise at the time `noise` the samples begin; `count` is a multiple of N.
     """
 
     model: Model
@@ -59,6 +60,8 @@ class Trajectory:
     end: int | None = None
     around: Callable[[Any], Any] | None = None
     names: tuple[str, ...] = ()
+    begin: Tensor | None = None
+    noise: float = 1.0
 
     @property
     def distribution(self) -> Distribution:
@@ -75,9 +78,15 @@ class Trajectory:
         method = of_length(self.model.method, self.length)
         return method if self.around is None else self.around(method)
 
+    def grid(self) -> Tensor:
+        """The times of the sampler, from where it begins."""
+        method = of_length(self.model.method, self.length)
+        times = self.sampler.times(method, self.steps)
+        return times if self.begin is None else below(self.sampler, method, times, self.noise)
+
     def times(self) -> list[float]:
         """The time of each frame, from 1 to 0; times that are a mere counter, or several numbers, are spaced evenly."""
-        grid = self.sampler.times(of_length(self.model.method, self.length), self.steps)
+        grid = self.grid()
         times = [float(t) for t in (grid if grid.ndim == 1 else grid[:, 0])]
         if grid.ndim > 1 or 1 < times[0] < math.inf:
             return [1 - i / max(len(times) - 1, 1) for i in range(len(times))]
@@ -85,6 +94,8 @@ class Trajectory:
 
     def expected_calls(self) -> float | None:
         """Network evaluations of a sample in expectation, the mean of all samples; None where the sampler does not know."""
+        if self.begin is not None:
+            return None  # how many positions are noisy is drawn
         method = self.method
         times = self.sampler.times(method, self.steps).to(start_distribution(method))
         free = [self.length] if self.fixed is None else (self.fixed == -1).sum(-1).tolist()
@@ -135,7 +146,7 @@ class Trajectory:
         method, sampler = self.model.method, self.sampler
         device = next((p.device for p in method.parameters()), torch.device("cpu"))
         rows, whole = torch.arange(len(numbers)), None
-        last = len(sampler.times(of_length(method, self.length), self.steps)) - 1
+        last = len(self.grid()) - 1
         for attempt in range(sampler.redraws() + 1):
             sample_numbers = numbers[rows.cpu()]
             streams = Streams(self._seeds(sample_numbers, attempt), start_distribution(method).device)
@@ -144,8 +155,12 @@ class Trajectory:
                 tokens = self.fixed[sample_numbers * len(self.fixed) // self.count].to(device)
             condition = None if self.condition is None else self.condition[sample_numbers].to(device)
             shape = (len(rows), self.length)
+            begin = None
+            if self.begin is not None:
+                begin = (self.begin[sample_numbers * len(self.begin) // self.count].to(device), self.noise)
             states = run(
-                sampler, method, shape, self.steps, fixed=tokens, generator=streams, condition=condition, around=self.around
+                sampler, method, shape, self.steps, fixed=tokens, generator=streams, condition=condition, around=self.around,
+                begin=begin,
             )  # fmt: skip
             for step, part in enumerate(states):
                 state = part if whole is None else merged(whole, rows, part)
@@ -208,6 +223,24 @@ def fixed_tokens(fixed: Any, tokenizer: Tokenizer, length: int, count: int, beyo
     if not N or count % N:
         raise InputError(f"`count` is {count:,}, fixed has {N:,} rows; give a multiple of that")
     return pad(rows, (0, length - width), value=beyond)
+
+
+def begin_tokens(tokenizer: Tokenizer, begin: Any, length: int | None, model: Model, count: int) -> Tensor:
+    """The texts, or rows of tokens, that samples begin from: (N, length), all of one length."""
+    texts = [begin] if isinstance(begin, str) else begin
+    rows: Any = begin
+    if isinstance(texts, list | tuple) and texts and all(isinstance(text, str) for text in texts):
+        rows = [tokenizer.encode(text) for text in texts]
+        if len({len(row) for row in rows}) > 1:
+            raise InputError("the texts of `reconstruct` have several lengths in tokens; give texts of one length")
+    rows = flat_rows(whole_numbers("reconstruct", rows).cpu(), getattr(tokenizer, "shape", ()))
+    width = int(rows.shape[-1])
+    if length not in (None, width):
+        raise InputError(f"`reconstruct` has {width:,} tokens and `length` is {length:,}; leave it out")
+    rows = fixed_tokens(rows, tokenizer, length_of(model, width), count)
+    if bool((rows < 0).any()):
+        raise InputError("`reconstruct` has free positions, -1; give a token for each")
+    return rows
 
 
 def prompt_tokens(tokenizer: Tokenizer, prompts: Sequence[str], length: int, grows: bool) -> list[list[int]]:

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from ..arguments import checked, of_kind
 from ..core import random
-from ..core.batch import WHOLE, tensor
+from ..core.batch import WHOLE, Batch, tensor
 from ..core.random import Randomness, Streams
 from ..errors import InputError, Registry, at_least, unknown
 from ..methods.method import Method
 from ..requests import declared
 from .guide import Truncation
-from .pairing import Distribution, distribution_of, of_length
+from .pairing import Distribution, distribution_of, of_length, ticks
 
 HIDDEN = -2  # in `fixed`: a position that is neither given nor sampled; it stays masked, which needs `hides`
 
@@ -210,6 +210,30 @@ def start(method: Method, shape: tuple[int, int], fixed: Tensor | None = None, g
     return State(x, fixed_at, torch.zeros(shape[0], dtype=torch.long, device=x.device))
 
 
+MEMORYLESS = (
+    "ancestral",
+    "euler",
+    "psi",
+    "informed",
+    "tau_leaping",
+)  # on a grid of times; their state is the text alone
+
+
+def below(sampler: Sampler, method: Any, times: Tensor, t: float) -> Tensor:
+    """The times from t on: t, then those of a grid (n + 1,) that are smaller. Of a model of T steps t is the next of its own.
+
+    Raises:
+        InputError: the sampler has no grid of times, or its state has a memory of what it did before t.
+    """
+    if sampler.name not in MEMORYLESS:
+        raise InputError(
+            f"sampler '{sampler.name}' cannot begin with a noisy text; use ancestral, or another on a grid of times"
+        )
+    T = ticks(method)
+    begin = max(round(t * T), 1) / T if T else t
+    return torch.cat((times.new_tensor([begin]), times[times < begin]))
+
+
 @checked
 @torch.no_grad()  # under `checked`: it must see that this is a generator, else it covers the call and none of the steps
 def run(
@@ -222,6 +246,7 @@ def run(
     generator: Randomness = None,
     condition: Tensor | None = None,
     around: Callable[[Any], Any] | None = None,
+    begin: tuple[Tensor, float] | None = None,
 ) -> Iterator[State]:
     """Sample, one state a step; the first is the initial state, the last the sample.
 
@@ -234,6 +259,7 @@ def run(
         generator: one; or `Streams` or a list, with one for each sequence, whose sample then does not depend on its batch.
         condition: (B,) the class of each sequence, for a network with classes; -1 for none.
         around: guidance: maps the method to the one to sample from in its place; truncation is applied to the result.
+        begin: texts (B, L) and a time t: sample from their noise at t on, by the steps of the grid after t (`below`).
     """
     _answers(method)
     if isinstance(steps, Tensor) and (steps.ndim > 2 or not len(steps.shape) or not steps.is_floating_point()):
@@ -252,6 +278,10 @@ def run(
     times = sampler.times(method, steps) if steps is None or isinstance(steps, int) else torch.as_tensor(steps)
     times = times.to(start_distribution(method))
     state = sampler.init(method, shape, fixed=fixed, generator=generator)
+    if begin is not None:
+        times, x_0 = below(sampler, method, times, begin[1]), begin[0].to(state.x.device)
+        noisy = method.corrupt(Batch(x_0, None if fixed is None else ~state.fixed), times[0], generator)
+        state = replace(state, x=torch.where(state.fixed, state.x, noisy))
     state = state if condition is None else replace(state, condition=condition.to(state.x.device))
     yield state
     method = sampler.truncated(method)
