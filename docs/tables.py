@@ -85,7 +85,7 @@ LISTS: dict[
             "writing with a beginning or both ends given, by MAUVE",
             "zellige evaluate RUN --generate --prompt-tokens 25 --suffix-tokens 25 --length 100 --samples-per-text 5 --mauve",
         ),
-        ("D.1", "squared loss of the score instead of score entropy", ""),
+        ("D.1", "squared loss of the score instead of score entropy", "zellige train sedd --loss squared"),
     ],
     "RADD": [
         (

@@ -163,4 +163,33 @@ OPTIONS = [
         why=RUN,
         tests="tests/models/test_generate.py -k little_noise",
     ),
+    # ------------------------------------------------------------------------------ the squared loss of scores
+    M(
+        "squared loss: of the logarithms",
+        "methods/sedd.py",
+        "torch.where(rates > 0, v - u, 0.0).square()",
+        "torch.where(rates > 0, v.log() - u.log(), 0.0).square()",
+        "bound.squared-loss sedd",
+    ),
+    M(
+        "squared loss: the rates are left out",
+        "methods/sedd.py",
+        "return (rates * torch.where(",
+        "return ((rates > 0) * torch.where(",
+        "bound.squared-loss sedd",
+    ),
+    M(
+        "squared loss: the rates out of x_t",
+        "methods/sedd.py",
+        "rates = self.process.rate_into(x_t, t)",
+        "rates = self.process.rate(t)[torch.arange(len(x_t)), x_t].clamp_min(0.0)",
+        "bound.squared-loss sedd",
+    ),
+    M(
+        "squared loss: score entropy is drawn all the same",
+        "methods/sedd.py",
+        'if self.config.loss == "score-entropy":',
+        "if True:",
+        "bound.squared-loss sedd",
+    ),
 ]

@@ -28,12 +28,16 @@ which the network has seen one time for all positions, it is approximate.
 
 from typing import ClassVar
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from ..core.curves import schedule_of
+from ..core.prediction import score, truth
 from ..core.process import absorbing, uniform
 from ..errors import InputError
 from ..requests import declared
+from . import diffusion
+from .diffusion import per_position
 from .score import Scored
 
 
@@ -43,7 +47,11 @@ class SEDD(Scored):
     name = "sedd"
     published_end = 1e-5
     time_input = "sigma"
-    choices: ClassVar = {"process": ("absorbing", "uniform"), "schedule": ("loglinear", "geometric")}
+    choices: ClassVar = {
+        "process": ("absorbing", "uniform"),
+        "schedule": ("loglinear", "geometric"),
+        "loss": ("score-entropy", "squared"),
+    }
     variants = (
         {},
         {"process": "uniform"},
@@ -67,6 +75,8 @@ class SEDD(Scored):
         """geometric: sigma at t = 1, 20 by default"""
         alpha_1: float | None = None
         """loglinear: alpha at t = 1, its eps: above 0, 1e-3 by default"""
+        loss: str = "score-entropy"
+        """training loss: score-entropy, or squared, the squared error of the scores (an ablation of the paper)"""
 
     def __init__(
         self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: Config | None = None
@@ -87,3 +97,18 @@ class SEDD(Scored):
     @classmethod
     def states(cls, vocabulary, config):
         return vocabulary + (config.process == "absorbing")
+
+    def loss(self, batch, generator=None):
+        if self.config.loss == "score-entropy":
+            return super().loss(batch, generator)
+        t = self.draw_times(batch, generator)
+        return diffusion.summed(self, self.squared, batch, self.corrupt(batch, per_position(t), generator), t)
+
+    def squared(self, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
+        """sum_y R_t(y, x_t) (v_y - u_y)^2 / 2 at N positions, logits (N, K), the rest (N,): (N,) per unit of time.
+
+        As the score entropy it has its minimum where v is the mean of u, the true score.
+        """
+        v, u = score(self.read(logits, x_t, t)), score(truth(self.process, x_0, x_t, t))
+        rates = self.process.rate_into(x_t, t)
+        return (rates * torch.where(rates > 0, v - u, 0.0).square()).sum(-1) / 2  # SEDD appendix D.1

@@ -179,6 +179,7 @@ LATER: dict[str, Any] = {  # an entry that came later -> the value that files wi
     "options.forward_neighbours": 0,
     "options.levels": False,
     "options.log_eps": 0.0,
+    "options.loss": "score-entropy",
     "options.mask_proportion": 0.9,
     "options.matrix": "",
     "options.resample": False,

@@ -5,11 +5,27 @@ from torch import Tensor
 
 from ...core.batch import Batch
 from ...core.curves import Linear
+from ...core.prediction import score, score_given
+from ...methods import SEDD
 from ...methods.diffusion import Diffusion, between
 from ...methods.score import Scored
 from .. import bounds, enumeration
 from .bound import BOUND, free_of_time, total
-from .check import EXACT, QUADRATURE, L, Largest, V, above, end_at, numbers, own
+from .check import (
+    EXACT,
+    INSIDE,
+    QUADRATURE,
+    L,
+    Largest,
+    V,
+    above,
+    again,
+    data_distribution,
+    end_at,
+    numbers,
+    own,
+    pairs,
+)
 
 
 def nodes(method: Diffusion, loss: bool = True) -> tuple[Tensor, Tensor]:
@@ -86,3 +102,25 @@ def estimators_are_likelihoods_or_bounds(method: Diffusion):
             yield worst.row(BOUND, f"estimator {name}: exp(-it) sums to 1")
         else:
             yield above(BOUND, f"1 - sum of exp(-E), estimator {name}", 1 - float(p), -EXACT, "≥ 0")
+
+
+@own("bound.squared-loss", lambda m: isinstance(m, SEDD))
+@torch.no_grad()
+def the_squared_loss_leads_to_the_true_score(method: SEDD):
+    """Over x_0 given x_t it is the squared error from the true score, and the variance of u, which no network changes."""
+    mean, drawn, p_0 = Largest(), Largest(), data_distribution()
+    squared, exact = again(method, loss="squared"), enumeration.Denoiser(method.process, p_0, L, "score")
+    for t in INSIDE:
+        x_0, x_t, time, q = pairs(method.process, t)
+        inputs = squared.logits(squared.hidden(x_t, time)).flatten(0, 1), x_0.flatten(), x_t.flatten(), time.flatten()
+        values = squared.squared(*inputs).reshape(x_t.shape).sum(-1)
+        v, w = (score(of.predict(x_t, time)) for of in (squared, exact))
+        u, rates = score_given(method.process, x_0, x_t, time), method.process.rate_into(x_t, time)
+        joint = p_0[enumeration.index(x_0, V)] * q
+        errors = (rates * ((v - w).square() + (u - w).square())).sum((-1, -2)) / 2
+        mean.see(joint @ values, joint @ errors, f"t = {t}")
+        X, node = enumeration.states(V, L), (torch.tensor([1 - t]).double(), torch.ones(1).double())
+        given_x_0 = torch.zeros(len(X), dtype=torch.float64).index_add(0, enumeration.index(x_0, V), q * values)
+        drawn.see(bounds.expectation(squared.loss, X, node), given_x_0, f"t = {t}")
+    yield mean.row(BOUND, "squared loss = (v - true score)^2 + a constant")
+    yield drawn.row(BOUND, "... E of what is drawn at a time")
