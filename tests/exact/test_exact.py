@@ -14,9 +14,12 @@ from zellige.core.curves import Linear
 from zellige.core.prediction import Mean, kernel, posterior
 from zellige.core.process import absorbing, uniform
 from zellige.core.schedule import CLEAN, PRIOR
+from zellige.errors import InputError
+from zellige.exact import Denoiser
 from zellige.exact.identities import variants
-from zellige.methods import MD4, MDLM, METHODS
+from zellige.methods import MD4, MDLM, METHODS, build
 from zellige.samplers import Ancestral, FirstHitting
+from zellige.samplers.guidance import Product
 
 D = torch.float64
 close = torch.testing.assert_close
@@ -53,6 +56,31 @@ def test_marginal_is_the_sum_over_x_0(name):
         Q, X = P.matrix(s, t), exact.states(P.K, length)
         joint = torch.stack([Q[X[:, i]][:, X[:, i]] for i in range(length)]).prod(0)
         close(exact.marginal(P, distribution, length, t, s), distribution @ joint, rtol=1e-12, atol=1e-15)
+
+
+# ---------------------------------------------------------------------------------- the model of T steps
+@pytest.mark.parametrize("name", ["masks", "uniform", "guided"])
+@torch.no_grad()
+def test_the_model_is_the_product_of_whole_matrices(name):
+    """Three positions, so that the two halves differ, and memory for seven sequences at once."""
+    length, cls = 3, METHODS["udlm" if name == "uniform" else "mdlm"]
+    K = cls.states(V, cls.Config())
+    method = build(cls, V, table(K, length, outputs=cls.outputs(V, cls.Config())), cls.Config(), length=length).double()
+    if name == "guided":
+        method = Product(method, [(Denoiser(method.process, data_distribution(V, length), length), 0.7)], power=0.6)
+    X, times = exact.states(K, length), method.grid(3)
+    p = method.process.prior[X].prod(-1)
+    for t, s in itertools.pairwise(times):
+        kernels = kernel(method.predict(X, t.expand(X.shape)), s.expand(X.shape))
+        p = p @ kernels[:, torch.arange(length), X].prod(-1)
+    each = 8 * (2 * length * K + 2 * K + 2 * K**2)
+    few = exact.model_distribution(method, times, memory=8 * 3 * K**length + 7 * each)
+    close(few, p, rtol=1e-10, atol=1e-15)
+    close(exact.model_distribution(method, times), p, rtol=1e-10, atol=1e-15)
+    with pytest.raises(
+        InputError, match=rf"{K}\^3 = {K**3} sequences need [\d,]+ bytes, and `memory` is 900; give more"
+    ):
+        exact.model_distribution(method, times, memory=900)
 
 
 # ---------------------------------------------------------------------------------- the exact denoiser

@@ -161,3 +161,13 @@ def test_what_is_trained_on_a_model_is_a_request_whose_record_is_read_and_run_ag
             again.request.run(model)
     assert load_classifier(tmp_path / "judge").classes == [*"0123456789"]
     assert load_verifier(tmp_path / "head", fingerprint(method)).config == method.verifier.config == record.config
+
+
+def test_values_that_are_handed_over_have_their_classes_beside_them():
+    tokens = torch.arange(160).reshape(20, 8) % 3
+    plain, labelled = Data.of(tokens, 3, kind="grid"), Data.of(tokens, 3, kind="grid", labels=tokens[:, 0])
+    model = Model(make("mdlm"), prepare(plain, 8).tokenizer, Config("mdlm", make("mdlm").config, plain, NET))
+    record = TrainClassifier(data=labelled, steps=1).run(model)
+    assert record.config.classes == ["0", "1", "2"]
+    with pytest.raises(InputError, match="'array' has no classes"):
+        TrainClassifier(data=plain, steps=1).run(model)

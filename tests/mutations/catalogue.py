@@ -11,7 +11,7 @@ from .mutant import Mutant
 from .networks import CONNECTIONS
 from .options import OPTIONS
 from .outside import OUTSIDE
-from .smc import PARTICLES
+from .smc import LARGE, PARTICLES
 from .speculative import SPECULATIVE
 from .uniform import UNIFORM
 
@@ -2095,6 +2095,7 @@ CATALOGUE = [
     *SAMPLERS,
     *GUIDANCE,
     *PARTICLES,
+    *LARGE,
     *GIDD,
     *SPECULATIVE,
     *UNIFORM,

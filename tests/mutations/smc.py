@@ -171,3 +171,28 @@ PARTICLES = [
         tests="tests/samplers/test_smc.py -k batch",
     ),
 ]
+
+CHAIN = "exact/chain.py"
+LARGE = [
+    M(
+        "a step forgets how likely the sequences are that it starts from",
+        CHAIN,
+        "(p[rows, None] * first).T @ second",
+        "first.T @ second",
+        "bound.coarse mdlm",
+    ),
+    M(
+        "the positions of a step are in the wrong order",
+        CHAIN,
+        "for part in kernels.split(",
+        "for part in kernels.flip(1).split(",
+        "bound.coarse mdlm",
+    ),
+    M(
+        "what does not move is lost",
+        CHAIN,
+        "after += ((p[rows, None]",
+        "after = ((p[rows, None]",
+        "bound.coarse mdlm",
+    ),
+]

@@ -9,6 +9,7 @@ A distribution on the space is a vector (K^L,) over `states(K, L)`, the last pos
 """
 
 from .bounds import any_order, continuous_terms, expectation, expected, log_likelihood, parts, quadrature, step_bound
+from .chain import model_distribution
 from .enumeration import Denoiser, embed, entropy, index, marginal, states
 from .script import Script, run_calls, run_distribution, sample_distribution, sample_distributions, scripts, transition
 
@@ -26,6 +27,7 @@ __all__ = [
     "index",
     "log_likelihood",
     "marginal",
+    "model_distribution",
     "parts",
     "quadrature",
     "run_calls",

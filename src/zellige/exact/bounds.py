@@ -10,9 +10,10 @@ from torch import Tensor
 
 from ..core import bound
 from ..core.batch import Batch
-from ..core.prediction import kernel, truth
+from ..core.prediction import truth
 from ..core.schedule import CLEAN, PRIOR
 from ..methods.diffusion import Diffusion
+from .chain import model_distribution
 from .enumeration import index, states
 from .script import branches
 
@@ -22,21 +23,12 @@ def log_likelihood(method: Diffusion, times: Tensor) -> Tensor:
     """log p(x) of the model that steps through `times` with the reverse kernel, for every clean x: (V^L,) nats."""
     process, (L,) = method.process, method.shape
     X = states(process.K, L)
-    clean, prior = process.clean[X].all(-1), process.prior[X].prod(-1)
-
-    def ends(context: Tensor | None) -> Tensor:
-        """The distribution of the last state, (N,), where the network reads `context` beside each state."""
-        p = prior
-        for t, s in itertools.pairwise(times):
-            time = t.expand(X.shape)
-            kernels = kernel(method.predict(X, time, context=context), s.expand(X.shape))  # (N, L, K)
-            p = p @ kernels[:, torch.arange(L), X].prod(-1)
-        return p
-
+    clean = process.clean[X].all(-1)
     if method.clean(Batch(X)) is None:
-        return ends(None)[clean].log()
+        return model_distribution(method, times)[clean].log()
     # blocks: given those before, each is a chain of its own, and p(x) is their product: that of all of them beside x itself
-    return torch.stack([ends(x.expand(X.shape))[i] for i, x in zip(index(X[clean], process.K), X[clean])]).log()
+    at = zip(index(X[clean], process.K), X[clean])
+    return torch.stack([model_distribution(method, times, context=x)[i] for i, x in at]).log()
 
 
 def expected(method: Diffusion, x_0: Tensor, t: Tensor | float, s: Tensor | float | None) -> Tensor:

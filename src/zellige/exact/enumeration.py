@@ -7,8 +7,6 @@ their probabilities), the distribution of its samples, the T-step bound and the 
 A distribution on the space is a vector (K^L,) over `states(K, L)`, the last position running fastest.
 """
 
-import itertools
-
 import torch
 from torch import Tensor
 
@@ -22,13 +20,18 @@ from ..methods.diffusion import Diffusion
 # ---------------------------------------------------------------------------------- the space
 def states(K: int, L: int) -> Tensor:
     """All K^L sequences, (K^L, L) long."""
-    return torch.tensor(list(itertools.product(range(K), repeat=L)), dtype=torch.long).reshape(K**L, L)
+    return of_index(torch.arange(K**L), K, L)
 
 
 def index(x: Tensor, K: int) -> Tensor:
     """The row of `states` that x is, (*, L) -> (*)."""
     L = x.shape[-1]
     return (x * K ** torch.arange(L - 1, -1, -1)).sum(-1)
+
+
+def of_index(rows: Tensor, K: int, L: int) -> Tensor:
+    """The sequences in these rows of `states`, (*) -> (*, L)."""
+    return rows[..., None] // K ** torch.arange(L - 1, -1, -1) % K
 
 
 def embed(process: Process, distribution: Tensor, L: int) -> Tensor:

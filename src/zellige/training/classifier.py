@@ -68,7 +68,8 @@ def train_classifier(
 ) -> TextClassifier:
     """A classifier of the noisy texts of a model, and its calibration on the test split; see `requests.TrainClassifier`."""
     data_config = model.config.data if data is None else data
-    data_config = replace(data_config, labels=True) if isinstance(data_config, Data) else data_config
+    if type(data_config) is Data:  # values that are handed over have their classes beside them, or none
+        data_config = replace(data_config, labels=True)
     corpus = corpus_of(model, data_config)
     names = [str(name) for name in corpus.about.get("classes") or ()]
     if not names:
