@@ -9,6 +9,9 @@ PIP ?=
 BIN := .venv/bin
 INSTALL = $(BIN)/pip install -qq --disable-pip-version-check --no-build-isolation -c constraints.txt $(PIP)
 
+# Tests start a hundred processes; without bytecode each compiles torch and Lightning anew, which takes longer than most tests.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo check test test-long gpu fuzz lint format docs wheel clean
 .SILENT:
 
