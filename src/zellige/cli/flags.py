@@ -217,11 +217,12 @@ def descriptions(cls: type, prefix: str = "") -> dict[str, str]:
         if dataclasses.is_dataclass(base)
         for base_class in _documented(base)
     }
+    hints = typing.get_type_hints(cls, include_extras=True)
     for field, name, hint in named_fields(cls):
         if name is not None and dataclasses.is_dataclass(hint):
             texts |= descriptions(hint, f"{prefix}{name}." if name else prefix)  # pyright: ignore[reportArgumentType]
         elif name is not None:
-            marks = typing.get_args(typing.get_type_hints(cls, include_extras=True)[field.name])[1:]
+            marks = typing.get_args(hints[field.name])[1:]
             option = option_of(field)
             text = option.help if option else next((m.help for m in marks if getattr(m, "help", None)), "")
             flag = "--" + prefix + name.replace("_", "-")
@@ -229,6 +230,7 @@ def descriptions(cls: type, prefix: str = "") -> dict[str, str]:
     return texts
 
 
+@functools.cache  # it parses the source of a module, and sections such as Net are asked about several times in a command
 def _documented(cls: type) -> list[Any]:
     """The fields that a class describes, in its docstring or below each of them."""
     import docstring_parser  # a command that asks for no help does not need it

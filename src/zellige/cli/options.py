@@ -14,6 +14,7 @@ The flag of a field is its name, with the name of the dataclass it stands in bef
 
 import contextlib
 import dataclasses
+import functools
 import io
 import itertools
 import json
@@ -236,6 +237,7 @@ def parse(
     return _as_options(cls, parsed_view, default)
 
 
+@functools.cache  # a process that parses many command lines, such as tests or a notebook, makes it once
 def _view(cls: Any) -> Any:
     """A dataclass as tyro reads it: the declared fields that are on the command line, with their help; itself where it has none.
 
