@@ -82,7 +82,7 @@ class Largest:
         worst = float(difference.max()) if not difference.isnan().any() else math.inf
         if worst > self.error:
             seen = difference.nan_to_num(math.inf, math.inf)
-            at = (seen == seen.max()).nonzero()[0].tolist()  # torch.unravel_index would import sympy, which takes a second
+            at = (seen == seen.max()).nonzero()[0].tolist()  # torch.unravel_index imports sympy, for a second
             self.error, self.where = worst, f"{where}   entry {at}".strip()
 
     def row(self, group: str, identity: str, tolerance: float = EXACT) -> Row:
