@@ -267,7 +267,7 @@ class Samples(Record):
         return f"{first}{walks}{self._redrawn()}{self._weighed()}"
 
     def _weighed(self) -> str:
-        """`8 particles each: log Z -1.234 ± 0.120, effective sample size at least 3.2, drawn anew 0 to 2 times`; "" without.
+        """`8 particles each: log Z -1.234 ± 0.120, effective sample size at least 3.2, resampled 0 to 2 times`; "" without.
 
         The interval (95%) is that of the mean of Z over the samples, where they have one target.
         """
@@ -288,7 +288,7 @@ class Samples(Record):
         times = _range([group.resampled for group in groups])
         return (
             f"\n  {_range(sizes)} particle{'' if set(sizes) == {1} else 's'} each: log Z {value}, effective sample size at "
-            f"least {least:.1f}, drawn anew {times} time{'' if times == '1' else 's'}"
+            f"least {least:.1f}, resampled {times} time{'' if times == '1' else 's'}"
         )
 
     def _redrawn(self) -> str:
