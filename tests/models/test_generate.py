@@ -466,8 +466,8 @@ def test_infill_asks_once_a_gap_at_most(name, sampler):
     revealing = (name not in ("sedd", "d3pm") or sampler in ("any_order", "fixed_order")) and sampler != "remasking"
     if name == "genmd4" and sampler in ("ancestral", "first_hitting", "tau_leaping", "euler"):
         revealing = False  # candidates that are not accepted cost a call too
-    if sampler in ("confidence", "smc"):
-        revealing = False  # asks for all gaps, each step that has some left
+    if sampler in ("confidence", "smc", "p2"):
+        revealing = False  # asks for all gaps, each step that has some left or masks some again
     if sampler in ("psi", "informed"):
         revealing, steps = (
             False,
