@@ -238,7 +238,8 @@ def test_trained_from_the_command_line(tmp_path, capsys, no_page):
     assert "leave the class out, or train with" in capsys.readouterr().err
 
 
-def test_topics_as_classes(tmp_path, capsys):
+@pytest.mark.parametrize("methods", [("mdlm", "ar"), pytest.param(("mdlm", "ar", "bd3lm"), marks=pytest.mark.long)])
+def test_topics_as_classes(methods, tmp_path, capsys):
     """AG News' form: a class a text, told to a network of words, a document a row; causal ones and blocks too."""
     rng = np.random.default_rng(0)
     lines = [f'"{k + 1}","{"abcd"[k] * rng.integers(2, 5)}","{"abcd"[k]}"' for k in rng.integers(0, 4, 400)]
@@ -246,7 +247,7 @@ def test_topics_as_classes(tmp_path, capsys):
         (tmp_path / name).write_text("\n".join(lines))
     data = Data("ag_news", path=str(tmp_path), tokenizer="characters", pack="document", fill=8, labels=True)
     net = zellige.Net(layers=1, hidden=16, heads=2, length=8, condition=8)
-    for method in ("mdlm", "ar", "bd3lm"):
+    for method in methods:
         settings = zellige.Train(steps=120, lr=1e-2, warmup=5, **(FEW | {"batch": 32, "samples": 4}))
         run = zellige.train(method, data=data, net=net, train=settings, run=tmp_path / method)
         model = zellige.load(run.folder)

@@ -149,14 +149,14 @@ def klass_by_hand(method, threshold, most, history):
 
 def klass_is_by_hand(method, threshold, kl, history):
     """Its distribution, asserted to be that of `klass_by_hand`."""
-    distribution = exact.run_distribution(Klass(threshold=threshold, kl=kl, history=history), method, 4)
+    distribution = exact.run_distribution(Klass(threshold=threshold, kl=kl, history=history), method, method.shape[0])
     close(distribution, klass_by_hand(method, threshold, kl, history), rtol=0, atol=1e-12)
     return distribution
 
 
 @torch.no_grad()
 def test_settled_tokens_come_at_once():
-    method = mdlm(length=4)
+    method = mdlm(length=THREE)
     several, one = (klass_is_by_hand(method, *how) for how in ((0.0, 9.0, 1), (0.9, 9.0, 1)))
     assert distance(several, one) > 1e-3  # several at once, and one after the other
 

@@ -8,7 +8,6 @@ import re
 import textwrap
 import types
 import typing
-from collections.abc import Iterator
 from typing import Any, Union
 
 from ..arguments import Annotation, choices_of_kind, from_text
@@ -85,11 +84,12 @@ def flags(cls: type, default: Any = None, prefix: str = "") -> dict[str, Flag]:
     return options
 
 
-def named_fields(cls: type) -> Iterator[tuple[Any, str | None, Any]]:
+@functools.cache
+def named_fields(cls: type) -> tuple[tuple[Any, str | None, Any], ...]:
     """Each field of a dataclass that is on the command line, what its option is called (None: it is positional), and its type."""
     import tyro
 
-    hints = typing.get_type_hints(cls, include_extras=True)
+    hints, fields = typing.get_type_hints(cls, include_extras=True), []
     for field in dataclasses.fields(cls):
         hint, name = hints[field.name], field.name
         option = option_of(field)
@@ -103,7 +103,8 @@ def named_fields(cls: type) -> Iterator[tuple[Any, str | None, Any]]:
             positional = tyro.conf.Positional in marks
             name = None if positional else next((m.name for m in marks if getattr(m, "name", None) is not None), name)
             hint = typing.get_args(hint)[0]
-        yield field, name, _typed(hint) if option is not None else hint
+        fields.append((field, name, _typed(hint) if option is not None else hint))
+    return tuple(fields)
 
 
 def _typed(hint: Annotation) -> Any:
