@@ -39,7 +39,7 @@ from zellige.core.schedule import CLEAN
 from zellige.evaluation.interval import Proportion, student
 
 ACIDS = "ACDEFGHIKLMNPQRSTVWY"
-LENGTH, GROUPS, PARTICLES, STRENGTHS = 4, 20, (1, 8, 64), (1.0, 3.0)
+LENGTH, GROUPS, PARTICLES = 4, 20, (1, 8, 64)
 SPACE = len(ACIDS) ** LENGTH
 
 
@@ -53,6 +53,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=200_000, help="variants of the training set")
     parser.add_argument("--count", type=int, default=1000, help="samples")
     parser.add_argument("--particles", type=int, nargs="*", default=PARTICLES)
+    parser.add_argument("--strengths", type=float, nargs="*", default=[1.0])
     parser.add_argument("--hidden", type=int, default=64)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out")
@@ -101,7 +102,7 @@ def run(chosen: argparse.Namespace) -> dict[str, Any]:
             print(f"{name:22}", told(result[name]))
 
         result["guided"], tabulated = [], Tabulated(classifier, method.process.K)
-        for g in STRENGTHS:
+        for g in chosen.strengths:
             wanted = q * (g * log_fit).exp()
             wanted, log_z = wanted / wanted.sum(), float(wanted.sum().log())
             group = groups(wanted, log_fit)
