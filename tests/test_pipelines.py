@@ -169,7 +169,9 @@ def test_signatures_name_every_option():
     for verb in (zellige.sample, zellige.watch, zellige.infill):
         assert every <= names(verb)
     assert {*get_type_hints(PublishedChoices)} == {*Choices.__dataclass_fields__} <= names(zellige.load)
-    assert {*get_type_hints(pipelines.SamplingChoices)} == names(sample.sample, "model", "prompt", "fixed", "alone")
+    assert {*get_type_hints(pipelines.SamplingChoices)} == names(
+        sample.sample, "model", "prompt", "fixed", "alone", "reconstruct", "noise"
+    )
     assert {*get_type_hints(pipelines.InfillChoices)} == names(infill.infill, "model", "text", "fixed")
     assert {*get_type_hints(pipelines.ScoreChoices)} == names(conditional.bound_tokens, "method", "pairs", "progress")
     assert names(zellige.pipeline, "task", "model") == {*get_type_hints(pipelines.AnyChoices)}

@@ -1,10 +1,10 @@
 """Objects of a user's own file, named as `file.py:name`. Importing one runs the file."""
 
-import functools
+import importlib.machinery
 import importlib.util
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 from .errors import InputError, nearest
 
@@ -19,14 +19,7 @@ def module_of(name: str) -> ModuleType:
         raise InputError(
             f"no file at '{where}'; " + (f"nearest in that folder: '{near}'" if near else "give the path of a .py file")
         )
-    return _imported(where, file.stat().st_mtime_ns)
-
-
-@functools.lru_cache(maxsize=8)
-def _imported(where: str, changed: int) -> ModuleType:
-    """Import a file, once for each time that it was changed."""
-    file = Path(where)
-    spec = importlib.util.spec_from_file_location(file.stem, file)
+    spec = importlib.util.spec_from_loader(file.stem, _Source(file.stem, str(file)))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -38,3 +31,10 @@ def _imported(where: str, changed: int) -> ModuleType:
             f"'{where}' does not import ({type(error).__name__}: {error}); run it with python first"
         ) from error
     return module
+
+
+class _Source(importlib.machinery.SourceFileLoader):
+    """Compiles the file anew: no bytecode beside a user's file, and none of a version that was there a moment ago."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return compile(self.get_data(self.path), self.path, "exec", dont_inherit=True)

@@ -193,7 +193,7 @@ def test_frames_tell_what_happened(sampler):
         assert first.text == ["the " + "·" * (L - 4)] * len(first.text)
         assert not first.new.any()
         revealed = torch.stack([f.new for f in batch]).sum(0)
-        again = (sampler in ("remasking", "psi", "informed")) & ~first.fixed  # may come more than once
+        again = (sampler in ("remasking", "p2", "psi", "informed")) & ~first.fixed  # may come more than once
         assert torch.where(again, revealed >= 1, revealed == (~first.fixed)).all()  # each once, the given ones never
         assert all("·" not in text and text.startswith("the ") for text in last.text)
         if sampler not in (

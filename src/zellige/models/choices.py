@@ -25,10 +25,11 @@ class SamplerChoices(TypedDict, total=False):
     cosine: float | None  # speculative
     rounds: int  # speculative
     remasking: str  # remasking
-    eta: float  # remasking, p2
+    eta: float  # remasking
     t_on: float  # remasking, psi
     t_off: float  # remasking, psi
     alpha_on: float  # remasking
+    revise: float  # p2, informed
     kappa: str  # psi
     kappa_early: str  # psi
     kappa_late: str  # psi
@@ -37,7 +38,6 @@ class SamplerChoices(TypedDict, total=False):
     resample: int  # informed
     pick: str  # informed
     pick_temperature: float  # informed
-    revise: int  # informed
     revise_time: float  # informed
     revise_temperature: float  # informed
     particles: int | None  # smc
