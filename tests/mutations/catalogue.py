@@ -1727,8 +1727,8 @@ SAMPLERS = [
     M(
         "P2 weighs what was drawn, not what stands",
         "samplers/p2.py",
-        "torch.where(masks, log_p, self.revise * log_p)",
-        "torch.where(masks, self.revise * log_p, log_p)",
+        "torch.where(masks, log_p, self.strictness * log_p)",
+        "torch.where(masks, self.strictness * log_p, log_p)",
         "decoders.p2",
     ),
     M(

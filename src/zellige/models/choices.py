@@ -29,7 +29,7 @@ class SamplerChoices(TypedDict, total=False):
     t_on: float  # remasking, psi
     t_off: float  # remasking, psi
     alpha_on: float  # remasking
-    revise: float  # p2, informed
+    strictness: float  # p2
     kappa: str  # psi
     kappa_early: str  # psi
     kappa_late: str  # psi
@@ -38,6 +38,7 @@ class SamplerChoices(TypedDict, total=False):
     resample: int  # informed
     pick: str  # informed
     pick_temperature: float  # informed
+    revise: int  # informed
     revise_time: float  # informed
     revise_temperature: float  # informed
     particles: int | None  # smc

@@ -4,11 +4,11 @@ A step evaluates the network at all positions and draws a token x_i for each mas
 network's distribution at position i (the paper's self-planning, in which the network judges itself):
 
     a mask           log p_i(x_i)          of the token that was drawn
-    a token          revise log p_i(x_i)   of the revealed token
+    a token          c log p_i(x_i)        of the revealed token, c the `strictness`
 
 The positions with the lowest scores are masks after the step: floor(n s) of the n positions that are not given, at time s, which
-falls evenly from 1 to 0. The others keep their tokens, or get those that were drawn. With revise = 0 no token is masked again;
-the larger it is, the more are. (The paper calls it eta. The published code scores a revealed token by another draw from p_i.)
+falls evenly from 1 to 0. The others keep their tokens, or get those that were drawn. With c = 0 no token is masked again; the
+larger c, the more are. (The paper calls it eta. The published code scores a revealed token by another draw from p_i.)
 
 **These are not samples of the model**, whatever the number of steps. The choice looks at the tokens that were drawn: an unlikely
 one is dropped and drawn again. So likely tokens are favoured, even with the exact network, one token a step and independent
@@ -42,7 +42,7 @@ from .sampler import Sampler
 class P2(Sampler):
     """Path planning: the least likely tokens of each step are masked again, whether just drawn or standing."""
 
-    revise: float = option(
+    strictness: float = option(
         "weight of the revealed tokens; 0 masks none of them again, larger values mask more", default=1.0, minimum=0
     )
 
@@ -108,7 +108,7 @@ class P2(Sampler):
             masks, fixed: (B, L) bool, positions that were masks, and those that are given.
             left: (B,) number of masks after the step.
         """
-        score = torch.where(masks, log_p, self.revise * log_p).round(decimals=5).masked_fill(fixed, torch.inf)
+        score = torch.where(masks, log_p, self.strictness * log_p).round(decimals=5).masked_fill(fixed, torch.inf)
         best_first = score.argsort(dim=-1, descending=True, stable=True)
         return fixed | (best_first.argsort(-1) < (score.shape[-1] - left)[:, None])
 
