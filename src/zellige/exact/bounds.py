@@ -25,10 +25,10 @@ def log_likelihood(method: Diffusion, times: Tensor) -> Tensor:
     X = states(process.K, L)
     clean = process.clean[X].all(-1)
     if method.clean(Batch(X)) is None:
-        return model_distribution(method, times)[clean].log()
+        return model_distribution(method, times, trust=False)[clean].log()
     # blocks: given those before, each is a chain of its own, and p(x) is their product: that of all of them beside x itself
     at = zip(index(X[clean], process.K), X[clean])
-    return torch.stack([model_distribution(method, times, context=x)[i] for i, x in at]).log()
+    return torch.stack([model_distribution(method, times, context=x, trust=False)[i] for i, x in at]).log()
 
 
 def expected(method: Diffusion, x_0: Tensor, t: Tensor | float, s: Tensor | float | None) -> Tensor:

@@ -23,13 +23,16 @@ VECTORS = 3  # of K^L numbers: a distribution, the next one, a product on its wa
 
 
 @torch.no_grad()
-def model_distribution(method: Any, times: Tensor, *, context: Tensor | None = None, memory: int = MEMORY) -> Tensor:
+def model_distribution(
+    method: Any, times: Tensor, *, context: Tensor | None = None, memory: int = MEMORY, trust: bool = True
+) -> Tensor:
     """Distribution of x at the end of the reverse kernels between `times` (T + 1,), from the prior: (K^L,), float64.
 
     Args:
         method: a diffusion method, or one that is changed by guidance.
         context: (L,) clean tokens that a network of blocks reads beside each x_t.
         memory: bytes that the enumeration may take, beside what the network takes for 8,192 sequences.
+        trust: that a token which can no longer move stays; False: the method is evaluated there, too.
 
     Raises:
         InputError: the space is too large for `memory`.
@@ -45,17 +48,17 @@ def model_distribution(method: Any, times: Tensor, *, context: Tensor | None = N
         )
     p = functools.reduce(torch.kron, [process.prior.double()] * L)
     for t, s in itertools.pairwise(times):
-        p = _after(method, p, t, s, context, min(free // each, ROWS))
+        p = _after(method, p, t, s, context, min(free // each, ROWS), trust)
     return p
 
 
-def _after(method: Any, p: Tensor, t: Tensor, s: Tensor, context: Tensor | None, size: int) -> Tensor:
+def _after(method: Any, p: Tensor, t: Tensor, s: Tensor, context: Tensor | None, size: int, trust: bool) -> Tensor:
     """Distribution after the step from t to s, `size` sequences at a time."""
     process, (L,) = method.process, method.shape
     after = torch.zeros_like(p)
     for rows in p.nonzero()[:, 0].split(size):
         x = of_index(rows, process.K, L)
-        at = process.movable(x)
+        at = process.movable(x) if trust else torch.ones_like(x, dtype=torch.bool)
         moves = at.any(-1)
         after[rows[~moves]] += p[rows[~moves]]
         rows, x, at = rows[moves], x[moves], at[moves]

@@ -336,7 +336,9 @@ class Method(nn.Module):
             return function
         if entry not in self._compiled:
             self._compiled[entry] = torch.compile(function, dynamic=None if entry == "features" else True)
-        return self._compiled[entry]
+        if entry == "features" or torch.is_grad_enabled():
+            return self._compiled[entry]
+        return functools.partial(_recorded, self._compiled[entry])
 
     def __getstate__(self) -> dict[str, Any]:
         """State for a copy or another process, without compiled functions."""
@@ -408,6 +410,12 @@ class Method(nn.Module):
         with self._in_precision(h.device):
             logits = self.network.head(h)
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
+def _recorded(function: Callable[..., Any], *args: Any, **more: Any) -> Any:
+    """Call a compiled function of sizes that vary, with gradients: without, PyTorch 2.13 fails to compile it for new sizes."""
+    with torch.enable_grad():
+        return function(*args, **more)
 
 
 def clean_positions(x: Tensor, t: Tensor | float | None, batch: Batch | None) -> Tensor:
