@@ -1,6 +1,6 @@
 """GB1: a model of a fitness landscape of 20^4 proteins, enumerated; guidance and Sequential Monte Carlo measured against the sum.
 
-    python benchmarks/gb1.py ../shared/data/gb1/gb1_four_sites.csv.xz [--method mdlm] [--count 1000] [--seed 0] [--out gb1.json]
+    python benchmarks/gb1.py gb1_four_sites.csv.xz [--method mdlm] [--count 1000] [--seed 0] [--out gb1.json]
 
 The file has the columns `variant`, four amino acids, and `fitness`, 1 for the wild type. The distribution to learn is
 p(x) = fitness(x) / (sum of all fitness). A variant that was not measured has p = 0, since nothing is known of it: it is in no

@@ -3,8 +3,10 @@
 import importlib.machinery
 import importlib.util
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, ModuleType
+from typing import Any
 
 from .errors import InputError, nearest
 
@@ -31,6 +33,21 @@ def module_of(name: str) -> ModuleType:
             f"'{where}' does not import ({type(error).__name__}: {error}); run it with python first"
         ) from error
     return module
+
+
+def object_of(name: str, what: str, fits: Callable[[Any], bool]) -> Any:
+    """The object `file.py:name` among those of its file that fit.
+
+    Raises:
+        InputError: no such file, it does not import, or it has no `what` of that name.
+    """
+    module, (where, _, title) = module_of(name), name.rpartition(":")
+    own = {n: v for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__ and fits(v)}
+    if title not in own:
+        near = nearest(title, [*own])
+        meant = f"did you mean '{near}'? " if near else ""
+        raise InputError(f"no {what} '{title}' in '{where}'; {meant}(there: {', '.join(own) or 'none'})")
+    return own[title]
 
 
 class _Source(importlib.machinery.SourceFileLoader):

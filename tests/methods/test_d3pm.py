@@ -161,7 +161,7 @@ def test_equal_unigrams_are_none(tmp_path):
         ("1\n2", "'{}' has 2 counts and the vocabulary 3 tokens; give one for each"),
         ("1\n-2\n3", "'{}' must hold counts of 0 or more, of two tokens at least above 0"),
         ("0\n4\n0", "'{}' must hold counts of 0 or more, of two tokens at least above 0"),
-        ("a\nb\nc", "'{}' is no list of numbers; `unigrams` takes a .npy file or a line for each token"),
+        ("a\nb\nc", "'{}' is no list of numbers; `unigrams` takes a file with a count for each token, .npy or text"),
         (None, "no file at '{}'; `unigrams` takes a file with a count for each token"),
     ],
 )

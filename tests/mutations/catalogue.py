@@ -1760,10 +1760,10 @@ SAMPLERS = [
         "sampler.p2 mdlm",
     ),
     M(
-        "P2 asks the network at the time of the step, not at that of its masks",
-        "samplers/p2.py",
+        "P2 and self-speculative sampling ask the network at time 1, not at that of the masks",
+        "samplers/predict.py",
         "clean_where_fixed(method, state, expected_time(method, state))",
-        "clean_where_fixed(method, state, t)",
+        "clean_where_fixed(method, state, 1.0)",
         "sampler.p2 md4",
     ),
     M(

@@ -72,7 +72,7 @@ PARTICLES = [
     M(
         "annealing draws from the tempered kernel and weighs nothing",
         SMC,
-        "            particles = particles.weighed(positions(at).sum(maths.log_total(weights)).reshape(B, N))\n",
+        "            particles = particles.weighed(positions(at).sum(weights.sum(-1).log()).reshape(B, N))\n",
         "            pass\n",
         "smc.step mdlm",
     ),

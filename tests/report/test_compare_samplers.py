@@ -185,6 +185,8 @@ def test_a_collapsed_sampler_is_far_from_the_data(model, data):
     far, near = (judge.measure(one)["energy distance"] for one in (copies, others))
     assert far.low > near.high
     assert near.value == judge.real["energy distance"].value
+    held_out = judge.measure(Set(Way(), real.texts[1::2], real.rows[1::2]))["energy distance"]
+    assert held_out.value < near.value  # of what the samples are compared with from itself
 
 
 def test_enumerable_data_is_compared_with_its_distribution():

@@ -13,10 +13,10 @@ import tyro
 from .. import files
 from ..data import DATASETS, Data
 from ..data.remote_files import is_remote
-from ..errors import InputError, nearest
+from ..errors import InputError
 from ..files import file_suffix as file_suffix
 from ..launched import this_process
-from ..own_code import module_of
+from ..own_code import object_of
 from ..requests import KINDS, check_fields, declared, option
 from ..show.numbers import count, parameters, path
 from ..show.progress import Bar
@@ -132,25 +132,14 @@ def writable(name: str, flag: str) -> Path:
 
 def own_class(name: str) -> Any:
     """A method by its name, or the class in `file.py:Class`."""
-    where, _, title = name.rpartition(":")
     if not names_code(name):
         from ..methods import find
 
         find(name)  # an InputError here is the first thing said
         return name
-    module = module_of(name)
     from ..methods.method import Method
 
-    classes = [
-        n
-        for n, c in vars(module).items()
-        if isinstance(c, type) and issubclass(c, Method) and c.__module__ == module.__name__
-    ]
-    if title not in classes:
-        near = nearest(title, classes)
-        meant = f"did you mean '{near}'? " if near else ""
-        raise InputError(f"no method class '{title}' in '{where}'; {meant}(there: {', '.join(classes) or 'none'})")
-    return getattr(module, title)
+    return object_of(name, "method class", lambda value: isinstance(value, type) and issubclass(value, Method))
 
 
 def load(terminal: Terminal, run: str, what: str, chosen: Loading, note: bool = True) -> Any:

@@ -71,11 +71,6 @@ def product(factors: Sequence[Tensor], powers: Sequence[float]) -> Tensor:
     return torch.where(possible, torch.stack(terms).sum(0).exp(), 0.0)
 
 
-def log_total(weights: Tensor) -> Tensor:
-    """log of the sum of non-negative weights over the last axis, (*, K) -> (*); -inf where it is 0."""
-    return weights.sum(-1).log()
-
-
 def normalise(weights: Tensor) -> Tensor:
     """Divide non-negative weights by their sum over the last axis; a row of zeros (an impossible condition) stays zero."""
     total = weights.sum(-1, keepdim=True)

@@ -159,20 +159,23 @@ def read_embedding(path: str, tokens: int) -> Tensor:
     return torch.from_numpy(array.astype(np.float64))
 
 
+def _numbers(path: str, what: str, takes: str) -> np.ndarray:
+    """The array of a .npy file, or of a text file of numbers. InputError for another one: no `what` of numbers; what it `takes`."""
+    try:
+        return np.load(path, allow_pickle=False) if path.endswith(".npy") else np.loadtxt(path, delimiter=",")
+    except FileNotFoundError:
+        raise InputError(f"no file at '{path}'; {takes}") from None
+    except (OSError, ValueError, EOFError):
+        raise InputError(f"'{path}' is no {what} of numbers; {takes}") from None
+
+
 def read_matrix(path: str, tokens: int) -> Tensor:
     """The transition matrix (tokens, tokens) of a .npy file, or of a text file of numbers, float64; its rows sum to 1.
 
     Raises:
         InputError: no such file, no table of numbers of this size, a negative entry, or a row that does not sum to 1.
     """
-    try:
-        array = np.load(path, allow_pickle=False) if path.endswith(".npy") else np.loadtxt(path, delimiter=",")
-    except FileNotFoundError:
-        raise InputError(f"no file at '{path}'; `matrix` takes a .npy or .csv file with a row for each token") from None
-    except (OSError, ValueError, EOFError):
-        raise InputError(
-            f"'{path}' is no table of numbers; `matrix` takes a .npy or .csv file, a row for each token"
-        ) from None
+    array = _numbers(path, "table", "`matrix` takes a .npy or .csv file with a row for each token")
     if getattr(array, "shape", ()) != (tokens, tokens):
         size = " x ".join(map(str, np.shape(array)))
         raise InputError(
@@ -194,14 +197,7 @@ def read_unigrams(path: str, tokens: int) -> Tensor:
     Raises:
         InputError: no such file, not as many numbers as tokens, or a negative one; none but one token occurs.
     """
-    try:
-        array = np.load(path, allow_pickle=False) if path.endswith(".npy") else np.loadtxt(path, delimiter=",")
-    except FileNotFoundError:
-        raise InputError(f"no file at '{path}'; `unigrams` takes a file with a count for each token") from None
-    except (OSError, ValueError, EOFError):
-        raise InputError(
-            f"'{path}' is no list of numbers; `unigrams` takes a .npy file or a line for each token"
-        ) from None
+    array = _numbers(path, "list", "`unigrams` takes a file with a count for each token, .npy or text")
     counts = np.asarray(array).reshape(-1)
     if len(counts) != tokens or counts.dtype.kind not in "fiu":
         raise InputError(f"'{path}' has {len(counts):,} counts and the vocabulary {tokens:,} tokens; give one for each")
@@ -241,12 +237,7 @@ def own(M: Tensor, T: int, schedule: str) -> CTMC:
 
 # ---------------------------------------------------------------------------------- how much noise
 TABLES = ("linear", "linear-to-one", "cosine", "even", "mutual-information")
-INFORMED = (
-    "uniform",
-    "absorbing-uniform",
-    "nearest",
-    "absorbing-nearest",
-)  # noises that ask for the distribution of x_0
+INFORMED = ("uniform", "absorbing-uniform", "nearest", "absorbing-nearest")  # noises that read the frequencies of x_0
 OF_MIXTURES = ("linear-to-one", "even", "mutual-information")  # schedules that chains of matrices do not have
 
 

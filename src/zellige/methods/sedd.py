@@ -111,4 +111,6 @@ class SEDD(Scored):
         """
         v, u = score(self.read(logits, x_t, t)), score(truth(self.process, x_0, x_t, t))
         rates = self.process.rate_into(x_t, t)
-        return (rates * torch.where(rates > 0, v - u, 0.0).square()).sum(-1) / 2  # SEDD appendix D.1
+        return (rates * torch.where(rates > 0, v - u, 0.0).square()).sum(
+            -1
+        ) / 2  # SEDD appendix D.1; the factor is ours

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from ..arguments import of_kind
 from ..core.schedule import CLEAN
-from ..errors import InputError, nearest
-from ..own_code import module_of
+from ..errors import InputError
+from ..own_code import object_of
 from ..samplers.growing import Ending
 from ..samplers.smc import Rewarded, Smc
 from ..show import kinds
@@ -71,15 +71,7 @@ def named_function(name: str) -> Callable[[Any], Any]:
     """The function `file.py:name`, which runs the file: refused unless code is allowed."""
     if not may_run_code():
         raise InputError(f"`reward` runs code, '{name}'; read it first, then add `allow_code`")
-    module, title = module_of(name), name.rpartition(":")[2]
-    functions = [n for n, f in vars(module).items() if callable(f) and getattr(f, "__module__", "") == module.__name__]
-    if title not in functions:
-        near = nearest(title, functions)
-        meant = f"did you mean '{near}'? " if near else ""
-        raise InputError(
-            f"no function '{title}' in '{name.rpartition(':')[0]}'; {meant}(there: {', '.join(functions) or 'none'})"
-        )
-    return getattr(module, title)
+    return object_of(name, "function", callable)
 
 
 def check_particles(sampler: Any, reward: Any) -> None:

@@ -74,6 +74,7 @@ class Ancestral(OnGrid):
     order: ClassVar[str] = "1"
     needs: ClassVar[str] = "reverse kernel: not csm"
     calls: ClassVar[str] = "up to steps"
+    reconstructs: ClassVar[bool] = True
 
     @classmethod
     def refuse(cls, method):

@@ -39,6 +39,7 @@ class Euler(OnGrid):
     order: ClassVar[str] = "1"
     needs: ClassVar[str] = "a rate: not d3pm"
     calls: ClassVar[str] = "up to steps"
+    reconstructs: ClassVar[bool] = True
 
     @classmethod
     def refuse(cls, method):

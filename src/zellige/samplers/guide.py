@@ -50,6 +50,10 @@ class Truncation:
         how = {field.name: getattr(self, field.name) for field in fields(Truncation)}
         return Truncated(method, **how) if self.truncates() else method
 
+    def applied(self, pred: Prediction) -> Prediction:
+        """The prediction, truncated."""
+        return truncated(pred, self.temperature, self.top_p, self.top_k, self.drop_crossing)
+
     def guided(self, method: Any) -> Any:
         """Former name of `truncated`."""
         return self.truncated(method)

@@ -69,6 +69,7 @@ class Informed(Ancestral):
     order: ClassVar[str] = "-"
     needs: ClassVar[str] = "reverse kernel: not csm"
     calls: ClassVar[str] = "steps or more"
+    reconstructs: ClassVar[bool] = True
 
     @classmethod
     def refuse(cls, method):

@@ -20,21 +20,19 @@ average, as many masks as there are now.
 """
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from ..core import maths, random
-from ..core.batch import Batch
 from ..core.positions import positions
 from ..core.prediction import posterior
 from ..errors import InputError
 from ..methods.diffusion import Diffusion
 from ..requests import declared, option
-from .guide import Truncated, Wrapper, truncated
-from .pairing import STEPS, Distribution, absorbs
-from .predict import clean_where_fixed, expected_time, free
+from .pairing import STEPS, Distribution
+from .predict import as_masks, free, hidden_at, reads_tokens
 from .sampler import Sampler
 
 
@@ -56,13 +54,7 @@ class P2(Sampler):
 
     @classmethod
     def refuse(cls, method):
-        if isinstance(method, Wrapper) and not isinstance(method, Truncated):
-            return "judges tokens by the network, whose distribution guidance changes"
-        if why := absorbs(method, one=True):
-            return why
-        inner: Any = method.method if isinstance(method, Truncated) else method
-        reads = inner.network is not None and type(inner).read is not Diffusion.read
-        return None if reads and method.parameterization == "mean" else "needs a network of p(x_0 | x_t)"
+        return reads_tokens(method)
 
     def distribution(self, method, steps):
         return Distribution("its own path, likely tokens first")
@@ -86,14 +78,9 @@ class P2(Sampler):
         if not rows.any():
             random.discard(masks.shape, generator)
             return state
-        time = clean_where_fixed(method, state, expected_time(method, state))
-        condition = None if state.condition is None else state.condition[rows]
-        h = method.hidden(
-            state.x[rows], time[rows], Batch(state.x[rows], condition=condition), None, positions(at[rows])
-        )
-        pred = method.read(method.logits(h), torch.full((len(h),), mask, device=h.device), time[at])
-        how = (self.temperature, self.top_p, self.top_k, self.drop_crossing)
-        drawn = random.categorical(posterior(truncated(pred, *how)).double()[masks[at]], generator, masks)
+        h, time = hidden_at(method, state, at)
+        pred = as_masks(method, h, time[at])
+        drawn = random.categorical(posterior(self.applied(pred)).double()[masks[at]], generator, masks)
         x = positions(masks).put(state.x, drawn)
         probability = maths.normalise(posterior(pred).double()).gather(-1, x[at][:, None])[:, 0]
         log_p = torch.zeros_like(at, dtype=torch.float64).masked_scatter(at, probability.clamp_min(1e-300).log())

@@ -2,16 +2,21 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..core import random
+from ..core.batch import Batch
 from ..core.positions import positions
 from ..core.prediction import Prediction, Score
 from ..core.random import Randomness
 from ..core.schedule import CLEAN, as_time
 from ..methods.diffusion import Diffusion
+from ..methods.method import Method
+from .guide import Truncated, Wrapper
+from .pairing import absorbs
 from .sampler import State
 
 
@@ -29,6 +34,34 @@ def predict_at(method: Diffusion, state: State, at: Tensor, t: Tensor | float) -
     context = None if state.context is None else state.context.take(rows)
     condition = None if state.condition is None else state.condition[rows]
     return method.predict(state.x[rows], time[rows], at=at[rows], context=context, condition=condition)
+
+
+def reads_tokens(method: Method) -> str | None:
+    """Reason to refuse: the sampler reads the network's own p(x_0 | x_t), as `hidden_at` and `as_masks` give it."""
+    if isinstance(method, Wrapper) and not isinstance(method, Truncated):
+        return "reads the network itself, whose distribution guidance changes"
+    if why := absorbs(method, one=True):
+        return why
+    inner: Any = method.method if isinstance(method, Truncated) else method
+    reads = inner.network is not None and type(inner).read is not Diffusion.read
+    return None if reads and method.parameterization == "mean" else "needs a network of p(x_0 | x_t)"
+
+
+def hidden_at(method: Diffusion, state: State, at: Tensor) -> tuple[Tensor, Tensor]:
+    """Hidden states (N, D) at the positions `at` (B, L) bool, masks or not, and the times (B, L) of the evaluation.
+
+    Only sequences with such a position are evaluated.
+    """
+    rows, time = at.any(-1), clean_where_fixed(method, state, expected_time(method, state))
+    condition = None if state.condition is None else state.condition[rows]
+    batch = Batch(state.x[rows], condition=condition)
+    return method.hidden(state.x[rows], time[rows], batch, None, positions(at[rows])), time
+
+
+def as_masks(method: Diffusion, h: Tensor, time: Tensor) -> Prediction:
+    """Prediction from hidden states h (N, D) at times (N,), as if each position held a mask."""
+    assert method.process.mask is not None
+    return method.read(method.logits(h), torch.full((len(h),), method.process.mask, device=h.device), time)
 
 
 def redraw(

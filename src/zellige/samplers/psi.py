@@ -89,6 +89,7 @@ class Psi(Sampler):
     order: ClassVar[str] = "-"
     needs: ClassVar[str] = "reverse kernel: not csm"
     calls: ClassVar[str] = "steps"
+    reconstructs: ClassVar[bool] = True
 
     def __post_init__(self):
         super().__post_init__()

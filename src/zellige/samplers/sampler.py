@@ -64,6 +64,7 @@ class Sampler(Truncation):
         error: how far its distribution is from the model's with many network evaluations; order: of that error in 1/steps.
         needs, calls: what it needs of a method, and how many network evaluations it takes.
         grows: whether it writes from left to right, and a text may pass the network's own length.
+        reconstructs: whether it can begin with a noisy text: it has a grid of times, and its state is the text alone.
         inner: the sampler inside of it, if there is one.
     """
 
@@ -75,6 +76,7 @@ class Sampler(Truncation):
     needs: ClassVar[str]
     calls: ClassVar[str]
     grows: ClassVar[bool] = False
+    reconstructs: ClassVar[bool] = False
 
     @property
     def inner(self) -> "Sampler | None":
@@ -210,22 +212,13 @@ def start(method: Method, shape: tuple[int, int], fixed: Tensor | None = None, g
     return State(x, fixed_at, torch.zeros(shape[0], dtype=torch.long, device=x.device))
 
 
-MEMORYLESS = (
-    "ancestral",
-    "euler",
-    "psi",
-    "informed",
-    "tau_leaping",
-)  # on a grid of times; their state is the text alone
-
-
 def below(sampler: Sampler, method: Any, times: Tensor, t: float) -> Tensor:
     """The times from t on: t, then those of a grid (n + 1,) that are smaller. Of a model of T steps t is the next of its own.
 
     Raises:
         InputError: the sampler has no grid of times, or its state has a memory of what it did before t.
     """
-    if sampler.name not in MEMORYLESS:
+    if not sampler.reconstructs:
         raise InputError(
             f"sampler '{sampler.name}' cannot begin with a noisy text; use ancestral, or another on a grid of times"
         )

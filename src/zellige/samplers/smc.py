@@ -236,7 +236,7 @@ class Smc(OnGrid):
             particles = replace(particles.weighed(ahead - particles.ahead), ahead=ahead)
         weights = self._weights(pred, later, method)  # (n, K)
         if self.anneal != 1:
-            particles = particles.weighed(positions(at).sum(maths.log_total(weights)).reshape(B, N))
+            particles = particles.weighed(positions(at).sum(weights.sum(-1).log()).reshape(B, N))
         particles, source = self._resampled(particles, generator)
 
         number = torch.full_like(at, -1, dtype=torch.long)

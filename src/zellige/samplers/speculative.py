@@ -52,9 +52,8 @@ from ..methods.diffusion import Diffusion
 from ..requests import declared, option
 from ..truncation import TOKENS
 from .fixed_order import permutation
-from .guide import Truncated, Wrapper, truncated
-from .pairing import Distribution, absorbs
-from .predict import clean_where_fixed, expected_time, free
+from .pairing import Distribution
+from .predict import as_masks, free, hidden_at, reads_tokens
 from .sampler import Sampler, State
 
 NAMED = ("random", "forward", "backward")  # orders
@@ -101,12 +100,8 @@ class Speculative(Sampler):
 
     @classmethod
     def refuse(cls, method):
-        if isinstance(method, Wrapper) and not isinstance(method, Truncated):
-            return "verifies what the network drafts, which guidance changes"
-        if why := absorbs(method, one=True):
+        if why := reads_tokens(method):
             return why
-        if method.parameterization != "mean":
-            return "needs a network of p(x_0 | x_t)"
         return HEADLESS if method.verifier is None else None
 
     def distribution(self, method, steps):
@@ -208,10 +203,7 @@ class Pass:
         rows = at.any(-1).nonzero()[:, 0]
         if not len(rows):
             return None
-        time = clean_where_fixed(method, state, expected_time(method, state))
-        condition = None if state.condition is None else state.condition[rows]
-        where = positions(at[rows])
-        h = method.hidden(state.x[rows], time[rows], Batch(state.x[rows], condition=condition), None, where)
+        h, time = hidden_at(method, state, at)
         h = h.new_zeros(len(rows), at.shape[1], h.shape[-1]).masked_scatter(at[rows][..., None], h)
         return cls(sampler, method, at, turn.masked_fill(~at, at.shape[1]), size, rows, h, time)
 
@@ -228,11 +220,7 @@ class Pass:
         return self._distribution(h[at[rows]], at)
 
     def _distribution(self, h: Tensor, at: Tensor) -> Tensor:
-        method, how = self.method, self.sampler
-        assert method.process.mask is not None
-        x_t = torch.full((len(h),), method.process.mask, device=h.device)
-        pred = method.read(method.logits(h), x_t, self.time[at])
-        pred = truncated(pred, how.temperature, how.top_p, how.top_k, how.drop_crossing)
+        pred = self.sampler.applied(as_masks(self.method, h, self.time[at]))
         return maths.normalise(posterior(pred).double())
 
 

@@ -69,6 +69,7 @@ class TauLeaping(OnGrid):
     order: ClassVar[str] = "1"
     needs: ClassVar[str] = "a rate: not d3pm"
     calls: ClassVar[str] = "steps or more"
+    reconstructs: ClassVar[bool] = True
 
     @classmethod
     def refuse(cls, method):
