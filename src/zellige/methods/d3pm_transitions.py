@@ -160,7 +160,7 @@ def read_embedding(path: str, tokens: int) -> Tensor:
 
 
 def _numbers(path: str, what: str, takes: str) -> np.ndarray:
-    """The array of a .npy file, or of a text file of numbers. InputError for another one: no `what` of numbers; what it `takes`."""
+    """Read numbers from a .npy or text file. InputError: the file is no `what` of numbers; `takes` says what would be."""
     try:
         return np.load(path, allow_pickle=False) if path.endswith(".npy") else np.loadtxt(path, delimiter=",")
     except FileNotFoundError:
