@@ -130,6 +130,8 @@ def run(chosen: argparse.Namespace) -> dict[str, Any]:
                 drawn = zellige.Sample(**more, **how).run(model)
                 x = exact.index(torch.tensor(drawn.tokens), len(ACIDS))
                 row = of_samples(x, group, fitness, log_fit) | {"seconds": time.perf_counter() - began}
+                if any(drawn.groups):
+                    row |= by_constant(drawn.groups, fitness)
                 entry["samples"][name] = row
                 print(f"   {name:20}", told(row), flush=True)
             result["guided"].append(entry)
@@ -192,6 +194,18 @@ def of_samples(x: Tensor, group: Tensor, fitness: Tensor, log_fit: Tensor) -> di
         "unmeasured": str(Proportion(len(x) - len(known), len(x))),
         "unique": len(x.unique()),
     }
+
+
+def by_constant(groups: list[Any], fitness: Tensor) -> dict[str, str]:
+    """Mean fitness of all particles, each set with the weight Z of its normalising constant: the unbiased mean; and mean Z."""
+    z = torch.tensor([group.log_z for group in groups], dtype=torch.float64).exp()
+    weights = z[:, None] * torch.tensor([group.weights for group in groups], dtype=torch.float64)
+    values = fitness[exact.index(torch.tensor([group.tokens for group in groups]), len(ACIDS))]
+    weights = weights.where(~values.isnan(), 0.0)
+    above, below = (weights * values.nan_to_num(0.0)).sum(-1), weights.sum(-1)
+    ratio = float(above.sum() / below.sum())
+    half = student(len(z) - 1) * float((above - ratio * below).std() / below.mean()) / math.sqrt(len(z))
+    return {"all, by Z": f"{ratio:.3f} ± {half:.3f}", "Z": mean(z)}
 
 
 def distance(shares: Tensor) -> Tensor:
