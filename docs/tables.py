@@ -66,7 +66,7 @@ LISTS: dict[
     ],
     "CSM": [
         ("tabular experiments", "density estimation on tables of categories, with baselines", ""),
-        ("baselines", "ratio matching and discrete marginalisation", ""),
+        ("baselines", "ratio matching and discrete marginalisation", "zellige train csm --objective ratio-matching"),
         ("images", "MNIST by denoising CSM at several noise levels", ""),
     ],
     "tauLDR": [

@@ -151,9 +151,14 @@ def test_given_positions_are_never_drawn():
     assert float(method.loss(batch, generator).detach()[2]) == 0.0
 
 
-@pytest.mark.parametrize("name", NEIGHBOURHOODS)
-@pytest.mark.parametrize("choices", [{}, {"positive": True}, {"objective": "score-entropy"}, {"objective": "denoising"}],
-                         ids=str)  # fmt: skip
+BASELINES = [("hamming", {"objective": "ratio-matching"}), ("hamming", {"objective": "discrete-marginalisation"})]
+
+
+@pytest.mark.parametrize(
+    ("name", "choices"),
+    [*itertools.product(NEIGHBOURHOODS, [{}, {"positive": True}, {"objective": "score-entropy"}, {"objective": "denoising"}]),
+     *BASELINES], ids=str,
+)  # fmt: skip
 def test_the_true_scores_are_the_minimum(name, choices):
     """Of the data's distribution; of the denoising loss that of the noised data."""
     from zellige.exact.identities.score import ONCE, noised
@@ -168,6 +173,30 @@ def test_the_true_scores_are_the_minimum(name, choices):
     with torch.no_grad():
         method.network.logits += 0.1 * (numbers(*method.network.logits.shape) - 0.5)
     assert (distribution * exact.expectation(method.loss, X, once)).sum() > value
+
+
+@pytest.mark.parametrize(("_", "choices"), BASELINES, ids=str)
+def test_drawn_tokens_of_the_baselines(_, choices):
+    """Over all draws, the sum over positions that count and the mean over tokens."""
+    mask = torch.ones_like(X, dtype=torch.bool)
+    mask[::2, 0] = False
+    whole = csm(neighbours=0, **choices).loss(Batch(X, mask))
+    method = csm(neighbours=1, **choices)
+    total = sum(p * value for value, p in exact.scripts(lambda g: method.loss(Batch(X, mask), g), len(X)))
+    close(torch.as_tensor(total), whole)
+
+
+def test_ratio_matching_of_two_tokens_is_that_of_its_author():
+    """(1 - q(x_i | x_-i))^2 summed over positions, of one distribution: whatever token stands in the place of x_i."""
+    distribution = data_distribution(2, 3)
+    method = CSM(table(2, 3), 2, (3,), CSM.Config(objective="ratio-matching", neighbours=0)).double()
+    texts = exact.states(2, 3)
+    v = metropolis.Scores(method.neighbourhood, distribution, 3).predict(texts, 0.0).v
+    with torch.no_grad():
+        method.network.logits[0] = v.log()
+    own = torch.stack([distribution / (distribution + distribution[exact.index(texts ^ flip, 2)])
+                       for flip in torch.eye(3, dtype=torch.long)], -1)  # fmt: skip
+    close(method.loss(Batch(texts)).detach(), (1 - own).square().sum(-1))
 
 
 def test_draws_vary_less_with_more_neighbours():
@@ -206,6 +235,11 @@ def test_what_is_no_choice():
         ({"neighbours": -1}, "`neighbours` is -1; it must be 0 or more"),
         ({"noise": 1.0}, "`noise` is 1; it must be above 0 and below 1"),
         ({"objective": "score-entropy", "positive": False}, "`objective` score-entropy needs `positive` True"),
+        ({"objective": "ratio-matching", "positive": False}, "`objective` ratio-matching needs `positive` True"),
+        (
+            {"objective": "ratio-matching", "neighbourhood": "cycle"},
+            "`objective` ratio-matching compares all tokens of a position, and cycle joins some; use `neighbourhood` hamming",
+        ),
     ]:
         with pytest.raises(InputError, match=line):
             csm(**choices)

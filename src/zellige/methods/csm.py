@@ -12,15 +12,27 @@ neighbours of x, one position of it moved along an arrow (`neighbourhood`); the 
                      (c_theta(z)_y - q(y|x)/q(z|x) + 1)^2 + const,  q: with chance `noise` a token is drawn anew         (6)
     score entropy    SEDD's for the same N, E_x sum_{y in N(x)} v_y - E_y sum_{x : y in N(x)} log v(x)_y + const         (7)
 
+Two older objectives are baselines, on the same network, for hamming. Both compare q(y | x_-i) = v_y / sum_y' v_y', the
+distribution of the token at position i given the others, with that of the data, and both are scores of a forecast:
+
+    ratio matching   E_x sum_i E_a [ 1/2 sum_y ([y = x_i] - q(y | x_-i))^2 ] = 1/2 sum_y (p(y | .) - q(y | .))^2 + const   (8)
+    marginalisation  E_x sum_i E_a [ q(x_i | x_-i)^-2 - 2 sum_y 1/q(y | x_-i) ]
+                     = sum_y p(y | .) (1/p(y | .) - 1/q(y | .))^2 + const                                               (9)
+
+(8) is Hyvarinen's (2007), of two tokens (1 - q(x_i | x_-i))^2; with more it is what we take for it. (9) is Lyu's (2009), with the
+operator that sums over a token. Both are of a model that says one distribution. A network of concrete scores sees x_i, and would
+repeat it: so it reads x with a token a, drawn uniformly, in the place of x_i. Of the scores of a distribution q is the same for
+every a, and (8) and (9) are the published ones.
+
 `loss` draws (5) and (7) by J-sampling: of the second sum `neighbours` texts x are drawn for each y, uniformly among those that
 have y as a neighbour, and weighted with their number. The first sum is complete, since one network evaluation gives all of it,
-or `forward_neighbours` of N(x) are sampled in the same way. By (3) p(x) is known from the ratios v along any path of
+or `forward_neighbours` of N(x) are sampled in the same way. Of (8) and (9) it draws `neighbours` pairs of i and a. By (3) p(x) is known from the ratios v along any path of
 neighbours, up to a constant (`metropolis.log_ratio`); of a network, whose v need not be those of a distribution, it depends on
 the path. Sampling is Metropolis-Hastings (`samplers.metropolis`).
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
-| none | - | Score over a neighbourhood | CSM by J-sampling, denoising CSM, score entropy | Metropolis-Hastings |
+| none | - | Score over a neighbourhood | CSM by J-sampling, denoising, score entropy, ratio matching, marginalisation | Metropolis |
 
 Differences from the other methods. There is no process, so no reverse kernel and no bound: `bound` raises NoBound. On a space
 that can be enumerated the divergence of the data from the distribution that the chain keeps is exact (`metropolis.invariant`).
@@ -47,11 +59,29 @@ from .csm_neighbourhood import NEIGHBOURHOODS
 from .method import Method, NoBound, refuse_times, refuse_tokens
 
 
+def ratio_matching(log_q: Tensor, y: Tensor) -> Tensor:
+    """(8) of a forecast q (N, V) and the token y (N,) that came."""
+    q = log_q.exp()
+    return (1 + q.square().sum(-1)) / 2 - q.gather(-1, y[:, None])[:, 0]
+
+
+def discrete_marginalisation(log_q: Tensor, y: Tensor) -> Tensor:
+    """(9) of a forecast q (N, V) and the token y (N,) that came."""
+    inverse = (-log_q).exp()
+    return inverse.gather(-1, y[:, None])[:, 0].square() - 2 * inverse.sum(-1)
+
+
+BASELINES = {"ratio-matching": ratio_matching, "discrete-marginalisation": discrete_marginalisation}
+
+
 class CSM(Method):
     """The concrete score of the data over a neighbourhood; see the module for the equations."""
 
     name = "csm"
-    choices: ClassVar = {"neighbourhood": NEIGHBOURHOODS, "objective": ("csm", "denoising", "score-entropy")}
+    choices: ClassVar = {
+        "neighbourhood": NEIGHBOURHOODS,
+        "objective": ("csm", "denoising", "score-entropy", "ratio-matching", "discrete-marginalisation"),
+    }
     parameterization = "score"
     loss_is_bound = bounded = False
     sampler = "metropolis"
@@ -64,6 +94,8 @@ class CSM(Method):
         {"neighbourhood": "star", "forward_neighbours": 1},
         {"neighbourhood": "star", "objective": "score-entropy", "neighbours": 0},
         {"neighbourhood": "grid", "objective": "denoising"},
+        {"objective": "ratio-matching"},
+        {"objective": "discrete-marginalisation", "neighbours": 0},
     )
 
     @declared
@@ -73,13 +105,13 @@ class CSM(Method):
         neighbourhood: str = "hamming"
         """neighbours: hamming, cycle, grid or star; any other token; one up or down with or without wrap; to the first"""
         objective: str = "csm"
-        """csm (by J-sampling), denoising, or score-entropy (SEDD's, over the same neighbourhood)"""
+        """csm (by J-sampling), denoising, score-entropy (SEDD's), or as baselines ratio-matching, discrete-marginalisation"""
         neighbours: int = option(default=1, minimum=0)
-        """reversed neighbours per text (csm, score-entropy); 0 takes all of them"""
+        """reversed neighbours per text (replaced tokens, of the baselines); 0 takes all of them"""
         noise: float = option(default=0.1, above=0, below=1)
         """chance that denoising replaces a token uniformly"""
         positive: bool | None = None
-        """the network gives log p(y)/p(x), not p(y)/p(x) - 1; the default for score-entropy, which needs it"""
+        """the network gives log p(y)/p(x), not p(y)/p(x) - 1; score-entropy and the baselines need it"""
         forward_neighbours: int = option(default=0, minimum=0)
         """csm and score-entropy: neighbours sampled for each text in the first sum; 0 takes all, in one network evaluation"""
 
@@ -87,16 +119,22 @@ class CSM(Method):
         self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: Config | None = None
     ):
         config = self.checked(config)
-        entropy = config.objective == "score-entropy"
-        if entropy and config.positive is False:
-            raise InputError("`objective` score-entropy needs `positive` True; it takes the logarithm of the ratios")
+        objective, baseline = config.objective, config.objective in BASELINES
+        positive = baseline or objective == "score-entropy"
+        if positive and config.positive is False:
+            raise InputError(f"`objective` {objective} needs `positive` True; it takes the logarithm of the ratios")
+        if baseline and config.neighbourhood != "hamming":
+            raise InputError(
+                f"`objective` {objective} compares all tokens of a position, and {config.neighbourhood} joins some; "
+                "use `neighbourhood` hamming"
+            )
         if vocabulary < 2:
             raise InputError(
                 "csm learns ratios of neighbours, and one token has no neighbour; give data of two tokens or more"
             )
         super().__init__(network, vocabulary, shape, config)
         self.neighbourhood = NEIGHBOURHOODS[config.neighbourhood](vocabulary)
-        self.positive = entropy if config.positive is None else config.positive
+        self.positive = positive if config.positive is None else config.positive
 
     @classmethod
     def states(cls, vocabulary, config):
@@ -142,6 +180,8 @@ class CSM(Method):
     def loss(self, batch, generator=None):
         if self.config.objective == "denoising":
             return self._denoising(batch, generator)
+        if self.config.objective in BASELINES:
+            return self._conditionals(batch, generator)
         entropy = self.config.objective == "score-entropy"
 
         def first(logits: Tensor, x: Tensor, _: Tensor) -> Tensor:  # of (5) and (7)
@@ -156,6 +196,16 @@ class CSM(Method):
         second = weight * (outputs if entropy else 2 * self._score(outputs))  # the second
         value = self._drawn(batch, first, forward, generator) if forward else self._sum(batch, y, first)
         return value.index_add(0, rows, -second)  # (5), or (7)
+
+    def _conditionals(self, batch: Batch, generator: Randomness) -> Tensor:
+        """(8) and (9), (B,)."""
+        y = batch.tokens
+        rows, x, position, weight = self.neighbourhood.replaced(y, batch.counted, self.config.neighbours, generator)
+        i = torch.arange(len(rows), device=rows.device)
+        logits = self.logits(self.hidden(x, None, batch.take(rows))[i, position]).double()
+        log_q = logits.scatter(-1, x[i, position][:, None], 0.0).log_softmax(-1)  # v of the token itself is 1
+        value = weight * BASELINES[self.config.objective](log_q, y[rows, position])
+        return torch.zeros(len(y), dtype=torch.float64, device=y.device).index_add(0, rows, value)
 
     def _drawn(self, batch: Batch, f: Callable[..., Tensor], k: int, generator: Randomness) -> Tensor:
         """Estimate `_sum` of f at the texts themselves from k neighbours of each: (B,)."""

@@ -72,6 +72,17 @@ class Neighbourhood:
         """
         return _drawn(self.of, self.arrows_out, x, counted, k, generator)
 
+    def replaced(
+        self, y: Tensor, counted: Tensor, k: int, generator: Randomness = None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Rows of y (B, L) with a token anew, any of the V, its own too, at a position of `counted`: as `reversed_texts`.
+
+        The weights are those of a sum over positions and a mean over tokens.
+        """
+        every = torch.full((self.size,), float(self.size), dtype=torch.float64)
+        row, position, token, weight = _drawn(lambda x: self._all(x) >= 0, every, y, counted, k, generator)
+        return row, y[row].scatter(-1, position[:, None], token[:, None]), position, weight / self.size
+
     def path(self, x: int, y: int) -> list[int]:
         """The tokens of a shortest walk from x to y, both among them; InputError where the arrows do not join them."""
         before, last = {x: x}, [x]

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ...core import maths
+from ...methods.csm import BASELINES
 from ...methods.csm_neighbourhood import Neighbourhood
 from ...methods.method import Method
 from ...samplers import Metropolis, Sampler
@@ -73,6 +74,23 @@ def explicit(method: Method, distribution: Tensor) -> tuple[Tensor, Tensor]:
     return ((terms * at).sum((1, 2)), (distribution * (constant * at).sum((1, 2))).sum())
 
 
+def forecasts(method: Method, distribution: Tensor) -> tuple[Tensor, Tensor]:
+    """What ratio matching and marginalisation estimate, over all texts, and the constant that is in the loss beside it.
+
+    From p(y | x_-i), and from the network's at each text; a text is read with p(x_-i) / V, its own token at i drawn anew.
+    """
+    chain = cast(OverNeighbours, method)
+    X = enumeration.states(V, L)
+    u, v = (m.predict(X, 0.0).v for m in (metropolis.Scores(chain.neighbourhood, distribution, L), chain))
+    p, q = (w / w.sum(-1, keepdim=True) for w in (u, v))
+    weight = distribution[:, None] * u.sum(-1) / V  # p(x_-i) / V, (V^L, L)
+    if method.config.objective == "ratio-matching":
+        terms, constant = (p - q).square().sum(-1) / 2, (1 - p.square().sum(-1)) / 2
+    else:
+        terms, constant = (p * (1 / p - 1 / q).square()).sum(-1), -(1 / p).sum(-1)
+    return (weight * terms).sum(), (weight * constant).sum()
+
+
 def noised(distribution: Tensor, noise: float) -> Tensor:
     """q(z | x) of one noise step, (V^L, V^L): with chance `noise` a token is drawn anew."""
     single = (1 - noise) * torch.eye(V, dtype=distribution.dtype) + noise / V
@@ -93,6 +111,8 @@ def losses_are_the_explicit_ones(method: Method):
         ratio = q[:, metropolis.moved(X, V)] / q[:, :, None, None]  # q(y | x) / q(z | x): (x, z, L, V)
         squares = ((ratio - 1).square() * arrows.of(X)).sum((2, 3))
         true, constant = ((distribution @ q) * whole).sum(), (distribution[:, None] * q * squares).sum() - left_out
+    elif method.config.objective in BASELINES:
+        true, constant = forecasts(method, distribution)
     else:
         whole, left_out = explicit(method, distribution)
         true, constant = (distribution * whole).sum(), -left_out
