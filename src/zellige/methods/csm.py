@@ -26,13 +26,13 @@ every a, and (8) and (9) are the published ones.
 
 `loss` draws (5) and (7) by J-sampling: of the second sum `neighbours` texts x are drawn for each y, uniformly among those that
 have y as a neighbour, and weighted with their number. The first sum is complete, since one network evaluation gives all of it,
-or `forward_neighbours` of N(x) are sampled in the same way. Of (8) and (9) it draws `neighbours` pairs of i and a. By (3) p(x) is known from the ratios v along any path of
-neighbours, up to a constant (`metropolis.log_ratio`); of a network, whose v need not be those of a distribution, it depends on
-the path. Sampling is Metropolis-Hastings (`samplers.metropolis`).
+or `forward_neighbours` of N(x) are sampled in the same way. Of (8) and (9) it draws `neighbours` pairs of i and a. By (3) p(x) is
+known from the ratios v along any path of neighbours, up to a constant (`metropolis.log_ratio`); of a network, whose v need not be
+those of a distribution, it depends on the path. Sampling is Metropolis-Hastings (`samplers.metropolis`).
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
-| none | - | Score over a neighbourhood | CSM by J-sampling, denoising, score entropy, ratio matching, marginalisation | Metropolis |
+| none | - | Score of neighbours | CSM (J-sampling, denoising), score entropy, ratio matching, marginalisation | Metropolis |
 
 Differences from the other methods. There is no process, so no reverse kernel and no bound: `bound` raises NoBound. On a space
 that can be enumerated the divergence of the data from the distribution that the chain keeps is exact (`metropolis.invariant`).
