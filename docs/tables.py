@@ -77,7 +77,11 @@ LISTS: dict[
         ),
         ("6.1, figure 3", "an image of tau; Hellinger distance beside exact simulation", ""),
         ("H.2", "residual sums divided by the root of 2; logistic bins", "zellige train --recipe tauldr-cifar10"),
-        ("figures 9, 10, 12", "share of positions that jump, are clipped, are rejected, by step", ""),
+        (
+            "figures 9, 10, 12",
+            "fraction of the positions that jump, are clipped, are rejected, by step",
+            "zellige sample RUN --sampler tau_leaping --json -",
+        ),
     ],
     "SEDD": [
         (

@@ -33,6 +33,7 @@ def test_a_field_of_decoding_stands_everywhere():
     [
         zellige.Sample(count=2, seed=3, prompt="the ", temperature=0.7),
         zellige.Sample.of(count=2, sampler="confidence", confidence="margin", steps=4),
+        zellige.Sample.of(count=3, batch=2, sampler="tau_leaping", steps=4),
         zellige.Sample(seed=[(1, 4), (2, 0)], count=2, prompt=["the", "a"], steps=4),
         zellige.Infill(text="the ____ is", seed=1, steps=4),
         zellige.Infill(text=["a _", "the __"], count=2, mask_token="_"),
@@ -50,6 +51,8 @@ def test_a_record_is_saved_and_drawn_again(request_, tmp_path):
         samples.texts, samples.tokens, samples.calls, samples.steps
     )  # fmt: skip
     assert (loaded.distribution, loaded.expected_calls) == (samples.distribution, samples.expected_calls)
+    assert loaded.leaps == samples.leaps
+    assert ("in a leap" in str(loaded)) == (request_.sampler == "tau_leaping")
     assert loaded.request.run(model).tokens == samples.tokens
     samples.save(tmp_path / "a.jsonl")
     assert [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()] == json.loads(

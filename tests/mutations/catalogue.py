@@ -7,6 +7,7 @@ verify cannot catch it, and `tests` then says who does.
 
 from .gidd import GIDD
 from .guidance import GUIDANCE
+from .leaps import LEAPS
 from .mutant import Mutant
 from .networks import CONNECTIONS
 from .options import OPTIONS
@@ -2124,6 +2125,7 @@ CATALOGUE = [
     *SAMPLERS,
     *GUIDANCE,
     *PARTICLES,
+    *LEAPS,
     *LARGE,
     *GIDD,
     *SPECULATIVE,

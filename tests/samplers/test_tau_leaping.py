@@ -18,7 +18,16 @@ from zellige.core.schedule import CLEAN, PRIOR
 from zellige.errors import InputError
 from zellige.methods import tauldr_rates
 from zellige.samplers import Ancestral, State, TauLeaping, run
-from zellige.samplers.tau_leaping import corrector_rate, landing, leap_distribution, single_distribution
+from zellige.samplers.tau_leaping import (
+    Leap,
+    clipped_probability,
+    corrector_rate,
+    describe_leaps,
+    joined_leaps,
+    landing,
+    leap_distribution,
+    single_distribution,
+)  # fmt: skip
 
 D = torch.float64
 
@@ -137,6 +146,33 @@ def test_counts_that_are_drawn_have_the_enumerated_distribution():
     drawn = torch.nn.functional.one_hot(exact.index(state.x, V), len(distribution)).double()
     assert five_sigma(drawn, distribution)
     assert not five_sigma(drawn, exact.sample_distribution(TauLeaping(jumps="one"), method, 8))
+
+
+@torch.no_grad()
+def test_clipped_positions_are_counted_among_what_is_drawn():
+    """20,000 steps from the lowest level, against the distribution of the displacement."""
+    method, n = ordered(birth_death()), 20_000
+    x = torch.tensor([[0, 1]]).expand(n, L)
+    state = State(x, torch.zeros_like(x, dtype=torch.bool), x[:, 0])
+    (t, s) = (torch.tensor(u, dtype=D) for u in (0.6, 0.3))
+    ((_, numbers),) = TauLeaping().step(method, state, t, s, torch.Generator().manual_seed(1)).memory.steps
+    rate = reverse_rate(method.predict(x[:1], torch.full((1, L), 0.6, dtype=D)))
+    expected = clipped_probability(x[:1], 0.3 * rate)[0].sum()
+    assert 0.1 < float(expected) < 1.9
+    assert five_sigma(numbers[:, 2:3], expected[None])
+
+
+def test_leaps_of_batches_are_joined_by_their_positions():
+    joined = joined_leaps(
+        [[Leap(0.5, 30, 0.2, 0.0, 0.1)], [Leap(0.5, 10, 0.6, 0.4, 0.1)], [Leap(0.5, 0, 0.0, 0.0, 0.0)]]
+    )
+    (leap,) = joined
+    assert (leap.t, leap.positions) == (0.5, 40)
+    assert (leap.jump, leap.clipped, leap.rejected) == pytest.approx((0.3, 0.1, 0.1))
+    steps = [Leap(1.0, 0, 0.0, 0.0, 0.0), leap, Leap(0.25, 40, 0.1, 0.0, 0.0)]
+    jump, clipped = "20.0% of the positions jump (at most 30.0%)", "5% are clipped (at most 10.0%)"
+    assert describe_leaps(steps) == f"in a leap {jump}, {clipped}, 5% are rejected (at most 10.0%)"
+    assert describe_leaps(steps[:1]) == "no step was a leap"
 
 
 @torch.no_grad()

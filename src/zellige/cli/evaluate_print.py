@@ -13,6 +13,7 @@ from ..evaluation.metrics import METRICS, find, grouped
 from ..evaluation.result import Result
 from ..evaluation.samples import SamplesRecord
 from ..evaluation.sweep import ScoredSet, curves_of
+from ..samplers.tau_leaping import describe_leaps
 from ..show.numbers import columns, count, counted, parameters, path, percent, pm, quantity
 from ..show.terminal import Terminal
 from .common import of_model
@@ -175,6 +176,8 @@ def describe_samples(record: SamplesRecord) -> list[str]:
         lines.append(f"{counted(point.samples, 'sample')}{_drawn(point)}")
         if point.expected_calls is not None:
             lines.append(f"  of each {point.expected_calls:.1f} network evaluations are expected")
+        if point.leaps:
+            lines.append(f"  {describe_leaps(point.leaps)}")
         sets = [point, *([real] if real else [])]
         rows = [["", "samples", *([_name(real)] if real else [])]]
         rows += [["images, n", *(count(samples.samples) for samples in sets)]] if record.of_images else []

@@ -47,6 +47,7 @@ from ..requests import Progress, choices_of
 from ..samplers import choose_sampler
 from ..samplers.choice import PLAIN
 from ..samplers.pairing import admissible, of_length
+from ..samplers.tau_leaping import Leap
 from ..schema import read_lines, read_text
 from . import metrics
 from .interval import Number, from_jackknife
@@ -177,6 +178,7 @@ class Set:
         expected_calls: how many they are in expectation, where that is known.
         classes: the class of each, where classes were asked for.
         seconds: that sampling took, where that is known.
+        leaps: of tau-leaping, what its steps came to.
     """
 
     way: Way
@@ -187,6 +189,7 @@ class Set:
     expected_calls: float | None = None
     classes: list[str | None] | None = None
     seconds: float = 0.0
+    leaps: tuple[Leap, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,6 +204,7 @@ class ScoredSet:
         calls, expected_calls: network evaluations of a sample, mean, where they are known.
         measures: the metrics by name (`metrics.METRICS`).
         example: of texts, the first of them.
+        leaps: of tau-leaping, what fraction of the positions jumped, was clipped and was rejected in each step.
         fools: of a degenerate sampler, the metrics that show it no worse than real text.
     """
 
@@ -216,6 +220,7 @@ class ScoredSet:
     expected_calls: float | None = None
     example: str | None = None
     fools: tuple[str, ...] | None = None
+    leaps: tuple[Leap, ...] | None = None
 
     def also(self, measures: Mapping[str, Number]) -> "ScoredSet":
         """The same set with more metrics. ValueError: one of them has no row in the table."""
@@ -323,6 +328,7 @@ def draw_samples(
         samples.expected_calls,
         samples.classes if classes else None,
         samples.seconds,
+        tuple(samples.leaps) or None,
     )
 
 
@@ -418,7 +424,7 @@ def score_samples(
         way=samples.way, samples=len(samples.texts), samples_sha256=fingerprint(samples.texts),
         tokens=sum(map(len, reading.rows)), judged=int(reading.tokens.sum()), cut=reading.cut,
         calls=sum(samples.calls) / len(samples.calls) if samples.calls else None, expected_calls=samples.expected_calls,
-        measures=measures, example=samples.texts[0],
+        measures=measures, example=samples.texts[0], leaps=samples.leaps,
     )  # fmt: skip
 
 
@@ -441,7 +447,7 @@ def score_rows(samples: Set, measures: dict[str, Number]) -> ScoredSet:
     return ScoredSet(
         way=samples.way, samples=len(rows), samples_sha256=fingerprint(torch.tensor(rows or ())),
         tokens=sum(map(len, rows)), calls=sum(samples.calls) / len(samples.calls) if samples.calls else None,
-        expected_calls=samples.expected_calls, measures=measures,
+        expected_calls=samples.expected_calls, measures=measures, leaps=samples.leaps,
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from ..samplers.growing import Ending, Growth, again
 from ..samplers.metropolis import Walk, report
 from ..samplers.pairing import Distribution
 from ..samplers.smc import Particles
+from ..samplers.tau_leaping import Leap, Leaps, describe_leaps, joined_leaps
 from ..schema import structure
 from ..show.numbers import count, counted, duration, token_rate
 from ..show.record import Record, json_record
@@ -170,6 +171,7 @@ class Samples(Record):
         repeating: samples that still repeat themselves.
         classes: the class of each sample, or None.
         groups: the weighted particles of each sample, or None.
+        leaps: of tau-leaping, what fraction of the positions jumped, was clipped and was rejected in each step.
         distribution: the one that the samples are drawn from; None where something is given.
         request: the request, with the model's defaults filled in.
     """
@@ -186,6 +188,7 @@ class Samples(Record):
     classes: list[str | None] = field(default_factory=list)
     distribution: Distribution | None = None
     groups: list[Group | None] = field(default_factory=list)
+    leaps: list[Leap] = field(default_factory=list)
 
     @property
     def idle(self) -> list[int]:
@@ -216,7 +219,7 @@ class Samples(Record):
         result = {
             "samples": self.lines(), "steps": self.steps, "expected_calls": self.expected_calls,
             "sampling_seconds": self.seconds,
-        }  # fmt: skip
+        } | ({"leaps": [asdict(leap) for leap in self.leaps]} if self.leaps else {})  # fmt: skip
         return json_record(
             None if request is None else type(request).__name__.lower(), self.arguments, result,
             protocol=None if distribution is None else {"distribution": distribution.of, "bounded by": distribution.number},
@@ -237,6 +240,7 @@ class Samples(Record):
             tries=[0] * len(lines), classes=classes,
             distribution=None if name is None else Distribution(name, protocol.get("bounded by")),
             groups=[None if group is None else Group(**group) for group in groups],
+            leaps=[Leap(**leap) for leap in document["result"].get("leaps") or ()],
         )  # fmt: skip
 
     def save(self, path: str | Path) -> None:
@@ -252,7 +256,8 @@ class Samples(Record):
     def __str__(self) -> str:
         """`2 samples, 512 tokens, 0.9 s, 569 tokens/s`; `63 network evaluations each (1 of 64 steps changed nothing)`.
 
-        Of chains also `38.2% of 1,000 proposals accepted, autocorrelation time 21 proposals`.
+        Of chains also `38.2% of 1,000 proposals accepted, autocorrelation time 21 proposals`, of tau-leaping what its leaps
+        came to.
         """
         number = f"{counted(len(self.texts), 'sample')}, {counted(sum(map(len, self.tokens)), 'token')}"
         calls = f"{_range(self.calls)} network evaluation{'' if set(self.calls) == {1} else 's'} each"
@@ -264,7 +269,8 @@ class Samples(Record):
         )
         walks = f"\n  {report(self.walks)}" if self.walks else ""
         first = f"{number}, {duration(self.seconds)}, {token_rate(self.speed)}\n  {calls}{steps}"
-        return f"{first}{walks}{self._redrawn()}{self._weighed()}"
+        leaps = f"\n  {describe_leaps(self.leaps)}" if self.leaps else ""
+        return f"{first}{walks}{leaps}{self._redrawn()}{self._weighed()}"
 
     def _weighed(self) -> str:
         """`8 particles each: log Z -1.234 ± 0.120, effective sample size at least 3.2, resampled 0 to 2 times`; "" without.
@@ -332,6 +338,7 @@ def _finished(frame: Frame) -> Samples:
         repeating=len(again(frame.state)),
         classes=list(frame.classes) or [None] * len(frame.x),
         groups=_groups(frame),
+        leaps=memory.fractions() if isinstance(memory, Leaps) else [],
     )
 
 
@@ -367,6 +374,7 @@ def joined(parts: Sequence[Samples], numbers: Sequence[int] | None = None) -> Sa
         classes=column("classes"),
         distribution=parts[-1].distribution if parts else None,
         groups=column("groups"),
+        leaps=joined_leaps([part.leaps for part in parts]),
     )
 
 

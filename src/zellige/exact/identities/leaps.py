@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ...core.prediction import reverse_rate
+from ...core.schedule import CLEAN
 from ...methods.diffusion import Diffusion
 from ...samplers import Euler, State, TauLeaping, Uniformisation, run
 from ...samplers.tau_leaping import Jumps, corrector_rate
@@ -114,6 +115,52 @@ def corrected(sampler: TauLeaping, method: Diffusion, state: State, t: Tensor | 
     for new, chance in scripts(lambda script: sampler.correct(method, state, time, size, script), len(distribution)):
         distribution.scatter_add_(1, enumeration.index(new.x, method.process.K)[:, None], chance[:, None])
     return distribution
+
+
+def _poisson(n: Tensor, mean: Tensor) -> Tensor:
+    return (torch.special.xlogy(n, mean) - mean - torch.lgamma(n + 1)).exp()
+
+
+@own("sampler.tau_leaping-numbers")
+@torch.no_grad()
+def numbers_of_a_leap_are_poisson_probabilities(method: Diffusion):
+    """Of every state, with and without a given token: the jumps are summed over their numbers, and where they lead."""
+    worst, n, shown = Largest(), torch.arange(13, dtype=torch.float64), list(_kinds(method))
+    K, draw = method.process.K, torch.Generator().manual_seed(0)
+    X = enumeration.states(K, L)
+    for jumps in shown:
+        for t, given in ((0.5625, False), (0.90625, True)):
+            time, fixed = torch.full((len(X), 1), t, dtype=torch.float64), torch.zeros_like(X, dtype=torch.bool)
+            fixed[:, 0] = given
+            state, sampler = State(X, fixed, fixed[:, 0].long()), TauLeaping(jumps=jumps)
+            rate = reverse_rate(method.predict(X, torch.where(fixed, CLEAN, time)))
+            movable = method.process.movable(X) & ~fixed
+            h = 0.5 / max(1.0, float(rate[movable].sum(-1).max()))  # 13 jumps or more: below 1e-13
+            mean = torch.where(movable[..., None], h * rate, 0.0)
+            total = mean.sum(-1, keepdim=True)
+            jump = _poisson(n[1:], total).sum(-1)
+            rejected = _poisson(n[2:], total).sum(-1) if jumps == "one" else torch.zeros_like(jump)
+            clipped = torch.zeros_like(jump)
+            if jumps == "sum":
+                counts = torch.cartesian_prod(*[n] * K)
+                target = X[..., None] + ((torch.arange(K) - X[..., None])[..., None, :] * counts).sum(-1)
+                chance = torch.stack([_poisson(counts[:, y], mean[..., y, None]) for y in range(K)]).prod(0)
+                clipped = torch.where((target < 0) | (target >= K), chance, 0.0).sum(-1)
+            each = torch.stack((torch.ones_like(jump), jump, clipped, rejected), -1) * movable[..., None]
+            (new, _), *_ = scripts(lambda script: sampler.step(method, state, time, time - h, script), len(X))  # noqa: B023
+            (_, made), where = new.memory.steps[-1], f"{jumps}, t = {t}"
+            worst.see(made, each.sum(1), where)
+            drawn = sampler.step(method, state, time, time - h, draw).memory.steps[-1][1]
+            worst.see(drawn[:, [0, 1, 3]], each.sum(1)[:, [0, 1, 3]], f"{where}, drawn")
+        ends = TauLeaping(jumps=jumps).step(
+            method, _all(method), torch.ones(()).double(), torch.tensor(0.9).double(), draw
+        )
+        worst.see(ends.memory.steps[-1][1], 0.0, "from t = 1")
+        t, s = torch.tensor([0.5, 0.25], dtype=torch.float64)
+        moved = TauLeaping(jumps=jumps, corrector=1).step(method, _all(method), t, s, draw)
+        worst.see(torch.tensor(float(len(moved.memory.steps))), 1.0, "a step with a corrector")
+    if shown:
+        yield worst.row(SAMPLER, "tau_leaping, numbers of a leap = Poisson sums")
 
 
 class _Recorded(TauLeaping):
