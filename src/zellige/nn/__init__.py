@@ -1,5 +1,6 @@
 """Networks: what reads x_t (and the time) and returns hidden states, a head on them, and the loss on the head."""
 
+from .bert import Bert, BertNet
 from .block import Net
 from .classifier import Classifier
 from .cross_entropy import cross_entropy
@@ -8,4 +9,4 @@ from .table import Table
 from .transformer import DiT
 from .unet import UNet
 
-__all__ = ["Classifier", "DiT", "Llama", "LlamaNet", "Net", "Table", "UNet", "cross_entropy"]
+__all__ = ["Bert", "BertNet", "Classifier", "DiT", "Llama", "LlamaNet", "Net", "Table", "UNet", "cross_entropy"]
