@@ -109,6 +109,7 @@ class Layout:
         usual: the config that a file without one is taken for.
         convert: published tensors, by names without prefixes, under our names and in our shapes, where they lie otherwise;
             revert: the way back.
+        safetensors: whether its weights are read from safetensors only, never from a pickle.
     """
 
     name: str
@@ -128,6 +129,7 @@ class Layout:
     usual: Mapping[str, Any] | None = None
     convert: Callable[[Mapping[str, Tensor], Net], dict[str, Tensor]] | None = None
     revert: Callable[[Mapping[str, Tensor], Net], dict[str, Tensor]] | None = None
+    safetensors: bool = False
 
 
 def field_of(config: Mapping[str, Any], *path: str, default: Any = None) -> Any:

@@ -68,6 +68,7 @@ def read(source: str | Path, hub: str = "", **choices: Any) -> Imported:
     values = Choices.of(choices)
     file, entries = weights_and_config(Path(source))
     config = entries if entries is None else _inner(entries)
+    _refuse_pickle(file, config, values)
     loaded_tensors = open_weights(file)
     layout, tensors = _layout(file, config, loaded_tensors, values, hub)
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
@@ -78,7 +79,8 @@ def read(source: str | Path, hub: str = "", **choices: Any) -> Imported:
     if layout.tokenizer is not None:
         place = Path(values.tokenizer or file.parent).expanduser()
         tokenizer = layout.tokenizer(place.parent if place.is_file() else place, description)
-        description = replace(description, rows=tokenizer.size)
+        mask = getattr(tokenizer, "mask", None) if description.mask is None else description.mask
+        description = replace(description, rows=tokenizer.size, mask=mask)
     else:
         tokenizer = tokenizer_of(layout, description, values, file.parent)
     cls, options = METHODS[layout.method], _options(layout, description, values, tokenizer)
@@ -118,6 +120,20 @@ def weights_and_config(source: Path) -> tuple[Path, dict[str, Any] | None]:
     if not path.is_file():
         return file, None
     return file, read_json(path, dict, "copy or download it again")
+
+
+def _refuse_pickle(file: Path, config: Mapping[str, Any] | None, chosen: Choices) -> None:
+    """InputError where the weights are a pickle, and the layout has only safetensors."""
+    from .layouts import LAYOUTS
+
+    named = LAYOUTS.get(chosen.system or "")
+    known = (layout for layout in LAYOUTS.values() if layout.safetensors and layout.knows(config or {}))
+    layout = named or next(known, None)
+    if layout is not None and layout.safetensors and ".safetensors" not in file.suffixes:
+        raise InputError(
+            f"'{shown(file)}' is a pickle, and a model of layout {layout.name} is read from safetensors only; save it again with "
+            "transformers' save_pretrained, which writes model.safetensors"
+        )
 
 
 def _inner(config: dict[str, Any]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def tokenizer_of(layout: Layout, description: Description, chosen: Choices, fold
     if has_tokenizer and (folder / "tokenizer.json").is_file():
         tokenizer = load_tokenizer(folder)
     else:
-        tokenizer = _named(str(folder) if has_tokenizer else spec or description.tokenizer)
+        tokenizer = named(str(folder) if has_tokenizer else spec or description.tokenizer)
     if tokenizer.size == tokens:
         return tokenizer
     spare = tokens - tokenizer.size  # rows that are no tokens: of a mask that never occurs, or to fill the table up
@@ -47,7 +47,8 @@ def tokenizer_of(layout: Layout, description: Description, chosen: Choices, fold
     )
 
 
-def _named(spec: str) -> Any:
+def named(spec: str) -> Any:
+    """The tokenizer of a name or a folder of vocabulary files; InputError if it is not there."""
     cache = catalogue.cache_folder(None)
     spec = {"bert-base-uncased": "google-bert/bert-base-uncased"}.get(spec, spec)
     try:

@@ -1,0 +1,178 @@
+"""BERT, MosaicBERT and ModernBERT: what is published in their layout loads as a masked diffusion model that computes the same."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import zellige
+from zellige.core.batch import Batch
+from zellige.errors import InputError
+from zellige.models.model import export
+
+from . import encoders
+from .encoders import MASK, SYSTEMS, WORDS
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """system -> (folder, config, weights)"""
+    found = {}
+    for system in SYSTEMS:
+        folder = tmp_path_factory.mktemp(system) / "model"
+        found[system] = folder, *encoders.published(folder, system)
+    return found
+
+
+@pytest.fixture(scope="module")
+def models(folders):
+    return {system: zellige.load(folder) for system, (folder, _, _) in folders.items()}
+
+
+def tokens(length: int = 30) -> torch.Tensor:
+    x = torch.randint(5, len(WORDS), (2, length), generator=torch.Generator().manual_seed(0))
+    x[:, ::3] = MASK
+    return x
+
+
+def log_p(model, x: torch.Tensor) -> torch.Tensor:
+    return model.method.predict(x, 0.5).mu.double().log()
+
+
+@pytest.mark.parametrize(("system", "kind"), [("bert", "Bert"), ("modernbert", "ModernBert")])
+def test_predictions_are_those_of_transformers(system, kind, folders, models):
+    """Loaded by transformers' own reader from the same folder; the mask and the rows without a token have no probability."""
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    model, x = models[system], tokens()
+    theirs = getattr(transformers, f"{kind}ForMaskedLM").from_pretrained(
+        folders[system][0], attn_implementation="eager"
+    )
+    with torch.no_grad():
+        logits = theirs.eval()(input_ids=x).logits.double()[..., : len(WORDS)]
+    logits[..., MASK] = -torch.inf
+    masked = x == MASK
+    torch.testing.assert_close(log_p(model, x)[masked], logits.log_softmax(-1)[masked], atol=1e-5, rtol=1e-5)
+    assert (model.method.process.mask, model.method.vocabulary) == (MASK, len(WORDS) - 1)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_every_tensor_has_its_place(system, folders, models):
+    """Each published tensor is in the network, whole, under its name; the names go both ways."""
+    _, _, weights = folders[system]
+    layout = zellige.models.published.LAYOUTS[system]
+    state = models[system].method.network.state_dict()
+    ours = {name: layout.theirs(name) for name in state}
+    assert all(layout.ours(theirs) == name for name, theirs in ours.items())
+    back = layout.revert({ours[name]: tensor for name, tensor in state.items()}, None)
+    assert back.keys() == weights.keys()
+    assert all(torch.equal(back[name], weights[name]) for name in weights)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_saved_exported_sampled_and_bounded(system, folders, models, tmp_path):
+    model, x, (_, said, weights) = models[system], tokens(12), folders[system]
+    again = zellige.load(model.save(tmp_path / "own"))
+    export(model, tmp_path / "went")
+    back = zellige.load(tmp_path / "went")
+    for other in (again, back):
+        torch.testing.assert_close(log_p(other, x), log_p(model, x), atol=0, rtol=0)
+        assert other.tokenizer.mask == MASK
+    assert load_file(tmp_path / "went" / "model.safetensors").keys() == weights.keys()
+    assert json.loads((tmp_path / "went" / "config.json").read_text()) == said
+    drawn = zellige.sample(model, count=2, length=8, steps=4, seed=1)
+    assert len(drawn) == 2
+    assert not any("·" in text or "[MASK]" in text for text in drawn)
+    with torch.no_grad():
+        assert model.method.bound(Batch(x.where(x != MASK, 7)), torch.Generator().manual_seed(0)).isfinite().all()
+
+
+def test_what_old_and_new_files_say_otherwise(folders, tmp_path):
+    """gamma and beta, tied tensors written twice, the pooler and the next sentence; layer types and bases as transformers 5."""
+    _, _, weights = folders["bert"]
+    old = {
+        k.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): v
+        for k, v in weights.items()
+    }
+    old |= {
+        "bert.pooler.dense.weight": torch.ones(32, 32), "bert.pooler.dense.bias": torch.ones(32),
+        "cls.seq_relationship.weight": torch.ones(2, 32), "cls.seq_relationship.bias": torch.ones(2),
+        "bert.embeddings.position_ids": torch.arange(40)[None],
+        "cls.predictions.decoder.weight": weights["bert.embeddings.word_embeddings.weight"].clone(),
+        "cls.predictions.decoder.bias": weights["cls.predictions.bias"].clone(),
+    }  # fmt: skip
+    encoders.published(tmp_path / "old", "bert", old)
+    x = tokens()
+    want = log_p(zellige.load(folders["bert"][0]), x)
+    torch.testing.assert_close(log_p(zellige.load(tmp_path / "old"), x), want, atol=0, rtol=0)
+    old["cls.predictions.decoder.weight"] += 1
+    encoders.published(tmp_path / "untied", "bert", old)
+    with pytest.raises(InputError, match=r"'cls\.predictions\.decoder\.weight' is another than"):
+        zellige.load(tmp_path / "untied")
+
+    said, _ = encoders.published(tmp_path / "new", "modernbert")
+    for name in ("global_attn_every_n_layers", "global_rope_theta", "local_rope_theta"):
+        del said[name]
+    kinds = ["full_attention", "sliding_attention", "sliding_attention", "full_attention"]
+    bases = {"full_attention": 160000.0, "sliding_attention": 10000.0}
+    said |= {
+        "layer_types": kinds,
+        "rope_parameters": {k: {"rope_type": "default", "rope_theta": b} for k, b in bases.items()},
+    }
+    (tmp_path / "new" / "config.json").write_text(json.dumps(said))
+    want = log_p(zellige.load(folders["modernbert"][0]), x)
+    torch.testing.assert_close(log_p(zellige.load(tmp_path / "new"), x), want, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("system", "more", "said"),
+    [
+        ("bert", {"hidden_act": "relu"}, "says 'relu' for 'hidden_act'"),
+        ("bert", {"position_embedding_type": "relative_key"}, "for 'position_embedding_type'"),
+        ("bert", {"tie_word_embeddings": False}, "says False for 'tie_word_embeddings'"),
+        ("mosaicbert", {"num_hidden_layers": None}, "has no entry 'num_hidden_layers'"),
+        ("modernbert", {"norm_bias": True}, "says True for 'norm_bias'"),
+        ("modernbert", {"layer_types": ["sliding_attention"] * 4}, "for 'layer_types'"),
+        ("modernbert", {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "says 'yarn' for 'rope_type'"),
+    ],
+)
+def test_configs_that_mean_another_network_are_refused(system, more, said, tmp_path):
+    config, _ = encoders.published(tmp_path / "m", system)
+    (tmp_path / "m" / "config.json").write_text(json.dumps(config | more))
+    with pytest.raises(InputError) as caught:
+        zellige.load(tmp_path / "m")
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_pickle_is_not_opened(tmp_path):
+    encoders.published(tmp_path / "m", "bert")
+    (tmp_path / "m" / "model.safetensors").unlink()
+    (tmp_path / "m" / "pytorch_model.bin").write_bytes(b"not read at all")
+    with pytest.raises(
+        InputError, match=r"pytorch_model\.bin' is a pickle, and a model of layout bert is read from safe"
+    ):
+        zellige.load(tmp_path / "m")
+
+
+def test_the_mask_is_that_of_the_tokenizer(tmp_path):
+    """The declared one, else [MASK]; none, or more tokens than rows, is one line."""
+    encoders.published(tmp_path / "m", "bert")
+    (tmp_path / "m" / "tokenizer_config.json").write_text(json.dumps({"mask_token": {"content": "[UNK]"}}))
+    assert zellige.load(tmp_path / "m").tokenizer.mask == 1
+    (tmp_path / "m" / "tokenizer_config.json").unlink()
+    encoders.tokenizer(tmp_path / "m", [word for word in WORDS if word != "[MASK]"])
+    with pytest.raises(
+        InputError, match=r"has no mask \(\[MASK\] or <mask>\); give the tokenizer that the model was trained"
+    ):
+        zellige.load(tmp_path / "m")
+    encoders.tokenizer(tmp_path / "m", [*WORDS, "x1", "x2", "x3"])
+    with pytest.raises(InputError, match=rf"has {len(WORDS) + 3} tokens; the model's table has {len(WORDS) + 2} rows"):
+        zellige.load(tmp_path / "m")
+
+
+def test_the_length_is_a_choice_up_to_the_positions_that_were_learnt(folders):
+    assert zellige.load(folders["bert"][0], length=16).method.shape == (16,)
+    assert zellige.load(folders["mosaicbert"][0], length=64).method.shape == (64,)
+    with pytest.raises(InputError, match="the length is 64, and the model has 40 positions; choose fewer"):
+        zellige.load(folders["bert"][0], length=64)
