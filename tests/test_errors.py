@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
 
 from zellige import cli, load
 from zellige.data.tokenizer import Integers
@@ -138,7 +140,21 @@ def place(tmp_path_factory):
     save_file(tensors | {"backbone.gate": torch.zeros(2)}, folder / "other" / "model.safetensors")
     Integers(50).save(folder / "words")
     torch.save({"state_dict": {}, "hyper_parameters": Evil()}, folder / "trained.ckpt")
+    _encoders(folder)
     return folder
+
+
+def _encoders(folder: Path) -> None:
+    """BERT with its weights as a pickle, and with a tokenizer that has no mask."""
+    sizes = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
+    for name in ("pickled", "maskless"):
+        (folder / name).mkdir()
+        entries = {"model_type": "bert", "max_position_embeddings": 32} | dict.fromkeys(sizes, 8)
+        (folder / name / "config.json").write_text(json.dumps(entries))
+    (folder / "pickled" / "pytorch_model.bin").write_bytes(pickle.dumps(Evil()))
+    save_file({"cls.predictions.bias": torch.zeros(8)}, folder / "maskless" / "model.safetensors")
+    words = WordPiece({"[UNK]": 0, "a": 1}, unk_token="[UNK]")
+    Tokenizer(words).save(str(folder / "maskless" / "tokenizer.json"))
 
 
 def _rewrite(file: Path, change) -> None:

@@ -5,6 +5,7 @@ a check with the method that it is made of ("bound.draws mdlm"; a method is left
 verify cannot catch it, and `tests` then says who does.
 """
 
+from .encoders import ENCODERS
 from .gidd import GIDD
 from .guidance import GUIDANCE
 from .leaps import LEAPS
@@ -2137,4 +2138,5 @@ CATALOGUE = [
     *CONNECTIONS,
     *OUTSIDE,
     *RUNS,
+    *ENCODERS,
 ]

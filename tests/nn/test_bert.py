@@ -19,7 +19,8 @@ MOSAIC = {"positions": "linear", "gated": True}
 
 
 def network(states: int = 27, **more) -> Any:
-    made = Bert(BertNet(**SIZES | more), states).double()
+    sizes: dict[str, Any] = SIZES | more
+    made = Bert(BertNet(**sizes), states).double()
     g = torch.Generator().manual_seed(0)
     with torch.no_grad():  # nothing is one or zero, so that nothing can be left out
         for p in made.parameters():

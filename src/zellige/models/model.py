@@ -114,8 +114,8 @@ def identity(model: "Model") -> dict[str, Any]:
 def which_weights(model: "Model") -> str:
     """EMA, raw, or as published."""
     about, config = getattr(model, "about", {}), getattr(model, "config", None)
-    if "published" in about:
-        return "EMA" if about["published"].get("weights") == "ema" else "as published"
+    if as_published := about.get("published", {}).get("weights"):  # a run that began with them has its own
+        return "EMA" if as_published == "ema" else "as published"
     return "EMA" if config is None or config.train.ema else "raw"
 
 

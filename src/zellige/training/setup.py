@@ -7,8 +7,8 @@ no size of a network is typed.
 
 import dataclasses
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -76,12 +76,21 @@ def choose_config(
         start_choices = start.choices(name) if start else (None, None)
         net, options = net or start_choices[0], start_choices[1] if options is None else options
         options = method.Config() if options is None else options
+        if start and start.config.network and not network_name:
+            if start.config.method != name:
+                raise InputError(
+                    f"'{start.name}' is a {start.config.method} with a network of its own ({start.config.network}), and this is "
+                    f"{name}; train {start.config.method}"
+                )
+            network_name = start.config.network
         config = Config(
             name, options, data or Data(), net or Net(), train or Train(), str(folder), network_name, recipe
         )
         if config.net.grid and config.data.pack != "wrap":  # padding would be part of the picture
             raise InputError(f"`data.pack` {config.data.pack} needs positions on a line; leave out `net.grid`")
         return config
+    if has_class(saved) and not network_name:
+        network_name = saved.network
     if saved.network and not network_name:
         raise InputError(f"the run has an own network ({saved.network}); hand it over: train(..., net=...)")
     if train is not None and train.minutes:  # the run has chosen its steps
@@ -183,12 +192,14 @@ def same_corpus(about: dict[str, Any], corpus: Corpus) -> None:
 
 @dataclass(frozen=True)
 class Start:
-    """The model that a run begins with, `train.start`: what it was trained as, its tokenizer, its tensors."""
+    """The model that a run begins with, `train.start`: what it was trained as, its tokenizer, its tensors; and, of a network
+    with a class of its own, how that was published."""
 
     name: str
     config: Config
     tokenizer: Any
     tensors: dict[str, torch.Tensor]
+    published: dict[str, Any] = field(default_factory=dict)
 
     def choices(self, method: str) -> tuple[Net, Any]:
         """The network's sizes, and the method's options where it is a model of the same method (else None)."""
@@ -202,12 +213,33 @@ def load_start(name: str, method: type[Method], of: str) -> Start:
     folder = locate(name)
     if published.is_published(folder):
         published_model = published.read(folder, name)
-        return Start(name, published_model.config, published_model.tokenizer, published_model.method.state_dict())
+        config, state = published_model.config, published_model.method.state_dict()
+        of_network = _of_network(published_model.about) if config.network else {}
+        return Start(name, config, published_model.tokenizer, state, of_network)
     check_sums(folder, WEIGHTS, *TOKENIZER)
     entries = read_config(folder)
     cls = method if entries.get("method") == of else None
     config = from_json(entries, method=cls, source=shown(folder / CONFIG))
-    return Start(name, config, load_tokenizer(folder), load_tensors(folder / WEIGHTS)[0])
+    of_network = _of_network(entries.get("about") or {}) if config.network else {}
+    return Start(name, config, load_tokenizer(folder), load_tensors(folder / WEIGHTS)[0], of_network)
+
+
+def _of_network(about: Mapping[str, Any]) -> dict[str, Any]:
+    """How a network was published, without which of its weights were read: a run trains them further."""
+    return {name: value for name, value in (about.get("published") or {}).items() if name != "weights"}
+
+
+def has_class(config: Config) -> bool:
+    """Whether the network is that of a published layout with a class of its own."""
+    layout = published.LAYOUTS.get(config.network)
+    return layout is not None and layout.build is not None
+
+
+def own_network(config: Config, about: Mapping[str, Any]) -> nn.Module | None:
+    """The network of a published layout with a class of its own, to be filled; None where the network is another."""
+    if not has_class(config):
+        return None
+    return published.rebuild(published.LAYOUTS[config.network], about, config).to_empty(device="cpu")
 
 
 def read_corpus(
@@ -235,7 +267,7 @@ def read_corpus(
 
 def copy_weights(method: Method, config: Config, start: Start) -> None:
     """Give a fresh method the network's weights of `start`, whose sizes must be the same."""
-    if not config.network:
+    if config.network == start.config.network:
         for entry in dataclasses.fields(Net):
             start_value, value = getattr(start.config.net, entry.name), getattr(config.net, entry.name)
             if start_value != value and entry.name not in ("length", "dropout", "checkpoint"):

@@ -193,7 +193,9 @@ def _prepare(
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(mix(config.train.seed, 0))
-        network = net if isinstance(net, nn.Module) else config.net
+        if start and start.published:
+            about = {**about, "published": start.published}
+        network = net if isinstance(net, nn.Module) else setup.own_network(config, about) or config.net
         tokens = corpus.tokenizer
         fresh = build(method, tokens.size, network, config.options, config.net.length, tokens.ordered)
         if config.data.given:

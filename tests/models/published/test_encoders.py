@@ -1,15 +1,17 @@
 """BERT, MosaicBERT and ModernBERT: what is published in their layout loads as a masked diffusion model that computes the same."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 import zellige
+from zellige import cli
 from zellige.core.batch import Batch
 from zellige.errors import InputError
-from zellige.models.model import export
+from zellige.models.model import export, which_weights
 
 from . import encoders
 from .encoders import MASK, SYSTEMS, WORDS
@@ -176,3 +178,42 @@ def test_the_length_is_a_choice_up_to_the_positions_that_were_learnt(folders):
     assert zellige.load(folders["mosaicbert"][0], length=64).method.shape == (64,)
     with pytest.raises(InputError, match="the length is 64, and the model has 40 positions; choose fewer"):
         zellige.load(folders["bert"][0], length=64)
+
+
+# ---------------------------------------------------------------------------------------------------- training
+TINY = "--train.batch 2 --train.samples 0 --train.validate-rows 4 --train.device cpu --quiet"
+NEW = f"--data.name text --data.path text.txt --net.length 16 --train.steps 1 --train.lr 1e-30 --train.weight-decay 0 {TINY}"
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_an_encoder_is_trained_resumed_and_judged(system, tmp_path, monkeypatch, no_page, capsys):
+    """Begun with its weights bit for bit, in its tokens; saved with its network; gone on with; begun with in turn."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ZELLIGE_CACHE", str(tmp_path / "cache"))
+    run = lambda words: cli.main(words.split())  # noqa: E731
+    encoders.published(Path("bert"), system)
+    Path("text.txt").write_text("The cat saw a dog. It saw the cat, a dog, the dog. " * 60)
+    assert run(f"train mdlm --train.start bert --run runs/b {NEW}") == 0
+    source, begun = zellige.load("bert"), zellige.load("runs/b")
+    assert (begun.config.network, begun.method.shape, begun.tokenizer.mask) == (system, (16,), MASK)
+    for name, tensor in source.method.state_dict().items():
+        assert torch.equal(tensor, begun.method.state_dict()[name]), name
+    assert which_weights(begun) == "EMA"
+    again = NEW.replace("steps 1 ", "steps 2 ").replace("1e-30", "1e-3")
+    assert run(f"train mdlm --run runs/b --resume --train.start bert {again}") == 0
+    assert not torch.equal(log_p(begun, tokens(16)), log_p(zellige.load("runs/b/checkpoints/last"), tokens(16)))
+    assert run("evaluate runs/b --quiet --draws 2") == 0
+    assert run("sample runs/b --steps 2 --count 1 --quiet") == 0
+    assert run(f"train mdlm --train.start runs/b --run runs/c {NEW}") == 0
+    assert run("export runs/c --out out") == 0
+    assert zellige.load("out").config.network == system
+    capsys.readouterr()
+    for words, said in (
+        (f"train bd3lm --block 4 --train.start bert --run runs/d {NEW}",
+         f"'bert' is a mdlm with a network of its own ({system}), and this is bd3lm; train mdlm"),
+        (f"train mdlm --net.layers 2 --train.start bert --run runs/d {NEW}",
+         "--net.layers is 2, and 'bert' has 4; leave it out"),
+    ):  # fmt: skip
+        assert run(words) == 2
+        assert capsys.readouterr().err == f"error: {said}\n"
+        assert not Path("runs/d").exists()
