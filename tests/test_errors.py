@@ -149,7 +149,9 @@ def _encoders(folder: Path) -> None:
     sizes = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
     for name in ("pickled", "maskless"):
         (folder / name).mkdir()
-        entries = {"model_type": "bert", "max_position_embeddings": 32} | dict.fromkeys(sizes, 8)
+        entries = (
+            {"model_type": "bert", "max_position_embeddings": 32} | dict.fromkeys(sizes, 8) | {"num_attention_heads": 2}
+        )
         (folder / name / "config.json").write_text(json.dumps(entries))
     (folder / "pickled" / "pytorch_model.bin").write_bytes(pickle.dumps(Evil()))
     save_file({"cls.predictions.bias": torch.zeros(8)}, folder / "maskless" / "model.safetensors")

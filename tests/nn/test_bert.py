@@ -100,8 +100,8 @@ def test_equals_transformers(kind, more):
 
 def test_equals_mosaicbert_by_hand():
     """Slope times distance off the scores, norms after the sums, GELU of the first half times the second, head by head."""
-    ours, x = network(**MOSAIC), tokens(1, 11)
-    L, W, D = 11, 8, 24
+    ours, x = network(**MOSAIC, heads=6), tokens(1, 11)
+    L, W, D = 11, 4, 24
     gelu = lambda h: h * (1 + torch.erf(h / math.sqrt(2))) / 2  # noqa: E731
     apart = (torch.arange(L)[:, None] - torch.arange(L)).abs()
 
@@ -114,7 +114,7 @@ def test_equals_mosaicbert_by_hand():
         for layer in ours.layers:
             q, k, v = (h @ layer.qkv.weight.T + layer.qkv.bias).split(D, -1)
             heads = []
-            for i, slope in enumerate((2**-4, 2**-8, 2**-2)):  # two heads, and the first of four
+            for i, slope in enumerate((2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3)):  # four, every second of eight
                 at = slice(i * W, (i + 1) * W)
                 heads.append((q[:, at] @ k[:, at].T / W**0.5 - slope * apart).softmax(-1) @ v[:, at])
             h = norm(h + torch.cat(heads, -1) @ layer.out.weight.T + layer.out.bias, layer.norm1)
