@@ -41,6 +41,9 @@ def place(tmp_path_factory):
     (folder / "notes.txt").write_text(text)
     (folder / "old.txt").write_bytes(text[:1204].encode() + b"\xe9" + text[1204:].encode())
     (folder / "empty.txt").write_text("")
+    tables = {"mixed": "clear,0\ngrey,1\ngrey,2\nclear,1\n" * 10, "ragged": "clear,0\ngrey\n", "gaps": "clear,\n"}
+    for name, rows in tables.items():
+        (folder / f"{name}.csv").write_text(f"sky,wind\n{rows}")
     (folder / "code.yaml").write_text("method: own.py:Own\n")
     (folder / "deep.yaml").write_text("[" * 20_000)
     (folder / "rewards.py").write_text(

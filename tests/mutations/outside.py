@@ -14,6 +14,37 @@ def of(why: str, *errors: tuple[str, str, str, str, str]) -> list[Mutant]:
     return [Mutant(*error[:4], why=why, tests=T + error[4]) for error in errors]
 
 
+TABLES = of(
+    "verify reads no file",
+    (
+        "the numbers of a column are in the order of words",
+        "data/table.py",
+        "return sorted(values, key=lambda value: (float(value), value))",
+        "return sorted(values)",
+        "data/test_table.py -k in_order",
+    ),
+    (
+        "a free cell of a table is its first value",
+        "data/table.py",
+        "values.index(word) if word in values else -1",
+        "values.index(word) if word in values else 0",
+        "data/test_table.py -k in_order",
+    ),
+    (
+        "columns of different sizes are taken for equal",
+        "data/table.py",
+        "return (min(counts), max(counts)) if min(counts) < max(counts) else None",
+        "return None",
+        "data/test_table.py -k different_sizes",
+    ),
+    (
+        "uniform noise on columns of different sizes",
+        "data/table.py",
+        "if method.process is None else method.process.mask is None",
+        "if method.process is None else False",
+        "data/test_table.py -k different_sizes",
+    ),
+)
 ORDER = of(
     "verify trains nothing",
     (
@@ -967,4 +998,16 @@ SAMPLERS = of(
      "if fronts", f"{ST} -k the_files"),
 )  # fmt: skip
 
-OUTSIDE = [*ORDER, *DATA, *METRICS, *INTERVALS, *SERVING, *COMMANDS, *WEIGHTS, *GIVEN_PARTS, *GRADIENTS, *SAMPLERS]
+OUTSIDE = [
+    *TABLES,
+    *ORDER,
+    *DATA,
+    *METRICS,
+    *INTERVALS,
+    *SERVING,
+    *COMMANDS,
+    *WEIGHTS,
+    *GIVEN_PARTS,
+    *GRADIENTS,
+    *SAMPLERS,
+]

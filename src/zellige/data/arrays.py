@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..requests import Progress
-from . import catalogue, image_files, images, own_arrays, symbols
+from . import catalogue, image_files, images, own_arrays, symbols, table
 from .array_source import Raw, cut_splits, tell
 from .catalogue import DATASETS
 from .levels import Levels
@@ -32,6 +32,7 @@ READERS = {
     "sudoku": symbols.sudoku,
     "qm9": symbols.molecules,
     "dna": symbols.dna,
+    "table": table.read_table,
     "array": own_arrays.read_arrays,
 }
 CACHED = {  # too large for the memory: decoded once, into the cache

@@ -225,6 +225,9 @@ DATASETS |= {
         "DNA, rows of one length", "any", _SHARES, "yours", "`data.path`", fields=("sequence",), shaped=True,
         reads=("path", "field"),
     ),
+    "table": Source(
+        "rows of categories, .csv", "any", "90% / 5% / 5% shuffled", "yours", "`data.path`", shaped=True, reads=("path",)
+    ),
     "array": Source("your own arrays (N, ...)", "any", _SHARES, "yours", "`data.path`", shaped=True,
                     reads=("path", "vocabulary", "levels", "size", "kind", "labels", "flip")),
 }

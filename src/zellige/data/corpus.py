@@ -40,8 +40,8 @@ class Data:
     """The corpus on which a model is trained or evaluated.
 
     Attributes:
-        name: data set (all: zellige list data); `text` for your own files, `tokens` and `array` for your own integers, `images`
-            for your own pictures. A path alone, on the command line, says which of these it is.
+        name: data set (all: zellige list data); `text` for your own files, `tokens` and `array` for your own integers, `table`
+            for rows of categories, `images` for your own pictures. A path alone, on the command line, says which of these it is.
         path: your own file, folder or glob; text may also lie in a remote store, s3://bucket/*.jsonl.zst. With a published name:
             local copies of its files.
         mix: for `text`, several data sets or paths with weights, web/=0.7,books.jsonl=0.3: shares of the training rows.

@@ -1,17 +1,18 @@
 """Tokenizers: text to integers 0..size-1 and back. The mask token is not among them; a process adds its own.
 
-Six kinds, all saved as JSON in a model's folder, never pickled:
+Seven kinds, all saved as JSON in a model's folder, never pickled:
 
     characters   one token a character: those found in the corpus, or text8's a-z and space
     bytes        one token a byte, 256 of them, any file
     tokens       the `tokenizers` library: any tokenizer.json, GPT-2 or BERT from their vocabulary files, BPE trained here
     integers     own tokens without a text: decoded as numbers
     levels       images, music, grids (levels.py)
+    table        rows of categories (table.py)
 
 `unit` says what a token is ("char", "byte", "token", "dim", "note", "cell"); `separator` is the token that ends a document,
 if there is one. `mask` is the model's mask where a published tokenizer has it among its tokens: no text gives it, and it is
-drawn as a mask. `kind` says what a row is ("text", "smiles", "image", "roll", "grid"), `shape` how long it is where that is
-fixed, and `ordered` whether neighbouring tokens are neighbours, as grey values are.
+drawn as a mask. `kind` says what a row is ("text", "smiles", "image", "roll", "grid", "table"), `shape` how long it is where that
+is fixed, and `ordered` whether neighbouring tokens are neighbours, as grey values are.
 """
 
 import json
@@ -215,6 +216,10 @@ def load(folder: str | Path) -> Tokenizer:
             from .levels import Levels
 
             return Levels(**data)
+        if kind == "table":
+            from .table import Table
+
+            return Table(data["columns"])
         from tokenizers import Tokenizer as Inner
 
         within = {key: data.pop(key) for key in ("name", "rows", "mask") if key in data}  # as it once was

@@ -24,6 +24,7 @@ from ..core.random import mix
 from ..data import Corpus, Data
 from ..data import load as load_tokenizer
 from ..data.corpus import as_data
+from ..data.table import refuse_mixed
 from ..errors import Diverged, InputError
 from ..launched import this_process
 from ..methods import build, find, reference
@@ -198,6 +199,7 @@ def _prepare(
         network = net if isinstance(net, nn.Module) else setup.own_network(config, about) or config.net
         tokens = corpus.tokenizer
         fresh = build(method, tokens.size, network, config.options, config.net.length, tokens.ordered)
+        refuse_mixed(tokens, fresh)
         if config.data.given:
             refuse_given(fresh, config.data.given)
             if needs_sight(fresh) and not config.net.given and not isinstance(network, nn.Module):

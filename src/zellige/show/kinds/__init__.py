@@ -12,11 +12,32 @@ from .grid import Grid
 from .image import Image
 from .modality import Modality
 from .roll import Roll
+from .table import Table
 from .text import Smiles, Text, added, token_texts
 
-__all__ = ["KINDS", "Grid", "Image", "Modality", "Roll", "Smiles", "Text", "added", "of", "suffixes", "token_texts"]
+__all__ = [
+    "KINDS",
+    "Grid",
+    "Image",
+    "Modality",
+    "Roll",
+    "Smiles",
+    "Table",
+    "Text",
+    "added",
+    "of",
+    "suffixes",
+    "token_texts",
+]
 
-KINDS: dict[str, type[Modality]] = {"text": Text, "image": Image, "roll": Roll, "grid": Grid, "smiles": Smiles}
+KINDS: dict[str, type[Modality]] = {
+    "text": Text,
+    "image": Image,
+    "roll": Roll,
+    "grid": Grid,
+    "smiles": Smiles,
+    "table": Table,
+}
 
 
 def of(tokenizer: Tokenizer) -> Modality:

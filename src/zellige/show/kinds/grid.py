@@ -82,13 +82,14 @@ class Grid(Modality):
             ax.set_axis_off()
         for i, (ax, row, clue, bad) in enumerate(zip(axes, rows, is_fixed, self.clashes(rows))):
             ax.set(xlim=(-0.05, width + 0.05), ylim=(height + 0.05, -0.05), aspect="equal")
+            names = self.pieces(row)
             for k, is_absent in enumerate(self.absent(row)):
                 y, x = divmod(k, width)
                 if bad[k]:
                     ax.add_patch(Rectangle((x, y), 1, 1, color="#f6d7b8", lw=0))
                 if not is_absent:
                     colour, weight = ("#1b1f24", "bold") if clue[k] or fixed is None else ("#0072b2", "normal")
-                    ax.text(x + 0.5, y + 0.52, self.labels[row[k]], ha="center", va="center", fontsize=9, color=colour,
+                    ax.text(x + 0.5, y + 0.52, names[k], ha="center", va="center", fontsize=9, color=colour,
                             weight=weight)  # fmt: skip
             for line, count, length in ((ax.hlines, height, width), (ax.vlines, width, height)):
                 for k in sorted(range(count + 1), key=lambda k, n=count: k % (self.box or n) == 0):  # thick ones on top
