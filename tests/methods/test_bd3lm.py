@@ -1,5 +1,6 @@
 """BD3-LM: blocks of any length by enumeration, against MDLM and autoregression; clipped times, their search, documents."""
 
+import copy
 import itertools
 from typing import Any
 
@@ -38,7 +39,7 @@ def blocks(block, length=LENGTH, seed=0, **choices) -> Any:
     return build("bd3lm", V, network, BD3LM.Config(block=block, **choices), length)
 
 
-def small(block, cls: Any = BD3LM, time=False, length=8, **choices):
+def small(block, cls: Any = BD3LM, time=False, length=8, **choices) -> Any:
     """On a small transformer with random weights."""
     torch.manual_seed(0)
     config = cls.Config(time=time, **choices) if cls is MDLM else cls.Config(block=block, time=time, **choices)
@@ -218,6 +219,61 @@ def test_padding_changes_nothing_but_the_draws():
         exact.expectation(lambda b, g: method.bound(Batch(b.tokens, mask[:1].expand(b.tokens.shape)), g), x, COUNTS)
     )
     close(*rows)
+
+
+# ---------------------------------------------------------------------------------- several sizes of block
+def test_a_batch_of_mixed_sizes_has_one_size_on_all_ranks():
+    """Half of a batch on each of two ranks, or its parts one after another: the same size, and in all of them every size."""
+    method, seen = small(2, blocks=(1, 2, 4)), set()
+    for seed in range(12):
+        ranks = [method.of_a_size(random.Shard(torch.Generator().manual_seed(seed), rank, 2)).block for rank in (0, 1)]
+        parts = [method.of_a_size(random.Counter(seed, part=part, parts=2)).block for part in (0, 1)]
+        assert ranks[0] == ranks[1] == method.of_a_size(torch.Generator().manual_seed(seed)).block
+        assert parts[0] == parts[1]
+        seen |= {*ranks, *parts}
+    assert seen == {1, 2, 4}
+    assert [method.of_block(block).exact for block in (1, 2, 4)] == [True, False, False]
+    assert not method.loss_is_bound
+
+
+def test_a_model_is_read_in_another_size_of_block(tmp_path):
+    """Trained with 1, 2 and 4, in each of these it is what `of_block` is; copies and processes draw sizes of their own."""
+    data = Data("text", str(tmp_path / "a.txt"), tokenizer="characters")
+    (tmp_path / "a.txt").write_text("abba baab " * 80)
+    net = Net(layers=1, hidden=8, heads=2, length=8)
+    settings = Train(steps=2, batch=2, validate_every=0, validate_rows=2, samples=0, device="cpu")
+    run = train(
+        BD3LM, data=data, net=net, train=settings, run=tmp_path / "run", options=BD3LM.Config(4, blocks=(1, 2, 4))
+    )
+    whole, x = model.load(run.folder), torch.arange(8)[None] % 3
+    for block in (1, 2, 4):
+        read = model.load(run.folder, block=block).method
+        assert read.block == read.config.block == block
+        bounds = [m.bound(Batch(x), torch.Generator().manual_seed(1)) for m in (read, whole.method.of_block(block))]
+        close(*bounds, rtol=0, atol=0)
+    with pytest.raises(InputError, match="was not trained with blocks of 8; it has 1, 2, 4"):
+        model.load(run.folder, block=8)
+    copied = copy.deepcopy(whole.method)
+    copied.of_a_size().network.head.weight.data.zero_()
+    assert copied.network.head.weight.abs().sum() == 0 < whole.method.network.head.weight.abs().sum()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"block": 16, "blocks": (1, 4)}, "`block` 16 is none of `blocks` 1 4; give one of them"),
+        ({"block": 4, "blocks": (4, 8), "search": True}, "`search` looks for the interval of one size of block"),
+        ({"block": 4, "blocks": (4, 0)}, "`blocks` has 0; a size of block is 1 or more"),
+    ],
+)
+def test_wrong_sizes_of_block(options, message):
+    with pytest.raises(InputError, match=message):
+        BD3LM.Config(**options)
+
+
+def test_a_length_that_is_no_multiple_of_one_of_the_sizes():
+    with pytest.raises(InputError, match="length 8 is not a multiple of block 3; nearest: 6 or 9"):
+        small(2, blocks=(2, 3))
 
 
 # ---------------------------------------------------------------------------------- clipping

@@ -4,7 +4,7 @@ from .mutant import Mutant as M
 
 EM, AT, BK, UN = "nn/embedding.py", "nn/transformer.py", "nn/block.py", "nn/unet.py"
 SK, SG, ST, SU = "samplers/predict.py", "samplers/guide.py", "samplers/tau_leaping.py", "samplers/uniformisation.py"
-SA, SB = "samplers/ancestral.py", "samplers/blockwise.py"
+SA, SB, BL = "samplers/ancestral.py", "samplers/blockwise.py", "methods/bd3lm.py"
 
 CONNECTIONS = [
     # ------------------------------------------------------------------------------ classes
@@ -50,6 +50,63 @@ CONNECTIONS = [
         "torch.cat((beside, torch.zeros_like(beside)))",
         "torch.cat((beside, beside))",
         "networks.self-condition bd3lm",
+    ),
+    # ------------------------------------------------------------------------------ blocks of several sizes
+    M(
+        "a batch of mixed sizes is always read in blocks of the first size",
+        BL,
+        "block = sizes[int(len(sizes) * random.shared(generator))]",
+        "block = sizes[int(0 * random.shared(generator))]",
+        "blocks.mixed bd3lm",
+    ),
+    M(
+        "the last of mixed sizes is never drawn",
+        BL,
+        "int(len(sizes) * random.shared(generator))",
+        "int((len(sizes) - 1) * random.shared(generator))",
+        "blocks.mixed bd3lm",
+    ),
+    M(
+        "in blocks of another size the network reads those of its own",
+        BL,
+        "network.block, copied.config = block, replace",
+        "_, copied.config = block, replace",
+        "blocks.mixed bd3lm",
+    ),
+    M(
+        "in blocks of another size the times are those of its own",
+        BL,
+        "replace(self.config, block=block, blocks=())",
+        "replace(self.config, blocks=())",
+        "blocks.mixed bd3lm",
+    ),
+    M(
+        "each size of block learns weights of its own",
+        BL,
+        "copied, network = copy_of(self), copy_of(self.network)",
+        "copied, network = copy_of(self), __import__('copy').deepcopy(self.network)",
+        "blocks.mixed bd3lm",
+    ),
+    M(
+        "blocks of one token are not known to be exact",
+        BL,
+        "copied.exact = self.by_counts and block == 1",
+        "copied.exact = self.exact",
+        tests="tests/methods/test_bd3lm.py -k mixed_sizes",
+    ),
+    M(
+        "each rank draws a size of block of its own",
+        "core/random.py",
+        "uniform((1,), generator.generator if isinstance(generator, Shard) else generator, device)",
+        "uniform((1,), generator, device)",
+        tests="tests/methods/test_bd3lm.py -k mixed_sizes",
+    ),
+    M(
+        "a model of mixed sizes is loaded in the size that it was saved with",
+        "models/model.py",
+        "return replace(options, block=block)",
+        "return options",
+        tests="tests/methods/test_bd3lm.py -k another_size",
     ),
     # ------------------------------------------------------------------------------ the masks alone
     M(

@@ -56,6 +56,8 @@ class Loading:
     """torch.compile the network; costs about a minute at the start, pays off for long work"""
     head: str | None = None
     """folder of zellige train speculative, for --sampler speculative"""
+    block: int | None = option(default=None, minimum=1)
+    """size of block, of a model that was trained with several (bd3lm --blocks); default: its own"""
 
 
 @command_options
@@ -167,6 +169,7 @@ def load(terminal: Terminal, run: str, what: str, chosen: Loading, note: bool = 
             method=None if isinstance(cls, str) else cls,
             device="cpu" if device_name == "auto" else device_name,
             head=chosen.head,
+            **({} if chosen.block is None else {"block": chosen.block}),
         )
         model.method.compute_in(chosen.precision, chosen.compile)
     if note and (name := shipped.name_of(model)):
@@ -198,7 +201,8 @@ def typed_data(chosen: Any, words: Sequence[str], own: Data) -> Data | None:
 def of_model(about: Mapping[str, Any]) -> str:
     """`d3pm, discrete time, T = 64, 92.1M parameters, step 98,000 (EMA)`: a result's model (`model.identity`)."""
     step = f"step {count(about['step'])}" if about.get("step") is not None else ""
-    parts = [about["method"], about.get("time"), parameters(about["parameters"]), step]
+    blocks = f"blocks of {count(about['block'])}" if "block" in about else ""
+    parts = [about["method"], blocks, about.get("time"), parameters(about["parameters"]), step]
     return f"{', '.join(filter(None, parts))} ({about.get('weights', 'EMA')})"
 
 

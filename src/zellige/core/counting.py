@@ -137,9 +137,13 @@ class Counter:
 
     def stratified(self, n: int, device: torch.device | None) -> Tensor:
         """Strata over the examples of all parts; see `random.stratified`."""
-        whole = torch.full((1,), WORD, dtype=torch.long, device=device)  # a row that is none
         row = self.part + self.parts * torch.arange(n, device=device, dtype=torch.float64)
-        return (self._draw(torch.zeros_like(whole), whole) + row / (self.parts * n)) % 1.0
+        return (self.shared(device) + row / (self.parts * n)) % 1.0
+
+    def shared(self, device: torch.device | None) -> Tensor:
+        """A uniform (1,) that all parts share."""
+        whole = torch.full((1,), WORD, dtype=torch.long, device=device)  # a row that is none
+        return self._draw(torch.zeros_like(whole), whole)
 
 
 class Independent(Counter):

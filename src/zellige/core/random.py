@@ -222,6 +222,13 @@ def discard(shape: Sequence[int], generator: Randomness) -> None:
         uniform(shape, generator)
 
 
+def shared(generator: Randomness = None, device: torch.device | None = None) -> Tensor:
+    """A uniform (1,) for the whole batch, the same on each rank."""
+    if isinstance(generator, Counter):
+        return generator.shared(device)
+    return uniform((1,), generator.generator if isinstance(generator, Shard) else generator, device)
+
+
 def stratified(n: int, generator: Randomness = None, device: torch.device | None = None) -> Tensor:
     """n uniforms in [0, 1), each uniform by itself, together spread evenly: (n,) float64.
 
@@ -230,7 +237,7 @@ def stratified(n: int, generator: Randomness = None, device: torch.device | None
     """
     if hasattr(generator, "stratified"):
         return generator.stratified(n, device)  # pyright: ignore
-    u = uniform((1,), generator.generator if isinstance(generator, Shard) else generator, device)
+    u = shared(generator, device)
     row, rows = _among(n, generator, u.device)
     return (u + row / rows) % 1.0
 

@@ -15,6 +15,8 @@ of a sequence may share random numbers: their times, or numbers of masks, are ev
                      gradient and teach little                                                    (sections 5 and 5.2)
     search           the interval whose loss varies least, each tried on the same rows with the same
                      random numbers                                                                  (section 5.3)
+    mixed sizes      each batch is read in blocks of one size, drawn from `blocks`; the model is then
+                     evaluated and sampled at any of them                                     (arXiv 2606.02241)
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
@@ -30,7 +32,8 @@ time of the sequence's first noisy token. With a score inside (SEDD), `loss` is 
 """
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -45,6 +48,7 @@ from ..nn.attention import documents
 from ..requests import declared, option
 from .absorbing import Masked
 from .diffusion import Diffusion, per_position
+from .method import copy_of
 from .score import Scored
 
 WIDTHS, STEP = (0.5, 0.6, 0.7, 0.8, 0.9), 0.05  # of the intervals that are searched
@@ -92,6 +96,9 @@ class Blocks(Diffusion):
 
         block: int = option(default=16, minimum=1)
         """tokens per block; 1 is autoregression, the length of a text is MDLM"""
+        blocks: tuple[int, ...] = ()
+        """sizes of block to train with, one drawn for each batch; `block` is one of them, that of evaluation and samples, and
+        `zellige evaluate` and `sample` take any other as --block"""
         prediction: str = "mean"
         """parameterization in a block: mean or score; as MDLM or as SEDD"""
         schedule: str = schedule_option("schedule", "loglinear")
@@ -118,6 +125,13 @@ class Blocks(Diffusion):
                 raise InputError(
                     f"clip interval [{low:g}, {high:g}] is empty; the smaller end comes first, e.g. 0.3 0.8"
                 )
+            if min(self.blocks, default=1) < 1:
+                raise InputError(f"`blocks` has {min(self.blocks)}; a size of block is 1 or more")
+            if self.blocks and self.block not in self.blocks:
+                sizes = " ".join(map(str, self.blocks))
+                raise InputError(f"`block` {self.block} is none of `blocks` {sizes}; give one of them")
+            if self.blocks and self.search:
+                raise InputError("`search` looks for the interval of one size of block; leave out `blocks`")
 
     interval: Tensor | None
 
@@ -132,15 +146,19 @@ class Blocks(Diffusion):
     ):
         if config.prediction != self.parameterization:
             raise InputError(f"{type(self).__name__} reads a {self.parameterization}; build bd3lm by its name instead")
-        (length,), block = shape, config.block
-        if length > block and length % block:
-            fewer = length // block * block
-            raise InputError(f"length {length} is not a multiple of block {block}; nearest: {fewer} or {fewer + block}")
+        (length,) = shape
+        for block in {config.block, *config.blocks}:
+            if length > block and length % block:
+                fewer = length // block * block
+                raise InputError(
+                    f"length {length} is not a multiple of block {block}; nearest: {fewer} or {fewer + block}"
+                )
         super().__init__(network, vocabulary, shape, config, *noise, **more)
         interval = torch.tensor(config.clip, dtype=torch.float64) if config.search or config.clip != (0, 1) else None
         self.register_buffer("interval", interval, persistent=config.search)
         self.adapts = 64 if config.search else 0
-        self.loss_is_bound = self.loss_is_bound and interval is None
+        self._in_blocks: dict[int, Self] = {}  # what `of_a_size` made
+        self.loss_is_bound = self.loss_is_bound and interval is None and not config.blocks
 
     @classmethod
     def states(cls, vocabulary, config):
@@ -179,8 +197,31 @@ class Blocks(Diffusion):
         """Return whether a sequence is a single block."""
         return batch.segments is None and batch.tokens.shape[1] <= self.config.block
 
+    def of_block(self, block: int) -> Self:
+        """The same method in blocks of another size. It shares the weights."""
+        copied, network = copy_of(self), copy_of(self.network)
+        network.block, copied.config = block, replace(self.config, block=block, blocks=())
+        copied._modules, copied._compiled = self._modules | {"network": network}, {}
+        copied.exact = self.by_counts and block == 1
+        return copied
+
+    @torch.compiler.disable
+    def of_a_size(self, generator: Randomness = None) -> Self:
+        """The same method in blocks of one of the sizes that it is trained with, drawn evenly."""
+        sizes = self.config.blocks
+        block = sizes[int(len(sizes) * random.shared(generator))]
+        if block not in self._in_blocks:
+            self._in_blocks[block] = self.of_block(block)
+        method = self._in_blocks[block]
+        return method if method.training == self.training else method.train(self.training)
+
+    def __getstate__(self):
+        return super().__getstate__() | {"_in_blocks": {}}
+
     # ---------------------------------------------------------------------------------- training
     def loss(self, batch, generator=None):
+        if self.config.blocks:
+            return self.of_a_size(generator).loss(batch, generator)  # pyright: ignore (of `disable`)
         return (
             super().loss(batch, generator) if self.interval is None else self.clipped(batch, self.interval, generator)
         )

@@ -95,6 +95,7 @@ def refuse_times(method: "Method", x: Tensor, t: Tensor | float, at: Tensor | No
 
 
 C = TypeVar("C")  # a method's own Config
+N = TypeVar("N", bound=nn.Module)
 
 
 class NoBound(TypeError):
@@ -193,8 +194,7 @@ class Method(nn.Module):
 
     def of_length(self, length: int) -> Self:
         """The same method for sequences of `length` tokens. It shares the network, whose own length stays the `window`."""
-        copied = object.__new__(type(self))  # copy.copy would call the class, of a method that FSDP shards
-        copied.__setstate__(vars(self))
+        copied = copy_of(self)
         copied.shape = (length,)
         return copied
 
@@ -410,6 +410,13 @@ class Method(nn.Module):
         with self._in_precision(h.device):
             logits = self.network.head(h)
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
+def copy_of(module: N) -> N:
+    """A copy of a module that shares its weights, buffers and modules."""
+    copied = object.__new__(type(module))  # copy.copy would call the class, of a module that FSDP shards
+    copied.__setstate__(vars(module))
+    return copied
 
 
 def _recorded(function: Callable[..., Any], *args: Any, **more: Any) -> Any:

@@ -175,6 +175,7 @@ LATER: dict[str, Any] = {  # an entry that came later -> the value that files wi
     "net.self_condition": False,
     "options.alpha_1": None,
     "options.auxiliary_at": "masks",
+    "options.blocks": (),
     "options.exponent": None,
     "options.forward_neighbours": 0,
     "options.levels": False,

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Unpack, cast
 
@@ -102,6 +103,7 @@ def identity(model: "Model") -> dict[str, Any]:
     return {
         "method": getattr(model.method, "name", type(model.method).__name__),
         "time": getattr(model.method, "discrete_time", ""),
+        **({"block": model.method.block} if getattr(model.method.config, "blocks", ()) else {}),
         "parameters": sum(p.numel() for p in model.method.parameters()),
         "step": getattr(model, "about", {}).get("step"),
         "weights": which_weights(model),
@@ -341,7 +343,8 @@ def load(
         compile: torch.compile the network: a minute or so at the start, for much work.
         checksums: refuse a folder whose files are not those that were written (SHA256SUMS).
         head: a folder of `zellige train speculative`, for the sampler `speculative`.
-        choices: of a published model, what nothing in it says: system="mdlm", length=1024, ... (`published.Choices`).
+        choices: of a published model, what nothing in it says: system="mdlm", length=1024, ... (`published.Choices`); of a
+            model that was trained with several sizes of block (`bd3lm --blocks`) `block`, the one to read and write in.
 
     Raises:
         InputError: nothing there; a pickle; truncated; changed since it was written; written by a newer format; keys that do
@@ -382,6 +385,7 @@ def _load(
             published_model.about,
             defaults,
         )
+    block = choices.pop("block", None)
     if choices:
         raise InputError(
             f"'{shown(folder)}' is Zellige's own and says itself what it is; leave out {', '.join(choices)}"
@@ -391,6 +395,8 @@ def _load(
     if (folder / WEIGHTS).is_file():
         check_format(_format(folder / WEIGHTS), shown(folder / WEIGHTS))
     config = from_json(entries, method=method, source=shown(folder / CONFIG))
+    if block is not None:
+        config = replace(config, options=_in_blocks(config.options, block, shown(path)))
     builds_network = net is None
     layout = layouts.LAYOUTS.get(config.network)
     if net is None and layout is not None and layout.build is not None:
@@ -412,6 +418,17 @@ def _load(
     loaded_model = Model(model.to(device), tokenizer, config, entries.get("about"), defaults)
     loaded_model.source = Path(path) if Path(path).is_dir() and folder.parent != shipped.FOLDER else folder
     return loaded_model
+
+
+def _in_blocks(options: Any, block: int, source: str) -> Any:
+    """The options of a method, in blocks of another size that it was trained with."""
+    trained = tuple(getattr(options, "blocks", ()))
+    if not trained:
+        raise InputError(f"'{source}' was not trained with several sizes of block (bd3lm --blocks); leave `block` out")
+    if block not in trained:
+        sizes = ", ".join(map(str, trained))
+        raise InputError(f"'{source}' was not trained with blocks of {block:,}; it has {sizes}")
+    return replace(options, block=block)
 
 
 def _format(path: Path) -> Any:

@@ -1,6 +1,7 @@
 """Networks that read block after block: two streams, caches, and what is at the two ends, autoregression and MDLM."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from ...core.batch import Batch
 from ...core.curves import Linear
 from ...core.schedule import CLEAN
 from ...methods import AR, BD3LM, MDLM
+from ...methods.bd3lm import Blocks
 from ...methods.diffusion import Diffusion
 from ...methods.method import Method
 from ...nn.attention import documents
@@ -186,6 +188,47 @@ def one_block_is_mdlm(method: Method):
                 gradient.see(a, b, of)
     yield value.row(BLOCKS, "L' = L: loss and bound of MDLM, value")
     yield gradient.row(BLOCKS, "... and gradient")
+
+
+class Always:
+    """Randomness whose every uniform is u."""
+
+    def __init__(self, u: float):
+        self.u = u
+
+    def uniform(self, shape: Sequence[int], device: torch.device | None) -> Tensor:
+        return torch.full(tuple(shape), self.u, dtype=torch.float64, device=device)
+
+
+@own("blocks.mixed", lambda m: isinstance(m, Blocks))
+def one_network_reads_blocks_of_any_size_that_it_was_trained_with(method: Blocks):
+    """Trained with `blocks` 1, 2 and 3, against a method of each size alone that has the same weights (arXiv 2606.02241)."""
+    loss, drawn, gap = Largest(), Largest(), Largest()
+    batch, sizes = Batch(enumeration.states(V, LONG)[::90]), (1, 2, 3)
+    mixed = transformer(
+        type(method)(method.network, V, (L,), dataclasses.replace(method.config, block=2, blocks=sizes)), 2
+    )
+    weights = list(mixed.parameters())
+    for i, block in enumerate(sizes):
+        alone = transformer(method, block)
+        for u in (0.1, 0.9):  # within the third of the uniforms that draws this size
+            source = Always((i + u) / len(sizes))
+            losses = [m.loss(batch, source) for m in (mixed, alone)]
+            loss.see(losses[0], losses[1], f"L' = {block}")
+            for a, b in zip(
+                torch.autograd.grad(losses[0].sum(), weights),
+                torch.autograd.grad(losses[1].sum(), [*alone.parameters()]),
+            ):
+                drawn.see(a, b, f"L' = {block}")
+    yield loss.row(BLOCKS, "trained with L' = 1, 2, 3: the loss of the L' drawn")
+    yield drawn.row(BLOCKS, "... and its gradient")
+    for block in (1, L):
+        alone = method.of_block(block)
+        times, X = alone.grid(3), enumeration.states(V, L)
+        with torch.no_grad():
+            above = bounds.step_bound(alone, X, times) + bounds.log_likelihood(alone, times)
+        gap.see(above.clamp_max(0.0), 0.0, f"L' = {block}")
+    yield gap.row(BLOCKS, "... the bound of each L' is at least its -log p")
 
 
 @own("blocks.ar", lambda m: isinstance(m, AR))
