@@ -97,8 +97,8 @@ class Blocks(Diffusion):
         block: int = option(default=16, minimum=1)
         """tokens per block; 1 is autoregression, the length of a text is MDLM"""
         blocks: tuple[int, ...] = ()
-        """sizes of block to train with, one drawn for each batch; `block` is one of them, that of evaluation and samples, and
-        `zellige evaluate` and `sample` take any other as --block"""
+        """sizes of block to train with, one drawn for each batch; `block` is one of them, that of evaluation and samples unless
+        these choose another"""
         prediction: str = "mean"
         """parameterization in a block: mean or score; as MDLM or as SEDD"""
         schedule: str = schedule_option("schedule", "loglinear")

@@ -344,7 +344,7 @@ def load(
         checksums: refuse a folder whose files are not those that were written (SHA256SUMS).
         head: a folder of `zellige train speculative`, for the sampler `speculative`.
         choices: of a published model, what nothing in it says: system="mdlm", length=1024, ... (`published.Choices`); of a
-            model that was trained with several sizes of block (`bd3lm --blocks`) `block`, the one to read and write in.
+            model that was trained with several sizes of block (`blocks` of bd3lm) `block`, the one to read and write in.
 
     Raises:
         InputError: nothing there; a pickle; truncated; changed since it was written; written by a newer format; keys that do
@@ -424,7 +424,7 @@ def _in_blocks(options: Any, block: int, source: str) -> Any:
     """The options of a method, in blocks of another size that it was trained with."""
     trained = tuple(getattr(options, "blocks", ()))
     if not trained:
-        raise InputError(f"'{source}' was not trained with several sizes of block (bd3lm --blocks); leave `block` out")
+        raise InputError(f"'{source}' was not trained with several sizes of block (`blocks` of bd3lm); leave `block` out")
     if block not in trained:
         sizes = ", ".join(map(str, trained))
         raise InputError(f"'{source}' was not trained with blocks of {block:,}; it has {sizes}")
