@@ -424,7 +424,9 @@ def _in_blocks(options: Any, block: int, source: str) -> Any:
     """The options of a method, in blocks of another size that it was trained with."""
     trained = tuple(getattr(options, "blocks", ()))
     if not trained:
-        raise InputError(f"'{source}' was not trained with several sizes of block (`blocks` of bd3lm); leave `block` out")
+        raise InputError(
+            f"'{source}' was not trained with several sizes of block (`blocks` of bd3lm); leave `block` out"
+        )
     if block not in trained:
         sizes = ", ".join(map(str, trained))
         raise InputError(f"'{source}' was not trained with blocks of {block:,}; it has {sizes}")
