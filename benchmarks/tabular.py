@@ -1,6 +1,6 @@
 """A table of categories whose distribution is known: how far is each objective of CSM from it, and masks and left to right?
 
-    python benchmarks/tabular.py [--seeds 3] [--steps 2000] [--folder /tmp/tabular]
+    python benchmarks/tabular.py [--seeds 3] [--steps 1000] [--folder /tmp/tabular]
 
 The table is drawn from a Bayesian network over six columns of three values, 2,000 rows of 729 possible ones. Its probabilities
 are known, so the divergence KL(true || model) is exact for CSM (of the distribution that its chain keeps) and for AR, and a bound
@@ -29,12 +29,11 @@ from zellige.nn import Net
 COLUMNS, VALUES, ROWS = 6, 3, 2000
 PARENTS = ((), (0,), (0,), (1, 2), (3,), (2, 4))
 METHODS = {
-    "csm": ("csm", {}),
-    "csm, all neighbours": ("csm", {"neighbours": 0}),
+    "csm": ("csm", {"neighbours": 4}),
     "denoising": ("csm", {"objective": "denoising"}),
-    "score entropy": ("csm", {"objective": "score-entropy"}),
-    "ratio matching": ("csm", {"objective": "ratio-matching"}),
-    "discrete marginalisation": ("csm", {"objective": "discrete-marginalisation"}),
+    "score entropy": ("csm", {"objective": "score-entropy", "neighbours": 4}),
+    "ratio matching": ("csm", {"objective": "ratio-matching", "neighbours": 4}),
+    "discrete marginalisation": ("csm", {"objective": "discrete-marginalisation", "neighbours": 4}),
     "mdlm": ("mdlm", {}),
     "ar": ("ar", {}),
 }
@@ -76,7 +75,7 @@ def divergence(method: zellige.methods.Method, p: torch.Tensor) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    for name, default in (("seeds", 3), ("steps", 2000)):
+    for name, default in (("seeds", 3), ("steps", 1000)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--folder", type=Path, default=Path("/tmp/tabular"))
     parser.add_argument("--only", nargs="*", default=list(METHODS))
@@ -100,7 +99,7 @@ def main() -> None:
                 method, options=zellige.METHODS[method].Config(**options), data=data,
                 net=Net(layers=2, hidden=64, heads=4),
                 train=zellige.Train(
-                    steps=choices.steps, batch=64, lr=2e-3, warmup=100, validate_every=choices.steps, samples=0, seed=seed,
+                    steps=choices.steps, batch=128, lr=3e-3, warmup=100, validate_every=choices.steps, samples=0, seed=seed,
                     ema=0.999, tensorboard=False,
                 ),
                 run=choices.folder / f"{name.replace(' ', '-').replace(',', '')}-{seed}", overwrite=True,

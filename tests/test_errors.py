@@ -41,6 +41,8 @@ def place(tmp_path_factory):
     (folder / "notes.txt").write_text(text)
     (folder / "old.txt").write_bytes(text[:1204].encode() + b"\xe9" + text[1204:].encode())
     (folder / "empty.txt").write_text("")
+    (folder / "genome.fa").write_text(">chr1\n" + "ACGTNACG\n" * 60)
+    (folder / "protein.fa").write_text(">chr1\nACGT\nMKV\n")
     tables = {"mixed": "clear,0\ngrey,1\ngrey,2\nclear,1\n" * 10, "ragged": "clear,0\ngrey\n", "gaps": "clear,\n"}
     for name, rows in tables.items():
         (folder / f"{name}.csv").write_text(f"sky,wind\n{rows}")

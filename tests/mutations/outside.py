@@ -14,6 +14,51 @@ def of(why: str, *errors: tuple[str, str, str, str, str]) -> list[Mutant]:
     return [Mutant(*error[:4], why=why, tests=T + error[4]) for error in errors]
 
 
+GENOMES = of(
+    "verify reads no file",
+    (
+        "soft-masked bases are other tokens",
+        "data/dna.py",
+        "bytes.maketrans(_LETTERS, bytes(range(5)) * 2)",
+        "bytes.maketrans(_LETTERS, bytes(range(5)) + bytes(range(1, 6)))",
+        "data/test_dna.py -k windows_of_fasta",
+    ),
+    (
+        "windows run across the ends of sequences",
+        "data/dna.py",
+        "        if line is None:\n            if buffer:",
+        "        if line is None:\n            if len(buffer) > 10**6:",
+        "data/test_dna.py -k windows_of_fasta",
+    ),
+    (
+        "the other strand is read forwards",
+        "training/order.py",
+        "[batch.tokens].flip(1)",
+        "[batch.tokens]",
+        "data/test_dna.py -k other_strand",
+    ),
+    (
+        "every row is the other strand",
+        "training/order.py",
+        'self._uniform("strand", step, part, batch) < 0.5',
+        'self._uniform("strand", step, part, batch) < 1.5',
+        "data/test_dna.py -k other_strand",
+    ),
+    (
+        "a quality is read for a header",
+        "data/dna.py",
+        "        if len(lines) < 4:\n",
+        "        if len(lines) < 4 or raw[:1] == b'@':\n",
+        "data/test_dna.py -k fastq",
+    ),
+    (
+        "a letter that is no base is skipped",
+        "data/dna.py",
+        "if wrong := line.translate(None, _LETTERS):",
+        "if (wrong := line.translate(None, _LETTERS)) and False:",
+        "data/test_dna.py -k other_letters",
+    ),
+)
 TABLES = of(
     "verify reads no file",
     (
@@ -999,6 +1044,7 @@ SAMPLERS = of(
 )  # fmt: skip
 
 OUTSIDE = [
+    *GENOMES,
     *TABLES,
     *ORDER,
     *DATA,

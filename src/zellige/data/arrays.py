@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..requests import Progress
-from . import catalogue, image_files, images, own_arrays, symbols, table
+from . import catalogue, dna, image_files, images, own_arrays, symbols, table
 from .array_source import Raw, cut_splits, tell
 from .catalogue import DATASETS
 from .levels import Levels
@@ -31,7 +31,6 @@ READERS = {
     "lakh-pianoroll": symbols.pianoroll,
     "sudoku": symbols.sudoku,
     "qm9": symbols.molecules,
-    "dna": symbols.dna,
     "table": table.read_table,
     "array": own_arrays.read_arrays,
 }
@@ -58,6 +57,8 @@ def prepare_arrays(
     cache = catalogue.cache_folder(data.cache)
     if data.name in CACHED:
         raw = CACHED[data.name](data, progress)
+    elif data.name == "dna":
+        raw = dna.read_dna(data, lambda where: catalogue.fetch(*where, cache, progress), length, tokenizer)
     else:
         raw = READERS[data.name](data, lambda where: catalogue.fetch(*where, cache, progress))
     splits = raw.splits if raw.cut else cut_splits(raw.splits, data, entry)
@@ -72,6 +73,8 @@ def prepare_arrays(
             refuse(data, "flip", "images")
         levels, protocol = raw.tokenizer, raw.about.get("protocol", "")
     levels = levels or Levels(raw.size, raw.shape, raw.kind, raw.unit, raw.ordered, raw.labels)
+    if data.reverse_complement:
+        dna.complement(levels)  # of all its letters
     places = math.prod(levels.shape)
     if tokenizer is not None:
         require_same(tokenizer, levels)

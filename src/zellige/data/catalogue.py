@@ -222,8 +222,8 @@ DATASETS |= {
         files={"all": (_QM9, "80c060e299a44112b89be3fc6d95145dfeda97aa3eab1e2662aafdfbb00f7929")},
     ),
     "dna": Source(
-        "DNA, rows of one length", "any", _SHARES, "yours", "`data.path`", fields=("sequence",), shaped=True,
-        reads=("path", "field"),
+        "DNA, FASTA or rows", "any", _SHARES, "yours", "`data.path`", fields=("sequence",), shaped=True,
+        reads=("path", "field", "reverse_complement"),
     ),
     "table": Source(
         "rows of categories, .csv", "any", "90% / 5% / 5% shuffled", "yours", "`data.path`", shaped=True, reads=("path",)

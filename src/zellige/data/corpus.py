@@ -66,6 +66,7 @@ class Data:
         labels: condition the network on the class of each row, so that `zellige sample --class` can ask for one. Of texts, with
             one document per row: the topic of ag_news, the field `label` of your own.
         flip: for images: mirror each one left to right in half of the training steps.
+        reverse_complement: for `dna`: give the other strand, read backwards, in half of the training steps.
         crop: for running text: let a training row begin at any token, not only where the one before ends (`pack` wrap).
         augment: for sudoku: number of random symmetric copies added for each training grid.
         given: part of each row that is read but not learnt, never noised and never counted; the bound is then conditional:
@@ -89,6 +90,7 @@ class Data:
     colours: Literal["", "rgb", "grey"] = ""
     labels: bool = False
     flip: bool = False
+    reverse_complement: bool = False
     crop: bool = False
     augment: int = option(default=0, minimum=0)
     given: str = ""

@@ -264,7 +264,7 @@ def molecules(data: "Data", fetch: Fetch) -> Raw:
     )
 
 
-def dna(data: "Data", fetch: Fetch) -> Raw:
+def single_length(data: "Data", fetch: Fetch) -> Raw:
     """Sequences of bases, all of one length, one a row."""
     lines, about = _column(data, fetch)
     lengths = {len(line) for line in lines}

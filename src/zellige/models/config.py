@@ -162,6 +162,7 @@ LATER: dict[str, Any] = {  # an entry that came later -> the value that files wi
     "data.given": "",
     "data.labels": False,
     "data.mix": None,
+    "data.reverse_complement": False,
     "net.attention": (16,),
     "net.blocks": 0,
     "net.channels": 128,

@@ -53,14 +53,15 @@ class Learner(lightning.LightningModule):
         world: int,
         sharded: bool,
         shape: Sequence[int] = (),
+        complement: Sequence[int] = (),
     ):
-        """shape: of an image, where `data.flip` mirrors it."""
+        """shape: of an image, where `data.flip` mirrors it; complement: of each base, where the other strand is read, too."""
         super().__init__()
         self.method, self.train_config, self.rows = method, config.train, rows
         self.start, self.world, self.sharded = start, world, sharded
         self.parts = config.train.accumulate * world
         flip = shape if config.data.flip else None
-        self.augment = Augmentation(config.train.seed, self.parts, config.train.label_dropout, flip)
+        self.augment = Augmentation(config.train.seed, self.parts, config.train.label_dropout, flip, complement)
         self.per_row = rows.tokens_total / len(rows)  # tokens that count, so that padding scales no gradient
         self.nats: list[Tensor] = []  # of the parts of this step: (nats, tokens) each
         self.norm: Tensor = torch.tensor(0.0)

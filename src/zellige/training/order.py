@@ -164,12 +164,15 @@ class Augmentation:
         seed, parts: of the run; into how many parts a step is cut.
         label_dropout: the share of rows whose class becomes none (-1), as classifier-free guidance needs it (Ho & Salimans 2022).
         flip: the shape of an image, of which each is mirrored left to right with probability 1/2; None: none is.
+        complement: of DNA, the token of the base on the other strand, for each token: with probability 1/2 a row is that strand,
+            read backwards; empty: none is.
     """
 
     seed: int
     parts: int
     label_dropout: float = 0.0
     flip: Sequence[int] | None = None
+    complement: Sequence[int] = ()
 
     def __call__(self, batch: Batch, step: int, part: int) -> Batch:
         """The part of a step as the method gets it."""
@@ -180,6 +183,10 @@ class Augmentation:
             is_dropped = self._uniform("flip", step, part, batch) < 0.5
             flipped_tokens = batch.tokens.view(len(batch), *self.flip).flip(2).view_as(batch.tokens)
             batch = replace(batch, tokens=torch.where(is_dropped[:, None], flipped_tokens, batch.tokens))
+        if self.complement:
+            is_other = self._uniform("strand", step, part, batch) < 0.5
+            other = torch.tensor(self.complement, device=batch.tokens.device)[batch.tokens].flip(1)
+            batch = replace(batch, tokens=torch.where(is_other[:, None], other, batch.tokens))
         return batch
 
     def _uniform(self, what: str, step: int, part: int, batch: Batch) -> torch.Tensor:

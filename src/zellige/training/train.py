@@ -24,6 +24,7 @@ from ..core.random import mix
 from ..data import Corpus, Data
 from ..data import load as load_tokenizer
 from ..data.corpus import as_data
+from ..data.dna import complement
 from ..data.table import refuse_mixed
 from ..errors import Diverged, InputError
 from ..launched import this_process
@@ -267,8 +268,9 @@ def _run(prepared: _Prepared, progress: Progress, rank: int, signals: Signals, a
         callback = TrainingCallback(folder, model, corpus, progress, signals, prepared.step, again, writer)
         is_sharded = prepared.fleet.sharded(config)
         shape = corpus.tokenizer.shape
+        other = complement(corpus.tokenizer) if config.data.reverse_complement else []
         rows = corpus.train.crops() if config.data.crop else corpus.train
-        learner = loop.Learner(method, config, rows, prepared.step, prepared.fleet.world, is_sharded, shape)
+        learner = loop.Learner(method, config, rows, prepared.step, prepared.fleet.world, is_sharded, shape, other)
         method.train()
         signals.droppable = prepared.fleet.world == 1  # several agree before the first step whether to stop
         try:

@@ -1,0 +1,145 @@
+"""DNA: windows of the sequences of a FASTA or FASTQ file, plain or compressed, and the other strand.
+
+A window is `net.length` bases in a row of one sequence; windows follow each other, and what a sequence has left at its end fills
+none. The letters are A, C, G, T and N, a base that is not known, which is a token like the others; windows that are mostly N,
+such as centromeres, are left out. Lower case (soft-masked repeats) is read as upper case. A base takes one byte of memory.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InputError
+from . import file_names, unpack
+from .array_source import Fetch, Raw, locate_files
+from .symbols import single_length
+from .tokenizer import Characters
+
+if TYPE_CHECKING:
+    from .corpus import Data
+    from .tokenizer_base import Tokenizer
+
+BASES = "ACGNT"  # in the order of their tokens
+OTHER = {"A": "T", "C": "G", "G": "C", "T": "A", "N": "N"}  # the base on the other strand
+READS = (".fastq", ".fq")
+LENGTH = 256  # of a window where nothing says it, as the default of `net.length`
+MOSTLY = 0.5  # the share of N up to which a window is read
+_LETTERS = f"{BASES}{BASES.lower()}".encode()
+_TOKENS = bytes.maketrans(_LETTERS, bytes(range(5)) * 2)
+
+Line = tuple[int, bytes | None]  # its number, and its bases; None where a sequence begins
+
+
+def read_dna(data: "Data", fetch: Fetch, length: int | None, tokenizer: "Tokenizer | None") -> Raw:
+    """Windows of `length` of FASTA or FASTQ; of other files a sequence a row.
+
+    length: where it is None that of all sequences, if they have one, else `LENGTH`.
+    """
+    suffix = _suffix(data.path or "")
+    if suffix not in (*file_names.FASTA, *READS):
+        return single_length(data, fetch)
+    files, about = locate_files(data, fetch)
+    path = next(iter(files.values()))
+    with unpack.opened(path, lambda count: None) as file:
+        sequences = [*_whole(path, fastq(path, file) if suffix in READS else fasta(path, file))]
+    sizes = [len(sequence) for sequence in sequences]
+    own = sizes[0] if len(sizes) > 1 and len({*sizes}) == 1 else LENGTH
+    length, bases, count = (
+        length or (tokenizer.shape[0] if tokenizer and tokenizer.shape else own),
+        sum(sizes),
+        len(sizes),
+    )
+    of = f"{count:,} sequence{'s' if count != 1 else ''}"
+    parts = [sequence[: len(sequence) // length * length].reshape(-1, length) for sequence in sequences]
+    windows = np.concatenate([np.empty((0, length), np.uint8), *parts])
+    known = (windows == BASES.index("N")).mean(1) <= MOSTLY
+    tail, unknown = bases - windows.size, int((~known).sum())
+    if not known.any():
+        longest = f"{bases:,} bases in {of}"
+        raise InputError(f"'{data.path}' has no window of {length:,} known bases ({longest}); set `net.length` lower")
+    left_out = [f"{tail:,} of {bases:,} bases at the ends of sequences, which fill no window"] if tail else []
+    left_out += [f"{unknown:,} of {len(windows):,} windows, which are mostly N"] if unknown else []
+    about |= {"left_out": left_out} if left_out else {}
+    about["read"] = [f"{of}, lower case as upper case"]
+    about["protocol"] = f"windows of {length:,} bases, one after another; A, C, G, T and N are tokens"
+    letters = Characters(BASES, "text", (length,))
+    return Raw({"all": windows[known]}, 5, "text", "char", False, tokenizer=letters, characters=np.size, about=about)
+
+
+def complement(tokenizer: "Tokenizer") -> list[int]:
+    """The token of the base on the other strand, for each token; InputError where a token is no base."""
+    alphabet = getattr(tokenizer, "alphabet", "")
+    wrong = next((letter for letter in alphabet if OTHER.get(letter, "?") not in alphabet), None)
+    if not alphabet or wrong is not None:
+        letter = f"'{wrong}'" if alphabet else "no letters"
+        raise InputError(
+            f"the data has {letter}, without a complement; `data.reverse_complement` is for A, C, G, T and N"
+        )
+    return [alphabet.index(OTHER[letter]) for letter in alphabet]
+
+
+def _suffix(path: str) -> str:
+    """`.fa` of `genome.fa.gz`."""
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
+    return next((suffix for suffix in reversed(suffixes) if suffix not in file_names.PACKED), "")
+
+
+def fasta(path: Path, file: IO[bytes]) -> Iterator[Line]:
+    """The lines between headers (`>...`); comments (`;...`) and empty lines are left out."""
+    begun = False
+    for number, raw in enumerate(file, 1):
+        line = raw.strip()
+        if line.startswith(b">"):
+            begun = True
+            yield number, None
+        elif line and not line.startswith(b";"):
+            if not begun:
+                raise InputError(f"line {number:,} of '{path}' stands before any header (>...); FASTA begins with one")
+            yield number, line
+
+
+def fastq(path: Path, file: IO[bytes]) -> Iterator[Line]:
+    """The second of each four lines: @name, bases, +, and a quality for each base."""
+    lines = [b""]
+    for number, raw in enumerate(file, 1):
+        lines[-1] = raw.strip()
+        if len(lines) < 4:
+            if number % 4 in (1, 3) and not lines[-1].startswith(b"@+"[number % 4 // 2 : number % 4 // 2 + 1]):
+                if not any(lines):
+                    continue
+                begin = "@" if number % 4 == 1 else "+"
+                raise InputError(
+                    f"line {number:,} of '{path}' does not begin with {begin}; FASTQ has four lines a read"
+                )
+            lines.append(b"")
+            continue
+        if len(lines[1]) != len(lines[3]):
+            raise InputError(
+                f"line {number:,} of '{path}' has {len(lines[3]):,} qualities for {len(lines[1]):,} bases; give one for each"
+            )
+        yield number - 3, None
+        yield number - 2, lines[1]
+        lines = [b""]
+    if len(lines) > 1:
+        raise InputError(f"'{path}' ends in the middle of a read; FASTQ has four lines a read, copy it again")
+
+
+def _whole(path: Path, lines: Iterator[Line]) -> Iterator[np.ndarray]:
+    """The tokens of each sequence; InputError for another letter."""
+    buffer: list[Any] = []
+    for number, line in lines:
+        if line is None:
+            if buffer:
+                yield np.concatenate(buffer)
+            buffer = []
+            continue
+        if wrong := line.translate(None, _LETTERS):
+            letter = chr(wrong[0])
+            raise InputError(
+                f"line {number:,} of '{path}' has the letter '{letter}'; DNA has A, C, G, T, and N for a base that is not known"
+            )
+        buffer.append(np.frombuffer(line.translate(_TOKENS), np.uint8))
+    if buffer:
+        yield np.concatenate(buffer)
