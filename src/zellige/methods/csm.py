@@ -105,7 +105,7 @@ class CSM(Method):
         neighbourhood: str = "hamming"
         """neighbours: hamming, cycle, grid or star; any other token; one up or down with or without wrap; to the first"""
         objective: str = "csm"
-        """csm (by J-sampling), denoising, score-entropy, or a baseline; these are ratio-matching and discrete-marginalisation"""
+        """csm, denoising, score-entropy, or a baseline; these are ratio-matching and discrete-marginalisation"""
         neighbours: int = option(default=1, minimum=0)
         """reversed neighbours per text (replaced tokens, of the baselines); 0 takes all of them"""
         noise: float = option(default=0.1, above=0, below=1)
