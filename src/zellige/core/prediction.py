@@ -21,6 +21,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from ..errors import InputError
 from . import maths
 from .process import Process
 from .schedule import CLEAN, as_time
@@ -77,6 +78,15 @@ class LeaveOneOut:
         p_x_t = now.gather(-1, self.x_t[..., None])
         possible, then = p_x_t > 0, now if s is self.t else self.process.push(mu, CLEAN, s)
         return torch.where(possible, then / torch.where(possible, p_x_t, 1.0), 0.0)
+
+
+@dataclass(frozen=True)
+class Substituted(LeaveOneOut):
+    """mu in the place of x_0 in q(x_s | x_t, x_0), and the last step a draw from mu itself: MDLM without SUBS.
+
+    As `LeaveOneOut` except at s = CLEAN, where p(x_0 | x_t) = mu, restricted to tokens and normalised. So mu may have probability
+    on the mask, and on tokens other than a visible x_t; the last step redraws those.
+    """
 
 
 @dataclass(frozen=True)
@@ -173,12 +183,17 @@ def kernel(pred: Prediction, s: Tensor | float) -> Tensor:
     """The distribution from which a sampler draws x_s: `reverse`, clipped at zero and renormalised for a Score or a Tilted.
 
     At s = CLEAN theirs is also restricted to the clean states: a score's total may leave probability on the mask (SEDD's
-    denoising step). Where a LeaveOneOut gives x_t no probability (see `restricted`), all states that x_t can come from are alike.
+    denoising step). That of a Substituted is then mu (MDLM section 3.2.3). Where a LeaveOneOut gives x_t no probability (see `restricted`), all states that x_t can come from are alike.
     """
     p = reverse(pred, s)
     if isinstance(pred, Mean):
         return p
-    possible = pred.process.clean | (as_time(s, p.device).to(p.device) > CLEAN)[..., None]
+    inside = (as_time(s, p.device).to(p.device) > CLEAN)[..., None]
+    if isinstance(pred, Substituted):
+        mu = pred.mu.to(p)
+        last = maths.normalise(torch.where(pred.process.clean, mu, 0.0))
+        return torch.where(inside, p, last)
+    possible = pred.process.clean | inside
     if isinstance(pred, LeaveOneOut):
         q = torch.where(possible, pred.process.likelihood(pred.x_t, s, pred.t), 0.0)
         return torch.where(p.sum(-1, keepdim=True) > 0, p, maths.normalise(q))
@@ -264,7 +279,7 @@ def combined(parts: Sequence[Prediction], powers: Sequence[float]) -> Prediction
     Of scores it is a score, of distributions at a mask the normalised distribution: the noise, not the product's total, then says
     when a token is revealed. Otherwise it is a `Tilted`. Predictions of several kinds are first converted to a mean.
     """
-    first, kinds = parts[0], {type(part) for part in parts}
+    first, kinds = _with_noise(parts[0]), {type(part) for part in parts}
     if len(kinds) > 1:
         parts = [Mean(part.process, posterior(part), part.x_t, part.t) for part in parts]
         first = parts[0]
@@ -280,7 +295,14 @@ def tilted(pred: Prediction, weight: Tensor) -> Prediction:
     """The prediction with its ratios times `weight` (*, K), which is 1 at x_t: of a score a score, otherwise a `Tilted`."""
     if isinstance(pred, Score):
         return replace(pred, v=pred.v.double() * weight)
-    return Tilted((pred,), weight=weight)
+    return Tilted((_with_noise(pred),), weight=weight)
+
+
+def _with_noise(pred: Prediction) -> Prediction:
+    """The prediction, if its kernel is one of ratios. Raises InputError for a Substituted, whose last step is not."""
+    if isinstance(pred, Substituted):
+        raise InputError("a model without SUBS (`carry_over` or `zero_masking` False) cannot be guided; leave guidance out")
+    return pred
 
 
 # ---------------------------------------------------------------------------------- a mean, on its support

@@ -514,6 +514,11 @@ class Diffusion(Method):
         return elbo(self, batch, generator, jumps=True)
 
     @property
+    def retraces(self) -> bool:
+        """Whether noise can lead from a text to each x_t that the model writes it from; what weighs a text needs that."""
+        return True
+
+    @property
     def start(self) -> float:
         """The time at which the T-step model starts."""
         return self.process.start

@@ -5,23 +5,38 @@
     bound            E_t [ -alpha'/(1 - alpha) sum over the masks of -log mu(x_0) ]                    (eq. 11)
     T steps          (alpha_s - alpha_t)/(1 - alpha_t) sum over the masks of -log mu(x_0)                        (eq. 8)
 
+Without carry-over or zero masking (section 5.3, table 8; T steps) mu, which may now have mass mu_m on the mask and differ from a
+visible token, takes the place of x_0 in q(x_s | x_t, x_0). With o = alpha/(1 - alpha), r = (alpha_s - alpha_t)/(1 - alpha_t):
+
+    a step t -> s    at a mask r [-log mu(x_0)] + log(1 + o_t mu_m) - (1 - r) log(1 + o_s mu_m); 0 elsewhere: q keeps what it sees
+    the last step    -log mu(x_0) + log(1 - mu_m) at the masks, and without carry-over everywhere, for it redraws every token
+
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
 | absorbing | loglinear | Mean (SUBS) | weighted cross-entropy; finite T | ancestral |
 
 Differences from the paper: the published bound leaves out the cost of the tokens that are still visible at t = 1 (here:
 `prior`). The published code replaces the time by sigma = 0 when it is not conditioned on time; here such a network has no time
-input at all.
+input at all. Its code, without carry-over, draws x_0 in one step more than T; here the last of T steps does. There mu is normalised
+over the tokens, so that no sample holds a mask.
 """
 
 from typing import Any, ClassVar
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+
+from ..core import random
 
 from ..core.curves import SCHEDULES, schedule_of, schedule_option
+from ..core.prediction import Substituted
+from ..core.process import absorbing
+from ..core.schedule import CLEAN
 from ..errors import InputError
 from ..requests import declared, option
+from . import diffusion
 from .absorbing import Masked
+from .diffusion import Diffusion
 
 
 class MDLM(Masked):
@@ -42,6 +57,10 @@ class MDLM(Masked):
         """condition the network on the total noise sigma (the paper's best models are not)"""
         diffusion_steps: int = option(default=0, minimum=0)
         """T of discrete time, with its T-step bound; 0: continuous time"""
+        carry_over: bool = True
+        """keep visible tokens in every step; False, in discrete time: the last step draws each anew"""
+        zero_masking: bool = True
+        """give the mask no probability; False, in discrete time: the network may predict it"""
         mask: int | None = option(default=None, minimum=0)
         """id of the tokenizer's own mask token, if it has one; by default the vocabulary has one more token, the mask"""
         sigma_min: float | None = schedule_option("sigma_min")
@@ -58,10 +77,8 @@ class MDLM(Masked):
         **more: Any,
     ):
         config = self.checked(config)
-        if config.mask is not None:
-            if not 0 <= config.mask < vocabulary:
-                raise InputError(f"`mask` is {config.mask}; it must be a token of 0 to {vocabulary - 1:,}")
-            vocabulary, more = vocabulary - 1, more | {"mask": config.mask}
+        vocabulary, mask = _without_mask(vocabulary, config)
+        more = more if mask is None else more | {"mask": mask}
         super().__init__(
             network,
             vocabulary,
@@ -76,3 +93,97 @@ class MDLM(Masked):
     @classmethod
     def states(cls, vocabulary, config):
         return vocabulary + (config.mask is None)
+
+    @classmethod
+    def resolve(cls, config):
+        return MDLMWithoutSUBS if cls is MDLM and not (config.carry_over and config.zero_masking) else cls
+
+
+def _without_mask(vocabulary: int, config: "MDLM.Config") -> tuple[int, int | None]:
+    """Number of tokens besides the mask, and the mask's id if it is one of the tokenizer's."""
+    if config.mask is None:
+        return vocabulary, None
+    if not 0 <= config.mask < vocabulary:
+        raise InputError(f"`mask` is {config.mask}; it must be a token of 0 to {vocabulary - 1:,}")
+    return vocabulary - 1, config.mask
+
+
+class MDLMWithoutSUBS(Diffusion):
+    """MDLM without carry-over, zero masking, or both (section 5.3, table 8); in discrete time.
+
+    Its process has no `mask`, only a `blank`: visible tokens may change, in the last step. And no rate: its times are i/T.
+    """
+
+    name = "mdlm"
+    Config = MDLM.Config
+    choices: ClassVar = MDLM.choices
+    parameterization = "leave_one_out"
+    time_input = "sigma"
+
+    @property
+    def retraces(self):
+        return self.config.carry_over
+
+    def __init__(
+        self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: MDLM.Config | None = None
+    ):
+        config = self.checked(config)
+        if not config.diffusion_steps:
+            name = "zero_masking" if config.carry_over else "carry_over"
+            raise InputError(f"`{name}` False needs discrete time: set `diffusion_steps`, 1,000 in the paper")
+        vocabulary, mask = _without_mask(vocabulary, config)
+        process = absorbing(vocabulary + 1, schedule_of(config), mask)
+        process.mask, process.T = None, config.diffusion_steps
+        super().__init__(network, vocabulary, shape, config, process, config.time, config.diffusion_steps)
+
+    @classmethod
+    def states(cls, vocabulary, config):
+        return MDLM.states(vocabulary, config)
+
+    def read(self, logits, x_t, t):
+        mu = self._allowed(logits).softmax(-1)
+        if self.config.carry_over:
+            visible = (x_t != self.process.blank)[..., None]
+            mu = torch.where(visible, self.process.one_hot(x_t).to(mu), mu)
+        return Substituted(self.process, mu, x_t, t)
+
+    def _allowed(self, logits: Tensor) -> Tensor:
+        return self.process.without_mask(logits) if self.config.zero_masking else logits
+
+    def _redrawn(self, s: Tensor) -> Tensor:
+        """Whether a step to s (*) draws visible tokens anew: (*) bool."""
+        return (s == CLEAN) & (not self.config.carry_over)
+
+    def cost(self, logits, x_0, x_t, t, s=None):
+        """As that of `Diffusion`, at positions where the step has a cost."""
+        assert s is not None, "discrete time has steps alone"
+        last = -self.process.without_mask(logits).log_softmax(-1).gather(-1, x_0[..., None])[..., 0].double()
+        return torch.where(s == CLEAN, last, self._inner(logits, x_0, t, s))
+
+    def _inner(self, logits: Tensor, x_0: Tensor, t: Tensor, s: Tensor) -> Tensor:
+        """The cost of a mask in a step that is not the last, (N,) nats."""
+        log_mu = self._allowed(logits).log_softmax(-1)
+        nll = -log_mu.gather(-1, x_0[:, None])[:, 0].double()
+        noise_t, noise_s = (1 - self.process.schedule.alpha(time)[..., 0] for time in (t, s))
+        reveal = (noise_t - noise_s) / noise_t
+        if self.config.zero_masking:
+            return reveal * nll
+        on_mask = log_mu[:, self.process.blank].exp().double()
+        # log1p((1 - noise) / noise * mu_m), of noise 0 too, where its weight 1 - reveal is 0
+        now, later = (torch.log1p((1 / n.clamp_min(1e-300) - 1) * on_mask) for n in (noise_t, noise_s))
+        return reveal * nll + now - (1 - reveal) * later  # MDLM eq. 7, with mu for x
+
+    def step(self, batch, x_t, t, s, weight=None):
+        s = diffusion.per_position(s).expand(x_t.shape)
+        at = (x_t == self.process.blank) | self._redrawn(s)
+        return diffusion.summed(self, self.cost, batch, x_t, t, s, at=at & batch.counted, weight=weight)
+
+    def loss(self, batch, generator=None):
+        if self.config.carry_over:
+            return super().loss(batch, generator)
+        # the last step redraws every token: taken for each example, as the paper's code does, not for one of T
+        T, times = self.steps, self.grid(self.steps, batch.tokens.device)
+        i = (random.stratified(len(batch), generator, times.device) * (T - 1)).long().clamp_max(T - 2)
+        t, s = times[i], times[i + 1]
+        x_t = self.corrupt(batch, t[:, None], generator)
+        return (T - 1) * self.step(batch, x_t, t, s) + diffusion.jump(self, batch, *times[-2:], generator)

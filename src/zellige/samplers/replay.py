@@ -30,6 +30,7 @@ from ..core.batch import Batch
 from ..core.prediction import kernel, posterior, truth
 from ..core.random import Randomness
 from ..core.schedule import PRIOR
+from ..errors import InputError
 from ..methods.diffusion import Diffusion, where_noised
 from ..methods.method import Method
 from .ancestral import Ancestral
@@ -248,10 +249,18 @@ def path_of(method: Method, steps: int) -> Path:
 
     Args:
         steps: T of a method in continuous time whose distribution no replayed sampler has.
+
+    Raises:
+        InputError: the model has paths that no noise has.
     """
     inside, blocks = _one_block(method), 0 < method.block < method.shape[0]
     where = f" in each block of {method.block}" if blocks else ""
     T = method.steps
+    if isinstance(method, Diffusion) and not method.retraces:
+        raise InputError(
+            "the two sides of -log p follow the noise backwards, and this model's last step draws visible tokens anew, which "
+            "noise does not; `evaluate` without them has its bound"
+        )
     if not (hides(inside) and choosable(inside) and one_alpha(inside.process)):
         return Trajectory(T or steps)
     if T:

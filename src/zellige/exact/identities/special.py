@@ -1,4 +1,4 @@
-"""BERT and autoregression as chains: D3PM (arXiv 2107.03006), section 4.
+"""BERT and autoregression as chains: D3PM (arXiv 2107.03006), section 4; MDLM without SUBS: its section 5.3.
 
 Both are written a second time as what they are, BERT by its recipe for masking a text and autoregression by the distributions of
 the next token, and compared with the bound of a chain.
@@ -6,6 +6,8 @@ the next token, and compared with the bound of a chain.
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,14 +19,16 @@ from ...core.matrices import Chain
 from ...core.prediction import LeaveOneOut, truth
 from ...core.process import absorbing_uniform
 from ...core.schedule import CLEAN, PRIOR, Tabulated
-from ...methods import AR, D3PM
+from ...methods import AR, D3PM, MDLM
 from ...methods.absorbing import Masked
 from ...methods.diffusion import Diffusion
 from ...methods.method import Method
 from .. import bounds, enumeration
-from .bound import BOUND
-from .check import L, Largest, V, again, own
+from .bound import BOUND, closed_form_is_the_generic_bound
+from .check import L, Largest, Row, V, again, enumerable, own
+from .coarse import a_coarse_chain_is_a_chain
 
+PARTS = "without carry-over, without zero masking, without both"
 CHOSEN, MASKED, RANDOM = 0.15, 0.8, 0.1  # BERT: of the positions; of those; the others keep their token
 
 
@@ -139,3 +143,30 @@ def _tagged(method: AR, x_0: Tensor) -> Tensor:
         mu[:, at, tag[at] : tag[at] + V] = method.next(h)
         total += bound.discrete(truth(process, texts, x_t, t), LeaveOneOut(process, mu, x_t, t), s).sum(-1)
     return total
+
+
+@own("bound.without-subs", lambda method: isinstance(method, MDLM) and method.steps > 0)
+def mdlm_without_subs_is_a_chain(method: MDLM) -> Iterator[Row]:
+    """Without carry-over, zero masking or both; the network sees the time or not. The rows of each with the largest error."""
+    rows: dict[str, Row] = {}
+    for carry_over, zero_masking, time in ((False, True, False), (False, False, True), (True, False, False)):
+        more = {"carry_over": carry_over, "zero_masking": zero_masking, "time": time}
+        instance: Any = enumerable(MDLM, diffusion_steps=4, **more)
+        name = ", ".join(f"{option} False" for option in ("carry_over", "zero_masking") if not more[option])
+        checks = (closed_form_is_the_generic_bound, a_coarse_chain_is_a_chain, _its_loss_is_its_bound)
+        for row in itertools.chain.from_iterable(check(instance) for check in checks):
+            if row.identity not in rows or row.strain > rows[row.identity].strain:
+                rows[row.identity] = replace(row, where=f"{name}: {row.where}")
+    for row in rows.values():
+        yield replace(row, group=PARTS)
+
+
+def _its_loss_is_its_bound(method: Diffusion) -> Iterator[Row]:
+    worst, x_0 = Largest(), enumeration.states(V, L)[[1, 3, 8]]
+    n = method.steps * (method.steps - 1)  # a loss draws one of all steps, or of those before the last
+    nodes = (torch.arange(n, dtype=torch.float64) + 0.5) / n, torch.full((n,), 1 / n, dtype=torch.float64)
+    with torch.no_grad():
+        worst.see(
+            bounds.expectation(method.loss, x_0, nodes), bounds.step_bound(method, x_0, method.grid(method.steps))
+        )
+    yield worst.row(BOUND, "E of the loss = the bound of T steps")

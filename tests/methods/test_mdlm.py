@@ -1,0 +1,32 @@
+"""MDLM without SUBS: what is refused. Its bound and its samples are `zellige verify mdlm --only bound.without-subs`."""
+
+import pytest
+import torch
+
+import zellige
+from zellige.core.prediction import combined, tilted
+from zellige.exact.identities.check import V, enumerable
+from zellige.methods import MDLM, build
+from zellige.nn.block import Net
+from zellige.samplers.replay import path_of
+
+
+def without(**more):
+    return enumerable(MDLM, diffusion_steps=3, **more)
+
+
+def test_what_a_redrawing_last_step_breaks_is_refused():
+    model, x = without(carry_over=False), torch.tensor([[0, V]])
+    pred = model.predict(x, 1 / 3)
+    for guide in (lambda: combined([pred, pred], [2.0, -1.0]), lambda: tilted(pred, torch.ones(1, 2, V + 1))):
+        with pytest.raises(zellige.InputError, match="cannot be guided"):
+            guide()
+    with pytest.raises(zellige.InputError, match="draws visible tokens anew"):
+        path_of(model, 3)
+    path_of(without(zero_masking=False), 3)
+
+
+@pytest.mark.parametrize("option", ["carry_over", "zero_masking"])
+def test_continuous_time_is_refused(option):
+    with pytest.raises(zellige.InputError, match=f"`{option}` False needs discrete time: set `diffusion_steps`"):
+        build("mdlm", 5, Net(layers=1, hidden=8, heads=2, length=4), MDLM.Config(**{option: False}))
