@@ -633,6 +633,10 @@ _HALF = Entry("train.steps", "trainer.max_steps", 1_000_000, "mdlm", paper=500_0
 _MDLM_NOISE = ("options.schedule", "steps")
 _like("mdlm-lm1b-327b", "mdlm-lm1b", _paper("train.steps", "section 5.1", "10M steps", 10_000_000))
 _like("mdlm-lm1b-discrete", "mdlm-lm1b", _paper("options.diffusion_steps", "table 8", "T = 1000", 1000))
+_like("mdlm-lm1b-no-carry-over", "mdlm-lm1b-discrete", _paper("options.carry_over", "table 8", "w/o carry-over", False))
+_like(
+    "mdlm-lm1b-no-subs", "mdlm-lm1b-no-carry-over", _paper("options.zero_masking", "table 8", "w/o zero masking", False)
+)
 _like("mdlm-lm1b-ar", "mdlm-lm1b", _HALF, without=_MDLM_NOISE)
 _like("mdlm-lm1b-ar-327b", "mdlm-lm1b-ar", _paper("train.steps", "section 5.1", "half of 10M steps", 5_000_000))
 _like("mdlm-owt-ar", "mdlm-owt", _HALF, without=_MDLM_NOISE)

@@ -1,5 +1,7 @@
 """MDLM without SUBS: what is refused. Its bound and its samples are `zellige verify mdlm --only bound.without-subs`."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -11,7 +13,7 @@ from zellige.nn.block import Net
 from zellige.samplers.replay import path_of
 
 
-def without(**more):
+def without(**more) -> Any:
     return enumerable(MDLM, diffusion_steps=3, **more)
 
 
@@ -26,7 +28,10 @@ def test_what_a_redrawing_last_step_breaks_is_refused():
     path_of(without(zero_masking=False), 3)
 
 
-@pytest.mark.parametrize("option", ["carry_over", "zero_masking"])
-def test_continuous_time_is_refused(option):
-    with pytest.raises(zellige.InputError, match=f"`{option}` False needs discrete time: set `diffusion_steps`"):
-        build("mdlm", 5, Net(layers=1, hidden=8, heads=2, length=4), MDLM.Config(**{option: False}))
+@pytest.mark.parametrize(
+    ("config", "part"),
+    [(MDLM.Config(carry_over=False), "carry-over"), (MDLM.Config(zero_masking=False), "zero masking")],
+)
+def test_continuous_time_is_refused(config, part):
+    with pytest.raises(zellige.InputError, match=f"without {part} mdlm needs discrete time: set `diffusion_steps`"):
+        build("mdlm", 5, Net(layers=1, hidden=8, heads=2, length=4), config)

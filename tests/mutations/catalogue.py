@@ -15,6 +15,7 @@ from .options import OPTIONS
 from .outside import OUTSIDE
 from .smc import LARGE, PARTICLES
 from .speculative import SPECULATIVE
+from .substituted import SUBSTITUTED
 from .uniform import UNIFORM
 
 M = Mutant
@@ -2129,6 +2130,7 @@ CATALOGUE = [
     *LEAPS,
     *LARGE,
     *GIDD,
+    *SUBSTITUTED,
     *SPECULATIVE,
     *UNIFORM,
     *OPTIONS,

@@ -29,8 +29,8 @@ SUBSTITUTED = [
     M(
         "the last step draws a mask",
         P,
-        "last = maths.normalise(torch.where(pred.process.clean, mu, 0.0))",
-        "last = maths.normalise(mu)",
+        "last = maths.normalise(torch.where(pred.process.clean, pred.mu.to(p), 0.0))",
+        "last = maths.normalise(pred.mu.to(p))",
         "bound.without-subs mdlm",
     ),
     M(
@@ -43,7 +43,7 @@ SUBSTITUTED = [
     M(
         "trained without the last step, which redraws every token",
         S,
-        "return (T - 1) * self.step(batch, x_t, t, s) + diffusion.jump(self, batch, *times[-2:], generator)",
+        "return (T - 1) * self.step(batch, x_t, t, s) + diffusion.jump(self, batch, times[-2], times[-1], generator)",
         "return (T - 1) * self.step(batch, x_t, t, s)",
         "bound.without-subs mdlm",
     ),

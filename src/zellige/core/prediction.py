@@ -183,17 +183,16 @@ def kernel(pred: Prediction, s: Tensor | float) -> Tensor:
     """The distribution from which a sampler draws x_s: `reverse`, clipped at zero and renormalised for a Score or a Tilted.
 
     At s = CLEAN theirs is also restricted to the clean states: a score's total may leave probability on the mask (SEDD's
-    denoising step). That of a Substituted is then mu (MDLM section 3.2.3). Where a LeaveOneOut gives x_t no probability (see `restricted`), all states that x_t can come from are alike.
+    denoising step); that of a Substituted is mu itself (MDLM section 3.2.3). Where a LeaveOneOut gives x_t no probability (see
+    `restricted`), all states that x_t can come from are alike.
     """
     p = reverse(pred, s)
     if isinstance(pred, Mean):
         return p
-    inside = (as_time(s, p.device).to(p.device) > CLEAN)[..., None]
+    possible = pred.process.clean | (as_time(s, p.device).to(p.device) > CLEAN)[..., None]
     if isinstance(pred, Substituted):
-        mu = pred.mu.to(p)
-        last = maths.normalise(torch.where(pred.process.clean, mu, 0.0))
-        return torch.where(inside, p, last)
-    possible = pred.process.clean | inside
+        last = maths.normalise(torch.where(pred.process.clean, pred.mu.to(p), 0.0))
+        return torch.where(possible.all(-1, keepdim=True), p, last)
     if isinstance(pred, LeaveOneOut):
         q = torch.where(possible, pred.process.likelihood(pred.x_t, s, pred.t), 0.0)
         return torch.where(p.sum(-1, keepdim=True) > 0, p, maths.normalise(q))
@@ -301,7 +300,7 @@ def tilted(pred: Prediction, weight: Tensor) -> Prediction:
 def _with_noise(pred: Prediction) -> Prediction:
     """The prediction, if its kernel is one of ratios. Raises InputError for a Substituted, whose last step is not."""
     if isinstance(pred, Substituted):
-        raise InputError("a model without SUBS (`carry_over` or `zero_masking` False) cannot be guided; leave guidance out")
+        raise InputError("a model without carry-over or zero masking cannot be guided; leave guidance out")
     return pred
 
 

@@ -17,8 +17,8 @@ visible token, takes the place of x_0 in q(x_s | x_t, x_0). With o = alpha/(1 - 
 
 Differences from the paper: the published bound leaves out the cost of the tokens that are still visible at t = 1 (here:
 `prior`). The published code replaces the time by sigma = 0 when it is not conditioned on time; here such a network has no time
-input at all. Its code, without carry-over, draws x_0 in one step more than T; here the last of T steps does. There mu is normalised
-over the tokens, so that no sample holds a mask.
+input at all. Its code, without carry-over, draws x_0 in one step more than T; here the last of T steps does. There mu is
+normalised over the tokens, so that no sample holds a mask.
 """
 
 from typing import Any, ClassVar
@@ -27,7 +27,6 @@ import torch
 from torch import Tensor, nn
 
 from ..core import random
-
 from ..core.curves import SCHEDULES, schedule_of, schedule_option
 from ..core.prediction import Substituted
 from ..core.process import absorbing
@@ -129,8 +128,8 @@ class MDLMWithoutSUBS(Diffusion):
     ):
         config = self.checked(config)
         if not config.diffusion_steps:
-            name = "zero_masking" if config.carry_over else "carry_over"
-            raise InputError(f"`{name}` False needs discrete time: set `diffusion_steps`, 1,000 in the paper")
+            part = "zero masking" if config.carry_over else "carry-over"
+            raise InputError(f"without {part} mdlm needs discrete time: set `diffusion_steps`, 1,000 in the paper")
         vocabulary, mask = _without_mask(vocabulary, config)
         process = absorbing(vocabulary + 1, schedule_of(config), mask)
         process.mask, process.T = None, config.diffusion_steps
@@ -171,7 +170,7 @@ class MDLMWithoutSUBS(Diffusion):
         on_mask = log_mu[:, self.process.blank].exp().double()
         # log1p((1 - noise) / noise * mu_m), of noise 0 too, where its weight 1 - reveal is 0
         now, later = (torch.log1p((1 / n.clamp_min(1e-300) - 1) * on_mask) for n in (noise_t, noise_s))
-        return reveal * nll + now - (1 - reveal) * later  # MDLM eq. 7, with mu for x
+        return reveal * nll + now - (1 - reveal) * later  # as D3PM, with mu for x_0
 
     def step(self, batch, x_t, t, s, weight=None):
         s = diffusion.per_position(s).expand(x_t.shape)
@@ -186,4 +185,4 @@ class MDLMWithoutSUBS(Diffusion):
         i = (random.stratified(len(batch), generator, times.device) * (T - 1)).long().clamp_max(T - 2)
         t, s = times[i], times[i + 1]
         x_t = self.corrupt(batch, t[:, None], generator)
-        return (T - 1) * self.step(batch, x_t, t, s) + diffusion.jump(self, batch, *times[-2:], generator)
+        return (T - 1) * self.step(batch, x_t, t, s) + diffusion.jump(self, batch, times[-2], times[-1], generator)

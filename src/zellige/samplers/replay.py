@@ -258,8 +258,8 @@ def path_of(method: Method, steps: int) -> Path:
     T = method.steps
     if isinstance(method, Diffusion) and not method.retraces:
         raise InputError(
-            "the two sides of -log p follow the noise backwards, and this model's last step draws visible tokens anew, which "
-            "noise does not; `evaluate` without them has its bound"
+            "both sides of -log p need paths that the noise has, and this model's last step draws visible tokens anew; leave "
+            "them out for its bound"
         )
     if not (hides(inside) and choosable(inside) and one_alpha(inside.process)):
         return Trajectory(T or steps)

@@ -330,6 +330,7 @@ AS_D3PM = "`train.steps`: the paper has no number, and follows D3PM, which has t
 SPREAD = "sigma begins at 1e-5 as the paper says, in its authors' configuration at 1e-4"
 SAMPLED = "8 residual blocks and 20 layers, as of the network whose samples the paper shows"
 SOME_TIME = "the network is time-conditioned; the paper says that it makes no difference"
+UNSAID_TIME = "no time input, as MDLM; its authors' script of this parameterization has one, the paper does not say"
 LM1B_TOKENS = 512 * 128  # of a step
 BRIEF: dict[str, dict[str, Any]] = {  # of BD3-LM's table 8, the options that are not those of table 3
     "45-95": {"clip": (0.45, 0.95)}, "30-80": {"clip": (0.3, 0.8)}, "linear": {"resample": False},
@@ -391,6 +392,8 @@ for _base, _losses in (
 
 _like("mdlm-lm1b-327b", "mdlm-lm1b", train={"steps": 10_000_000}, without=(SEEN_33,))
 _like("mdlm-lm1b-discrete", "mdlm-lm1b", options={"diffusion_steps": 1000})
+_like("mdlm-lm1b-no-carry-over", "mdlm-lm1b-discrete", UNSAID_TIME, options={"carry_over": False})
+_like("mdlm-lm1b-no-subs", "mdlm-lm1b-no-carry-over", options={"zero_masking": False})
 _ar("mdlm-lm1b-ar", "mdlm-lm1b", HALF, train={"steps": 500_000}, without=(SEEN_33,))
 _like("mdlm-lm1b-ar-327b", "mdlm-lm1b-ar", train={"steps": 5_000_000})
 _ar("mdlm-owt-ar", "mdlm-owt", HALF, train={"steps": 500_000}, without=(SEEN_262,))
