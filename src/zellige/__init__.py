@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
     from .errors import InputError as InputError
     from .evaluation.requests import Evaluate as Evaluate
     from .evaluation.requests import EvaluateBracket as EvaluateBracket
+    from .evaluation.requests import EvaluateGlue as EvaluateGlue
     from .evaluation.requests import EvaluatePairs as EvaluatePairs
     from .evaluation.requests import EvaluateProbe as EvaluateProbe
     from .evaluation.requests import EvaluateSamples as EvaluateSamples
@@ -101,6 +102,7 @@ _WHERE = {  # public name -> the module that defines it
     "EvaluateSuite": "evaluation.requests",
     "EvaluatePairs": "evaluation.requests",
     "EvaluateSamples": "evaluation.requests",
+    "EvaluateGlue": "evaluation.requests",
     "EvaluateProbe": "evaluation.requests",
     "TrainFeatures": "evaluation.requests",
     "Record": "show.record",

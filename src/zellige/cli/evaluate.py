@@ -29,7 +29,7 @@ from .common import (
 )
 from .evaluate_again import Mode, again, audit, status
 from .evaluate_bounds import BRACKET, PAIRS, STEPS, SUITE
-from .evaluate_classifiers import FEATURES, PROBE, train_features
+from .evaluate_classifiers import FEATURES, GLUE, PROBE, train_features
 from .flags import SHOWN
 from .generate import GENERATE
 
@@ -66,7 +66,7 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
         put_json(terminal, document)
         return status(document)
     if "--from" in flags and runs:
-        document = again(words, terminal, judge, [BOUND, *MODES.values()])
+        document = again(words, terminal, judge, [BOUND, *MODES.values(), GLUE])
     else:
         record = judge_words(words, terminal, began)
         document = None if record is None else record.to_dict()
@@ -80,6 +80,8 @@ def judge_words(words: Sequence[str], terminal: Terminal, began: float, write: b
     """Judge what a command line asks for, and print it; `write`: into the run, if it is one. None: another process speaks."""
     flags = options.given(words)
     mode = next((MODES[flag] for flag in MODES if flag in flags), BOUND)
+    if mode is PROBE and (options.take(words, "--probe", "evaluate")[0] or "").startswith("glue"):
+        mode = GLUE
     words = [word for word in words if word != "--generate"]  # the one flag of a mode that is no option of it
     return judge(
         mode, options.parse(mode.options, words, mode.where, terminal, about=mode.about, most=1), words, terminal, write
@@ -144,7 +146,7 @@ FRONTIER = ("--generate --frontier", "Perplexity against entropy, as a curve.")
 
 def _modes() -> str:
     """The other commands of `evaluate`, a line each, for its help."""
-    mode_titles = {mode.options.__name__: mode.about for mode in (GENERATE, STEPS, BRACKET, SUITE, PAIRS, PROBE)}
+    mode_titles = {mode.options.__name__: mode.about for mode in (GENERATE, STEPS, BRACKET, SUITE, PAIRS, PROBE, GLUE)}
     lines = [(SHOWN[name][0], about) for name, about in [*mode_titles.items(), ("FeaturesOptions", FEATURES)]]
     lines = [(usage.removeprefix("RUN ").removesuffix(" [options]"), about) for usage, about in lines]
     lines.insert(1, FRONTIER)

@@ -1,4 +1,4 @@
-"""`zellige evaluate` with `--probe` or `--train-features`: classifiers, in a model's features and of images."""
+"""`zellige evaluate` with `--probe` or `--train-features`: classifiers, in a model's features (GLUE too) and of images."""
 
 import contextlib
 import textwrap
@@ -11,7 +11,7 @@ import tyro
 
 from ..data import Data
 from ..errors import InputError
-from ..evaluation.requests import EvaluateProbe, TrainFeatures
+from ..evaluation.requests import EvaluateGlue, EvaluateProbe, TrainFeatures
 from ..show.numbers import byte_size, columns, path, pm
 from ..show.progress import Bar
 from ..show.terminal import Terminal
@@ -29,6 +29,7 @@ from .common import (
 from .evaluate_again import Mode
 
 if TYPE_CHECKING:
+    from ..evaluation.glue import GlueRecord
     from ..evaluation.probe import ProbeRecord
 
 
@@ -37,10 +38,15 @@ class ProbeOptions(OfModel):
     request: Annotated[EvaluateProbe, tyro.conf.arg(name="")] = field(default_factory=EvaluateProbe)
 
 
-def probe(chosen: ProbeOptions, words: Sequence[str], terminal: Terminal) -> "ProbeRecord":
+@command_options
+class GlueOptions(OfModel):
+    request: Annotated[EvaluateGlue, tyro.conf.arg(name="")] = field(default_factory=EvaluateGlue)
+
+
+def probe(chosen: ProbeOptions | GlueOptions, words: Sequence[str], terminal: Terminal) -> "ProbeRecord | GlueRecord":
     """The record of what is asked for; each classifier has a bar of its own."""
     if not chosen.run:
-        raise InputError("evaluate needs a run; e.g. zellige evaluate runs/demo --probe ag_news")
+        raise InputError(f"evaluate needs a run; e.g. zellige evaluate runs/demo --probe {chosen.request.probe}")
     model = load(terminal, chosen.run, "evaluate", chosen)
     with contextlib.ExitStack() as stack:
         bars = dict[str, Bar]()
@@ -86,6 +92,40 @@ def save_probe(record: "ProbeRecord", folder: Path, terminal: Terminal) -> None:
 PROBE = Mode(
     EvaluateProbe, ProbeOptions, "evaluate --probe",
     "Test the hidden states by a probe and fine-tuning.", probe, describe_probe, save_probe,
+)  # fmt: skip
+
+
+def describe_glue(record: "GlueRecord") -> list[str]:
+    """The lines that are printed: the model, a row for each task and split, their mean, the protocol."""
+    about, protocol = record.about, record.protocol
+    rows = [("task", "metric", "x 100 (95%, bootstrap)", "trained on", "judged on", "others")]
+    rows += [
+        (
+            row.name, row.metric, pm(100 * row.value, 100 * row.half, 2), f"{row.train:,}", f"{row.judged:,}",
+            ", ".join(f"{name} {100 * value:.2f}" for name, value in row.others.items()) or "-",
+        )
+        for row in record.rows
+    ]  # fmt: skip
+    lines = [f"{of_model(about)}, trained on {about['trained on']}", "", *columns(rows, "<<>>><", indent=2, gap=3)]
+    if len(record.rows) > 1:
+        lines += ["", f"  mean of {len(record.rows)}: {100 * record.mean:.2f}"]
+    cut = sum(row.cut for row in record.rows)
+    parts = [protocol.name, protocol.data, protocol.input + (f" ({cut:,} cut)" if cut else ""), protocol.features]
+    text = ", ".join([*parts, protocol.fine_tuning, *filter(None, [protocol.class_]), f"seed {protocol.seed}"])
+    return [*lines, "", *textwrap.wrap(text, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)]
+
+
+def save_glue(record: "GlueRecord", folder: Path, terminal: Terminal) -> None:
+    """Write it into a run; the options that are not the default's stand in its name."""
+    request: EvaluateGlue = record.request  # pyright: ignore[reportAssignmentType]
+    values = {name: getattr(request, name) for name in ("epochs", "rate", "batch", "seed") if request.differs(name)}
+    name = record.about["data"].replace(":", "-")
+    write_result(terminal, folder / f"probe-{name}{file_suffix(**values)}.json", record.to_dict())
+
+
+GLUE = Mode(
+    EvaluateGlue, GlueOptions, "evaluate --probe glue",
+    "Fine-tune on GLUE: accuracy, F1 and correlations.", probe, describe_glue, save_glue,
 )  # fmt: skip
 
 

@@ -148,6 +148,7 @@ SHOWN: dict[str, tuple[str, str]] = {
                      "device"),
     "PairsOptions": ("RUN --pairs FILE.jsonl [options]", ""),
     "ProbeOptions": ("RUN --probe ag_news [options]", ""),
+    "GlueOptions": ("RUN --probe glue [options]", ""),
     "BracketOptions": ("RUN --bracket [options]", "limit numbers orders per-step steps own data.path data.name split seed "
                        "device"),
     "FeaturesOptions": ("--train-features FOLDER [options]", "data.name data.path epochs seed device"),

@@ -19,7 +19,7 @@ import copy
 import csv
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -155,19 +155,22 @@ def logits(method: Method, classifier: Classifier, texts: Sequence[Sequence[int]
     return classifier(inputs, conditioning, mask=F.pad(mask, (skip, 0), value=False), segments=segments)
 
 
-@torch.no_grad()
 def right(
     method: Method, classifier: Classifier, texts: Sequence[Sequence[int]], labels: Tensor, batch: int = 64
 ) -> Tensor:
     """Which texts the classifier gets right, (N,) bool."""
+    return outputs_of(method, classifier, texts, batch).argmax(-1) == labels
+
+
+@torch.no_grad()
+def outputs_of(method: Method, classifier: Classifier, texts: Sequence[Sequence[int]], batch: int = 64) -> Tensor:
+    """The classifier's outputs (N, classes) for texts, in batches of about one length."""
     classifier.eval()
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-    correct = torch.zeros(len(texts), dtype=torch.bool)
-    for first in range(0, len(order), batch):
-        part = order[first : first + batch]
-        guess = logits(method, classifier, [texts[i] for i in part]).argmax(-1).cpu()
-        correct[torch.tensor(part)] = guess == labels[torch.tensor(part)]
-    return correct
+    outputs = [
+        logits(method, classifier, [texts[i] for i in order[a : a + batch]]).cpu() for a in range(0, len(order), batch)
+    ]
+    return torch.cat(outputs)[torch.tensor(order).argsort()]
 
 
 def _groups(lengths: Sequence[int], batch: int, generator: torch.Generator) -> list[list[int]]:
@@ -191,35 +194,63 @@ def fine_tune(
     progress: Callable[[int, int], None],
 ) -> tuple[Tensor, int]:
     """Train all weights on the labels by AdamW: which held-out texts are right, (N,) bool, after the epoch that part 2 chose."""
-    network = copy.deepcopy(method.network)
-    width = embed_tokens(method, [parts[0][0]]).shape[1]
+    best: tuple[int, int, Tensor] = (-1, 0, torch.empty(0))
+
+    def loss_of(guess: Tensor, rows: Sequence[int]) -> Tensor:
+        return F.cross_entropy(guess, labels[0][rows].to(guess.device))
+
+    for epoch, classifier in descended(method, parts[0], classes, loss_of, seed, epochs, rate, batch, progress):
+        validation_right = int(right(method, classifier, parts[1], labels[1]).sum())
+        if validation_right > best[0]:
+            best = (validation_right, epoch, right(method, classifier, parts[2], labels[2]))
+    return best[2], best[1]
+
+
+def descended(
+    method: Method,
+    texts: Sequence[Sequence[int]],
+    outputs: int,
+    loss_of: Callable[[Tensor, Sequence[int]], Tensor],
+    seed: int,
+    epochs: int,
+    rate: float,
+    batch: int,
+    progress: Callable[[int, int], None],
+    warmup: float = 0.1,
+    weight_decay: float = 0.01,
+) -> Iterator[tuple[int, Classifier]]:
+    """Train a copy of the network and a linear map on its mean hidden state by AdamW: each epoch's number, and the classifier.
+
+    Args:
+        outputs: of the linear map.
+        loss_of: (outputs of a batch, the numbers of its texts) -> the mean loss.
+        warmup: share of the steps in which the rate grows to `rate`; then it falls to 0, in lines.
+    """
+    width = embed_tokens(method, [texts[0]]).shape[1]
     generator = torch.Generator().manual_seed(mix(seed, "order"))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(mix(seed, "head") % 2**63)
-        classifier = Classifier(network, width, classes).to(next(method.parameters()).device)
+        classifier = Classifier(copy.deepcopy(method.network), width, outputs).to(next(method.parameters()).device)
         nn.init.zeros_(classifier.output.weight)
         parameters = [p for name, p in classifier.named_parameters() if "head" not in name]
-        optimizer = torch.optim.AdamW(parameters, rate, weight_decay=0.01)
-        steps, step = epochs * math.ceil(len(parts[0]) / batch), 0
-        best: tuple[int, int, Tensor] = (-1, 0, torch.empty(0))
+        optimizer = torch.optim.AdamW(parameters, rate, weight_decay=weight_decay)
+        steps, step = epochs * math.ceil(len(texts) / batch), 0
         for epoch in range(1, epochs + 1):
             classifier.train()
-            for group in _groups([len(text) for text in parts[0]], batch, generator):
+            for group in _groups([len(text) for text in texts], batch, generator):
                 step += 1
-                share = min(step / (0.1 * steps), (1 - step / steps) / 0.9)
+                share = (1 - step / steps) / (1 - warmup) if warmup else 1 - (step - 1) / steps
+                share = min(step / (warmup * steps), share) if warmup else share
                 for options in optimizer.param_groups:
                     options["lr"] = rate * max(share, 0.0)
-                guess = logits(method, classifier, [parts[0][i] for i in group])
-                loss = F.cross_entropy(guess, labels[0][group].to(guess.device))
+                guess = logits(method, classifier, [texts[i] for i in group])
+                loss = loss_of(guess, group)
                 optimizer.zero_grad()
                 loss.backward()
                 nn.utils.clip_grad_norm_(parameters, 1.0)
                 optimizer.step()
                 progress(step, steps)
-            validation_right = int(right(method, classifier, parts[1], labels[1]).sum())
-            if validation_right > best[0]:
-                best = (validation_right, epoch, right(method, classifier, parts[2], labels[2]))
-    return best[2], best[1]
+            yield epoch, classifier
 
 
 PROTOCOL = "zellige-probe-1"

@@ -7,6 +7,7 @@
     EvaluatePairs       -log p(continuation | context) of pairs in a file, and the accuracy of choices
     EvaluateSamples     samples, judged
     EvaluateProbe       classifiers of its features
+    EvaluateGlue        fine-tuned on the tasks of GLUE
     TrainFeatures       an image classifier, in whose features images are compared
 
 They import no torch before they run. What they compute stands in the files that they import then.
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from ..models.model import ModelSource
     from .bracket import Bracket
     from .choices import ChoiceScores, Question
+    from .glue import GlueRecord
     from .image_features import FeaturesRecord
     from .probe import ProbeRecord
     from .result import Result
@@ -435,7 +437,9 @@ class EvaluateProbe(Request["ProbeRecord"]):
     The record has `.rows`, each with its `.accuracy`, `.differences`, `.protocol` and `.save(path)`.
     """
 
-    probe: str = option("data set of labelled texts (ag_news)", default="ag_news")
+    probe: str = option(
+        "labelled texts: ag_news; or GLUE, which has options of its own: glue, glue:sst2", default="ag_news"
+    )
     data: Local = option("where they are; `path` has test.csv", default=Local(), read=partial(data_of_json, Local))
     layer: int | None = option(
         "block of the network that the linear probe reads (default: what the head reads)", default=None, minimum=0
@@ -462,6 +466,41 @@ class EvaluateProbe(Request["ProbeRecord"]):
         record = probe(
             model, data, seed=self.seed, epochs=epochs, rate=self.rate, batch=self.batch, layer=self.layer, **how
         )
+        return record.made_by(self)
+
+
+@declared
+class EvaluateGlue(Request["GlueRecord"]):
+    """Fine-tune a trained denoiser on GLUE, by the protocol of MDLM's appendix D.6.
+
+    The record has `.rows`, each with its `.metric` and `.value`, `.mean`, `.protocol` and `.save(path)`.
+    """
+
+    probe: str = option("glue, all its tasks, or one: glue:sst2", default="glue")
+    data: Local = option(
+        "where it is; `path` has a folder for each task", default=Local(), read=partial(data_of_json, Local)
+    )
+    epochs: int = option("epochs of fine-tuning", default=3, minimum=1)
+    rate: float = option("first learning rate, which falls to 0", default=2e-5, above=0)
+    batch: int = option("texts per step", default=16, minimum=1)
+    seed: int = option("random seed of the linear map and the data order", default=0)
+    progress: Callable[[str, int, int], None] | None = aside("called with (title, done, total)", default=None)
+
+    @classmethod
+    def record(cls) -> "type[GlueRecord]":
+        from .glue import GlueRecord
+
+        return GlueRecord
+
+    def run(self, model: "ModelSource", /) -> "GlueRecord":
+        """Fine-tune and judge a `Model`, or a run folder, a saved folder or a hub id."""
+        from .glue import glue, tasks_of
+
+        how = {} if self.progress is None else {"progress": self.progress}
+        record = glue(
+            model, tasks_of(self.probe), path=self.data.path, cache=self.data.cache, seed=self.seed, epochs=self.epochs,
+            rate=self.rate, batch=self.batch, **how,
+        )  # fmt: skip
         return record.made_by(self)
 
 
