@@ -641,6 +641,13 @@ _like("mdlm-lm1b-ar", "mdlm-lm1b", _HALF, without=_MDLM_NOISE)
 _like("mdlm-lm1b-ar-327b", "mdlm-lm1b-ar", _paper("train.steps", "section 5.1", "half of 10M steps", 5_000_000))
 _like("mdlm-owt-ar", "mdlm-owt", _HALF, without=_MDLM_NOISE)
 _like(
+    "mdlm-c4-bert", "mdlm-lm1b",
+    _paper("data.name", "D.6", "C4", "c4"), _paper("data.pack", "D.6", "pad and truncate", "document"),
+    _paper("net.length", "D.6", 128), _paper("train.steps", "D.6", "5k steps", 5000), _paper("train.batch", "D.6", 512),
+    _paper("train.lr", "D.6", 5e-5), _paper("train.warmup", "D.6", 2500),
+    _paper("train.betas", "D.6", "0.95 and 0.999", (0.95, 0.999)),
+)  # fmt: skip
+_like(
     "mdlm-owt-sedd", "mdlm-owt", Entry("net.length", "model.length", 1024, "mdlm-owt-sedd-script"),
     Entry("options.process", "parameterization", "sedd", "mdlm-owt-sedd-script", "absorbing"),
 )  # fmt: skip

@@ -104,7 +104,11 @@ LISTS: dict[
         ),
     ],
     "MDLM": [
-        ("5.1, table 4", "start from BERT; GLUE", ""),
+        (
+            "5.1, table 4",
+            "start from BERT; GLUE",
+            "zellige train mdlm --train.start answerdotai/ModernBERT-base; zellige evaluate RUN --probe glue",
+        ),
         ("5.2, tables 6 and 7", "DNA", ""),
         (
             "5.3, table 8",

@@ -133,6 +133,10 @@ DATASETS |= {
         "educational web pages", "45 GB", "rest / 10k / 10k pages", "ODC-By", "datasets", "gpt2",
         hub=("HuggingFaceFW/fineweb-edu", "sample-10BT", {"all": "train"}), validation=10_000, test=10_000,
     ),
+    "c4": Source(
+        "web pages, cleaned", "305 GB", "train / val / same", "ODC-By", "datasets", "bert-base-uncased",
+        hub=("allenai/c4", "en", {"train": "train", "validation": "validation"}), same={"test": "validation"},
+    ),
     "lambada": Source(
         "passages of novels", "1.8 MB", "- / - / test", "CC BY", "1.8 MB", "gpt2",
         files={"test": (_LAMBADA, "4aa8d02cd17c719165fc8a7887fddd641f43fcafa4b1c806ca8abc31fabdb226")},
