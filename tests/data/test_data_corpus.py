@@ -424,7 +424,7 @@ def test_the_table():
             len(f"{name:15}  {entry.what:24}  {entry.size:6}  {entry.split:23}  {entry.licence:8}  {entry.needs}")
             <= 100
         )
-    names = "text8 enwik8 wikitext2 wikitext103 ptb lm1b openwebtext fineweb-edu lambada ag_news pubmed arxiv"
+    names = "text8 enwik8 wikitext2 wikitext103 ptb lm1b openwebtext fineweb-edu c4 lambada ag_news pubmed arxiv"
     pictures = "digits mnist binarized-mnist fashion-mnist cifar10 cifar100 imagenet32 imagenet64 images"
     pictures += " imagenet32-oord imagenet64-oord"
     shaped = f"{pictures} jsb-chorales lakh-pianoroll sudoku qm9 dna table array"

@@ -9,7 +9,7 @@ from scipy import stats
 
 from zellige import Config, Data, EvaluateGlue, InputError, cli
 from zellige.data.tokenizer import Characters, Tokens
-from zellige.evaluation.glue import METRICS, TASKS, Examples, GlueRecord, encoded, examples, glue, tasks_of
+from zellige.evaluation.glue import METRICS, TASKS, Examples, GlueRecord, _trained, encoded, examples, glue, tasks_of
 from zellige.methods import METHODS, build
 from zellige.models.config import Train
 from zellige.models.model import Model
@@ -94,7 +94,7 @@ def test_files_as_published_and_as_on_the_hub(name, tmp_path):
 
 
 def test_pairs_are_joined_and_the_longer_part_is_cut(bert):
-    """[CLS] first [SEP] second [SEP]; of other tokenizers the separator between the two; without one a space."""
+    """[CLS] first [SEP] second [SEP]; of other tokenizers the separator between the two, of letters the space."""
     pair = Examples(["a a a a a", "a"], ["the", "the the"], torch.zeros(2))
     (one, two), cut = encoded(bert, pair, 7)
     say = lambda ids: [bert.inner.id_to_token(i) for i in ids]  # noqa: E731
@@ -104,7 +104,7 @@ def test_pairs_are_joined_and_the_longer_part_is_cut(bert):
     alone, _ = encoded(bert, Examples(["a"], [""], torch.zeros(1)), 7)
     assert say(alone[0]) == ["[CLS]", "a", "[SEP]"]
     letters = Characters(LETTERS)
-    assert encoded(letters, Examples(["ab"], ["c"], torch.zeros(1)), 3) == ([letters.encode("ab ")], 1)
+    assert encoded(letters, Examples(["ab"], ["c"], torch.zeros(1)), 3) == ([letters.encode("a c")], 1)
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +144,23 @@ def test_what_is_learnt_and_what_the_record_says(tmp_path):
     assert glue(small(), ["sst2"], epochs=6, **how).rows == (sst2,)  # whatever was trained before
     assert glue(small(), ["sst2"], epochs=1, path=str(tmp_path), rate=1e-9).rows[0].value < 0.7
     assert GlueRecord.from_dict(json.loads(dumps(found.to_dict()))) == found
+
+
+def test_the_rate_falls_to_0_and_nothing_decays(monkeypatch):
+    """The protocol's optimizer: AdamW without decay, the whole rate at the first step, a line to 0."""
+    seen, decay = [], []
+    step = torch.optim.AdamW.step
+
+    def watched(self, *args, **how):
+        seen.append(self.param_groups[0]["lr"])
+        decay.append(self.param_groups[0]["weight_decay"])
+        return step(self, *args, **how)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", watched)
+    of = Examples(["a", "b", "c", "d"], [""] * 4, torch.tensor([0, 1, 0, 1]))
+    _trained(small().method, TASKS["sst2"], [[0], [1], [2], [3]], of, 0, 2, 1e-3, 2, lambda *_: None)
+    assert seen == pytest.approx([1e-3, 7.5e-4, 5e-4, 2.5e-4])
+    assert decay == [0.0] * 4
 
 
 def test_the_command(tmp_path, monkeypatch, capsys):

@@ -4,6 +4,7 @@ from .mutant import Mutant as M
 
 NN, PB, RD = "nn/bert.py", "models/published/bert.py", "models/published/reading.py"
 OTHER = "verify has no published weights"
+GL, GLUE, CLASSES = "evaluation/glue.py", "tests/evaluation/test_glue.py", "verify has no labels"
 NET, READ = "tests/nn/test_bert.py", "tests/models/published/test_encoders.py"
 
 ENCODERS = [
@@ -174,5 +175,94 @@ ENCODERS = [
         "about = dict(about)",
         why=OTHER,
         tests=f"{READ} -k resumed",
+    ),
+    # ------------------------------------------------------------------------------ GLUE
+    M(
+        "F1 of the other class",
+        GL,
+        "found = ((guess == 1) & (truth == 1)).double().sum(-1)",
+        "guess, truth = 1 - guess, 1 - truth\n    found = ((guess == 1) & (truth == 1)).double().sum(-1)",
+        why=CLASSES,
+        tests=f"{GLUE} -k metrics",
+    ),
+    M(
+        "Matthews' correlation is the accuracy over that of chance",
+        GL,
+        "return pearson(guess.double(), truth.double())",
+        "return 2 * accuracy(guess, truth) - 1",
+        why=CLASSES,
+        tests=f"{GLUE} -k metrics",
+    ),
+    M(
+        "equal values have different ranks",
+        GL,
+        "return (below + upto - 1).double() / 2",
+        "return below.double()",
+        why=CLASSES,
+        tests=f"{GLUE} -k metrics",
+    ),
+    M(
+        "quotation marks of the published files are taken away",
+        GL,
+        "quoting=csv.QUOTE_NONE",
+        "quoting=csv.QUOTE_MINIMAL",
+        why=CLASSES,
+        tests=f"{GLUE} -k published",
+    ),
+    M(
+        "the first line of CoLA's files is lost",
+        GL,
+        "                if header is cells:\n                    continue",
+        "                continue",
+        why=CLASSES,
+        tests=f"{GLUE} -k published",
+    ),
+    M(
+        "the classes of MNLI are numbered otherwise than on the hub",
+        GL,
+        '("entailment", "neutral", "contradiction")',
+        '("contradiction", "neutral", "entailment")',
+        why=CLASSES,
+        tests=f"{GLUE} -k published",
+    ),
+    M(
+        "the second text is cut whatever its length",
+        GL,
+        "max(parts, key=len).pop()",
+        "parts[-1].pop()",
+        why=CLASSES,
+        tests=f"{GLUE} -k joined",
+    ),
+    M(
+        "a pair has no separator between its texts",
+        GL,
+        "if end is not None and (begin is not None or i < len(parts) - 1):",
+        "if end is not None and begin is not None and i == len(parts) - 1:",
+        why=CLASSES,
+        tests=f"{GLUE} -k joined",
+    ),
+    M(
+        "the outputs stay in the order of the lengths",
+        "evaluation/probe.py",
+        "return torch.cat(outputs)[torch.tensor(order).argsort()]",
+        "return torch.cat(outputs)",
+        why=CLASSES,
+        tests=f"{GLUE} -k learnt",
+    ),
+    M(
+        "the rate grows from 0, as in the probe",
+        GL,
+        '"warmup": 0.0',
+        '"warmup": 0.1',
+        why=CLASSES,
+        tests=f"{GLUE} -k rate",
+    ),
+    M(
+        "a task begins with what another has trained",
+        "evaluation/probe.py",
+        "Classifier(copy.deepcopy(method.network), width, outputs)",
+        "Classifier(method.network, width, outputs)",
+        why=CLASSES,
+        tests=f"{GLUE} -k learnt",
     ),
 ]

@@ -279,7 +279,7 @@ def labelled(name: str, path: str | Path | None = None, cache: str | None = None
         InputError: another name; no such file; a row that is not class, title, description.
     """
     if name not in CLASSES:
-        raise unknown("probe", name, CLASSES)
+        raise unknown("probe", name, [*CLASSES, "glue"])
     if path is None:
         file = fetch(*DATASETS[name].files["test"], cache_folder(cache))  # pyright: ignore[reportArgumentType]
     else:
