@@ -32,6 +32,7 @@ KINDS = {
     "bracket": "m --bracket --numbers 1 2 --limit 2 --own 1 --orders forward --per-step 8",
     "pairs": "m --pairs pairs.jsonl --draws 8",
     "probe": "m --probe ag_news --data.path . --linear",
+    "glue": "m --probe glue:rte --data.path glue --epochs 1",
     "suite": "m --suite zero-shot --data.path sets --only lambada ag_news --draws 2 --limit 4",
     "generate": "m --generate --judge judge --count 2 --steps 4 --no-distances --context 8",
     "distances": "m --generate --judge judge --count 8 --steps 2 --context 8 --features m --calls 2 4",
@@ -54,6 +55,10 @@ def folder(tmp_path_factory):
         (folder / "sets" / name).mkdir(parents=True)
         lines = [json.dumps({"text": TEXT}) + "\n"] * 4 if name == "lambada" else [(folder / "test.csv").read_text()]
         (folder / "sets" / name / file).write_text("".join(lines))
+    (folder / "glue" / "rte").mkdir(parents=True)
+    pairs = [json.dumps({"sentence1": TEXT, "sentence2": f"title {i}", "label": i % 2}) + "\n" for i in range(20)]
+    for split in ("train", "validation"):
+        (folder / "glue" / "rte" / f"{split}.jsonl").write_text("".join(pairs))
     torch.manual_seed(0)
     digits = Data("digits", labels=True)
     save_features(*train_classifier(prepare(digits), width=16, epochs=1), folder / "seen")
