@@ -30,7 +30,7 @@ def test_metrics_by_hand_and_as_scipy_has_them():
     a, b = (torch.randint(6, (3, 40), generator=g).double() for _ in range(2))
     for name, theirs in (("Pearson", stats.pearsonr), ("Spearman", stats.spearmanr)):
         got = METRICS[name](a, b)
-        assert got.tolist() == pytest.approx([float(theirs(x, y)[0]) for x, y in zip(a.numpy(), b.numpy())])
+        assert got.tolist() == pytest.approx([theirs(x, y)[0].item() for x, y in zip(a.numpy(), b.numpy())])
         assert float(METRICS[name](torch.zeros(4), torch.arange(4.0))) == 0
 
 

@@ -146,7 +146,7 @@ FRONTIER = ("--generate --frontier", "Perplexity against entropy, as a curve.")
 
 def _modes() -> str:
     """The other commands of `evaluate`, a line each, for its help."""
-    mode_titles = {mode.options.__name__: mode.about for mode in (GENERATE, STEPS, BRACKET, SUITE, PAIRS, PROBE, GLUE)}
+    mode_titles = {mode.options.__name__: mode.about for mode in (GENERATE, STEPS, BRACKET, SUITE, PAIRS, PROBE)}
     lines = [(SHOWN[name][0], about) for name, about in [*mode_titles.items(), ("FeaturesOptions", FEATURES)]]
     lines = [(usage.removeprefix("RUN ").removesuffix(" [options]"), about) for usage, about in lines]
     lines.insert(1, FRONTIER)
