@@ -91,7 +91,7 @@ def save_probe(record: "ProbeRecord", folder: Path, terminal: Terminal) -> None:
 
 PROBE = Mode(
     EvaluateProbe, ProbeOptions, "evaluate --probe",
-    "Test the hidden states by a probe and fine-tuning; --probe glue: GLUE.", probe, describe_probe, save_probe,
+    "Classify by the hidden states (also: --probe glue).", probe, describe_probe, save_probe,
 )  # fmt: skip
 
 
