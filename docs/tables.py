@@ -76,6 +76,7 @@ LISTS: dict[
             "zellige evaluate RUN --generate --prompt-tokens 32 --samples-per-text 5",
         ),
         ("6.1, figure 3", "an image of tau; Hellinger distance beside exact simulation", ""),
+        ("theorem 1", "the bound on the error of tau-leaping, beside the error", "python benchmarks/leaping_bound.py"),
         ("H.2", "residual sums divided by the root of 2; logistic bins", "zellige train --recipe tauldr-cifar10"),
         (
             "figures 9, 10, 12",
