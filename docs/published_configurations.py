@@ -718,6 +718,11 @@ _like(
 _16B = _paper("train.steps", "section 4.2", "16B tokens", 250_000)
 _like("bd3lm-lm1b-ar-16b", "bd3lm-lm1b-ar", _16B)
 _like(
+    "bd3lm-lm1b-ar-16b-random-batch",
+    "bd3lm-lm1b-ar-16b",
+    _paper("options.token_share", "table 1", "random batch size", 0.5),
+)
+_like(
     "bd3lm-lm1b-sedd", "bd3lm-lm1b-pretrain", _WHOLE, Entry("net.length", "model.length", 128, "bd3lm-lm1b-sedd"),
     without=_NO_BLOCKS,
 )  # fmt: skip

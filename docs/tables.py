@@ -123,7 +123,7 @@ LISTS: dict[
         ("J", "SwiGLU, dropout of channels", "zellige train --recipe md4-text8"),
     ],
     "BD3-LM": [
-        ("table 1", "AR with batches of random size", ""),
+        ("table 1", "AR with batches of random size", "zellige train ar --token-share 0.5"),
         ("table 2, eq. 10", "variance of the bound over clipping intervals", "python benchmarks/clipping.py"),
         ("table 6", "lengths of documents that end by themselves", ""),
         ("table 8", "square and square-root schedules", "zellige train bd3lm --schedule square-root"),

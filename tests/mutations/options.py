@@ -4,6 +4,7 @@ from .mutant import Mutant as M
 
 C = "report/compare/"
 SEEDS = "verify trains nothing"
+AR = "verify compares the bound of ar, which counts every token"
 RUN = "verify begins every chain with the prior"
 B, NETWORK = "nn/block.py", "any network is one: its formula is compared with the paper's"
 
@@ -47,6 +48,31 @@ OPTIONS = [
         "if r.nats is not None])[0]",
         why=SEEDS,
         tests="tests/report/test_compare.py -k runs_of_their_own",
+    ),
+    # ------------------------------------------------------------------------------ batches of random size
+    M(
+        "a random batch: the sum over what is drawn stands for the whole",
+        "methods/ar.py",
+        "return self._nll(batch, drawn) * (counted.sum() / drawn.sum().clamp_min(1)).double()",
+        "return self._nll(batch, drawn)",
+        why=AR,
+        tests="tests/methods/test_ar.py -k random_batch",
+    ),
+    M(
+        "a random batch: given tokens are drawn, too",
+        "methods/ar.py",
+        "drawn = counted & random.bernoulli(share, generator)",
+        "drawn = random.bernoulli(share, generator)",
+        why=AR,
+        tests="tests/methods/test_ar.py -k random_batch",
+    ),
+    M(
+        "a random batch: the share is that of the tokens left out",
+        "methods/ar.py",
+        "self.config.token_share, device",
+        "1 - self.config.token_share, device",
+        why=AR,
+        tests="tests/methods/test_ar.py -k random_batch",
     ),
     # ------------------------------------------------------------------------------ SwiGLU, dropout of channels
     M(

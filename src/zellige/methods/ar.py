@@ -10,13 +10,16 @@
 
 Differences from the other methods: there is no process and nothing is drawn, so `bound` is -log p itself (`exact`) and nothing
 that needs noise applies. It sees only the tokens on the left, so a given token to the right of a gap is refused.
-Published models begin a text with a token of the data (`begin`); their last state, the mask of the
-diffusion models published with them, is neither read nor predicted.
+With `token_share` below 1 a training batch has a random number of tokens that count, and the loss is their mean; 0.5 leaves as
+many as masked diffusion masks (BD3-LM, section 4.2). Published models begin a text with a token of the data (`begin`); their last
+state, the mask of the diffusion models published with them, is neither read nor predicted.
 """
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..core import random
 from ..core.batch import Batch
 from ..core.positions import positions
 from ..errors import InputError
@@ -39,6 +42,8 @@ class AR(Method):
 
         begin: int | None = option(default=None, minimum=0)
         """the token that begins a text, as in published models; a state of its own if not given"""
+        token_share: float = option(default=1.0, above=0, maximum=1)
+        """training counts each token of a batch with this probability; 0.5 leaves as many as masked diffusion masks"""
 
     def __init__(
         self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: Config | None = None
@@ -92,11 +97,23 @@ class AR(Method):
         )
 
     def terms(self, batch, generator=None):
-        where = positions(batch.counted)
+        return {"next token": self._nll(batch, batch.counted)}
+
+    def loss(self, batch, generator=None):
+        if self.config.token_share == 1:
+            return super().loss(batch, generator)
+        counted = batch.counted
+        share = torch.full(counted.shape, self.config.token_share, device=counted.device)
+        drawn = counted & random.bernoulli(share, generator)
+        return self._nll(batch, drawn) * (counted.sum() / drawn.sum().clamp_min(1)).double()
+
+    def _nll(self, batch: Batch, at: Tensor) -> Tensor:
+        """Sum of -log p(x_i | x_1 .. x_{i-1}) over the positions `at` (B, L) bool of each sequence: (B,) nats."""
+        where = positions(at)
         h = where.of(self.hidden(self.inputs(batch), None, batch))
         spare = None if self.config.begin is None else self.vocabulary
         target, weights = where.of(batch.tokens), where.weights(None)
         nll = cross_entropy(
             self.network, h, target, weight=None if weights is None else weights.to(h.dtype), exclude=spare
         )
-        return {"next token": where.sum(nll.double(), weighted=True)}
+        return where.sum(nll.double(), weighted=True)

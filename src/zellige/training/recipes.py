@@ -443,6 +443,10 @@ for _of in ("owt", "lm1b"):
 _ar("bd3lm-lm1b-ar", "bd3lm-lm1b-pretrain", train={"steps": 1_000_000})
 _ar("bd3lm-lm1b-ar-16b", "bd3lm-lm1b-ar", train={"steps": 250_000})
 _like(
+    "bd3lm-lm1b-ar-16b-random-batch", "bd3lm-lm1b-ar-16b", options={"token_share": 0.5},
+    ours=("each token counts with probability 1/2: the paper names batches of random size, and no distribution was found",),
+)  # fmt: skip
+_like(
     "bd3lm-lm1b-sedd", "bd3lm-lm1b-pretrain", SOME_TIME, method="sedd", options=ABSORB, sampler="ancestral", drawing=(),
     train={"steps": 1_000_000}, net={"constant": False},
 )  # fmt: skip
