@@ -115,7 +115,7 @@ def test_pairs_are_joined_and_the_longer_part_is_cut(bert):
 def bert():
     from tokenizers import Tokenizer, models, pre_tokenizers
 
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "the"]
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "the", "<|endoftext|>"]
     inner = Tokenizer(models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
     inner.pre_tokenizer = pre_tokenizers.Whitespace()  # pyright: ignore[reportAttributeAccessIssue]
     inner.add_special_tokens(words[:5])

@@ -176,6 +176,30 @@ ENCODERS = [
         why=OTHER,
         tests=f"{READ} -k resumed",
     ),
+    M(
+        "a recipe that begins with BERT has its mask after the tokens",
+        "training/setup.py",
+        "options = replace(options, mask=start.config.options.mask)  # one of its tokens",
+        "pass",
+        why=OTHER,
+        tests=f"{READ} -k recipe",
+    ),
+    M(
+        "a recipe that begins with another model takes that one's length",
+        "training/requests.py",
+        "net = replace(net, length=recipe.net.length) if recipe else net",
+        "net = net",
+        why=OTHER,
+        tests=f"{READ} -k recipe",
+    ),
+    M(
+        "the dropout that is typed is not the encoder's",
+        PB,
+        "n = replace(net(config), dropout=description.net.dropout)",
+        "n = net(config)",
+        why=OTHER,
+        tests=f"{READ} -k recipe",
+    ),
     # ------------------------------------------------------------------------------ GLUE
     M(
         "F1 of the other class",

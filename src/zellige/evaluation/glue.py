@@ -263,8 +263,8 @@ def encoded(tokenizer: "Tokenizer", of: Examples, size: int) -> tuple[list[list[
     """Each pair as tokens, `size` at most, and how many were cut: [CLS] first [SEP] second [SEP]; without [CLS], the separator
     between the two alone; without a separator, a space."""
     inner = getattr(tokenizer, "inner", None)
-    begin = inner.token_to_id("[CLS]") if inner is not None else None
-    end = tokenizer.separator
+    begin, end = (inner.token_to_id(name) for name in ("[CLS]", "[SEP]")) if inner is not None else (None, None)
+    end = tokenizer.separator if begin is None or end is None else end
     texts, cut = list[list[int]](), 0
     for first, second in zip(of.first, of.second):
         if end is None:

@@ -192,6 +192,7 @@ class Training(Request["Run"]):
         sections = {name: getattr(base, name) for name in SECTIONS} if base else self._defaults()
         if before is None and start:
             net, options = setup.load_start(start, self.method_class, self.name).choices(self.name)
+            net = replace(net, length=recipe.net.length) if recipe else net
             sections |= {"net": net} | ({} if options is None or recipe else {"options": options})
         elif before is None and self.size:
             data = str(settings.get("data.name") or (Data() if self.data is None else as_data(self.data)).name)

@@ -83,6 +83,7 @@ def choose_config(
                     f"{name}; train {start.config.method}"
                 )
             network_name = start.config.network
+            options = replace(options, mask=start.config.options.mask)  # one of its tokens
         config = Config(
             name, options, data or Data(), net or Net(), train or Train(), str(folder), network_name, recipe
         )

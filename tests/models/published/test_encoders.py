@@ -185,14 +185,34 @@ TINY = "--train.batch 2 --train.samples 0 --train.validate-rows 4 --train.device
 NEW = f"--data.name text --data.path text.txt --net.length 16 --train.steps 1 --train.lr 1e-30 --train.weight-decay 0 {TINY}"
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_an_encoder_is_trained_resumed_and_judged(system, tmp_path, monkeypatch, no_page, capsys):
-    """Begun with its weights bit for bit, in its tokens; saved with its network; gone on with; begun with in turn."""
+@pytest.fixture
+def run(tmp_path, monkeypatch, no_page):
+    """The command line in a folder with a text."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ZELLIGE_CACHE", str(tmp_path / "cache"))
-    run = lambda words: cli.main(words.split())  # noqa: E731
+    Path("text.txt").write_text("The cat saw a dog. It saw the cat, a dog, the dog.\n" * 60)
+    return lambda words: cli.main(words.split())
+
+
+def test_the_recipe_begins_with_an_encoder(run, capsys):
+    """Its options are the recipe's, with the encoder's mask; its length the recipe's, dropout what is typed."""
+    encoders.published(Path("bert"), "bert")
+    recipe = NEW.replace("--train.weight-decay 0", "--train.warmup 0 --net.dropout 0.3")
+    assert run(f"train --recipe mdlm-c4-bert --train.start bert --run runs/e {recipe}") == 0
+    begun, source = zellige.load("runs/e"), zellige.load("bert")
+    assert (begun.method.process.mask, begun.method.network.net.dropout) == (MASK, 0.3)
+    assert torch.equal(begun.method.network.embedding.weight, source.method.network.embedding.weight)
+    capsys.readouterr()
+    assert (
+        run(f"train --recipe mdlm-c4-bert --train.start bert --run runs/f {recipe.replace('--net.length 16', '')}") == 2
+    )
+    assert capsys.readouterr().err == "error: the length is 128, and the model has 40 positions; choose fewer\n"
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_an_encoder_is_trained_resumed_and_judged(system, run, capsys):
+    """Begun with its weights bit for bit, in its tokens; saved with its network; gone on with; begun with in turn."""
     encoders.published(Path("bert"), system)
-    Path("text.txt").write_text("The cat saw a dog. It saw the cat, a dog, the dog. " * 60)
     assert run(f"train mdlm --train.start bert --run runs/b {NEW}") == 0
     source, begun = zellige.load("bert"), zellige.load("runs/b")
     assert (begun.config.network, begun.method.shape, begun.tokenizer.mask) == (system, (16,), MASK)
@@ -206,6 +226,7 @@ def test_an_encoder_is_trained_resumed_and_judged(system, tmp_path, monkeypatch,
     assert run("sample runs/b --steps 2 --count 1 --quiet") == 0
     assert run(f"train mdlm --train.start runs/b --run runs/c {NEW}") == 0
     assert run("export runs/c --out out") == 0
+    assert run("import out --out own") == 0
     assert zellige.load("out").config.network == system
     capsys.readouterr()
     for words, said in (

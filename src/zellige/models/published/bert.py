@@ -289,13 +289,14 @@ def _layout(
 ) -> Layout:
     def read(config: Mapping[str, Any], shapes: Shapes) -> Description:
         n = net(config)
-        return Description(Net(n.layers, n.hidden, n.heads, n.length), n.rows, tokenizer=UNCASED)
+        return Description(Net(n.layers, n.hidden, n.heads, n.length, dropout=n.dropout), n.rows, tokenizer=UNCASED)
 
     def write(description: Description) -> dict[str, Any]:
         raise InputError(f"the layout {name} is for the networks that were published in it; choose another with `to`")
 
     def build(config: Mapping[str, Any], description: Description) -> Bert:
-        n, length = net(config), description.net.length
+        length = description.net.length
+        n = replace(net(config), dropout=description.net.dropout)
         if n.positions == "learnt" and n.length < length:
             raise InputError(f"the length is {length:,}, and the model has {n.length:,} positions; choose fewer")
         if n.positions != "learnt":
