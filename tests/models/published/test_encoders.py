@@ -58,6 +58,32 @@ def test_predictions_are_those_of_transformers(system, kind, folders, models):
     assert (model.method.process.mask, model.method.vocabulary) == (MASK, len(WORDS) - 1)
 
 
+def test_the_published_sizes():
+    """Of the real configurations: as many weights as transformers' own classes have, and as MDLM's paper says of MosaicBERT."""
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    base = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
+    base |= {"vocab_size": 30522, "max_position_embeddings": 512}
+    modern = base | {"num_hidden_layers": 22, "intermediate_size": 1152, "vocab_size": 50368, "local_attention": 128}
+    sizes = {
+        "bert": base,
+        "mosaicbert": base | {"vocab_size": 30528},
+        "modernbert": modern | {"max_position_embeddings": 8192},
+    }
+    count = {}
+    for system, entries in sizes.items():
+        said, layout = encoders.CONFIGS[system] | entries, zellige.models.published.LAYOUTS[system]
+        count[system] = sum(p.numel() for p in layout.build(said, layout.read(said, {})).parameters())
+    with torch.device("meta"):
+        theirs = (
+            transformers.BertForMaskedLM(transformers.BertConfig()),
+            transformers.ModernBertForMaskedLM(transformers.ModernBertConfig()),
+        )
+    for system, model in zip(("bert", "modernbert"), theirs):
+        model.tie_weights()
+        assert count[system] == sum(p.numel() for p in model.parameters())
+    assert round(count["mosaicbert"] / 1e6) == 137
+
+
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_every_tensor_has_its_place(system, folders, models):
     """Each published tensor is in the network, whole, under its name; the names go both ways."""

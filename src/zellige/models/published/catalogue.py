@@ -56,4 +56,6 @@ CATALOGUE = [
         Published(f"Dream-org/Dream-v0-{name}-7B", "mdlm", "7.6B", "own", "151666", "mean", "-", "Apache-2.0", "dream")
         for name in ("Base", "Instruct")
     ],
+    Published("google-bert/bert-base-uncased", "mdlm", "110M", "bert", "103", "mean", "-", "Apache-2.0", "bert"),
+    Published("answerdotai/ModernBERT-base", "mdlm", "149M", "own", "50284", "mean", "-", "Apache-2.0", "modernbert"),
 ]
