@@ -885,8 +885,8 @@ GIVEN = [
     M(
         "autoregression counts its prompt",
         "methods/ar.py",
-        "where = positions(batch.counted)",
-        "where = positions(torch.ones_like(batch.counted))",
+        "self._nll(batch, batch.counted)",
+        "self._nll(batch, torch.ones_like(batch.counted))",
         "given.sum ar",
     ),
     M(
@@ -1213,8 +1213,8 @@ PAPERS = [
     M(
         "AR's bound is a mean over tokens",
         AR,
-        "where.sum(nll.double(), weighted=True)}",
-        "where.sum(nll.double(), weighted=True) / batch.tokens.shape[1]}",
+        '{"next token": self._nll(batch, batch.counted)}',
+        '{"next token": self._nll(batch, batch.counted) / batch.tokens.shape[1]}',
         "blocks.ar ar",
     ),
     M(
