@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -80,7 +81,9 @@ def judge_words(words: Sequence[str], terminal: Terminal, began: float, write: b
     """Judge what a command line asks for, and print it; `write`: into the run, if it is one. None: another process speaks."""
     flags = options.given(words)
     mode = next((MODES[flag] for flag in MODES if flag in flags), BOUND)
-    if mode is PROBE and (options.take(words, "--probe", "evaluate")[0] or "").startswith("glue"):
+    if mode is PROBE and any(
+        " ".join(pair).replace("=", " ").startswith("--probe glue") for pair in pairwise([*words, ""])
+    ):
         mode = GLUE
     words = [word for word in words if word != "--generate"]  # the one flag of a mode that is no option of it
     return judge(
