@@ -1,6 +1,6 @@
 """A table of categories whose distribution is known: how far is each objective of CSM from it, and masks and left to right?
 
-    python benchmarks/tabular.py [--seeds 3] [--steps 1000] [--folder /tmp/tabular]
+    python benchmarks/tabular.py [--seeds 3] [--steps 500] [--folder /tmp/tabular]
 
 The table is drawn from a Bayesian network over six columns of three values, 2,000 rows of 729 possible ones. Its probabilities
 are known, so the divergence KL(true || model) is exact for CSM (of the distribution that its chain keeps) and for AR, and a bound
@@ -22,6 +22,7 @@ from zellige import exact
 from zellige.core import maths
 from zellige.core.batch import Batch
 from zellige.data import Data, prepare
+from zellige.errors import Diverged
 from zellige.evaluation.interval import student
 from zellige.exact import metropolis
 from zellige.nn import Net
@@ -75,7 +76,7 @@ def divergence(method: zellige.methods.Method, p: torch.Tensor) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    for name, default in (("seeds", 3), ("steps", 1000)):
+    for name, default in (("seeds", 3), ("steps", 500)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--folder", type=Path, default=Path("/tmp/tabular"))
     parser.add_argument("--only", nargs="*", default=list(METHODS))
@@ -95,25 +96,30 @@ def main() -> None:
             results.setdefault(name, []).append(float(maths.kl(p, q)))
         for name in choices.only:
             method, options = METHODS[name]
-            run = zellige.train(
-                method, options=zellige.METHODS[method].Config(**options), data=data,
-                net=Net(layers=2, hidden=64, heads=4),
-                train=zellige.Train(
-                    steps=choices.steps, batch=128, lr=3e-3, warmup=100, validate_every=choices.steps, samples=0, seed=seed,
-                    ema=0.999, tensorboard=False,
-                ),
-                run=choices.folder / f"{name.replace(' ', '-').replace(',', '')}-{seed}", overwrite=True,
-            )  # fmt: skip
+            try:
+                run = zellige.train(
+                    method, options=zellige.METHODS[method].Config(**options), data=data,
+                    net=Net(layers=2, hidden=64, heads=4),
+                    train=zellige.Train(
+                        steps=choices.steps, batch=128, lr=3e-3, warmup=100, validate_every=choices.steps, samples=0, seed=seed,
+                        ema=0.999, tensorboard=False,
+                    ),
+                    run=choices.folder / f"{name.replace(' ', '-').replace(',', '')}-{seed}", overwrite=True,
+                )  # fmt: skip
+            except Diverged as problem:
+                print(seed, name, problem, flush=True)
+                results.setdefault(name, []).append(math.inf)
+                continue
             results.setdefault(name, []).append(divergence(run.model.method.double().eval(), p))
             print(seed, name, results[name][-1], flush=True)
     (choices.folder / "results.json").write_text(json.dumps(results))
     for name, values in results.items():
-        half = (
-            student(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
-            if len(values) > 1
-            else math.nan
-        )
-        print(f"| {name} | {statistics.mean(values):.4f} ± {half:.4f} |")
+        finite = [value for value in values if value < math.inf]
+        cell = "diverged"
+        if len(finite) > 1:
+            half = student(len(finite) - 1) * statistics.stdev(finite) / math.sqrt(len(finite))
+            cell = f"{statistics.mean(finite):.3f} ± {half:.3f}"
+        print(f"| {name} | {cell} | {len(values) - len(finite)} of {len(values)} |")
 
 
 if __name__ == "__main__":

@@ -501,8 +501,8 @@ def test_the_head_reads_positions_alone_and_losses_take_it_in_chunks():
 @pytest.mark.parametrize(
     ("choices", "message"),
     [
-        ({"kind": "unet", "layers": 4}, "`net.layers` is for `net.kind` dit or u-vit, and this is unet; leave it out"),
-        ({"kind": "flat-unet", "constant": True}, "`net.constant` is for `net.kind` dit, and this is flat-unet; leave it out"),
+        ({"kind": "unet", "layers": 4}, "`net.layers` is for `net.kind` dit or conv or u-vit, and this is unet; leave it out"),
+        ({"kind": "flat-unet", "constant": True}, "`net.constant` is for `net.kind` dit or conv, and this is flat-unet; leave it out"),
         ({"channels": 64}, "`net.channels` is for `net.kind` unet or flat-unet or u-vit, and this is dit; leave it out"),
         ({"kind": "flat-unet", "multipliers": (1, 2)},
          "`net.multipliers` is for `net.kind` unet, and this is flat-unet; leave it out"),
@@ -511,7 +511,7 @@ def test_the_head_reads_positions_alone_and_losses_take_it_in_chunks():
          "`net.multipliers` is empty; it must be whole numbers of 1 or more, such as 1 2 2 2"),
         ({"kind": "unet", "blocks": -1}, "`net.blocks` is -1; it must be 0 or more"),
         ({"kind": "unet", "attention": (-4,)}, "`net.attention` is -4; it must be sides in pixels, or 0 for none"),
-        ({"kind": "resnet"}, "`net.kind` is 'resnet'; it must be dit, unet, flat-unet or u-vit"),
+        ({"kind": "resnet"}, "`net.kind` is 'resnet'; it must be dit, conv, unet, flat-unet or u-vit"),
     ],
 )  # fmt: skip
 def test_choices_that_mean_nothing_are_refused(choices, message):

@@ -293,7 +293,7 @@ class Room:
     def of(cls, keys: Tensor, values: Tensor, size: int) -> "Room":
         """Room for `size` positions, which begins with these."""
         B, H, P, W = keys.shape
-        room = cls(keys.new_empty(B, H, size, W), values.new_empty(B, H, size, W), P)
+        room = cls(keys.new_empty(B, H, size, W), values.new_empty(B, H, size, values.shape[3]), P)
         room.keys[:, :, :P], room.values[:, :, :P] = keys, values
         return room
 

@@ -61,8 +61,9 @@ class Net:
     """the network sees which positions are given; `data.given` sets it where the noise has no mask to tell them apart"""
     self_condition: bool = False
     """the network reads a noisy text twice, the second time with its own first prediction: an evaluation is two passes"""
-    kind: Literal["dit", "unet", "flat-unet", "u-vit"] = "dit"
-    """dit: a transformer; of images also unet, as D3PM and tauLDR have it; as MD4 has it, flat-unet at one resolution, or
+    kind: Literal["dit", "conv", "unet", "flat-unet", "u-vit"] = "dit"
+    """dit: a transformer; conv: dilated convolutions of `net.conv` positions (9) along the sequence, for long ones such as DNA;
+    of images also unet, as D3PM and tauLDR have it; as MD4 has it, flat-unet at one resolution, or
     u-vit, that with `layers` of a transformer in the middle"""
     channels: int = 128
     """of a U-Net: its channels at the first resolution"""
@@ -119,16 +120,18 @@ class Net:
     @property
     def convolutional(self) -> bool:
         """Return whether the network is a U-Net."""
-        return self.kind != "dit"
+        return self.kind not in ("dit", "conv")
 
     @property
     def width(self) -> int:
         """Width of the widest hidden states."""
-        widest = {"dit": 0, "unet": max(self.multipliers)}.get(self.kind, 1) * self.channels
+        widest = {"dit": 0, "conv": 0, "unet": max(self.multipliers)}.get(self.kind, 1) * self.channels
         return max(widest, 0 if "hidden" in UNREAD[self.kind] else self.hidden)
 
     def __str__(self) -> str:
-        layers = f"{self.layers} layers of {self.hidden}, {self.heads} heads"
+        layers = (
+            f"{self.layers} layers of {self.hidden}, {'convolutions' if self.kind == 'conv' else f'{self.heads} heads'}"
+        )
         if not self.convolutional:
             return layers
         widths = [self.channels * m for m in (self.multipliers if self.kind == "unet" else (1,))]
@@ -140,6 +143,7 @@ class Net:
 OF_DIT = ("conv", "constant", "self_condition", "drop_channels", "mlp")
 UNREAD = {  # what each kind does not read
     "dit": ("channels", "multipliers", "blocks", "attention", "rescale"),
+    "conv": ("channels", "multipliers", "blocks", "attention", "rescale"),
     "unet": ("layers", "hidden", "heads", *OF_DIT),
     "flat-unet": ("layers", "hidden", "heads", *OF_DIT, "multipliers", "rescale"),
     "u-vit": (*OF_DIT, "multipliers", "rescale"),

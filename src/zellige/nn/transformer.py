@@ -24,6 +24,7 @@ from torch.utils.checkpoint import checkpoint
 from ..errors import InputError
 from .attention import Cache, Room, sight
 from .block import Block, Net
+from .conv import ConvBlock, refuse_blocks
 from .embedding import (
     Modulation,
     Places,
@@ -92,7 +93,11 @@ class DiT(nn.Module):
         self.embedding = nn.Embedding(states, D)
         self.time = TimeEmbedding(net.condition) if time or net.constant else None
         self.classes = nn.Embedding(net.classes + 1, net.condition) if net.classes else None
-        self.blocks = nn.ModuleList(Block(net, adaptive, bias) for _ in range(net.layers))
+        if net.kind == "conv":
+            refuse_blocks(net, block)
+            self.blocks = nn.ModuleList(ConvBlock(net, adaptive, bias, i) for i in range(net.layers))
+        else:
+            self.blocks = nn.ModuleList(Block(net, adaptive, bias) for _ in range(net.layers))
         self.norm = nn.LayerNorm(D, bias=bias) if ends else None
         self.modulation = Modulation(net.condition, D, 2) if ends and adaptive else None
         self.head = nn.Linear(D, outputs or states) if ends else None
@@ -108,7 +113,9 @@ class DiT(nn.Module):
         """Head and adaLN start at zero, so that the first prediction is uniform. The branches add variance 1 in all; the
         convolutions multiply it by e^4 at most, however many there are."""
         for name, p in self.named_parameters():
-            if name.endswith("conv.weight"):
+            if name.endswith("dilated.weight"):
+                nn.init.normal_(p, std=len(p) ** -0.5)
+            elif name.endswith("conv.weight"):
                 nn.init.normal_(p, std=2 / math.sqrt(len(p) * self.net.layers))
             elif p.ndim == 2 and not name.startswith("head") and "modulation" not in name:
                 last = name.endswith(("out.weight", "mlp.2.weight"))  # of a residual branch
@@ -212,6 +219,8 @@ class DiT(nn.Module):
         """
         self._check(x, time, None, condition, None, cache)
         self._check_whole(x, cache, valid)
+        if self.net.kind == "conv" and valid is not None and not bool(valid.all()):
+            raise InputError("a convolutional network begins all sequences at once; give prompts of one length")
         segments = None if valid is None else valid.long()
         before, visible = (0, None) if cache is None else (len(cache), cache.seen)
         view = sight(self.block, 1, x, segments, before, visible)
@@ -222,7 +231,8 @@ class DiT(nn.Module):
         for i, block in enumerate(self.blocks):
             assert isinstance(block, Block)
             past = None if cache is None else cache.layer(i, x.shape[1])
-            tail = h.new_zeros(len(x), self.net.conv // 2, h.shape[-1]) if past is None else past[2]
+            reach = self.net.conv // 2 if block.conv else 0
+            tail = h.new_zeros(len(x), reach, h.shape[-1]) if past is None else past[2]
             if tail.shape[1]:
                 tail = torch.cat((tail, h * able[..., None]), 1)[:, x.shape[1] :].clone()
             h, k, v = block.remember(h, rotary, c, view, past)
