@@ -502,7 +502,8 @@ def test_the_head_reads_positions_alone_and_losses_take_it_in_chunks():
     ("choices", "message"),
     [
         ({"kind": "unet", "layers": 4}, "`net.layers` is for `net.kind` dit or conv or u-vit, and this is unet; leave it out"),
-        ({"kind": "flat-unet", "constant": True}, "`net.constant` is for `net.kind` dit or conv, and this is flat-unet; leave it out"),
+        ({"kind": "flat-unet", "constant": True},
+         "`net.constant` is for `net.kind` dit or conv, and this is flat-unet; leave it out"),
         ({"channels": 64}, "`net.channels` is for `net.kind` unet or flat-unet or u-vit, and this is dit; leave it out"),
         ({"kind": "flat-unet", "multipliers": (1, 2)},
          "`net.multipliers` is for `net.kind` unet, and this is flat-unet; leave it out"),
