@@ -56,5 +56,7 @@ def test_a_gated_network_trains_and_its_dropout_is_off_in_evaluation():
 @pytest.mark.parametrize("option", [{"mlp": "swiglu"}, {"drop_channels": True}])
 def test_a_u_net_has_neither(option):
     (name,) = option
-    with pytest.raises(InputError, match=f"`net.{name}` is for `net.kind` dit or conv, and this is u-vit; leave it out"):
+    with pytest.raises(
+        InputError, match=f"`net.{name}` is for `net.kind` dit or conv, and this is u-vit; leave it out"
+    ):
         Net(kind="u-vit", length=48, grid=(4, 4, 3), **option)
