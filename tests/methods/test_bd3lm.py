@@ -13,11 +13,13 @@ from zellige.core import random
 from zellige.core.batch import Batch
 from zellige.core.curves import Linear
 from zellige.core.prediction import kernel
+from zellige.core.proposal import Proposal
 from zellige.core.random import spread
 from zellige.core.schedule import CLEAN
 from zellige.methods import BD3LM, MDLM, SEDD, build
 from zellige.methods.absorbing import places
 from zellige.methods.bd3lm import intervals
+from zellige.methods.diffusion import elbo
 from zellige.models import model
 from zellige.nn import Table
 from zellige.training.train import train
@@ -33,7 +35,8 @@ COUNTS = (
 
 def blocks(block, length=LENGTH, seed=0, **choices) -> Any:
     """On a table of blocks, float64; sigma is told in units of 3."""
-    network = Table(V + 1, length, time=choices.get("time", False), block=block).double()
+    states = V + (choices.get("process") != "uniform")
+    network = Table(states, length, time=choices.get("time", False), block=block).double()
     with torch.no_grad():
         network.logits.copy_(3 * numbers(*network.logits.shape, seed=seed) - 1.5)
     return build("bd3lm", V, network, BD3LM.Config(block=block, **choices), length)
@@ -52,14 +55,14 @@ def small(block, cls: Any = BD3LM, time=False, length=8, **choices) -> Any:
 
 # ---------------------------------------------------------------------------------- the bound
 def by_hand(method, block: int, steps: int) -> torch.Tensor:
-    """-log p(x) of the T-step model, block by block from a cache, each a chain of its own over its 3^b states: (V^L,)."""
-    S, K = exact.states(V + 1, block), V + 1
+    """-log p(x) of the T-step model, block by block from a cache, each a chain of its own over its K^b states: (V^L,)."""
+    K = method.process.K
+    S = exact.states(K, block)
     times, total = method.grid(steps), torch.zeros(len(X_0), dtype=torch.float64)
     for row, x in enumerate(X_0):
         cache = None
         for i in range(0, LENGTH, block):
-            p = torch.zeros(K**block, dtype=torch.float64)
-            p[-1] = 1.0  # all masks
+            p = method.process.prior.double()[S].prod(-1)
             for t, s in itertools.pairwise(times):
                 rows = None if cache is None else cache.take(torch.zeros(len(S), dtype=torch.long))
                 each = kernel(method.predict(S, t, context=rows), s.expand(S.shape))
@@ -69,11 +72,12 @@ def by_hand(method, block: int, steps: int) -> torch.Tensor:
     return total
 
 
+@pytest.mark.parametrize("process", ["absorbing", "uniform"])
 @pytest.mark.parametrize("prediction", ["mean", "score"])
 @pytest.mark.parametrize("block", [1, 2, 4])
 @torch.no_grad()
-def test_the_likelihood_of_T_steps_is_the_product_of_those_of_the_blocks(block, prediction):
-    method = blocks(block, prediction=prediction)
+def test_the_likelihood_of_T_steps_is_the_product_of_those_of_the_blocks(block, prediction, process):
+    method = blocks(block, prediction=prediction, process=process)
     for steps in (1, 3):
         close(-exact.log_likelihood(method, method.grid(steps)), by_hand(method, block, steps))
 
@@ -219,6 +223,21 @@ def test_padding_changes_nothing_but_the_draws():
         exact.expectation(lambda b, g: method.bound(Batch(b.tokens, mask[:1].expand(b.tokens.shape)), g), x, COUNTS)
     )
     close(*rows)
+
+
+@torch.no_grad()
+def test_uniform_noise_in_blocks():
+    """The mean of the draws of its bound is its integral, whether times are drawn evenly or by importance."""
+    method, x_0, n = blocks(2, process="uniform"), X_0[[1, 6, 13]], 1000
+    terms = exact.continuous_terms(method, x_0)
+    whole = terms["diffusion"] + terms["reconstruction"] + terms["prior"]
+    for proposal in (None, Proposal((0.0, 0.25, 1.0), (0.7, 0.3))):
+        drawn = elbo(method, Batch(x_0.repeat(n, 1)), torch.Generator().manual_seed(0), proposal=proposal)
+        draws = torch.stack(list(drawn.values())).sum(0).reshape(n, 3)
+        assert ((draws.mean(0) - whole).abs() < 5 * draws.std(0) / n**0.5).all()  # wrong once in 10^5 runs
+    assert blocks(2, process="uniform", prediction="score").process.mask is None
+    with pytest.raises(InputError, match="`resample` counts masks"):
+        blocks(2, process="uniform", resample=True)
 
 
 # ---------------------------------------------------------------------------------- several sizes of block

@@ -108,6 +108,28 @@ CONNECTIONS = [
         "return options",
         tests="tests/methods/test_bd3lm.py -k another_size",
     ),
+    # ------------------------------------------------------------------------------ uniform noise in blocks
+    M(
+        "uniform noise in blocks has the mask among its tokens",
+        BL,
+        'return vocabulary + (config.process == "absorbing")',
+        "return vocabulary + 1",
+        "sampler.blockwise bd3lm",
+    ),
+    M(
+        "a score in blocks is under masks, whatever the noise",
+        BL,
+        'process = (uniform if config.process == "uniform" else absorbing)(',
+        "process = absorbing(",
+        tests="tests/methods/test_bd3lm.py -k uniform_noise_in_blocks",
+    ),
+    M(
+        "times of blocks that are drawn by importance weigh what is drawn evenly",
+        "methods/diffusion.py",
+        "return method.diffusion(batch, x_t, t, weight)",
+        "return method.diffusion(batch, x_t, t)",
+        tests="tests/methods/test_bd3lm.py -k uniform_noise_in_blocks",
+    ),
     # ------------------------------------------------------------------------------ the masks alone
     M(
         "the last block's gate is that of the first positions",

@@ -199,8 +199,11 @@ def _followed(
         return (*state.x[0].tolist(), *(() if inner is None else tokens(inner)))
 
     method = of_length(method, length)
-    state = sampler.init(method, (1, length), fixed=None if fixed is None else fixed[None])
-    frontier, calls = {(): (state, 1.0)}, float(state.calls)
+    given = None if fixed is None else fixed[None]
+    begin = lambda script: sampler.init(method, (1, length), fixed=given, generator=script)  # noqa: E731
+    starts = [(state, float(p)) for state, p in scripts(begin, 1)]
+    frontier: dict[Any, tuple[State, float]] = dict(enumerate(starts))
+    calls = sum((p * float(state.calls) for state, p in starts), 0.0)
     times, method = sampler.times(method, steps), sampler.truncated(method)
     for t, s in itertools.pairwise(times):
         after: dict[tuple[int, ...], tuple[State, float]] = {}

@@ -172,8 +172,10 @@ class Masked(Absorbing):
         return not (self.steps or self.time_conditioned)
 
     # ---------------------------------------------------------------------------------- the closed forms
-    def diffusion(self, batch, x_t, t):
-        return self.cross_entropy(batch, x_t, per_position(t), self.process.schedule.weight(t)[..., 0])  # MDLM eq. 11
+    def diffusion(self, batch, x_t, t, weight=None):
+        rate = self.process.schedule.weight(t)[..., 0]
+        rate = rate if weight is None else per_position(rate) * weight
+        return self.cross_entropy(batch, x_t, per_position(t), rate)  # MDLM eq. 11
 
     def step(self, batch, x_t, t, s, weight=None):
         reveal = self.reveal(t, s)

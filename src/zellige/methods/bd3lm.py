@@ -21,6 +21,7 @@ of a sequence may share random numbers: their times, or numbers of masks, are ev
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
 | absorbing, by blocks | loglinear, t clipped if asked | Mean or Score | weighted cross-entropy, t per block | blockwise |
+| uniform, by blocks | the same | LeaveOneOut or Score | that of UDLM or SEDD, t per block | blockwise |
 
 Differences from the paper: each block has its own time, and the network a second input, the clean text. The clip interval only
 restricts t in training; `bound` is always over all of [0, 1], and includes the endpoint terms of the schedule, which the
@@ -41,7 +42,7 @@ from torch import Tensor, nn
 from ..core import random
 from ..core.batch import Batch
 from ..core.curves import SCHEDULES, schedule_of, schedule_option
-from ..core.process import absorbing
+from ..core.process import absorbing, uniform
 from ..core.random import Randomness
 from ..errors import InputError
 from ..nn.attention import documents
@@ -50,6 +51,7 @@ from .absorbing import Masked
 from .diffusion import Diffusion, per_position
 from .method import copy_of
 from .score import Scored
+from .uniform import Uniform
 
 WIDTHS, STEP = (0.5, 0.6, 0.7, 0.8, 0.9), 0.05  # of the intervals that are searched
 
@@ -82,13 +84,20 @@ def search(
 
 
 class Blocks(Diffusion):
-    """Blocks one after another, diffusion inside each; the parameterization is that of `BD3LM` or `BD3LMScore`."""
+    """Blocks one after another, diffusion inside each; the parameterization is that of `BD3LM`, `BD3LMScore` or
+    `BD3LMUniform`."""
 
     name = "bd3lm"
     time_input = "sigma"
-    choices: ClassVar = {"prediction": ("mean", "score"), "schedule": SCHEDULES}
+    choices: ClassVar = {"process": ("absorbing", "uniform"), "prediction": ("mean", "score"), "schedule": SCHEDULES}
     sampler = "blockwise"
-    variants = ({}, {"block": 1}, {"block": 1, "time": True}, {"block": 1, "prediction": "score"})
+    variants = (
+        {},
+        {"block": 1},
+        {"block": 1, "time": True},
+        {"block": 1, "prediction": "score"},
+        {"block": 1, "process": "uniform", "time": True},
+    )
 
     @declared
     class Config:
@@ -99,8 +108,10 @@ class Blocks(Diffusion):
         blocks: tuple[int, ...] = ()
         """sizes of block to train with, one drawn for each batch; `block` is one of them, that of evaluation and samples unless
         these choose another"""
+        process: str = "absorbing"
+        """kind of noise in a block: absorbing or uniform"""
         prediction: str = "mean"
-        """parameterization in a block: mean or score; as MDLM or as SEDD"""
+        """parameterization in a block: mean or score; as MDLM (UDLM with uniform noise) or as SEDD"""
         schedule: str = schedule_option("schedule", "loglinear")
         time: bool = False
         """condition the network on each block's noise sigma"""
@@ -144,8 +155,10 @@ class Blocks(Diffusion):
         *noise: Any,
         **more: Any,
     ):
-        if config.prediction != self.parameterization:
+        if self.resolve(config) not in type(self).__mro__:
             raise InputError(f"{type(self).__name__} reads a {self.parameterization}; build bd3lm by its name instead")
+        if config.process == "uniform" and config.resample:
+            raise InputError("`resample` counts masks, and `process` uniform has none; leave it out")
         (length,) = shape
         for block in {config.block, *config.blocks}:
             if length > block and length % block:
@@ -162,7 +175,7 @@ class Blocks(Diffusion):
 
     @classmethod
     def states(cls, vocabulary, config):
-        return vocabulary + 1
+        return vocabulary + (config.process == "absorbing")
 
     @classmethod
     def blocks(cls, config):
@@ -170,7 +183,9 @@ class Blocks(Diffusion):
 
     @classmethod
     def resolve(cls, config):
-        return {"mean": BD3LM, "score": BD3LMScore}.get(config.prediction, cls) if cls in (BD3LM, BD3LMScore) else cls
+        if cls not in (BD3LM, BD3LMScore, BD3LMUniform):
+            return cls
+        return BD3LMScore if config.prediction == "score" else BD3LMUniform if config.process == "uniform" else BD3LM
 
     def clean(self, batch):
         return None if self._one(batch) else batch.tokens
@@ -281,5 +296,17 @@ class BD3LMScore(Blocks, Scored):
         self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: Blocks.Config | None = None
     ):
         config = self.checked(config)
-        process = absorbing(self.states(vocabulary, config), schedule_of(config))
+        process = (uniform if config.process == "uniform" else absorbing)(
+            self.states(vocabulary, config), schedule_of(config)
+        )
         super().__init__(network, vocabulary, shape, config, process, config.time)
+
+
+class BD3LMUniform(Blocks, Uniform):
+    """Blocks one after another, uniform noise inside each, as in UDLM (`process` uniform)."""
+
+    def __init__(
+        self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: Blocks.Config | None = None
+    ):
+        config = self.checked(config)
+        super().__init__(network, vocabulary, shape, config, schedule_of(config), config.time)

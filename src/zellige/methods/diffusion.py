@@ -113,7 +113,10 @@ def inside(
         t, weight = proposal.times(1 - t)
         t = 1 - t
     t = t if low == 0 else low + (1 - low) * t
-    value = method.diffusion(batch, method.corrupt(batch, per_position(t), generator), t)
+    x_t = method.corrupt(batch, per_position(t), generator)
+    if weight is not None and weight.ndim == 2:  # blocks have their own times
+        return method.diffusion(batch, x_t, t, weight)
+    value = method.diffusion(batch, x_t, t)
     return value if weight is None else weight * value
 
 
@@ -421,14 +424,15 @@ class Diffusion(Method):
         """Return whether a sample of the bound draws numbers of masks instead of times."""
         return False
 
-    def diffusion(self, batch: Batch, x_t: Tensor, t: Tensor) -> Tensor:
+    def diffusion(self, batch: Batch, x_t: Tensor, t: Tensor, weight: Tensor | None = None) -> Tensor:
         """The continuous bound at times t given x_t, summed over the sequence: (B,) nats per unit of time.
 
-        An example has one time, (B,); in a method of blocks each position may have its own, (B, L).
+        An example has one time, (B,); in a method of blocks each position may have its own, (B, L). With `weight` (B, L), that of
+        each position in the sum.
         """
         if not self.pointwise:
-            return from_prediction(self, batch, x_t, t)
-        return summed(self, self.cost, batch, x_t, t)
+            return from_prediction(self, batch, x_t, t, weight=weight)
+        return summed(self, self.cost, batch, x_t, t, weight=weight)
 
     def step(self, batch: Batch, x_t: Tensor, t: Tensor, s: Tensor, weight: Tensor | None = None) -> Tensor:
         """The discrete bound of the step from t to s given x_t, summed over the sequence: (B,) nats. Times as in `diffusion`.

@@ -185,6 +185,7 @@ LATER: dict[str, Any] = {  # an entry that came later -> the value that files wi
     "options.loss": "score-entropy",
     "options.mask_proportion": 0.9,
     "options.matrix": "",
+    "options.process": "absorbing",
     "options.resample": False,
     "options.row_by_row": False,
     "options.sigma_max": None,

@@ -34,7 +34,7 @@ from ..methods.diffusion import Diffusion
 from ..requests import declared, option
 from ..truncation import TOKENS
 from .growing import Ending, Growing, Growth, begin, check_given, close, pieces, window_of
-from .pairing import Distribution, absorbs, continuous_distribution, of_length
+from .pairing import Distribution, absorbs, continuous_distribution, of_length, reverses
 from .sampler import Sampler, State, find
 
 
@@ -77,7 +77,8 @@ class Blockwise(Growing):
 
     @classmethod
     def refuse(cls, method):
-        return absorbs(of_length(method, 1))  # a text of one token is in one block
+        inside = of_length(method, 1)  # a text of one token is in one block
+        return absorbs(inside) if method.block == 0 else reverses(inside)
 
     def layout(self, method: Diffusion) -> tuple[int, int, int]:
         """Tokens of the first block, tokens of each later block, and the window: how many tokens the network sees, the block

@@ -11,8 +11,8 @@ from ... import methods
 from ...core.batch import Batch
 from ...core.curves import Linear
 from ...core.schedule import CLEAN
-from ...methods import AR, BD3LM, MDLM
-from ...methods.bd3lm import Blocks
+from ...methods import AR, BD3LM, MDLM, UDLM
+from ...methods.bd3lm import BD3LMUniform, Blocks
 from ...methods.diffusion import Diffusion
 from ...methods.method import Method
 from ...nn.attention import documents
@@ -47,7 +47,8 @@ def noisy(method: Method, block: int) -> tuple[Tensor, Tensor, Tensor]:
     t = torch.tensor(TIMES, dtype=torch.float64).repeat_interleave(block)[:LONG].expand(x_0.shape)
     if method.process is None:
         return x_0, method.inputs(Batch(x_0)), t  # pyright: ignore
-    return x_0, torch.where((x_0 + torch.arange(LONG)) % 2 == 0, V, x_0), t  # V is the mask
+    noise = (x_0 + 1) % V if method.process.mask is None else torch.full_like(x_0, method.process.mask)  # pyright: ignore
+    return x_0, torch.where((x_0 + torch.arange(LONG)) % 2 == 0, noise, x_0), t
 
 
 def lengths(method: Method) -> tuple[int, ...]:
@@ -167,26 +168,27 @@ def blocks_of_one_are_autoregression(method: BD3LM):
 @own(
     "blocks.whole",
     lambda m: (
-        isinstance(m, BD3LM) and m.parameterization == "mean" and m.clean(Batch(enumeration.states(V, L))) is None
+        isinstance(m, BD3LMUniform) or (isinstance(m, BD3LM) and m.clean(Batch(enumeration.states(V, L))) is None)
     ),
 )
-def one_block_is_mdlm(method: Method):
-    """L' = L is MDLM: the same weights and random numbers, value and gradient."""
+def one_block_is_no_block(method: Method):
+    """L' = L is MDLM, with uniform noise UDLM: the same weights and random numbers, value and gradient."""
+    alone = UDLM if isinstance(method, BD3LMUniform) else MDLM
     value, gradient, batch = Largest(), Largest(), Batch(enumeration.states(V, LONG)[::50])
     for time in (False, True):
         config = dataclasses.replace(method.config, time=time)
         blocks = transformer(type(method)(method.network, V, (L,), config), LONG)
-        mdlm: Any = methods.build(MDLM, V, blocks.network.net, MDLM.Config(config.schedule, time)).double().eval()
-        mdlm.load_state_dict(blocks.state_dict())
+        whole: Any = methods.build(alone, V, blocks.network.net, alone.Config(config.schedule, time)).double().eval()
+        whole.load_state_dict(blocks.state_dict())
         for of in ("loss", "bound"):
-            losses = [getattr(m, of)(batch, torch.Generator().manual_seed(1)).sum() for m in (blocks, mdlm)]
+            losses = [getattr(m, of)(batch, torch.Generator().manual_seed(1)).sum() for m in (blocks, whole)]
             value.see(losses[0], losses[1], of)
-            gradients, mdlm_gradients = (
-                torch.autograd.grad(v, list(m.parameters())) for v, m in zip(losses, (blocks, mdlm))
+            gradients, whole_gradients = (
+                torch.autograd.grad(v, list(m.parameters())) for v, m in zip(losses, (blocks, whole))
             )
-            for a, b in zip(gradients, mdlm_gradients):
+            for a, b in zip(gradients, whole_gradients):
                 gradient.see(a, b, of)
-    yield value.row(BLOCKS, "L' = L: loss and bound of MDLM, value")
+    yield value.row(BLOCKS, f"L' = L: loss and bound of {alone.name}, value")
     yield gradient.row(BLOCKS, "... and gradient")
 
 

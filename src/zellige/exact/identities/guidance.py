@@ -126,7 +126,13 @@ def the_rates_are_those_of_the_class(method: Diffusion):
     yield worst.row(GUIDANCE, "exact classifier: rates = those of p(x | y)")
 
 
-@own("guidance.next", lambda method: method.parameterization == "next" or "block" in vars(method.config))
+def token_by_token(method: Method) -> bool:
+    """Return whether a text is written by a token at a time, without an error of steps: left to right, or masks in blocks of
+    one."""
+    return method.process is None or (method.block == 1 and method.process.mask is not None)
+
+
+@own("guidance.next", lambda method: method.block > 0 and getattr(method.process, "mask", V) is not None)
 @torch.no_grad()
 def the_exact_classifier_draws_the_class_token_by_token(method: Any):
     """On a network that is not exact, whose own distribution p(x) the classifier knows; with a cache, and no error of steps."""
@@ -198,12 +204,12 @@ def with_and_without_the_class(method: Method):
         if model.process is not None:
             for t in (0.1875, 0.5625):
                 _see_predictions(model, t, products, ends)
-        if model.parameterization == "next" or model.block == 1:
+        if token_by_token(model):
             _see_tokens(model, draws)
     if products.where or ends.where or method.process is not None:
         yield products.row(GUIDANCE, "class: p(. | y)^g p(.)^(1 - g)", 1e-6)  # embeddings of the time are float32
         yield ends.row(GUIDANCE, "... g = 1 and 0: the model with and without it", 1e-6)
-    if method.process is None or any(model.block == 1 for model in several):
+    if any(map(token_by_token, several)):
         yield draws.row(GUIDANCE, "class: token by token, with both caches", 1e-6)
 
 
