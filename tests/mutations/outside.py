@@ -59,6 +59,30 @@ GENOMES = of(
         "data/test_dna.py -k other_letters",
     ),
 )
+TASKS = of(
+    "verify classifies nothing",
+    (
+        "training sequences among those held out",
+        "evaluation/probe.py",
+        "return first, second, torch.arange(own, len(self.texts))",
+        "return first, second, torch.arange(own - 5, len(self.texts))",
+        "evaluation/test_genomic.py -k its_folders",
+    ),
+    (
+        "every fold has the split of the first",
+        "evaluation/probe.py",
+        "first, second, _ = split_texts(own, seed, (0.9, 0.1))",
+        "first, second, _ = split_texts(own, 0, (0.9, 0.1))",
+        "evaluation/test_genomic.py -k its_folders",
+    ),
+    (
+        "sequences in lower case are other letters",
+        "evaluation/genomic.py",
+        ".strip().upper())",
+        ".strip())",
+        "evaluation/test_genomic.py -k its_folders",
+    ),
+)
 TABLES = of(
     "verify reads no file",
     (
@@ -1045,6 +1069,7 @@ SAMPLERS = of(
 
 OUTSIDE = [
     *GENOMES,
+    *TASKS,
     *TABLES,
     *ORDER,
     *DATA,

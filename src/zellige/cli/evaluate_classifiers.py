@@ -74,6 +74,11 @@ def describe_probe(record: "ProbeRecord") -> list[str]:
     rows = [("difference, on the same texts", "points (95%)")]
     rows += [(gain.name, pm(100 * gain.value, 100 * gain.half, 1)) for gain in record.differences]
     lines += columns(rows, "<>", indent=2, gap=3)
+    if record.folds:
+        rows = [(f"over {len(record.folds[0].accuracies)} folds", "mean", "lowest", "highest")]
+        shown = lambda share: f"{100 * share:.1f}%"  # noqa: E731
+        rows += [(f.name, shown(f.mean), shown(min(f.accuracies)), shown(max(f.accuracies))) for f in record.folds]
+        lines += ["", *columns(rows, "<>>>", indent=2, gap=3)]
     parts = [protocol.name, protocol.data, protocol.features, protocol.regression, protocol.fine_tuning]
     text = ", ".join([*parts, *filter(None, [protocol.class_]), f"seed {protocol.seed}"])
     return [*lines, "", *textwrap.wrap(text, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)]
@@ -82,7 +87,7 @@ def describe_probe(record: "ProbeRecord") -> list[str]:
 def save_probe(record: "ProbeRecord", folder: Path, terminal: Terminal) -> None:
     """Write it into a run; the options that are not the default's stand in its name."""
     request: EvaluateProbe = record.request  # pyright: ignore[reportAssignmentType]
-    names = ("linear", "layer", "epochs", "rate", "seed")
+    names = ("linear", "layer", "epochs", "rate", "seed", "folds")
     values = {name: getattr(request, name) for name in names if request.differs(name)}
     if request.linear:
         values.pop("epochs", None)

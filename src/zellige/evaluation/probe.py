@@ -20,7 +20,7 @@ import csv
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ from ..nn.classifier import Classifier
 from ..schema import entries_of, structure
 from ..show.kinds import of
 from ..show.record import Figure, Record, json_record
+from . import genomic
 from .interval import Proportion, student
 
 PENALTIES = tuple(10.0**k for k in range(-6, 0))
@@ -261,16 +262,29 @@ Progress = Callable[[str, int, int], None]
 # ---------------------------------------------------------------------------------------------------- labelled texts
 @dataclass(frozen=True)
 class Labelled:
-    """Texts with a class each: name, texts, labels from 0, the names of the classes."""
+    """Texts with a class each: name, texts, labels from 0, the names of the classes.
+
+    held_out: so many, the last, are held out as published; 0: a fifth, by the seed.
+    """
 
     name: str
     texts: list[str]
     labels: Tensor
     classes: tuple[str, ...]
+    held_out: int = 0
+    what: str = "test.csv, title and description, split by the seed"
+
+    def split(self, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The numbers of the texts that train, that choose, and that are held out."""
+        if not self.held_out:
+            return split_texts(len(self.texts), seed)
+        own = len(self.texts) - self.held_out
+        first, second, _ = split_texts(own, seed, (0.9, 0.1))
+        return first, second, torch.arange(own, len(self.texts))
 
 
 def labelled(name: str, path: str | Path | None = None, cache: str | None = None) -> Labelled:
-    """The 7,600 texts of AG News's test.csv: title and description, and one of four classes.
+    """The 7,600 texts of AG News's test.csv: title and description, and one of four classes; or a task of Genomic Benchmarks.
 
     Args:
         path: a folder with the file, or the file; downloaded where it is not given.
@@ -278,8 +292,18 @@ def labelled(name: str, path: str | Path | None = None, cache: str | None = None
     Raises:
         InputError: another name; no such file; a row that is not class, title, description.
     """
+    if name in genomic.TASKS:
+        texts, labels, classes, held_out = genomic.read_task(name, path)
+        return Labelled(
+            name,
+            texts,
+            labels,
+            classes,
+            held_out,
+            "Genomic Benchmarks, test as published, the rest 90 to 10 by the seed",
+        )
     if name not in CLASSES:
-        raise unknown("probe", name, [*CLASSES, "glue"])
+        raise unknown("probe", name, [*CLASSES, "glue", *genomic.TASKS])
     if path is None:
         file = fetch(*DATASETS[name].files["test"], cache_folder(cache))  # pyright: ignore[reportArgumentType]
     else:
@@ -338,6 +362,18 @@ class ProbeRow:
 
 
 @dataclass(frozen=True)
+class Fold:
+    """The accuracies of one classifier over the folds, each with a split and seeds of its own."""
+
+    name: str
+    accuracies: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        return sum(self.accuracies) / len(self.accuracies)
+
+
+@dataclass(frozen=True)
 class Gain:
     """The accuracy of one classifier minus that of another, with its 95% interval."""
 
@@ -376,6 +412,7 @@ class ProbeRecord(Record):
         rows: one for each classifier.
         differences: what training brings: the trained network minus the random one, probed and fine-tuned, and minus the bag.
         about: the model and the texts.
+        folds: one for each classifier, of several folds; `rows` and `differences` are those of the first.
     """
 
     rows: tuple[ProbeRow, ...]
@@ -383,6 +420,7 @@ class ProbeRecord(Record):
     protocol: ProbeProtocol
     about: Mapping[str, Any] = field(default_factory=dict)
     seconds: float | None = None
+    folds: tuple[Fold, ...] = ()
 
     def row(self, name: str) -> ProbeRow:
         return next(row for row in self.rows if row.name == name)
@@ -394,6 +432,7 @@ class ProbeRecord(Record):
     def to_dict(self) -> dict[str, Any]:
         rows = [{"name": r.name, "chosen": r.chosen, "accuracy": r.accuracy.to_dict()} for r in self.rows]
         result = {"rows": rows, "differences": entries_of(self.differences), "about": self.about}
+        result |= {"folds": entries_of(self.folds)} if self.folds else {}
         protocol = {_SPELT.get(name, name): value for name, value in entries_of(self.protocol).items()}
         return json_record(
             "evaluate", self.arguments, result, protocol=protocol, unit="accuracy", seed=self.protocol.seed,
@@ -418,6 +457,7 @@ class _Probed:
     protocol: ProbeProtocol
     about: dict[str, Any]
     seconds: float | None
+    folds: tuple[Fold, ...] = ()
 
 
 _SPELT = {"class_": "class", "fine_tuning": "fine-tuning"}  # fields of the protocol as the JSON has them
@@ -429,6 +469,15 @@ PAIRS = (
 
 
 # ---------------------------------------------------------------------------------------------------- all of it
+def probe_folds(model: ModelSource, data: Labelled, folds: int, *, seed: int = 0, **how: Any) -> ProbeRecord:
+    """`probe` with the seeds `seed`, `seed` + 1, ...: the record of the first, with the accuracies of all."""
+    records = [probe(model, data, seed=seed + fold, **how) for fold in range(folds)]
+    rows = zip(*(record.rows for record in records))
+    accuracies = tuple(Fold(of[0].name, tuple(row.accuracy.value for row in of)) for of in rows)
+    seconds = sum(record.seconds or 0.0 for record in records)
+    return replace(records[0], folds=accuracies if folds > 1 else (), seconds=seconds)
+
+
 def probe(
     model: ModelSource,
     data: Labelled,
@@ -460,7 +509,7 @@ def probe(
     whole = [model.tokenizer.encode(text, f"text {i:,}") for i, text in enumerate(data.texts)]
     tokens = [text[:size] for text in whole]
     cut = sum(len(text) > size for text in whole)
-    numbers = split_texts(len(tokens), seed)
+    numbers = data.split(seed)
     parts, labels = [[tokens[i] for i in part.tolist()] for part in numbers], [data.labels[part] for part in numbers]
     fresh = untrained(model, seed)
     answers = list[Answers]()
@@ -478,7 +527,7 @@ def probe(
         correct, epoch = fine_tune(probed_method, parts, labels, classes, seed, epochs, rate, batch, on_step)
         answers.append(Answers(name, correct, f"epoch {epoch} of {epochs}"))
     protocol = ProbeProtocol(
-        name=PROTOCOL, data=f"{data.name}, test.csv, title and description, split by the seed",
+        name=PROTOCOL, data=f"{data.name}, {data.what}",
         texts=f"{len(numbers[0])} train, {len(numbers[1])} choose, {len(numbers[2])} held out",
         length=f"{size} tokens, {cut} texts cut",
         features="mean over positions at t = 0, " + ("what the head reads" if layer is None else f"layer {layer}"),

@@ -438,9 +438,12 @@ class EvaluateProbe(Request["ProbeRecord"]):
     """
 
     probe: str = option(
-        "labelled texts: ag_news; or GLUE, which has options of its own: glue, glue:sst2", default="ag_news"
+        "labelled texts: ag_news; a task of Genomic Benchmarks; or GLUE, with options of its own: glue, glue:sst2",
+        default="ag_news",
     )
-    data: Local = option("where they are; `path` has test.csv", default=Local(), read=partial(data_of_json, Local))
+    data: Local = option(
+        "where they are; `path` has test.csv, or the tasks", default=Local(), read=partial(data_of_json, Local)
+    )
     layer: int | None = option(
         "block of the network that the linear probe reads (default: what the head reads)", default=None, minimum=0
     )
@@ -449,6 +452,7 @@ class EvaluateProbe(Request["ProbeRecord"]):
     rate: float = option("peak learning rate of fine-tuning", default=1e-3, above=0)
     batch: int = option("texts per step of fine-tuning", default=32, minimum=1)
     seed: int = option("random seed of the split, the weights and the data order", default=0)
+    folds: int = option("times that all is done, each with a split and seeds of its own", default=1, minimum=1)
     progress: Callable[[str, int, int], None] | None = aside("called with (title, done, total)", default=None)
 
     @classmethod
@@ -459,13 +463,14 @@ class EvaluateProbe(Request["ProbeRecord"]):
 
     def run(self, model: "ModelSource", /) -> "ProbeRecord":
         """Probe a `Model`, or a run folder, a saved folder or a hub id."""
-        from .probe import labelled, probe
+        from .probe import labelled, probe_folds
 
         how = {} if self.progress is None else {"progress": self.progress}
         data, epochs = labelled(self.probe, self.data.path, self.data.cache), 0 if self.linear else self.epochs
-        record = probe(
-            model, data, seed=self.seed, epochs=epochs, rate=self.rate, batch=self.batch, layer=self.layer, **how
-        )
+        record = probe_folds(
+            model, data, self.folds, seed=self.seed, epochs=epochs, rate=self.rate, batch=self.batch, layer=self.layer,
+            **how,
+        )  # fmt: skip
         return record.made_by(self)
 
 
