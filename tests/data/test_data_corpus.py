@@ -473,3 +473,20 @@ def test_preparing_100_megabytes_takes_less_than_one_gigabyte(tmp_path, tokenize
     big_file(tmp_path / "a.txt", 100_000_000)
     total, _ = peak_of_preparing(tmp_path / "a.txt", tokenizer)
     assert total < 1e9
+
+
+def test_c4_as_published(tmp_path):
+    """Its .json.gz files have a row a line; the validation split is the test split, too."""
+    for name, count in (("c4-train.00000-of-01024.json.gz", 4), ("c4-validation.00000-of-00008.json.gz", 2)):
+        rows = [
+            json.dumps({"text": f"page {i}\nof {name[3]}", "timestamp": "2019", "url": "u"}) + "\n"
+            for i in range(count)
+        ]
+        (tmp_path / name).write_bytes(gzip.compress("".join(rows).encode()))
+    corpus = prepare(
+        Data("c4", path=str(tmp_path), tokenizer="characters", pack="document", cache=str(tmp_path / "c")), 16
+    )
+    texts = {name: [corpus.tokenizer.decode(row["tokens"][row["mask"]].tolist()) for row in getattr(corpus, name)]
+             for name in ("train", "validation", "test")}  # fmt: skip
+    assert texts["train"][3] == "page 3\nof t\n"
+    assert texts["validation"] == texts["test"] == ["page 0\nof v\n", "page 1\nof v\n"]

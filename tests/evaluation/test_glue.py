@@ -215,3 +215,20 @@ def test_wrong_files(tmp_path):
         file.write_text(wrong)
         with pytest.raises(InputError, match=said):
             examples("rte", str(tmp_path))
+
+
+def test_from_the_hub(monkeypatch):
+    """The hub's name, configuration and splits of a task, and its columns."""
+    asked = []
+
+    def rows_of(data, hub, cache):
+        asked.append(hub)
+        return {split: [{"premise": "a", "hypothesis": split, "label": 2, "idx": 0}] for split in hub[2]}
+
+    monkeypatch.setattr("zellige.evaluation.glue.installed", lambda _: True)
+    monkeypatch.setattr("zellige.evaluation.glue.load_hub", rows_of)
+    found = examples("mnli")
+    names = ("train", "validation_matched", "validation_mismatched")
+    assert asked == [("nyu-mll/glue", "mnli", {name: name for name in names})]
+    assert {name: part.second for name, part in found.items()} == {name: [name] for name in names}
+    assert found["train"].labels.tolist() == [2]

@@ -140,10 +140,16 @@ def suffixes(files: Sequence[File]) -> str:
 
 
 def kind(path: File) -> str:
-    """The suffix that says how to read it: '.jsonl' for 'a.jsonl.gz'."""
+    """The suffix that says how to read it: '.jsonl' for 'a.jsonl.gz', and for 'c4-train.json.gz', which has a row a line.
+
+    >>> kind(Path("c4-train.00000-of-01024.json.gz")), kind(Path("notes.xz"))
+    ('.jsonl', '.txt')
+    """
     suffixes = [s.lower() for s in path.suffixes]
     if suffixes and suffixes[-1] in PACKED:
         suffixes.pop()
+        if suffixes and suffixes[-1] == ".json":
+            return ".jsonl"
         return suffixes[-1] if suffixes and suffixes[-1] in KINDS else ".txt"
     return suffixes[-1] if suffixes else ""
 
