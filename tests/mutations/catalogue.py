@@ -12,6 +12,7 @@ from .leaps import LEAPS
 from .mutant import Mutant
 from .networks import CONNECTIONS
 from .options import OPTIONS
+from .other_losses import OTHER_LOSSES
 from .outside import OUTSIDE
 from .smc import LARGE, PARTICLES
 from .speculative import SPECULATIVE
@@ -2128,6 +2129,7 @@ CATALOGUE = [
     *GUIDANCE,
     *PARTICLES,
     *LEAPS,
+    *OTHER_LOSSES,
     *LARGE,
     *GIDD,
     *SUBSTITUTED,

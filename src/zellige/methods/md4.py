@@ -16,6 +16,10 @@ Differences from the paper: alpha(0) = 1 - eps, so a few tokens are still masked
 the constant L eps log V, as if they were then guessed uniformly; here it is the model's own -log mu(x_0), which is what its
 sampler does with them, one after another. The published latent term is 0; here it is what lies before alpha(1) = eps. Theirs:
 `published`.
+
+`loss` maskgit trains without the weight -alpha'/(1 - alpha), as MaskGIT does (arXiv 2202.04200, eq. 1; appendix H.4 compares):
+the mean over t of the cross-entropy at the masks, MaskGIT's own with `schedule` cosine. It is no bound, but its minimum is the
+same network. The bound that `evaluate` gives is that of the schedule.
 """
 
 import math
@@ -37,7 +41,7 @@ class MD4(Masked):
 
     name = "md4"
     published_end = 0.0
-    choices: ClassVar = {"schedule": ("linear", "cosine", "polynomial")}
+    choices: ClassVar = {"schedule": ("linear", "cosine", "polynomial"), "loss": ("bound", "maskgit")}
     variants = ({}, {"schedule": "cosine"}, {"schedule": "polynomial"}, {"diffusion_steps": 4})
 
     @declared
@@ -54,6 +58,8 @@ class MD4(Masked):
         """condition the network on t"""
         diffusion_steps: int = option(default=0, minimum=0)
         """T of discrete time, with its T-step bound; 0: continuous time"""
+        loss: str = "bound"
+        """training loss: bound, or maskgit, the cross-entropy at the masks without weights, which is no bound"""
 
     def __init__(
         self,
@@ -64,11 +70,21 @@ class MD4(Masked):
         **more: Any,
     ):
         config = self.checked(config)
+        if config.loss == "maskgit" and config.diffusion_steps:
+            raise InputError("`loss` maskgit needs continuous time; leave out `diffusion_steps`")
         super().__init__(
             network, vocabulary, shape, config, _schedule(config), config.time, config.diffusion_steps, **more
         )
+        self.loss_is_bound = config.loss == "bound"
         even = config.schedule != "linear" or config.diffusion_steps > 0
         self.sampling_grid = "uniform" if even else "cosine"  # MD4 eq. 6
+
+    def loss(self, batch, generator=None):
+        if self.config.loss == "bound":
+            return super().loss(batch, generator)
+        t = self.draw_times(batch, generator)
+        x_t = self.corrupt(batch, per_position(t), generator)
+        return self.cross_entropy(batch, x_t, per_position(t))  # MaskGIT eq. 1
 
     def published(self, batch, generator=None, steps=0):
         T, t = steps or self.steps, self.draw_times(batch, generator)

@@ -15,15 +15,29 @@
 Differences from the paper: the published code takes alpha = 1 - t in the bound while x_t is drawn with 1 - (1 - eps) t, and
 adds a reconstruction at t = 0, where alpha is 1 and nothing is left to reconstruct; here alpha is the schedule's throughout,
 and the end alpha(1) = eps is a term of its own. A given position of an infilling is no clean one for this network: approximate.
+
+`loss` sundae trains by the unrolled denoising of SUNDAE (arXiv 2112.06749, eq. 4) in the place of the bound: with m(. | x) the
+network's p(x_0 | x) at each position and x' drawn from m(. | x_t), position by position and without a gradient,
+
+    1/2 [ -log m(x_0 | x_t) - log m(x_0 | x') ]       x_t at an even t; the second evaluation has the same t
+
+It is no bound, and only its first half has the true network as its minimum. The bound that `evaluate` gives is that of the chain.
+SUNDAE's network has no time (`time` False).
 """
 
 from typing import ClassVar
 
-from torch import nn
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
+from ..core import random
+from ..core.batch import Batch
 from ..core.curves import SCHEDULES, schedule_of, schedule_option
+from ..errors import InputError
 from ..requests import declared, option
-from .uniform import Uniform
+from .diffusion import per_position
+from .uniform import Uniform, as_mean
 
 
 class UDLM(Uniform):
@@ -32,7 +46,7 @@ class UDLM(Uniform):
     name = "udlm"
     published_end = 1e-5
     time_input = "sigma"
-    choices: ClassVar = {"schedule": SCHEDULES}
+    choices: ClassVar = {"schedule": SCHEDULES, "loss": ("bound", "sundae")}
     variants = ({}, {"diffusion_steps": 4})
 
     @declared
@@ -44,6 +58,8 @@ class UDLM(Uniform):
         """condition the network on the total noise sigma"""
         diffusion_steps: int = option(default=0, minimum=0)
         """T of discrete time, with its T-step bound; 0: continuous time"""
+        loss: str = "bound"
+        """training loss: bound, or sundae, the cross-entropy of two denoising steps, which is no bound"""
         sigma_min: float | None = schedule_option("sigma_min")
         sigma_max: float | None = schedule_option("sigma_max")
         alpha_1: float | None = schedule_option("alpha_1")
@@ -53,5 +69,28 @@ class UDLM(Uniform):
         self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: Config | None = None
     ):
         config = self.checked(config)
+        if config.loss == "sundae" and config.diffusion_steps:
+            raise InputError("`loss` sundae needs continuous time; leave out `diffusion_steps`")
         schedule = schedule_of(config)
         super().__init__(network, vocabulary, shape, config, schedule, config.time, config.diffusion_steps)
+        self.loss_is_bound = config.loss == "bound"
+
+    def loss(self, batch, generator=None):
+        if self.config.loss == "bound":
+            return super().loss(batch, generator)
+        t = self.draw_times(batch, generator)
+        x_t = self.corrupt(batch, per_position(t), generator)
+        logits = self._mean_logits(batch, x_t, t)
+        x = random.categorical(logits.detach().softmax(-1), generator)
+        x = torch.where(batch.counted, x, batch.tokens)
+        return (self._missed(batch, logits) + self._missed(batch, self._mean_logits(batch, x, t))) / 2  # SUNDAE eq. 4
+
+    def _mean_logits(self, batch: Batch, x: Tensor, t: Tensor) -> Tensor:
+        """Logits (B, L, K) of p(x_0 | x)."""
+        logits = self.logits(self.hidden(x, per_position(t), batch))
+        return as_mean(self.process, logits, x, per_position(t).expand(x.shape))
+
+    def _missed(self, batch: Batch, logits: Tensor) -> Tensor:
+        """-log of the probability of x_0 by logits (B, L, K), over the positions that count: (B,) nats."""
+        nll = F.cross_entropy(logits.flatten(0, 1), batch.tokens.flatten(), reduction="none")
+        return torch.where(batch.counted, nll.reshape(batch.tokens.shape), 0.0).double().sum(-1)

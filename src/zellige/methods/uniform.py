@@ -121,7 +121,17 @@ def as_others(process: Process, logits: Tensor, x_t: Tensor, t: Tensor, at: Tens
 
     They are less log q(x_t | x_0), a constant but at x_0 = x_t.
     """
-    alpha = process.schedule.alpha(t)[..., 0]
-    at = at & (alpha < 1)  # a given token has no noise
-    log_q = torch.where(at, torch.log1p(process.K * alpha / (1 - alpha)), 0.0).to(logits)
+    log_q = torch.where(at, _log_kept(process, t), 0.0).to(logits)
     return logits.scatter_add(-1, x_t[..., None], -log_q[..., None])  # Bayes: less log q(x_t | x_0)
+
+
+def as_mean(process: Process, logits: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
+    """Convert logits (*, K) of p(x_0 | the other positions) to those of p(x_0 | x_t): the inverse of `as_others`."""
+    log_q = _log_kept(process, t).to(logits)
+    return logits.scatter_add(-1, x_t[..., None], log_q[..., None])  # Bayes: and log q(x_t | x_0)
+
+
+def _log_kept(process: Process, t: Tensor) -> Tensor:
+    """log q(x_t | x_0) at x_0 = x_t, less its value at any other x_0; 0 without noise."""
+    alpha = process.schedule.alpha(t)[..., 0]
+    return torch.where(alpha < 1, torch.log1p(process.K * alpha / (1 - alpha)), 0.0)

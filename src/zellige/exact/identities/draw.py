@@ -5,8 +5,9 @@ from torch import Tensor
 
 from ...core.batch import Batch
 from ...core.curves import Linear
-from ...core.prediction import score, score_given
-from ...methods import SEDD
+from ...core.prediction import posterior, score, score_given
+from ...core.schedule import CLEAN
+from ...methods import MD4, SEDD, UDLM
 from ...methods.diffusion import Diffusion, between
 from ...methods.score import Scored
 from .. import bounds, enumeration
@@ -124,3 +125,56 @@ def the_squared_loss_leads_to_the_true_score(method: SEDD):
         drawn.see(bounds.expectation(squared.loss, X, node), given_x_0, f"t = {t}")
     yield mean.row(BOUND, "squared loss = (v - true score)^2 + a constant")
     yield drawn.row(BOUND, "... E of what is drawn at a time")
+
+
+def _nll(mean: Tensor, x_0: Tensor) -> Tensor:
+    """-log of the probability of x_0 (N, L) by a mean (N, L, K) at each position: (N, L)."""
+    return -mean.gather(-1, x_0[..., None])[..., 0].log()
+
+
+def _node(t: float) -> tuple[Tensor, Tensor]:
+    """A quadrature of one time, as a loss draws it."""
+    return torch.tensor([1 - t]).double(), torch.ones(1).double()
+
+
+@own("bound.unweighted-loss", lambda m: type(m) is MD4 and not m.steps)
+@torch.no_grad()
+def the_unweighted_loss_leads_to_the_true_posterior(method: MD4):
+    """MaskGIT's: the cross-entropy at the masks; over x_0 given x_t it is a divergence from the truth, and an entropy."""
+    mean, drawn, p_0, X = Largest(), Largest(), data_distribution(), enumeration.states(V, L)
+    loss, exact = again(method, loss="maskgit"), enumeration.Denoiser(method.process, p_0, L)
+    drawn.see(torch.tensor(float(loss.loss_is_bound)), 0.0, "it is no bound")
+    for t in INSIDE:
+        x_0, x_t, time, q = pairs(method.process, t)
+        mu, w = (posterior(of.predict(x_t, time)).double() for of in (loss, exact))
+        masks = x_t == method.process.mask
+        values = torch.where(masks, _nll(mu, x_0), 0.0).sum(-1)
+        cross = -torch.where(w > 0, w * mu.log(), 0.0).sum(-1)
+        joint = p_0[enumeration.index(x_0, V)] * q
+        mean.see(joint @ values, joint @ torch.where(masks, cross, 0.0).sum(-1), f"t = {t}")
+        given_x_0 = torch.zeros(len(X), dtype=torch.float64).index_add(0, enumeration.index(x_0, V), q * values)
+        drawn.see(bounds.expectation(loss.loss, X, _node(t)), given_x_0, f"t = {t}")
+    yield mean.row(BOUND, "MaskGIT's loss = cross-entropy from the truth")
+    yield drawn.row(BOUND, "... E of what is drawn at a time")
+
+
+@own("bound.unrolled-loss", lambda m: type(m) is UDLM and not m.steps)
+@torch.no_grad()
+def the_unrolled_loss_is_its_definition(method: UDLM):
+    """SUNDAE's, both texts followed; and with the first token given, which is neither noised, drawn nor counted."""
+    drawn, X, position = Largest(), enumeration.states(V, L), torch.arange(L)
+    loss = again(method, loss="sundae")
+    drawn.see(torch.tensor(float(loss.loss_is_bound)), 0.0, "it is no bound")
+    for t, given in ((INSIDE[0], False), (INSIDE[1], False), (INSIDE[1], True)):
+        free, where = torch.tensor([not given, True]), f"t = {t}, {'the first token' if given else 'nothing'} given"
+        time = torch.where(free, t, CLEAN).double().expand(len(X), L)
+        mean = posterior(loss.predict(X, time)).double()
+        to = mean[:, position, X]  # (N, N, L): from each text to each
+        noise = method.process.likelihood(X, CLEAN, torch.full((len(X), L), t, dtype=torch.float64))
+        for x_0 in X[[1, 3, 8]]:
+            same, missed = (x_0 == X).double(), torch.where(free, _nll(mean, x_0.expand(len(X), L)), 0.0).sum(-1)
+            q = torch.where(free, noise[:, position, x_0], same).prod(-1)
+            expected = (q @ missed + q @ torch.where(free, to, same).prod(-1) @ missed) / 2
+            draw = lambda b, script: loss.loss(Batch(b.tokens, free.expand(b.tokens.shape)), script)  # noqa: B023, E731
+            drawn.see(bounds.expectation(draw, x_0[None], _node(t)), expected, where)
+    yield drawn.row(BOUND, "SUNDAE's loss: E of what is drawn at a time")
