@@ -121,6 +121,8 @@ LISTS: dict[
     "MD4": [
         ("7.1, figure 5", "HellaSwag by the joint bound", "zellige evaluate RUN --pairs hellaswag.jsonl"),
         ("J", "SwiGLU, dropout of channels", "zellige train --recipe md4-text8"),
+        ("H.4", "MaskGIT's loss, without weights", "zellige train md4 --loss maskgit --schedule cosine"),
+        ("H.4", "SUNDAE's loss, of two denoising steps", "zellige train udlm --loss sundae --no-time"),
     ],
     "BD3-LM": [
         ("table 1", "AR with batches of random size", "zellige train ar --token-share 0.5"),

@@ -17,9 +17,9 @@ the constant L eps log V, as if they were then guessed uniformly; here it is the
 sampler does with them, one after another. The published latent term is 0; here it is what lies before alpha(1) = eps. Theirs:
 `published`.
 
-`loss` maskgit trains without the weight -alpha'/(1 - alpha), as MaskGIT does (arXiv 2202.04200, eq. 1; appendix H.4 compares):
-the mean over t of the cross-entropy at the masks, MaskGIT's own with `schedule` cosine. It is no bound, but its minimum is the
-same network. The bound that `evaluate` gives is that of the schedule.
+`loss` maskgit trains without the weight -alpha'/(1 - alpha), as MaskGIT does (arXiv 2202.04200): the mean over t of the
+cross-entropy at the masks, MaskGIT's own with `schedule` cosine. It is no bound, but its minimum is the same network. The bound
+that `evaluate` gives is that of the schedule.
 """
 
 import math
@@ -59,7 +59,7 @@ class MD4(Masked):
         diffusion_steps: int = option(default=0, minimum=0)
         """T of discrete time, with its T-step bound; 0: continuous time"""
         loss: str = "bound"
-        """training loss: bound, or maskgit, the cross-entropy at the masks without weights, which is no bound"""
+        """training loss: bound, or maskgit, without weights, which is no bound"""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class MD4(Masked):
             return super().loss(batch, generator)
         t = self.draw_times(batch, generator)
         x_t = self.corrupt(batch, per_position(t), generator)
-        return self.cross_entropy(batch, x_t, per_position(t))  # MaskGIT eq. 1
+        return self.cross_entropy(batch, x_t, per_position(t))
 
     def published(self, batch, generator=None, steps=0):
         T, t = steps or self.steps, self.draw_times(batch, generator)

@@ -16,7 +16,7 @@ Differences from the paper: the published code takes alpha = 1 - t in the bound 
 adds a reconstruction at t = 0, where alpha is 1 and nothing is left to reconstruct; here alpha is the schedule's throughout,
 and the end alpha(1) = eps is a term of its own. A given position of an infilling is no clean one for this network: approximate.
 
-`loss` sundae trains by the unrolled denoising of SUNDAE (arXiv 2112.06749, eq. 4) in the place of the bound: with m(. | x) the
+`loss` sundae trains by the unrolled denoising of SUNDAE (arXiv 2112.06749) in the place of the bound: with m(. | x) the
 network's p(x_0 | x) at each position and x' drawn from m(. | x_t), position by position and without a gradient,
 
     1/2 [ -log m(x_0 | x_t) - log m(x_0 | x') ]       x_t at an even t; the second evaluation has the same t
@@ -59,7 +59,7 @@ class UDLM(Uniform):
         diffusion_steps: int = option(default=0, minimum=0)
         """T of discrete time, with its T-step bound; 0: continuous time"""
         loss: str = "bound"
-        """training loss: bound, or sundae, the cross-entropy of two denoising steps, which is no bound"""
+        """training loss: bound, or sundae, which is no bound"""
         sigma_min: float | None = schedule_option("sigma_min")
         sigma_max: float | None = schedule_option("sigma_max")
         alpha_1: float | None = schedule_option("alpha_1")
@@ -83,7 +83,7 @@ class UDLM(Uniform):
         logits = self._mean_logits(batch, x_t, t)
         x = random.categorical(logits.detach().softmax(-1), generator)
         x = torch.where(batch.counted, x, batch.tokens)
-        return (self._missed(batch, logits) + self._missed(batch, self._mean_logits(batch, x, t))) / 2  # SUNDAE eq. 4
+        return (self._missed(batch, logits) + self._missed(batch, self._mean_logits(batch, x, t))) / 2
 
     def _mean_logits(self, batch: Batch, x: Tensor, t: Tensor) -> Tensor:
         """Logits (B, L, K) of p(x_0 | x)."""
