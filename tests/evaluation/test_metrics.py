@@ -2,6 +2,8 @@
 
 import math
 from itertools import chain
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,8 @@ from zellige.evaluation import metrics
 from zellige.evaluation.interval import Number, mean, student
 from zellige.evaluation.metrics import METRICS, Metric
 from zellige.evaluation.sweep import ScoredSet, Way
+from zellige.models import frames
+from zellige.samplers.growing import Growth
 
 
 def ragged(seed: int, rows: int = 12, vocabulary: int = 5) -> list[list[int]]:
@@ -101,6 +105,36 @@ def test_equal_lengths_obey_jensen():
     assert corpus.value < each.value
     log = (nats.double() / 40).mean()
     assert math.log(corpus.value) == pytest.approx(float(log))
+
+
+@pytest.mark.parametrize("n", [5, 6, 20, 101])
+def test_the_median_document_and_its_interval(n):
+    """Ranks of the binomial, for lengths 1 to n of which the longest did not end."""
+    lengths = np.where(np.arange(1, n + 1) > n - 2, np.nan, np.arange(1.0, n + 1))
+    found = metrics.median_length(np.random.default_rng(0).permutation(lengths))
+    assert found.value == (n + 1) / 2
+    tail = [sum(math.comb(n, i) for i in range(k)) / 2**n for k in range(1, n)]  # P(fewer than k below the median)
+    k = sum(p <= 0.025 for p in tail)
+    high = n + 1 - k
+    assert found.low == (k or -math.inf)
+    assert found.high == (high if k > 0 and high <= n - 2 else math.inf)
+    longest = metrics.longest_length(lengths)
+    assert (longest.value, longest.high) == (n - 2, math.inf)
+    assert metrics.endless(lengths).sum() == 2
+
+
+def test_no_median_where_half_of_the_documents_did_not_end():
+    assert math.isnan(metrics.median_length(np.array([1.0, 2.0, math.nan, math.nan])).value)
+    assert math.isnan(metrics.longest_length(np.array([math.nan])).value)
+
+
+def test_texts_that_end_by_themselves():
+    """Not one as long as may be, nor one that was stopped since it repeats itself, nor one of no growing sampler."""
+    rows = torch.arange(3)
+    memory = Growth(8, 8, torch.tensor([3, 8, 5]), rows, repeats=torch.tensor([False, False, True]))
+    for growth, ended in ((memory, [True, False, False]), (None, [False] * 3)):
+        frame: Any = SimpleNamespace(x=torch.zeros(3, 8), state=SimpleNamespace(memory=growth))
+        assert frames._ended(frame) == ended
 
 
 def test_nothing_judged_is_one_line():

@@ -9,6 +9,7 @@ from .encoders import ENCODERS
 from .gidd import GIDD
 from .guidance import GUIDANCE
 from .leaps import LEAPS
+from .lengths import LENGTHS
 from .mutant import Mutant
 from .networks import CONNECTIONS
 from .options import OPTIONS
@@ -2132,6 +2133,7 @@ CATALOGUE = [
     *OTHER_LOSSES,
     *LARGE,
     *GIDD,
+    *LENGTHS,
     *SUBSTITUTED,
     *SPECULATIVE,
     *UNIFORM,

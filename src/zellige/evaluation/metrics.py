@@ -110,6 +110,41 @@ def repetitions(rows: Sequence[Sequence[int]], n: int = REPEAT) -> np.ndarray:
     return np.where(many > 0, 1 - kinds / np.maximum(many, 1), np.nan)
 
 
+# ---------------------------------------------------------------------------------------------------- of their lengths
+def median_length(lengths: np.ndarray) -> Number:
+    """Median of the lengths (N,) of documents, one that did not end (NaN) being longer than all that did.
+
+    NaN where half of them did not end. The interval is that between the order statistics of rank k and N + 1 - k, with k the
+    largest that is right 95% of the time whatever the distribution (the number of values below the median is binomial).
+
+    >>> median_length(np.array([3, 9, 1, 5, math.nan])).value
+    5.0
+    """
+    n = len(lengths)
+    x = np.sort(np.where(np.isnan(lengths), np.inf, lengths))
+    value = (x[(n - 1) // 2] + x[n // 2]) / 2
+    if not math.isfinite(value):
+        return Number(math.nan, math.nan, math.nan)
+    k, below = 0, 0.5**n  # P(at most k of n values are below the median)
+    while below <= 0.025:
+        k += 1
+        ways = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+        below += math.exp(ways - n * math.log(2))
+    low, high = (x[k - 1], x[n - k]) if k else (-math.inf, math.inf)
+    return Number(float(value), float(low), float(high))
+
+
+def longest_length(lengths: np.ndarray) -> Number:
+    """Longest of the documents that ended, of lengths (N,); NaN where none did. It grows with N, and has no interval."""
+    ended = lengths[~np.isnan(lengths)]
+    return Number(float(ended.max()), -math.inf, math.inf) if len(ended) else Number(math.nan, math.nan, math.nan)
+
+
+def endless(lengths: np.ndarray) -> np.ndarray:
+    """Return whether each document (N,) did not end before the length that was asked for: (N,) bool."""
+    return np.isnan(lengths)
+
+
 # ---------------------------------------------------------------------------------------------------- by the judge
 def judged_only(nats: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
     """Both (N,) in float64, without the samples of which no token was judged. InputError: none is left."""
@@ -346,6 +381,7 @@ def recall(images: Tensor, real_images: Tensor) -> Number:
 # ---------------------------------------------------------------------------------------------------- the table
 KNOWN = {  # what a metric may take
     "rows": "token ids of each of N samples, of any length",
+    "lengths": "(N,) tokens of each sample that the end-of-text token ended, of a sampler that may write on; NaN if it did not",
     "nats": "(N,) -log p of each sample by the judge, in nats",
     "tokens": "(N,) how many tokens of each sample the judge scored",
     "features": "(N, D) last hidden states of the judge, of samples",
@@ -462,6 +498,14 @@ METRICS: dict[str, Metric] = {metric.name: metric for metric in (
     *(Metric(f"distinct-{n}", partial(distinct, n=n), ("rows",), **_DISTINCT) for n in ORDERS),
     Metric(f"seq-rep-{REPEAT}", repetitions, ("rows",), False, definition=f"1 - distinct-{REPEAT} within a sample, mean",
            paper="Welleck et al. 2020, arXiv 1908.04319", column=f"seq-rep-{REPEAT}", page="seq-rep"),
+    Metric("document length", median_length, ("lengths",), None, "between two order statistics (binomial)", unit="tokens",
+           title="document length, median", definition="median; one that did not end is longer than all that did",
+           paper="Arriola et al. 2025, arXiv 2503.09573", decimals=0, sides=True, page="length"),
+    Metric("longest document", longest_length, ("lengths",), None, "none: of these samples", unit="tokens",
+           definition="of those that ended", paper="Arriola et al. 2025, arXiv 2503.09573", biased=True, decimals=0,
+           page="length"),
+    Metric("endless documents", endless, ("lengths",), None, title="did not end", page="length",
+           definition="fraction of the samples without an end-of-text token"),
     Metric("mauve", mauve, ("features", "real_features", "seed"), True, title="MAUVE", column="mauve", biased=True,
            interval=f"Student's t over {CLUSTERINGS} seeds of its clusters", paper="Pillutla et al. 2021, arXiv 2102.01454"),
     Metric("energy distance", energy_distance, ("vectors", "real_vectors"), False, IN_PAIRS,

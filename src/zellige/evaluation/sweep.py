@@ -40,6 +40,7 @@ from ..data.given import GivenRows
 from ..data.rows import Rows
 from ..data.tokenizer_base import Tokenizer
 from ..errors import InputError, check_counts, unknown
+from ..models.defaults import end_token, trained_on_documents
 from ..models.frames import Frame, collect
 from ..models.model import Model, fingerprint
 from ..models.sample import watch
@@ -179,6 +180,7 @@ class Set:
         classes: the class of each, where classes were asked for.
         seconds: that sampling took, where that is known.
         leaps: of tau-leaping, what its steps came to.
+        ended: whether a token ended each, of a sampler that writes left to right until one does.
     """
 
     way: Way
@@ -190,6 +192,7 @@ class Set:
     classes: list[str | None] | None = None
     seconds: float = 0.0
     leaps: tuple[Leap, ...] | None = None
+    ended: list[bool] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -329,7 +332,16 @@ def draw_samples(
         samples.classes if classes else None,
         samples.seconds,
         tuple(samples.leaps) or None,
+        samples.ended if fixed is None and _ends(model, way) else None,
     )
+
+
+def _ends(model: Model, way: Way) -> bool:
+    """Whether a way to draw writes left to right until a token ends the text."""
+    if not (way.sampler and samplers.find(way.sampler).grows):
+        return False
+    end = way.options.get("end", end_token(model.tokenizer, trained_on_documents(model)))
+    return end is not None and end >= 0
 
 
 def samples_as_lines(sets: Iterable[Set]) -> str:
@@ -418,6 +430,9 @@ def score_samples(
     """
     reading = reading or read_texts(samples.texts, samples.rows, judge, own, progress)
     measures = metrics.measure(rows=reading.rows, nats=reading.nats, tokens=reading.tokens)
+    if samples.ended is not None and samples.rows is not None:
+        lengths = [len(row) if ended else math.nan for row, ended in zip(samples.rows, samples.ended, strict=True)]
+        measures |= metrics.measure(lengths=np.array(lengths))
     if against is not None:
         measures |= metrics.measure(features=judge.features(samples.texts), real_features=against, seed=seed)
     return ScoredSet(

@@ -168,6 +168,7 @@ class Samples(Record):
         walks: where the samples are ends of Markov chains: a `Walk` for each batch.
         expected_calls: network evaluations of a sample in expectation; None where unknown.
         tries: how often each sample was drawn again since it repeated itself.
+        ended: whether a token ended each sample before its length; False of a sampler that does not write left to right.
         repeating: samples that still repeat themselves.
         classes: the class of each sample, or None.
         groups: the weighted particles of each sample, or None.
@@ -184,6 +185,7 @@ class Samples(Record):
     walks: list[Walk] = field(default_factory=list)
     expected_calls: float | None = None
     tries: list[int] = field(default_factory=list)
+    ended: list[bool] = field(default_factory=list)
     repeating: int = 0
     classes: list[str | None] = field(default_factory=list)
     distribution: Distribution | None = None
@@ -335,11 +337,22 @@ def _finished(frame: Frame) -> Samples:
         walks=[memory] if isinstance(memory, Walk) else [],
         expected_calls=frame.expected_calls,
         tries=[0] * len(frame.x) if tries is None else tries.tolist(),
+        ended=_ended(frame),
         repeating=len(again(frame.state)),
         classes=list(frame.classes) or [None] * len(frame.x),
         groups=_groups(frame),
         leaps=memory.fractions() if isinstance(memory, Leaps) else [],
     )
+
+
+def _ended(frame: Frame) -> list[bool]:
+    """Whether a token ended each text of a batch's last frame; one that was stopped since it repeats itself has not ended."""
+    memory = frame.state.memory
+    if not isinstance(memory, Growth):
+        return [False] * len(frame.x)
+    repeats = torch.zeros_like(memory.ends, dtype=torch.bool) if memory.repeats is None else memory.repeats
+    ended = (memory.ends < frame.x.shape[1]) & ~repeats
+    return ended.tolist()
 
 
 def _groups(frame: Frame) -> list[Group | None]:
@@ -370,6 +383,7 @@ def joined(parts: Sequence[Samples], numbers: Sequence[int] | None = None) -> Sa
         walks=[walk for part in parts for walk in part.walks],
         expected_calls=parts[-1].expected_calls if parts else None,
         tries=column("tries"),
+        ended=column("ended"),
         repeating=sum(part.repeating for part in parts),
         classes=column("classes"),
         distribution=parts[-1].distribution if parts else None,
