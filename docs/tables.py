@@ -127,7 +127,11 @@ LISTS: dict[
     "BD3-LM": [
         ("table 1", "AR with batches of random size", "zellige train ar --token-share 0.5"),
         ("table 2, eq. 10", "variance of the bound over clipping intervals", "python benchmarks/clipping.py"),
-        ("table 6", "lengths of documents that end by themselves", ""),
+        (
+            "table 6",
+            "lengths of documents that end by themselves",
+            "zellige evaluate RUN --generate --length 131072 --count 500",
+        ),
         ("table 8", "square and square-root schedules", "zellige train bd3lm --schedule square-root"),
     ],
 }

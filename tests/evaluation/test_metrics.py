@@ -120,7 +120,9 @@ def test_the_median_document_and_its_interval(n):
     assert found.high == (high if k > 0 and high <= n - 2 else math.inf)
     longest = metrics.longest_length(lengths)
     assert (longest.value, longest.high) == (n - 2, math.inf)
-    assert metrics.endless(lengths).sum() == 2
+    share = metrics.endless(lengths)
+    assert share.value == 2 / n
+    assert 0 < share.low < share.value < share.high
 
 
 def test_no_median_where_half_of_the_documents_did_not_end():

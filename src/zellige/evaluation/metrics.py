@@ -38,7 +38,7 @@ from .image_quality import (
     radii,
     within,
 )
-from .interval import Number, from_jackknife, mean, student
+from .interval import Number, Proportion, from_jackknife, mean, student
 from .result import summarize
 
 ORDERS = (1, 2, 3, 4)  # n of distinct-n and of TV-n
@@ -140,9 +140,10 @@ def longest_length(lengths: np.ndarray) -> Number:
     return Number(float(ended.max()), -math.inf, math.inf) if len(ended) else Number(math.nan, math.nan, math.nan)
 
 
-def endless(lengths: np.ndarray) -> np.ndarray:
-    """Return whether each document (N,) did not end before the length that was asked for: (N,) bool."""
-    return np.isnan(lengths)
+def endless(lengths: np.ndarray) -> Number:
+    """Fraction of the documents, of lengths (N,), that did not end before the length that was asked for."""
+    share = Proportion(int(np.isnan(lengths).sum()), len(lengths))
+    return Number(share.value, *share.interval)
 
 
 # ---------------------------------------------------------------------------------------------------- by the judge
@@ -504,7 +505,8 @@ METRICS: dict[str, Metric] = {metric.name: metric for metric in (
     Metric("longest document", longest_length, ("lengths",), None, "none: of these samples", unit="tokens",
            definition="of those that ended", paper="Arriola et al. 2025, arXiv 2503.09573", biased=True, decimals=0,
            page="length"),
-    Metric("endless documents", endless, ("lengths",), None, title="did not end", page="length",
+    Metric("endless documents", endless, ("lengths",), None, "Wilson's, of a proportion", title="did not end", page="length",
+           sides=True,
            definition="fraction of the samples without an end-of-text token"),
     Metric("mauve", mauve, ("features", "real_features", "seed"), True, title="MAUVE", column="mauve", biased=True,
            interval=f"Student's t over {CLUSTERINGS} seeds of its clusters", paper="Pillutla et al. 2021, arXiv 2102.01454"),

@@ -354,6 +354,7 @@ def samples_as_lines(sets: Iterable[Set]) -> str:
                 "seed": group.seed, "number": i, "expected_calls": group.expected_calls,
             }  # fmt: skip
             sample |= {"class": group.classes[i]} if group.classes else {}
+            sample |= {"ended": group.ended[i]} if group.ended else {}
             lines.append(json.dumps(sample | asdict(group.way), ensure_ascii=False) + "\n")
     return "".join(lines)
 
@@ -396,7 +397,9 @@ def read_samples(path: str | Path, model: Model | None = None) -> list[Set]:
             )
         calls = [sample.get("calls") for sample in group]
         more = group[0].get("seed"), group[0].get("expected_calls")
-        sets.append(Set(Way(**json.loads(way)), texts, rows, None if None in calls else calls, *more))  # pyright: ignore
+        ended = [sample.get("ended") for sample in group]
+        found = Set(Way(**json.loads(way)), texts, rows, None if None in calls else calls, *more)  # pyright: ignore
+        sets.append(replace(found, ended=None if None in ended else ended))
     return sets
 
 

@@ -530,7 +530,7 @@ _add(
         _row("SEDD", "1021", "1024", by="mdlm-owt-sedd"),
         _row("BD3-LM L'=16", "798", "9982", by="bd3lm-owt-16"),
     ),
-    evaluation=SAMPLES,
+    evaluation="zellige evaluate RUN --generate --length 131072 --count 500",
 )  # fmt: skip
 _add(
     "bd3lm-7", *_BD3LM, "7", "samples", "GPT-2 large, 300 samples, nucleus 0.9",
