@@ -222,8 +222,9 @@ def rows_of(model: Model, corpus: Corpus, split: str, unconditional: bool = Fals
         names = [name for name, of in corpus.about["mix"].items() if split in of["splits"]]
         protocol["pooled"] = f"each row of {', '.join(names)} counts once, whatever its weight in training"
     protocol |= {"class": given_class} if given_class else {}
-    loss = getattr(method.config, "loss", None)
-    if not method.loss_is_bound and loss != getattr(type(method.config)(), "loss", None):
+    config: Any = getattr(method, "config", None)
+    loss = getattr(config, "loss", None)
+    if not getattr(method, "loss_is_bound", True) and loss != getattr(type(config)(), "loss", None):
         protocol["trained by"] = f"the loss {loss} (no bound)"
     if word := corpus.about.get("given"):
         refuse_given(method, word)
