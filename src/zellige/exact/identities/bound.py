@@ -13,6 +13,7 @@ from ...core.prediction import Score, as_leave_one_out, as_mean, as_score, poste
 from ...core.schedule import CLEAN, PRIOR, Schedule
 from ...methods.absorbing import Masked
 from ...methods.diffusion import Diffusion, jumps_at
+from ...methods.gidd import GIDD
 from ...samplers import Ancestral
 from .. import bounds, enumeration
 from .check import (
@@ -60,6 +61,26 @@ def total(method: Diffusion, x_0: Tensor, jumps: bool = False) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------- two forms of one bound
+@own("bound.weights", lambda method: isinstance(method, GIDD))
+@torch.no_grad()
+def weights_are_those_of_the_paper(method: GIDD):
+    """GIDD, section 4: clipped at 2; dynamic, 2 at the mask, 1 at a wrong token, (B / V) e^{-lambda/2} at the right one."""
+    worst, P = Largest(), method.process
+    clip, dynamic = (again(method, weights=weights) for weights in ("clip", "dynamic"))
+    for t in INSIDE:
+        for x_0, x_t in itertools.product(range(V), range(P.K)):
+            other = (x_t + 1) % P.K  # from which x_t is entered at the rate rho
+            rho, q = P.rate(t)[other, x_t], P.matrix(CLEAN, t)[x_0, x_t]
+            at = (torch.tensor(x_0), torch.tensor(x_t), torch.tensor(t, dtype=torch.float64))
+            where = f"t = {t}, x_0 = {x_0}, x_t = {x_t}"
+            worst.see(clip.loss_weight(*at), min(float(rho / q), 2.0), f"clip, {where}")
+            snr = math.log((1 - t) / t)
+            right = min(P.schedule.B / V * math.exp(-snr / 2), 2.0)
+            weight = 2.0 if x_t == P.blank else right if x_t == x_0 else 1.0
+            worst.see(dynamic.loss_weight(*at), weight, f"dynamic, {where}")
+    yield worst.row(BOUND, "clipped and dynamic weights = the paper's")
+
+
 @own("bound.closed-form")
 def closed_form_is_the_generic_bound(method: Diffusion):
     if all(getattr(type(method), name) is getattr(Diffusion, name) for name in ("cost", "diffusion", "step")):
@@ -90,6 +111,24 @@ def closed_form_is_the_generic_bound(method: Diffusion):
             gradient.see(closed_gradient, generic_gradient, where)
     yield value.row(BOUND, "closed form = generic bound")
     yield gradient.row(BOUND, "... its gradient")
+
+
+@own("bound.definition")
+@torch.no_grad()
+def the_definition_is_the_generic_bound(method: Diffusion):
+    """`Diffusion.cost`, which methods with a closed form pass by: of continuous time, and of a step."""
+    worst = Largest()
+    for t, s in [(0.5625, None), (0.90625, 0.1875)]:
+        if s is None and discrete(method):
+            continue
+        x_0, x_t, time, _ = pairs(method.process, t)
+        context, later = method.clean(Batch(x_0)), None if s is None else torch.full_like(time, s)
+        pred, target = method.predict(x_t, time, context=context), truth(method.process, x_0, x_t, time)
+        generic = bound.continuous(target, pred) if later is None else bound.discrete(target, pred, later)
+        logits = method.logits(method.hidden(x_t, time, context=context))
+        cost = Diffusion.cost(method, logits, x_0, x_t, time, later)
+        worst.see(cost, generic, f"t = {t:g}" + ("" if s is None else f" to {s:g}"))
+    yield worst.row(BOUND, "the cost that methods inherit = generic bound")
 
 
 @own("bound.convert")

@@ -109,7 +109,7 @@ def a_coarse_chain_has_times_of_its_own(method: Diffusion):
     for n in range(1, T + 1):
         rest = (method.grid(n)[1:-1] - torch.linspace(1, 0, n + 1, dtype=torch.float64)[1:-1]).abs() * T
         even.see((rest - 0.5 - EXACT).clamp_min(0.0).sum(), 0.0, f"{n} of {T} steps")
-    yield apart.row(BOUND, "coarse chains: times of the whole one, falling")
+    yield apart.row(BOUND, "coarse chains: times of the whole, falling")
     yield even.row(BOUND, "... even: each within half a step of T")
     process, index = method.process, [0, T // 2, T - 1]  # pyright: ignore[reportAttributeAccessIssue]
     x_0 = torch.arange(process.K)[process.clean]

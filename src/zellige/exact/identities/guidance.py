@@ -208,7 +208,7 @@ def with_and_without_the_class(method: Method):
             _see_tokens(model, draws)
     if products.where or ends.where or method.process is not None:
         yield products.row(GUIDANCE, "class: p(. | y)^g p(.)^(1 - g)", 1e-6)  # embeddings of the time are float32
-        yield ends.row(GUIDANCE, "... g = 1 and 0: the model with and without it", 1e-6)
+        yield ends.row(GUIDANCE, "... g = 1 and 0: the model with, without it", 1e-6)
     if any(map(token_by_token, several)):
         yield draws.row(GUIDANCE, "class: token by token, with both caches", 1e-6)
 

@@ -194,7 +194,7 @@ def correctors_stand_at_the_end_of_a_step(method: Diffusion):
         correct = torch.stack((torch.where(on, t - 0.125, 0.5), torch.where(on, 0.125 * size, 0.0)), -1)
         for record in sampler.made[1:]:
             worst.see(record, correct, where)
-    yield worst.row(SAMPLER, "tau_leaping, correctors  at s, so many, so long")
+    yield worst.row(SAMPLER, "tau_leaping, correctors  at s, their number")
 
 
 @own("sampler.uniformisation-infill-drawn")
@@ -218,7 +218,7 @@ def uniformisation_keeps_what_is_given(method: Diffusion) -> Iterator[Row]:
     freedom = int(possible.sum()) - 1
     p = float(torch.special.gammaincc(torch.tensor(freedom / 2).double(), (chi_2 / 2).double()))
     where = f"{draws:,} draws, chi-square {float(chi_2):.1f} with {freedom} degrees of freedom"
-    yield above(SAMPLER, "uniformisation, given [1, _]  chi-square, its p", p, MISTAKEN, f"≥ {MISTAKEN:.0e}", where)
+    yield above(SAMPLER, "uniformisation, given [1, _]  chi-square, p", p, MISTAKEN, f"≥ {MISTAKEN:.0e}", where)
 
 
 @own("sampler.uniformisation-drawn")

@@ -1,4 +1,4 @@
-"""Real networks inside methods: classes, hidden states of the masks alone, a U-Net against its definition.
+"""Real networks inside methods: classes, hidden states of the masks alone, blocks and U-Nets against their definitions.
 
 Their weights are fixed numbers. What an identity says of a network it says of the method that asks it: bounds and samples.
 """
@@ -18,7 +18,8 @@ from ...methods import AR, METHODS
 from ...methods.diffusion import Diffusion
 from ...methods.method import Method
 from ...nn import UNet
-from ...nn.block import Net
+from ...nn.block import Block, Net, mlp
+from ...nn.embedding import modulate
 from ...samplers import Ancestral, State
 from .. import enumeration, script
 from .blocks import by_blocks, lengths, noisy, transformer
@@ -161,6 +162,59 @@ def a_network_reads_its_own_prediction(method: Method):
         network._embed = with_estimate
         worst.see(hidden, model.hidden(x_t, time, Batch(x_0), context), f"L' = {block}")
     yield worst.row(NETWORKS, "self-conditioning = a second pass beside the first", SINGLE)
+
+
+# ---------------------------------------------------------------------------------- parts of a block
+@shared("networks.mlp")
+@torch.no_grad()
+def swiglu_is_its_definition():
+    """W2 (silu(W1 x) * W3 x) (Shazeer 2020, arXiv 2002.05202), of 2/3 of 4 D channels, rounded up to a multiple of 32."""
+    worst, width, x = Largest(), Largest(), numbers(3, 48)
+    module = with_numbers(mlp(Net(hidden=48, heads=2, mlp="swiglu")))
+    first, last = (p.double() for p in module.parameters())
+    w1, w3 = first.chunk(2)
+    a = x @ w1.mT
+    worst.see(module(x), (a / (1 + (-a).exp()) * (x @ w3.mT)) @ last.mT, "48 channels")
+    yield worst.row(NETWORKS, "SwiGLU = W2 (silu(W1 x) * W3 x)")
+    for hidden in (12, 48, 100, 768, 784):
+        gated: Any = mlp(Net(hidden=hidden, heads=2, mlp="swiglu"))
+        width.see(
+            torch.tensor(float(gated[-1].in_features)), 32.0 * math.ceil(int(8 * hidden / 3) / 32), f"D = {hidden}"
+        )
+    yield width.row(NETWORKS, "... its width: 8 D/3, up to a multiple of 32")
+
+
+@shared("networks.adaptive")
+@torch.no_grad()
+def an_adaptive_norm_is_its_definition():
+    """norm(x) (1 + scale) + shift, by moments, of vectors for each sequence and of vectors for all of them (DiT, arXiv
+    2212.09748)."""
+    worst, D = Largest(), 8
+    norm, x = with_numbers(nn.LayerNorm(D)), numbers(3, 4, D)
+    deviation = (x.var(-1, unbiased=False, keepdim=True) + norm.eps).sqrt()
+    plain = (x - x.mean(-1, keepdim=True)) / deviation * norm.weight + norm.bias
+    for shape in ((3, 1, D), (D,)):
+        shift, scale = numbers(*shape), numbers(*shape).flip(-1)
+        worst.see(modulate(norm, x, shift, scale), plain * (1 + scale) + shift, f"vectors of shape {shape}")
+    yield worst.row(NETWORKS, "adaptive norm = norm(x) (1 + scale) + shift", SINGLE)
+
+
+@shared("networks.dropout")
+@torch.no_grad()
+def channels_are_dropped_whole():
+    """`drop_channels`: at all positions of a sequence or at none, and others in each sequence."""
+    B, length, D, worst = 64, 5, 48, Largest()
+    block = Block(
+        Net(layers=1, hidden=D, heads=2, length=length, dropout=0.5, drop_channels=True), False, False
+    ).train()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        kept = block._drop(torch.ones(B, length, D), torch.Size((B, length, D)), None)
+    worst.see(kept, kept[:, :1].expand(kept.shape), "positions")
+    worst.see((kept * (kept - 2)).double(), 0.0, "dropped, or doubled")
+    yield worst.row(NETWORKS, "dropped channels: at all positions, or none")
+    others = float((kept != kept.roll(1, 0)).double().mean())
+    yield above(NETWORKS, "... and others in each sequence, share", others, 0.25, "≥ 0.25")
 
 
 # ---------------------------------------------------------------------------------- U-Nets

@@ -7,11 +7,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core.prediction import as_leave_one_out, as_mean, as_score, reverse, reverse_rate, score
+from ...core.prediction import (
+    LeaveOneOut,
+    as_leave_one_out,
+    as_mean,
+    as_score,
+    kernel,
+    posterior,
+    restricted,
+    reverse,
+    reverse_rate,
+    score,
+)
 from ...core.process import Process
 from ...core.schedule import CLEAN
+from ...methods.diffusion import Diffusion
 from .. import enumeration
-from .check import INSIDE, L, Largest, data_distribution, processes, reachable, shared
+from .check import INSIDE, L, Largest, data_distribution, own, processes, reachable, shared
 
 PREDICTION = "prediction: mean, leave-one-out, score at the exact network"
 
@@ -82,3 +94,28 @@ def score_at_a_mask_sums_to_the_odds():
                 v = score(pred)[P.mask == X]
                 worst.see(v[:, P.clean].sum(-1), odds, f"{name}, t = {t}: {kind}")
     yield worst.row(PREDICTION, "score at a mask sums to alpha/(1 - alpha)")
+
+
+@shared("prediction.underflow")
+def a_token_that_is_seen_is_possible():
+    """Of absorbing noise, by a network that rounds the probability of a visible token to 0: it stays."""
+    worst, P = Largest(), processes()["absorbing, linear"]
+    x_t = torch.arange(P.K)[P.clean]
+    mu, time = torch.nn.functional.one_hot(x_t.roll(1), P.K).double(), torch.full(x_t.shape, 0.6, dtype=torch.float64)
+    for (kind, make), s in itertools.product({"mean": restricted, "leave-one-out": LeaveOneOut}.items(), [CLEAN, 0.2]):
+        worst.see(kernel(make(P, mu, x_t, time), s), P.one_hot(x_t).double(), f"{kind}, to {s}")
+    yield worst.row(PREDICTION, "a visible token of probability 0 stays")
+
+
+@own("prediction.clean")
+@torch.no_grad()
+def what_is_no_data_has_no_probability(method: Diffusion):
+    """At every x_t, of the method's own network: no probability of the mask."""
+    if bool(method.process.clean.all()):
+        return
+    worst = Largest()
+    for t in INSIDE:
+        X, time, _ = reachable(method.process, t)
+        worst.see(posterior(method.predict(X, time))[..., ~method.process.clean], 0.0, f"t = {t}")
+        worst.see(posterior(method.predict(X, time)).sum(-1), 1.0, f"t = {t}, the sum")
+    yield worst.row(PREDICTION, "p(x_0 | x_t) of the mask is 0")

@@ -14,7 +14,7 @@ from ...core.schedule import CLEAN, PRIOR
 from .. import enumeration
 from .check import INSIDE, TIMES, L, Largest, above, data_distribution, numbers, processes, reachable, shared
 
-PROCESS = "process: absorbing (also alpha per token), uniform, drifting, chains of any rates"
+PROCESS = "process: absorbing (also alpha per token), uniform, drifting, chains"
 
 
 @shared("process.semigroup")

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from ...core import maths
 from ...core.batch import Batch
-from ...core.curves import LinearSigma
+from ...core.curves import Linear, LinearSigma
 from ...core.prediction import posterior
+from ...core.process import absorbing, uniform
 from ...core.schedule import CLEAN, PRIOR, Tabulated
 from ...methods.diffusion import Diffusion
 from ...methods.gidd import Hybrid
@@ -43,6 +44,7 @@ from ...samplers.predict import clean_where_fixed, expected_time
 from ...samplers.replay import Replayed, weigh
 from ...samplers.sampler import start_distribution
 from .. import bounds, enumeration, metropolis, script
+from ..distributions import joint_kernel
 from .bound import grid
 from .check import (
     L,
@@ -59,6 +61,7 @@ from .check import (
     of_order,
     one_alpha,
     own,
+    shared,
     truth_of,
 )
 
@@ -610,4 +613,42 @@ def infilling_is_the_conditional_distribution(method: Diffusion):
     away = [distance(method, ancestral, steps, GIVEN, clean_times=False) for steps in (64, 128, 256)]
     where = "expected failure: distances at T = 64, 128, 256: " + ", ".join(f"{d:.4f}" for d in away)
     limit = 2 * away[2] - away[1]  # the error in 1/T cancelled
-    yield above(SAMPLER, "infilling, one time for all  wrong in the limit", limit, 0.02, "≥ 0.02", where)
+    yield above(SAMPLER, "infilling, one time for all: wrong, limit", limit, 0.02, "≥ 0.02", where)
+
+
+# ---------------------------------------------------------------------------------- a text, noised and denoised
+RECONSTRUCTED = {  # the noise, what the network says, the time asked for, and the times of a run of four steps from there on
+    "uniform": (uniform(V, Linear(0.05)), "leave_one_out", 0.3, (0.3, 0.25, CLEAN)),
+    "absorbing": (absorbing(V + 1, Linear()), "mean", 0.5, (0.5, 0.25, CLEAN)),
+    "T = 12": (
+        uniform(V, Tabulated(torch.linspace(1.0, 0.05, 13, dtype=torch.float64))),
+        "leave_one_out",
+        0.6,
+        (7 / 12, 6 / 12, 3 / 12, CLEAN),
+    ),
+}
+
+
+@shared("sampler.reconstruct")
+@torch.no_grad()
+def a_text_is_noised_and_denoised_from_there():
+    """`run(begin=...)`: P(sample | text) is q(x_t | text) times the kernels of the times after t; what is given stays."""
+    worst, texts = Largest(), enumeration.states(V, L)
+    for name, (process, predicts, t, times) in RECONSTRUCTED.items():
+        method: Any = enumeration.Denoiser(process, data_distribution(), L, predicts)
+        X, count = enumeration.states(process.K, L), len(times)
+        expected = torch.kron(*[process.matrix(CLEAN, times[0])] * 2)[enumeration.index(texts, process.K)]
+        for begin, end in itertools.pairwise(times):
+            expected = expected @ joint_kernel(method, X, begin, end)
+        found = torch.zeros_like(expected)
+
+        def draw(rows: Tensor, source: Any, method: Any = method, t: float = t, count: int = count) -> Tensor:
+            begin = (texts[rows], t)
+            states = [*run(Ancestral("uniform"), method, (len(rows), L), 4, generator=source, begin=begin)]
+            worst.see(torch.tensor(float(len(states))), float(count), "the number of states")
+            return states[-1].x
+
+        for rows, x, p in script.branches(draw, len(texts)):
+            found.index_put_((rows, enumeration.index(x, process.K)), p, accumulate=True)
+        worst.see(found, expected, name)
+    yield worst.row(SAMPLER, "from a text's noise: q(x_t | it), then the kernels")

@@ -11,15 +11,17 @@ from torch import Tensor
 
 from ... import methods
 from ...core import maths
+from ...core.curves import Linear
 from ...core.prediction import kernel
-from ...core.process import Process
+from ...core.process import Process, absorbing
+from ...core.random import Streams
 from ...core.schedule import CLEAN, as_time
 from ...methods.diffusion import Diffusion
 from ...nn.table import Table
-from ...samplers import State
+from ...samplers import State, run
 from ...samplers.smc import Particles, Rewarded, Smc, systematic
 from .. import enumeration, script
-from .check import L, Largest, above, apart, below, data_distribution, discrete, numbers, own, shared, truth_of
+from .check import L, Largest, V, above, apart, below, data_distribution, discrete, numbers, own, shared, truth_of
 from .sampler import starts
 
 PARTICLES = "particles: weighted, steered by a reward or annealed"
@@ -188,6 +190,42 @@ def copies_are_in_proportion():
     yield nearest.row(PARTICLES, "... and less than one from it in each case")
 
 
+@shared("smc.groups")
+@torch.no_grad()
+def each_group_is_drawn_anew_by_itself():
+    """Where (sum w)^2 / sum w^2 is below the fraction of N, and there alone; of its own particles, with its own weights."""
+    due, own_particles, N = Largest(), Largest(), 4
+    weights = maths.normalise((0.2 + numbers(6, N).abs()).pow(torch.arange(6.0).double()[:, None]))
+    zeros, groups = torch.zeros_like(weights), torch.arange(len(weights))
+    size = 1 / weights.square().sum(-1)  # of weights of sum 1
+    for fraction in (0.4, 0.6, 0.9):
+        sampler, total = Smc(particles=N, resample_below=fraction), torch.zeros(len(weights) * N, dtype=torch.float64)
+        particles = Particles(zeros[..., None], weights.log(), zeros, zeros[:, 0], zeros[:, 0] + N, groups * 0)
+        below = size < fraction * N
+        for (after, source), p in script.scripts(lambda g: sampler._resampled(particles, g), len(weights)):  # noqa: B023
+            due.see(after.resampled.double(), below.double(), f"below {fraction:g}")
+            copies = torch.nn.functional.one_hot(source, len(total)).double().reshape(-1, N, len(total)).sum(1)
+            total += p @ copies
+        copies = torch.where(below[:, None], N * weights, 1.0)
+        own_particles.see(total, copies.flatten(), f"below {fraction:g}")
+    yield due.row(PARTICLES, "drawn anew: where 1 / sum w^2 is small, alone")
+    yield own_particles.row(PARTICLES, "... each group, copies of its own particles")
+
+
+@shared("smc.given")
+@torch.no_grad()
+def given_tokens_are_not_annealed():
+    """One position free, an exact network and one step: Z is sum_y p(y | given)^2, whatever is drawn."""
+    process, distribution, X = absorbing(V + 1, Linear()), data_distribution(), enumeration.states(V, L)
+    worst, truth = Largest(), enumeration.Denoiser(process, distribution, L)
+    for i, token in itertools.product(range(L), range(V)):
+        fixed = torch.full((L,), -1).index_fill(0, torch.tensor(i), token)
+        *_, last = run(Smc(particles=2, anneal=2.0), truth, (1, L), 1, fixed=fixed, generator=Streams([0]))
+        p = maths.normalise(distribution[X[:, i] == token])
+        worst.see(last.memory.log_z.exp(), p.square().sum(), f"token {token} given at {i}")
+    yield worst.row(PARTICLES, "annealed, a token given: Z = sum p(y | it)^2")
+
+
 @own("smc.step", lambda method: Smc.refuse(method) is None)
 @torch.no_grad()
 def a_step_multiplies_by_its_weights(method: Any):
@@ -209,7 +247,7 @@ def a_step_multiplies_by_its_weights(method: Any):
             result.view(-1).index_add_(0, where.flatten(), mass.flatten())
         weights = step_weights(method, t, s, POWER)[enumeration.index(pairs, K)]  # (pairs, 2, K^L)
         worst.see(result, (log_weights.exp()[..., None] * weights).sum(1), f"{float(s):g} < {float(t):g}")
-    yield worst.row(PARTICLES, "one step, annealed: E[Z w(x)] = w times its weights")
+    yield worst.row(PARTICLES, "one step, annealed: E[Z w(x)] = w times W")
 
 
 @own("smc.anneal", lambda method: Smc.refuse(method) is None)

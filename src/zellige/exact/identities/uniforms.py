@@ -7,7 +7,10 @@ import torch
 from torch import Tensor
 
 from ...core import random
-from .check import Largest, shared
+from ...core.counting import Counter, Independent, philox
+from ...core.schedule import CLEAN
+from ...samplers.tau_leaping import landing, leap_distribution
+from .check import INSIDE, Largest, V, numbers, processes, shared
 
 DRAWS = "draws: tokens, counts and times from uniform numbers"
 LAW = torch.tensor([0, 3, 0, 5, 8, 0], dtype=torch.float64) / 16
@@ -80,3 +83,85 @@ def strata_are_uniform_and_even():
         even.see(group_times.sort(1).values.diff(dim=1), 1 / groups, f"{groups} groups of a row")
     yield single.row(DRAWS, "strata: each time is uniform by itself")
     yield even.row(DRAWS, "... and those of one draw are evenly apart")
+
+
+@shared("draws.noise")
+def noise_has_its_distribution():
+    """x_t of each process, from every pair of uniform numbers of a lattice, against q(x_t | x_0)."""
+    worst, n = Largest(), 120
+    u = middles(n)
+    both = torch.cat((u.repeat_interleave(n), u.repeat(n)))  # of a process that draws twice
+    for name, P in processes().items():
+        for t in INSIDE:
+            for token in torch.arange(P.K)[P.clean].tolist():
+                x_t = P.sample(torch.full((1, n * n), token), t, Lattice(both))[0]
+                away = (_shares(x_t, P.K) - P.matrix(CLEAN, t)[token]).abs()
+                worst.see((away - 2 / n).clamp_min(0.0), 0.0, f"{name}, t = {t}, x_0 = {token}")
+    yield worst.row(DRAWS, "noise of each process, beyond two lattice points")
+
+
+@shared("draws.leaps")
+def counts_land_as_their_distribution_says():
+    """Tau-leaping of ordered tokens: where each number of jumps leads, with its probability (tauLDR, algorithm 1)."""
+    worst, n = Largest(), torch.arange(15, dtype=torch.float64)
+    counts = torch.cartesian_prod(*[n] * V)
+    for x in range(V):
+        mean = (0.3 + 0.2 * numbers(V)).scatter(-1, torch.tensor(x), 0.0)
+        chance = (torch.xlogy(counts, mean) - mean - (counts + 1).lgamma()).exp().prod(-1)
+        landed = torch.zeros(V, dtype=torch.float64)
+        landed.index_add_(0, landing(torch.full((len(counts),), x), counts), chance)
+        worst.see(leap_distribution(torch.tensor([x]), mean[None])[0], landed, f"from {x}")
+    yield worst.row(DRAWS, "tau-leaping: where its counts land")
+
+
+RANDOM123 = {  # of Philox4x32-10, as its authors publish them: counter, key, words
+    ((0,) * 4, (0,) * 2): (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8),
+    ((2**32 - 1,) * 4, (2**32 - 1,) * 2): (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD),
+    ((0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), (0xA4093822, 0x299F31D0)): (
+        (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1)
+    ),
+}
+
+
+@shared("draws.philox")
+def philox_gives_the_known_answers():
+    """Of one counter at a time and of many at once, which are computed otherwise."""
+    worst = Largest()
+    for (counter, key), words in RANDOM123.items():
+        for many in (1, 100):
+            made = philox(*(tuple(torch.tensor(w).expand(many) for w in part) for part in (counter, key)))  # pyright: ignore
+            worst.see(torch.stack(made, -1).double(), torch.tensor(words).double(), f"{many} of {counter}")
+    yield worst.row(DRAWS, "Philox: its authors' known answers")
+
+
+@shared("draws.parts")
+def parts_draw_what_one_process_draws():
+    """Numbers and strata of several ranks, and of the parts of a step; independent times are numbers of their own."""
+    worst, parts, rows, groups = Largest(), 3, 4, torch.full((4, 2), 8)
+
+    def ranks(rank: int, world: int) -> random.Shard:
+        return random.Shard(torch.Generator().manual_seed(9), rank, world)
+
+    def steps(part: int, number: int) -> Counter:
+        return Counter(2**62 + 5, 3, part, number)
+
+    def independent(part: int, number: int) -> Counter:
+        return Independent(2**62 + 5, 3, part, number)
+
+    draws = {
+        "numbers": lambda source, n: random.uniform((n, 5), source),
+        "strata": lambda source, n: random.stratified(n, source),
+        "groups": lambda source, n: random.row_by_row(groups[:1].expand(n, -1), source),
+        "spread": lambda source, n: random.spread(groups[:1].expand(n, -1), source),
+    }
+    for kind, make in (("ranks", ranks), ("parts", steps), ("independent", independent)):
+        for name, draw in draws.items():
+            if (kind, name) == ("parts", "groups"):  # numbers of a row's own beside its strata
+                continue
+            whole = draw(make(0, 1), parts * rows)
+            for part in range(parts):
+                share = slice(part * rows, (part + 1) * rows) if kind == "ranks" else slice(part, None, parts)
+                worst.see(draw(make(part, parts), rows), whole[share], f"{kind}: {name} of part {part}")
+            if kind == "independent" and name != "numbers":
+                worst.see(whole, random.uniform(whole.shape, steps(0, 1)), f"independent: {name}")
+    yield worst.row(DRAWS, "ranks and parts = one process; independent times")
