@@ -70,7 +70,7 @@ def test_what_is_raised_is_told_from_what_is_checked(tmp_path):
 
 
 def test_the_page_counts_both_apart(monkeypatch):
-    inside, outside = CATALOGUE[0], next(mutant for mutant in CATALOGUE if mutant.what in mutations.BESIDE)
+    inside, outside = (next(m for m in CATALOGUE if (m.what in mutations.BESIDE) == beside) for beside in (False, True))
     monkeypatch.setattr(mutations, "CATALOGUE", [inside, outside])
     results = [{"what": inside.what, "by": "verify", "how": mutations.CHECK},
                {"what": outside.what, "by": "tests", "how": mutations.RAISED}]  # fmt: skip

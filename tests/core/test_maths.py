@@ -230,21 +230,6 @@ def test_stratified_times_are_evenly_spread(n, u):
     assert float(t[0]) == u  # so each is uniform by itself, as u is
 
 
-def test_ranks_together_draw_what_one_process_draws():
-    world, rows = 4, 3
-    groups = torch.full((rows, 2), 8)
-    seed = lambda: torch.Generator().manual_seed(9)  # noqa: E731
-    shards = [random.Shard(seed(), rank, world) for rank in range(world)]
-    one = seed()
-    for whole, parts in (
-        (random.stratified(world * rows, one), [random.stratified(rows, s) for s in shards]),
-        (random.uniform((world * rows, 5), one), [random.uniform((rows, 5), s) for s in shards]),
-        (random.stratified(world * rows, one), [random.stratified(rows, s) for s in shards]),
-        (random.row_by_row(groups.repeat(world, 1), one), [random.row_by_row(groups, s) for s in shards]),
-    ):
-        torch.testing.assert_close(torch.cat(parts), whole, rtol=0, atol=1e-15)
-
-
 def test_replace_keeps_or_draws_from_one_distribution():
     distribution, N = torch.tensor([0.5, 0.0, 0.2, 0.3], dtype=D), 100_000
     even = Given((torch.arange(N, dtype=D) + 0.5) / N)

@@ -4,7 +4,10 @@ from typing import NamedTuple
 
 
 class Mutant(NamedTuple):
-    """What is wrong; the file, what stands there and what takes its place; verify's check, or why there is none, and tests."""
+    """What is wrong; the file, what stands there and what takes its place; verify's check, or why there is none, and tests.
+
+    `outside` says why it is no error in the mathematics, though its file is.
+    """
 
     what: str
     file: str
@@ -13,3 +16,4 @@ class Mutant(NamedTuple):
     check: str = ""
     why: str = ""
     tests: str = ""
+    outside: str = ""

@@ -5,8 +5,7 @@ from .mutant import Mutant as M
 C = "report/compare/"
 SEEDS = "verify trains nothing"
 AR = "verify compares the bound of ar, which counts every token"
-RUN = "verify begins every chain with the prior"
-B, NETWORK = "nn/block.py", "any network is one: its formula is compared with the paper's"
+B = "nn/block.py"
 
 OPTIONS = [
     M(
@@ -80,48 +79,42 @@ OPTIONS = [
         B,
         "return F.silu(gate) * value",
         "return gate * F.silu(value)",
-        why=NETWORK,
-        tests="tests/nn/test_gated.py -k w1_x",
+        "networks.mlp",
     ),
     M(
         "SwiGLU: a sigmoid gates",
         B,
         "return F.silu(gate) * value",
         "return F.sigmoid(gate) * value",
-        why=NETWORK,
-        tests="tests/nn/test_gated.py -k w1_x",
+        "networks.mlp",
     ),
     M(
         "SwiGLU: as wide as without a gate",
         B,
         "H = 32 * -(-8 * D // 96)",
         "H = 4 * D",
-        why=NETWORK,
-        tests="tests/nn/test_gated.py -k published_width",
+        "networks.mlp",
     ),
     M(
         "SwiGLU: the width is rounded down",
         B,
         "H = 32 * -(-8 * D // 96)",
         "H = 32 * (8 * D // 96)",
-        why=NETWORK,
-        tests="tests/nn/test_gated.py -k published_width",
+        "networks.mlp",
     ),
     M(
         "dropped channels are dropped at single positions",
         B,
         "positions = 1 if self.drop_channels else shape[1]",
         "positions = shape[1]",
-        why=NETWORK,
-        tests="tests/nn/test_gated.py -k channels_are_dropped",
+        "networks.dropout",
     ),
     M(
         "dropped channels are those of all sequences",
         B,
         "kept = F.dropout(y.new_ones(shape[0], positions, shape[2]), self.dropout)",
         "kept = F.dropout(y.new_ones(1, positions, shape[2]), self.dropout)",
-        why=NETWORK,
-        tests="tests/nn/test_gated.py -k channels_are_dropped",
+        "networks.dropout",
     ),
     # ------------------------------------------------------------------------------ independent times
     M(
@@ -129,16 +122,14 @@ OPTIONS = [
         "core/random.py",
         'each example that have a position.\n    """\n    if isinstance(generator, Independent):',
         'each example that have a position.\n    """\n    if False:',
-        why=SEEDS,
-        tests="tests/core/test_counting.py -k independent_times",
+        "draws.parts",
     ),
     M(
         "independent times: examples share one",
         "core/counting.py",
         "return self.uniform((n,), device)",
         "return self.uniform((1,), device).expand(n)",
-        why=SEEDS,
-        tests="tests/core/test_counting.py -k independent_times",
+        "draws.parts",
     ),
     M(
         "independent times: stratified all the same",
@@ -154,39 +145,35 @@ OPTIONS = [
         "samplers/sampler.py",
         "torch.where(state.fixed, state.x, noisy)",
         "torch.where(state.fixed, noisy, state.x)",
-        why=RUN,
-        tests="tests/samplers/test_reconstruct.py -k noised_and_denoised",
+        "sampler.reconstruct",
     ),
     M(
         "reconstruct: noise of the time after the first",
         "samplers/sampler.py",
         "noisy = method.corrupt(Batch(x_0, None if fixed is None else ~state.fixed), times[0], generator)",
         "noisy = method.corrupt(Batch(x_0, None if fixed is None else ~state.fixed), times[1], generator)",
-        why=RUN,
-        tests="tests/samplers/test_reconstruct.py -k noised_and_denoised",
+        "sampler.reconstruct",
     ),
     M(
         "reconstruct: the steps before the noise are taken too",
         "samplers/sampler.py",
         "times[times < begin]))",
         "times[1:]))",
-        why=RUN,
-        tests="tests/samplers/test_reconstruct.py -k noised_and_denoised",
+        "sampler.reconstruct",
     ),
     M(
         "reconstruct: a time between the model's own",
         "samplers/sampler.py",
         "begin = max(round(t * T), 1) / T if T else t",
         "begin = t",
-        why=RUN,
-        tests="tests/samplers/test_reconstruct.py -k noised_and_denoised",
+        "sampler.reconstruct",
     ),
     M(
         "reconstruct: every sample begins with the first text",
         "models/trajectory.py",
         "self.begin[sample_numbers * len(self.begin) // self.count]",
         "self.begin[sample_numbers * 0]",
-        why=RUN,
+        why="verify draws no numbered samples",
         tests="tests/models/test_generate.py -k little_noise",
     ),
     # ------------------------------------------------------------------------------ the squared loss of scores

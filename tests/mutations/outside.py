@@ -1026,16 +1026,17 @@ GIVEN_PARTS = of(
 )  # fmt: skip
 
 S, ST = "report/compare/samplers.py", "report/test_compare_samplers.py"
-GRADIENTS = of(
-    "verify asks for distributions, which are the same with gradients",
-    (
+GRADIENTS = [
+    Mutant(
         "sampling records gradients",
         "samplers/sampler.py",
         "@torch.no_grad()  # under",
         "@torch.enable_grad()  # under",
-        "samplers/test_common.py -k no_gradients",
-    ),
-)
+        why="verify asks for distributions, which are the same with gradients",
+        tests="tests/samplers/test_common.py -k no_gradients",
+        outside="takes memory, and changes no sample",
+    )
+]
 
 SAMPLERS = of(
     "verify measures no samples of a trained model",

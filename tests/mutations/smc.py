@@ -66,8 +66,7 @@ PARTICLES = [
         SMC,
         "* (~at[:, 0]).double().sum(-1)",
         "* (at[:, 0] | True).double().sum(-1)",
-        why="verify gives no tokens here",
-        tests="tests/samplers/test_smc.py -k given",
+        "smc.given",
     ),
     M(
         "annealing draws from the tempered kernel and weighs nothing",
@@ -144,8 +143,7 @@ PARTICLES = [
         SMC,
         "due = particles.effective_size() < self.resample_below * N",
         "due = particles.effective_size() > self.resample_below * N",
-        why="the estimate is unbiased under any rule",
-        tests="tests/samplers/test_smc.py -k effective",
+        "smc.groups",
     ),
     M(
         "a particle whose lookahead finds nothing allowed is lost",
@@ -161,14 +159,14 @@ PARTICLES = [
         "if bool(value.isposinf().any()):",
         why="no identity has such a reward",
         tests="tests/samplers/test_smc.py -k wrong",
+        outside="refuses a reward that is no number",
     ),
     M(
         "the samples of a batch share their resampling",
         SMC,
         "(source + N * torch.arange(B, device=due.device)[:, None]).flatten()",
         "source.flatten()",
-        why="verify draws one sample at a time",
-        tests="tests/samplers/test_smc.py -k batch",
+        "smc.groups",
     ),
 ]
 
@@ -193,6 +191,7 @@ LARGE = [
         CHAIN,
         "after += ((p[rows, None]",
         "after = ((p[rows, None]",
-        "bound.coarse mdlm",
+        why="a bound lets the network see every text, and so every text moves",
+        tests="tests/exact/test_exact.py -k whole_matrices",
     ),
 ]

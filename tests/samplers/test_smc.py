@@ -6,7 +6,7 @@ import pytest
 import torch
 from pairs import METHODS, close, denoiser
 
-from worlds import L, V, data_distribution
+from worlds import L, V
 from zellige import exact
 from zellige.core.curves import Linear
 from zellige.core.process import absorbing
@@ -44,14 +44,6 @@ def test_where_the_effective_size_is_small_particles_are_drawn_anew():
     assert 0 < int(seldom.resampled.sum()) < int(often.resampled.sum())
     assert (seldom.ess[seldom.resampled == 0] >= 0.3 * 8 - 4).all()
     close(never.weights.sum(-1), torch.ones(64).double())
-
-
-def test_annealing_counts_the_positions_that_are_not_given():
-    """With one position free, an exact network and a step a position, Z is sum_y p(y | given)^2 whatever the draws."""
-    method, fixed = denoiser(absorbing(V + 1, Linear())), torch.tensor([1, -1])
-    memory = last(Smc(particles=2, anneal=2.0), method, 3, steps=1, fixed=fixed).memory
-    p = data_distribution()[(exact.states(V, L) == 1)[:, 0]]
-    close(memory.log_z, ((p / p.sum()) ** 2).sum().log().expand(3))
 
 
 def test_many_particles_have_the_tilted_mean():

@@ -75,16 +75,6 @@ def test_counts_at_a_position_do_not_depend_on_which_others_are_drawn():
 
 
 # ---------------------------------------------------------------------------------- the distribution of a leap
-@pytest.mark.parametrize("x", range(V))
-def test_the_distribution_of_a_leap_is_that_of_the_counts(x):
-    """Every combination of counts with its probability, and where the code that samples lands with it."""
-    mean = (1.5 * numbers(V, seed=5)).scatter(-1, torch.tensor(x), 0.0)
-    counts = torch.cartesian_prod(*[torch.arange(30, dtype=D)] * V)
-    chance = torch.stack([pmf(counts[:, y], mean[y]) for y in range(V)]).prod(0)
-    expected = torch.zeros(V, dtype=D).index_add(0, landing(torch.full((len(counts),), x), counts), chance)
-    close(leap_distribution(torch.tensor([x]), mean[None])[0], expected, rtol=0, atol=1e-14)
-
-
 def test_a_leap_is_clamped_as_a_whole():
     """Up twice by 2 and down once by 1, from 1: 1 + 4 - 1 is beyond 3, whatever came first."""
     assert int(landing(torch.tensor(1), torch.tensor([1.0, 0.0, 0.0, 2.0]))) == 3

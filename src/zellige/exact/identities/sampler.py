@@ -14,7 +14,7 @@ from ...core import maths
 from ...core.batch import Batch
 from ...core.curves import Linear, LinearSigma
 from ...core.prediction import posterior
-from ...core.process import absorbing, uniform
+from ...core.process import Process, absorbing, uniform
 from ...core.schedule import CLEAN, PRIOR, Tabulated
 from ...methods.diffusion import Diffusion
 from ...methods.gidd import Hybrid
@@ -617,38 +617,37 @@ def infilling_is_the_conditional_distribution(method: Diffusion):
 
 
 # ---------------------------------------------------------------------------------- a text, noised and denoised
-RECONSTRUCTED = {  # the noise, what the network says, the time asked for, and the times of a run of four steps from there on
-    "uniform": (uniform(V, Linear(0.05)), "leave_one_out", 0.3, (0.3, 0.25, CLEAN)),
-    "absorbing": (absorbing(V + 1, Linear()), "mean", 0.5, (0.5, 0.25, CLEAN)),
-    "T = 12": (
-        uniform(V, Tabulated(torch.linspace(1.0, 0.05, 13, dtype=torch.float64))),
-        "leave_one_out",
-        0.6,
-        (7 / 12, 6 / 12, 3 / 12, CLEAN),
-    ),
+# noise, what the network predicts, the time asked for, and the time that it begins at
+RECONSTRUCTED: dict[str, tuple[Process, str, float, float]] = {
+    "uniform": (uniform(V, Linear(0.05)), "leave_one_out", 0.3, 0.3),
+    "absorbing": (absorbing(V + 1, Linear()), "mean", 0.5, 0.5),
+    "T = 12": (uniform(V, Tabulated(torch.linspace(1.0, 0.05, 13).double())), "leave_one_out", 0.6, 7 / 12),
 }
 
 
 @shared("sampler.reconstruct")
 @torch.no_grad()
 def a_text_is_noised_and_denoised_from_there():
-    """`run(begin=...)`: P(sample | text) is q(x_t | text) times the kernels of the times after t; what is given stays."""
-    worst, texts = Largest(), enumeration.states(V, L)
-    for name, (process, predicts, t, times) in RECONSTRUCTED.items():
-        method: Any = enumeration.Denoiser(process, data_distribution(), L, predicts)
-        X, count = enumeration.states(process.K, L), len(times)
-        expected = torch.kron(*[process.matrix(CLEAN, times[0])] * 2)[enumeration.index(texts, process.K)]
+    """`run(begin=...)` of one token: P(sample | text) is q(x_t | text) times the kernels of the times after t."""
+    worst, sampler, x_0 = Largest(), Ancestral("uniform"), torch.arange(V)[:, None]
+    for name, (process, predicts, asked, t) in RECONSTRUCTED.items():
+        method: Any = enumeration.Denoiser(process, data_distribution(1), 1, predicts)
+        X, grid = torch.arange(process.K)[:, None], sampler.times(method, 4)
+        times = [t, *grid[grid < t].tolist()]
+        expected = process.matrix(CLEAN, t)[:V]
         for begin, end in itertools.pairwise(times):
             expected = expected @ joint_kernel(method, X, begin, end)
-        found = torch.zeros_like(expected)
+        found, number = torch.zeros_like(expected), []
 
-        def draw(rows: Tensor, source: Any, method: Any = method, t: float = t, count: int = count) -> Tensor:
-            begin = (texts[rows], t)
-            states = [*run(Ancestral("uniform"), method, (len(rows), L), 4, generator=source, begin=begin)]
-            worst.see(torch.tensor(float(len(states))), float(count), "the number of states")
-            return states[-1].x
+        def draw(
+            rows: Tensor, source: Any, method: Any = method, begin: float = asked, number: list[int] = number
+        ) -> Tensor:
+            states = [*run(sampler, method, (len(rows), 1), 4, generator=source, begin=(x_0[rows], begin))]
+            number.append(len(states))
+            return states[-1].x[:, 0]
 
-        for rows, x, p in script.branches(draw, len(texts)):
-            found.index_put_((rows, enumeration.index(x, process.K)), p, accumulate=True)
+        for rows, x, p in script.branches(draw, V):
+            found.index_put_((rows, x), p, accumulate=True)
         worst.see(found, expected, name)
-    yield worst.row(SAMPLER, "from a text's noise: q(x_t | it), then the kernels")
+        worst.see(torch.tensor(number).double(), float(len(times)), f"{name}: the number of times")
+    yield worst.row(SAMPLER, "from a text's noise: q(x_t | it), then kernels")
