@@ -2,7 +2,6 @@
 printed."""
 
 import html
-import itertools
 
 import pytest
 import torch
@@ -36,30 +35,6 @@ def small(length=8) -> AR:
             p.normal_(std=0.5)
     assert isinstance(method, AR)
     return method
-
-
-def test_the_loss_of_a_random_batch_is_the_mean_over_what_is_drawn(monkeypatch):
-    """Over every draw of a batch of which one token is given: the mean cost of the drawn tokens stands for all of them."""
-    method = ar()
-    method.config = AR.Config(token_share=0.25)
-    tokens = torch.tensor([[0, 2, 1], [2, 2, 0]])
-    batch = Batch(tokens, torch.tensor([[False, True, True], [True, True, True]]))
-    at = [(torch.arange(6) == i).view(2, 3) for i in range(6)]
-    each = torch.stack([method.bound(Batch(tokens, mask)).sum() for mask in at])
-    total = torch.zeros((), dtype=torch.float64)
-    for pattern in itertools.product([True, False], repeat=6):
-        drawn = torch.tensor(pattern).view(2, 3)
-        chances = []
-
-        def draw(p, generator, drawn=drawn, chances=chances):
-            chances.append(p)
-            return drawn
-
-        monkeypatch.setattr("zellige.core.random.bernoulli", draw)
-        loss, counted = method.loss(batch).sum(), (drawn & batch.counted).flatten()
-        close(loss, 5 * each[counted].mean() if counted.any() else torch.zeros_like(loss))
-        total += loss * torch.where(drawn, chances[0], 1 - chances[0]).prod()
-    close(total, method.bound(batch).sum() * (1 - 0.75**5))  # unbiased where any token is drawn
 
 
 def test_the_likelihood_is_the_product_of_the_distributions_of_the_next_tokens():

@@ -1180,8 +1180,7 @@ PAPERS = [
         BD,
         "t = low + (high - low) * self.draw_times(batch, generator)",
         "t = low + high * self.draw_times(batch, generator)",
-        why="only training clips its times; the bound never does",
-        tests="tests/methods/test_bd3lm.py -k clipped",
+        "blocks.clipped bd3lm",
     ),
     M(
         "AR reads the token that it predicts",

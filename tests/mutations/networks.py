@@ -92,6 +92,7 @@ CONNECTIONS = [
         BL,
         "copied.exact = self.by_counts and block == 1",
         "copied.exact = self.exact",
+        why="verify asks no method for another size of block",
         tests="tests/methods/test_bd3lm.py -k mixed_sizes",
     ),
     M(
@@ -99,7 +100,7 @@ CONNECTIONS = [
         "core/random.py",
         "uniform((1,), generator.generator if isinstance(generator, Shard) else generator, device)",
         "uniform((1,), generator, device)",
-        tests="tests/methods/test_bd3lm.py -k mixed_sizes",
+        "draws.parts",
     ),
     M(
         "a model of mixed sizes is loaded in the size that it was saved with",

@@ -4,7 +4,6 @@ from .mutant import Mutant as M
 
 C = "report/compare/"
 SEEDS = "verify trains nothing"
-AR = "verify compares the bound of ar, which counts every token"
 B = "nn/block.py"
 
 OPTIONS = [
@@ -54,24 +53,21 @@ OPTIONS = [
         "methods/ar.py",
         "return self._nll(batch, drawn) * (counted.sum() / drawn.sum().clamp_min(1)).double()",
         "return self._nll(batch, drawn)",
-        why=AR,
-        tests="tests/methods/test_ar.py -k random_batch",
+        "blocks.batch ar",
     ),
     M(
         "a random batch: given tokens are drawn, too",
         "methods/ar.py",
         "drawn = counted & random.bernoulli(share, generator)",
         "drawn = random.bernoulli(share, generator)",
-        why=AR,
-        tests="tests/methods/test_ar.py -k random_batch",
+        "blocks.batch ar",
     ),
     M(
         "a random batch: the share is that of the tokens left out",
         "methods/ar.py",
         "self.config.token_share, device",
         "1 - self.config.token_share, device",
-        why=AR,
-        tests="tests/methods/test_ar.py -k random_batch",
+        "blocks.batch ar",
     ),
     # ------------------------------------------------------------------------------ SwiGLU, dropout of channels
     M(

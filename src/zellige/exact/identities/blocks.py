@@ -18,7 +18,8 @@ from ...methods.method import Method
 from ...nn.attention import documents
 from ...nn.block import Net
 from .. import bounds, enumeration
-from .check import QUADRATURE, L, Largest, V, numbers, own
+from ..script import scripts
+from .check import QUADRATURE, L, Largest, V, again, numbers, own
 
 BLOCKS, LONG = "blocks: one after another, each beside the clean ones before", 6
 TIMES = (0.3, 0.9, 0.6, 0.2, 0.7, 0.5)  # of the blocks
@@ -247,3 +248,31 @@ def the_bound_of_ar_is_its_likelihood(method: Method):
     total.see((-bound).exp().sum(), 1.0, "all x")
     yield same.row(BLOCKS, "the bound = -log p, token by token")
     yield total.row(BLOCKS, "... and p(x) over all x sums to 1")
+
+
+@own("blocks.batch", lambda m: isinstance(m, AR))
+@torch.no_grad()
+def a_random_batch_is_unbiased(method: Method):
+    """`token_share`: over every draw of the tokens that count, the mean of their costs, times how many may be drawn; its
+    expectation is the bound times the chance that any is drawn."""
+    worst, share = Largest(), 0.25
+    method = again(method, token_share=share)
+    for x in enumeration.states(V, L)[[1, 3, 8]]:
+        for mask in enumeration.states(2, L)[1:].bool():
+            batch, expected = Batch(x[None], mask[None]), torch.zeros(1, dtype=torch.float64)
+            for loss, p in scripts(lambda source: method.loss(batch, source), 1):  # noqa: B023
+                expected += p * loss
+            whole = method.bound(batch) * (1 - (1 - share) ** int(mask.sum()))
+            worst.see(expected, whole, f"x = {x.tolist()}, counted {mask.tolist()}")
+    yield worst.row(BLOCKS, "random batch: E of the loss = share of bound")
+
+
+@own("blocks.clipped", lambda m: isinstance(m, BD3LM))
+@torch.no_grad()
+def clipped_times_are_uniform_in_their_interval(method: BD3LM):
+    """BD3-LM, section 5: E of what is drawn is the mean over [0.3, 0.8] of the bound's integrand."""
+    worst, x_0, ends = Largest(), enumeration.states(V, L)[[1, 3, 8]], torch.tensor([0.3, 0.8], dtype=torch.float64)
+    drawn = bounds.expectation(lambda batch, source: method.clipped(batch, ends, source), x_0, bounds.parts(L))
+    low, high = ends.tolist()
+    worst.see(drawn, bounds.integral(method, x_0, low, high) / (high - low), "x_0")
+    yield worst.row(BLOCKS, "clipped times: E of the loss = mean integrand", QUADRATURE)

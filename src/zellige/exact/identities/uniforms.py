@@ -162,6 +162,7 @@ def parts_draw_what_one_process_draws():
             for part in range(parts):
                 share = slice(part * rows, (part + 1) * rows) if kind == "ranks" else slice(part, None, parts)
                 worst.see(draw(make(part, parts), rows), whole[share], f"{kind}: {name} of part {part}")
+                worst.see(random.shared(make(part, parts)), random.shared(make(0, 1)), f"{kind}: one number for all")
             if kind == "independent" and name != "numbers":
                 worst.see(whole, random.uniform(whole.shape, steps(0, 1)), f"independent: {name}")
     yield worst.row(DRAWS, "ranks and parts = one process; independent times")
