@@ -107,6 +107,7 @@ CONNECTIONS = [
         "models/model.py",
         "return replace(options, block=block)",
         "return options",
+        why="verify loads no model",
         tests="tests/methods/test_bd3lm.py -k another_size",
     ),
     # ------------------------------------------------------------------------------ uniform noise in blocks

@@ -270,7 +270,7 @@ def a_random_batch_is_unbiased(method: Method):
 @own("blocks.clipped", lambda m: isinstance(m, BD3LM))
 @torch.no_grad()
 def clipped_times_are_uniform_in_their_interval(method: BD3LM):
-    """BD3-LM, section 5: E of what is drawn is the mean over [0.3, 0.8] of the bound's integrand."""
+    """E of what is drawn is the mean over [0.3, 0.8] of the bound's integrand."""
     worst, x_0, ends = Largest(), enumeration.states(V, L)[[1, 3, 8]], torch.tensor([0.3, 0.8], dtype=torch.float64)
     drawn = bounds.expectation(lambda batch, source: method.clipped(batch, ends, source), x_0, bounds.parts(L))
     low, high = ends.tolist()

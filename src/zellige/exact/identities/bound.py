@@ -64,7 +64,7 @@ def total(method: Diffusion, x_0: Tensor, jumps: bool = False) -> Tensor:
 @own("bound.weights", lambda method: isinstance(method, GIDD))
 @torch.no_grad()
 def weights_are_those_of_the_paper(method: GIDD):
-    """GIDD, section 4: clipped at 2; dynamic, 2 at the mask, 1 at a wrong token, (B / V) e^{-lambda/2} at the right one."""
+    """Clipped at 2; dynamic, 2 at the mask, 1 at a wrong token, (B / V) e^{-lambda/2} at the right one."""
     worst, P = Largest(), method.process
     clip, dynamic = (again(method, weights=weights) for weights in ("clip", "dynamic"))
     for t in INSIDE:

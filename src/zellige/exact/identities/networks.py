@@ -168,7 +168,7 @@ def a_network_reads_its_own_prediction(method: Method):
 @shared("networks.mlp")
 @torch.no_grad()
 def swiglu_is_its_definition():
-    """W2 (silu(W1 x) * W3 x) (Shazeer 2020, arXiv 2002.05202), of 2/3 of 4 D channels, rounded up to a multiple of 32."""
+    """W2 (silu(W1 x) * W3 x) (Shazeer 2020), of 2/3 of 4 D channels, rounded up to a multiple of 32."""
     worst, width, x = Largest(), Largest(), numbers(3, 48)
     module = with_numbers(mlp(Net(hidden=48, heads=2, mlp="swiglu")))
     first, last = (p.double() for p in module.parameters())
@@ -187,8 +187,7 @@ def swiglu_is_its_definition():
 @shared("networks.adaptive")
 @torch.no_grad()
 def an_adaptive_norm_is_its_definition():
-    """norm(x) (1 + scale) + shift, by moments, of vectors for each sequence and of vectors for all of them (DiT, arXiv
-    2212.09748)."""
+    """norm(x) (1 + scale) + shift, by moments, of vectors for each sequence and of vectors for all of them."""
     worst, D = Largest(), 8
     norm, x = with_numbers(nn.LayerNorm(D)), numbers(3, 4, D)
     deviation = (x.var(-1, unbiased=False, keepdim=True) + norm.eps).sqrt()
