@@ -66,7 +66,7 @@ def masks_and_random_tokens_are_their_matrix():
 
 @shared("process.unigrams")
 def information_is_lost_evenly():
-    """Section 3.2, A.7: with x_0 of the given frequencies I(x_i; x_0) / H(x_0) is 1 - i/T, summed over all x_0 and x_i."""
+    """A.7: with x_0 of the given frequencies I(x_i; x_0) / H(x_0) is 1 - i/T, summed over all x_0 and x_i."""
     mixtures, graphs, V = Largest(), Largest(), len(COUNTS)
     for kind in ("uniform", "absorbing-uniform", "nearest", "absorbing-nearest"):
         for counts in (COUNTS, (1,) * V):
