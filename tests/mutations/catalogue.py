@@ -687,8 +687,8 @@ MASKED = [
     M(
         "the rate of losing for that of restoring",
         K,
-        "self.process.schedule.weight(t)[..., 0])  # MDLM eq. 11",
-        "self.process.schedule.beta(t)[..., 0])  # MDLM eq. 11",
+        "rate = self.process.schedule.weight(t)[..., 0]\n        rate = rate",
+        "rate = self.process.schedule.beta(t)[..., 0]\n        rate = rate",
         "bound.closed-form mdlm",
     ),
     M(

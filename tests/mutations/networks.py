@@ -123,6 +123,7 @@ CONNECTIONS = [
         BL,
         'process = (uniform if config.process == "uniform" else absorbing)(',
         "process = absorbing(",
+        why="of a noise that no variant has: its tests enumerate it",
         tests="tests/methods/test_bd3lm.py -k uniform_noise_in_blocks",
     ),
     M(
@@ -130,6 +131,7 @@ CONNECTIONS = [
         "methods/diffusion.py",
         "return method.diffusion(batch, x_t, t, weight)",
         "return method.diffusion(batch, x_t, t)",
+        why="only an evaluation that asks for it draws times by importance",
         tests="tests/methods/test_bd3lm.py -k uniform_noise_in_blocks",
     ),
     # ------------------------------------------------------------------------------ the masks alone
