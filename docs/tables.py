@@ -65,7 +65,11 @@ LISTS: dict[
         ("figure 1", "swiss roll of quantised points", ""),
     ],
     "CSM": [
-        ("tabular experiments", "density estimation on tables of categories, with baselines", ""),
+        (
+            "tabular experiments",
+            "density estimation on tables of categories, with baselines",
+            "python benchmarks/tabular.py",
+        ),
         ("baselines", "ratio matching and discrete marginalisation", "zellige train csm --objective ratio-matching"),
         ("images", "MNIST by denoising CSM at several noise levels", ""),
     ],
@@ -114,7 +118,16 @@ LISTS: dict[
             "start from BERT; GLUE",
             "zellige train mdlm --train.start answerdotai/ModernBERT-base; zellige evaluate RUN --probe glue",
         ),
-        ("5.2, tables 6 and 7", "DNA", ""),
+        (
+            "5.2, table 6",
+            "a language model of a genome, with dilated convolutions in the place of Mamba",
+            "zellige train mdlm --data.name dna --data.path hg38.fa.gz --data.reverse-complement --net.kind conv --net.length 1024",
+        ),
+        (
+            "5.2, table 7",
+            "Genomic Benchmarks in five folds, of such a model",
+            "zellige evaluate RUN --probe human_nontata_promoters --data.path genomic_benchmarks --folds 5",
+        ),
         (
             "5.3, table 8",
             "SUBS switched off in parts",

@@ -149,7 +149,9 @@ ZERO_SHOT = "zellige evaluate RUN --suite zero-shot"
 SAMPLES = "zellige evaluate RUN --generate"
 AR_8192 = "the paper's 1,000-step column is empty: one network evaluation a token"
 FIGURE = "the paper has curves, no number"
-ARCHITECTURE = "needs the paper's state-space network (Mamba), which is not built"
+ARCHITECTURE = (
+    "the paper's network is Mamba, which is not built; `--net.kind conv` takes its place, with sizes of your own"
+)
 UNREAD_LAKH = "neither its rate nor its number of steps is in the configuration that was read"
 
 # ---------------------------------------------------------------------------------- the tables
