@@ -121,7 +121,7 @@ LISTS: dict[
         (
             "5.2, table 6",
             "a language model of a genome, with dilated convolutions in the place of Mamba",
-            "zellige train mdlm --data.name dna --data.path hg38.fa.gz --data.reverse-complement --net.kind conv --net.length 1024",
+            "zellige train mdlm --data.name dna --data.path hg38.fa --data.reverse-complement --net.kind conv --net.length 1024",
         ),
         (
             "5.2, table 7",

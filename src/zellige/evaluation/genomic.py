@@ -1,4 +1,4 @@
-"""Genomic Benchmarks (Gresova et al. 2023): eight tasks of classifying DNA, as MDLM's table 7 has them.
+"""Genomic Benchmarks (Gresova et al. 2023): eight tasks of classifying DNA, which MDLM's authors report on.
 
     zellige evaluate RUN --probe human_nontata_promoters --data.path genomic_benchmarks --folds 5
 
