@@ -150,7 +150,7 @@ SAMPLES = "zellige evaluate RUN --generate"
 AR_8192 = "the paper's 1,000-step column is empty: one network evaluation a token"
 FIGURE = "the paper has curves, no number"
 ARCHITECTURE = (
-    "the paper's network is Mamba, which is not built; `--net.kind conv` takes its place, with sizes of your own"
+    "the paper's network is Mamba, which is not built; `net.kind` conv takes its place, with sizes of your own"
 )
 UNREAD_LAKH = "neither its rate nor its number of steps is in the configuration that was read"
 
