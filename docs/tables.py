@@ -53,7 +53,7 @@ LISTS: dict[
             "zellige train d3pm --process matrix --matrix own.csv",
         ),
         ("B.2", "inverse square-root decay; random crops", "zellige train --recipe d3pm-text8"),
-        ("B.2", "sentencepiece", ""),
+        ("B.2", "sentencepiece", "zellige train d3pm --data.tokenizer sentencepiece:8192"),
         ("B.2, table 2", "perplexity per word", "zellige evaluate RUN"),
         ("tables 1 to 4", "mean and deviation over seeds", "zellige compare mdlm md4 --seeds 3"),
         (

@@ -2,9 +2,10 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zellige.data import Data, load, require_same, tokenizer_by_name
@@ -19,9 +20,15 @@ def every(published):
     yield tk.Characters(tk.TEXT8), "the cat"
     yield tk.Bytes(), "naïve 日本 \n"
     yield tokenizer_by_name.train_bpe(400, [TEXT]), "the cat saw 日本.\n"
+    yield tokenizer_by_name.train_sentencepiece(700, [TEXT]), "the cat saw 日本.\n"
     yield tokenizer_by_name.named_tokenizer(str(published / "gpt2-bpe"), None), "Hello world, naïve 日本 \n\n x"
     yield tokenizer_by_name.named_tokenizer(str(published / "bert-vocab" / "vocab.txt"), None), "hello world"
     yield tk.Integers(20), "3 19 0"
+
+
+@pytest.fixture(scope="module")
+def sentencepiece():
+    return tokenizer_by_name.train_sentencepiece(2000, [Path(tk.__file__).read_text(encoding="utf-8")])
 
 
 def test_round_trip_and_saved_folder(published, tmp_path):
@@ -120,6 +127,32 @@ def test_another_tokenizer_is_refused():
         "the run was trained with 'characters' (27), this data has 'bpe:300' "
         f"({gpt2.size:,}); use `data.tokenizer` characters"
     )
+
+
+@given(st.text(st.characters(exclude_characters="▁<", exclude_categories=["Cs"])))
+@settings(max_examples=50, deadline=None)
+def test_sentencepiece_of_any_text(sentencepiece, text):
+    """Spaces, line ends and characters without an entry come back, and no text is the end of one."""
+    tokens = sentencepiece.encode(text)
+    assert sentencepiece.decode(tokens) == text
+    assert not {0, 1} & {*tokens}  # <|endoftext|>, <unk>
+
+
+def test_sentencepiece_has_words_with_their_space(sentencepiece):
+    assert [sentencepiece.decode([token]) for token in sentencepiece.encode("a token of text")][1:] == [
+        " token",
+        " of",
+        " text",
+    ]
+    assert sentencepiece.separator == 0
+
+
+@pytest.mark.parametrize("spec", ["sentencepiece:512", "sentencepiece"])
+def test_sentencepiece_without_a_size(spec):
+    with pytest.raises(
+        InputError, match=f"'{spec}'; sentencepiece needs a size of 600 or more, e.g. sentencepiece:4096"
+    ):
+        prepare(Data(tokenizer=spec), 32)
 
 
 @pytest.mark.parametrize("spec", ["bpe:12", "bpe:many", "bpe"])

@@ -202,7 +202,8 @@ def prepare_pairs(data: Data, length: int, tokenizer: "Tokenizer | None") -> Cor
             texts = [text for pair in pairs for text in pair]
             characters, spaces = sum(map(len, texts)), sum(text.count(" ") for text in texts)
             size = tokenizer_by_name.entries(spec, characters, spaces)
-            tokenizer = tokenizer_by_name.train_bpe(size, texts) if size else tk.Characters("".join(texts))
+            subwords = tokenizer_by_name.train_subwords
+            tokenizer = subwords(spec, size, texts) if size else tk.Characters("".join(texts))
         else:
             cache = catalogue.cache_folder(data.cache)
             fetch = lambda address, checksum: catalogue.fetch(address, checksum, cache)  # noqa: E731

@@ -102,13 +102,14 @@ def prepare(
         return _rows(meta, folder, data, length, tokenizer or tk.load(folder), source)
 
     if meta is None:
-        alphabet = learnt and tokenizer_by_name.bpe_size(spec) is None
+        alphabet = learnt and tokenizer_by_name.subword_size(spec) is None
         contents = source.scan(alphabet) if source.cut is not None or learnt else Contents({})
         ends = boundaries(source, contents.parts) if source.cut is not None else {}
         if tokenizer is None:
             size = tokenizer_by_name.entries(spec, contents.characters, contents.spaces)
             train = (text for text, _ in source.splits(ends)[0][1])
-            tokenizer = tokenizer_by_name.train_bpe(size, train) if size else tk.Characters(contents.symbols)
+            subwords = tokenizer_by_name.train_subwords
+            tokenizer = subwords(spec, size, train) if size else tk.Characters(contents.symbols)
         meta = store.write_tokens(
             folder, source.splits(ends), tokenizer, documents=source.documents, of=source.tell, check=rows
         )

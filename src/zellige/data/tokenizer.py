@@ -4,7 +4,8 @@ Seven kinds, all saved as JSON in a model's folder, never pickled:
 
     characters   one token a character: those found in the corpus, or text8's a-z and space
     bytes        one token a byte, 256 of them, any file
-    tokens       the `tokenizers` library: any tokenizer.json, GPT-2 or BERT from their vocabulary files, BPE trained here
+    tokens       the `tokenizers` library: any tokenizer.json, GPT-2 or BERT from their vocabulary files, BPE or sentencepiece
+                 trained here
     integers     own tokens without a text: decoded as numbers
     levels       images, music, grids (levels.py)
     table        rows of categories (table.py)

@@ -1,5 +1,6 @@
-"""Tokenizers by name: GPT-2's and BERT's from their vocabulary files, any of the hub, BPE trained here."""
+"""Tokenizers by name: GPT-2's and BERT's from their vocabulary files, any of the hub, BPE or sentencepiece trained here."""
 
+import json
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -11,7 +12,7 @@ from . import remote
 from .tokenizer import END, TEXT8, Bytes, Characters, Tokens, load
 from .tokenizer_base import Tokenizer
 
-NAMES = ("auto", "characters", "bytes", "text8", "gpt2", "bert-base-uncased", "bpe:4096")
+NAMES = ("auto", "characters", "bytes", "text8", "gpt2", "bert-base-uncased", "bpe:4096", "sentencepiece:4096")
 _GPT2 = "https://openaipublic.blob.core.windows.net/gpt-2/encodings/main/"
 GPT2_FILES = {  # file -> (address, sha256)
     "encoder.json": (_GPT2 + "encoder.json", "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783"),
@@ -22,18 +23,18 @@ LEAST = 200_000  # characters of a text that is cut into subwords unless said ot
 
 def is_learnt(spec: str) -> bool:
     """Return whether the tokenizer of this name is learnt on the corpus."""
-    return spec in ("auto", "characters") or bpe_size(spec) is not None
+    return spec in ("auto", "characters") or subword_size(spec) is not None
 
 
 def entries(spec: str, characters: int, spaces: int) -> int | None:
-    """Vocabulary size of a BPE learnt on this many characters and spaces; None if the text is cut into characters.
+    """Vocabulary size of the subwords learnt on this many characters and spaces; None if the text is cut into characters.
 
     `auto` takes characters where the text is short or has no words, and of words, with a space at least every tenth
     character, subwords: the power of two nearest to twice the square root of the characters, 2^15 at most; 2,048 of a
     megabyte. Small models write words in them sooner than letter by letter (docs/performance.md, "Letters or subwords").
     """
     if spec != "auto":
-        return bpe_size(spec)
+        return subword_size(spec)
     if characters < LEAST or 10 * spaces < characters:
         return None
     return 2 ** min(15, round(1 + math.log2(characters) / 2))
@@ -119,11 +120,51 @@ def train_bpe(size: int, pieces: Iterable[str]) -> Tokenizer:
     return Tokens(inner, f"bpe:{size}")
 
 
-def bpe_size(spec: str) -> int | None:
-    """4096 for "bpe:4096", None for what is not a BPE to be trained."""
+def train_sentencepiece(size: int, pieces: Iterable[str]) -> Tokenizer:
+    """A unigram model of `size` entries, as sentencepiece fits: an end-of-text and an unknown token, 256 bytes, the rest learnt.
+
+    A space is part of the word after it, as `▁`. The text is not normalised, nor is a space put before it, and a character
+    without an entry is cut into its bytes: so every text is decoded as it was that holds neither `▁`
+    nor the name of a byte (`<0x41>`).
+    """
+    from tokenizers import Tokenizer as Inner
+    from tokenizers import decoders, models, pre_tokenizers, trainers
+
+    words = pre_tokenizers.Metaspace(prepend_scheme="never")
+    inner = Inner(models.Unigram())
+    inner.pre_tokenizer = words  # pyright: ignore[reportAttributeAccessIssue]
+    trainer = trainers.UnigramTrainer(vocab_size=size - 258, show_progress=False)
+    inner.train_from_iterator(pieces, trainer)
+    # six decimals, which the library reads back as it wrote them
+    learnt = [(piece, round(score, 6)) for piece, score in json.loads(inner.to_str())["model"]["vocab"]]
+    worst = min((score for _, score in learnt), default=0.0) - 10.0  # no text is cut into bytes that has an entry
+    fallback = [(f"<0x{byte:02X}>", worst) for byte in range(256)]
+    entries = [(END, 0.0), ("<unk>", 0.0), *fallback, *learnt]
+    inner = Inner(models.Unigram(entries, unk_id=1, byte_fallback=True))
+    inner.pre_tokenizer = words  # pyright: ignore[reportAttributeAccessIssue]
+    steps = [decoders.ByteFallback(), decoders.Fuse(), decoders.Replace("▁", " ")]
+    inner.decoder = decoders.Sequence(steps)  # pyright: ignore[reportAttributeAccessIssue]
+    inner.add_special_tokens([END])
+    return Tokens(inner, f"sentencepiece:{size}")
+
+
+SUBWORDS: dict[str, tuple[str, int, Callable[[int, Iterable[str]], Tokenizer]]] = {  # what it is called, its least size
+    "bpe": ("a BPE", 300, train_bpe),
+    "sentencepiece": ("sentencepiece", 600, train_sentencepiece),
+}
+
+
+def train_subwords(spec: str, size: int, pieces: Iterable[str]) -> Tokenizer:
+    """The subwords of that name, fitted on `pieces`; a BPE for `auto`."""
+    return SUBWORDS.get(spec.partition(":")[0], SUBWORDS["bpe"])[2](size, pieces)
+
+
+def subword_size(spec: str) -> int | None:
+    """4096 for "bpe:4096" or "sentencepiece:4096", None for what is no tokenizer of subwords to be trained."""
     head, _, size = spec.partition(":")
-    if head != "bpe":
+    if head not in SUBWORDS:
         return None
-    if not is_number(size) or int(size) < 300:
-        raise InputError(f"`data.tokenizer` is '{spec}'; a BPE needs a size of 300 or more, e.g. bpe:4096")
+    name, least, _ = SUBWORDS[head]
+    if not is_number(size) or int(size) < least:
+        raise InputError(f"`data.tokenizer` is '{spec}'; {name} needs a size of {least} or more, e.g. {head}:4096")
     return int(size)

@@ -185,8 +185,8 @@ RECIPES |= {
         "rows begin anywhere, as the paper says; in its authors' code anywhere within pieces of 512 characters",
     ),
     "d3pm-lm1b": _d3pm_text(
-        replace(PACKED, tokenizer="bpe:8192"), 128, 8192,
-        "byte-pair encoding with 8,192 tokens, learnt here; the paper's is sentencepiece",
+        replace(PACKED, tokenizer="sentencepiece:8192"), 128, 8192,
+        "sentencepiece of 8,192 tokens, a unigram model learnt here on text that is not normalised; the paper's is not published",
     ),
     "tauldr-cifar10": Recipe(
         "tauLDR", "2205.14987", "section 6.2, table 1, appendix H.2; its authors' code (one pass, which is biased)", "tauldr",
