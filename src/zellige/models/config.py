@@ -155,6 +155,7 @@ class Config:
 
 # ---------------------------------------------------------------------------------------------------- JSON
 # What files of earlier versions do not say, or say otherwise. An entry that is in neither table must be in the file.
+DEFAULT = object()  # the value that the method's own Config has
 LATER: dict[str, Any] = {  # an entry that came later -> the value that files without it mean
     "data.colours": "",
     "data.crop": False,
@@ -182,7 +183,7 @@ LATER: dict[str, Any] = {  # an entry that came later -> the value that files wi
     "options.forward_neighbours": 0,
     "options.levels": False,
     "options.log_eps": 0.0,
-    "options.loss": "score-entropy",
+    "options.loss": DEFAULT,
     "options.mask_proportion": 0.9,
     "options.matrix": "",
     "options.process": "absorbing",
@@ -288,12 +289,13 @@ def _current(value: object, kind: Annotation, name: str) -> Any:
     """A section as this version writes it: entries under their names of today, those that came later as they were meant."""
     if not dataclasses.is_dataclass(kind) or not isinstance(value, Mapping):
         return value
-    names = {f"{name}.{f.name}" for f in dataclasses.fields(kind)}
+    names = {f"{name}.{f.name}": f.default for f in dataclasses.fields(kind)}
     entries = {f"{name}.{key}": entry for key, entry in value.items()}
     for before, now in RENAMED.items():
         if before in entries and before not in names and now in names and now not in entries:
             entries[now] = entries.pop(before)
-    entries = {entry: meant for entry, meant in LATER.items() if entry in names} | entries
+    later = {entry: meant for entry, meant in LATER.items() if entry in names}
+    entries = {entry: names[entry] if meant is DEFAULT else meant for entry, meant in later.items()} | entries
     return {entry.removeprefix(f"{name}."): content for entry, content in entries.items()}
 
 
