@@ -50,7 +50,7 @@ LISTS: dict[
         (
             "3.1",
             "transition matrices of one's own, from a file",
-            "zellige train d3pm --process matrix --matrix own.csv",
+            "zellige train d3pm --process matrix --matrix blosum62.csv",
         ),
         ("B.2", "inverse square-root decay; random crops", "zellige train --recipe d3pm-text8"),
         ("B.2", "sentencepiece", "zellige train d3pm --data.tokenizer sentencepiece:8192"),

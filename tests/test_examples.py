@@ -187,6 +187,15 @@ def test_scripts_are_named_in_the_docs():
     assert all(f"(../examples/{name}.py)" in index for name in ("train", "nano"))
 
 
+def test_blosum62_is_a_transition_matrix_that_prefers_what_is_alike():
+    matrix = torch.from_numpy(script("blosum62").matrix())
+    torch.testing.assert_close(matrix, matrix.mT)
+    torch.testing.assert_close(matrix.sum(0), torch.ones(20).double())
+    letters = "ACDEFGHIKLMNPQRSTVWY"
+    of_i = dict(zip(letters, matrix[letters.index("I")].tolist()))
+    assert of_i["V"] > of_i["L"] > of_i["M"] > of_i["G"]
+
+
 if __name__ == "__main__":  # python -m tests.test_examples NAME ...: run them, and store them as they ran
     import nbformat
 
