@@ -3,6 +3,7 @@
 By enumeration and quadrature, in float64; see `identities` for what is checked and `exact` for how.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
@@ -197,6 +198,15 @@ def verify(
         torch.set_num_threads(threads)
 
 
+def _most_memory() -> int:
+    """The largest number of bytes that this process has held; 0 where the system does not say."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
 def _verify(
     classes: list[type[Method]],
     keys: list[str],
@@ -216,8 +226,10 @@ def _verify(
         name = cls.name if cls else ""
         if progress:
             progress(number, total, f"{name} {key}".strip())
-        checked_rows = _checked(key, variants(cls, key.startswith("sampler."))) if cls else SHARED[key]()
-        rows += [replace(row, key=key, method=name) for row in checked_rows]
+        started = perf_counter()
+        checked_rows = [*(_checked(key, variants(cls, key.startswith("sampler."))) if cls else SHARED[key]())]
+        cost = {"seconds": perf_counter() - started, "memory": _most_memory()}
+        rows += [replace(row, key=key, method=name, **cost) for row in checked_rows]
     pairings, notes = {}, []
     for number, cls in enumerate(pair_classes, len(checks)):
         if progress:

@@ -37,7 +37,8 @@ class Row:
     """One identity: its largest error, what is allowed, and where the largest error is.
 
     `claim` is how the tolerance is printed: a bound on the error (`1e-09`), `1 ± 0.15` round an order, `≥ 0`. Of the rows of
-    several variants of a method the one with the largest `strain` is shown.
+    several variants of a method the one with the largest `strain` is shown. `seconds` is what the whole check of its key took,
+    and `memory` the largest number of bytes that the process had held when it ended.
     """
 
     group: str
@@ -50,6 +51,8 @@ class Row:
     strain: float = 0.0
     key: str = ""
     method: str = ""
+    seconds: float = 0.0
+    memory: int = 0
 
 
 # ---------------------------------------------------------------------------------- how a check is written
