@@ -85,7 +85,11 @@ def place(tmp_path_factory):
         (folder / "claims" / name / "claims.csv").write_text(f"model,value,unit{rest}\n")
     (folder / "claims" / "unit").mkdir()
     (folder / "claims" / "unit" / "claims.csv").write_text("model,value\na,1\n")
-    np.savetxt(folder / "matrix.csv", np.full((27, 27), 1 / 27) * np.where(np.arange(27) == 1, 1.1, 1.0)[:, None], delimiter=",")
+    np.savetxt(
+        folder / "matrix.csv",
+        np.full((27, 27), 1 / 27) * np.where(np.arange(27) == 1, 1.1, 1.0)[:, None],
+        delimiter=",",
+    )
     (folder / "unanswered.jsonl").write_text('{"prompt": "a", "answer": "b"}\n{"prompt": "c"}\n')
     (folder / "last.ckpt").write_bytes(pickle.dumps(Evil()))
     with pytest.MonkeyPatch.context() as patch:

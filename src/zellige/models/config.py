@@ -192,6 +192,7 @@ LATER: dict[str, Any] = {  # an entry that came later -> the value that files wi
     "options.sigma_max": None,
     "options.sigma_min": None,
     "options.strength": "matched",
+    "options.token_share": 1.0,
     "options.unigrams": "",
     "options.zero_masking": True,
     "recipe": "",
