@@ -421,6 +421,7 @@ def test_the_help_shows_how_a_switch_is_turned_off(capsys):
     assert "--train.no-tensorboard" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_what_other_programs_call_an_option_is_an_option_of_ours():
     known = {flag for form in forms().values() for flag in options.flags(form)}
     for table in (meanings.SAME, meanings.NEAR):

@@ -42,6 +42,7 @@ def test_the_doctor_says_what_is_there_and_ends_well(capsys, tmp_path, monkeypat
     assert "          wandb    lacks wandb: pip install 'zellige[wandb]'" in lines
 
 
+@pytest.mark.long
 def test_a_torchvision_of_another_build_is_one_line(tmp_path):
     """Lightning imports torchmetrics, which imports it wherever it is installed; nothing here does."""
     place = tmp_path / "site"

@@ -321,6 +321,7 @@ def test_intervals_of_memorisation_cover():
     assert covers(hits := sum(x.low <= truth <= x.high for x in numbers), 400), hits
 
 
+@pytest.mark.long
 def test_intervals_at_matched_entropy_cover():
     g = np.random.default_rng(8)
     whole = match_entropy([0.5, 0.8, 1.0], *curve(g, 20_000))

@@ -403,6 +403,7 @@ print(json.dumps([r.value, r.low, r.draws_low]))
 """
 
 
+@pytest.mark.long
 def test_ranks_of_torchrun_share_the_groups():
     one = evaluate_rows(method(), texts(100), seed=3)
     code = RANK.format(folders=[str(folder) for folder in Path(__file__).resolve().parents[:2]])

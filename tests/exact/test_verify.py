@@ -41,6 +41,8 @@ def test_bounds_of(name, every, monkeypatch):
     if not every:
         some = {*range(0, len(cls.variants), 3), len(cls.variants) - 1}
         monkeypatch.setattr(cls, "variants", tuple(cls.variants[i] for i in sorted(some)))
+        for key in ("bound.hybrid", "bound.weights", "bound.definition"):
+            monkeypatch.delitem(identities.OWN, key)
     monkeypatch.delitem(identities.SHARED, "bound.implicit")  # test_what_all_methods_share
     report = verify(name, only="bound")
     assert report.failures == []
@@ -105,6 +107,7 @@ def test_a_closed_form_that_is_not_the_bound():
     assert "x_0 = [" in found["closed form = generic bound"].where
 
 
+@pytest.mark.long
 def test_a_gradient_that_is_not_that_of_the_bound():
     """What is drawn depends on the learnt exponents; without the surrogate of RLOO their gradient is biased."""
 
@@ -254,6 +257,7 @@ def test_variants_differ_for_a_sampler_only_where_the_exact_network_or_the_pairi
 
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.long
 def test_an_own_process_without_a_schedule(every):
     """A generator and nothing else: what needs a schedule is left out, the rest holds; in short for one sampler."""
 

@@ -15,6 +15,7 @@ from zellige.methods import UDLM
 HERE = Path(__file__).parent
 
 
+@pytest.mark.long
 def test_the_bounds_of_both_hold_at_once():
     report = verify(GIDD, Duo, only="bound")
     assert report.failures == []

@@ -90,28 +90,28 @@ TABLES = of(
         "data/table.py",
         "return sorted(values, key=lambda value: (float(value), value))",
         "return sorted(values)",
-        "data/test_table.py -k in_order",
+        "data/test_tabular.py -k in_order",
     ),
     (
         "a free cell of a table is its first value",
         "data/table.py",
         "values.index(word) if word in values else -1",
         "values.index(word) if word in values else 0",
-        "data/test_table.py -k in_order",
+        "data/test_tabular.py -k in_order",
     ),
     (
         "columns of different sizes are taken for equal",
         "data/table.py",
         "return (min(counts), max(counts)) if min(counts) < max(counts) else None",
         "return None",
-        "data/test_table.py -k different_sizes",
+        "data/test_tabular.py -k different_sizes",
     ),
     (
         "uniform noise on columns of different sizes",
         "data/table.py",
         "if method.process is None else method.process.mask is None",
         "if method.process is None else False",
-        "data/test_table.py -k different_sizes",
+        "data/test_tabular.py -k different_sizes",
     ),
 )
 ORDER = of(

@@ -32,6 +32,7 @@ D = torch.float64
 
 
 @pytest.mark.parametrize(("alpha_1", "alpha_0"), [(0.1, 0.9), (0.3, 0.7)])
+@pytest.mark.long
 def test_first_hitting_has_the_distribution_of_continuous_time(alpha_1, alpha_0):
     """Its events drawn as if all tokens were masked still pass with the exact network, which does not see the time."""
 

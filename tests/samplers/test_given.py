@@ -73,6 +73,7 @@ def beside_hidden(distribution, hidden, K, length):
 
 @pytest.mark.parametrize("name", [name for name in EXACT if name != "uniformisation"])  # whose events are too many
 @torch.no_grad()
+@pytest.mark.long
 def test_one_gap_beside_a_hidden_place_is_exact_at_any_number_of_steps(name):
     """The hidden place stays masked, and the gap has its distribution with that place summed out, as where all is drawn."""
     sampler, fixed = SAMPLERS[name], torch.tensor([-1, HIDDEN])

@@ -110,6 +110,7 @@ def test_the_distribution_comes_slowly_or_not():
 
 
 @torch.no_grad()
+@pytest.mark.long
 def test_without_remasking_it_is_ancestral():
     for method in (mdlm(), md4(), METHODS["d3pm, absorbing"]()):
         for kind in ("cap", "rescale"):

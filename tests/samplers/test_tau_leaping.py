@@ -225,6 +225,7 @@ def test_a_corrector_leap_is_a_product_of_leaps_of_both_rates(name):
 
 
 @torch.no_grad()
+@pytest.mark.long
 def test_a_step_with_correctors_is_the_step_and_then_these():
     """At the time reached, of `corrector_step` times the step, where the step starts at `corrector_from` or below."""
     method = denoiser(uniform(V, Linear(1e-2)))

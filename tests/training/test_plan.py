@@ -140,6 +140,7 @@ def test_every_recipe_is_planned(name):
 
 
 @pytest.mark.parametrize("name", COMMANDED)
+@pytest.mark.long
 def test_the_command_plans_image_chains_and_says_that_launches_limit_them(name, capsys):
     from zellige import cli
 

@@ -30,6 +30,7 @@ print(json.dumps([seconds, resident("VmHWM") - before, sum(p.numel() * 4 for p i
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="resident memory is read from /proc")
+@pytest.mark.long
 def test_a_load_takes_the_weights_and_no_more(tmp_path):
     """SEDD's layout, 42M parameters: under 1.2 times their memory, also once every weight was read; nothing is computed."""
     with unfilled():
