@@ -22,7 +22,7 @@ from zellige.evaluation.interval import Proportion
 from zellige.nn import Net
 
 SIDE, POINTS, SAMPLES = 50, 20_000, 2000
-NOISES = {"uniform": "cosine", "gaussian": "linear", "absorbing": "paper"}
+NOISES = {"uniform": "cosine", "gaussian": "cosine", "absorbing": "paper"}
 
 
 def points(count: int, seed: int) -> np.ndarray:

@@ -62,7 +62,7 @@ LISTS: dict[
             "zellige verify d3pm --only bound.bert",
         ),
         ("figures 2 and 10", "corrupt a text and reconstruct it", "zellige sample RUN --reconstruct TEXT --noise 0.4"),
-        ("figure 1", "swiss roll of quantised points", ""),
+        ("figure 1", "swiss roll of quantised points", "python benchmarks/swiss_roll.py"),
     ],
     "CSM": [
         (
@@ -71,7 +71,11 @@ LISTS: dict[
             "python benchmarks/tabular.py",
         ),
         ("baselines", "ratio matching and discrete marginalisation", "zellige train csm --objective ratio-matching"),
-        ("images", "MNIST by denoising CSM at several noise levels", ""),
+        (
+            "images",
+            "MNIST by denoising CSM at several noise levels: of this paper only the abstract could be read, and it has no number",
+            "",
+        ),
     ],
     "tauLDR": [
         (
