@@ -54,6 +54,7 @@ _SAMPLES = 400  # of the bootstrap
 
 
 # ---------------------------------------------------------------------------------------------------- metrics
+# torchmetrics 1.9 has them in float32, and a Matthews' correlation of 0.41 where a guess is constant and says nothing
 def accuracy(guess: Tensor, truth: Tensor) -> Tensor:
     """Share of right answers; guess and truth (..., N) classes -> (...)."""
     return (guess == truth).double().mean(-1)

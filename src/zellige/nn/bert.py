@@ -20,7 +20,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import InputError
+from .attention import documents
 from .embedding import rotate
+from .network import check_tokens_alone
 
 POSITIONS = ("learnt", "linear", "rotary")
 
@@ -213,15 +215,13 @@ class Bert(nn.Module):
             InputError: a time or a class, which it does not take; too many positions.
         """
         L = x.shape[1]
-        if time is not None or condition is not None:
-            raise InputError("this network takes no time and no classes; leave them out")
-        if self.net.length < L:
-            raise InputError(f"the input has {L:,} positions; the network was built for {self.net.length:,}")
+        check_tokens_alone(L, self.net.length, time, condition)
         h = self.embedding(x)
         if self.types is not None:
             h = h + self.types.weight[0]
         if self.positions is not None:
-            h = h + self.positions(_places(L, segments, x.device))
+            position = torch.arange(L, device=x.device) if segments is None else documents(segments)[1]
+            h = h + self.positions(position)
         h = F.dropout(self.norm(h), self.net.dropout, self.training)
         apart = torch.arange(L, device=x.device)
         apart = (apart[:, None] - apart).abs()  # (L, L)
@@ -257,12 +257,3 @@ class Bert(nn.Module):
     def forward(self, x: Tensor, **kwargs) -> Tensor:
         """Logits (B, L, K) at every position: for tests."""
         return self.head(self.features(x, **kwargs))
-
-
-def _places(length: int, segments: Tensor | None, device: torch.device) -> Tensor:
-    """The position of each token in its document, (L,) or (B, L)."""
-    place = torch.arange(length, device=device)
-    if segments is None:
-        return place
-    begins = F.pad(segments[:, 1:] != segments[:, :-1], (1, 0), value=True)
-    return place - torch.where(begins, place, 0).cummax(1).values

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError
 from .embedding import rotate
+from .network import check_tokens_alone
 
 
 @dataclass(frozen=True)
@@ -148,10 +149,7 @@ class Llama(nn.Module):
             InputError: a time or a class, which it does not take; too many positions.
         """
         L = x.shape[1]
-        if time is not None or condition is not None:
-            raise InputError("this network takes no time and no classes; leave them out")
-        if self.net.length < L:
-            raise InputError(f"the input has {L:,} positions; the network was built for {self.net.length:,}")
+        check_tokens_alone(L, self.net.length, time, condition)
         mask = None if segments is None else (segments[:, :, None] == segments[:, None, :])[:, None]
         angles = self._angles(L, x.device)
         h = self.embedding(x)

@@ -31,6 +31,14 @@ class Network(Protocol):
         ...
 
 
+def check_tokens_alone(positions: int, longest: int, time: Tensor | None, condition: Tensor | None) -> None:
+    """Raise InputError where a network that reads tokens alone is given a time, a class, or more positions than it has."""
+    if time is not None or condition is not None:
+        raise InputError("this network takes no time and no classes; leave them out")
+    if longest < positions:
+        raise InputError(f"the input has {positions:,} positions; the network was built for {longest:,}")
+
+
 def build_network(
     net: Net,
     states: int,
