@@ -23,12 +23,13 @@ of a sequence may share random numbers: their times, or numbers of masks, are ev
 | absorbing, by blocks | loglinear, t clipped if asked | Mean or Score | weighted cross-entropy, t per block | blockwise |
 | uniform, by blocks | the same | LeaveOneOut or Score | that of UDLM or SEDD, t per block | blockwise |
 
-Differences from the paper: each block has its own time, and the network a second input, the clean text. The clip interval only
-restricts t in training; `bound` is always over all of [0, 1], and includes the endpoint terms of the schedule, which the
-published bound leaves out. A network without a time input draws numbers of masks instead of times (`Masked`). With L' = 1 every
-token is then always masked, and the bound is -log p itself, without the variance to which the paper attributes its gap to
-autoregression. The clean tokens of a block have time input t = 0, as in the cache of sampling; published code gives them the
-time of the sequence's first noisy token. With a score inside (SEDD), `loss` is the diffusion term alone.
+Differences from the paper, which has masks and one size of block: uniform noise and mixed sizes; each block has its own time,
+and the network a second input, the clean text. The clip interval only restricts t in training; `bound` is always over all of
+[0, 1], and includes the endpoint terms of the schedule, which the published bound leaves out. A network without a time input
+draws numbers of masks instead of times (`Masked`). With L' = 1 every token is then always masked, and the bound is -log p
+itself, without the variance to which the paper attributes its gap to autoregression. The clean tokens of a block have time
+input t = 0, as in the cache of sampling; published code gives them the time of the sequence's first noisy token. With a score
+inside (SEDD), `loss` is the diffusion term alone.
 
 """
 

@@ -223,7 +223,7 @@ def one_network_reads_blocks_of_any_size_that_it_was_trained_with(method: Blocks
                 torch.autograd.grad(losses[1].sum(), [*alone.parameters()]),
             ):
                 drawn.see(a, b, f"L' = {block}")
-    yield loss.row(BLOCKS, "trained with L' = 1, 2, 3: the loss of the L' drawn")
+    yield loss.row(BLOCKS, "mixed L': the loss of the one that is drawn")
     yield drawn.row(BLOCKS, "... and its gradient")
     for block in (1, L):
         alone = method.of_block(block)
@@ -231,7 +231,7 @@ def one_network_reads_blocks_of_any_size_that_it_was_trained_with(method: Blocks
         with torch.no_grad():
             above = bounds.step_bound(alone, X, times) + bounds.log_likelihood(alone, times)
         gap.see(above.clamp_max(0.0), 0.0, f"L' = {block}")
-    yield gap.row(BLOCKS, "... the bound of each L' is at least its -log p")
+    yield gap.row(BLOCKS, "... the bound of each is at least its -log p")
 
 
 @own("blocks.ar", lambda m: isinstance(m, AR))
