@@ -186,7 +186,7 @@ LATER: dict[str, Any] = {  # an entry that came later -> the value that files wi
     "options.loss": DEFAULT,
     "options.mask_proportion": 0.9,
     "options.matrix": "",
-    "options.process": "absorbing",
+    "options.process": DEFAULT,
     "options.resample": False,
     "options.row_by_row": False,
     "options.sigma_max": None,
