@@ -189,7 +189,11 @@ def typed_data(chosen: Any, words: Sequence[str], own: Data) -> Data | None:
     Where no other data set is named, what is typed changes the own one: a path says where its files lie. Only beside a text a
     path is another text.
     """
-    typed = {flag[7:].removeprefix("no-") for flag in options.given(words, type(chosen)) if flag.startswith("--data.")}
+    typed = {
+        flag[7:].removeprefix("no-").replace("-", "_")
+        for flag in options.given(words, type(chosen))
+        if flag.startswith("--data.")
+    }
     decisive_fields = {"name", "mix"} if DATASETS[own.name].shaped else {"name", "mix", "path"}
     if not typed or typed & decisive_fields:
         return chosen.data if typed else None
