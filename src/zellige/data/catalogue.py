@@ -94,7 +94,7 @@ DATASETS |= {
     "pydocs": Source("English of Python's docs", "0.3 MB", _SHARES, "PSF", "nothing", "text8",
                      reads=("tokenizer", "pack", "fill", "crop")),
     "text": Source("your own text", "any", _SHARES, "yours", "`data.path`", "auto", label="label",
-                   reads=(*_TEXT, "mix", "labels")),
+                   reads=(*_TEXT, "mix", "labels", "labels_by")),
     "tokens": Source("your own integers", "any", _SHARES, "yours", "`data.path`",
                      reads=("path", "vocabulary", "tokenizer", "pack", "fill", "crop")),
     "text8": Source(
@@ -222,7 +222,7 @@ DATASETS |= {
     ),
     "qm9": Source(
         "small molecules, SMILES", "2 MB", "90% / 5% / 5% shuffled", "CC0", "2.2 MB", fields=("smiles",), shaped=True,
-        reads=("path", "field"),
+        reads=("path", "field", "labels", "labels_by"),
         files={"all": (_QM9, "80c060e299a44112b89be3fc6d95145dfeda97aa3eab1e2662aafdfbb00f7929")},
     ),
     "dna": Source(

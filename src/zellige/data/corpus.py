@@ -65,7 +65,9 @@ class Data:
         kind: for `array`: `image` (ordered values) or `grid` (symbols without an order, the default).
         colours: for `images`: rgb or grey; empty: as the files are, which must then be alike.
         labels: condition the network on the class of each row, so that `zellige sample --class` can ask for one. Of texts, with
-            one document per row: the topic of ag_news, the field `label` of your own.
+            one document per row: the topic of ag_news, the field `label` of your own; of molecules what `labels_by` names.
+        labels_by: for `labels`, the column that holds the class; of molecules (qm9) also rings or heteroatoms, which are counted.
+            rings:5 makes 5 classes of numbers: 0, 1, 2, 3 and 4 or more; quantiles, of numbers that are not whole.
         flip: for images: mirror each one left to right in half of the training steps.
         reverse_complement: for `dna`: give the other strand, read backwards, in half of the training steps.
         crop: for running text: let a training row begin at any token, not only where the one before ends (`pack` wrap).
@@ -90,6 +92,7 @@ class Data:
     kind: Literal["", "image", "grid"] = ""
     colours: Literal["", "rgb", "grey"] = ""
     labels: bool = False
+    labels_by: str = ""
     flip: bool = False
     reverse_complement: bool = False
     crop: bool = False

@@ -4,6 +4,7 @@
     suffix:32    the last 32
     spans:0.5    spans of random lengths that hold half of the tokens; in training others each epoch, else always the same
     field        the `prompt` of each line of a .jsonl file; its `answer` is the rest
+    puzzle       the filled cells of each sudoku, as its file has them
 
 At least one token of a row is left. The bound of the others is that of -log p(the rest | the given part).
 """
@@ -27,7 +28,7 @@ from .rows import Rows
 if TYPE_CHECKING:
     from .tokenizer_base import Tokenizer
 
-FORMS = "prefix:32, suffix:32, spans:0.5 or field"
+FORMS = "prefix:32, suffix:32, spans:0.5, field or puzzle"
 MEAN = 8  # tokens of a span
 
 
@@ -36,7 +37,7 @@ class Given:
     """Which part of a text is given.
 
     Attributes:
-        kind: "prefix", "suffix", "spans" or "field".
+        kind: "prefix", "suffix", "spans", "field" or "puzzle".
         amount: tokens of a prefix or suffix, the share of spans.
     """
 
@@ -47,7 +48,7 @@ class Given:
     def of(cls, word: str) -> "Given":
         """Read what `data.given` says. Raises InputError for anything else."""
         kind, _, amount = word.partition(":")
-        if kind == "field" and not amount:
+        if kind in ("field", "puzzle") and not amount:
             return cls(kind)
         if kind in ("prefix", "suffix") and is_number(amount) and int(amount) > 0:
             return cls(kind, int(amount))
@@ -68,6 +69,8 @@ class Given:
         """A phrase for the protocol."""
         if self.kind == "field":
             return "the prompt"
+        if self.kind == "puzzle":
+            return "the puzzle"
         if self.kind == "spans":
             return f"spans, {self.amount:g} of the tokens"
         return f"the {'first' if self.kind == 'prefix' else 'last'} {int(self.amount):,} tokens"
@@ -103,9 +106,13 @@ class GivenRows(Rows):
         self.__dict__.update(rows.__dict__)
         self.given, self._prompts = given, prompts
         sizes = self._sizes if self.documents is not None else np.full(len(rows), rows.length)
-        left = int(sum(sizes)) - (
-            sum(given.count(int(n)) for n in sizes) if prompts is None else int(np.minimum(prompts, sizes - 1).sum())
-        )
+        if given.kind == "puzzle":
+            counts = int((rows.clues >= 0).sum()) if rows.clues is not None else 0
+        elif prompts is None:
+            counts = sum(given.count(int(n)) for n in sizes)
+        else:
+            counts = int(np.minimum(prompts, sizes - 1).sum())
+        left = int(sum(sizes)) - counts
         if self.characters is not None:
             self.characters = round(self.characters * left / max(self.tokens_total, 1))
         self.tokens_total = left
@@ -117,6 +124,9 @@ class GivenRows(Rows):
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         epoch, at = divmod(index, len(self)) if self.redrawn and index >= 0 else (0, index % len(self))
         row = super().__getitem__(at if self.redrawn else index)
+        if self.given.kind == "puzzle":
+            assert self.clues is not None
+            return row | {"mask": torch.from_numpy(self.clues[at] < 0)}
         if self.documents is None:
             return row | {"mask": torch.from_numpy(~self.given.at(self.length, at + epoch * len(self)))}
         given = [self._part(i, epoch) for i in self._order[self._first[at] : self._first[at + 1]]]
@@ -139,9 +149,11 @@ def with_given(corpus: Corpus, word: str) -> Corpus:
     """The corpus with a given part in each row of each split.
 
     Raises:
-        InputError: `word` names no part, or all of a row; a mixture of data sets.
+        InputError: `word` names no part, or all of a row; a mixture of data sets; puzzles that there are not.
     """
     given = Given.of(word)
+    if given.kind == "puzzle" and any(rows.clues is None for rows in corpus.rows.values()):
+        raise InputError("`data.given` puzzle is for sudokus of 9 x 9, whose file has puzzles; leave it out")
     length = next(iter(corpus.rows.values())).length
     if given.kind != "spans" and given.amount >= length:
         raise InputError(f"`data.given` {word} is all of a row of {length:,} tokens; give fewer")

@@ -40,6 +40,8 @@ def prepare(
     Raises InputError where the source is missing, empty, too short, not text or not the tokenizer's.
     """
     _check(data)
+    if data.labels_by and not data.labels:
+        raise InputError("`data.labels_by` says what the class is, and no class is asked for; add `data.labels`")
     if length is not None:
         at_least("length", length, 1)
     if data.given:
@@ -114,7 +116,7 @@ def prepare(
             folder, source.splits(ends), tokenizer, documents=source.documents, of=source.tell, check=rows
         )
     tokenizer = tokenizer or tk.load(folder)
-    labels, names = _document_labels(source, meta) if data.labels else ({}, [])
+    labels, names = _document_labels(source, meta, data.labels_by) if data.labels else ({}, [])
     ready = _rows(meta, folder, data, length, tokenizer, source, labels)
     if progress:
         progress(source.total, source.total)
@@ -259,14 +261,18 @@ def _check_pack(data: Data) -> None:
         )
 
 
-def _document_labels(source: TextSource, meta: dict[str, Any]) -> "tuple[dict[str, np.ndarray], list[str]]":
-    """The label of each document, by split, and what the classes are called: the catalogue's names, or the values themselves."""
+def _document_labels(source: TextSource, meta: dict[str, Any], label: str) -> "tuple[dict[str, np.ndarray], list[str]]":
+    """The label of each document, by split, and what the classes are called: the catalogue's names, or the values themselves.
+
+    label: the column of the labels; that of the data set, if it is "".
+    """
     import numpy as np
 
     entry = source.entry
+    label = label or entry.label
     order = sorted(source.parts, key=lambda part: part != source.whole)  # as the documents were written
     values = list(
-        chain.from_iterable(readers.read_labels(p, source.form, entry.label) for o in order for p in source.files[o])
+        chain.from_iterable(readers.read_labels(p, source.form, label) for o in order for p in source.files[o])
     )
     ranges = {split: of["documents"] for split, of in meta["splits"].items()}
     if len(values) != max(stop for _, stop in ranges.values()):

@@ -15,6 +15,7 @@ from .array_source import Fetch, Raw, cut_splits, locate_files, sums
 from .catalogue import DATASETS
 from .levels import SILENT
 from .pixels import whole_size
+from .properties import COUNTED, Property
 from .tokenizer import Characters
 
 if TYPE_CHECKING:
@@ -150,19 +151,18 @@ def sudoku(data: "Data", fetch: Fetch) -> Raw:
     invariant_set = {key for name in splits if name != "train" for key in invariants(solutions[splits[name]])}
     twins = np.array([key in invariant_set for key in invariants(solutions[splits["train"]])])
     splits["train"] = splits["train"][~twins]
-    rows = {name: solutions[numbers] for name, numbers in splits.items()}
-    clues = {name: puzzles[numbers].reshape(len(numbers), 81).astype(np.int64) - 1 for name, numbers in splits.items()}
+    pairs = {name: np.stack((puzzles[numbers], solutions[numbers]), 1) for name, numbers in splits.items()}
     protocol = f"{int(twins.sum())} symmetric twins of held-out grids left out of training"
     if twins.any():
         about["left_out"] = [f"{int(twins.sum()):,} training grids, symmetric twins of held-out ones"]
     if data.augment:
         generator = np.random.default_rng(0)
-        copies = [symmetric(rows["train"], generator) for _ in range(data.augment)]
-        rows["train"] = np.concatenate([rows["train"], *copies])
-        clues.pop("train")
+        copies = [symmetric(pairs["train"], generator) for _ in range(data.augment)]
+        pairs["train"] = np.concatenate([pairs["train"], *copies])
         protocol += f", {data.augment} random symmetric copies of each training grid added"
+    clues = {name: pair[:, 0].reshape(-1, 81).astype(np.int8) - 1 for name, pair in pairs.items()}
     return Raw(
-        {name: x - 1 for name, x in rows.items()}, 9, "grid", "cell", False, labels=range(1, 10), clues=clues,
+        {name: pair[:, 1] - 1 for name, pair in pairs.items()}, 9, "grid", "cell", False, labels=range(1, 10), clues=clues,
         about=about | {"protocol": protocol}, cut=True,
     )  # fmt: skip
 
@@ -233,35 +233,58 @@ def _cycles(step: np.ndarray) -> np.ndarray:
 
 
 def symmetric(grids: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """A random symmetric image of each of (N, 9, 9) grids: digits, bands, stacks, rows, columns, transposition."""
+    """A random symmetric image of each of (N, 9, 9) grids: digits, bands, stacks, rows, columns, transposition.
+
+    Of (N, P, 9, 9) the P grids of an entry, a puzzle and its solution, have one image. 0, a blank cell, stays 0.
+    """
     N = len(grids)
     order = lambda *axes: generator.permuted(np.broadcast_to(np.arange(axes[-1]), (N, *axes)), axis=-1)  # noqa: E731
-    digits = order(9)
-    out = np.take_along_axis(digits, grids.reshape(N, 81).astype(np.int64) - 1, -1).reshape(N, 9, 9) + 1
+    digits = np.concatenate((np.zeros((N, 1), np.int64), order(9) + 1), 1)  # what becomes of 0, 1, ... 9
+    out = np.take_along_axis(digits, grids.reshape(N, -1).astype(np.int64), -1).reshape(N, -1, 9, 9)
     for axis in (1, 2):
         bands, within = order(3), order(3, 3)
-        lines = (3 * bands[:, :, None] + np.take_along_axis(within, bands[:, :, None], 1)).reshape(N, 9)
-        out = np.take_along_axis(out, np.expand_dims(lines, 3 - axis), axis)
+        lines = (3 * bands[:, :, None] + np.take_along_axis(within, bands[:, :, None], 1)).reshape(N, 1, 9)
+        out = np.take_along_axis(out, np.expand_dims(lines, 4 - axis), axis + 1)
     transpose = generator.random(N) < 0.5
-    return np.where(transpose[:, None, None], out.swapaxes(1, 2), out).astype(np.uint8)
+    return np.where(transpose[:, None, None, None], out.swapaxes(2, 3), out).astype(np.uint8).reshape(grids.shape)
 
 
 # ---------------------------------------------------------------------------------------------------- texts of one length
 def molecules(data: "Data", fetch: Fetch) -> Raw:
     """SMILES, one molecule per row, padded with line ends that count: the distribution is that of whole molecules."""
     lines, about = _column(data, fetch)
+    labels, names = _molecule_classes(data, fetch, lines) if data.labels else (None, ())
     length = max(map(len, lines)) + 1
     about["protocol"] = (
         f"one molecule a row of {length}, ended and filled up with line ends, which are modelled; shuffled"
     )
     tokenizer = Characters("".join({*"".join(lines), "\n"}), "smiles", (length,))
-    shuffle = [lines[i] for i in np.random.default_rng(0).permutation(len(lines))]  # the file goes from small to large
-    rows = _encode(tokenizer, "".join(line.ljust(length, "\n") for line in shuffle))
+    order = np.random.default_rng(0).permutation(len(lines))  # the file goes from small to large
+    rows = _encode(tokenizer, "".join(lines[i].ljust(length, "\n") for i in order))
     ends = int(tokenizer.separator or 0)
     count = lambda x: int((x != ends).sum()) + len(x)  # noqa: E731  (a molecule's characters and its end)
     return Raw(
-        {"all": rows}, tokenizer.size, "smiles", "char", False, tokenizer=tokenizer, characters=count, about=about
-    )
+        {"all": rows}, tokenizer.size, "smiles", "char", False, tokenizer=tokenizer, characters=count, about=about,
+        classes={} if labels is None else {"all": labels[order]}, names=names,
+    )  # fmt: skip
+
+
+def _molecule_classes(data: "Data", fetch: Fetch, lines: list[str]) -> tuple[np.ndarray, tuple[str, ...]]:
+    """The class of each molecule by `data.labels_by`, and the names of the classes."""
+    if not data.labels_by:
+        raise InputError(f"`data.labels` of molecules needs a property; say which: `data.labels_by` {', '.join(COUNTED)} or a column")
+    of = Property.of(data.labels_by)
+    if of.name not in COUNTED:
+        files, form = locate_files(data, fetch)[0].values(), _form(data)
+        values = [value for path in files for value in readers.read_labels(path, form, of.name)]
+        if len(values) != len(lines):
+            raise InputError(f"`data.labels_by` {of.name} has {len(values):,} values for {len(lines):,} molecules; give one for each")
+        return of.classes(values)
+    counts = [of.counted(line) for line in lines]
+    if None in counts:
+        wrong = lines[counts.index(None)]
+        raise InputError(f"'{wrong}' is no SMILES of one molecule, so its {of.name} cannot be counted; take it out of the file")
+    return of.classes([*map(str, counts)])
 
 
 def single_length(data: "Data", fetch: Fetch) -> Raw:
@@ -281,11 +304,15 @@ def _column(data: "Data", fetch: Fetch) -> tuple[list[str], dict[str, Any]]:
     """The texts of a .csv's column (or of `data.field`), or the lines of a plain file."""
     files, about = locate_files(data, fetch)
     file_names.require_columns(data.field, [*files.values()])
-    form = readers.Format((data.field,) if data.field else DATASETS[data.name].fields, lines=True)
+    form = _form(data)
     lines = [text.strip() for path in files.values() for text, _ in readers.read_pieces(path, form)]
     if not lines:
         raise InputError(f"'{data.path}' holds no rows; give a .csv with the column {form.fields[0]}")
     return lines, about
+
+
+def _form(data: "Data") -> readers.Format:
+    return readers.Format((data.field,) if data.field else DATASETS[data.name].fields, lines=True)
 
 
 def _encode(tokenizer: Characters, text: str) -> np.ndarray:

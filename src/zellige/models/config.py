@@ -162,6 +162,7 @@ LATER: dict[str, Any] = {  # an entry that came later -> the value that files wi
     "data.flip": False,
     "data.given": "",
     "data.labels": False,
+    "data.labels_by": "",
     "data.mix": None,
     "data.reverse_complement": False,
     "net.attention": (16,),

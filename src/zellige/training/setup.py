@@ -7,6 +7,7 @@ no size of a network is typed.
 
 import dataclasses
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -32,6 +33,7 @@ from ..requests import Progress
 from ..schema import shown
 from .recipes import RECIPES
 
+ADDED = ("classes", "self_condition")  # of a network, which `train.start` may lack
 OF_STATES = ("network.embedding.weight", "network.head.weight", "network.head.bias")  # a row for each state
 
 # what `resume` may change: of the numbers, of when and where things are written, and what computes them
@@ -267,11 +269,18 @@ def read_corpus(
 
 
 def copy_weights(method: Method, config: Config, start: Start) -> None:
-    """Give a fresh method the network's weights of `start`, whose sizes must be the same."""
+    """Give a fresh method the network's weights of `start`, whose sizes must be the same.
+
+    What only the new network reads, classes or its own first prediction, begins without an effect: the first prediction of the
+    training is that of `start`.
+    """
+    added = False
     if config.network == start.config.network:
         for entry in dataclasses.fields(Net):
             start_value, value = getattr(start.config.net, entry.name), getattr(config.net, entry.name)
-            if start_value != value and entry.name not in ("length", "dropout", "checkpoint"):
+            if entry.name in ADDED and not start_value and not config.net.convolutional:
+                added |= bool(value)
+            elif start_value != value and entry.name not in ("length", "dropout", "checkpoint"):
                 raise InputError(
                     f"`net.{entry.name}` is {typed(value)}, and '{start.name}' has {typed(start_value)}; leave it out"
                 )
@@ -280,8 +289,27 @@ def copy_weights(method: Method, config: Config, start: Start) -> None:
     if not config.network and method.vocabulary == start.tokenizer.size:
         shared_names = [name for name in OF_STATES if name in weights and name in fresh]
         weights |= {name: rows_of_states(weights[name], fresh[name]) for name in shared_names}
+    if added:
+        weights = added_weights(weights, fresh) | weights
     rest = {name: tensor for name, tensor in fresh.items() if not name.startswith("network.")}
     place_weights(method, weights | rest, config)
+
+
+def added_weights(weights: Mapping[str, torch.Tensor], fresh: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The weights that a network with classes or self-conditioning has beyond `weights`, such that they change no prediction.
+
+    Adaptive norms begin at zero, with open gates, 1, and the classes then have random embeddings; where there are such norms
+    already, the embeddings are zero. The table of a network's own prediction is zero.
+    """
+    adaptive = any(".modulation." in name for name in weights)
+    added = {}
+    for name, tensor in fresh.items():
+        if name in weights or not re.search(r"\.(modulation|classes|estimates)\b", name):
+            continue
+        added[name] = torch.zeros_like(tensor) if adaptive else tensor.clone()
+        if re.search(r"\.blocks\.\d+\.modulation\.bias$", name):
+            added[name].unflatten(0, (6, -1))[[2, 5]] = 1.0
+    return added
 
 
 def rows_of_states(theirs: torch.Tensor, fresh: torch.Tensor) -> torch.Tensor:
