@@ -157,7 +157,11 @@ def _freedom(result: Result) -> str:
 
 # ---------------------------------------------------------------------------------------------------- samples
 Table = tuple[str, list[list[str]]]  # its title, and its rows, the header first
-CURVES = {"frontier": "over temperature and top-p", "calls": "against network evaluations"}
+CURVES = {
+    "frontier": "over temperature and top-p",
+    "guidance": "against the strength of guidance",
+    "calls": "against network evaluations",
+}
 BESIDE = 3  # columns of a printed table beside real text
 
 
@@ -204,7 +208,8 @@ def tables(record: SamplesRecord) -> list[Table]:
     metrics = [m for m in METRICS.values() if m.column and any(m.name in p.measures for p in points)]
     curve_sets = {title: curves_of(points, by) for by, title in CURVES.items()}
     groups = {title: [p for points in curve.values() for p in points] for title, curve in curve_sets.items() if curve}
-    heads = ["sampler", "steps", "calls", "temp.", "top-p", *(["n"] if images else [])]
+    guided = any(point.way.guidance is not None for point in points)
+    heads = ["sampler", "steps", "calls", "temp.", "top-p", *["guidance"] * guided, *(["n"] if images else [])]
     heads += [metric.column for metric in metrics]
     titled_tables = list[Table]()
     for title, group in (groups or {"": [*points]}).items():
@@ -213,10 +218,11 @@ def tables(record: SamplesRecord) -> list[Table]:
             way = point.way
             steps, calls = ("-" if x is None else f"{x:.4g}" for x in (way.steps, point.calls))
             how = [way.name or "samples", steps, calls, f"{way.temperature:g}", f"{way.top_p:g}"]
+            how += ["-" if way.guidance is None else f"{way.guidance:g}"] * guided
             how += [count(point.samples)] if images else []
             rows.append([*how, *(shown(point, metric.name) for metric in metrics)])
         if real:
-            how = [_name(real), "", "", "", "", *([count(real.samples)] if images else [])]
+            how = [_name(real), "", "", "", "", *[""] * guided, *([count(real.samples)] if images else [])]
             rows.append([*how, *(shown(real, metric.name) for metric in metrics)])
         titled_tables.append((title, rows))
     return titled_tables
@@ -234,6 +240,7 @@ def _drawn(point: ScoredSet) -> str:
     options = "".join(f", {name} {value}" for name, value in way.options.items())
     calls = f" ({point.calls:.1f} evaluations each)" if point.calls is not None else ""
     heat = f"temperature {way.temperature:g}, top-p {way.top_p:g}"
+    heat += "" if way.guidance is None else f", guidance {way.guidance:g}"
     return f": {way.sampler}{options}, {counted(way.steps or 0, 'step')}{calls}, {heat}"
 
 

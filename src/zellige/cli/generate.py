@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NAME = "generate"  # of the files: generate.jsonl, generate-JUDGE.json (or -images), .md, -frontier.svg, -calls.svg
 DRAWN = (  # options that make the samples, and those that make of them the numbers
     "count", "sampler", "steps", "temperature", "top_p", "length", "frontier", "temperatures", "top_ps", "calls", "samplers",
-    "classes", "seed", "prompt_tokens", "suffix_tokens", "samples_per_text",
+    "classes", "guidance", "guidances", "seed", "prompt_tokens", "suffix_tokens", "samples_per_text",
 )  # fmt: skip
 READ = ("samples", "tokens", "first", "eos", "long", "context", "reference", "mauve", "features", "distances", "cheats")
 

@@ -60,6 +60,12 @@ class Property:
         atoms = atoms_of(text) if self.name in COUNTED else None
         return COUNTED[self.name](atoms) if atoms else None
 
+    def class_of(self, value: float, names: Sequence[str]) -> int:
+        """The class of a counted value among these names; -1 for one that none of them has."""
+        if self.count:
+            return min(int(value), self.count - 1)
+        return names.index(f"{value:g}") if f"{value:g}" in names else -1
+
     def classes(self, values: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
         """The class of each of these values (N,), and the names of the classes.
 

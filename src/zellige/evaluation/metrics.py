@@ -12,7 +12,7 @@ by some degenerate sampler (`sweep.fooled_metrics`).
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,6 +23,7 @@ from torch import Tensor
 
 from ..core.random import mix
 from ..errors import InputError, not_installed
+from . import molecules as of_molecules
 from .distances import LEAST, LITTLE, discrepancy, euclidean, inverted
 from .image_quality import (
     BLOCK,
@@ -142,8 +143,7 @@ def longest_length(lengths: np.ndarray) -> Number:
 
 def endless(lengths: np.ndarray) -> Number:
     """Fraction of the documents, of lengths (N,), that did not end before the length that was asked for."""
-    share = Proportion(int(np.isnan(lengths).sum()), len(lengths))
-    return Number(share.value, *share.interval)
+    return _share(Proportion(int(np.isnan(lengths).sum()), len(lengths)))
 
 
 # ---------------------------------------------------------------------------------------------------- by the judge
@@ -331,6 +331,37 @@ def memorised(runs: np.ndarray) -> np.ndarray:
     return runs
 
 
+# ---------------------------------------------------------------------------------------------------- of molecules
+def valid(molecules: Sequence[str]) -> Number:
+    """Fraction of the samples that are the SMILES of one molecule: its grammar, the valences of its atoms, its aromatic rings."""
+    return _share(of_molecules.valid(molecules))
+
+
+def unique(molecules: Sequence[str]) -> Number:
+    """Fraction of the valid samples that are different texts; it falls as more are drawn."""
+    return _share(of_molecules.unique(molecules))
+
+
+def new(molecules: Sequence[str], training_molecules: Collection[str]) -> Number:
+    """Fraction of the different valid samples that are not in the training split, letter by letter."""
+    return _share(of_molecules.new(molecules, training_molecules))
+
+
+def right_class(asked: np.ndarray, found: np.ndarray) -> Number:
+    """Fraction of the valid samples whose counted property, found (N,), is in the class that was asked for (N,)."""
+    return _share(of_molecules.right_class(asked, found))
+
+
+def property_mean(counted: np.ndarray) -> np.ndarray:
+    """The counted property of each valid sample (N,), such as its number of rings; NaN for the others."""
+    return counted
+
+
+def _share(proportion: Proportion) -> Number:
+    """A proportion with its interval; NaN of nothing."""
+    return Number(proportion.value, *proportion.interval) if proportion.total else Number(math.nan, math.nan, math.nan)
+
+
 # ---------------------------------------------------------------------------------------------------- of images
 def fid(images: Tensor, real_images: Tensor) -> Number:
     """Fréchet distance |m - m'|^2 + tr(C + C' - 2 (C C')^(1/2)) of the means and covariances of features (N, D) and (M, D).
@@ -399,6 +430,11 @@ KNOWN = {  # what a metric may take
     "runs": "(N,) tokens of the longest run of each sample that is in the training set (`memorisation.longest`)",
     "images": "(N, D) features of samples, float64, in random order",
     "real_images": "(M, D) features of real images, float64, in random order",
+    "molecules": "texts of the samples, SMILES",
+    "training_molecules": "the different texts of the training split",
+    "asked": "(N,) class that each sample was drawn for",
+    "found": "(N,) class that each has by the property that is counted from it; -1 where it is no molecule",
+    "counted": "(N,) that property; NaN where it is no molecule",
     "logits": "(N, classes) of samples, by the classifier that the features come from",
 }
 STUDENT = "Student's t over samples"
@@ -486,6 +522,7 @@ _TV: dict[str, Any] = {
     "definition": "half of the summed differences of n-gram frequencies; biased upward, to be read beside its floor",
     "biased": True, "sides": True, "family": "TV-n", "page": "tv",
 }  # fmt: skip
+WILSON = "Wilson's, of a proportion"
 _NEIGHBOURS = f"{NEIGHBOUR} neighbours, at most {MANIFOLD:,} real images"
 
 METRICS: dict[str, Metric] = {metric.name: metric for metric in (
@@ -505,7 +542,7 @@ METRICS: dict[str, Metric] = {metric.name: metric for metric in (
     Metric("longest document", longest_length, ("lengths",), None, "none: of these samples", unit="tokens",
            definition="of those that ended", paper="Arriola et al. 2025, arXiv 2503.09573", biased=True, decimals=0,
            page="length"),
-    Metric("endless documents", endless, ("lengths",), None, "Wilson's, of a proportion", title="did not end", page="length",
+    Metric("endless documents", endless, ("lengths",), None, WILSON, title="did not end", page="length",
            sides=True,
            definition="fraction of the samples without an end-of-text token"),
     Metric("mauve", mauve, ("features", "real_features", "seed"), True, title="MAUVE", column="mauve", biased=True,
@@ -529,6 +566,16 @@ METRICS: dict[str, Metric] = {metric.name: metric for metric in (
     Metric("outliers", outliers, ("written_rows", "true_rows"), False, title="outliers", column="outliers", page="hellinger",
            definition="fraction of what was written that is nowhere in the true rest",
            paper="Campbell et al. 2022, arXiv 2205.14987"),
+    Metric("valid", valid, ("molecules",), True, WILSON, sides=True, column="valid", page="molecules",
+           definition="fraction that is the SMILES of one molecule, by grammar, valences and aromatic rings"),
+    Metric("unique", unique, ("molecules",), True, WILSON, sides=True, column="unique", page="molecules", biased=True,
+           definition="different texts among the valid ones"),
+    Metric("new", new, ("molecules", "training_molecules"), None, WILSON, sides=True, column="new", page="molecules",
+           definition="of these, those that are not in the training split"),
+    Metric("right class", right_class, ("asked", "found"), True, WILSON, sides=True, column="right class", page="molecules",
+           definition="valid ones whose property is in the class asked for; of real ones, by chance"),
+    Metric("property", property_mean, ("counted",), None, title="property, mean", column="property", page="molecules",
+           definition="counted from the valid ones, mean"),
     Metric("FID", fid, ("images", "real_images"), False, GROUPS, paper="Heusel et al. 2017, arXiv 1706.08500", biased=True,
            from_value=(10, 2), column="FID", axis="FID, lower is better", log=True),
     Metric("KID", kid, ("images", "real_images"), False, GROUPS, paper="Bińkowski et al. 2018, arXiv 1801.01401", decimals=5,

@@ -63,6 +63,9 @@ class SamplesRequest(Decoding, Request[R]):
         "of a model with classes, those that samples are drawn for in turn, by name or number, or all (default: none)",
         default=(), flag="class",
     )  # fmt: skip
+    guidances: tuple[float, ...] = option(
+        "curve of quality against the strength of guidance to the class, at these: 0 1 2 4", default=(), minimum=0, maximum=1000
+    )
     frontier: bool = option("curve of perplexity against entropy; over the usual temperatures and top-p", default=False)
     temperatures: tuple[float, ...] = option("the frontier at these temperatures: 0.7 0.8 0.9 1", default=())
     top_ps: tuple[float, ...] = option("the frontier at these top-p: 0.8 0.9 0.95", default=())
@@ -106,11 +109,14 @@ class SamplesRequest(Decoding, Request[R]):
     )
 
     def __post_init__(self) -> None:
-        drawing = ("frontier", "temperatures", "top_ps", "calls", "samplers", "classes")
+        drawing = ("frontier", "temperatures", "top_ps", "calls", "samplers", "classes", "guidances")
         if self.samples and (name := next((name for name in drawing if getattr(self, name)), None)):
             raise InputError(f"`{name}` says how samples are drawn, and `samples` gives them; leave one of the two out")
         if self.samplers and not self.calls:
             raise InputError("`samplers` goes with `calls`; e.g. `calls` 8 16 32 64, or `sampler` for a single one")
+
+        if self.guidances and not self.classes:
+            raise InputError("`guidances` is the strength of guidance to a class; name it by `classes`")
 
     def keep_sets(self, sets: Sequence[Any]) -> None:
         """Hand on the samples that were drawn."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..data.catalogue import SPLITS
 from ..data.given import Given
+from ..data.properties import COUNTED, Property
 from ..data.rows import evenly_spaced
 from ..errors import InputError
 from ..models.model import class_names, find_classes, identity, which_weights
@@ -25,7 +26,7 @@ from ..show.numbers import byte_size
 from ..show.progress import Bar
 from ..show.record import Figure, Record, json_record
 from ..show.terminal import Terminal
-from . import image_quality, metrics, sweep
+from . import image_quality, metrics, molecules, sweep
 from .continuations import Continuations, continuations, given_parts, merged
 from .corpus import beside_training, corpus_of, data_change_note, rows_with_classes
 from .distances import LEAST
@@ -116,6 +117,7 @@ class SamplesProtocol:
         return structure(values | {"definitions": definitions}, cls, f"'{source}'", "protocol", FOREIGN, strict=False)
 
 
+_UNITS = {"images": "FID", "continuations": "Hellinger distance", "molecules": "fraction"}
 _SPELT = {"class_": "class", "measured_on": "measured on"}  # fields as the JSON has them
 
 
@@ -160,10 +162,10 @@ class SamplesRecord(Record):
 
     @property
     def judge(self) -> str:
-        """The name of who judged: the last part of the judge's path, or "images", or "continuations"."""
+        """The name of who judged: the last part of the judge's path, or "images", "continuations" or "molecules"."""
         if self.protocol.judge is not None:
             return Path(self.protocol.judge.judge).name
-        return "images" if self.of_images else "continuations"
+        return "images" if self.of_images else "continuations" if self.protocol.given else "molecules"
 
     @property
     def measures(self) -> list[metrics.Metric]:
@@ -193,7 +195,7 @@ class SamplesRecord(Record):
         }  # fmt: skip
         return json_record(
             "evaluate", self.arguments, entries_of(result), interval={"level": 0.95, "method": self.interval},
-            unit="perplexity per token of the judge" if self.of_texts else "FID" if self.of_images else "Hellinger distance",
+            unit="perplexity per token of the judge" if self.of_texts else _UNITS[self.judge],
             kind="samples",
             protocol=self.protocol.to_dict(), seed=self.seed, seconds=self.seconds, request=self.request,
         )  # fmt: skip
@@ -264,12 +266,14 @@ def ways_of(request: Request, model: "Model | None") -> list[Way]:
         return []
     options = {} if request.top_k is None else {"top_k": request.top_k}
     base = Way(
-        request.sampler or "", request.steps, request.temperature, request.top_p, {**options, **(request.options or {})}
-    )
+        request.sampler or "", request.steps, request.temperature, request.top_p, {**options, **(request.options or {})},
+        request.guidances[0] if request.guidances and request.guidance is None else request.guidance,
+    )  # fmt: skip
     base = sweep.with_sampler(model, base, request.length)
     usual = request.frontier and not (request.temperatures or request.top_ps)
     temperatures = sweep.TEMPERATURES if usual else request.temperatures
     ways = [base, *sweep.along(base, temperatures, sweep.TOP_PS if usual else request.top_ps)]
+    ways += [replace(base, guidance=float(strength)) for strength in request.guidances]
     if request.calls:
         ways += sweep.calls(model, base, request.calls, request.samplers)
     return sweep.different(sweep.with_sampler(model, way, request.length) for way in ways)
@@ -336,6 +340,8 @@ def evaluate_samples(request: Request, model: "Model | None") -> SamplesRecord:
     if request.mauve:
         metrics.mauve_package()
     kind = None if model is None else kinds.of(model.tokenizer)
+    if model is not None and _as_molecules(request, model):
+        return _evaluate_molecules(request, model, terminal, began)
     if model is None or kind is None or kind.running:
         return _Texts(request, model, terminal).record(began)
     if name := next((name for name in OF_TEXT if request.differs(name)), None):
@@ -615,6 +621,49 @@ def _evaluate_rows(
     )  # fmt: skip
     return SamplesRecord(
         points=tuple(points), real=_named(real, f"another of {continued.name}"), protocol=protocol, about=about,
+        seed=request.seed, seconds=time.monotonic() - began,
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------- molecules
+def _as_molecules(request: Request, model: "Model") -> bool:
+    """Whether samples are judged as molecules: free SMILES, where no option asks for what is measured of texts."""
+    of_smiles = kinds.of(model.tokenizer).name == "smiles"
+    return of_smiles and not any(map(request.differs, OF_TEXT)) and not parts_given(request, model)
+
+
+def _evaluate_molecules(request: Request, model: "Model", terminal: Terminal, began: float) -> SamplesRecord:
+    """Free samples of molecules, and as many held-out ones."""
+    ways, classes = ways_of(request, model), class_numbers(request, model)
+    sets = sweep.read_samples(request.samples, model) if request.samples else []
+    corpus = _read_corpus(model, request.data, terminal)
+    spell, of = kinds.of(model.tokenizer).values, model.config.data.labels_by
+    counted, names = Property.of(of) if of else None, class_names(model)
+    training = {*spell(corpus.train.array())}
+    real = None if request.reference == "none" else sweep.real_texts(corpus, request.reference, request.count)
+    if not sets:
+        sets = draw_sets(request, model, ways, terminal)
+        request.keep_sets(sets)
+
+    def scored(samples: Set) -> ScoredSet:
+        texts = spell(samples.rows or [])
+        known: dict[str, Any] = {"molecules": texts, "training_molecules": training}
+        if counted is not None and counted.name in COUNTED:
+            known["counted"] = values = molecules.counts(counted, texts)
+            if classes:
+                found = [-1 if math.isnan(value) else counted.class_of(value, names) for value in values]
+                known |= {"asked": np.resize(classes, len(texts)), "found": np.array(found)}
+        return sweep.score_rows(samples, metrics.measure(**known))
+
+    points, about = [scored(samples) for samples in sets], identity(model)
+    protocol = SamplesProtocol(
+        name=sweep.PROTOCOL, draws=_drawn(request), class_=class_text(request, model), network=model.method.precision,
+        weights=about["weights"],
+        definitions=metrics.definitions(points[0].measures) | ({"property": f"{of}, of the valid ones"} if of else {}),
+    )  # fmt: skip
+    beside = None if real is None else _named(scored(real), f"{corpus.about['name']} {request.reference}")
+    return SamplesRecord(
+        points=tuple(points), real=beside, protocol=protocol, about=about | {"length": int(model.method.shape[0])},
         seed=request.seed, seconds=time.monotonic() - began,
     )  # fmt: skip
 

@@ -155,6 +155,7 @@ class Way:
     temperature: float = 1.0
     top_p: float = 1.0
     options: dict[str, Any] = field(default_factory=dict)
+    guidance: float | None = None
 
     @property
     def name(self) -> str:
@@ -314,7 +315,7 @@ def draw_samples(
     counts = {"count": 1, "classes": [classes[i % len(classes)] for i in range(count)]} if classes else {"count": count}
     frames = watch(
         model, **counts, steps=way.steps, sampler=way.sampler or None, seed=seed, temperature=way.temperature,
-        top_p=way.top_p, length=length, batch=batch, defaults=False, fixed=fixed, **way.options,
+        top_p=way.top_p, length=length, batch=batch, defaults=False, fixed=fixed, guidance=way.guidance, **way.options,
     )  # fmt: skip
 
     def report_frame(frame: Frame) -> None:
@@ -471,7 +472,8 @@ def score_rows(samples: Set, measures: dict[str, Number]) -> ScoredSet:
 
 # ------------------------------------------------------------------------------------------------------------- curves
 def curves_of(points: Sequence[ScoredSet], by: str) -> dict[str, list[ScoredSet]]:
-    """The curves through the first point: "frontier" gives {"temperature": ..., "top-p": ...}, "calls" one for each sampler.
+    """The curves through the first point: "frontier" gives {"temperature": ..., "top-p": ...}, "calls" one for each sampler,
+    "guidance" one.
 
     Points of a curve are in the order of what varies; a curve of a frontier has two points or more.
     """
@@ -481,7 +483,11 @@ def curves_of(points: Sequence[ScoredSet], by: str) -> dict[str, list[ScoredSet]
         hot = sorted((p for p in alike if p.way.top_p == 1.0), key=lambda p: p.way.temperature)
         cut = sorted((p for p in alike if p.way.temperature == 1.0), key=lambda p: p.way.top_p)
         return {name: curve for name, curve in (("temperature", hot), ("top-p", cut)) if len(curve) > 1}
-    alike = [p for p in points if (p.way.temperature, p.way.top_p) == (base.temperature, base.top_p) and p.calls]
+    if by == "guidance":
+        alike = [p for p in points if p.way.guidance is not None and replace(p.way, guidance=base.guidance) == base]
+        return {base.curve: sorted(alike, key=lambda p: p.way.guidance or 0.0)} if len(alike) > 1 else {}
+    plain = base.temperature, base.top_p, base.guidance
+    alike = [p for p in points if (p.way.temperature, p.way.top_p, p.way.guidance) == plain and p.calls]
     names = dict.fromkeys(p.way.curve for p in alike)
     curves = {n: sorted((p for p in alike if p.way.curve == n), key=lambda p: p.calls or 0.0) for n in names}
     return curves if len(alike) > 1 else {}

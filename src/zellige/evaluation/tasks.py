@@ -17,12 +17,12 @@ import numpy as np
 
 from ..data import Corpus
 from ..data.rows import Rows, evenly_spaced
-from ..data.smiles import is_molecule
 from ..models.frames import Frame, collect
 from ..models.model import Model
 from ..models.sample import watch
 from ..samplers import SAMPLERS
 from ..show.kinds import of
+from . import molecules
 from .interval import Proportion
 
 PUZZLES, MOLECULES = 200, 500  # at most
@@ -73,13 +73,10 @@ def _puzzles(
 def _molecules(model: Model, train: Rows, count: int, seed: int, progress: Shown | None) -> dict[str, Proportion]:
     how = {} if SAMPLERS["first_hitting"].refuse(model.method) else {"sampler": "first_hitting"}
     texts = of(model.tokenizer).values(_drawn(model, count, seed, progress, 0, 1, **how))
-    valid = [text for text in texts if is_molecule(text)]
-    unique = {*valid}
-    known_texts = unique & {*of(model.tokenizer).values(train.array())}
-    shares = {"valid": Proportion(len(valid), count)}
-    if valid:
-        shares["unique among these"] = Proportion(len(unique), len(valid))
-        shares["new among those"] = Proportion(len(unique - known_texts), len(unique))
+    shares = {"valid": molecules.valid(texts)}
+    if shares["valid"].right:
+        shares["unique among these"] = molecules.unique(texts)
+        shares["new among those"] = molecules.new(texts, {*of(model.tokenizer).values(train.array())})
     return shares
 
 
