@@ -333,6 +333,23 @@ def test_symmetries_of_sudoku(published):
         assert abs((same[:, 0, 0] == digit).mean() - 1 / 9) < 0.025
 
 
+def test_a_puzzle_and_its_solution_have_one_image(published):
+    """A copy keeps the puzzle: what is given in it is given in the solution. With `given` puzzle these cells do not count."""
+    path = published / "sudoku" / "sudoku9_pairs.csv.xz"
+    puzzles, solutions = (x[:50] for x in puzzles_and_solutions(path))
+    images = symmetric(np.stack((puzzles, solutions), 1), np.random.default_rng(1))
+    assert np.array_equal(images[:, 1], symmetric(solutions, np.random.default_rng(1)))
+    at = images[:, 0] > 0
+    assert np.array_equal(at.sum((1, 2)), (puzzles > 0).sum((1, 2)))
+    assert np.array_equal(images[:, 0][at], images[:, 1][at])
+    corpus = prepare(Data("sudoku", size=9, path=str(path), augment=1, given="puzzle"))
+    for rows in (corpus.train, corpus.test):
+        assert np.array_equal(rows[len(rows) - 1]["mask"].numpy(), rows.clues[-1] < 0)
+        assert rows.tokens_total == (rows.clues < 0).sum()
+    with pytest.raises(InputError, match="`data.given` puzzle is for sudokus of 9 x 9"):
+        prepare(Data("sudoku", given="puzzle"))
+
+
 def test_a_twin_of_a_held_out_grid_is_left_out(tmp_path, published):
     _, solutions = puzzles_and_solutions(published / "sudoku" / "sudoku9_pairs.csv.xz")
     held, other = solutions[:2], solutions[2:22]

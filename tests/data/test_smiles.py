@@ -3,8 +3,12 @@
 import csv
 import lzma
 
+import numpy as np
 import pytest
 
+from zellige import Data, InputError
+from zellige.data.prepare import prepare
+from zellige.data.properties import Property
 from zellige.data.smiles import is_molecule
 
 YES = """
@@ -45,3 +49,57 @@ def test_every_real_molecule_is_one(shared):
         rows = [row["smiles"] for row in csv.DictReader(file)][::100]
     assert len(rows) > 1000
     assert [row for row in rows if not is_molecule(row.strip())] == []
+
+
+def test_properties_that_are_counted():
+    """Benzene has a ring and naphthalene two; cubane, with twelve bonds on eight atoms, five; hydrogens are no heteroatoms."""
+    texts = ["CCO", "c1ccccc1", "c1ccc2ccccc2c1", "C12C3C4C1C5C2C3C45", "C1CC11CC1", "c1cc[nH]c1", "FC(F)(F)C#N"]
+    assert [Property("rings").counted(text) for text in texts] == [0, 1, 2, 5, 2, 1, 0]
+    assert [Property("heteroatoms").counted(text) for text in texts] == [1, 0, 0, 0, 0, 1, 4]
+    assert Property("rings").counted("C1CC") is None
+
+
+def test_classes_of_a_property():
+    """Whole numbers are classes, the last one open; other numbers are cut at their quantiles; words are their own classes."""
+    labels, names = Property.of("rings:3").classes(["0", "7", "2", "1"])
+    assert (labels.tolist(), names) == ([0, 2, 2, 1], ("0", "1", "2+"))
+    assert [Property("rings", 3).class_of(n, names) for n in (0, 1, 2, 9)] == [0, 1, 2, 2]
+    labels, names = Property.of("logp:4").classes([*map(str, np.linspace(-1, 2.9, 40))])
+    assert np.bincount(labels).tolist() == [10] * 4
+    assert names == ("below -0.025", "-0.025 to 0.95", "0.95 to 1.925", "1.925 or more")
+    labels, names = Property.of("rings").classes(["4", "0", "4", "11"])
+    assert (labels.tolist(), names) == ([1, 0, 1, 2], ("0", "4", "11"))
+    assert [Property("rings").class_of(n, names) for n in (11, 5)] == [2, -1]
+    labels, names = Property.of("colour").classes(["red", "blue", "red"])
+    assert (labels.tolist(), names) == ([1, 0, 1], ("blue", "red"))
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("rings:1", "it must be rings, heteroatoms or a column"),
+        ("smell:3", "`data.labels_by` smell has the value 'sweet', and only numbers make classes; leave out the number"),
+        ("taste", "no column 'taste' in line 1"),
+        ("", "`data.labels` of molecules needs a property"),
+    ],
+)
+def test_a_property_that_makes_no_classes(word, said, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("smiles,smell\n" + "CCO,sweet\nC1CC1,sour\n" * 30)
+    with pytest.raises(InputError) as refused:
+        prepare(Data("qm9", path=str(path), labels=True, labels_by=word))
+    assert said in str(refused.value)
+
+
+def test_molecules_by_a_property(tmp_path):
+    """Each row has the class of its own molecule, counted or of a column; the split and its order are those without classes."""
+    path = tmp_path / "a.csv"
+    texts = ["CCO", "C1CC1", "C1CC11CC1", "CN", "c1ccccc1"] * 12
+    path.write_text("smiles,smell\n" + "".join(f"{text},{'no' if 'C1' in text else 'yes'}\n" for text in texts))
+    plain = prepare(Data("qm9", path=str(path)))
+    for word, expected in (("rings:2", lambda text: min(text.count("1") // 2, 1)), ("smell", lambda text: "C1" not in text)):
+        corpus = prepare(Data("qm9", path=str(path), labels=True, labels_by=word))
+        rows = corpus.train
+        assert corpus.about["classes"] == {"rings:2": ["0", "1+"], "smell": ["no", "yes"]}[word]
+        assert np.array_equal(rows.array(), plain.train.array())
+        assert rows.labels.tolist() == [expected(corpus.tokenizer.decode(row).strip()) for row in rows.array()]

@@ -3,12 +3,18 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
+import torch
 
-from zellige import Net
+from zellige import Data, InputError, Net, cli
+from zellige.data.prepare import prepare
 from zellige.data.symbols import grids4
 from zellige.data.tokenizer import Characters
-from zellige.evaluation import tasks
+from zellige.evaluation import metrics, sweep, tasks
+from zellige.evaluation.requests import EvaluateSamples
 from zellige.methods import build
+from zellige.models.config import Config
+from zellige.models.model import Model
 
 
 class Texts:
@@ -56,3 +62,57 @@ def test_puzzles_are_solved_or_not(monkeypatch):
     }  # fmt: skip
     assert all((fixed == clues).all() for _, fixed in asked)
     assert tasks.task_shares(model, corpus, limit=5)["solved, cells in random order"].total == 5  # pyright: ignore
+
+
+# ---------------------------------------------------------------------------------------------------- molecules with a property
+TEXTS = ["CCO", "C1CC1", "C1CC11CC1", "CN", "CC=O"]
+
+
+@pytest.fixture
+def molecules(tmp_path, monkeypatch):
+    """A data set in classes by rings, and an untrained model of it, "model"."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("smiles\n" + "".join(f"{text}\n" for text in TEXTS * 12))
+    data = Data("qm9", path="a.csv", labels=True, labels_by="rings:2")
+    corpus = prepare(data)
+    net = Net(layers=1, hidden=16, heads=2, length=corpus.train.length, conv=3, classes=2)
+    torch.manual_seed(0)
+    method = build("mdlm", corpus.tokenizer.size, net)
+    for p in method.parameters():
+        torch.nn.init.normal_(p, std=0.3)
+    config = Config("mdlm", method.Config(), data, net)
+    Model(method, corpus.tokenizer, config, {"data": corpus.about}).save("model")
+    return corpus
+
+
+def test_metrics_of_molecules():
+    """Of five drawn four are molecules, three differ, one is new; two of the four have the class asked for; rings (0 + 0 + 1 + 2) / 4."""
+    drawn = ["CCO", "CCO", "C1CC1", "C1CC11CC1", "C1CC"]
+    found = metrics.measure(
+        molecules=drawn, training_molecules={"CCO", "C1CC1"}, asked=np.array([0, 1, 1, 0, 1]), found=np.array([0, 0, 1, 1, -1]),
+        counted=np.array([0, 0, 1, 2, np.nan]),
+    )  # fmt: skip
+    assert {name: round(number.value, 6) for name, number in found.items()} == {
+        "valid": 0.8, "unique": 0.75, "new": 0.333333, "right class": 0.5, "property": 0.75,
+    }  # fmt: skip
+    assert np.isnan(metrics.measure(molecules=["C("])["unique"].value)
+
+
+def test_molecules_by_a_property_are_judged(molecules, monkeypatch, capsys):
+    """Every strength of guidance is a set of its own, drawn with it; the real molecules are valid and have their own classes."""
+    strengths, watch = [], sweep.watch
+    monkeypatch.setattr(sweep, "watch", lambda model, **how: strengths.append(how["guidance"]) or watch(model, **how))
+    record = EvaluateSamples(count=8, steps=4, classes=("1+",), guidances=(0.0, 2.0), reference="train").run("model")
+    assert strengths == [0.0, 2.0] == [point.way.guidance for point in record.points]
+    assert record.judge == "molecules"
+    real = record.real.measures  # pyright: ignore[reportOptionalMemberAccess]
+    texts = [molecules.tokenizer.decode(row).strip() for row in molecules.train.array(8)]
+    assert real["valid"].value == 1.0
+    assert real["right class"].value == np.mean(["1" in text for text in texts])
+    assert real["property"].value == np.mean([text.count("1") // 2 for text in texts])
+    assert cli.main("evaluate model --generate --count 8 --steps 4 --class 0 --guidances 0 2 --out out".split()) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "against the strength of guidance" in printed
+    assert "property: rings:2, of the valid ones" in printed
+    with pytest.raises(InputError, match="name it by `classes`"):
+        EvaluateSamples(guidances=(1.0,))

@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from zellige import Config, Data, InputError, Net, Train, cli, train
+from zellige.data.tokenizer import Characters
 from zellige.evaluation import workers
-from zellige.methods import METHODS
+from zellige.methods import METHODS, build
 from zellige.models import model
-from zellige.training import device
+from zellige.training import device, setup
 
 TINY = "--train.steps 2 --train.batch 2 --train.samples 0 --train.validate-rows 4 --train.device cpu --quiet"
 NEW = f"--data.name text --data.path new.txt --train.start runs/a {TINY}"
@@ -69,6 +70,29 @@ def test_a_masked_model_begins_with_an_autoregressive_one(begun):
             rows = min(len(tensor), len(target[name]))
             assert torch.equal(tensor[:rows], target[name][:rows]), name
             assert rows == len(tensor) == len(target[name]) or "head" in name
+
+
+@pytest.mark.parametrize(("name", "kind"), [("mdlm", "dit"), ("udlm", "conv")])
+def test_classes_and_self_conditioning_may_be_added(name, kind):
+    """The first prediction is that of the model begun with, whatever the class; then both are learnt."""
+    net = Net(layers=2, hidden=16, heads=2, length=8, conv=3, kind=kind)
+    cls, more = METHODS[name], replace(net, classes=3, self_condition=True)
+    torch.manual_seed(0)
+    before, after = (build(name, 5, n) for n in (net, more))
+    torch.nn.init.normal_(before.network.head.weight)
+    config = Config(name, cls.Config(), Data("text"), net, Train())
+    start = setup.Start("a", config, Characters("abcd\n"), before.state_dict())
+    setup.copy_weights(after, replace(config, net=more), start)
+    x, time = torch.randint(5, (4, 8)), (torch.rand(4) if before.network.time_conditioned else None)
+    plain, classed = (
+        m.network.head(m.network.eval().features(x, time, **how))
+        for m, how in ((before, {}), (after, {"condition": torch.tensor([0, 1, 2, -1])}))
+    )
+    torch.testing.assert_close(classed, plain)
+    classed.square().sum().backward()
+    assert all(after.network.get_parameter(n).grad.abs().sum() > 0 for n in ("estimates", "blocks.0.modulation.weight"))
+    with pytest.raises(InputError, match="`net.classes` is 0, and 'a' has 3; leave it out"):
+        setup.copy_weights(before, config, replace(start, config=replace(config, net=more), tensors=after.state_dict()))
 
 
 def test_another_method_has_its_own_choices(begun):
