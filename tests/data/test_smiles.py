@@ -78,7 +78,10 @@ def test_classes_of_a_property():
     ("word", "said"),
     [
         ("rings:1", "it must be rings, heteroatoms or a column"),
-        ("smell:3", "`data.labels_by` smell has the value 'sweet', and only numbers make classes; leave out the number"),
+        (
+            "smell:3",
+            "`data.labels_by` smell has the value 'sweet', and only numbers make classes; leave out the number",
+        ),
         ("taste", "no column 'taste' in line 1"),
         ("", "`data.labels` of molecules needs a property"),
     ],
@@ -97,7 +100,10 @@ def test_molecules_by_a_property(tmp_path):
     texts = ["CCO", "C1CC1", "C1CC11CC1", "CN", "c1ccccc1"] * 12
     path.write_text("smiles,smell\n" + "".join(f"{text},{'no' if 'C1' in text else 'yes'}\n" for text in texts))
     plain = prepare(Data("qm9", path=str(path)))
-    for word, expected in (("rings:2", lambda text: min(text.count("1") // 2, 1)), ("smell", lambda text: "C1" not in text)):
+    for word, expected in (
+        ("rings:2", lambda text: min(text.count("1") // 2, 1)),
+        ("smell", lambda text: "C1" not in text),
+    ):
         corpus = prepare(Data("qm9", path=str(path), labels=True, labels_by=word))
         rows = corpus.train
         assert corpus.about["classes"] == {"rings:2": ["0", "1+"], "smell": ["no", "yes"]}[word]

@@ -1,5 +1,6 @@
 """What a task asks: puzzles solved, molecules valid, unique and new, counted on answers that are known."""
 
+import shlex
 from types import SimpleNamespace
 
 import numpy as np
@@ -86,7 +87,7 @@ def molecules(tmp_path, monkeypatch):
 
 
 def test_metrics_of_molecules():
-    """Of five drawn four are molecules, three differ, one is new; two of the four have the class asked for; rings (0 + 0 + 1 + 2) / 4."""
+    """Of five drawn four are molecules, three differ, one is new; two of the four have the class asked for; rings 3 / 4."""
     drawn = ["CCO", "CCO", "C1CC1", "C1CC11CC1", "C1CC"]
     found = metrics.measure(
         molecules=drawn, training_molecules={"CCO", "C1CC1"}, asked=np.array([0, 1, 1, 0, 1]), found=np.array([0, 0, 1, 1, -1]),
@@ -110,7 +111,9 @@ def test_molecules_by_a_property_are_judged(molecules, monkeypatch, capsys):
     assert real["valid"].value == 1.0
     assert real["right class"].value == np.mean(["1" in text for text in texts])
     assert real["property"].value == np.mean([text.count("1") // 2 for text in texts])
-    assert cli.main("evaluate model --generate --count 8 --steps 4 --class 0 --guidances 0 2 --out out".split()) == 0
+    assert (
+        cli.main(shlex.split("evaluate model --generate --count 8 --steps 4 --class 0 --guidances 0 2 --out out")) == 0
+    )
     printed = " ".join(capsys.readouterr().out.split())
     assert "against the strength of guidance" in printed
     assert "property: rings:2, of the valid ones" in printed

@@ -91,7 +91,7 @@ def test_classes_and_self_conditioning_may_be_added(name, kind):
     torch.testing.assert_close(classed, plain)
     classed.square().sum().backward()
     assert all(after.network.get_parameter(n).grad.abs().sum() > 0 for n in ("estimates", "blocks.0.modulation.weight"))
-    with pytest.raises(InputError, match="`net.classes` is 0, and 'a' has 3; leave it out"):
+    with pytest.raises(InputError, match="is 0, and 'a' has 3; leave it out"):
         setup.copy_weights(before, config, replace(start, config=replace(config, net=more), tensors=after.state_dict()))
 
 

@@ -8,6 +8,7 @@ NAME:N makes N classes of numbers. Of whole numbers from 0 the last class is N -
 quantiles, into classes of equal size. Without N each value is a class.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -75,7 +76,9 @@ class Property:
         numbers = _numbers(values)
         if self.count and numbers is None:
             wrong = next(value for value in values if _numbers([value]) is None)
-            raise InputError(f"`data.labels_by` {self.name} has the value '{wrong}', and only numbers make classes; leave out the number")
+            raise InputError(
+                f"`data.labels_by` {self.name} has the value '{wrong}', and only numbers make classes; leave out the number"
+            )
         if self.count and numbers is not None:
             return self._cut(numbers)
         keys = [f"{x:g}" for x in numbers] if numbers is not None else list(values)
@@ -94,7 +97,7 @@ class Property:
             return np.minimum(x, self.count - 1).astype(np.int64), names
         ends = np.unique(np.quantile(x, np.arange(1, self.count) / self.count))
         bounds = [f"{end:.4g}" for end in ends]
-        names = (f"below {bounds[0]}", *(f"{a} to {b}" for a, b in zip(bounds, bounds[1:])), f"{bounds[-1]} or more")
+        names = (f"below {bounds[0]}", *(f"{a} to {b}" for a, b in itertools.pairwise(bounds)), f"{bounds[-1]} or more")
         return np.searchsorted(ends, x, side="right"), names
 
 

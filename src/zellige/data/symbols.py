@@ -272,18 +272,24 @@ def molecules(data: "Data", fetch: Fetch) -> Raw:
 def _molecule_classes(data: "Data", fetch: Fetch, lines: list[str]) -> tuple[np.ndarray, tuple[str, ...]]:
     """The class of each molecule by `data.labels_by`, and the names of the classes."""
     if not data.labels_by:
-        raise InputError(f"`data.labels` of molecules needs a property; say which: `data.labels_by` {', '.join(COUNTED)} or a column")
+        raise InputError(
+            f"`data.labels` of molecules needs a property; say which: `data.labels_by` {', '.join(COUNTED)} or a column"
+        )
     of = Property.of(data.labels_by)
     if of.name not in COUNTED:
         files, form = locate_files(data, fetch)[0].values(), _form(data)
         values = [value for path in files for value in readers.read_labels(path, form, of.name)]
         if len(values) != len(lines):
-            raise InputError(f"`data.labels_by` {of.name} has {len(values):,} values for {len(lines):,} molecules; give one for each")
+            raise InputError(
+                f"`data.labels_by` {of.name} has {len(values):,} values for {len(lines):,} molecules; give one for each"
+            )
         return of.classes(values)
     counts = [of.counted(line) for line in lines]
     if None in counts:
         wrong = lines[counts.index(None)]
-        raise InputError(f"'{wrong}' is no SMILES of one molecule, so its {of.name} cannot be counted; take it out of the file")
+        raise InputError(
+            f"'{wrong}' is no SMILES of one molecule, so its {of.name} cannot be counted; take it out of the file"
+        )
     return of.classes([*map(str, counts)])
 
 

@@ -64,7 +64,10 @@ class SamplesRequest(Decoding, Request[R]):
         default=(), flag="class",
     )  # fmt: skip
     guidances: tuple[float, ...] = option(
-        "curve of quality against the strength of guidance to the class, at these: 0 1 2 4", default=(), minimum=0, maximum=1000
+        "curve of quality against the strength of guidance to the class, at these: 0 1 2 4",
+        default=(),
+        minimum=0,
+        maximum=1000,
     )
     frontier: bool = option("curve of perplexity against entropy; over the usual temperatures and top-p", default=False)
     temperatures: tuple[float, ...] = option("the frontier at these temperatures: 0.7 0.8 0.9 1", default=())
