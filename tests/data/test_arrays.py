@@ -346,6 +346,7 @@ def test_a_puzzle_and_its_solution_have_one_image(published):
     for rows in (corpus.train, corpus.test):
         assert np.array_equal(rows[len(rows) - 1]["mask"].numpy(), rows.clues[-1] < 0)
         assert rows.tokens_total == (rows.clues < 0).sum()
+        assert np.array_equal(rows.clues[rows.clues >= 0], rows.array()[rows.clues >= 0])
     with pytest.raises(InputError, match="puzzle is for sudokus of 9 x 9"):
         prepare(Data("sudoku", given="puzzle"))
 
