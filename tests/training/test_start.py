@@ -79,7 +79,8 @@ def test_classes_and_self_conditioning_may_be_added(name, kind):
     cls, more = METHODS[name], replace(net, classes=3, self_condition=True)
     torch.manual_seed(0)
     before, after = (build(name, 5, n) for n in (net, more))
-    torch.nn.init.normal_(before.network.head.weight)
+    for p in before.parameters():
+        torch.nn.init.normal_(p, std=0.3)
     config = Config(name, cls.Config(), Data("text"), net, Train())
     start = setup.Start("a", config, Characters("abcd\n"), before.state_dict())
     setup.copy_weights(after, replace(config, net=more), start)
