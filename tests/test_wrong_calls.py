@@ -82,7 +82,7 @@ CALLS = {
     "z.infill(images, 'a_')": "this model makes images, and no text is one; give `fixed`: tokens, -1 where one is to be drawn",
     "z.infill(images, fixed=torch.zeros(3, 3, dtype=torch.long))": "fixed has 3 places, the model takes 16; give a token or -1",
     # judging ---------------------------------------------------------------------------------------------------------
-    "z.evaluate(m)": "this model comes without its text; say what to evaluate with `data`",
+    "z.evaluate(m)": "this model comes without its text; say which text to read with `data`",
     "z.evaluate(m, ['the'], draws=0)": "`draws` is 0; it must be 1 or more",
     "z.evaluate(m, ['the'], estimator='exact')": "unknown estimator 'exact'; all of them: bound, any_order",
     "z.evaluate(m, -x - 1)": "token id -1 in the data but the vocabulary has 27 entries",

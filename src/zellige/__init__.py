@@ -53,6 +53,7 @@ if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
     from .training.requests import Plan as Plan
     from .training.requests import PlanTable as PlanTable
     from .training.requests import TrainClassifier as TrainClassifier
+    from .training.requests import TrainDistill as TrainDistill
     from .training.requests import Training as Training
     from .training.requests import TrainSpeculative as TrainSpeculative
     from .training.requests import plan as plan
@@ -89,6 +90,7 @@ _WHERE = {  # public name -> the module that defines it
     "train": "training.train",
     "Training": "training.requests",
     "TrainClassifier": "training.requests",
+    "TrainDistill": "training.requests",
     "TrainSpeculative": "training.requests",
     "Plan": "training.requests",
     "PlanTable": "training.requests",

@@ -142,7 +142,7 @@ def test_the_commands_are_those_of_the_help_and_need_no_torch():
 PAGES = [
     *help.COMMANDS, *(f"train {name}" for name in zellige.METHODS), "train --recipe mdlm-owt",
     *(f"evaluate {mode}" for mode in ("--suite zero-shot", "--generate", "--pairs x", "--probe ag_news", "--bracket", "--steps")),
-    "evaluate --train-features x", "train classifier", "train speculative",
+    "evaluate --train-features x", "train classifier", "train speculative", "train distill",
 ]  # fmt: skip
 
 
@@ -1258,7 +1258,7 @@ def test_out_of_memory_says_what_to_lower(run, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("evaluate tales", "this model comes without its text; say what to evaluate with --data.path"),
+        ("evaluate tales", "this model comes without its text; say which text to read with --data.path"),
         (
             "sample tales --class 3",
             "the model was trained without classes; leave the class out, or train with --data.labels",

@@ -111,7 +111,7 @@ def test_train_takes_texts_and_every_verb_the_run(run):
 
 
 def test_a_resumed_run_is_given_the_same_texts(run):
-    with pytest.raises(InputError, match="this model comes without its text; say what to evaluate with `data`"):
+    with pytest.raises(InputError, match="this model comes without its text; say which text to read with `data`"):
         zellige.evaluate(run)
     again = zellige.train("mdlm", data=TEXTS, run=run.folder, resume=True)
     assert again.steps == 2

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from small import Rows, make
-from zellige import Config, Data, Model, Net, Record, TrainClassifier, TrainSpeculative
+from zellige import Config, Data, Model, Net, Record, TrainClassifier, TrainDistill, TrainSpeculative, load
 from zellige.core.batch import Batch
 from zellige.core.schedule import CLEAN, PRIOR
 from zellige.data import prepare
@@ -151,6 +151,7 @@ def test_what_is_trained_on_a_model_is_a_request_whose_record_is_read_and_run_ag
     for request in (
         TrainClassifier(tmp_path / "judge", steps=2),
         TrainSpeculative(tmp_path / "head", steps=2, batch=4),
+        TrainDistill(tmp_path / "student", teacher_steps=4, rounds=2, steps=1, batch=4),
     ):
         record: Any = request.run(model)
         record.save(tmp_path / "r.json")
@@ -160,7 +161,8 @@ def test_what_is_trained_on_a_model_is_a_request_whose_record_is_read_and_run_ag
         with pytest.raises(InputError, match="is there; give the name of a new folder with `out`"):
             again.request.run(model)
     assert load_classifier(tmp_path / "judge").classes == [*"0123456789"]
-    assert load_verifier(tmp_path / "head", fingerprint(method)).config == method.verifier.config == record.config
+    assert load_verifier(tmp_path / "head", fingerprint(method)).config == method.verifier.config
+    assert load(tmp_path / "student").defaults == {"steps": 1}
 
 
 def test_values_that_are_handed_over_have_their_classes_beside_them():

@@ -137,7 +137,7 @@ def test_no_path_of_this_machine_and_no_text_of_the_data(ours, place):
     for file in ours.iterdir():
         content = file.read_bytes().replace(json.dumps(config["about"]["command"]).encode(), b"")
         assert TALE[:40].encode() not in content, file.name
-    with pytest.raises(InputError, match="comes without its text; say what to evaluate with `data`"):
+    with pytest.raises(InputError, match="comes without its text; say which text to read with `data`"):
         zellige.evaluate(str(ours))
 
 

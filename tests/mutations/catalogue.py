@@ -6,6 +6,7 @@ verify cannot catch it, and `tests` then says who does.
 """
 
 from .encoders import ENCODERS
+from .few_steps import FEW_STEPS
 from .gidd import GIDD
 from .guidance import GUIDANCE
 from .leaps import LEAPS
@@ -2118,6 +2119,7 @@ CATALOGUE = [
     *LENGTHS,
     *SUBSTITUTED,
     *SPECULATIVE,
+    *FEW_STEPS,
     *UNIFORM,
     *OPTIONS,
     *BEYOND,

@@ -139,6 +139,7 @@ SHOWN: dict[str, tuple[str, str]] = {
     "PlanOptions": ("RECIPE or METHOD [options]", "gpus device mfu price vocabulary size config net.layers net.hidden "
                     "net.length net.checkpoint train.steps train.batch train.accumulate train.precision"),
     "ClassifierOptions": ("RUN [options]", "out data.path data.name data.labels steps batch lr layers seed device"),
+    "DistillOptions": ("RUN [options]", "by teacher-steps rounds divergence out data.path data.name steps batch lr seed device"),
     "SpeculativeOptions": ("RUN [options]", "out data.path data.name steps batch lr seed device"),
     "EvaluateOptions": ("RUN [options]", "data.path data.name split draws limit seed estimator from device"),
     "GenerateOptions": ("RUN --generate [options]", "judge count steps sampler temperature top-p length frontier calls samplers "

@@ -169,8 +169,8 @@ def default_size(typed: Container[str], recipe: str, device: str = "auto") -> st
 
 
 def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
-    """`zellige train METHOD`: the rest is flags; or `zellige train classifier MODEL`, `zellige train speculative MODEL`."""
-    if words[:1] in (["classifier"], ["speculative"]):
+    """`zellige train METHOD`: the rest is flags; or `zellige train classifier MODEL` and its like (`train_on_model`)."""
+    if words[:1] in (["classifier"], ["speculative"], ["distill"]):
         from .train_on_model import train_on_model
 
         return train_on_model(words[0], words[1:], terminal)

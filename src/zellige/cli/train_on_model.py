@@ -1,4 +1,4 @@
-"""`zellige train classifier MODEL` and `zellige train speculative MODEL`: networks that are trained on a model."""
+"""`zellige train classifier MODEL`, `... speculative MODEL` and `... distill MODEL`: networks that are trained on a model."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,13 +12,14 @@ from ..errors import InputError
 from ..show.numbers import columns, counted, path
 from ..show.progress import Bar
 from ..show.terminal import Terminal
-from ..training.requests import TrainClassifier, TrainSpeculative, check_new
+from ..training.requests import TrainClassifier, TrainDistill, TrainSpeculative, check_new
 from . import options
 from .common import OfModel, command_options, load, loading, put_json, typed_data
 
 if TYPE_CHECKING:
     from ..models.classifier import ClassifierConfig
     from ..models.speculative import HeadConfig
+    from ..training.distill import Distilled
 
 
 @command_options
@@ -35,9 +36,16 @@ class SpeculativeOptions(OfModel):
     """texts (default: the data of the run)"""
 
 
+@command_options
+class DistillOptions(OfModel):
+    request: Annotated[TrainDistill, tyro.conf.arg(name="")] = field(default_factory=TrainDistill)
+    data: Data = field(default_factory=Data)
+    """texts (default: the data of the run)"""
+
+
 @dataclass(frozen=True)
 class Command:
-    """One of the two commands.
+    """One of the commands.
 
     Attributes:
         about: what it does, for its help.
@@ -90,6 +98,18 @@ def head_lines(config: "HeadConfig") -> list[str]:
     return [title, "", *columns(rows, "<>", indent=2)]
 
 
+def rounds_lines(config: "Distilled") -> list[str]:
+    """The loss of each round, as it began and as it ended."""
+    number = lambda value: f"{value[0]:.4g} ± {1.96 * value[1]:.1g}"  # noqa: E731
+    rows = [("round", "steps", "before", "after (95%)")]
+    rows += [
+        (f"{i}", f"{r.teacher} to {r.student}", number(r.before), number(r.after))
+        for i, r in enumerate(config.rounds, 1)
+    ]
+    title = f"{config.by}: {config.loss} a token, on {counted(config.texts, 'held-out text')}"
+    return [title, "", *columns(rows, "<<>>", indent=2)]
+
+
 def _guided(model: str, folder: str, config: "ClassifierConfig") -> str:
     label = f"'{config.classes[0]}'" if " " in config.classes[0] else config.classes[0]
     return f"zellige sample {model} --class {label} --classifier {folder} --guidance 2"
@@ -97,6 +117,10 @@ def _guided(model: str, folder: str, config: "ClassifierConfig") -> str:
 
 def _drafted(model: str, folder: str, _: object) -> str:
     return f"zellige sample {model} --sampler speculative --head {folder} --cosine 0.05 --rounds 4"
+
+
+def _few(_: str, folder: str, config: "Distilled") -> str:
+    return f"zellige sample {folder} --steps {config.steps}"
 
 
 COMMANDS = {
@@ -108,11 +132,15 @@ COMMANDS = {
         SpeculativeOptions, "Train a causal head on a masked model, to sample in fewer network evaluations.",
         "drafts it verifies", "head", head_lines, _drafted,
     ),
+    "distill": Command(
+        DistillOptions, "Train a student of a model that samples in fewer steps.",
+        "steps it reduces", "distilled", rounds_lines, _few,
+    ),
 }  # fmt: skip
 
 
 def train_on_model(name: str, words: Sequence[str], terminal: Terminal) -> int:
-    """`zellige train classifier MODEL` or `zellige train speculative MODEL`"""
+    """`zellige train classifier MODEL`, `zellige train speculative MODEL` or `zellige train distill MODEL`"""
     command, where = COMMANDS[name], f"train {name}"
     arguments: Any = options.parse(command.options, words, where, terminal, about=command.about, most=1)
     if not arguments.run:

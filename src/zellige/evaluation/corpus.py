@@ -33,7 +33,7 @@ def corpus_of(model: Model, data: Any = None, progress: Progress | None = None, 
         data = _handed_over(data, model, split)
         return prepare(data, int(model.method.shape[0]), tokenizer=tokenizer, progress=progress)
     if data is None and training_data.name == "text" and not (training_data.path or training_data.mix):
-        raise InputError("this model comes without its text; say what to evaluate with `data`")
+        raise InputError("this model comes without its text; say which text to read with `data`")
     if data is None and training_data.remote:
         refuse_remote(training_data.remote, "the model's config")
     data = training_data if data is None else as_data(data)

@@ -57,6 +57,13 @@ def entropy(distribution: Tensor) -> Tensor:
     return -maths.xlogy(distribution, distribution).sum()
 
 
+def total_correlation(distribution: Tensor, K: int, L: int) -> Tensor:
+    """sum of H(p_i) - H(p) of a distribution (K^L,), nats: the least KL(p || q) of any product q of distributions."""
+    X = states(K, L)
+    marginals = torch.stack([torch.zeros(K, dtype=distribution.dtype).index_add(0, x, distribution) for x in X.T])
+    return -maths.xlogy(marginals, marginals).sum() - entropy(distribution)
+
+
 # ---------------------------------------------------------------------------------- the exact denoiser
 class Denoiser(Diffusion):
     """A method with the exact network for a known data distribution.

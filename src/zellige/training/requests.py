@@ -4,6 +4,7 @@
     Plan("mdlm-owt", gpus=8, device="h100").run()
     TrainClassifier(steps=400).run(model)        a classifier that guides samples of the model
     TrainSpeculative("runs/a-head").run(model)   a causal head that verifies its drafts
+    TrainDistill("runs/a-4").run(model)          a student that samples in fewer steps
 
 They import no torch before they run. `Training.filled` says what is trained: what is not given comes from the run that is
 resumed, else from the recipe, the model that it begins with or the size, else it is the default.
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ..models.config import Config
     from ..models.model import ModelSource
     from .classifier import ClassifierRecord
+    from .distill import DistillRecord
     from .plan import Budget, TableBudget
     from .progress import Progress
     from .run import Run
@@ -474,6 +476,67 @@ class TrainSpeculative(Request["HeadRecord"]):
         if self.out is not None:
             verifier.save(self.out)
         return HeadRecord(verifier.config, time.monotonic() - began, request=self.saved())
+
+
+@declared
+class TrainDistill(Request["DistillRecord"]):
+    """Train a student of a model that samples in fewer steps.
+
+    The record has `.model`, an ordinary model that samples in `.config.steps` steps by default, and `.config` with the loss of
+    each round on held-out texts.
+    """
+
+    out: str | Path | None = _out(
+        "folder to write, a model as any other (default: the run's name with -distilled; in Python: none)"
+    )
+    data: Any = option(
+        "texts (default: the data of the run)", default=None, hidden=True, read=partial(data_of_json, Data)
+    )
+    by: Literal["auto", "sdtt"] = option(
+        "sdtt: a step learns what several steps of the teacher say, for masked models; auto: what the model supports",
+        default="auto",
+    )
+    teacher_steps: int = option("steps of the teacher in the first round", default=64, minimum=2)
+    rounds: int = option("rounds; each divides the steps by `merge`", default=4, minimum=1)
+    merge: int = option("steps of the teacher that the student takes in one", default=2, minimum=2)
+    divergence: Literal["kl", "reverse-kl", "tvd", "mse"] = option(
+        "from the teacher's distribution to the student's: kl(teacher || student), reverse-kl, tvd, or mse of logarithms",
+        default="kl",
+    )
+    steps: int = option("training steps of each round", default=500, minimum=1)
+    batch: int = _batch(default=16)
+    lr: float = _lr(default=3e-4)
+    ema: float = option("decay of the averaged weights, which teach the next round", default=0.99, minimum=0, below=1)
+    seed: int = _seed()
+    progress: Callable[[int, int], None] | None = _progress()
+
+    @classmethod
+    def record(cls) -> "type[DistillRecord]":
+        from .distill import DistillRecord
+
+        return DistillRecord
+
+    def run(self, model: "ModelSource") -> "DistillRecord":
+        """Train it on a `Model`, or on a run folder, a saved folder or a hub id.
+
+        Raises:
+            InputError: the model's noise is of another kind, its steps cannot be divided so often, or the folder is there.
+        """
+        check_new(self.out)
+        from ..models.model import as_model
+        from .distill import DistillRecord, distill
+
+        if isinstance(self.data, HandedOver):
+            raise self.data.refuse("data")
+        began = time.monotonic()
+        student, config = distill(
+            as_model(model), self.data, by=self.by, teacher_steps=self.teacher_steps, rounds=self.rounds,
+            merge=self.merge, divergence=self.divergence, steps=self.steps, batch=self.batch, lr=self.lr, ema=self.ema,
+            seed=self.seed, progress=self.progress,
+        )  # fmt: skip
+        if self.out is not None:
+            student.save(self.out)
+        return DistillRecord(config, time.monotonic() - began, student, request=self.saved())
 
 
 def check_new(folder: str | Path | None) -> None:

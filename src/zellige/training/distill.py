@@ -1,0 +1,263 @@
+"""Train a student of a model that samples in fewer steps: `zellige train distill MODEL`.
+
+A round teaches the student to take in one step what its teacher takes in `merge` of `steps`; the next round's teacher is that
+student, with 1/merge of the steps. Both are the moving average of the weights. The losses are in `samplers.distillation`.
+"""
+
+import copy
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..core import random
+from ..core.batch import Batch
+from ..core.random import Randomness, mix
+from ..data.rows import Rows
+from ..errors import InputError
+from ..evaluation.corpus import corpus_of
+from ..methods.diffusion import Diffusion
+from ..methods.method import Method
+from ..models.model import Model, fingerprint
+from ..requests import Progress
+from ..samplers import distillation
+from ..samplers.pairing import absorbs
+from ..schema import structure
+from ..show.numbers import counted
+from ..show.record import Figure, Record, json_record
+from .ema import EMA
+from .fit import fit
+
+Loss = Callable[
+    [Diffusion, Diffusion, Batch, int, Randomness], Tensor
+]  # (student, teacher, batch, steps, generator) -> (B,)
+HELD_OUT = 256  # texts on which a round is judged
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round: the steps of its teacher and of its student, and the loss on held-out texts with its standard error.
+
+    `before` is that of the student as the round began, a copy of the teacher; units of `Distilled.divergence` per token.
+    """
+
+    teacher: int
+    student: int
+    before: tuple[float, float]
+    after: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Distilled:
+    """How a student was trained.
+
+    Attributes:
+        by: "sdtt".
+        teacher_sha256: of the weights of the model that was distilled.
+        steps: in which the student samples.
+        texts: held-out texts of the rounds' losses.
+    """
+
+    by: str
+    teacher: str
+    teacher_sha256: str
+    divergence: str
+    steps: int
+    training_steps: int
+    seed: int
+    texts: int
+    rounds: tuple[Round, ...]
+
+    @property
+    def loss(self) -> str:
+        """The loss of the rounds in words, with its unit."""
+        return {
+            "kl": "KL(teacher || student) in nats", "reverse-kl": "KL(student || teacher) in nats",
+            "tvd": "total variation", "mse": "mean square of the difference of logarithms",
+        }[self.divergence]  # fmt: skip
+
+
+def distill(
+    model: Model,
+    data: Any,
+    *,
+    by: str,
+    teacher_steps: int,
+    rounds: int,
+    merge: int,
+    divergence: str,
+    steps: int,
+    batch: int,
+    lr: float,
+    ema: float,
+    seed: int,
+    progress: Progress | None = None,
+) -> tuple[Model, Distilled]:
+    """The student and how its rounds went; see `requests.TrainDistill`."""
+    method = model.method
+    by = (min(WAYS, key=lambda name: WAYS[name].refuse(method) is not None)) if by == "auto" else by
+    way = WAYS[by]
+    if why := way.refuse(method):
+        raise InputError(why)
+    counts = steps_of_rounds(method, teacher_steps, rounds, merge)
+    corpus = corpus_of(model, data)
+    held_out = corpus.split(next(name for name in ("validation", "test", "train") if name in corpus.rows))
+    student: Any = copy.deepcopy(method)
+    loss: Loss = partial(way.loss, merge=merge, divergence=divergence)
+    results = train_rounds(
+        student, method, loss, corpus.train, held_out, counts, steps=steps, batch=batch, lr=lr, ema=ema, seed=seed,
+        progress=progress,
+    )  # fmt: skip
+    name = (model.source.name if model.source else "") or model.config.run or model.config.method
+    texts = min(len(held_out), HELD_OUT)
+    config = Distilled(by, name, fingerprint(method), divergence, counts[-1], steps, seed, texts, results)
+    about = {**model.about, "distilled": {"by": by, "teacher_sha256": config.teacher_sha256, "steps": counts[-1]}}
+    return Model(student, model.tokenizer, model.config, about, model.defaults | {"steps": counts[-1]}), config
+
+
+def steps_of_rounds(method: Method, teacher_steps: int, rounds: int, merge: int) -> list[int]:
+    """Number of steps of the first teacher, and of the student of each round.
+
+    Raises:
+        InputError: the steps cannot be divided so often, or the model has fewer.
+    """
+    if method.steps and teacher_steps > method.steps:
+        raise InputError(f"`teacher_steps` is {teacher_steps:,}, and the model has {method.steps:,}; give no more")
+    if teacher_steps % (whole := merge**rounds):
+        nearest = max(round(teacher_steps / whole), 1) * whole
+        power = f"{merge}^{rounds}" if rounds > 1 else f"{merge}"
+        raise InputError(
+            f"`teacher_steps` is {teacher_steps:,}; {counted(rounds, 'round')} of `merge` {merge} need a multiple of {power}: "
+            f"give {nearest:,}, or fewer `rounds`"
+        )
+    return [teacher_steps // merge**r for r in range(rounds + 1)]
+
+
+def train_rounds(
+    student: Any,
+    teacher: Any,
+    loss: Loss,
+    rows: Rows,
+    held_out: Rows,
+    counts: Sequence[int],
+    *,
+    ema: float,
+    seed: int,
+    progress: Progress | None = None,
+    **how: Any,
+) -> tuple[Round, ...]:
+    """Train the student for a round from each of `counts` to the next, and leave it with the average of its weights.
+
+    Args:
+        teacher: of the first round; the student, as a round has left it, is that of the next.
+        how: steps, batch and lr of `fit`, for each round.
+    """
+    rounds, device = [], next(student.parameters()).device
+    for turn, (n, after) in enumerate(itertools.pairwise(counts)):
+        student.requires_grad_(True)
+        judge = partial(held_out_loss, loss, student, teacher, held_out, n, mix(seed, "held out", turn))
+        before, average = judge(), EMA(student, ema)
+
+        def loss_of(texts: Batch, generator: torch.Generator, n: int = n, teacher: Any = teacher) -> Tensor:
+            texts = texts.to(device)
+            return loss(student, teacher, texts, n, generator).sum() / texts.counted.sum().clamp_min(1)
+
+        def after_step(done: int, total: int, turn: int = turn, average: EMA = average) -> None:
+            average.update(done)
+            if progress:
+                progress(turn * total + done, (len(counts) - 1) * total)
+
+        fit(student, rows, loss_of, clip=1.0, seed=mix(seed, turn), progress=after_step, **how)
+        student.load_state_dict(average.state(), strict=False)
+        rounds.append(Round(n, after, before, judge()))
+        teacher = copy.deepcopy(student)
+    return tuple(rounds)
+
+
+@torch.no_grad()
+def held_out_loss(
+    loss: Loss, student: Diffusion, teacher: Diffusion, rows: Rows, n: int, seed: int
+) -> tuple[float, float]:
+    """The loss per token with its standard error over texts: each text once, with the same noise for every student."""
+    generator = torch.Generator().manual_seed(seed % 2**63)
+    N, device = min(len(rows), HELD_OUT), next(student.parameters()).device
+    student.eval()
+    values = []
+    for part in torch.arange(N).split(32):
+        texts = rows.collate([rows[int(i) * len(rows) // N] for i in part]).to(device)
+        values.append(loss(student, teacher, texts, n, generator).double() / texts.counted.sum(-1).clamp_min(1))
+    value = torch.cat(values)
+    return float(value.mean()), float(value.std()) / math.sqrt(N) if N > 1 else math.inf
+
+
+# ---------------------------------------------------------------------------------- the ways
+def windows(method: Diffusion, n: int, merge: int, rows: int, generator: Randomness) -> Tensor:
+    """Times (rows, merge + 1) of `merge` steps of the n-step model, from any of its times on, evenly drawn."""
+    grid = method.grid(n).to(next(method.parameters()).device)
+    first = (random.stratified(rows, generator) * (n - merge + 1)).long().to(grid.device)
+    return grid[first[:, None] + torch.arange(merge + 1, device=grid.device)]
+
+
+def _sdtt(
+    student: Any, teacher: Any, batch: Batch, n: int, generator: Randomness, merge: int, divergence: str
+) -> Tensor:
+    times = windows(student, n, merge, len(batch), generator)
+    return distillation.sdtt(student, teacher, batch, times, divergence, generator)
+
+
+def _of_masks(method: Method) -> str | None:
+    """Reason why SDTT does not support a method."""
+    if absorbs(method, one=True) or method.parameterization not in ("mean", "leave_one_out"):
+        return f"`by` sdtt is for masked models (mdlm, md4, radd), and this is {described(method)}"
+    return None
+
+
+def described(method: Method) -> str:
+    """A method in the words of an error."""
+    if 1 < method.block < method.shape[0]:
+        return f"{method.name}, which writes block after block"
+    return method.name
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to distill: its loss, and why it does not support a method."""
+
+    loss: Callable[..., Tensor]
+    refuse: Callable[[Method], str | None]
+
+
+WAYS = {"sdtt": Way(_sdtt, _of_masks)}
+
+
+# ---------------------------------------------------------------------------------- its record
+@dataclass(frozen=True)
+class DistillRecord(Record):
+    """A student that was trained, with how its rounds went in `config`; `model` is None where a file was read."""
+
+    config: Distilled
+    seconds: float | None = None
+    model: Model | None = field(default=None, compare=False, repr=False)
+
+    def figures(self) -> list[Figure]:
+        unit = "nats/token" if "kl" in self.config.divergence else f"{self.config.divergence}/token"
+        return [
+            Figure(f"{counted(r.student, 'step')}", r.after[0], 1.96 * r.after[1], unit, "estimate")
+            for r in self.config.rounds
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        return json_record(
+            "train distill", self.arguments, asdict(self.config), unit=f"{self.config.divergence}/token", kind="distill",
+            seed=self.config.seed, seconds=self.seconds, request=self.request,
+        )  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "DistillRecord":
+        config = structure(document.get("result"), Distilled, f"'{source}'", "result")
+        return cls(config, document.get("seconds"))
