@@ -65,6 +65,7 @@ def texts(tree: ast.AST) -> Iterator[str]:
 OPTIONS_BELOW = {  # files below cli/ that write options, beside whole commands (`zellige verify --json -`), and why
     "exact/verify.py": "puts together the command that checks one identity again",
     "harness.py": "the options of lm_eval, a program of others",
+    "sglang.py": "the options of SGLang, a program of others",
     "launched.py": "the options of torchrun and srun",
     "report/page.py": "names of colours in CSS",
     "training/meters.py": "puts together the command that goes on",

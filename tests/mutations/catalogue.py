@@ -11,6 +11,7 @@ from .gidd import GIDD
 from .guidance import GUIDANCE
 from .leaps import LEAPS
 from .lengths import LENGTHS
+from .llamas import LLAMAS
 from .mutant import Mutant
 from .networks import CONNECTIONS
 from .options import OPTIONS
@@ -1386,16 +1387,16 @@ NETWORKS = [
     ),
     M(
         "a cache that does not count what it has read",
-        AT,
-        "position = able.sum(-1) + (0 if cache is None else cache.place)",
-        "position = able.sum(-1)",
+        AN,
+        "torch.cat((cache.valid, valid), 1), place + cache.place, cache.ragged",
+        "torch.cat((cache.valid, valid), 1), place, cache.ragged",
         "blocks.cache bd3lm",
     ),
     M(
         "a cache that forgets what may be seen",
-        AT,
-        "able = able if cache is None else torch.cat((cache.valid, able), 1)",
-        "able = able if cache is None else torch.cat((0 * cache.valid > 0, able), 1)",
+        AN,
+        "valid, place, ragged = torch.cat((cache.valid, valid), 1),",
+        "valid, place, ragged = torch.cat((0 * cache.valid > 0, valid), 1),",
         why="its rows are of one length, in which every place may be seen",
         tests="tests/nn/test_blocks.py -k cached_equals_uncached",
     ),
@@ -2129,4 +2130,5 @@ CATALOGUE = [
     *OUTSIDE,
     *RUNS,
     *ENCODERS,
+    *LLAMAS,
 ]

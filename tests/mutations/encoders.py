@@ -155,8 +155,8 @@ ENCODERS = [
     M(
         "the mask comes after the tokens",
         RD,
-        'mask = getattr(tokenizer, "mask", None) if description.mask is None else description.mask',
-        "mask = description.mask",
+        "description, rows=tokenizer.size, mask=description.mask if mask is None else mask",
+        "description, rows=tokenizer.size",
         why=OTHER,
         tests=f"{READ} -k transformers",
     ),
@@ -179,8 +179,8 @@ ENCODERS = [
     M(
         "a recipe that begins with BERT has its mask after the tokens",
         "training/setup.py",
-        "options = replace(options, mask=start.config.options.mask)  # one of its tokens",
-        "pass",
+        'tokens = {"mask", "begin"} & {field.name for field in dataclasses.fields(options)}  # two of its own',
+        "tokens = set()",
         why=OTHER,
         tests=f"{READ} -k recipe",
     ),

@@ -114,15 +114,15 @@ CONNECTIONS = [
     M(
         "uniform noise in blocks has the mask among its tokens",
         BL,
-        'return vocabulary + (config.process == "absorbing")',
+        'return vocabulary + (config.process == "absorbing" and config.mask is None)',
         "return vocabulary + 1",
         "sampler.blockwise bd3lm",
     ),
     M(
         "a score in blocks is under masks, whatever the noise",
         BL,
-        'process = (uniform if config.process == "uniform" else absorbing)(',
-        "process = absorbing(",
+        'process = uniform(states, schedule) if config.process == "uniform" else absorbing(states, schedule, mask)',
+        "process = absorbing(states, schedule, mask)",
         why="of a noise that no variant has: its tests enumerate it",
         tests="tests/methods/test_bd3lm.py -k uniform_noise_in_blocks",
     ),

@@ -19,9 +19,19 @@ from ..core.prediction import Mean, restricted
 from ..core.process import absorbing
 from ..core.random import Randomness
 from ..core.schedule import PRIOR, Schedule
+from ..errors import InputError
 from ..nn.cross_entropy import cross_entropy
 from . import diffusion
 from .diffusion import Diffusion, per_position, places
+
+
+def without_mask(vocabulary: int, mask: int | None) -> tuple[int, int | None]:
+    """Number of tokens besides the mask, and the mask's id if it is one of the tokenizer's, from the number of all tokens."""
+    if mask is None:
+        return vocabulary, None
+    if not 0 <= mask < vocabulary:
+        raise InputError(f"`mask` is {mask}; it must be a token of 0 to {vocabulary - 1:,}")
+    return vocabulary - 1, mask
 
 
 class Absorbing(Diffusion):

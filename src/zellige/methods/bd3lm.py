@@ -48,7 +48,7 @@ from ..core.random import Randomness
 from ..errors import InputError
 from ..nn.attention import documents
 from ..requests import declared, option
-from .absorbing import Masked
+from .absorbing import Masked, without_mask
 from .diffusion import Diffusion, per_position
 from .method import copy_of
 from .score import Scored
@@ -128,6 +128,8 @@ class Blocks(Diffusion):
         row_by_row: bool = False
         """spread the times row by row (the first row of a batch gets the largest), as the published code does"""
         exponent: float | None = schedule_option("exponent")
+        mask: int | None = option(default=None, minimum=0)
+        """id of the tokenizer's own mask token, if it has one; by default the vocabulary has one more token, the mask"""
 
         def __post_init__(self) -> None:
             low, high = self.clip
@@ -142,6 +144,8 @@ class Blocks(Diffusion):
             if self.blocks and self.block not in self.blocks:
                 sizes = " ".join(map(str, self.blocks))
                 raise InputError(f"`block` {self.block} is none of `blocks` {sizes}; give one of them")
+            if self.mask is not None and self.process == "uniform":
+                raise InputError("`mask` is of absorbing noise, and `process` is uniform; leave it out")
             if self.blocks and self.search:
                 raise InputError("`search` looks for the interval of one size of block; leave out `blocks`")
 
@@ -176,7 +180,7 @@ class Blocks(Diffusion):
 
     @classmethod
     def states(cls, vocabulary, config):
-        return vocabulary + (config.process == "absorbing")
+        return vocabulary + (config.process == "absorbing" and config.mask is None)
 
     @classmethod
     def blocks(cls, config):
@@ -285,7 +289,8 @@ class BD3LM(Blocks, Masked):
         **more: Any,
     ):
         config = self.checked(config)
-        super().__init__(network, vocabulary, shape, config, schedule_of(config), config.time, **more)
+        vocabulary, mask = without_mask(vocabulary, config.mask)
+        super().__init__(network, vocabulary, shape, config, schedule_of(config), config.time, mask=mask, **more)
         self.exact = self.by_counts and config.block == 1
         self.lost = None if config.search else self._lost(*config.clip)
 
@@ -297,9 +302,9 @@ class BD3LMScore(Blocks, Scored):
         self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: Blocks.Config | None = None
     ):
         config = self.checked(config)
-        process = (uniform if config.process == "uniform" else absorbing)(
-            self.states(vocabulary, config), schedule_of(config)
-        )
+        states, schedule = self.states(vocabulary, config), schedule_of(config)
+        vocabulary, mask = without_mask(vocabulary, config.mask)
+        process = uniform(states, schedule) if config.process == "uniform" else absorbing(states, schedule, mask)
         super().__init__(network, vocabulary, shape, config, process, config.time)
 
 

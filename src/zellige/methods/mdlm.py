@@ -34,7 +34,7 @@ from ..core.schedule import CLEAN
 from ..errors import InputError
 from ..requests import declared, option
 from . import diffusion
-from .absorbing import Masked
+from .absorbing import Masked, without_mask
 from .diffusion import Diffusion
 
 
@@ -76,7 +76,7 @@ class MDLM(Masked):
         **more: Any,
     ):
         config = self.checked(config)
-        vocabulary, mask = _without_mask(vocabulary, config)
+        vocabulary, mask = without_mask(vocabulary, config.mask)
         more = more if mask is None else more | {"mask": mask}
         super().__init__(
             network,
@@ -96,15 +96,6 @@ class MDLM(Masked):
     @classmethod
     def resolve(cls, config):
         return MDLMWithoutSUBS if cls is MDLM and not (config.carry_over and config.zero_masking) else cls
-
-
-def _without_mask(vocabulary: int, config: "MDLM.Config") -> tuple[int, int | None]:
-    """Number of tokens besides the mask, and the mask's id if it is one of the tokenizer's."""
-    if config.mask is None:
-        return vocabulary, None
-    if not 0 <= config.mask < vocabulary:
-        raise InputError(f"`mask` is {config.mask}; it must be a token of 0 to {vocabulary - 1:,}")
-    return vocabulary - 1, config.mask
 
 
 class MDLMWithoutSUBS(Diffusion):
@@ -130,7 +121,7 @@ class MDLMWithoutSUBS(Diffusion):
         if not config.diffusion_steps:
             part = "zero masking" if config.carry_over else "carry-over"
             raise InputError(f"without {part} mdlm needs discrete time: set `diffusion_steps`, 1,000 in the paper")
-        vocabulary, mask = _without_mask(vocabulary, config)
+        vocabulary, mask = without_mask(vocabulary, config.mask)
         process = absorbing(vocabulary + 1, schedule_of(config), mask)
         process.mask, process.T = None, config.diffusion_steps
         super().__init__(network, vocabulary, shape, config, process, config.time, config.diffusion_steps)

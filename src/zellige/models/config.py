@@ -185,6 +185,7 @@ LATER: dict[str, Any] = {  # an entry that came later -> the value that files wi
     "options.levels": False,
     "options.log_eps": 0.0,
     "options.loss": DEFAULT,
+    "options.mask": None,
     "options.mask_proportion": 0.9,
     "options.matrix": "",
     "options.process": DEFAULT,

@@ -26,6 +26,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ..errors import InputError
+
 CHUNK = 128  # queries at one time, or one block if that is longer
 TILE = 128  # queries and keys that FlexAttention leaves out together; streams are padded to whole ones
 FUSED = ("cuda",)  # devices whose attention is one fused kernel, not parts of queries
@@ -192,13 +194,19 @@ def compiled(fixed: bool) -> Callable[..., Any]:
 
 # ---------------------------------------------------------------------------------- attention itself
 def attend(q: Tensor, k: Tensor, v: Tensor, plan: Any) -> Tensor:
-    """Softmax attention: q (B, H, L, W), k and v (B, H, P + L, W) -> (B, H, L, W); rows of two streams are 2B."""
+    """Softmax attention: q (B, H, L, W), k and v (B, H / n, P + L, W) -> (B, H, L, W); rows of two streams are 2B.
+
+    n heads of queries share those of keys and values, each n neighbours the same.
+    """
+    share = q.shape[1] // k.shape[1]
+    if plan is CAUSAL:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=share > 1)
+    if not isinstance(plan, (Tiles, list)):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=plan, enable_gqa=share > 1)
+    if share > 1:
+        k, v = (y.repeat_interleave(share, 1) for y in (k, v))
     if isinstance(plan, Tiles):
         return flexible(q, k, v, plan)
-    if plan is CAUSAL:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    if not isinstance(plan, list):
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=plan)
     if q.device.type == "cpu" and FORWARD and BACKWARD:
         return Chunks.apply(q, k, v, plan)  # pyright: ignore
     out = like(q, q.shape[2])
@@ -328,10 +336,11 @@ class Cache:
     Sequences of different length end together: the shorter ones begin with positions that are not `valid`.
 
     Attributes:
-        keys: (B, H, P, W) for each layer, rotated to where they stand.
+        keys: (B, H, P, W) for each layer, rotated to where they stand; H are the heads of keys.
         values: (B, H, P, W) for each layer.
         tails: (B, kernel // 2, D) for each layer, the end of the residual stream, which the short convolution of the next
-            positions reads (nothing where there is none: the kernel is 0).
+            positions reads (nothing where there is none: the kernel is 0). Of a network that shifts, the last one ends with the
+            hidden state (B, 1, D) from which the next position is read.
         valid: (B, P) bool.
         place: (B,) long, the position that comes next.
         rooms: of each layer, a buffer with its positions and room behind them; none if gradients are taken.
@@ -394,3 +403,66 @@ class Cache:
         """Memory of one layer, before n new positions."""
         room = self.rooms[i] if self.free(n) else None
         return Past(self.keys[i], self.values[i], self.tails[i], room, self.end - len(self), self.end)
+
+
+def remembered(
+    cache: Cache | None,
+    layers: list[tuple[Tensor, Tensor, Tensor]],
+    x: Tensor,
+    valid: Tensor | None,
+    length: int,
+    block: int,
+) -> Cache:
+    """The cache that holds the positions of x (B, n), too: of each layer all keys and values (B, H, P + n, W), those of `cache`
+    first, and the tail of the residual stream.
+
+    Args:
+        valid: (B, n), which of the new positions can be seen; None: all.
+        length, block: of the network; there is room for as much as it reads, and a block; where that is full for as much again.
+    """
+    n, ragged = x.shape[1], valid is not None and not bool(valid.all())
+    valid = torch.ones_like(x, dtype=torch.bool) if valid is None else valid
+    place = valid.sum(-1)
+    if cache is not None:
+        valid, place, ragged = torch.cat((cache.valid, valid), 1), place + cache.place, cache.ragged
+    keys, values, tails = zip(*layers)
+    if torch.is_grad_enabled():
+        return Cache(keys, values, tails, valid, place, ragged=ragged)
+    if cache is not None and cache.free(n):
+        rooms, end = cache.rooms, cache.end + n
+        for room in rooms:
+            room.used = end
+    else:
+        end = keys[0].shape[2]
+        capacity = length + block if end < length else 2 * end
+        rooms = tuple(Room.of(k, v, capacity) for k, v in zip(keys, values))
+        keys, values = zip(*((room.keys[:, :, :end], room.values[:, :, :end]) for room in rooms))
+    return Cache(keys, values, tails, valid, place, rooms, end, ragged)
+
+
+def check_context(block: int, x: Tensor, segments: Tensor | None, clean: Tensor | None, cache: Cache | None) -> None:
+    """InputError where clean tokens or a cache do not fit x (B, L), or a network in blocks of `block` (0: none)."""
+    if clean is None and cache is None:
+        return
+    if not block:
+        raise InputError("this network has no blocks, so it reads nothing but x; build it with block=16 or so")
+    if clean is not None and clean.shape != x.shape:
+        raise InputError(f"the clean tokens are {tuple(clean.shape)}, the noisy ones {tuple(x.shape)}; give as many")
+    if cache is None:
+        return
+    if clean is not None or segments is not None:
+        raise InputError("a cache comes without clean tokens and without segments; give one of them")
+    if cache.rows != len(x):
+        raise InputError(f"the cache is of {cache.rows} rows and the input of {len(x)}; use cache.take(rows)")
+
+
+def check_whole(block: int, x: Tensor, cache: Cache | None, valid: Tensor | None) -> None:
+    """InputError for what a cache cannot hold."""
+    if not block:
+        raise InputError("this network has no blocks, so it remembers nothing; build it with block=16 or so")
+    lengths = [x.shape[1]] if valid is None else valid.sum(-1).tolist()
+    cut = next((length for length in lengths if length % block), None)
+    if cut is not None:
+        raise InputError(f"{cut} tokens are not whole blocks of {block}; give whole ones")
+    if valid is not None and (cache is not None or (valid[:, :-1] & ~valid[:, 1:]).any()):
+        raise InputError("valid is for the first tokens of a cache, and shorter rows begin with what is not valid")

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..errors import InputError
-from .attention import Cache, Room, sight
+from .attention import Cache, check_context, check_whole, remembered, sight
 from .block import Block, Net
 from .conv import ConvBlock, refuse_blocks
 from .embedding import (
@@ -218,7 +218,7 @@ class DiT(nn.Module):
         begins with, whole blocks of them too, and what stands there means nothing.
         """
         self._check(x, time, None, condition, None, cache)
-        self._check_whole(x, cache, valid)
+        check_whole(self.block, x, cache, valid)
         if self.net.kind == "conv" and valid is not None and not bool(valid.all()):
             raise InputError("a convolutional network begins all sequences at once; give prompts of one length")
         segments = None if valid is None else valid.long()
@@ -237,22 +237,7 @@ class DiT(nn.Module):
                 tail = torch.cat((tail, h * able[..., None]), 1)[:, x.shape[1] :].clone()
             h, k, v = block.remember(h, rotary, c, view, past)
             layers_.append((k, v, tail))
-        position = able.sum(-1) + (0 if cache is None else cache.place)
-        able = able if cache is None else torch.cat((cache.valid, able), 1)
-        ragged = cache.ragged if cache is not None else valid is not None and not bool(valid.all())
-        keys, values, tails = zip(*layers_)
-        if torch.is_grad_enabled():
-            return self._end(h, c), Cache(keys, values, tails, able, position, ragged=ragged)
-        if cache is not None and cache.free(x.shape[1]):
-            rooms, end = cache.rooms, cache.end + x.shape[1]
-            for room in rooms:
-                room.used = end
-        else:  # room for as much as the network reads, and a block; where that is full for as much again
-            end = keys[0].shape[2]
-            capacity = self.net.length + self.block if end < self.net.length else 2 * end
-            rooms = tuple(Room.of(k, v, capacity) for k, v in zip(keys, values))
-            keys, values = zip(*((room.keys[:, :, :end], room.values[:, :, :end]) for room in rooms))
-        return self._end(h, c), Cache(keys, values, tails, able, position, rooms, end, ragged)
+        return self._end(h, c), remembered(cache, layers_, x, valid, self.net.length, self.block)
 
     def extend(
         self,
@@ -290,7 +275,7 @@ class DiT(nn.Module):
 
     def _check(self, x, time, segments, condition, clean, cache) -> None:
         """InputError for what does not fit this network."""
-        rows, length = x.shape
+        length = x.shape[1]
         if cache is None and length > self.net.length:
             raise InputError(f"the input has {length} positions; the network was built for {self.net.length}")
         if self.net.grid and (length < self.net.length or segments is not None):
@@ -299,31 +284,7 @@ class DiT(nn.Module):
                 f"a network on a grid of {shape} takes all its {self.net.length:,} positions, without segments"
             )
         check_inputs(self.time_conditioned, time, self.classes, condition)
-        if clean is None and cache is None:
-            return
-        if not self.block:
-            raise InputError("this network has no blocks, so it reads nothing but x; build it with block=16 or so")
-        if clean is not None and clean.shape != x.shape:
-            raise InputError(
-                f"the clean tokens are {tuple(clean.shape)}, the noisy ones {tuple(x.shape)}; give as many"
-            )
-        if cache is None:
-            return
-        if clean is not None or segments is not None:
-            raise InputError("a cache comes without clean tokens and without segments; give one of them")
-        if cache.rows != rows:
-            raise InputError(f"the cache is of {cache.rows} rows and the input of {rows}; use cache.take(rows)")
-
-    def _check_whole(self, x: Tensor, cache: Cache | None, valid: Tensor | None) -> None:
-        """InputError for what a cache cannot hold."""
-        if not self.block:
-            raise InputError("this network has no blocks, so it remembers nothing; build it with block=16 or so")
-        lengths = [x.shape[1]] if valid is None else valid.sum(-1).tolist()
-        cut = next((length for length in lengths if length % self.block), None)
-        if cut is not None:
-            raise InputError(f"{cut} tokens are not whole blocks of {self.block}; give whole ones")
-        if valid is not None and (cache is not None or (valid[:, :-1] & ~valid[:, 1:]).any()):
-            raise InputError("valid is for the first tokens of a cache, and shorter rows begin with what is not valid")
+        check_context(self.block, x, segments, clean, cache)
 
     def conditioning(self, x: Tensor, time: Tensor | None, condition: Tensor | None = None) -> tuple:
         """Input of `Modulation` for x (B, L): () without modulation, one vector if it is the same for all."""

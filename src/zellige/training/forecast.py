@@ -63,7 +63,8 @@ def _trial(method: Method, vocabulary: int) -> Iterator[tuple[Method, Batch, tor
     sequences = max(1, min(16, 2048 // method.shape[0]))
     with torch.random.fork_rng(devices=[]):
         generator = torch.Generator(device).manual_seed(0)
-        tokens = torch.randint(vocabulary, (sequences, *method.shape), generator=generator, device=device)
+        states = min(vocabulary, method.vocabulary)  # without a mask that is the last of the tokenizer's tokens
+        tokens = torch.randint(states, (sequences, *method.shape), generator=generator, device=device)
         yield copy.deepcopy(method), Batch(tokens), generator
 
 

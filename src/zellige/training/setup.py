@@ -85,7 +85,8 @@ def choose_config(
                     f"{name}; train {start.config.method}"
                 )
             network_name = start.config.network
-            options = replace(options, mask=start.config.options.mask)  # one of its tokens
+            tokens = {"mask", "begin"} & {field.name for field in dataclasses.fields(options)}  # two of its own
+            options = replace(options, **{entry: getattr(start.config.options, entry) for entry in tokens})
         config = Config(
             name, options, data or Data(), net or Net(), train or Train(), str(folder), network_name, recipe
         )
@@ -215,7 +216,7 @@ def load_start(name: str, method: type[Method], of: str) -> Start:
         raise InputError(f"no run at '{name}'; zellige train --recipe {first} makes it, or give another `train.start`")
     folder = locate(name)
     if published.is_published(folder):
-        published_model = published.read(folder, name)
+        published_model = published.read(folder, name, system=published.beginning(folder, of))
         config, state = published_model.config, published_model.method.state_dict()
         of_network = _of_network(published_model.about) if config.network else {}
         return Start(name, config, published_model.tokenizer, state, of_network)

@@ -43,8 +43,10 @@ SPECIAL = {
         "<|eot_id|>",
     ],
     "dream": ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|beginoftext|>", "<|mask|>"],
+    "qwen": ["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
+    "sdar": ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|MASK|>"],
 }
-MASKS = {"llada": "<|mdm_mask|>", "dream": "<|mask|>"}
+MASKS = {"llada": "<|mdm_mask|>", "dream": "<|mask|>", "qwen": "<|im_end|>", "sdar": "<|MASK|>"}
 WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )

@@ -275,7 +275,10 @@ def test_tokenizer_and_vocabulary(mdlm, tmp_path):
 
 
 def test_configs(mdlm, tmp_path):
-    assert "no layout is known for the config.json" in fails(hub.folder(tmp_path / "a", mdlm, {"model_type": "llama"}))
+    assert "no layout is known for the config.json" in fails(hub.folder(tmp_path / "a", mdlm, {"model_type": "gemma"}))
+    assert "(model_type moe), and code that comes with a model is never run; choose with `system`" in fails(
+        hub.folder(tmp_path / "e", mdlm, {"model_type": "moe", "auto_map": {"AutoModel": "modeling.Moe"}})
+    )
     assert "has no entry 'n_heads'" in fails(
         hub.folder(tmp_path / "b", mdlm, {n: v for n, v in CONFIG.items() if n != "n_heads"})
     )

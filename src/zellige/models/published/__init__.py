@@ -12,10 +12,10 @@ from .catalogue import CATALOGUE, Published
 from .classifiers import classifier
 from .layout import Choices, Description, Layout
 from .layouts import LAYOUTS
-from .reading import Imported, is_published, read, rebuild
+from .reading import Imported, beginning, is_published, read, rebuild
 from .writing import layout_of, write_layout
 
 __all__ = [
-    "CATALOGUE", "LAYOUTS", "Choices", "Description", "Imported", "Layout", "Published", "classifier", "is_published",
-    "layout_of", "read", "rebuild", "write_layout",
+    "CATALOGUE", "LAYOUTS", "Choices", "Description", "Imported", "Layout", "Published", "beginning", "classifier",
+    "is_published", "layout_of", "read", "rebuild", "write_layout",
 ]  # fmt: skip

@@ -56,6 +56,32 @@ CATALOGUE = [
         Published(f"Dream-org/Dream-v0-{name}-7B", "mdlm", "7.6B", "own", "151666", "mean", "-", "Apache-2.0", "dream")
         for name in ("Base", "Instruct")
     ],
+    *[
+        Published(id, "bd3lm", size, "own", "151669", "mean", "-", licence, "sdar")
+        for id, size, licence in (
+            ("JetLM/SDAR-1.7B-Chat", "1.7B", "Apache-2.0"),
+            ("JetLM/SDAR-4B-Chat", "4B", "Apache-2.0"),
+            ("JetLM/SDAR-8B-Chat", "8B", "Apache-2.0"),
+            ("Gen-Verse/TraDo-4B-Instruct", "4B", "-"),
+            ("Gen-Verse/TraDo-8B-Instruct", "8B", "-"),
+        )
+    ],
+    *[
+        Published(
+            f"Efficient-Large-Model/Fast_dLLM_v2_{size}",
+            "bd3lm",
+            size,
+            "own",
+            "151665",
+            "mean",
+            "-",
+            "Apache-2.0",
+            "fast-dllm-v2",
+        )
+        for size in ("1.5B", "7B")
+    ],
+    Published("dllm-collection/Qwen3-0.6B-diffusion-mdlm-v0.1", "mdlm", "0.6B", "own", "", "mean", "-", "-", "a2d"),
+    Published("Qwen/Qwen3-0.6B-Base", "ar", "0.6B", "own", "", "next token", "-", "Apache-2.0", "llama"),
     Published("google-bert/bert-base-uncased", "mdlm", "110M", "bert", "103", "mean", "-", "Apache-2.0", "bert"),
     Published("answerdotai/ModernBERT-base", "mdlm", "149M", "own", "50284", "mean", "-", "Apache-2.0", "modernbert"),
 ]

@@ -20,20 +20,10 @@ from ...errors import InputError
 from ...nn.llama import LlamaNet
 from ...schema import shown
 from .layout import count_in
-from .llama import Names, complete, llama_layout, number_in, require
+from .llama import TRANSFORMERS, complete, llama_layout, number_in, require
 from .llama import llama_tokenizer as own
 
 TRAINED = 2048  # tokens, the length it was trained with; its config says 131,072, which is what Qwen2.5 admits
-NAMES = Names(  # transformers' Qwen2
-    "model.embed_tokens",
-    "model.layers.",
-    (
-        "input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
-        "post_attention_layernorm", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj",
-    ),
-    "model.norm",
-    "lm_head",
-)  # fmt: skip
 NEEDS = {
     "hidden_act": "silu",
     "rope_scaling": (None,),
@@ -65,7 +55,7 @@ def dream_net(config: Mapping[str, Any]) -> LlamaNet:
     )
 
 
-def dream_tokenizer(folder: Path, mask: int) -> Tokens:
+def dream_tokenizer(folder: Path, mask: int | None) -> Tokens:
     """Its tokenizer, from `tokenizer.json` where there is one, else from `vocab.json` and `merges.txt` as Qwen2 reads them.
 
     Raises:
@@ -94,4 +84,4 @@ def dream_tokenizer(folder: Path, mask: int) -> Tokens:
     return Tokens(inner, folder.resolve().name, mask=mask)
 
 
-LAYOUT = llama_layout("dream", "Dream 7B, Qwen2 in both directions", "Dream", NAMES, dream_net, dream_tokenizer)
+LAYOUT = llama_layout("dream", "Dream 7B, Qwen2 in both directions", "Dream", TRANSFORMERS, dream_net, dream_tokenizer)

@@ -110,6 +110,11 @@ class Layout:
         convert: published tensors, by names without prefixes, under our names and in our shapes, where they lie otherwise;
             revert: the way back.
         safetensors: whether its weights are read from safetensors only, never from a pickle.
+        adopt: the config.json of a model of another kind as one of this layout, which begins with its weights; None where it
+            cannot.
+        revise: a config.json with what the method's options say otherwise than it does.
+        tables: published names of the tables that have a row for each state; a model that begins as another kind may have a state
+            more, the mask, whose row is then the mean of the others.
     """
 
     name: str
@@ -130,6 +135,9 @@ class Layout:
     convert: Callable[[Mapping[str, Tensor], Net], dict[str, Tensor]] | None = None
     revert: Callable[[Mapping[str, Tensor], Net], dict[str, Tensor]] | None = None
     safetensors: bool = False
+    adopt: Callable[[Mapping[str, Any]], dict[str, Any] | None] | None = None
+    revise: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]] | None = None
+    tables: tuple[str, ...] = ()
 
 
 def field_of(config: Mapping[str, Any], *path: str, default: Any = None) -> Any:

@@ -1,11 +1,19 @@
 """The table of published layouts."""
 
 from ...errors import Registry
-from . import bert, dream, flat, hydra, llada, tauldr
+from . import bert, dream, flat, hydra, llada, qwen, tauldr
 from .layout import Layout
 
 LAYOUTS: Registry[Layout] = Registry("layout", "zellige export --help")
 LAYOUTS |= {
     layout.name: layout
-    for layout in [*hydra.LAYOUTS, *flat.LAYOUTS, llada.LAYOUT, dream.LAYOUT, *bert.LAYOUTS, tauldr.LAYOUT]
+    for layout in [
+        *hydra.LAYOUTS,
+        *flat.LAYOUTS,
+        llada.LAYOUT,
+        dream.LAYOUT,
+        *qwen.LAYOUTS,
+        *bert.LAYOUTS,
+        tauldr.LAYOUT,
+    ]
 }

@@ -1,4 +1,4 @@
-"""Shared parts of the layouts of LLaDA and Dream: the names of a llama's tensors, and a layout of such names.
+"""Shared parts of the layouts of LLaDA, Dream and Qwen: the names of a llama's tensors, and a layout of such names.
 
 The states are the tokenizer's tokens, the mask among them, by their published numbers. The tables of embeddings and outputs have
 more rows; those that no token has are kept, and are neither input nor prediction.
@@ -19,7 +19,8 @@ from ...nn.llama import Llama, LlamaNet
 from ...schema import read_json, shown
 from .layout import Description, Layout, Shapes, count_in
 
-PARTS = ("norm1", "query", "key", "value", "out", "norm2", "gate", "up", "down")
+PARTS = ("norm1", "query", "key", "value", "out", "norm2", "gate", "up", "down", "query_norm", "key_norm")
+MASKS = ("<|MASK|>", "<|mask|>", "|<MASK>|", "<MASK>")  # names of a mask's token, where no file declares it
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,18 @@ class Names:
         return {"embedding": self.embedding, "norm": self.norm, "head": self.head}[first] + ".weight"
 
 
+TRANSFORMERS = Names(  # of transformers' Llama, Qwen2 and Qwen3
+    "model.embed_tokens",
+    "model.layers.",
+    (
+        "input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+        "post_attention_layernorm", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", "self_attn.q_norm", "self_attn.k_norm",
+    ),
+    "model.norm",
+    "lm_head",
+)  # fmt: skip
+
+
 def number_in(config: Mapping[str, Any], name: str) -> float:
     """A number of a published configuration that must be there."""
     value = config.get(name)
@@ -81,8 +94,8 @@ def require(config: Mapping[str, Any], needs: Mapping[str, Any], system: str) ->
             )
 
 
-def llama_tokenizer(folder: Path, mask: int) -> Tokens:
-    """The tokenizer of `tokenizer.json`, which has the mask among its tokens."""
+def llama_tokenizer(folder: Path, mask: int | None) -> Tokens:
+    """The tokenizer of `tokenizer.json`, which has the mask among its tokens if there is one."""
     tokenizer = load(folder)
     if not isinstance(tokenizer, Tokens):
         raise InputError(
@@ -116,6 +129,34 @@ def complete(inner: Any, folder: Path) -> None:
         raise InputError(f"'{shown(folder)}' holds no tokenizer ({problem}); copy or download it again") from None
 
 
+def with_mask(vocabulary: Tokens, folder: Path, mask: int | None) -> Tokens:
+    """A folder's tokenizer with its mask: `mask` if that is one of its tokens, else the one that it declares or names, else a
+    token more."""
+    from tokenizers import AddedToken
+
+    inner = vocabulary.inner
+    if mask is None or not mask < vocabulary.size:
+        path = folder / "tokenizer_config.json"
+        token = read_json(path, dict, "copy or download it again").get("mask_token") if path.is_file() else None
+        name = token.get("content") if isinstance(token, Mapping) else token
+        mask = next((i for i in map(inner.token_to_id, (name or "", *MASKS)) if i is not None), None)
+    if mask is None:
+        inner.add_special_tokens([AddedToken(MASKS[0], normalized=False, special=True)])
+        mask = inner.token_to_id(MASKS[0])
+    return Tokens(inner, vocabulary.name, mask=mask)
+
+
+def fitting(vocabulary: Tokens, rows: int) -> Tokens:
+    """A tokenizer whose tokens have each a row in tables of so many. InputError where they have not."""
+    if not (vocabulary.mask or 0) < vocabulary.size <= rows:
+        mask = "" if vocabulary.mask is None else f", its mask is {vocabulary.mask:,}"
+        raise InputError(
+            f"tokenizer '{vocabulary.name}' has {vocabulary.size:,} tokens; the model's table has {rows:,} rows{mask}: give "
+            "the tokenizer that it was trained with (`tokenizer`)"
+        )
+    return vocabulary
+
+
 def llama_layout(
     name: str,
     about: str,
@@ -145,15 +186,7 @@ def llama_layout(
         raise InputError(f"the layout {name} is for the networks that were published in it; choose another with `to`")
 
     def words(folder: Path, description: Description) -> Tokens:
-        mask = description.mask or 0
-        vocabulary = tokenizer(folder, mask)
-        if not mask < vocabulary.size <= description.rows:
-            raise InputError(
-                f"tokenizer '{vocabulary.name}' has {vocabulary.size:,} tokens; "
-                f"the model's table has {description.rows:,} rows, its mask is "
-                f"{mask:,}: give the tokenizer that it was trained with (`tokenizer`)"
-            )
-        return vocabulary
+        return fitting(tokenizer(folder, description.mask or 0), description.rows)
 
     def build(config: Mapping[str, Any], description: Description) -> Llama:
         with torch.device("meta"):  # its tensors are put in as they are, in the precision that they have

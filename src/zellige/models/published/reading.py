@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,12 +75,14 @@ def read(source: str | Path, hub: str = "", **choices: Any) -> Imported:
     config = config if config is not None else loaded_tensors.config
     if config is not None and layout.build is None:
         config = flattened(config, shapes) or config
+    if config is not None and layout.adopt is not None and not layout.knows(config):
+        config = entries = layout.adopt(config) or config
     description = _describe(layout, config, shapes, values)
     if layout.tokenizer is not None:
         place = Path(values.tokenizer or file.parent).expanduser()
         tokenizer = layout.tokenizer(place.parent if place.is_file() else place, description)
-        mask = getattr(tokenizer, "mask", None) if description.mask is None else description.mask
-        description = replace(description, rows=tokenizer.size, mask=mask)
+        mask = getattr(tokenizer, "mask", None)
+        description = replace(description, rows=tokenizer.size, mask=description.mask if mask is None else mask)
     else:
         tokenizer = tokenizer_of(layout, description, values, file.parent)
     cls, options = METHODS[layout.method], _options(layout, description, values, tokenizer)
@@ -88,6 +90,8 @@ def read(source: str | Path, hub: str = "", **choices: Any) -> Imported:
         net = layout.build(config or {}, description) if layout.build else description.net
         method = build(cls, tokenizer.size, net, options, description.net.length, tokenizer.ordered)
     assert isinstance(method.network, nn.Module)
+    if config is not None and layout.revise is not None:
+        entries = layout.revise(config, asdict(options))
     is_average = _take(method.network, layout, tensors, loaded_tensors, values, description)
     about = {
         "published": {
@@ -160,7 +164,8 @@ def _layout(
         if layout_name is None:
             kind = config.get("model_type", config.get("architectures", "-"))
             raise InputError(
-                f"no layout is known for the config.json beside '{shown(file)}' (model_type {kind}); "
+                f"no layout is known for the config.json beside '{shown(file)}' (model_type {kind})"
+                f"{', and code that comes with a model is never run' if 'auto_map' in config else ''}; "
                 f"choose with `system`: {', '.join(LAYOUTS)}"
             )
     if layout_name is None:
@@ -232,7 +237,7 @@ def _options(layout: Layout, description: Description, chosen: Choices, tokenize
     if description.mask is not None:
         options["mask"] = description.mask
     if layout.method == "ar":
-        begin = chosen.begin if chosen.begin is not None else first_token(tokenizer)
+        begin = chosen.begin if chosen.begin is not None else options.get("begin", first_token(tokenizer))
         if begin is None:
             raise InputError("nothing says which token begins a text; give `begin`, e.g. `begin` 0")
         options["begin"] = begin
@@ -275,10 +280,18 @@ def _take(
     sizes = str(description.net) if description.net.convolutional else f"{description.net.layers} layers"
     what = f"the layout is {layout.name}, of {sizes}"
     by_name = by_name if layout.convert is None else layout.convert(by_name, description.net)
+    for name in layout.tables:
+        if name in by_name and name in names_of_layout:
+            by_name[name] = with_row(by_name[name], len(state[names_of_layout[name]]))
     weights.check_fit({name: state[names_of_layout[name]] for name in names_of_layout}, by_name, what)
     state_by_name = {names_of_layout[name]: tensor.detach() for name, tensor in by_name.items()}
     weights.place(network, state_by_name, what, take=True)
     return average is not None
+
+
+def with_row(table: Tensor, rows: int) -> Tensor:
+    """A table (R, D) of so many rows, if it lacks one: the mean of the others."""
+    return torch.cat((table, table.float().mean(0, keepdim=True).to(table))) if len(table) == rows - 1 else table
 
 
 def _rest(layout: Layout, opened: WeightsFile, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
@@ -301,5 +314,19 @@ def rebuild(layout: Layout, about: Mapping[str, Any], config: Config) -> nn.Modu
     entries = published_entries.get("config")
     if layout.build is None or not isinstance(entries, Mapping) or not isinstance(published_entries.get("rows"), int):
         raise InputError(f"the model does not say how its network ({layout.name}) was published; import it again")
+    description = replace(
+        layout.read(entries, {}), net=config.net, rows=published_entries["rows"], options=asdict(config.options)
+    )
     with weights.unfilled():
-        return layout.build(entries, replace(layout.read(entries, {}), net=config.net, rows=published_entries["rows"]))
+        return layout.build(entries, description)
+
+
+def beginning(folder: Path, method: str) -> str | None:
+    """The layout in which a published model begins one of this method, where its own layout is of another; None: its own."""
+    from .layouts import LAYOUTS
+
+    config = weights_and_config(folder)[1] or {}
+    if any(layout.knows(config) and layout.method == method for layout in LAYOUTS.values()):
+        return None
+    fits = (n for n, of in LAYOUTS.items() if of.method == method and of.adopt is not None and of.adopt(config))
+    return next(fits, None)

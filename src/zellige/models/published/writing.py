@@ -74,6 +74,8 @@ def write_layout(
         for name, buffer in came["buffers"].items():
             tensors[name] = torch.tensor(buffer["values"], dtype=getattr(torch, buffer["dtype"]))
         entries = came["config"]
+        if layout.revise is not None:
+            entries = layout.revise(entries, dataclasses.asdict(config.options))
     else:
         state, description = state_of(layout, method, tokenizer, config)
         tensors = {layout.prefix + layout.theirs(name): tensor for name, tensor in state.items()}

@@ -1,0 +1,144 @@
+"""Planted errors in the networks of large diffusion models and in how their folders are read and written."""
+
+from .mutant import Mutant as M
+
+NN, AN = "nn/llama.py", "nn/attention.py"
+QW, LL, RD = "models/published/qwen.py", "models/published/llama.py", "models/published/reading.py"
+OTHER = "verify has no published folders"
+QWEN = "tests/models/published/test_qwen.py"
+
+LLAMAS = [
+    M(
+        "queries are not normalised",
+        NN,
+        "q, k = self.query_norm(q), self.key_norm(k)",
+        "k = self.key_norm(k)",
+        "networks.llama",
+    ),
+    M(
+        "heads are normalised after they are rotated",
+        NN,
+        """            q, k = self.query_norm(q), self.key_norm(k)
+        q, k = (rotate(y.to(torch.promote_types(y.dtype, torch.float32)), *angles).to(y.dtype) for y in (q, k))""",
+        """            q, k = (rotate(y, *angles) for y in (q, k))
+            q, k = self.query_norm(q), self.key_norm(k)
+        else:
+            q, k = (rotate(y, *angles) for y in (q, k))""",
+        "networks.llama",
+    ),
+    M(
+        "heads of queries share keys in turn, not neighbours",
+        AN,
+        "k, v = (y.repeat_interleave(share, 1) for y in (k, v))",
+        "k, v = (y.repeat(1, share, 1, 1) for y in (k, v))",
+        "networks.llama",
+    ),
+    M(
+        "a block behind a cache counts its positions from 0",
+        NN,
+        "position = cache.place[:, None] + position",
+        "position = 0 * cache.place[:, None] + position",
+        "networks.llama",
+    ),
+    M(
+        "a shorter prompt counts from the longer one's first token",
+        NN,
+        "position = (position - (~valid).sum(-1, keepdim=True)).clamp_min(0)",
+        "position = position.clamp_min(0)",
+        "networks.llama",
+    ),
+    M(
+        "the first token of a block is read from the noisy one before it",
+        NN,
+        "at = (position % self.block == 0)[..., None]",
+        "at = (position < 0)[..., None]",
+        "networks.llama",
+    ),
+    M(
+        "behind a cache the first token is read from the block's own",
+        NN,
+        "first = torch.zeros_like(h[:, :1]) if cache is None else cache.tails[-1]",
+        "first = h[:, :1]",
+        "networks.llama",
+    ),
+    M(
+        "a row without a prompt reads its first token from what is not there",
+        NN,
+        "place = 0 if cache is None else cache.place[:, None]",
+        "place = 0 if cache is None else 1",
+        "networks.llama",
+    ),
+    M(
+        "a tied model has a table of outputs of its own",
+        NN,
+        "TiedHead(self.embedding, states, bias=False) if net.tied else Head(net.hidden, states, net.rows)",
+        "Head(net.hidden, states, net.rows)",
+        why="the hidden states are the same; verify has no folders",
+        tests=f"{QWEN} -k autoregressive_folder",
+    ),
+    M(
+        "a head has the width that divides the hidden states",
+        NN,
+        "return self.width or self.hidden // self.heads",
+        "return self.hidden // self.heads",
+        why="verify's network has whatever width it says",
+        tests=f"{QWEN} -k computes_what_qwen3",
+    ),
+    # ------------------------------------------------------------------------------ folders
+    M(
+        "the size of a block is the default, whatever the folder says",
+        QW,
+        "usual if config.get(block) is None else count_in(config, block)",
+        "usual",
+        why=OTHER,
+        tests=f"{QWEN} -k begins_with_it or first_token",
+    ),
+    M(
+        "a run in other blocks is exported with the folder's",
+        QW,
+        '            revised[block] = options["block"]',
+        '            revised[block] = said.options["block"]',
+        why=OTHER,
+        tests=f"{QWEN} -k begins_with_it",
+    ),
+    M(
+        "the base of the frequencies is not read where transformers 5 writes it",
+        QW,
+        'number_in(rope if "rope_theta" in rope else config, "rope_theta")',
+        'float(config.get("rope_theta", 1e4))',
+        why=OTHER,
+        tests=f"{QWEN} -k computes_what_qwen3",
+    ),
+    M(
+        "scaled frequencies are read as plain ones",
+        QW,
+        'require(rope, {"rope_type": ("default", None)}, system)',
+        "require(rope, {}, system)",
+        why=OTHER,
+        tests=f"{QWEN} -k another_network",
+    ),
+    M(
+        "the row of a new mask is zero",
+        RD,
+        "torch.cat((table, table.float().mean(0, keepdim=True).to(table)))",
+        "torch.cat((table, table.new_zeros(1, table.shape[1])))",
+        why=OTHER,
+        tests=f"{QWEN} -k begins_with_it",
+    ),
+    M(
+        "a mask that the tokenizer names is added once more",
+        LL,
+        'mask = next((i for i in map(inner.token_to_id, (name or "", *MASKS)) if i is not None), None)',
+        "mask = None",
+        why=OTHER,
+        tests=f"{QWEN} -k a_mask_without_a_number",
+    ),
+    M(
+        "a model in blocks begins in those of the layout, not in those that are asked for",
+        RD,
+        'rows=published_entries["rows"], options=asdict(config.options)',
+        'rows=published_entries["rows"]',
+        why=OTHER,
+        tests=f"{QWEN} -k begins_with_it",
+    ),
+]
