@@ -34,7 +34,7 @@ def test_what_all_methods_share(only):
 
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.long)])
-@pytest.mark.parametrize("name", [name for name, cls in METHODS.items() if cls.bounded and not cls.exact])
+@pytest.mark.parametrize("name", [name for name, cls in METHODS.items() if issubclass(cls, Diffusion)])
 def test_bounds_of(name, every, monkeypatch):
     """Closed forms, limits, likelihoods, and the expectations of what is drawn; in short of every third variant and the last."""
     cls = METHODS[name]
@@ -61,6 +61,14 @@ def test_blocks_of(name):
         "blocks.cache",
         *(["blocks.ar"] if name == "ar" else ["blocks.streams"]),
     }
+
+
+def test_insertion_holds(monkeypatch):
+    """In short of the variant with another rate of unmasking; its samplers are below, and in test_flexmdm."""
+    monkeypatch.setattr(METHODS["flexmdm"], "variants", METHODS["flexmdm"].variants[1:])
+    report = verify("flexmdm", only="insertion")
+    assert report.failures == []
+    assert len(report.rows) == 10
 
 
 @pytest.mark.long

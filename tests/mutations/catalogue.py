@@ -9,6 +9,7 @@ from .encoders import ENCODERS
 from .few_steps import FEW_STEPS
 from .gidd import GIDD
 from .guidance import GUIDANCE
+from .insertion import INSERTION
 from .leaps import LEAPS
 from .lengths import LENGTHS
 from .llamas import LLAMAS
@@ -2117,6 +2118,7 @@ CATALOGUE = [
     *OTHER_LOSSES,
     *LARGE,
     *GIDD,
+    *INSERTION,
     *LENGTHS,
     *SUBSTITUTED,
     *SPECULATIVE,

@@ -36,7 +36,7 @@ New here? Start with: zellige demo"""
 
 TRAIN = """usage: zellige train METHOD [options]   options of one: zellige train mdlm -h
   METHOD                 d3pm csm tauldr sedd radd mdlm md4 genmd4 udlm gidd
-                         bd3lm ar, or file.py:Class for your own
+                         bd3lm flexmdm ar, or file.py:Class for your own
   --data.path notes/     your own text; or --data.name pydocs, text8 and others
                          (zellige list data)
   --size tiny            tiny, small, base or medium: preset of network, batch,
@@ -120,9 +120,11 @@ def methods() -> list[dict[str, str]]:
                 "name": name,
                 "system, paper": page.partition(":")[0] + (f", {paper[0]}" if paper else ""),
                 "noise": noise[1].strip() if noise else "-",
-                "network gives": {"leave_one_out": "leave-one-out", "next": "next token"}.get(
-                    cls.parameterization, cls.parameterization
-                ),
+                "network gives": {
+                    "leave_one_out": "leave-one-out",
+                    "next": "next token",
+                    "insertion": "rates",
+                }.get(cls.parameterization, cls.parameterization),
                 "likelihood": "exact" if cls.exact else bound,
             }
         )

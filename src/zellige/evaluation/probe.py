@@ -151,9 +151,10 @@ def logits(method: Method, classifier: Classifier, texts: Sequence[Sequence[int]
     device = next(classifier.parameters()).device
     x, mask = (part.to(device) for part in padded_tokens(texts))
     inputs, conditioning, skip = reading(method, x)
-    present = F.pad(mask, (skip, 0), value=True)
+    around = (skip, inputs.shape[1] - skip - mask.shape[1])
+    present = F.pad(mask, around, value=True)
     segments = None if bool(mask.all()) else (~present).long()
-    return classifier(inputs, conditioning, mask=F.pad(mask, (skip, 0), value=False), segments=segments)
+    return classifier(inputs, conditioning, mask=F.pad(mask, around, value=False), segments=segments)
 
 
 def right(

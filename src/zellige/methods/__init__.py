@@ -13,6 +13,7 @@ from .bd3lm import BD3LM
 from .csm import CSM
 from .d3pm import D3PM
 from .diffusion import Diffusion as Diffusion
+from .flexmdm import FlexMDM
 from .genmd4 import GenMD4
 from .gidd import GIDD
 from .md4 import MD4
@@ -36,6 +37,7 @@ METHODS |= {
     "udlm": UDLM,
     "gidd": GIDD,
     "bd3lm": BD3LM,
+    "flexmdm": FlexMDM,
     "ar": AR,
 }
 

@@ -10,7 +10,7 @@
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
-| absorbing, learnt per token | polynomial, one w a token | Mean (SUBS) | continuous + RLOO (two draws) | ancestral, by thinning |
+| absorbing, learnt by token | polynomial, one w a token | Mean (SUBS) | continuous + RLOO (two draws) | ancestral, by thinning |
 
 Which way the exponents point: with a larger w, tau^w is smaller, so a token keeps longer as noise is added. Generation runs the
 other way, from t = 1: such a token appears *earlier*. Half of the tokens k have appeared at the t where alpha_k(t) = 1/2, which

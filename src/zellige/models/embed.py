@@ -20,6 +20,7 @@ from ..core.random import mix
 from ..errors import InputError, check_counts
 from ..methods.ar import AR
 from ..methods.diffusion import Diffusion
+from ..methods.flexmdm import FlexMDM
 from ..methods.method import Method
 from ..requests import Progress
 from ..show.kinds import of
@@ -33,6 +34,8 @@ def reading(method: Method, x: Tensor, t: float = 0.0) -> tuple[Tensor, Tensor |
     """Inputs of the network for tokens x (B, n) at time t, its condition, and how many of its first positions are no token."""
     causal = method.parameterization == "next"
     inputs = pad(x, (1, 0), value=cast(AR, method).begin) if causal else x
+    if isinstance(method, FlexMDM):
+        inputs = pad(x, (0, method.window - x.shape[1]), value=method.padding)
     return inputs, method.input_times(inputs, t, None), int(causal)
 
 
@@ -49,7 +52,7 @@ def features(method: Method, x: Tensor, layer: int | None = None, t: float = 0.0
     """
     inputs, condition, skip = reading(method, x, t)
     if layer is None:
-        return method.network.features(inputs, condition)[:, skip:]
+        return method.network.features(inputs, condition)[:, skip : skip + x.shape[1]]
     blocks = getattr(method.network, "blocks", None)
     if not isinstance(blocks, nn.ModuleList):
         raise InputError("this network has no blocks to look into; leave the layer out")
@@ -67,7 +70,7 @@ def features(method: Method, x: Tensor, layer: int | None = None, t: float = 0.0
         method.network.features(inputs, condition)
     finally:
         handle.remove()
-    return outputs[0][: len(x), skip:]
+    return outputs[0][: len(x), skip : skip + x.shape[1]]
 
 
 @torch.no_grad()

@@ -15,6 +15,7 @@ from ..files import write_file
 from ..launched import Place, join
 from ..samplers import State
 from ..samplers.growing import Ending, Growth, again
+from ..samplers.insertion import Inserted
 from ..samplers.metropolis import Walk, report
 from ..samplers.pairing import Distribution
 from ..samplers.smc import Particles
@@ -93,7 +94,8 @@ class Frame:
         if isinstance(memory, Growth):
             return memory.ends.tolist()
         end = self.end if self.step == self.steps else None
-        return Ending(end).find(self.x, self.fixed, 0, self.x.shape[1]).tolist()
+        ends = Ending(end).find(self.x, self.fixed, 0, self.x.shape[1])
+        return (ends.minimum(memory.ends) if isinstance(memory, Inserted) else ends).tolist()
 
     @property
     def reached(self) -> list[int]:

@@ -172,7 +172,7 @@ def card(model: Shared, repo_id: str | None = None, license: str | None = None) 
     rows = {
         "System": title,
         "Paper": f"[arXiv {paper[1]}](https://arxiv.org/abs/{paper[1]})" if paper else "-",
-        "Time": method.discrete_time or ("-" if method.process is None else "continuous"),
+        "Time": method.discrete_time or ("continuous" if method.process or method.time_conditioned else "-"),
         "Choices": ", ".join(f"{k} = {v}" for k, v in vars(config.options).items()) or "-",
         "Network": _network(config, method),
         "Tokenizer": f"{tokenizer.name}, {tokenizer.size:,} tokens{_mask(method)}",

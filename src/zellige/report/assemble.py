@@ -127,7 +127,8 @@ def _ask(model: Model, corpus: Corpus | None, missing: str, work: Work, seed: in
         missing = (
             "no schedule and no order of reveal" if method.bounded else "no schedule, no order of reveal and no bound"
         )
-        return [page.html_note(f"no noise, so {missing}")], player
+        reason = "tokens are inserted" if method.parameterization == "insertion" else "no noise"
+        return [page.html_note(f"{reason}, so {missing}")], player
     if getattr(method.process, "schedule", None) is None:
         alpha, curve = page.html_note("this noise is a list of matrices: it has no α(t)"), None
     else:

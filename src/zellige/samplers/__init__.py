@@ -11,6 +11,7 @@ from .first_hitting import FirstHitting
 from .fixed_order import FixedOrder
 from .guide import Truncated, Truncation
 from .informed import Informed
+from .insertion import Insertion
 from .klass import Klass
 from .left_to_right import LeftToRight
 from .metropolis import Metropolis
@@ -44,6 +45,7 @@ SAMPLERS |= {
     "uniformisation": Uniformisation,
     "blockwise": Blockwise,
     "left_to_right": LeftToRight,
+    "insertion": Insertion,
 }
 
 
@@ -67,6 +69,7 @@ __all__ = [
     "FirstHitting",
     "FixedOrder",
     "Informed",
+    "Insertion",
     "Klass",
     "LeftToRight",
     "Metropolis",

@@ -87,8 +87,9 @@ def of_length(method: M, length: int) -> M:
 
 
 def blank(method: Method) -> int | None:
-    """State of a position without a token: the mask; V without noise; None if noise consists of tokens."""
-    return method.vocabulary if method.parameterization == "next" else getattr(method.process, "blank", None)
+    """State of a position without a token: the mask; V without a process; None if noise consists of tokens."""
+    without = method.parameterization in ("next", "insertion")
+    return method.vocabulary if without else getattr(method.process, "blank", None)
 
 
 def at_once(method: Method) -> str | None:

@@ -199,7 +199,7 @@ def hides(method: Diffusion) -> bool:
     With the mask at a position the clean posterior of the others is their distribution with that position summed out. Noise
     that is a token is an observation of it.
     """
-    return getattr(method.process, "hides", False)
+    return getattr(method.process, "hides", method.parameterization == "insertion")
 
 
 def given_positions(method: Diffusion, state: State) -> Tensor:

@@ -19,6 +19,7 @@ from .guide import Truncation
 from .pairing import Distribution, distribution_of, of_length, ticks
 
 HIDDEN = -2  # in `fixed`: a position that is neither given nor sampled; it stays masked, which needs `hides`
+GAP = -3  # in `fixed`: any number of tokens, of a sampler that inserts (`insertion`)
 
 
 FORMER = {"law": "distribution", "guided": "truncated"}  # hooks by their former names

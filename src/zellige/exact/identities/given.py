@@ -113,7 +113,7 @@ def the_bound_given_a_part(method: Diffusion):
         yield seen.row(GIVEN, "the network sees which positions are given")
 
 
-@own("given.sum", lambda method: method.bounded)
+@own("given.sum", lambda method: method.bounded and method.parameterization != "insertion")
 @torch.no_grad()
 def the_bound_leaves_probability_given_a_part(method: Method):
     """Of continuous time, of steps and of autoregression: the texts with a given part have probability 1 at most."""

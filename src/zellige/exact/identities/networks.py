@@ -16,6 +16,7 @@ from ...core.batch import Batch
 from ...core.positions import positions
 from ...methods import AR, METHODS
 from ...methods.diffusion import Diffusion
+from ...methods.flexmdm import FlexMDM
 from ...methods.method import Method
 from ...nn import UNet
 from ...nn.block import Block, Net, mlp
@@ -59,7 +60,7 @@ def classed(method: Method) -> list[Any]:
     return [instance for instance in several if getattr(instance.network, "classes", None) is not None]
 
 
-@own("networks.classes", takes_classes)
+@own("networks.classes", lambda m: takes_classes(m) or isinstance(m, FlexMDM))
 @torch.no_grad()
 def a_class_is_its_row(method: Method):
     """Rows of class 0, of class 1 and of none, against an unconditional network whose row for "no class" is that row."""

@@ -17,6 +17,7 @@ from ...core.prediction import posterior
 from ...core.process import Process, absorbing, uniform
 from ...core.schedule import CLEAN, PRIOR, Tabulated
 from ...methods.diffusion import Diffusion
+from ...methods.flexmdm import FlexMDM
 from ...methods.gidd import Hybrid
 from ...methods.method import Method
 from ...samplers import (
@@ -43,7 +44,7 @@ from ...samplers.pairing import of_length
 from ...samplers.predict import clean_where_fixed, expected_time
 from ...samplers.replay import Replayed, weigh
 from ...samplers.sampler import start_distribution
-from .. import bounds, enumeration, metropolis, script
+from .. import bounds, enumeration, insertion, metropolis, script
 from ..distributions import joint_kernel
 from .bound import grid
 from .check import (
@@ -58,6 +59,7 @@ from .check import (
     discrete,
     end_at,
     ends,
+    numbers,
     of_order,
     one_alpha,
     own,
@@ -77,6 +79,10 @@ def distance(
 
     `clean_times` is whether the network's time input is CLEAN at given positions, or one time for all.
     """
+    if isinstance(method, FlexMDM):
+        weights = (1.05 + numbers(len(insertion.texts(V, L)))) ** 2
+        p, config = weights / weights.sum(), method.config
+        return apart(insertion.sampled_distribution(sampler, insertion.exact_method(config, V, L, p), steps, fixed), p)  # pyright: ignore
     if not isinstance(method, Diffusion):
         denoiser, distribution = metropolis.Scores(method.neighbourhood, data_distribution(), L), data_distribution()
     else:

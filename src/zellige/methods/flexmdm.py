@@ -1,0 +1,260 @@
+"""FlexMDM: masked diffusion of texts of any length, by insertion (Kim et al. 2025, arXiv 2509.01025); derived here.
+
+The noise deletes tokens and masks others. Backwards in time a text grows from nothing: a mask is inserted somewhere, and later
+becomes a token. Time runs from t = 0, the text x_0 of n tokens, to t = 1, the empty text:
+
+    noise       each token by itself is absent from the time u ~ uniform(0, 1) on, and masked from u v on, v = (uniform)^{1/q}:
+                P(absent at t) = t,   P(masked at t) = M(t) = (t^q - t) / (1 - q),  of q = 1: -t log t                     (1)
+    state x_t   the tokens that are not absent, each shown or masked, and as padding the rest of the window of L positions
+    gaps        number i is left of position i of x_t; the last one is right of all. c_i tokens of x_0 are missing in it
+    reverse     t to t - dt, each missing token is inserted with probability dt / t, each mask shown with q dt / t       (2)
+    network     time-conditioned; at a mask f, a distribution of its token, and at a gap log of the rate lambda_i at which masks
+                are inserted there. Exact: f = p(token | x_t), lambda_i = E[c_i | x_t] / t; none where the window is full
+
+    -log p(x_0) <= integral over t in (0, 1) of
+        E [ sum_gaps (lambda_i - c_i / t (1 + log t lambda_i)) + sum_masks q / t (-log f(x_0 at it)) ]                     (3)
+
+Proof of (3). Take a path: the times of all insertions, each with its gap, and of all unmaskings, each with its token. It ends in
+one text, and says which token of the text each insertion became. Let Q be the distribution of paths given x_0, by (1), and P that
+of the model's. Then -log p(x_0) = -log E_Q[P/Q] <= E_Q[log Q/P], and of a jump process log P is the sum of the log rates of its
+jumps less the integral of all rates. In Q a missing token has the rate 1/t, whatever else happened; the rates q / t of unmasking
+cancel. With E_Q of the sum over insertions = E_Q of the integral of c_i / t, this is (3).
+With the exact network the mean of (3) over the data is the entropy of the data, so (3) is tight there: given the path until t,
+every text and every place of x_t in it has the weight p(x_0) t^{n - length of x_t}, which x_t alone determines. So the process of
+the data is Markov in x_t, and P = Q. (The loss of the published code is the divergence of c_i and t lambda_i: c_i log c_i / t
+more, a looser bound by a constant of the data.)
+
+The integral is sampled at t = u^2, u uniform and stratified, with the weight 2 u: with u itself the variance is infinite. For it
+to be finite, q must be above 1/2.
+
+**Infilling.** Given tokens are shown at all times, and nothing is inserted between two of them. The network sees these closed
+gaps (`Net.given`, at the position right of a gap); then (3), over the open gaps and the masks, bounds -log p(span | given
+tokens), and is tight. For that a share of the training texts, `spans`, is noised in one span alone: with `a` tokens before and
+`b` after it, drawn uniformly from all a + b <= L, if the text is so long; the distribution of a and b must not depend on n, or
+the network learns another one of lengths. In a shorter text a uniform span is masked and not deleted, for spans of known length.
+
+| process | schedule | prediction | objective | sampler |
+|---|---|---|---|---|
+| deletion and masks | linear; unmasking at q times the rate | tokens of masks, rates of gaps | continuous; spans | insertion |
+
+Differences from the paper: the network gives the rate lambda_i and not t lambda_i, which is not near 0 for small t; q
+(`unmasking`) is an option, where the paper has any two schedules (a change of time makes the first one linear). A row is one
+text, from its first position on; padding takes part in the network's computation.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from ..core import maths, random
+from ..core.batch import Batch
+from ..core.positions import positions
+from ..core.random import Randomness
+from ..errors import InputError
+from ..nn.block import Net
+from ..nn.chunks import each_position
+from ..requests import declared, option
+from .method import Method
+
+TINY = 1e-9  # the smallest u: 2 (q + n) u of the bound is not sampled
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """A noisy text, and what the network should say about it, (B, L) each.
+
+    Attributes:
+        x: tokens and masks, then padding.
+        target: the clean token of each position that is not padding.
+        missing: how many tokens are missing left of each position; the first position of the padding is the last gap.
+        open: whether tokens may be missing there; closed: the other gaps between tokens, as the network sees them.
+    """
+
+    x: Tensor
+    target: Tensor
+    missing: Tensor
+    open: Tensor
+    closed: Tensor
+
+
+@dataclass(frozen=True)
+class Span:
+    """The part of each text that is noised, tokens `begin` to `end` - 1; of known length: masked, never absent. (B,) each."""
+
+    begin: Tensor
+    end: Tensor
+    known: Tensor
+
+    @classmethod
+    def of(cls, begin: Tensor, end: Tensor) -> "Span":
+        """Of unknown length."""
+        return cls(begin, end, torch.zeros_like(begin, dtype=torch.bool))
+
+
+class FlexMDM(Method):
+    """Masks are inserted, then become tokens; see the module for the equations."""
+
+    name = "flexmdm"
+    parameterization = "insertion"
+    sampler = "insertion"
+    variants: ClassVar = ({}, {"unmasking": 3.0, "spans": 0.0})
+
+    @declared
+    class Config:
+        """FlexMDM's options."""
+
+        unmasking: float = option(default=1.0, above=0.5, maximum=100)
+        """q: a mask becomes a token at q times the rate at which a missing token is inserted; large: at once"""
+        spans: float = option(default=0.5, minimum=0, below=1)
+        """share of the training texts in which one span alone is noised, for infilling; 0: the loss is the bound"""
+
+    def __init__(
+        self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: Config | None = None
+    ):
+        super().__init__(network, vocabulary, shape, self.checked(config), timed=True)
+        self.loss_is_bound = not self.config.spans
+        self.mask, self.padding = vocabulary, vocabulary + 1
+
+    @classmethod
+    def states(cls, vocabulary, config):
+        return vocabulary + 2
+
+    @classmethod
+    def outputs(cls, vocabulary, config):
+        return vocabulary + 1
+
+    @classmethod
+    def build_network(cls, net: Net, vocabulary: int, config: Any) -> nn.Module:
+        if net.self_condition:
+            raise InputError("`net.self_condition` is for texts of one length, and flexmdm inserts; leave it out")
+        if net.grid:
+            raise InputError("flexmdm inserts tokens into a line, and this data has a shape; use a method such as mdlm")
+        return super().build_network(replace(net, given=True) if config.spans else net, vocabulary, config)
+
+    # ---------------------------------------------------------------------------------- what the network says
+    def predict(self, *_, **__):
+        raise InputError(
+            "flexmdm inserts tokens and predicts no text of one length; ask `next` for the tokens of masks, `rates` for the gaps"
+        )
+
+    def read(self, x: Tensor, t: Tensor, closed: Tensor, at: Tensor, condition: Tensor | None = None) -> Tensor:
+        """Hidden states (N, D) at the positions `at` (B, L) of texts x (B, L) at times t (B,) with these closed gaps (B, L)."""
+        return self.hidden(x, t, Batch(x, ~closed, None, condition), None, positions(at))
+
+    def next(self, h: Tensor) -> Tensor:
+        """Distribution f of the token of masks, from their hidden states (*, D): (*, V) float64."""
+        return self.logits(h)[..., : self.vocabulary].double().softmax(-1)
+
+    def rates(self, h: Tensor) -> Tensor:
+        """Rates lambda of insertion into gaps, from the hidden states (*, D) right of them: (*) float64, per unit of time."""
+        return self.logits(h)[..., self.vocabulary].double().exp()
+
+    # ---------------------------------------------------------------------------------- the noise
+    def masked_share(self, t: Tensor) -> Tensor:
+        """M(t), the probability that a token is masked at time t."""
+        x = (self.config.unmasking - 1) * t.log()
+        return -maths.xlogy(t, t) * torch.where(x == 0, 1.0, torch.expm1(x) / torch.where(x == 0, 1.0, x))  # (1)
+
+    def texts(self, batch: Batch) -> tuple[Batch, Span]:
+        """The texts in rows of the network's length, `mask` True at their tokens, and the part of each that is not given.
+
+        What does not count before a token that does is a given part; what is behind the last such token is padding.
+
+        Raises:
+            InputError: several texts in a row; another given part than the beginning.
+        """
+        tokens, counted = (pad(values, (0, self.window - values.shape[1])) for values in (batch.tokens, batch.counted))
+        there = counted.flip(1).cummax(1).values.flip(1)
+        begin, lengths = (there & ~counted).sum(-1), there.sum(-1)
+        if not torch.compiler.is_compiling():
+            several = batch.segments is not None and bool(
+                (batch.segments != batch.segments[:, :1])[batch.counted].any()
+            )
+            if several or bool((counted[:, :-1] & ~counted[:, 1:] & there[:, 1:]).any()):
+                raise InputError(
+                    "flexmdm reads one text a row, of which the beginning may be given; use `data.pack` document or wrap"
+                )
+        return Batch(tokens, there, None, batch.condition), Span.of(begin, lengths)
+
+    def corrupt(self, batch: Batch, t: Tensor, span: Span, generator: Randomness = None) -> Noisy:
+        """Noise of texts (`texts`) at times t (B,), in the `span` alone."""
+        x_0, counted = batch.tokens, batch.counted
+        (B, L), device = x_0.shape, x_0.device
+        place, lengths = torch.arange(L, device=device), counted.sum(-1)
+        begin, end, known = (value[:, None] for value in (span.begin, span.end, span.known))
+        t = t[:, None]
+        absent = torch.where(known, 0.0, t)
+        masked = torch.where(known, t**self.config.unmasking, self.masked_share(t))
+        chances = torch.stack((absent, masked, 1 - absent - masked), -1).clamp_min(0.0)
+        noised = (place >= begin) & (place < end)
+        fate = random.categorical(
+            torch.where(noised[..., None], chances, chances.new_tensor([0.0, 0.0, 1.0])), generator
+        )
+        kept = counted & (fate > 0)
+        size = kept.sum(-1, keepdim=True)
+        source = (~kept).long().argsort(dim=-1, stable=True)  # of each position of x_t, where it stands in x_0
+        target = x_0.gather(1, source)
+        x = torch.where(fate.gather(1, source) == 1, self.mask, target)
+        x = torch.where(place < size, x, self.padding)
+        gap = kept.long().cumsum(-1) - kept.long()  # of a token of x_0, how many before it are kept
+        missing = x_0.new_zeros(B, L + 1).scatter_add(1, gap, (counted & ~kept).long())[:, :L]
+        right = torch.where(place < size, source, lengths[:, None])  # of a gap, the token of x_0
+        left = torch.cat((right.new_full((B, 1), -1), right[:, :-1]), 1)
+        shut = known | (left >= end) | (right < begin)
+        gaps = place <= size
+        return Noisy(x, target, missing, gaps & ~shut & (size < L), gaps & shut)
+
+    def spans(self, whole: Span, generator: Randomness = None) -> Span:
+        """What training noises of each text: the `whole` of it, or in a share `spans` of the texts without a given part one
+        span."""
+        lengths, device = whole.end, whole.end.device
+        B, L = len(lengths), self.window
+        alone = random.bernoulli(torch.full((B,), self.config.spans, device=device), generator) & (whole.begin == 0)
+        before, rest = pair(random.uniform((B,), generator, device), torch.full_like(lengths, L))
+        after = L - rest  # uniform over all before + after <= L, whatever n
+        begin, end = pair(random.uniform((B,), generator, device), lengths)
+        known = alone & (before + after > lengths)
+        begin, end = torch.where(known, begin, before), torch.where(known, end, lengths - after)
+        return Span(torch.where(alone, begin, whole.begin), torch.where(alone, end, lengths), known)
+
+    # ---------------------------------------------------------------------------------- the bound
+    def terms(self, batch, generator=None):
+        return self.span_terms(*self.texts(batch), generator)
+
+    def loss(self, batch, generator=None):
+        texts, span = self.texts(batch)
+        span = self.spans(span, generator) if self.config.spans else span
+        return sum(self.span_terms(texts, span, generator).values())
+
+    def span_terms(self, batch: Batch, span: Span, generator: Randomness = None) -> dict[str, Tensor]:
+        """The two sums of (3) for -log p(span | the other tokens) of texts (`texts`), sampled at one time each: (B,) nats."""
+        u = random.stratified(len(batch), generator, batch.tokens.device).clamp_min(TINY)
+        t = u.square()
+        noisy = self.corrupt(batch, t, span, generator)
+        at = noisy.open | (noisy.x == self.mask)
+        where = positions(at)
+        values = (noisy.x == self.mask, noisy.open, noisy.target, noisy.missing, t, 2 * u)
+        masks, gaps, targets, missing, times, weights = (where.of(value) for value in values)
+
+        def insertion(logits: Tensor, i: slice) -> Tensor:
+            log_rate, c, t = logits[:, self.vocabulary].double(), missing[i], times[i]
+            inserted = torch.where(c > 0, c / t * (1 + t.log() + log_rate), 0.0)  # nothing, where the rate is 0, too
+            return torch.where(gaps[i], weights[i] * (log_rate.exp() - inserted), 0.0)  # (3)
+
+        def unmasking(logits: Tensor, i: slice) -> Tensor:
+            log_f = logits[:, : self.vocabulary].double().log_softmax(-1).gather(-1, targets[i, None])[:, 0]
+            return torch.where(masks[i], -weights[i] * self.config.unmasking / times[i] * log_f, 0.0)  # (3)
+
+        h, size = self.read(noisy.x, t, noisy.closed, at, batch.condition), self.vocabulary + 1
+        each = lambda f: where.sum(each_position(self.network.head, h, size, f))  # noqa: E731  # pyright: ignore
+        return {"insertion": each(insertion), "unmasking": each(unmasking)}
+
+
+def pair(u: Tensor, most: Tensor) -> tuple[Tensor, Tensor]:
+    """One of the pairs 0 <= a <= b <= `most` (B,), uniformly, from uniforms u (B,)."""
+    k = (u * ((most + 1) * (most + 2) // 2)).long()
+    b = (((8 * k + 1).double().sqrt() - 1) / 2).long()
+    return k - b * (b + 1) // 2, b
