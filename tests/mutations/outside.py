@@ -580,6 +580,20 @@ METRICS = of(
         "evaluation/test_tasks.py -k molecules",
     ),
     (
+        "a sampler with corrections takes as many steps as one without",
+        "report/compare/measure.py",
+        "chosen.most_calls(chosen.times(method, steps)) > most",
+        "False",
+        "report/test_compare.py -k equal_network",
+    ),
+    (
+        "each sampler of a comparison has the options of none",
+        "report/compare/measure.py",
+        "chosen, options = sampler_of(name) if name else (None, {})",
+        "chosen, options = (sampler_of(name)[0] if name else None, {})",
+        "report/test_compare.py -k equal_network",
+    ),
+    (
         "copies of a molecule count as different",
         "evaluation/molecules.py",
         "return Proportion(len({*texts}), len(texts))",

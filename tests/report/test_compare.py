@@ -19,6 +19,7 @@ import torch
 import zellige
 from zellige import Data, InputError, Net, Train, cli, exact
 from zellige.core.curves import Linear
+from zellige.core.random import mix
 from zellige.data.prepare import prepare
 from zellige.evaluation.ngram import NGrams
 from zellige.evaluation.result import difference, summarize
@@ -163,6 +164,39 @@ def test_another_number_of_samples_measures_again_and_trains_nothing(done, tmp_p
     again = go(folder, samples=5)
     assert again.plain["result"]["methods"][0]["quality"][0]["samples"] == 5
     assert {p: p.stat().st_mtime_ns for p in folder.rglob("*.safetensors")} == weights
+
+
+def test_samplers_at_equal_network_evaluations(done, tmp_path, monkeypatch):
+    """Each method by those that it supports, with options, never above the evaluations asked for; nothing is trained again."""
+    import shutil
+
+    folder = shutil.copytree(done.folder, tmp_path / "c", symlinks=True)
+    monkeypatch.setattr(
+        comparer, "train_one", lambda *_, resume, **__: SimpleNamespace() if resume else pytest.fail("trained")
+    )
+    names = ("ancestral", "remasking:eta=0.1", "informed:corrections=2")
+    found = go(folder, samplers=names, calls=(4, 9)).findings
+    rows = {row.method: row for row in found.methods}
+    assert [by.sampler for by in rows["mdlm"].by_sampler] == [*names]
+    assert [by.sampler for by in rows["sedd"].by_sampler] == [names[0], names[2]]
+    for row in rows.values():
+        assert row.by_sampler[0].quality == row.quality  # the method's own
+        informed = row.by_sampler[-1].quality
+        assert [quality.steps for quality in informed] == [1, 3]
+        assert all(quality.calls <= quality.asked for by in row.by_sampler for quality in by.quality)
+        model = zellige.load(folder / row.folder)
+        drawn = zellige.sample(
+            model, count=6, steps=3, sampler="informed", corrections=2, seed=mix(0, "compare"), defaults=False
+        )
+        assert drawn[0] == informed[1].example
+    lines = table.terminal_lines(found)
+    assert sum("informed:corrections=2" in line and line.startswith(("mdlm", "sedd")) for line in lines) == 2
+    assert "| mdlm | - | remasking:eta=0.1 |" in (folder / "compare.md").read_text()
+    assert "informed:corrections=2" in (folder / "compare.svg").read_text()
+    monkeypatch.setattr(comparer, "measure_method", None)
+    assert go(folder, samplers=names, calls=(4, 9)).findings == found
+    with pytest.raises(InputError, match=r"^no method here supports the sampler metropolis; leave it out"):
+        go(folder, samplers=("metropolis",))
 
 
 def test_a_part_of_the_texts_has_its_own_files_and_says_so(done, tmp_path, monkeypatch):

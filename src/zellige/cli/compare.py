@@ -4,6 +4,7 @@
 `zellige compare RUN --samplers` the samplers of one trained model.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import field, fields, make_dataclass, replace
 from pathlib import Path
@@ -25,10 +26,11 @@ SAMPLERS = "--samplers"
 
 def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige compare METHOD METHOD ...`, or `zellige compare RUN --samplers`"""
-    if SAMPLERS in options.given(words):
+    if SAMPLERS in options.given(words) and len(leading(words)) < 2:
         return compare_samplers(words, terminal)
     about = "Train several methods with the same network, data and steps, and compare them.\n"
-    about += "The samplers of one model: zellige compare RUN --samplers (-h for its options)"
+    about += "The samplers of one model: zellige compare RUN --samplers (-h for its options)\n"
+    about += "Samplers of several methods: zellige compare METHOD METHOD --samplers NAME NAME"
     name, _ = options.take([*words], "--table", "compare")
     with terminal.waiting("starting"):
         Options = form(name or "")
@@ -60,6 +62,11 @@ def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
     folder = path(comparison.folder / best["folder"])
     terminal.try_next(f"zellige sample {folder}{method_option} --watch", f"zellige report {folder}{method_option}")
     return 0
+
+
+def leading(words: Sequence[str]) -> list[str]:
+    """The words before the first option: of several methods, or of one model."""
+    return [*itertools.takewhile(lambda word: not word.startswith("-"), words)]
 
 
 def compare_samplers(words: Sequence[str], terminal: Terminal) -> int:

@@ -27,13 +27,16 @@ from ...data.corpus import as_data
 from ...errors import InputError
 from ...evaluation.interval import mean
 from ...evaluation.result import Result, difference, summarize
+from ...evaluation.sweep import sampler_of
 from ...methods import build
+from ...methods.method import Method
 from ...models import model as models
 from ...models.checkpoint.layout import CHECKPOINTS, holds_run, newest, step_of
 from ...models.checkpoint.read import read_config
 from ...models.config import Config, Train
 from ...nn.block import Net
 from ...requests import Request
+from ...samplers import find as find_sampler
 from ...schema import entries_of, read_json, shown, structure
 from ...show.numbers import count, counted, duration, parameters
 from ...show.progress import Bar, TrainingPart
@@ -47,7 +50,7 @@ from . import table
 from .entrant import Entrant, check_folder, check_runs, entrants
 from .measure import Settings, check_pairing, data_key, measure_method, measurement_key
 from .paper import Rows
-from .record import Bound, DataMeasurement, Difference, Findings, Judge, Measurement, Paper, Row
+from .record import Bound, DataMeasurement, Difference, Findings, Judge, Measurement, Paper, Quality, Row
 from .reference import judge_of
 
 PROTOCOL = "zellige-compare-1"
@@ -105,6 +108,7 @@ def compare_methods(
     request: Request[Comparison],
     seeds: int = 1,
     rows: Rows | None = None,
+    samplers: Sequence[str] = (),
 ) -> Comparison:
     """Do what a request of a comparison asks (`request.Compare`, which its record names).
 
@@ -116,7 +120,7 @@ def compare_methods(
     if train.devices > 1:  # several would each ask for all of the comparison
         raise InputError(f"`train.devices` is {train.devices}; compare trains on one device, leave it out")
     train = replace(train, devices=1)
-    how = Settings(tuple(calls), samples, draws, limit, train.seed)
+    how = Settings(tuple(calls), samples, draws, limit, train.seed, tuple(samplers))
     several, where = rows.entrants if rows else entrants(methods), Path(folder)
     check_folder(where)
     with terminal.waiting("reading"):
@@ -152,6 +156,8 @@ class _Work:
             for entrant in several
             for run in self._runs(entrant)
         }  # fmt: skip
+        wanted = {name: find_sampler(sampler_of(name)[0]) for name in how.samplers}
+        supported = set[str]()
         first = several[0]
         start = setup.load_start(train.start, first.method, first.name) if train.start else None
         self.corpus = setup.read_corpus(configs[first.folder], start=start)
@@ -161,12 +167,16 @@ class _Work:
         self.parameters, reasons = dict[str, int](), dict[str, str]()
         for entrant in several:
             try:
-                size = self._check(entrant, self.configs[entrant.folder])
+                method = self._built(entrant, self.configs[entrant.folder])
+                size = sum(p.numel() for p in method.parameters())
+                supported |= {name for name, sampler in wanted.items() if not sampler.refuse(method)}
                 self.parameters |= dict.fromkeys((run.folder for run in self._runs(entrant)), size)
             except InputError as reason:
                 if rows is None:
                     raise
                 reasons[entrant.folder] = str(reason)
+        if alone := next((name for name in wanted if name not in supported), None):
+            raise InputError(f"no method here supports the sampler {alone}; leave it out (zellige list samplers)")
         if rows is not None:
             self.rows = rows.without(reasons)
             self.several = self.rows.entrants
@@ -183,14 +193,14 @@ class _Work:
         """The entrant with each of the seeds."""
         return entrant.seeded(self.seeds[0], len(self.seeds))
 
-    def _check(self, entrant: Entrant, config: Config) -> int:
-        """The number of the method's parameters; InputError where it cannot be built, or not be sampled."""
+    def _built(self, entrant: Entrant, config: Config) -> Method:
+        """The method, untrained; InputError where it cannot be built, or not be sampled."""
         split_batch(config.train, fleet(config))
         tokens = self.corpus.tokenizer
         with torch.random.fork_rng(devices=[]):
             fresh = build(entrant.method, tokens.size, config.net, entrant.options, config.net.length, tokens.ordered)
         check_pairing(fresh)
-        return sum(p.numel() for p in fresh.parameters())
+        return fresh
 
     @property
     def config(self) -> Config:
@@ -386,6 +396,7 @@ def row_of(entrant: Entrant, measured: Measurement) -> Row:
     return Row(
         method=entrant.name, variant=entrant.variant, label=entrant.label, folder=entrant.folder, parameters=measured.parameters,
         sampler=measured.sampler, bound=bound, quality=measured.quality, tokens_per_second=measured.tokens_per_second,
+        by_sampler=measured.by_sampler,
     )  # fmt: skip
 
 
@@ -404,12 +415,22 @@ def over_seeds(measurements: Sequence[Measurement]) -> Measurement:
         kind=first.bound.kind, draws=first.bound.draws, protocol=first.bound.protocol,
         terms=_means([m.bound.terms for m in measurements if m.bound is not None]),
     )  # fmt: skip
-    quality = tuple(
-        replace(at[0], **_means([{k: v for k in MEANS if (v := getattr(q, k)) is not None} for q in at]))
-        for at in zip(*(m.quality for m in measurements))
+    quality = _mean_quality([m.quality for m in measurements])
+    by_sampler = tuple(
+        replace(at[0], quality=_mean_quality([m.quality for m in at]))
+        for at in zip(*(m.by_sampler for m in measurements))
     )
     speeds = [m.tokens_per_second for m in measurements if m.tokens_per_second]
-    return replace(first, bound=bound, quality=quality, tokens_per_second=fmean(speeds) if speeds else None)
+    speed = fmean(speeds) if speeds else None
+    return replace(first, bound=bound, quality=quality, by_sampler=by_sampler, tokens_per_second=speed)
+
+
+def _mean_quality(of_seeds: Sequence[Sequence[Quality]]) -> tuple[Quality, ...]:
+    """The means over the seeds, at each number of steps."""
+    return tuple(
+        replace(at[0], **_means([{k: v for k in MEANS if (v := getattr(q, k)) is not None} for q in at]))
+        for at in zip(*of_seeds)
+    )
 
 
 def _means(entries: Sequence[Mapping[str, float]]) -> dict[str, float]:

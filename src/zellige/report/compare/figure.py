@@ -80,13 +80,20 @@ def _samples(ax: Axes, found: Findings, looks: list[dict[str, Any]], points: flo
         x, y = [quality.calls for quality in qualities], [quality.value for quality in qualities]
         ax.plot(x, y, mfc="white", **look)
         ends.append((x[-1], y[-1], row.label, look["color"]))
+        for k, by in enumerate(row.by_sampler):
+            if by.sampler == row.sampler:  # the line above
+                continue
+            x, y = [quality.calls for quality in by.quality], [quality.value for quality in by.quality]
+            ax.plot(x, y, mfc="white", **look | {"ls": _DASHES[(k + 1) % 5], "marker": _MARKERS[(k + 3) % 9]})
+            ends.append((x[-1], y[-1], f"{row.label}, {by.sampler}", look["color"]))
     low, high = real.band
     ax.axhspan(low, high, color=RULE, alpha=0.6, lw=0, zorder=0)
     ax.axhline(real.value, color=SOFT, lw=1, ls=(0, (4, 3)), zorder=1)
     caption = f"{found.samples:,} exact samples" if enumerated else f"real {found.rows}, {found.samples:,} rows"
     ax.annotate(caption, (0, real.value), xycoords=("axes fraction", "data"), xytext=(4, 3), textcoords="offset points",
                 va="bottom", fontsize=8, color=SOFT)  # fmt: skip
-    evaluation_counts = [quality.calls for row in rows for quality in row.quality if quality.calls > 0]
+    qualities = [q for row in rows for q in (*row.quality, *(q for by in row.by_sampler for q in by.quality))]
+    evaluation_counts = [quality.calls for quality in qualities if quality.calls > 0]
     ticks = [
         2**k
         for k in range(math.floor(math.log2(min(evaluation_counts))), math.ceil(math.log2(max(evaluation_counts))) + 1)

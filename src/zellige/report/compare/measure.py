@@ -16,6 +16,7 @@ from ... import __version__, samplers
 from ...core.random import mix
 from ...data import Corpus
 from ...errors import InputError, check_counts
+from ...evaluation.sweep import sampler_of
 from ...exact import metropolis
 from ...methods.method import Method
 from ...models import model as checkpoint
@@ -24,9 +25,10 @@ from ...models.checkpoint.read import read_metrics
 from ...models.frames import Frame, collect
 from ...models.locate import locate
 from ...models.sample import watch
+from ...samplers.choice import PLAIN
 from ...samplers.pairing import admissible
 from ...schema import sha256
-from .record import Bound, Measurement, Quality
+from .record import Bound, BySampler, Measurement, Quality
 from .reference import Enumerated, Grams
 
 
@@ -39,6 +41,7 @@ class Settings:
         samples: how many at each; 0: as many as the judge asks for.
         draws, limit: of the bound, as `evaluate` takes them.
         seed: of everything that is drawn.
+        samplers: that are compared at as many network evaluations, each with every method that supports it.
     """
 
     calls: Sequence[int]
@@ -46,6 +49,7 @@ class Settings:
     draws: int = 4
     limit: int | None = None
     seed: int = 0
+    samplers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_counts(draws=self.draws, calls=min(self.calls, default=0))
@@ -68,9 +72,10 @@ def measurement_key(run: Path, corpus: Corpus, how: Settings) -> dict[str, Any]:
 
 def data_key(corpus: Corpus, how: Settings) -> dict[str, Any]:
     data = corpus.about.get("tokens_sha256") or corpus.about.get("sha256")
-    return (
-        {"zellige": __version__, "data": data, "length": corpus.train.length} | vars(how) | {"calls": list(how.calls)}
-    )
+    entries = vars(how) | {"calls": list(how.calls), "samplers": list(how.samplers)}
+    if not how.samplers:  # as files have it that were written before there were any
+        del entries["samplers"]
+    return {"zellige": __version__, "data": data, "length": corpus.train.length} | entries
 
 
 def measure_method(
@@ -86,33 +91,53 @@ def measure_method(
         result = judge.bound(model, how.draws, how.seed, how.limit, lambda done, total: progress("bound", done, total))
     count = how.samples or judge.count
     batch = max(1, min(count, 2**14 // length, 2**26 // (length * states)))
-    quality = []
     blocks = max(1, length // method.block) if method.block else 1  # steps are those of each block
     step_counts = [admissible(method, max(1, round(steps / blocks))) for steps in how.calls]
-    for number, (steps, step_count) in enumerate(zip(how.calls, step_counts)):
-        frames = watch(model, count=count, steps=step_count, seed=mix(how.seed, "compare"), batch=batch, defaults=False)
+    sampled = {"": step_counts}
+    for name in how.samplers:
+        if not samplers.find(name.partition(":")[0]).refuse(method):
+            sampled[name] = [steps_within(method, name, most, blocks) for most in how.calls]
+    if sampled.get(method.sampler) == step_counts:  # the same samples
+        del sampled[""]
+    work, done = count * sum(map(sum, sampled.values())), 0
+    found: dict[str, list[Quality]] = {name: [] for name in sampled}
+    for name, steps_of in sampled.items():
+        chosen, options = sampler_of(name) if name else (None, {})
+        for asked, steps in zip(how.calls, steps_of):
+            frames = watch(
+                model, count=count, steps=steps, sampler=chosen, seed=mix(how.seed, "compare"), batch=batch, defaults=False,
+                **options,
+            )  # fmt: skip
 
-        def report_frame(frame: Frame, before: int = sum(step_counts[:number]), steps: int = step_count) -> None:
-            share = (frame.first + len(frame.x) * frame.step / max(frame.steps, 1)) / count
-            progress("samples", round(count * (before + share * steps)), count * sum(step_counts))
+            def report_frame(frame: Frame, before: int = done, steps: int = steps) -> None:
+                share = (frame.first + len(frame.x) * frame.step / max(frame.steps, 1)) / count
+                progress("samples", round(before + count * share * steps), work)
 
-        samples = collect(frames, report_frame)
-        score = judge.score(padded_rows(samples.tokens))
-        quality.append(
-            Quality(
-                **vars(score),
-                asked=steps,
-                steps=step_count,
-                calls=float(np.mean(samples.calls)),
-                samples=count,
-                example=samples.texts[0],
+            drawn = collect(frames, report_frame)
+            done += count * steps
+            score, calls = judge.score(padded_rows(drawn.tokens)), float(np.mean(drawn.calls))
+            quality = Quality(
+                **vars(score), asked=asked, steps=steps, calls=calls, samples=count, example=drawn.texts[0]
             )
-        )
+            found[name].append(quality)
+    own = found.pop("") if "" in found else found[method.sampler]
     return Measurement(
         parameters=sum(p.numel() for p in method.parameters()), sampler=method.sampler,
-        bound=None if result is None else Bound.of(result), quality=tuple(quality), tokens_per_second=speed(run),
+        bound=None if result is None else Bound.of(result), quality=tuple(own), tokens_per_second=speed(run),
         key=key, seconds=time.perf_counter() - began,
+        by_sampler=tuple(BySampler(sampler=name, quality=tuple(quality)) for name, quality in found.items()),
     )  # fmt: skip
+
+
+def steps_within(method: Method, sampler: str, most: int, blocks: int = 1) -> int:
+    """The largest number of steps, of each block, in which a sampler makes at most so many network evaluations; at least 1."""
+    name, options = sampler_of(sampler)
+    plain = {name: float(options.pop(name)) for name in PLAIN if name in options}
+    chosen = samplers.choose_sampler(name, method, plain.get("temperature"), plain.get("top_p"), options)
+    steps = admissible(method, max(1, most // blocks))
+    while steps > 1 and chosen.most_calls(chosen.times(method, steps)) > most:
+        steps -= 1
+    return steps
 
 
 def padded_rows(texts: Sequence[Sequence[int]]) -> np.ndarray:

@@ -138,14 +138,23 @@ class Bound:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BySampler:
+    """The scores of a method's samples by one sampler, `psi:kappa=0.9`, at each number of network evaluations."""
+
+    sampler: str
+    quality: tuple[Quality, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Numbers:
-    """The numbers of one trained method."""
+    """The numbers of one trained method; `by_sampler`: of those samplers that the comparison names and the method supports."""
 
     parameters: int
     sampler: str
     bound: Bound | None
     quality: tuple[Quality, ...]
     tokens_per_second: float | None
+    by_sampler: tuple[BySampler, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,6 +70,11 @@ class Compare(Request["Comparison"]):
         "compare the rows of a paper's table on other data, never as a reproduction (zellige list tables)", default=""
     )
     minutes: float | None = option("training of each row of a table, on a CPU", default=None, above=0, unit="minutes")
+    samplers: tuple[str, ...] = option(
+        "also sample by these, each method by those that it supports, at as many network evaluations; with options as "
+        "psi:kappa=0.9",
+        default=(), read=tuple,
+    )  # fmt: skip
 
     renamed = {"run": "folder", "seed": ""}  # noqa: RUF012
 
@@ -102,7 +107,7 @@ class Compare(Request["Comparison"]):
         return compare_methods(
             self.methods, data=self.data, net=self.net, train=self.train, folder=self.folder, calls=self.calls,
             samples=self.samples, draws=self.draws, limit=self.limit, seeds=self.seeds, terminal=terminal,
-            request=self.saved(),
+            request=self.saved(), samplers=self.samplers,
         )  # fmt: skip
 
     def _run_table(self, terminal: Terminal | None) -> "Comparison":
@@ -119,7 +124,7 @@ class Compare(Request["Comparison"]):
         calls = TABLE_CALLS if self.calls == CALLS else self.calls
         return compare_methods(
             (), data=data, net=net, train=train, folder=folder, calls=calls, samples=self.samples, draws=self.draws,
-            limit=self.limit, seeds=self.seeds, terminal=terminal, request=self.saved(),
+            limit=self.limit, seeds=self.seeds, terminal=terminal, request=self.saved(), samplers=self.samplers,
             rows=rows_of(self.table, net.length),
         )  # fmt: skip
 
@@ -188,6 +193,7 @@ def compare(
     draws: int = 4,
     limit: int | None = None,
     seeds: int = 1,
+    samplers: Sequence[str] = (),
     terminal: Terminal | None = None,
 ) -> "Comparison":
     """Train methods alike, measure each, and write a table and a figure: `Compare(methods, ..., folder=run).run(terminal)`.
@@ -200,6 +206,7 @@ def compare(
         samples: how many at each; 0: 64 of a text, 2,000 of enumerable data.
         draws, limit: of the bound, as `evaluate` takes them.
         seeds: how many each method is trained with, `train.seed` and the next ones: mean and deviation over them.
+        samplers: also sample by these, at as many network evaluations, each method by those that it supports.
         terminal: where progress is reported; nowhere by default.
 
     Raises:
@@ -207,5 +214,8 @@ def compare(
         Stopped: Ctrl-C while a method is trained; the same call again goes on there.
     """
     methods = methods if isinstance(methods, tuple) else tuple(methods)
-    request = Compare(methods, data, net, train, Path(run) if run else "", tuple(calls), samples, draws, limit, seeds)
+    request = Compare(
+        methods, data, net, train, Path(run) if run else "", tuple(calls), samples, draws, limit, seeds,
+        samplers=tuple(samplers),
+    )  # fmt: skip
     return request.run(terminal)

@@ -109,6 +109,7 @@ def notes(found: Findings) -> list[str]:
         lines.append(f"judge: {judge.name}; excess: the bound minus the entropy of the data")
         lines.append(f"total variation: within ± {half:.3f} (95%) for {samples}; exact ones show the last row")
     lines += _calls(found)
+    lines += sampler_notes(found)
     least, most = (parameters(end(row.parameters for row in rows)) for end in (min, max))
     size = most if least == most else f"{_number(least)} to {most}"
     taken = sorted({row.steps or found.steps for row in rows})
@@ -133,6 +134,38 @@ def _calls(found: Findings) -> list[str]:
 
 
 NOTHING = "-"
+
+
+def sampler_cells(found: Findings) -> list[list[str]]:
+    """A header and a row for each method and sampler that is compared at equal numbers of network evaluations."""
+    if not any(row.by_sampler for row in found.methods):
+        return []
+    head = ["method", "variant", "sampler", *map(count, found.calls), _heads(found)[2]]
+    return [head] + [
+        [row.method, row.variant, by.sampler, *(_quality(found, q.value) for q in by.quality), _last(by.quality[-1])]
+        for row in found.methods
+        for by in row.by_sampler
+    ]
+
+
+def sampler_notes(found: Findings) -> list[str]:
+    """What the table of samplers shows, and where a sampler makes fewer evaluations than it may."""
+    means: dict[str, list[str]] = {}
+    for row in found.methods:
+        for by in row.by_sampler:
+            calls = ", ".join(f"{quality.calls:.3g}" for quality in by.quality)
+            means.setdefault(calls, []).append(f"{row.label} {by.sampler}")
+    if not means:
+        return []
+    end = "entropy" if found.judge.grams else "samples that the data has"
+    numbers = f"{found.judge.unit} by the judge" if found.judge.grams else "total variation"
+    half = max(q.half for row in found.methods for by in row.by_sampler for q in by.quality)
+    digits = 2 if found.judge.grams else 3
+    lines = [
+        f"by sampler: {numbers}, within ± {half:.{digits}f} (95%), at no more network evaluations of a sample than in the head; "
+        f"last: {end}, at the most evaluations; their mean was"
+    ]
+    return lines + [f"  {calls}: {', '.join(names)}" for calls, names in means.items()]
 
 
 def seed_cells(found: Findings) -> list[list[str]]:
@@ -225,6 +258,8 @@ def terminal_lines(found: Findings) -> list[str]:
         number = row[2].ljust(wide[2])
         ends = f"{row[-2]:>{wide[-2]}}  {row[-1]:>{wide[-1]}}"
         lines.append(f"{names}  {number}  {row[3]:<{wide[3]}}  {middle}  {ends}".rstrip())
+    if by_sampler := sampler_cells(found):
+        lines += ["", *columns(by_sampler, "<<<" + ">" * (len(by_sampler[0]) - 3)), ""]
     lines += _seed_lines(found)
     for note in notes(found):
         lines += textwrap.wrap(note, WIDTH, subsequent_indent="    ")
@@ -252,7 +287,7 @@ def markdown(found: Findings, protocol: Mapping[str, Any], figure: str = "compar
         parts += [_markdown_rows(paper_cells(found, found.paper))]
         parts += ["\n".join(f"- {line}" for line in paper_notes(found.paper))]
     parts += [f"Under {', '.join(calls)}: {group}.", _markdown_rows(body)]
-    parts += [_markdown_rows(rows)] if (rows := seed_cells(found)) else []
+    parts += [_markdown_rows(rows) for rows in (sampler_cells(found), seed_cells(found)) if rows]
     parts += ["\n".join(f"- {line.strip()}" for line in notes(found)), f"![bounds and samples]({figure})"]
     parts += ["\n".join(f"- {name}: {_flat(value)}" for name, value in protocol.items())]
     return "\n\n".join(parts) + "\n"
