@@ -273,6 +273,8 @@ def test_in_what_sense_a_number_holds():
         "within its interval",
         "",
     ]
+    width = dataclasses.replace(one, value=1e-7, half=0.0, size=5.0)
+    assert [width.holds(dataclasses.replace(width, value=v)) for v in (2e-7, 6e-6)] == ["up to rounding", ""]
     of_steps = dataclasses.replace(one, distribution="the model of 4 steps")
     assert [of_steps.holds(one), one.holds(of_steps), of_steps.holds(of_steps)] == ["", "bit for bit", "bit for bit"]
     before = {

@@ -64,6 +64,7 @@ def copies():
     return json.loads(done.stdout)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", second_device.CASES)
 def test_no_step_copies_from_one_device_to_the_other(case, copies):
     """In either direction, of training or of any sampler that takes the method."""
@@ -71,6 +72,7 @@ def test_no_step_copies_from_one_device_to_the_other(case, copies):
     assert {step: lines for step, lines in copies[case].items() if lines} == {}
 
 
+@pytest.mark.long
 def test_copies_in_both_directions_are_seen(copies):
     """As a schedule made its two ends, a number that is read as a list, an index of the host's, and `to` both ways."""
     assert copies["itself"] == {

@@ -58,7 +58,11 @@ def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-VARIANTS = [(name, choices) for name, cls in METHODS.items() for choices in cls.variants]
+VARIANTS = [
+    pytest.param(name, choices, marks=pytest.mark.long if name == "d3pm" and len(choices) > 1 else [])
+    for name, cls in METHODS.items()
+    for choices in cls.variants
+]
 
 
 @pytest.mark.parametrize(("name", "choices"), VARIANTS, ids=lambda value: str(value))

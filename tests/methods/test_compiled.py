@@ -1,6 +1,6 @@
 """Steps that compile whole: of training and of sampling, in one graph, once, without waiting for the device.
 
-`pytest -m compile`; a few of them run in every test.
+`pytest -m compile`; in every test only what is quick.
 """
 
 import contextlib
@@ -40,10 +40,6 @@ CASES = {
     "bd3lm clipped": {"block": 4, "clip": (0.3, 0.8)},
     "ar": {},
 }
-ALWAYS = ("mdlm",)  # the others take some seconds each
-each_method = pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=[] if case in ALWAYS else pytest.mark.compile) for case in CASES]
-)
 
 
 def build(case: str, net: Net = NET, vocabulary: int = V) -> methods.Method:
@@ -109,9 +105,10 @@ def whole(function, made=None):
     return torch.compile(function, fullgraph=True, backend=backend, dynamic=False)
 
 
-@each_method
+@pytest.mark.compile
+@pytest.mark.parametrize("case", CASES)
 def test_a_step_of_training(case):
-    method, steps = build(case), 50 if case in ALWAYS else 20
+    method, steps = build(case), 50 if case == "mdlm" else 20
 
     def loss(tokens, step):
         return method.loss(Batch(tokens), Counter(2**61 + 3, step)).sum()
@@ -219,8 +216,9 @@ def test_a_constant_of_the_host_is_seen():
 DROPS = replace(NET, dropout=0.3)
 
 
-@pytest.mark.parametrize("compiler", ["aot_eager", pytest.param("inductor", marks=pytest.mark.compile)])
-@pytest.mark.parametrize("case", ["mdlm", pytest.param("md4", marks=pytest.mark.compile)])
+@pytest.mark.compile
+@pytest.mark.parametrize("compiler", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("case", ["mdlm", "md4"])
 def test_dropout_of_a_compiled_step_is_that_of_the_step(case, compiler):
     """The uniform for positions that overflow is the step's own, so it moves none of torch's global generator."""
     method = build(case, DROPS).train()

@@ -188,7 +188,7 @@ class InRow:
         return self.method.predict(x_t, t, segments=torch.tensor([0, 0, 1]).expand(x_t.shape), **how)
 
 
-@pytest.mark.parametrize("name", ["mdlm", "sedd", "udlm"])
+@pytest.mark.parametrize("name", ["mdlm", pytest.param("sedd", marks=pytest.mark.long), "udlm"])
 @torch.no_grad()
 def test_the_distribution_of_samples_is_that_without_padding(name):
     method = make(name, {}, length=3, layers=1)

@@ -205,6 +205,7 @@ def test_a_grid_comes_and_goes_as_its_symbols(tmp_path, monkeypatch, capsys):
     assert f"valid: {int(kind.valid(tokens.reshape(3, -1)).sum())} of 3\n" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_the_sudokus_of_the_model_that_ships_are_valid():
     """152 of 160 are (another seed): 5 or fewer of 8 with probability 0.006, on a machine whose rounding draws others."""
     model = zellige.load("sudoku")

@@ -127,7 +127,9 @@ def test_every_phase_ends_with_the_signal_and_says_what_is_saved(phase, number, 
         assert said[-2:] == [f"stopped and saved at step {step}", "  go on: zellige train mdlm --run run --resume"]
 
 
-@pytest.mark.parametrize("phase", ["announcing", "Lightning's start", "the first step"])
+@pytest.mark.parametrize(
+    "phase", ["announcing", pytest.param("Lightning's start", marks=pytest.mark.long), "the first step"]
+)
 def test_what_was_stopped_goes_on(phase, server, tmp_path):
     """The command that the last line names; hit there once more it loses nothing, and then it ends."""
     command(server, tmp_path, phase, signal.SIGTERM)

@@ -209,10 +209,12 @@ class Bracket(Record):
         return next(row for row in self.rows if row.name == name and row.own == own)
 
     def figures(self) -> list[Figure]:
+        size = max((abs(row.result.value) for row in self.rows if row.result is not None), default=0.0)
         return [
             Figure(
                 f"{row.name}{' of its own samples' * row.own}: {self.unit}", row.result.value,
                 row.result.half if row.determined else math.inf, self.unit, row.side, row.distribution,
+                size if row.side == "difference" else 0.0,
             )
             for row in self.rows if row.result is not None
         ]  # fmt: skip

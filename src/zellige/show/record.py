@@ -69,6 +69,7 @@ class Figure:
         half: half its 95% interval over the draws; where that is not known, over the texts; infinite where neither is.
         kind: "bound", "exact", "estimate", ...
         distribution: that it is about; None where it is about none, or the record does not say it.
+        size: of the numbers that it is a difference of, to which rounding is relative; 0: it is none.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Figure:
     unit: str
     kind: str
     distribution: str | None = None
+    size: float = 0.0
 
     def holds(self, again: "Figure") -> str:
         """In what sense the number that was computed again is this one; "" if it is not, or of another distribution.
@@ -89,7 +91,7 @@ class Figure:
         apart = abs(again.value - self.value)
         if again.value == self.value or (math.isnan(again.value) and math.isnan(self.value)):
             return SENSES[-1]
-        if apart <= ROUNDING * abs(self.value):
+        if apart <= ROUNDING * max(abs(self.value), self.size):
             return SENSES[-2]
         return SENSES[-3] if apart <= self.half else ""
 

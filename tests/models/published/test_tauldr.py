@@ -179,6 +179,7 @@ def checkpoint(file, w, averaged=None, config=None):
     return file
 
 
+@pytest.mark.long
 def test_the_network_of_cifar10_agrees_with_the_published_forward_pass(tmp_path):
     """No config.json: the published configuration. 35.7 million weights of one file, all of them used."""
     w = weights(tauldr.USUAL)
