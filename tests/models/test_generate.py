@@ -28,6 +28,7 @@ from zellige.models.trajectory import before_word
 from zellige.nn import Net
 from zellige.nn.speculative import CausalHead
 from zellige.samplers import Ancestral, Blockwise, Confidence, State, growing
+from zellige.samplers.sampler import GAP
 from zellige.show.kinds import token_texts
 from zellige.show.picture import Picture, Watch
 from zellige.show.terminal import Terminal
@@ -268,8 +269,11 @@ def test_sample_has_the_arguments_of_watch():
 
 def test_keeping_what_is_given_is_exact_for_masks_only():
     assert approximate(model()) is None
-    other = SimpleNamespace(method=SimpleNamespace(process=uniform(3, Linear()), network=None))
+    other = SimpleNamespace(method=SimpleNamespace(process=uniform(3, Linear()), network=None, parameterization="mean"))
     assert approximate(other).startswith("given tokens are kept, which is approximate")
+    assert approximate(model(name="flexmdm")) is None
+    blind = SimpleNamespace(method=build("flexmdm", 3, Net(length=8), zellige.METHODS["flexmdm"].Config(spans=0.0)))
+    assert "trained with spans 0" in approximate(blind)
 
 
 def test_greedy_is_temperature_zero():
@@ -485,7 +489,7 @@ def test_noise_of_tokens_draws_the_rest_too():
 
 
 def test_what_was_filled_is_told_from_what_was_given():
-    gaps = gaps_of(tk.Characters(tk.TEXT8), "a_b__", L)
+    gaps = gaps_of(model(), "a_b__", L)
     tokens = tk.Characters(tk.TEXT8).encode("axbyz")
     assert gaps.pieces(tokens, tk.Characters(tk.TEXT8)) == [("a", False), ("x", True), ("b", False), ("yz", True)]
     frame = list(zellige.watch(model(), fixed=gaps.fixed, alone=True, steps=4))[-1]
@@ -523,11 +527,29 @@ def test_a_mask_token_of_ones_own():
     assert filled[6:10] == " of "
 
 
+def test_a_span_of_any_length(bpe):
+    """`__*`, beside masks of which each is one token; none at all leaves one blank between words."""
+    m = model(name="flexmdm", length=32)
+    m.method.network.head.weight.data[-1] = 0.0  # rates of insertion
+    filled = zellige.infill(m, "the __* of a_c", count=6, seed=1, steps=6)
+    assert all(re.fullmatch("the .* of a.c", text) for text in filled)
+    assert len({len(text) for text in filled}) > 1
+    assert all(text.startswith("the ") for text in zellige.sample(m, prompt="the ", count=3, steps=4))
+    gaps = gaps_of(model(bpe, "flexmdm"), "the value __* is", L)
+    assert (gaps.parts, gaps.fixed.count(GAP)) == (["the value ", 0, " is"], 1)
+    for text in ("the value is", "the value of the object is"):
+        assert gaps.fill(bpe.encode(text), bpe) == text
+    with pytest.raises(zellige.InputError, match="mdlm keeps the length of a text; write one _ for each missing token"):
+        zellige.infill(model(), "the __* of", steps=4)
+    with pytest.raises(zellige.InputError, match="the text has 2 spans __"):
+        zellige.infill(m, "the __* of __*", steps=4)
+
+
 def test_gaps_of_other_tokenizers_are_tokens(bpe):
     m = model(bpe)
-    assert gaps_of(bpe, "the ____ is", L).parts == ["the ", 4, " is"]
+    assert gaps_of(m, "the ____ is", L).parts == ["the ", 4, " is"]
     text = "the value [M][M] is returned"
-    gaps = gaps_of(bpe, text, L, "[M]")
+    gaps = gaps_of(m, text, L, "[M]")
     assert gaps.parts == ["the value ", 2, " is returned"]
     for filled in zellige.infill(m, text, mask_token="[M]", count=4, seed=1):
         assert filled.startswith("the value ")
@@ -545,7 +567,7 @@ def test_a_blank_before_what_is_drawn_is_left_to_the_next_subword(bpe):
         assert before_word(tokenizer, "1 2 ") == "1 2 "
     m = model(bpe)
     assert zellige.sample(m, prompt="the value ", seed=2) == zellige.sample(m, prompt="the value", seed=2)
-    joined, apart = gaps_of(bpe, "the value_ is ", L), gaps_of(bpe, "the value _ is ", L)
+    joined, apart = gaps_of(m, "the value_ is ", L), gaps_of(m, "the value _ is ", L)
     assert joined.fixed == apart.fixed
     (of,) = set(bpe.encode("the value of")) - set(bpe.encode("the value"))
     row = [of if token < 0 else token for token in apart.fixed]

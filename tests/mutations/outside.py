@@ -944,7 +944,7 @@ COMMANDS = of(
     (
         "every gap is filled with the tokens of the first",
         "models/masked_text.py",
-        "            start += part\n",
+        "            start += len(positions)\n",
         "            start += 0\n",
         "models/test_generate.py -k what_was_filled",
     ),

@@ -89,7 +89,7 @@ def draw(
     out = _out(chosen.out)
     model = load(terminal, chosen.run, command, chosen)
     from ..models.frames import gather, share
-    from ..models.masked_text import approximate
+    from ..models.masked_text import approximate, inserts
     from ..show import kinds
     from ..show.film import FILMS
 
@@ -120,7 +120,7 @@ def draw(
         terminal.note(f"{kind.many} are shown where there are colours; --out x.png writes them")
     writers = [writer.see for writer in (frame_files, film) if writer is not None]
     with threads_for(model.method, min(request.count * max(len(request.labels or ()), 1), request.batch)):
-        length = None if masked_text is None else len(masked_text.fixed)
+        length = None if masked_text is None or inserts(model) else len(masked_text.fixed)
         samples = None if own_request is None else _seen(own_request, model, chosen, command, length, writers, terminal)
     if is_shared:
         samples = gather(process, samples)

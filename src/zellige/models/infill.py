@@ -2,6 +2,7 @@
 
     zellige.infill(model, "the quick _____ fox")            # ["the quick brown fox"]
     zellige.Infill(text="the quick _____ fox").run(model)   # Samples: texts, tokens, network evaluations, ...
+    zellige.infill(model, "the quick __* fox")              # a span of any length, of a model that inserts tokens (flexmdm)
 
 **The distribution.** The text is the beginning of one of the model's own length. Where the noise is a mask, the positions after
 it stay masked and the network is not evaluated there: a mask says nothing, so the spans have their conditional distribution given
@@ -49,7 +50,10 @@ class Infill(Sampling):
         default=None,
         hidden=True,
     )
-    mask_token: str = option("what marks one missing token, a character or a subword", default="_")
+    mask_token: str = option(
+        "what marks one missing token, a character or a subword; two and a star, __*, are a span of any length (flexmdm)",
+        default="_",
+    )
 
     @classmethod
     def record(cls) -> "type[Samples]":
@@ -105,7 +109,7 @@ class Infill(Sampling):
         from .trajectory import length_of
 
         length = length_of(model, self.length)
-        return [masked_text(model.tokenizer, text, length, self.mask_token) for text in self.given_texts()]
+        return [masked_text(model, text, length, self.mask_token) for text in self.given_texts()]
 
     def _sample(self, **changes: Any) -> Sample:
         """The request for samples with the same fields, and these."""
@@ -117,6 +121,7 @@ class Infill(Sampling):
         from ..core.batch import by_length
         from .classifier import knows_classes
         from .frames import joined
+        from .masked_text import inserts
         from .model import find_classes
 
         texts_with_masks = self.masked_texts(model)
@@ -140,7 +145,7 @@ class Infill(Sampling):
                 fixed=[texts_with_masks[i].fixed for i in group], alone=True, count=self.count * len(group), seed=seed
             )
             samples = request.run(model, see)
-            length = len(texts_with_masks[group[0]].fixed)
+            length = None if inserts(model) else len(texts_with_masks[group[0]].fixed)
             texts = [
                 texts_with_masks[group[k // per_text]].fill(row, model.tokenizer)
                 for k, row in enumerate(samples.tokens)

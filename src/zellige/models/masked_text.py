@@ -1,11 +1,14 @@
 """Texts with masked spans: how they are read, and filled with sampled tokens."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..data.tokenizer_base import Tokenizer
 from ..errors import InputError
+from ..samplers.sampler import GAP
 from ..show.kinds import added
+from .defaults import end_token, trained_on_documents
 from .model import Model
 from .trajectory import before_word
 
@@ -13,6 +16,11 @@ from .trajectory import before_word
 def approximate(model: Model) -> str | None:
     """A note where the noise does not keep given tokens exactly; None where it does."""
     process = model.method.process
+    if inserts(model) and not getattr(model.method.network, "sees_given", False):
+        return (
+            "nothing is inserted between given tokens, which the network does not know (it was trained with spans 0): "
+            "the rest is not drawn from the exact conditional distribution"
+        )
     if process is None or process.mask is not None:  # a chain keeps the conditional distribution; a mask is not noise
         return None
     if getattr(model.method.network, "sees_given", False):  # trained with given parts (`data.given`)
@@ -28,8 +36,9 @@ class MaskedText:
     """A text with masked spans, as tokens.
 
     Attributes:
-        parts: the given texts, and between two of them the number of masked tokens.
-        fixed: the tokens, -1 where one is masked.
+        parts: the given texts, and between two of them the number of masked tokens; 0: any number.
+        fixed: the tokens, -1 where one is masked, GAP where any number is missing; behind them a token that ends the text, of a
+            model of texts of any length.
     """
 
     parts: list[str | int]
@@ -38,32 +47,58 @@ class MaskedText:
     def pieces(self, tokens: Sequence[int], tokenizer: Tokenizer) -> list[tuple[str, bool]]:
         """The text with its spans filled from `tokens`, in pieces: (text, whether it was filled in)."""
         pieces, start = [], 0
-        free = [i for i, token in enumerate(self.fixed) if token < 0]
+        inserted = len(tokens) - len(self.fixed) + 1  # tokens of the span of any length
+        free = [i for i, token in enumerate(self._filled(inserted)) if token < 0]
         for part in self.parts:
             if isinstance(part, str):
                 pieces.append((part, False))
                 continue
-            positions = free[start : start + part]
-            start += part
-            before = list(tokens[: positions[0]][-1:])
-            text = added(tokenizer, before, [tokens[i] for i in positions])
+            positions = free[start : start + (part or inserted)]
+            start += len(positions)
+            before = list(tokens[: positions[0]][-1:]) if positions else []
+            text = added(tokenizer, before, [tokens[i] for i in positions]) if positions else ""
             prefix = pieces[-1][0] if pieces else ""
-            if before_word(tokenizer, prefix) != prefix:  # the blank before the word is there already
+            if (shorter := before_word(tokenizer, prefix)) != prefix:  # the blank before the word is there already
                 text = text.removeprefix(" ")
+                pieces[-1] = pieces[-1] if positions else (shorter, False)
             pieces.append((text, True))
         return pieces
+
+    def _filled(self, inserted: int) -> list[int]:
+        """`fixed` with so many masked tokens in the place of the span of any length."""
+        return [entry for token in self.fixed for entry in ([-1] * inserted if token == GAP else [token])]
 
     def fill(self, tokens: Sequence[int], tokenizer: Tokenizer) -> str:
         """The text with its spans filled from `tokens`; the given parts stay as they are."""
         return "".join(text for text, _ in self.pieces(tokens, tokenizer))
 
 
-def masked_text(tokenizer: Tokenizer, text: str, length: int, mask_token: str = "_") -> MaskedText:
+def inserts(model: Model) -> bool:
+    """Return whether the model inserts tokens, so that a span may have any length."""
+    return model.method.parameterization == "insertion"
+
+
+def masked_text(model: Model, text: str, length: int, mask_token: str = "_") -> MaskedText:
     """Read a text with masked spans: each `mask_token` is one missing token, a character, a byte or a subword.
 
+    Two and a star, `__*`, are a span of any length, for a model that inserts tokens. For such a model the text is a whole one:
+    the token that ends its texts is added, if it was trained on documents.
+
     Raises:
-        InputError: nothing to fill, more than `length` tokens, or a character that is not in the vocabulary.
+        InputError: nothing to fill, more than `length` tokens, a character that is not in the vocabulary, a span of any length
+            that the model cannot fill, or a second one.
     """
+    tokenizer, sign = model.tokenizer, re.escape(mask_token)
+    spans = re.findall(rf"(?<!{sign}){sign}{sign}\*", text) if mask_token else []
+    if spans and not inserts(model):
+        raise InputError(
+            f"{spans[0]} is a span of any length, and {model.method.name} keeps the length of a text; write one {mask_token} for "
+            "each missing token, or use a model that inserts: flexmdm"
+        )
+    if len(spans) > 1:
+        raise InputError(
+            f"the text has {len(spans)} spans {spans[0]}; give one, and one {mask_token} for each other token"
+        )
     if not mask_token or mask_token not in text:
         raise InputError(
             f"nothing to fill: no '{mask_token}' in the text; mark each missing token with it, or set `mask_token`"
@@ -73,18 +108,25 @@ def masked_text(tokenizer: Tokenizer, text: str, length: int, mask_token: str = 
     if getattr(tokenizer, "unit", "token") == "char":
         # encoded as a whole, so that an error names the position in the text
         stand_in = tokenizer.decode([0])
-        tokenizer.encode(text.replace(mask_token, stand_in * len(mask_token)), "the text")
-    split = text.split(mask_token)
-    for i, part in enumerate(split, 1):
-        if i > 1:
-            if parts and isinstance(parts[-1], int):
+        plain = text.replace(spans[0], stand_in * len(spans[0])) if spans else text
+        tokenizer.encode(plain.replace(mask_token, stand_in * len(mask_token)), "the text")
+    signs = "|".join([*(re.escape(span) for span in spans), sign])
+    split = re.split(f"({signs})", text)
+    for i, part in enumerate(split):
+        if i % 2 == 0 and part:
+            parts.append(part)
+            tokens += tokenizer.encode(before_word(tokenizer, part) if i + 1 < len(split) else part, "the text")
+        elif part in spans:
+            parts.append(0)
+            tokens.append(GAP)
+        elif part:
+            if parts and isinstance(parts[-1], int) and parts[-1]:
                 parts[-1] += 1
             else:
                 parts.append(1)
             tokens.append(-1)
-        if part:
-            parts.append(part)
-            tokens += tokenizer.encode(before_word(tokenizer, part) if i < len(split) else part, "the text")
+    end = end_token(tokenizer, True) if inserts(model) and trained_on_documents(model) else None
+    tokens += [] if end is None else [end]
     if len(tokens) > length:
         raise InputError(f"the text has {len(tokens):,} tokens, the model takes {length:,}; shorten it")
     return MaskedText(parts, tokens)

@@ -123,7 +123,7 @@ class Sample(Sampling):
             tokens = prompt_tokens(tokenizer, self.given_texts(), length, sampler.grows)
         if tokens is not None:
             beyond = HIDDEN if self.alone and not sampler.grows and hides(method) else -1
-            tokens = fixed_tokens(tokens, tokenizer, length, count, beyond)
+            tokens = fixed_tokens(tokens, tokenizer, length, count, beyond, method.parameterization == "insertion")
         sampler.admit(method, tokens)
         return Trajectory(
             model, sampler, request.steps, self.seed, count, length, self.batch, tokens, condition,

@@ -24,7 +24,7 @@ from ..samplers import Blockwise, Sampler, State, pairing, run
 from ..samplers.growing import again, merged
 from ..samplers.guide import Wrapper
 from ..samplers.pairing import Distribution, distribution_of, of_length
-from ..samplers.sampler import below, start_distribution
+from ..samplers.sampler import GAP, below, start_distribution
 from ..show import kinds
 from .frames import Frame
 from .model import Model, class_names
@@ -199,12 +199,15 @@ def flat_rows(values: Tensor, shape: Sequence[int]) -> Tensor:
     return values.flatten(-axes) if axes > 1 and tuple(values.shape[-axes:]) == tuple(shape) else values
 
 
-def fixed_tokens(fixed: Any, tokenizer: Tokenizer, length: int, count: int, beyond: int = -1) -> Tensor:
+def fixed_tokens(
+    fixed: Any, tokenizer: Tokenizer, length: int, count: int, beyond: int = -1, gaps: bool = False
+) -> Tensor:
     """Return the given tokens (L,) or (N, L) as (N, length), -1 where one is free.
 
     Args:
         count: samples, a multiple of N.
         beyond: what stands after the given tokens.
+        gaps: whether GAP, any number of tokens, may be among them.
     """
     rows = flat_rows(whole_numbers("fixed", fixed).cpu(), getattr(tokenizer, "shape", ()))
     rows = rows[None] if rows.ndim == 1 else rows
@@ -214,6 +217,8 @@ def fixed_tokens(fixed: Any, tokenizer: Tokenizer, length: int, count: int, beyo
     if width > length or (width < length and not kinds.of(tokenizer).running):
         raise InputError(f"fixed has {width:,} places, the model takes {length:,}; give a token or -1 for each")
     low, high = (int(x) for x in rows.aminmax()) if rows.numel() else (-1, -1)
+    if gaps and (rows == GAP).any():
+        low = int(rows.where(rows != GAP, -1).min())
     if low < -1 or high >= tokenizer.size:
         wrong = low if low < -1 else high
         raise InputError(f"fixed holds {wrong:,}; give tokens 0 to {tokenizer.size - 1:,}, and -1 where one is free")

@@ -20,7 +20,7 @@ from ..errors import InputError, unknown
 from ..evaluation.bracket import GAP_STEPS, bound_gaps, bracket_gaps, gaps_work
 from ..methods.method import Method
 from ..models import shipped
-from ..models.masked_text import approximate, masked_text
+from ..models.masked_text import approximate, inserts, masked_text
 from ..models.model import Model, class_names, find_classes, identity, unit
 from ..models.sample import Sample
 from ..models.sampling import Decoding
@@ -149,13 +149,17 @@ def known_options(options: dict[str, Any]) -> dict[str, Any]:
 def draw_request(asked: Draw, model: Model) -> Sample:
     """The request for samples that the page makes."""
     kind, length = of(model.tokenizer), int(model.method.shape[0])
+    if inserts(model):
+        raise InputError(
+            f"{model.method.name} inserts tokens, which the page does not show; use zellige sample --watch"
+        )
     request = Sample.of(**asked.decoding(), **known_options(asked.options), seed=asked.seed, classes=asked.class_)
     if asked.fixed is not None:
         return dataclasses.replace(request, fixed=asked.fixed, alone=len(asked.fixed) < length)
     if not kind.running:
         return dataclasses.replace(request, fixed=kind.read(asked.text).tolist() if asked.text else None)
     if "_" in asked.text:
-        return dataclasses.replace(request, fixed=masked_text(model.tokenizer, asked.text, length).fixed, alone=True)
+        return dataclasses.replace(request, fixed=masked_text(model, asked.text, length).fixed, alone=True)
     return dataclasses.replace(request, prompt=asked.text or None)
 
 
