@@ -125,6 +125,7 @@ def test_the_protocol_says_how_documents_were_cut_and_whether_their_ends_count(t
     said = lambda pack, model, **more: _packing(make(*model), corpus(pack, **more).about, corpus(pack, **more).test)  # noqa: E731
     corpus = lambda pack, **more: prepare(data(pack, **more), LENGTH)  # noqa: E731
     assert said("document", ["mdlm"]) == "one document a row, lengths given"
+    assert said("document", ["flexmdm"]) == "one document a row, lengths included"
     assert said("document", ["mdlm"], fill=8) == "one document a row, filled up to multiples of 8, ends included"
     assert said("packed", ["ar"]) == "documents packed into rows, ends included"
     assert said("packed", ["bd3lm", {"block": 4}]) == "documents packed into rows, lengths given"

@@ -254,6 +254,8 @@ def _packing(method: Method, about: dict[str, Any], rows: Rows) -> str:
     text = "one document a row" if pack == "document" else "documents packed into rows"
     text += f", {rows.cut:,} longer ones in pieces of {rows.length:,}" if rows.cut else ""
     text += f", filled up to multiples of {fill:,}" if fill > 1 else ""
+    if method.parameterization == "insertion":
+        return f"{text}, lengths included"
     block = method.block or rows.length
     word = about["separator"].partition(" ")[0]  # a space ends no document, since it stands within them
     has_end = word != "space" and (fill > 0 or word != "none")
