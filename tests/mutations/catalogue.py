@@ -5,6 +5,7 @@ a check with the method that it is made of ("bound.draws mdlm"; a method is left
 verify cannot catch it, and `tests` then says who does.
 """
 
+from .caches import CACHED
 from .encoders import ENCODERS
 from .few_steps import FEW_STEPS
 from .gidd import GIDD
@@ -2133,4 +2134,5 @@ CATALOGUE = [
     *RUNS,
     *ENCODERS,
     *LLAMAS,
+    *CACHED,
 ]

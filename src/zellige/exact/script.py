@@ -10,11 +10,13 @@ import torch
 from torch import Tensor
 
 from ..core import maths
+from ..errors import InputError
 from ..methods.method import Method
 from ..samplers import Sampler, State
 from ..samplers.growing import Growth
 from ..samplers.pairing import of_length
 from ..samplers.sampler import start_distribution
+from ..samplers.semi_autoregressive import Progress
 from .enumeration import index, states
 
 Result = TypeVar("Result")
@@ -80,6 +82,26 @@ class Script:
         chance = distributions.gather(-1, outcome[..., None])
         self.probability = self.probability * chance.reshape(len(at), -1).prod(-1)
         return outcome[at].reshape(p.shape[:-1])
+
+
+class Forced:
+    """A source of randomness for texts x (B, L): each token that is drawn is the text's, and `probability` (B,) is the product of
+    their chances. For samplers that draw nothing but tokens: their order is a function of the text."""
+
+    def __init__(self, x: Tensor):
+        self.x, self.probability = x, torch.ones(len(x), dtype=torch.float64)
+
+    def uniform(self, shape, device):
+        """Refuse what is no token: it would be averaged over."""
+        raise InputError("this sampler draws more than tokens; use fixed_order or confidence")
+
+    def categorical(self, p: Tensor, at: Tensor) -> Tensor:
+        """The tokens (N,) at the positions, of distributions (N, K)."""
+        tokens = self.x[at]
+        chance = torch.ones_like(at, dtype=torch.float64)
+        chance[at] = maths.normalise(p.detach().double()).gather(-1, tokens[:, None])[:, 0]
+        self.probability = self.probability * chance.prod(-1)
+        return tokens
 
 
 def scripts(
@@ -172,7 +194,8 @@ def run_distribution(
 ) -> Tensor:
     """Distribution of the result of `run`, (V^length,), for samplers with a context and a memory.
 
-    Every outcome of every draw is followed; states with equal tokens, those of a sampler inside too, are taken to be one.
+    Every outcome of every draw is followed; states with equal tokens, those of a sampler inside too, and of what a cache was
+    made of, are taken to be one.
     `fixed` is (length,), -1 where free.
     """
     finals, _ = _followed(sampler, method, length, steps, fixed)
@@ -195,8 +218,11 @@ def _followed(
     """Final states of `run` by their tokens, with their probabilities; and the expected number of evaluations."""
 
     def tokens(state: State) -> tuple[int, ...]:
-        inner = state.memory.inner if isinstance(state.memory, Growth) else None
-        return (*state.x[0].tolist(), *(() if inner is None else tokens(inner)))
+        memory = state.memory
+        inner = memory.inner if isinstance(memory, Growth | Progress) else None
+        reading = memory.reading if isinstance(memory, Progress) else None
+        read = () if inner is None or reading is None else (*reading.x[0].tolist(), int(inner.calls))
+        return (*state.x[0].tolist(), *(() if inner is None else tokens(inner)), *read)
 
     method = of_length(method, length)
     given = None if fixed is None else fixed[None]

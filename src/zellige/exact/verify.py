@@ -218,7 +218,9 @@ def _verify(
     variants = cache(lambda cls, kinds: [*identities.variants(cls, kinds)])
     checks = [(key, cls) for key in keys for cls in (classes if key in OWN else [None])]
     pair_samplers = {
-        key: s for key, s in SAMPLERS.items() if sampler in (None, key) and not s.grows
+        key: s
+        for key, s in SAMPLERS.items()
+        if sampler in (None, key) and not s.grows and not hasattr(s, "block_sampler")
     }  # the others are of several steps
     pair_classes = classes if pair_samplers and (sampler is not None or (only is None and len(classes) > 1)) else []
     total = len(checks) + len(pair_classes)

@@ -52,8 +52,11 @@ class SamplerChoices(TypedDict, total=False):
     end: int | None  # blockwise, left_to_right
     entropy: float | None  # blockwise, left_to_right
     redraw: int  # blockwise, left_to_right
-    block_sampler: Any  # blockwise
+    block_sampler: Any  # blockwise, semi_autoregressive
     stride: int | None  # blockwise
+    block_length: int  # semi_autoregressive
+    cache: str  # semi_autoregressive
+    refresh: int | None  # semi_autoregressive
 
 
 class SamplingChoices(SamplerChoices, total=False):

@@ -405,6 +405,74 @@ class Cache:
         return Past(self.keys[i], self.values[i], self.tails[i], room, self.end - len(self), self.end)
 
 
+@dataclass(frozen=True)
+class Reading:
+    """What each layer of a bidirectional network made of whole texts x (B, L), for a later pass over a part of them; immutable.
+
+    Such a pass (`reread`) computes the part anew, beside keys and values of the other positions that may be out of date: they
+    are those of x (Fast-dLLM, arXiv 2505.22618).
+
+    Attributes:
+        x: (B, L), the texts.
+        keys, values: (B, H, L, W) for each layer.
+        streams: (B, L, D) for each layer, the residual stream that its short convolution read; (B, L, 0) where there is none.
+    """
+
+    x: Tensor
+    keys: tuple[Tensor, ...]
+    values: tuple[Tensor, ...]
+    streams: tuple[Tensor, ...]
+
+    def take(self, rows: Tensor) -> "Reading":
+        """These rows (N,) of it; all of them cost nothing."""
+        if torch.equal(rows, torch.arange(len(self.x), device=rows.device)):
+            return self
+        return Reading(self.x[rows], *(tuple(y[rows] for y in of) for of in (self.keys, self.values, self.streams)))
+
+    def into(self, before: "Reading | None", rows: Tensor, count: int) -> "Reading":
+        """That of `count` texts: these in the rows (N,), and the others as they were `before`; None: never read."""
+        if len(rows) == count:
+            return self.take(rows.argsort())
+
+        def put(old: Tensor | None, new: Tensor) -> Tensor:
+            old = new.new_zeros(count, *new.shape[1:]) if old is None else old
+            return old.index_copy(0, rows, new)
+
+        layers = (
+            tuple(put(None if before is None else getattr(before, of)[i], y) for i, y in enumerate(getattr(self, of)))
+            for of in ("keys", "values", "streams")
+        )
+        return Reading(put(None if before is None else before.x, self.x), *layers)
+
+    def beside(self, layer: int, start: int) -> "Beside":
+        """Memory of one layer, for a part that begins at `start`."""
+        return Beside(self.keys[layer], self.values[layer], self.streams[layer], start)
+
+
+class Beside(NamedTuple):
+    """Keys and values (B, H, L, W) of whole texts in one layer, and the stream (B, L, D) before its convolution; for a part
+    from `start` on."""
+
+    keys: Tensor
+    values: Tensor
+    stream: Tensor
+    start: int
+
+    def followed(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """All keys and values, those of the part (B, H, n, W) in their place."""
+        k, v = (
+            torch.cat((old[:, :, : self.start], new, old[:, :, self.start + new.shape[2] :]), 2)
+            for old, new in zip((self.keys, self.values), (keys, values))
+        )
+        return k, v
+
+    def around(self, x: Tensor, reach: int) -> tuple[Tensor, int]:
+        """The stream x (B, n, D) of the part, with up to `reach` positions on either side, and how many stand before it."""
+        before = self.stream[:, max(self.start - reach, 0) : self.start]
+        after = self.stream[:, self.start + x.shape[1] : self.start + x.shape[1] + reach]
+        return torch.cat((before, x, after), 1), before.shape[1]
+
+
 def remembered(
     cache: Cache | None,
     layers: list[tuple[Tensor, Tensor, Tensor]],

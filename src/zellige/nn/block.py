@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from ..errors import InputError
 from ..requests import check_fields, option
-from .attention import ALL, Past, Sight, attend
+from .attention import ALL, Beside, Past, Sight, attend
 from .embedding import Modulation, Places, add, chosen, modulate, rotate
 
 
@@ -188,7 +188,14 @@ class Block(nn.Module):
         self.mlp = mlp(net)
         self.modulation = Modulation(net.condition, D, 6) if adaptive else None
 
-    def attention(self, x: Tensor, rotary: tuple[Tensor, Tensor], seen: Sight, past: Past | None, at=None):
+    def attention(
+        self,
+        x: Tensor,
+        rotary: tuple[Tensor, Tensor],
+        seen: Sight,
+        past: Past | Beside | None,
+        at: Places | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """x (B, L, D) -> (B, L, D), or (N, D) of the positions `at`, and all keys and values (B, H, P + L, W), those of the P
         remembered positions first."""
         B, L, D = x.shape
@@ -204,7 +211,10 @@ class Block(nn.Module):
     def remember(self, x, rotary, time, seen, past=None, at: Places | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """As `forward`, with all keys and values."""
         shift1, scale1, gate1, shift2, scale2, gate2 = self.modulation(*time) if self.modulation else [None] * 6
-        if self.conv is not None:
+        if self.conv is not None and isinstance(past, Beside):
+            stream, before = past.around(x, self.conv.kernel // 2)
+            x = x + self.conv(stream)[:, before : before + x.shape[1]]
+        elif self.conv is not None:
             x = x + self.conv(x, seen, None if past is None else past[2])
         y, k, v = self.attention(modulate(self.norm1, x, shift1, scale1), rotary, seen, past, at)
         shape = x.shape

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import InputError
-from .attention import Cache, Past, attend, check_context, check_whole, documents, remembered, sight
+from .attention import Beside, Cache, Past, Reading, attend, check_context, check_whole, documents, remembered, sight
 from .bert import TiedHead
 from .embedding import rotate
 from .network import check_tokens_alone
@@ -123,7 +123,7 @@ class Layer(nn.Module):
         self.down = nn.Linear(net.inner, D, bias=False)
 
     def forward(
-        self, x: Tensor, angles: tuple[Tensor, Tensor], plan: Any, past: Past | None = None
+        self, x: Tensor, angles: tuple[Tensor, Tensor], plan: Any, past: Past | Beside | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """x (B, L, D) -> (B, L, D), and all keys and values (B, H, P + L, W), those of the P remembered positions first.
 
@@ -238,6 +238,33 @@ class Llama(nn.Module):
         """The cache of `advance` alone."""
         return self.advance(cache, x, time, valid, condition)[1]
 
+    def read(self, x: Tensor, condition: Tensor | None = None) -> tuple[Tensor, Reading]:
+        """Read whole texts x (B, L): as `DiT.read`."""
+        return self._reading(x, 0, None, condition)
+
+    def reread(self, x: Tensor, start: int, reading: Reading, condition: Tensor | None = None) -> Tensor:
+        """Hidden states (B, n, D) of x (B, n), the texts from `start` on: as `DiT.reread`. With a shift, those that the positions
+        after the first are read from; the first is read from its own, and belongs to the part for their sake unless it begins
+        the text."""
+        return self._reading(x, start, reading, condition)[0]
+
+    def _reading(
+        self, x: Tensor, start: int, reading: Reading | None, condition: Tensor | None
+    ) -> tuple[Tensor, Reading]:
+        check_tokens_alone(x.shape[1], self.net.length, None, condition)
+        if self.block:
+            raise InputError(
+                "only a bidirectional network is read in parts; this one has blocks, and a cache of its own"
+            )
+        position = torch.arange(start, start + x.shape[1], device=x.device)
+        angles, h, layers = self._at(position), self.embedding(x), []
+        for i, layer in enumerate(self.layers):
+            h, k, v = layer(h, angles, None, None if reading is None else reading.beside(i, start))
+            layers.append((k, v, h[..., :0]))
+        h = self.norm(h)
+        h = torch.cat((h[:, :1], h[:, :-1]), 1) if self.net.shift else h
+        return h, Reading(x, *map(tuple, zip(*layers)))
+
     def _pass(
         self, x: Tensor, streams: int, segments: Tensor | None, cache: Cache | None, valid: Tensor | None = None
     ) -> tuple[Tensor, list[tuple[Tensor, Tensor, Tensor]]]:
@@ -257,12 +284,17 @@ class Llama(nn.Module):
     def _angles(self, x: Tensor, cache: Cache | None, valid: Tensor | None) -> tuple[Tensor, Tensor]:
         """cos and sin of position times frequency, (L, 1, W / 2) or (B, L, 1, W / 2), all in float32 as the published code has
         it. A row counts from its first valid position."""
-        W, position = self.net.head_width, torch.arange(x.shape[1], device=x.device)
+        position = torch.arange(x.shape[1], device=x.device)
         if cache is not None:
             position = cache.place[:, None] + position
         elif valid is not None:
             position = (position - (~valid).sum(-1, keepdim=True)).clamp_min(0)
-        frequency = 1 / self.net.base ** (torch.arange(0, W, 2, device=x.device, dtype=torch.float32) / W)
+        return self._at(position)
+
+    def _at(self, position: Tensor) -> tuple[Tensor, Tensor]:
+        """cos and sin (*, 1, W / 2) at positions (*)."""
+        W = self.net.head_width
+        frequency = 1 / self.net.base ** (torch.arange(0, W, 2, device=position.device, dtype=torch.float32) / W)
         angle = (position.float()[..., None] * frequency)[..., None, :]
         return angle.cos(), angle.sin()
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..errors import InputError
-from .attention import Cache, check_context, check_whole, remembered, sight
+from .attention import ALL, Cache, Reading, check_context, check_whole, remembered, sight
 from .block import Block, Net
 from .conv import ConvBlock, refuse_blocks
 from .embedding import (
@@ -249,6 +249,35 @@ class DiT(nn.Module):
     ) -> Cache:
         """The cache of `advance` alone."""
         return self.advance(cache, x, time, valid, condition)[1]
+
+    def read(self, x: Tensor, condition: Tensor | None = None) -> tuple[Tensor, Reading]:
+        """Read whole texts x (B, L): hidden states (B, L, D), and what a later pass over a part of them reads beside it."""
+        return self._reading(x, 0, None, condition)
+
+    def reread(self, x: Tensor, start: int, reading: Reading, condition: Tensor | None = None) -> Tensor:
+        """Hidden states (B, n, D) of x (B, n), the texts from `start` on; the other positions are as they were in `reading`."""
+        return self._reading(x, start, reading, condition)[0]
+
+    def _reading(
+        self, x: Tensor, start: int, reading: Reading | None, condition: Tensor | None
+    ) -> tuple[Tensor, Reading]:
+        self._check(x, None, None, condition, None, None)
+        if (
+            self.block
+            or self.net.grid
+            or self.net.kind == "conv"
+            or self.estimates is not None
+            or self.given is not None
+        ):
+            raise InputError("only a bidirectional transformer of texts, without self-conditioning, is read in parts")
+        c, h, layers = self.conditioning(x, None, condition), self._embed(x), []
+        cos, sin = self.rotary[:, start : start + x.shape[1]]
+        for i, block in enumerate(self.blocks):
+            assert isinstance(block, Block)
+            stream = h if block.conv is not None else h[..., :0]
+            h, k, v = block.remember(h, (cos, sin), c, ALL, None if reading is None else reading.beside(i, start))
+            layers.append((k, v, stream))
+        return self._end(h, c), Reading(x, *map(tuple, zip(*layers)))
 
     def _embed(self, x: Tensor) -> Tensor:
         return self.embedding(x) if self.places is None else self.embedding(x) + self.places

@@ -21,6 +21,7 @@ from .predict import predict_at
 from .psi import Psi
 from .remasking import Remasking
 from .sampler import ALIASES, SAMPLERS, Sampler, State, check, distributions, find, run
+from .semi_autoregressive import SemiAutoregressive
 from .smc import Rewarded, Smc
 from .speculative import Speculative
 from .tau_leaping import TauLeaping
@@ -44,6 +45,7 @@ SAMPLERS |= {
     "tau_leaping": TauLeaping,
     "uniformisation": Uniformisation,
     "blockwise": Blockwise,
+    "semi_autoregressive": SemiAutoregressive,
     "left_to_right": LeftToRight,
     "insertion": Insertion,
 }
@@ -77,6 +79,7 @@ __all__ = [
     "Remasking",
     "Rewarded",
     "Sampler",
+    "SemiAutoregressive",
     "Smc",
     "Speculative",
     "State",

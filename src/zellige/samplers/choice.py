@@ -25,8 +25,8 @@ def choose_sampler(
     """Create a sampler from its name and options; it may also be an instance, or None for the method's default.
 
     Args:
-        options: of the sampler. With `block_sampler` it is `blockwise`, which hands the options that are not its own to the one
-            inside.
+        options: of the sampler. With `block_sampler` it is `blockwise`, or another that has one; it hands the options that are
+            not its own to the one inside.
         end: default of the token that ends a text, for a sampler that has this option.
         beside: the caller's other arguments, for the error of an unknown name.
 
@@ -50,13 +50,14 @@ def choose_sampler(
         check(sampler, method)
         return sampler
     inside = options.get("block_sampler")
-    if inside is not None and sampler not in (None, "blockwise"):
-        raise InputError(f"`block_sampler` goes with `sampler` blockwise, not {sampler}; leave one of them out")
-    name = "blockwise" if inside is not None else sampler or getattr(method, "sampler", "ancestral")
+    if inside is not None and sampler is not None and "block_sampler" not in options_of(find(sampler)):
+        hosts = " or ".join(name for name, cls in SAMPLERS.items() if "block_sampler" in options_of(cls))
+        raise InputError(f"`block_sampler` goes with `sampler` {hosts}, not {sampler}; leave one of them out")
+    name = sampler or ("blockwise" if inside is not None else getattr(method, "sampler", "ancestral"))
     takes = options_of(find(name))
     if "end" in takes:
         options.setdefault("end", end)
-    if name == "blockwise":
+    if "block_sampler" in takes:
         inner_options = {key: options.pop(key) for key in list(options) if key not in takes}
         if inside is None or isinstance(inside, str):
             options["block_sampler"] = _make(inside or "ancestral", inner_options, beside)

@@ -10,6 +10,7 @@ nothing is random.
 from . import (
     blocks,
     bound,
+    caches,
     coarse,
     convolutions,
     correctors,
@@ -49,6 +50,7 @@ __all__ = [
     "V",
     "blocks",
     "bound",
+    "caches",
     "coarse",
     "convolutions",
     "correctors",

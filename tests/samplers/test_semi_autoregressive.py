@@ -1,0 +1,165 @@
+"""Blocks inside a text, and caches; `zellige verify --only caches` has their distribution."""
+
+import pytest
+import torch
+
+import zellige
+from zellige.errors import InputError
+from zellige.methods import BD3LM, MDLM, build
+from zellige.models.sampling import Decoding
+from zellige.nn import DiT, Llama, LlamaNet, Net
+from zellige.samplers import Ancestral, AnyOrder, Confidence, Klass, SemiAutoregressive, run
+
+K, L, S = 6, 12, 4
+CACHES = [("none", None), ("prefix", None), ("dual", None), ("dual", 2)]
+
+
+def networks():
+    """A transformer with a convolution, and a Llama that reads a position from the one before."""
+    torch.manual_seed(0)
+    dit = DiT(Net(layers=2, hidden=16, heads=2, length=L, conv=5), K + 1)
+    llama = Llama(LlamaNet(2, 16, 2, 1, 24, K + 1, L, shift=True), K + 1)
+    for network in (dit, llama):
+        with torch.no_grad():
+            for p in network.parameters():
+                p.copy_(1.5 * torch.randn_like(p) * (1 if p.ndim == 1 else p.shape[-1] ** -0.5) + (p.ndim == 1))
+    return {"dit": dit, "llama": llama}
+
+
+@pytest.fixture(scope="module")
+def methods():
+    return {name: MDLM(network, K, (L,)).double().eval() for name, network in networks().items()}
+
+
+def last(method, sampler, fixed, seed=0, rows=None):
+    """The samples of some rows; each row has a stream of its own."""
+    rows = range(len(fixed)) if rows is None else rows
+    streams = [torch.Generator().manual_seed(seed + row) for row in rows]
+    *_, state = run(sampler, method, (len(streams), fixed.shape[1]), 4, fixed=fixed[list(rows)], generator=streams)
+    return state
+
+
+def given():
+    """Prompts of different length, a text on both sides of a gap, and nothing at all."""
+    fixed = torch.full((5, L), -1)
+    fixed[0, :1], fixed[1, :5], fixed[2, :8] = 1, 2, 3
+    fixed[3, :3], fixed[3, 9:] = 4, 5
+    return fixed
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("kind", "cache", "refresh", "inner"),
+    [
+        ("dit", "dual", None, Klass(threshold=0.3)),
+        ("dit", "prefix", 2, AnyOrder(1)),
+        ("llama", "dual", 2, Ancestral()),
+        ("llama", "none", None, Confidence(threshold=0.2)),
+    ],
+)
+def test_a_row_does_not_depend_on_its_batch(kind, cache, refresh, inner, methods):
+    """Rows of different length, with gaps, in any batch: equal tokens and evaluations; what is given stays."""
+    sampler = SemiAutoregressive(inner, S, cache, refresh)
+    together = last(methods[kind], sampler, given())
+    for rows in ([0], [3, 1], [4, 2, 0]):
+        alone = last(methods[kind], sampler, given(), rows=rows)
+        assert alone.x.equal(together.x[rows])
+        assert alone.calls.equal(together.calls[rows])
+    fixed = given()
+    assert together.x[fixed >= 0].equal(fixed[fixed >= 0])
+    assert (together.x < K).all()
+
+
+@torch.no_grad()
+def test_one_block_is_the_sampler_inside(methods):
+    sampler = SemiAutoregressive("any_order", L)
+    inside = last(methods["dit"], AnyOrder(), given())
+    assert last(methods["dit"], sampler, given()).x.equal(inside.x)
+    assert sampler.distribution(methods["dit"], 4) == AnyOrder().distribution(methods["dit"], 4)
+
+
+@torch.no_grad()
+def test_evaluations_that_read_the_whole_text(methods, monkeypatch):
+    """Once in a block, or every second evaluation; the others read the block (dual) or up to the end (prefix)."""
+    seen: list[tuple[str, int]] = []
+    method = methods["dit"]
+    for name in ("read", "reread"):
+        inner = getattr(type(method.network), name)
+        monkeypatch.setattr(
+            type(method.network),
+            name,
+            lambda self, x, *more, name=name, inner=inner: (seen.append((name, x.shape[1])), inner(self, x, *more))[1],
+        )
+    expected = {
+        ("dual", None): [("read", L), *[("reread", S)] * 3] * 3,
+        ("dual", 2): [("read", L), ("reread", S)] * 6,
+        ("prefix", None): [each for n in (L, L - S, S) for each in (("read", L), *[("reread", n)] * 3)],
+    }
+    for (cache, refresh), wanted in expected.items():
+        sampler = SemiAutoregressive("any_order", S, cache, refresh)
+        list(run(sampler, method, (1, L), None))
+        assert seen[1:] == wanted  # the first asks whether it can
+        seen.clear()
+
+
+def test_the_distribution_says_that_it_is_an_approximation(methods):
+    method = methods["dit"]
+    of = {
+        (cache, refresh): SemiAutoregressive("any_order", S, cache, refresh).distribution(method, None).of
+        for cache, refresh in [*CACHES, ("dual", 1)]
+    }
+    assert "out of date (cache dual)" in of["dual", None]
+    assert of["none", None] == of["dual", 1]
+    assert all(SemiAutoregressive("any_order", S, c, r).distribution(method, None).number is None for c, r in CACHES)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: SemiAutoregressive(refresh=2), "`refresh` says how long a cache is kept"),
+        (lambda: SemiAutoregressive("remasking"), "sampler 'remasking' writes no block of a text"),
+        (lambda: SemiAutoregressive(cache="all"), "cache"),
+    ],
+)
+def test_options_that_mean_nothing(make, said):
+    with pytest.raises(InputError, match=said):
+        make()
+
+
+def test_what_keeps_no_cache_is_said():
+    net = {"layers": 1, "hidden": 8, "heads": 2, "length": L}
+    sampler = SemiAutoregressive("any_order", S, "dual")
+    for method, said in (
+        (build("bd3lm", K, Net(**net), BD3LM.Config(block=4)), "networks that see whole texts"),
+        (build("mdlm", K, Net(**net), MDLM.Config(time=True)), "needs a network without time conditioning"),
+        (build("mdlm", K, Net(**net, self_condition=True)), "without self-conditioning, is read in parts"),
+        (build("mdlm", K, Net(**net | {"kind": "conv"})), "only a bidirectional transformer of texts"),
+        (zellige.samplers.Rewarded, "must be"),
+    ):
+        with pytest.raises(InputError, match=said):
+            list(run(sampler, method, (1, L), None))
+
+
+def test_the_command_and_the_request(capsys):
+    """A flag of `sample` and `infill`, and a default of a model, which `serve` and the harness take."""
+    how = [
+        "--sampler",
+        "semi_autoregressive",
+        "--block-sampler",
+        "confidence",
+        "--block-length",
+        "16",
+        "--cache",
+        "dual",
+    ]
+    from zellige import cli
+
+    text = "Once upon a time an old man lived in a great_, and he had three_."
+    assert cli.main(["infill", "tales-mdlm", text, *how, "--per-step", "1", "--temperature", "0"]) == 0
+    out = capsys.readouterr().out
+    assert ", and he had three" in out
+    options = {"block_sampler": "confidence", "block_length": 16, "cache": "dual", "per_step": 4}
+    model = zellige.load("tales-mdlm")
+    model.defaults = {"sampler": "semi_autoregressive", **options}
+    made = Decoding.of(steps=8).with_defaults(model).sampler_for(model.method)
+    assert (made.name, made.cache, made.block_length, made.inner.per_step) == ("semi_autoregressive", "dual", 16, 4)
