@@ -123,7 +123,6 @@ CANNOT["klass"] = CANNOT["confidence"]
 CANNOT["p2"] = {"genmd4", "d3pm, absorbing", "sedd, absorbing", "d3pm, uniform", "sedd, uniform", "uniform, mean"}
 CANNOT["fixed_order"] = CANNOT["any_order"]
 CANNOT["metropolis"] = CANNOT["left_to_right"] = CANNOT["speculative"] = CANNOT["insertion"] = set(METHODS)
-CANNOT["metropolis"] = CANNOT["left_to_right"] = CANNOT["speculative"] = set(METHODS)
 CANNOT["semi_autoregressive"] = CANNOT["any_order"] - {"genmd4"}
 CANNOT["blockwise"] = {"d3pm, uniform", "sedd, uniform", "uniform, mean"}
 PAIRS = [

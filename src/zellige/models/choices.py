@@ -54,7 +54,7 @@ class SamplerChoices(TypedDict, total=False):
     redraw: int  # blockwise, left_to_right
     block_sampler: Any  # blockwise, semi_autoregressive
     stride: int | None  # blockwise
-    block_length: int  # semi_autoregressive
+    block_length: int | None  # semi_autoregressive
     cache: str  # semi_autoregressive
     refresh: int | None  # semi_autoregressive
 
