@@ -115,6 +115,8 @@ def place(tmp_path_factory):
         assert cli.main(shlex.split("evaluate --train-features seen --data.name digits --epochs 1 --quiet")) == 0
         assert cli.main(shlex.split("train classifier images --out judge --steps 1 --quiet")) == 0
         assert cli.main(shlex.split("train speculative runs/a --out drafts --steps 1 --batch 2 --quiet")) == 0
+        few = "--by di4c --teacher-steps 2 --rounds 1 --steps 1 --batch 2 --quiet"
+        assert cli.main(shlex.split(f"train distill runs/a --out several {few}")) == 0
     shutil.copytree(folder / "seen", folder / "unseen")
     (folder / "unseen" / "features.safetensors").write_bytes(b"0" * 100)
     best = (folder / "runs/a/checkpoints").resolve() / "step-000002"

@@ -7,12 +7,15 @@ import torch
 from torch import Tensor
 
 from zellige.core import gaussian, maths
+from zellige.core.batch import Batch
 from zellige.core.curves import Cosine, Linear
 from zellige.core.prediction import LeaveOneOut, kernel, posterior
 from zellige.core.schedule import CLEAN
 from zellige.methods import MDLM, UDLM
 from zellige.samplers import Psi, State
+from zellige.samplers.distillation import consistency
 from zellige.samplers.guide import Wrapper, truncate
+from zellige.training.distill import steps_of_rounds
 
 from .recorded import EPS, LAST, LATER, FixedTime, K, L, RecordedRaces, V, published_network
 
@@ -283,25 +286,27 @@ def test_fits():
 @pytest.mark.parametrize("case", DISTILLED)
 @torch.no_grad()
 def test_distillation(case, network):
-    """Two tokens of one Gaussian path, the later one read by the student, the earlier one by the teacher."""
+    """Two tokens of one Gaussian path, the later one read by the student, the earlier one by the teacher; its round's step."""
     c, of = DUO[case], DUO.scalars(case)
     low, span = of["gamma_min"], of["gamma_max"] - of["gamma_min"]
-    logs = []
+    student, teacher = (UDLM(net, K, (L,)) for net in (network, published_network(DUO["duo__teacher_weights"])))
     t = c["t"].double()
-    for name, path, net, time in (
-        ("student", "t", network, t),
-        ("teacher", "s", published_network(DUO["duo__teacher_weights"]), t - of["dt"]),
-    ):
+    s = t - of["dt"]
+    ratio, other = gaussian.leaves(c["x0"], c["epsilon"])
+    for method, path, time in ((student, "t", t), (teacher, "s", s)):
         DUO.near(case, low + span * time, c[f"gamma_{path}"])
-        method = UDLM(net, K, (L,))
         method.process.schedule = gaussian.Gaussian(K, low, low + span)
         DUO.near(case, method.process.schedule.alpha(time), c[f"alpha_{path}"])
-        x = gaussian.tokens_at(c["x0"], c[f"gamma_{path}"][:, None].expand(c["x0"].shape), c["epsilon"])
-        assert torch.equal(x, c[f"x{path}"])
-        logs.append(method.predict(x, time[:, None]).mu.double())
-        DUO.near(case, logs[-1].log(), c[f"log_{name}"])
-    student, teacher = logs
-    loss = maths.kl(student, teacher) if of["loss_type"] == "kl-bwd" else maths.kl(teacher, student)
+        gamma = c[f"gamma_{path}"][:, None].expand(c["x0"].shape)
+        assert torch.equal(gaussian.tokens_at(c["x0"], gamma, c["epsilon"]), c[f"x{path}"])
+        assert torch.equal(torch.where((-gamma / 2).exp() > ratio, c["x0"], other), c[f"x{path}"])
+        name = {"t": "student", "s": "teacher"}[path]
+        DUO.near(case, method.predict(c[f"x{path}"], time[:, None]).mu.double().log(), c[f"log_{name}"])
+    kind = {"kl-bwd": "reverse-kl", "kl-fwd": "kl"}[of["loss_type"]]
+    loss = consistency(student, teacher, Batch(c["x0"]), c["xt"], c["xs"], t[:, None], s[:, None], kind)
     DUO.near(case, loss, c["loss"])
     DUO.near(case, loss, c["loss_64"])
     DUO.near(case, loss.mean(), of["loss_mean"])
+    counts = steps_of_rounds(student, of["T"], 5, 2)
+    rounds = [step // of["update_teacher_every"] for step in of["dt_steps"]]
+    assert [1 / counts[i] for i in rounds] == of["dt_values"]

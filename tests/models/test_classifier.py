@@ -151,7 +151,7 @@ def test_what_is_trained_on_a_model_is_a_request_whose_record_is_read_and_run_ag
     for request in (
         TrainClassifier(tmp_path / "judge", steps=2),
         TrainSpeculative(tmp_path / "head", steps=2, batch=4),
-        TrainDistill(tmp_path / "student", teacher_steps=4, rounds=2, steps=1, batch=4),
+        TrainDistill(tmp_path / "student", teacher_steps=2, rounds=1, steps=1, batch=4),
     ):
         record: Any = request.run(model)
         record.save(tmp_path / "r.json")

@@ -3,7 +3,9 @@
 from .mutant import Mutant as M
 
 DI, MA = "samplers/distillation.py", "core/maths.py"
+AN, GA = "samplers/ancestral.py", "core/gaussian.py"
 SDTT, DIVERGENCES = "few-steps.sdtt", "few-steps.divergences"
+PATHS, CONSISTENCY, MIXTURE = "few-steps.paths", "few-steps.consistency", "few-steps.mixture"
 
 FEW_STEPS = [
     M(
@@ -66,8 +68,8 @@ FEW_STEPS = [
     M(
         "kl from teacher to student is the one from student to teacher",
         MA,
-        '"kl": lambda teacher, student: (xlogy(teacher, teacher) - teacher * _log(student)).sum(-1)',
-        '"kl": lambda student, teacher: (xlogy(teacher, teacher) - teacher * _log(student)).sum(-1)',
+        '"kl": lambda teacher, student: (xlogy(teacher, teacher) - teacher * log(student)).sum(-1)',
+        '"kl": lambda student, teacher: (xlogy(teacher, teacher) - teacher * log(student)).sum(-1)',
         DIVERGENCES,
     ),
     M(
@@ -80,7 +82,7 @@ FEW_STEPS = [
     M(
         "mse of a student is one of probabilities, not of their logarithms",
         MA,
-        '"mse": lambda teacher, student: (_log(teacher) - _log(student)).square().mean(-1)',
+        '"mse": lambda teacher, student: (log(teacher) - log(student)).square().mean(-1)',
         '"mse": lambda teacher, student: (teacher - student).square().mean(-1)',
         DIVERGENCES,
     ),
@@ -90,5 +92,105 @@ FEW_STEPS = [
         "return p.clamp_min(torch.finfo(torch.float32).tiny).log()",
         "return p.log()",
         DIVERGENCES,
+    ),
+    M(
+        "a path leaves x_0 whatever the noise of x_0's own entry is",
+        GA,
+        "return others.values - noise.gather(-1, x_0[..., None])[..., 0], others.indices",
+        "return others.values, others.indices",
+        PATHS,
+    ),
+    M(
+        "a path is back at x_0 behind where it left it",
+        GA,
+        "torch.where(left > 0, other, x_0), torch.where(left > 1, other, x_0)",
+        "torch.where(left == 1, other, x_0), torch.where(left > 1, other, x_0)",
+        PATHS,
+    ),
+    M(
+        "tokens of a path leave x_0 as often as they are noised, those that are noised to x_0 too",
+        GA,
+        "p_t, p_s = (((1 + (K - 1) * alpha.double()) / K).expand(x_0.shape) for alpha in (alpha_t, alpha_s))",
+        "p_t, p_s = (alpha.double().expand(x_0.shape) for alpha in (alpha_t, alpha_s))",
+        PATHS,
+    ),
+    M(
+        "consistency: the teacher reads the student's token",
+        DI,
+        "goal = _given_others(teacher, batch, x_s, s)",
+        "goal = _given_others(teacher, batch, x_t, s)",
+        CONSISTENCY,
+    ),
+    M(
+        "consistency: the teacher is told the student's time",
+        DI,
+        "goal = _given_others(teacher, batch, x_s, s)",
+        "goal = _given_others(teacher, batch, x_s, t)",
+        CONSISTENCY,
+    ),
+    M(
+        "consistency: the teacher's distribution is p(x_0 | x_s), which its own token changes",
+        DI,
+        "goal = _given_others(teacher, batch, x_s, s)",
+        "goal = posterior(teacher.predict(x_s, s)).double()",
+        CONSISTENCY,
+    ),
+    M(
+        "consistency: only positions whose token has changed count",
+        DI,
+        "return torch.where(batch.counted, apart, 0.0)",
+        "return torch.where(batch.counted & (x_t != x_s), apart, 0.0)",
+        CONSISTENCY,
+    ),
+    M(
+        "a mixture always draws its first latent",
+        AN,
+        "random.categorical(even, generator))",
+        "random.categorical(even, generator) * 0)",
+        MIXTURE,
+    ),
+    M(
+        "a mixture draws its first latents more often",
+        AN,
+        "even = torch.ones(len(state.x), method.latents, dtype=torch.float64, device=state.x.device)",
+        "even = torch.ones(len(state.x), method.latents, dtype=torch.float64, device=state.x.device).cumsum(-1)",
+        MIXTURE,
+    ),
+    M(
+        "the loss of a mixture is a mean of logarithms",
+        DI,
+        "return math.log(student.latents) - torch.stack(log_p).logsumexp(0)",
+        "return -torch.stack(log_p).mean(0)",
+        MIXTURE,
+    ),
+    M(
+        "the loss of a mixture is a sum over its latents",
+        DI,
+        "return math.log(student.latents) - torch.stack(log_p).logsumexp(0)",
+        "return -torch.stack(log_p).logsumexp(0)",
+        MIXTURE,
+    ),
+    M(
+        "the loss of a mixture mixes each position by itself",
+        DI,
+        "        log_p.append(where.sum(maths.log(p.gather(-1, tokens)[:, 0])))\n"
+        "    return math.log(student.latents) - torch.stack(log_p).logsumexp(0)",
+        "        log_p.append(maths.log(p.gather(-1, tokens)[:, 0]))\n"
+        "    return -where.sum(torch.stack(log_p).logsumexp(0) - math.log(student.latents))",
+        MIXTURE,
+    ),
+    M(
+        "a student with a latent learns where the teacher's first step ends",
+        DI,
+        "t, s = times[:, :1], times[:, -1:]",
+        "t, s = times[:, :1], times[:, 1:2]",
+        MIXTURE,
+    ),
+    M(
+        "a table with a latent reads the numbers of the next value",
+        "nn/table.py",
+        "(x * self.place).sum(-1) + self.states**self.length * condition]",
+        "(x * self.place).sum(-1) + self.states**self.length * ((condition + 1) % self.latents) * (condition > 0)]",
+        MIXTURE,
     ),
 ]

@@ -9,7 +9,8 @@ token of uniform noise with
 
     alpha = (K p - 1) / (K - 1),    p = int phi(z - r) Phi(z)^(K-1) dz,    r = exp(-gamma / 2)
 
-phi and Phi the density and distribution of N(0, 1). With one e for all gamma the token runs along a deterministic path.
+phi and Phi the density and distribution of N(0, 1). With one e for all gamma the token runs along a deterministic path: it is
+x_0 while r > max_{j != x_0} e_j - e_{x_0}, and from there on the j of that maximum, each of them equally likely whenever it is.
 """
 
 import math
@@ -17,6 +18,8 @@ import math
 import torch
 from torch import Tensor
 
+from . import random
+from .random import Randomness
 from .schedule import Schedule
 
 REACH, NODES = 10.0, 401  # the trapezoid rule on z - r from -10 to 10: beyond are 1e-23 of phi
@@ -43,6 +46,27 @@ def tokens_at(x_0: Tensor, gamma: Tensor, noise: Tensor) -> Tensor:
     a = torch.sigmoid(-gamma)[..., None].to(noise)
     w = (1 - a).sqrt() * noise
     return w.scatter_add(-1, x_0[..., None], a.sqrt().expand(w.shape).gather(-1, x_0[..., None])).argmax(-1)
+
+
+def leaves(x_0: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Where the path of each token leaves x_0 (*) under noise (*, K): the largest r at which it has left, and to which token."""
+    others = noise.scatter(-1, x_0[..., None], -math.inf).max(-1)
+    return others.values - noise.gather(-1, x_0[..., None])[..., 0], others.indices
+
+
+def on_path(
+    x_0: Tensor, alpha_t: Tensor, alpha_s: Tensor, K: int, generator: Randomness = None
+) -> tuple[Tensor, Tensor]:
+    """Tokens x_t and x_s (*) of one path each, where alpha is alpha_t and alpha_s >= alpha_t (both broadcast to x_0 (*)).
+
+    What `tokens_at` gives two levels of one noise, without the noise: of a token p_t are x_0 at both, p_s - p_t have left x_0
+    between them, and 1 - p_s before s, p = alpha + (1 - alpha) / K.
+    """
+    p_t, p_s = (((1 + (K - 1) * alpha.double()) / K).expand(x_0.shape) for alpha in (alpha_t, alpha_s))
+    left = random.categorical(torch.stack((p_t, p_s - p_t, 1 - p_s), -1).clamp_min(0.0), generator)
+    even = torch.full((K - 1,), 1 / (K - 1), dtype=torch.float64, device=x_0.device)
+    other = (x_0 + 1 + random.replace(torch.zeros_like(x_0), 1.0, even, generator)) % K
+    return torch.where(left > 0, other, x_0), torch.where(left > 1, other, x_0)
 
 
 class Gaussian(Schedule):

@@ -22,16 +22,16 @@ def kl(p: Tensor, q: Tensor) -> Tensor:
     return (xlogy(p, p) - xlogy(p, q)).sum(-1)
 
 
-def _log(p: Tensor) -> Tensor:
+def log(p: Tensor) -> Tensor:
     """log p where it is above the smallest number of float32, else that of this number, without a gradient."""
     return p.clamp_min(torch.finfo(torch.float32).tiny).log()
 
 
 DIVERGENCES = {  # of a student's distribution from a teacher's, (*, K), (*, K) -> (*); finite if the student's rounds to 0
-    "kl": lambda teacher, student: (xlogy(teacher, teacher) - teacher * _log(student)).sum(-1),
-    "reverse-kl": lambda teacher, student: (xlogy(student, student) - student * _log(teacher)).sum(-1),
+    "kl": lambda teacher, student: (xlogy(teacher, teacher) - teacher * log(student)).sum(-1),
+    "reverse-kl": lambda teacher, student: (xlogy(student, student) - student * log(teacher)).sum(-1),
     "tvd": lambda teacher, student: (teacher - student).abs().sum(-1) / 2,
-    "mse": lambda teacher, student: (_log(teacher) - _log(student)).square().mean(-1),
+    "mse": lambda teacher, student: (log(teacher) - log(student)).square().mean(-1),
 }
 
 

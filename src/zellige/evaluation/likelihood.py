@@ -24,7 +24,7 @@ from ..grids import bounded as bounded_grid
 from ..methods import diffusion as bound_terms
 from ..methods.absorbing import Masked
 from ..methods.diffusion import Diffusion
-from ..methods.method import Method
+from ..methods.method import MIXTURE, Method
 from ..nn.attention import documents
 from ..samplers import distributions
 from ..samplers.grid import grid_of, spaced
@@ -346,6 +346,8 @@ def admitted(
 
 def estimator_of(method: Method, name: str) -> Estimator | None:
     """The estimator of that name; None for the bound."""
+    if getattr(method, "latents", 0):
+        raise InputError(MIXTURE)
     if name == "bound" and bounded(method):
         return None
     estimators = dict(method.estimators())

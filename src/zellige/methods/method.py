@@ -37,6 +37,8 @@ def of_rows(function: Callable[..., Any], like: Callable[..., Any]) -> Any:
     @functools.wraps(function)
     def ask(self: "Method", batch: Batch, generator: Randomness = None) -> Any:
         refuse_rows(self, batch)
+        if self.latents:
+            raise InputError(MIXTURE)
         if torch.compiler.is_compiling():
             device = batch.tokens.device
             counted = isinstance(generator, Counter)
@@ -96,6 +98,9 @@ def refuse_times(method: "Method", x: Tensor, t: Tensor | float, at: Tensor | No
 
 C = TypeVar("C")  # a method's own Config
 N = TypeVar("N", bound=nn.Module)
+
+
+MIXTURE = "a mixture over a latent has no bound and no loss of its own; judge its samples, or evaluate its teacher"
 
 
 class NoBound(TypeError):
@@ -180,12 +185,18 @@ class Method(nn.Module):
             str, Callable[..., Any]
         ] = {}  # entry points of the network, shared by methods of all lengths
         self.process = process
+        self.bounded = self.bounded and not self.latents
         self.time_conditioned, self.steps = timed, steps or getattr(process, "T", 0)
 
     @property
     def block(self) -> int:
         """Block length of the network; 0 if every position sees every other."""
         return getattr(self.network, "block", 0)
+
+    @property
+    def latents(self) -> int:
+        """Number of values of the network's latent, where the model is a mixture over one (Di4C); else 0."""
+        return getattr(self.network, "latents", 0)
 
     @property
     def passes(self) -> int:

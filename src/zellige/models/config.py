@@ -171,6 +171,7 @@ LATER: dict[str, Any] = {  # an entry that came later -> the value that files wi
     "net.drop_channels": False,
     "net.given": False,
     "net.kind": "dit",
+    "net.latents": 0,
     "net.mlp": "gelu",
     "net.multipliers": (1, 2, 2, 2),
     "net.published": False,

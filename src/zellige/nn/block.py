@@ -61,6 +61,8 @@ class Net:
     """the network sees which positions are given; `data.given` sets it where the noise has no mask to tell them apart"""
     self_condition: bool = False
     """the network reads a noisy text twice, the second time with its own first prediction: an evaluation is two passes"""
+    latents: int = option(default=0, minimum=0)
+    """values of a latent that the network reads, for a mixture over it: `zellige train distill --by di4c` makes one; 0: none"""
     kind: Literal["dit", "conv", "unet", "flat-unet", "u-vit"] = "dit"
     """dit: a transformer; conv: dilated convolutions of `net.conv` positions (9) along the sequence, for long ones such as DNA;
     of images also unet, as D3PM and tauLDR have it; as MD4 has it, flat-unet at one resolution, or
@@ -140,7 +142,7 @@ class Net:
         )
 
 
-OF_DIT = ("conv", "constant", "self_condition", "drop_channels", "mlp")
+OF_DIT = ("conv", "constant", "self_condition", "drop_channels", "mlp", "latents")
 UNREAD = {  # what each kind does not read
     "dit": ("channels", "multipliers", "blocks", "attention", "rescale"),
     "conv": ("channels", "multipliers", "blocks", "attention", "rescale"),

@@ -13,6 +13,7 @@ class Table(nn.Module):
     With `block`, a network of blocks: any function of what a position sees, its own block and those before; what comes later
     is looked up as zeros. Its cache holds the tokens themselves.
 
+    With `latents` it is any function of a latent's value too, which is the condition of each row.
     With `given` it is any function of which positions are given, too. With `time` the logits also depend smoothly on it: a sum
     of three tables times 1, exp(-time) and time exp(-time), bounded for every finite time in [0, inf). `outputs` numbers a
     position where those are not K. Starts at random, from torch's own generator; `.double()` for float64.
@@ -31,11 +32,12 @@ class Table(nn.Module):
         outputs: int | None = None,
         block: int = 0,
         given: bool = False,
+        latents: int = 0,
     ):
         super().__init__()
         self.states, self.length, self.time_conditioned, self.block = states, length, time, block
-        self.sees_given = given
-        rows = states**length * (2**length if given else 1)
+        self.sees_given, self.latents = given, latents
+        rows = states**length * (2**length if given else 1) * max(latents, 1)
         self.logits = nn.Parameter(torch.randn(3 if time else 1, rows, length, outputs or states))
         self.register_buffer("place", states ** torch.arange(length - 1, -1, -1), persistent=False)
 
@@ -53,7 +55,9 @@ class Table(nn.Module):
     ) -> Tensor:
         """The logits themselves, (B, L, K): x (B, L) states; time a scalar, (B,) or (B, L), if the table has it; `clean`,
         `cache` and `given` as in DiT."""
-        if self.sees_given and given is not None:
+        if self.latents and condition is not None:
+            rows = self.logits[:, (x * self.place).sum(-1) + self.states**self.length * condition]
+        elif self.sees_given and given is not None:
             pattern = (given * 2 ** torch.arange(self.length)).sum(-1)
             rows = self.logits[:, (x * self.place).sum(-1) + self.states**self.length * pattern]
         else:

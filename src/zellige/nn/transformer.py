@@ -87,7 +87,12 @@ class DiT(nn.Module):
             raise InputError(
                 "`net.constant` is for a method that tells its network no time; this one does: leave it out"
             )
+        if net.latents and (net.classes or block):
+            raise InputError(
+                "a mixture over a latent is for networks without classes and blocks; leave `net.latents` out"
+            )
         self.net, self.states, self.time_conditioned, self.block = net, states, time, block
+        self.latents = net.latents
         D = net.hidden
         adaptive = time or net.constant or net.classes > 0
         self.embedding = nn.Embedding(states, D)
@@ -106,6 +111,7 @@ class DiT(nn.Module):
         self.places = nn.Parameter(torch.empty(net.length, D)) if net.grid else None
         self.given = nn.Parameter(torch.empty(D)) if net.given else None
         self.estimates = nn.Parameter(torch.empty(states, D)) if ends and net.self_condition else None
+        self.latent = nn.Embedding(net.latents, D) if net.latents else None
         self.register_buffer("rotary", rotary, persistent=False)
         self.initialise()
 
@@ -146,6 +152,7 @@ class DiT(nn.Module):
         (B, L): positions see only those of the same number (packed documents). L may not exceed `net.length`. condition
         (B,), for a network with classes: the class of each row, or -1 or the last (as None): it has none. at: the
         positions that are read, whose hidden states (N, D) it then gives; the last block looks at all, and ends at these.
+        With `Net.latents` the condition is the value of the latent.
         given (B, L) bool, for a network that sees them (`Net.given`): the positions whose tokens carry no noise.
 
         With `Net.self_condition` x is read twice. The second pass sees, at each position, the probabilities that the first one
@@ -190,6 +197,8 @@ class DiT(nn.Module):
             condition = None if condition is None else condition.repeat(2)
         c = self.conditioning(x, time, condition)
         h, rotary = self._embed(x), self._rotary(x, cache)
+        if self.latent is not None:
+            h = h + self.latent(condition)[:, None]
         if given is not None and self.given is not None:
             h = h + given[..., None] * self.given
         if beside is not None:
@@ -312,7 +321,9 @@ class DiT(nn.Module):
             raise InputError(
                 f"a network on a grid of {shape} takes all its {self.net.length:,} positions, without segments"
             )
-        check_inputs(self.time_conditioned, time, self.classes, condition)
+        check_inputs(self.time_conditioned, time, self.latent if self.latents else self.classes, condition)
+        if self.latents and condition is None:
+            raise InputError("this network is a mixture over a latent; give its value for each row as the condition")
         check_context(self.block, x, segments, clean, cache)
 
     def conditioning(self, x: Tensor, time: Tensor | None, condition: Tensor | None = None) -> tuple:

@@ -15,6 +15,7 @@ from ..data.tokenizer_base import Tokenizer
 from ..errors import InputError
 from ..evaluation.result import Result, fullest
 from ..files import writable, write_file
+from ..methods.method import MIXTURE
 from ..models.checkpoint.layout import CONFIG, EVALUATIONS, REPORT, folder_of_run
 from ..models.model import Model
 from ..requests import Progress
@@ -118,7 +119,7 @@ def _ask(model: Model, corpus: Corpus | None, missing: str, work: Work, seed: in
     """Results of the model itself: figures of its schedule, order of reveal and integrand; and the player of its samples."""
     method = model.method
     frames = _watch(model, work, seed)
-    unsure = None if method.process is None else entropies(method, frames, work.passed)
+    unsure = None if method.process is None or method.latents else entropies(method, frames, work.passed)
     player = record(method, model.tokenizer, fewer(frames, method), unsure)
     if not (kind := of(model.tokenizer)).running:
         player["stills"] = stills(kind, frames)
@@ -140,8 +141,8 @@ def _ask(model: Model, corpus: Corpus | None, missing: str, work: Work, seed: in
         figures.append(page.html_figure(counts_figure, "schedule-counts", "Tokens revealed in each step", _COUNTS))
     if values := {name: value.cpu() for name, value in method.learned_quantities().items()}:
         figures.append(_learnt(values, model.tokenizer))
-    if corpus is None:
-        return [*figures, page.html_note(missing)], player
+    if corpus is None or method.latents:
+        return [*figures, page.html_note(missing if corpus is None else MIXTURE)], player
     t, loss, unit = _loss(model, corpus, work, seed)
     return [
         *figures,

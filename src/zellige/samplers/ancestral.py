@@ -23,6 +23,9 @@ exceeds 1 - 2^-24, so the noise is cut off above and improbable states never win
 probability to stay at a mask and small ones for all tokens, so more steps are cut more: the temperature falls. The option
 `gumbel_bits` 24 samples with noise cut off there, in closed form (`core.random.truncated_gumbel`); all other samples are exact.
 
+**A latent.** A student of `zellige train distill --by di4c` is a mixture over a latent of M values: each step draws one, evenly,
+for all positions of a sequence, and evaluates the network with it. So a step's tokens depend on each other.
+
 **Grids.** All cover the `span` of the method, [0, 1] and the ends of its schedule: `uniform` in t; `cosine`, the fraction
 cos(pi/2 (1 - u)) of it, with most steps near t = 1 (MD4, eq. 6); `log-snr`, even in log(alpha / (1 - alpha)), from end to end
 or, where that is infinite, from the uniform grid's neighbour of it. The last is for scores under uniform noise (SEDD): a step
@@ -32,20 +35,24 @@ to 1e-5 (MD4: 0) and then to clean tokens, as the code of MDLM, UDLM, SEDD, RADD
 more than there are steps, and not the distribution of the T-step model.
 """
 
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
+from ..core import random
 from ..core.positions import positions
 from ..core.prediction import LeaveOneOut, Mean, Prediction, kernel, posterior, revealed_probability
-from ..core.random import truncated_gumbel
+from ..core.random import Randomness, truncated_gumbel
 from ..errors import InputError
 from ..methods.diffusion import Diffusion
 from ..requests import declared, option
 from .grid import OnGrid, grid_of
+from .guide import Truncated, Wrapper
 from .pairing import Distribution, choosable, one_alpha, reverses, scores_masks, steps_distribution
 from .predict import choose_then_predict, expected_evaluations, free, predict_then_choose, redraw
+from .sampler import State
 
 Argmax = Literal["none", "last", "every", "mu"]
 
@@ -78,7 +85,9 @@ class Ancestral(OnGrid):
 
     @classmethod
     def refuse(cls, method):
-        return reverses(method)
+        if getattr(method, "latents", 0) and isinstance(method, Wrapper) and not isinstance(method, Truncated):
+            return "guides no model that is a mixture over a latent"
+        return reverses(method, mixture=True)
 
     def distribution(self, method: Diffusion, steps):
         if self.argmax != "none":
@@ -86,10 +95,21 @@ class Ancestral(OnGrid):
         if self.gumbel_bits:
             return Distribution("states of truncated Gumbel noise, not the model's distribution")
         times = self.times(method, steps)
+        if method.latents:
+            return Distribution(
+                f"the mixture of {method.latents:,} models of {len(times) - 1:,} steps, one drawn in each"
+            )
         even = torch.equal(times, method.grid(len(times) - 1))
         return steps_distribution(len(times) - 1, method.steps, "uniform" if even else grid_of(method, self.grid))
 
     def step(self, method: Diffusion, state, t, s, generator=None):
+        if not method.latents:
+            return self._step(method, state, t, s, generator)
+        even = torch.ones(len(state.x), method.latents, dtype=torch.float64, device=state.x.device)
+        mixed = replace(state, condition=random.categorical(even, generator))  # one latent for the whole sequence
+        return replace(self._step(method, mixed, t, s, generator), condition=state.condition)
+
+    def _step(self, method: Diffusion, state: State, t: Tensor, s: Tensor, generator: Randomness) -> State:
         greedy = is_greedy(self.argmax, s)
         draws = self.argmax == "none" or not (torch.compiler.is_compiling() or bool(greedy.any()))
         draws = draws and not self.gumbel_bits  # the noise is that of the whole kernel, as in published code

@@ -6,14 +6,28 @@
 
             j is the step that reveals position i, or the last one (Deschenaux and Gulcehre 2024, arXiv 2410.21035)
 
-Of D = KL(teacher || student) the minimum over p_student(x_0^i | x_t), for positions that the k steps reveal, is the distribution
-of the teacher's token there after k steps: its marginals, without their dependence.
+    consistency    uniform noise; x_t and x_s are tokens of one path of a Gaussian (`core.gaussian`), s the earlier time
 
-What one step of a model without a latent can reach: from a deterministic start (all masks) it samples a product q of
-distributions, and min over q of KL(p || q) is the total correlation of p, sum of H(p_i) - H(p).
+                L = sum over the positions of D( mu_teacher(x_s), mu_student(x_t) )          (Duo, arXiv 2506.10892)
+
+    mixture    a student with a latent of M values, which conditions its network; x_s is the teacher's state k steps after x_t
+
+                L = -log p_student(x_s | x_t),    p(x_s | x_t) = 1/M sum over latents of prod over i of p_i(x_s^i | x_t, latent)
+
+            the model of Di4C (arXiv 2410.08709), trained by maximum likelihood: the mean of L, less the entropy of the teacher's
+            x_s, is KL(teacher's k steps || student's step). The paper's two losses, distillation near the clean end and
+            consistency, are estimates over samples of a continuous latent; of M values the sum is exact.
+
+With D = KL(teacher || student) the minimum over p_student(x_0^i | x_t), for positions that the k steps reveal, is the
+distribution of the teacher's token there after k steps: its marginals, without their dependence.
+
+What one step can reach: from a deterministic start (all masks) and without a latent it samples a product q of distributions,
+and min over q of KL(p || q) is the total correlation of p, sum of H(p_i) - H(p). A random start (uniform noise) is a mixture
+over what it begins with.
 """
 
 import itertools
+import math
 
 import torch
 from torch import Tensor
@@ -21,9 +35,11 @@ from torch import Tensor
 from ..core import maths, random
 from ..core.batch import Batch
 from ..core.positions import positions
-from ..core.prediction import posterior
+from ..core.prediction import LeaveOneOut, as_leave_one_out, kernel, posterior
 from ..core.random import Randomness
 from ..methods.diffusion import Diffusion, where_noised
+from .ancestral import Ancestral
+from .sampler import State
 
 
 def clean_posterior(method: Diffusion, batch: Batch, x: Tensor, t: Tensor, at: Tensor) -> Tensor:
@@ -78,3 +94,53 @@ def sdtt(
     masks = student.process.movable(x_t) & batch.counted
     p = clean_posterior(student, batch, x_t, t, masks)
     return positions(masks).sum(maths.DIVERGENCES[divergence](goal, p))
+
+
+def consistency(
+    student: Diffusion,
+    teacher: Diffusion,
+    batch: Batch,
+    x_t: Tensor,
+    x_s: Tensor,
+    t: Tensor,
+    s: Tensor,
+    divergence: str = "kl",
+) -> Tensor:
+    """Divergence at each position of the student's distribution at x_t from the teacher's at x_s: (B, L), 0 where not counted.
+
+    Of both p(x_0 | the other positions). x_t, x_s (B, L) are tokens of one path, t and s (B, 1) their times.
+    """
+    with torch.no_grad():
+        goal = _given_others(teacher, batch, x_s, s)
+    apart = maths.DIVERGENCES[divergence](goal, _given_others(student, batch, x_t, t))
+    return torch.where(batch.counted, apart, 0.0)
+
+
+def _given_others(method: Diffusion, batch: Batch, x: Tensor, t: Tensor) -> Tensor:
+    """p(x_0 | the other positions of x) for x (B, L) at times t (B, 1): (B, L, K) float64."""
+    pred = method.predict(x, where_noised(batch, t), condition=batch.condition, segments=batch.segments)
+    return (pred if isinstance(pred, LeaveOneOut) else as_leave_one_out(pred)).mu.double()
+
+
+def mixture(
+    student: Diffusion, teacher: Diffusion, batch: Batch, times: Tensor, generator: Randomness = None
+) -> Tensor:
+    """-log p of the teacher's state after the steps through `times` (B, k + 1) by one step of the student: (B,) nats.
+
+    x_t is drawn from the batch, and the teacher may have a latent, too.
+    """
+    t, s = times[:, :1], times[:, -1:]
+    x_t = student.corrupt(batch, t, generator)
+    state = State(x_t, ~batch.counted, torch.zeros_like(x_t[:, 0]))
+    with torch.no_grad():
+        for step in itertools.pairwise(times.split(1, -1)):
+            state = Ancestral().step(teacher, state, *step, generator)
+    at = student.process.movable(x_t) & batch.counted
+    where, time = positions(at), where_noised(batch, t)
+    later, tokens = where.of(s.expand(x_t.shape)), where.of(state.x)[:, None]
+    log_p = []
+    for latent in range(student.latents):
+        condition = torch.full_like(x_t[:, 0], latent)
+        p = kernel(student.predict(x_t, time, at=at, condition=condition, segments=batch.segments), later)
+        log_p.append(where.sum(maths.log(p.gather(-1, tokens)[:, 0])))
+    return math.log(student.latents) - torch.stack(log_p).logsumexp(0)

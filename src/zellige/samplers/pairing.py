@@ -92,22 +92,27 @@ def blank(method: Method) -> int | None:
     return method.vocabulary if without else getattr(method.process, "blank", None)
 
 
-def at_once(method: Method) -> str | None:
-    """Reason to refuse: the sampler writes a text as a whole, and the network reads block after block."""
+def at_once(method: Method, mixture: bool = False) -> str | None:
+    """Reason to refuse: the sampler writes a text as a whole, and the network reads block after block.
+
+    Or the model has a latent, which only a sampler of a `mixture` draws.
+    """
+    if not mixture and getattr(method, "latents", 0):
+        return "draws no latent, and this model is a mixture over one"
     return "draws all of a text at once, this network block after block" if 0 < method.block < method.shape[0] else None
 
 
-def reverses(method: Method) -> str | None:
+def reverses(method: Method, mixture: bool = False) -> str | None:
     """Reason to refuse: there is no process to reverse."""
-    return "needs a process to reverse" if method.process is None else at_once(method)
+    return "needs a process to reverse" if method.process is None else at_once(method, mixture)
 
 
-def absorbs(method: Method, one: bool = False) -> str | None:
+def absorbs(method: Method, one: bool = False, mixture: bool = False) -> str | None:
     """Reason to refuse: the process is not absorbing, or (`one`) its tokens do not share one alpha."""
     process = method.process
     if not isinstance(process, Mixture) or process.mask is None:
         return "needs absorbing noise"
-    return at_once(method) if one_alpha(process) or not one else "needs one alpha for all tokens"
+    return at_once(method, mixture) if one_alpha(process) or not one else "needs one alpha for all tokens"
 
 
 def rateless(method: Method) -> str | None:
@@ -141,4 +146,4 @@ def choosable(method: Method) -> bool:
 
     A score is not normalised: its total determines how likely a mask is revealed; and so it is where a classifier guides.
     """
-    return absorbs(method) is None and unnormalised(method) is None
+    return absorbs(method, mixture=True) is None and unnormalised(method) is None

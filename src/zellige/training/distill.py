@@ -8,7 +8,7 @@ import copy
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -17,16 +17,21 @@ from torch import Tensor
 
 from ..core import random
 from ..core.batch import Batch
+from ..core.gaussian import on_path
+from ..core.process import Mixture
 from ..core.random import Randomness, mix
 from ..data.rows import Rows
 from ..errors import InputError
 from ..evaluation.corpus import corpus_of
+from ..methods import build
 from ..methods.diffusion import Diffusion
 from ..methods.method import Method
+from ..models.config import Config
 from ..models.model import Model, fingerprint
+from ..nn.transformer import DiT
 from ..requests import Progress
 from ..samplers import distillation
-from ..samplers.pairing import absorbs
+from ..samplers.pairing import absorbs, reverses
 from ..schema import structure
 from ..show.numbers import counted
 from ..show.record import Figure, Record, json_record
@@ -37,6 +42,7 @@ Loss = Callable[
     [Diffusion, Diffusion, Batch, int, Randomness], Tensor
 ]  # (student, teacher, batch, steps, generator) -> (B,)
 HELD_OUT = 256  # texts on which a round is judged
+LATENTS = 8
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,7 @@ class Distilled:
     """How a student was trained.
 
     Attributes:
-        by: "sdtt".
+        by: "sdtt", "consistency" or "di4c".
         teacher_sha256: of the weights of the model that was distilled.
         steps: in which the student samples.
         texts: held-out texts of the rounds' losses.
@@ -76,6 +82,8 @@ class Distilled:
     @property
     def loss(self) -> str:
         """The loss of the rounds in words, with its unit."""
+        if self.by == "di4c":
+            return "-log p of the teacher's steps in nats"
         return {
             "kl": "KL(teacher || student) in nats", "reverse-kl": "KL(student || teacher) in nats",
             "tvd": "total variation", "mse": "mean square of the difference of logarithms",
@@ -91,6 +99,7 @@ def distill(
     rounds: int,
     merge: int,
     divergence: str,
+    latents: int | None,
     steps: int,
     batch: int,
     lr: float,
@@ -100,14 +109,20 @@ def distill(
 ) -> tuple[Model, Distilled]:
     """The student and how its rounds went; see `requests.TrainDistill`."""
     method = model.method
-    by = (min(WAYS, key=lambda name: WAYS[name].refuse(method) is not None)) if by == "auto" else by
+    by = next((name for name in WAYS if not WAYS[name].refuse(method)), "sdtt") if by == "auto" else by
     way = WAYS[by]
     if why := way.refuse(method):
         raise InputError(why)
+    if by == "di4c" and divergence != "kl":
+        raise InputError(f"`by` di4c maximises a likelihood, without `divergence` {divergence}; leave it out")
+    if by != "di4c" and latents is not None:
+        raise InputError("`latents` is for `by` di4c; leave it out")
     counts = steps_of_rounds(method, teacher_steps, rounds, merge)
     corpus = corpus_of(model, data)
     held_out = corpus.split(next(name for name in ("validation", "test", "train") if name in corpus.rows))
-    student: Any = copy.deepcopy(method)
+    student, model_config = (
+        (copy.deepcopy(method), model.config) if by != "di4c" else with_latent(model, latents or LATENTS, seed)
+    )
     loss: Loss = partial(way.loss, merge=merge, divergence=divergence)
     results = train_rounds(
         student, method, loss, corpus.train, held_out, counts, steps=steps, batch=batch, lr=lr, ema=ema, seed=seed,
@@ -117,7 +132,19 @@ def distill(
     texts = min(len(held_out), HELD_OUT)
     config = Distilled(by, name, fingerprint(method), divergence, counts[-1], steps, seed, texts, results)
     about = {**model.about, "distilled": {"by": by, "teacher_sha256": config.teacher_sha256, "steps": counts[-1]}}
-    return Model(student, model.tokenizer, model.config, about, model.defaults | {"steps": counts[-1]}), config
+    return Model(student, model.tokenizer, model_config, about, model.defaults | {"steps": counts[-1]}), config
+
+
+def with_latent(model: Model, latents: int, seed: int) -> tuple[Method, Config]:
+    """The method with the weights of a model and a latent of so many values, and the config of such a model."""
+    config = replace(model.config, net=replace(model.method.network.net, latents=latents))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(mix(seed, "latent") % 2**63)
+        student = build(
+            type(model.method), model.tokenizer.size, config.net, model.method.config, ordered=model.method.ordered
+        )
+    student.load_state_dict(model.method.state_dict(), strict=False)
+    return student.to(next(model.method.parameters()).device), config
 
 
 def steps_of_rounds(method: Method, teacher_steps: int, rounds: int, merge: int) -> list[int]:
@@ -210,10 +237,49 @@ def _sdtt(
     return distillation.sdtt(student, teacher, batch, times, divergence, generator)
 
 
+def _consistency(
+    student: Any, teacher: Any, batch: Batch, n: int, generator: Randomness, merge: int, divergence: str
+) -> Tensor:
+    times = windows(student, n, merge, len(batch), generator)
+    t, s = times[:, :1], times[:, -2:-1]  # where the last of the teacher's steps begins
+    alpha = student.process.schedule.alpha
+    x_t, x_s = on_path(batch.tokens, alpha(t)[..., 0], alpha(s)[..., 0], student.process.K, generator)
+    x_t, x_s = (torch.where(batch.counted, x, batch.tokens) for x in (x_t, x_s))
+    return distillation.consistency(student, teacher, batch, x_t, x_s, t, s, divergence).sum(-1)
+
+
+def _di4c(
+    student: Any, teacher: Any, batch: Batch, n: int, generator: Randomness, merge: int, divergence: str
+) -> Tensor:
+    return distillation.mixture(student, teacher, batch, windows(student, n, merge, len(batch), generator), generator)
+
+
+def _no_distribution(method: Method) -> bool:
+    """Return whether the network gives no distribution of clean tokens from which a whole text is sampled."""
+    return bool(reverses(method)) or method.parameterization not in ("mean", "leave_one_out")
+
+
 def _of_masks(method: Method) -> str | None:
     """Reason why SDTT does not support a method."""
-    if absorbs(method, one=True) or method.parameterization not in ("mean", "leave_one_out"):
-        return f"`by` sdtt is for masked models (mdlm, md4, radd), and this is {described(method)}"
+    unfit = _no_distribution(method) or absorbs(method, one=True)
+    return f"`by` sdtt is for masked models (mdlm, md4, radd), and this is {described(method)}" if unfit else None
+
+
+def _of_uniform_noise(method: Method) -> str | None:
+    """Reason why consistency does not support a method."""
+    process = method.process
+    uniform = isinstance(process, Mixture) and bool((process.prior == process.prior[0]).all())
+    if uniform and not _no_distribution(method):
+        return None
+    return f"`by` consistency is for uniform noise (udlm, or d3pm with it), and this is {described(method)}"
+
+
+def _of_both(method: Method) -> str | None:
+    """Reason why a mixture cannot be a student of a method."""
+    if _no_distribution(method):
+        return f"`by` di4c is for models that predict clean tokens (mdlm, md4, radd, udlm), and this is {described(method)}"
+    if not isinstance(method.network, DiT) or method.network.net.classes:
+        return "`by` di4c needs a transformer without classes"
     return None
 
 
@@ -221,7 +287,7 @@ def described(method: Method) -> str:
     """A method in the words of an error."""
     if 1 < method.block < method.shape[0]:
         return f"{method.name}, which writes block after block"
-    return method.name
+    return f"a mixture over a latent, a student of {method.name}" if method.latents else method.name
 
 
 @dataclass(frozen=True)
@@ -232,7 +298,11 @@ class Way:
     refuse: Callable[[Method], str | None]
 
 
-WAYS = {"sdtt": Way(_sdtt, _of_masks)}
+WAYS = {
+    "sdtt": Way(_sdtt, _of_masks),
+    "consistency": Way(_consistency, _of_uniform_noise),
+    "di4c": Way(_di4c, _of_both),
+}
 
 
 # ---------------------------------------------------------------------------------- its record

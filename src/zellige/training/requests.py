@@ -492,8 +492,9 @@ class TrainDistill(Request["DistillRecord"]):
     data: Any = option(
         "texts (default: the data of the run)", default=None, hidden=True, read=partial(data_of_json, Data)
     )
-    by: Literal["auto", "sdtt"] = option(
-        "sdtt: a step learns what several steps of the teacher say, for masked models; auto: what the model supports",
+    by: Literal["auto", "sdtt", "consistency", "di4c"] = option(
+        "sdtt: a step learns what several of the teacher say, for masked models; consistency: the same along a path of "
+        "noise, for uniform noise; di4c: a mixture, whose tokens of one step depend on each other; auto: sdtt or consistency",
         default="auto",
     )
     teacher_steps: int = option("steps of the teacher in the first round", default=64, minimum=2)
@@ -503,6 +504,7 @@ class TrainDistill(Request["DistillRecord"]):
         "from the teacher's distribution to the student's: kl(teacher || student), reverse-kl, tvd, or mse of logarithms",
         default="kl",
     )
+    latents: int | None = option("components of the mixture of di4c (default: 8)", default=None, minimum=2)
     steps: int = option("training steps of each round", default=500, minimum=1)
     batch: int = _batch(default=16)
     lr: float = _lr(default=3e-4)
@@ -531,8 +533,8 @@ class TrainDistill(Request["DistillRecord"]):
         began = time.monotonic()
         student, config = distill(
             as_model(model), self.data, by=self.by, teacher_steps=self.teacher_steps, rounds=self.rounds,
-            merge=self.merge, divergence=self.divergence, steps=self.steps, batch=self.batch, lr=self.lr, ema=self.ema,
-            seed=self.seed, progress=self.progress,
+            merge=self.merge, divergence=self.divergence, latents=self.latents, steps=self.steps, batch=self.batch,
+            lr=self.lr, ema=self.ema, seed=self.seed, progress=self.progress,
         )  # fmt: skip
         if self.out is not None:
             student.save(self.out)

@@ -92,6 +92,10 @@ def choose_config(
         )
         if config.net.grid and config.data.pack != "wrap":  # padding would be part of the picture
             raise InputError(f"`data.pack` {config.data.pack} needs positions on a line; leave out `net.grid`")
+        if config.net.latents:
+            raise InputError(
+                "`net.latents` is for a mixture, which zellige train distill --by di4c makes of a run; leave it out"
+            )
         return config
     if has_class(saved) and not network_name:
         network_name = saved.network

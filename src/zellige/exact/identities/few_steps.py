@@ -8,14 +8,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...core import maths
+from ...core import gaussian, maths
 from ...core.batch import Batch
 from ...core.schedule import CLEAN, PRIOR
-from ...methods import MD4, MDLM
+from ...methods import MD4, MDLM, UDLM, build
 from ...methods.diffusion import Diffusion
+from ...nn.table import Table
 from ...samplers import Ancestral, State, distillation
 from .. import enumeration, script
-from .check import L, Largest, V, above, data_distribution, enumerable, numbers, shared, truth_of
+from .check import L, Largest, V, above, below, data_distribution, enumerable, numbers, shared, truth_of
 
 FEW = "few steps: what they can reach, and what teaches them"
 WINDOWS = {  # times of a teacher's steps
@@ -152,3 +153,168 @@ def one_step_from_masks_reaches_the_total_correlation():
                 least = min(least, float(maths.kl(p, samples) - floor))
     yield exact.row(FEW, "one step, exact network: KL = total correlation")
     yield above(FEW, "one step, any network: KL - total correlation", least, 0.0, "≥ 0")
+
+
+# ---------------------------------------------------------------------------------- paths of uniform noise
+ALPHAS = ((0.0, 0.3), (0.2, 0.9), (0.55, 1.0))  # of t and of s <= t
+
+
+@shared("few-steps.paths")
+def tokens_of_a_path_leave_once():
+    """The largest entry under Gaussian noise at many levels, by where its path leaves x_0; the chances of two of its tokens."""
+    entries, pairs, K = Largest(), Largest(), 4
+    noise, gamma = numbers(60, K, size=2.0), torch.linspace(-8, 8, 81, dtype=torch.float64)
+    for token in range(K):
+        x_0 = torch.full((len(noise),), token)
+        ratio, other = gaussian.leaves(x_0, noise)
+        for level in gamma:
+            x = gaussian.tokens_at(x_0, level.expand(len(noise)), noise)
+            entries.see(x.double(), torch.where((-level / 2).exp() > ratio, x_0, other).double(), f"gamma {level:g}")
+    yield entries.row(FEW, "path: the largest entry leaves x_0 once")
+    for alphas in ALPHAS:
+        q_t, q_s = (alpha * torch.eye(K, dtype=torch.float64) + (1 - alpha) / K for alpha in alphas)
+        for token in range(K):
+            x_0, joint = torch.full((1, 1), token), torch.zeros(K, K, dtype=torch.float64)
+            alpha_t, alpha_s = (torch.full((1, 1), alpha, dtype=torch.float64) for alpha in alphas)
+            draw = lambda source, a=alpha_t, b=alpha_s, x=x_0: gaussian.on_path(x, a, b, K, source)  # noqa: E731
+            for (x_t, x_s), chance in script.scripts(draw, 1):
+                joint[x_s[0, 0], x_t[0, 0]] += chance[0]
+            expected = torch.diag(q_s[token])  # who has left stays where it is
+            expected[token] = q_t[token] - q_s[token]
+            expected[token, token] = q_t[token, token]
+            pairs.see(joint, expected, f"alpha {alphas}, x_0 = {token}")
+    yield pairs.row(FEW, "path: two of its tokens have their chances")
+
+
+@shared("few-steps.consistency")
+@torch.no_grad()
+def consistency_is_zero_where_student_and_teacher_agree_on_paths():
+    """Its mean over all pairs of tokens of paths; 0 of a student that is constant; above 0 where it differs anywhere."""
+    worst, zero, least = Largest(), Largest(), float("inf")
+    teacher, student = enumerable(UDLM), renumbered(enumerable(UDLM), 7)
+    process, X = teacher.process, enumeration.states(V, L)
+    for t, s in ((PRIOR, 0.5), (0.7, 0.2)):
+        P = _paths(process, t, s)
+        q, p = (_others(method, X, time) for method, time in ((teacher, s), (student, t)))
+        expected = torch.einsum("xst,stl->x", P, maths.kl(q[:, None], p))
+        value = _mean_consistency(student, teacher, t, s)
+        worst.see(value, expected, f"t = {t}, s = {s}")
+        for method in (teacher, student):
+            method.network.logits[:] = numbers(L * V).reshape(L, V)  # one distribution, whatever x and t are
+            method.network.logits[1:] = 0
+        zero.see(_mean_consistency(student, teacher, t, s), 0.0, f"t = {t}, s = {s}")
+        for row in range(len(X)):
+            student.network.logits[0, row, 0, 0] += 1.0
+            least = min(least, float(_mean_consistency(student, teacher, t, s).amax()))
+            student.network.logits[0, row, 0, 0] -= 1.0
+        teacher, student = enumerable(UDLM), renumbered(enumerable(UDLM), 7)
+    yield worst.row(FEW, "consistency: loss = mean over pairs of a path")
+    yield zero.row(FEW, "consistency: 0 where they agree on all paths")
+    yield above(FEW, "consistency: its value where they do not", least, 1e-6, "> 0")
+
+
+def _paths(process: Any, t: float, s: float) -> Tensor:
+    """P(x_s, x_t | x_0) of paths, (V^L, V^L, V^L): position by position, as a token leaves x_0 once and for good."""
+    one = torch.zeros(V, V, V, dtype=torch.float64)
+    q_t, q_s = (process.matrix(CLEAN, time) for time in (t, s))
+    for token in range(V):
+        one[token] = torch.diag(q_s[token])
+        one[token, token] = q_t[token] - q_s[token]
+        one[token, token, token] = q_t[token, token]
+    X = enumeration.states(V, L)
+    return one[X[:, None, None], X[None, :, None], X].prod(-1)
+
+
+def _others(method: Diffusion, X: Tensor, t: float) -> Tensor:
+    """The network's softmax at all positions of X (N, L): (N, L, V)."""
+    time = torch.full(X.shape, t, dtype=torch.float64)
+    return method.logits(method.hidden(X, time)).softmax(-1)
+
+
+def _mean_consistency(student: Diffusion, teacher: Diffusion, t: float, s: float) -> Tensor:
+    """Expected loss of each x_0, (V^L,), over the draws of two tokens of a path."""
+    x_0, mean = enumeration.states(V, L), torch.zeros(V**L, dtype=torch.float64)
+
+    def draw(at: Tensor, source: Any) -> Tensor:
+        times = [torch.full((len(at), 1), time, dtype=torch.float64) for time in (t, s)]
+        alphas = [student.process.schedule.alpha(time)[..., 0] for time in times]
+        pair = gaussian.on_path(x_0[at], *alphas, V, source)
+        return distillation.consistency(student, teacher, Batch(x_0[at]), *pair, *times).sum(-1)
+
+    for at, value, chance in script.branches(draw, len(x_0)):
+        mean.index_add_(0, at, chance * value)
+    return mean
+
+
+# ---------------------------------------------------------------------------------- mixtures
+M = 3  # values of the latent
+
+
+def mixtures() -> Iterator[tuple[str, Diffusion]]:
+    """Models with a latent, of masked and of uniform noise; the networks see the time."""
+    for cls, changes in ((MDLM, {"time": True}), (UDLM, {})):
+        config: Any = cls.Config(**changes)
+        network = Table(cls.states(V, config), L, time=True, latents=M).double()
+        yield cls.name, renumbered(build(cls, V, network, config, length=L).double(), 0)
+
+
+def component(method: Any, latent: int) -> Any:
+    """The model with one value of the latent, which has none itself."""
+    table = method.network
+    rows = method.process.K**L
+    network = Table(method.process.K, L, time=True).double()
+    with torch.no_grad():
+        network.logits.copy_(table.logits[:, latent * rows : (latent + 1) * rows])
+    return build(type(method), V, network, method.config, length=L).double()
+
+
+@shared("few-steps.mixture")
+@torch.no_grad()
+def a_step_of_a_mixture_is_the_mixture_of_steps():
+    """The sampler's own distribution, against the mean over the latent of the component's; and what its loss comes to."""
+    worst, losses = Largest(), Largest()
+    for name, method in mixtures():
+        components = [component(method, latent) for latent in range(M)]
+        for window in ((PRIOR, CLEAN), (0.8, 0.3)):
+            step = after(method, window)
+            mean = torch.stack([after(each, window) for each in components]).mean(0)
+            worst.see(step, mean, f"{name}, {window}")
+            worst.see(step.sum(-1), 1.0, f"{name}, {window}, the sum")
+        teacher, window, x_0 = components[0], (0.8, 0.5, 0.3), enumeration.states(V, L)
+        drawn, times = torch.zeros(len(x_0), dtype=torch.float64), torch.tensor(window, dtype=torch.float64)
+
+        def draw(at: Tensor, source: Any, method: Any = method, teacher: Any = teacher) -> Tensor:
+            return distillation.mixture(method, teacher, Batch(x_0[at]), times.expand(len(at), -1), source)  # noqa: B023
+
+        for at, value, chance in script.branches(draw, len(x_0)):
+            drawn.index_add_(0, at, chance * value)
+        goal, p = after(teacher, window), after(method, (0.8, 0.3))
+        losses.see(drawn, noised(teacher, 0.8) @ -maths.xlogy(goal, p).sum(-1), name)
+    yield worst.row(FEW, "a step of a mixture = the mean over its latents")
+    yield losses.row(FEW, "mixture: loss = cross-entropy of the teacher's steps")
+
+
+@shared("few-steps.passed")
+@torch.no_grad()
+def mixtures_and_random_starts_pass_the_total_correlation():
+    """KL(data || one step) less the total correlation: of a mixture with a latent for each text, and of a random start."""
+    texts = (torch.arange(V**L) ** 2) % 5  # that of each latent, and of each beginning
+    even = torch.full((V**L,), 1 / V**L, dtype=torch.float64)
+    p = torch.zeros(V**L, dtype=torch.float64).index_add(0, texts, even)
+    logits = 60.0 * F.one_hot(enumeration.states(V, L)[texts], V).double()  # (texts, L, V), all but certain
+    floor = enumeration.total_correlation(p, V, L)
+
+    config: Any = MDLM.Config(time=True)
+    network = Table(V + 1, L, time=True, latents=V**L).double()
+    network.logits[:] = 0.0
+    network.logits[0].view(V**L, -1, L, V + 1)[..., :V] = logits[:, None]
+    samples = script.sample_distribution(Ancestral(), build(MDLM, V, network, config, length=L).double(), 1)
+    clean = (enumeration.states(V + 1, L) < V).all(-1)
+    gap = float(maths.kl(p, samples[clean]) - floor)
+    yield below(FEW, "mixture, one step: KL - total correlation", gap, -0.1, "< 0")
+
+    uniform: Any = enumerable(UDLM)
+    uniform.network.logits[:] = 0.0
+    uniform.network.logits[0] = logits
+    gap = float(maths.kl(p, script.sample_distribution(Ancestral(), uniform, 1)) - floor)
+    yield below(FEW, "random start, one step: KL - total correlation", gap, -0.1, "< 0")
