@@ -247,8 +247,8 @@ def _mean_consistency(student: Diffusion, teacher: Diffusion, t: float, s: float
     def draw(at: Tensor, source: Any) -> Tensor:
         times = [torch.full((len(at), 1), time, dtype=torch.float64) for time in (t, s)]
         alpha_t, alpha_s = (student.process.schedule.alpha(time)[..., 0] for time in times)
-        pair = gaussian.on_path(x_0[at], alpha_t, alpha_s, V, source)
-        return distillation.consistency(student, teacher, Batch(x_0[at]), *pair, *times).sum(-1)
+        x_t, x_s = gaussian.on_path(x_0[at], alpha_t, alpha_s, V, source)
+        return distillation.consistency(student, teacher, Batch(x_0[at]), x_t, x_s, times[0], times[1]).sum(-1)
 
     for at, value, chance in script.branches(draw, len(x_0)):
         mean.index_add_(0, at, chance * value)
