@@ -137,6 +137,8 @@ def distill(
 
 def with_latent(model: Model, latents: int, seed: int) -> tuple[Method, Config]:
     """The method with the weights of a model and a latent of so many values, and the config of such a model."""
+    if model.config.network:
+        raise InputError(f"`by` di4c needs a network of Zellige's own, and this one is {model.config.network}")
     config = replace(model.config, net=replace(model.method.network.net, latents=latents))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(mix(seed, "latent") % 2**63)
