@@ -185,7 +185,8 @@ def test_commands_and_options_exist(command, capsys):
     method = words[: 2 if words[0] == "--recipe" else 1] if name == "train" else []
     mode = next((words[i : i + 2] for i, word in enumerate(words) if name == "evaluate" and word in FLAGS), [])
     mode = [word for word in mode if word in FLAGS or not word.startswith("--")]  # a mode has a help of its own
-    mode += [word for word in words if name == "compare" and word == "--samplers"]
+    one = name == "compare" and words[1].startswith("--")  # of one model, not of several methods
+    mode += [word for word in words if one and word == "--samplers"]
     assert main([name, *method, *mode, "--help-all"]) == 0
     shown = capsys.readouterr().out
     for option in (word for word in words if word.startswith("--")):
