@@ -134,6 +134,7 @@ def test_what_keeps_no_cache_is_said():
         (build("mdlm", K, Net(**net), MDLM.Config(time=True)), "needs a network without time conditioning"),
         (build("mdlm", K, Net(**net, self_condition=True)), "without self-conditioning, is read in parts"),
         (build("mdlm", K, Net(**net | {"kind": "conv"})), "only a bidirectional transformer of texts"),
+        (build("mdlm", K, Net(**net, grid=(3, 4))), "only a bidirectional transformer of texts"),
         (zellige.samplers.Rewarded, "must be"),
     ):
         with pytest.raises(InputError, match=said):

@@ -270,7 +270,6 @@ class DiT(nn.Module):
     def _reading(
         self, x: Tensor, start: int, reading: Reading | None, condition: Tensor | None
     ) -> tuple[Tensor, Reading]:
-        self._check(x, None, None, condition, None, None)
         if (
             self.block
             or self.net.grid
@@ -279,6 +278,7 @@ class DiT(nn.Module):
             or self.given is not None
         ):
             raise InputError("only a bidirectional transformer of texts, without self-conditioning, is read in parts")
+        self._check(x, None, None, condition, None, None)
         c, h, layers = self.conditioning(x, None, condition), self._embed(x), []
         cos, sin = self.rotary[:, start : start + x.shape[1]]
         for i, block in enumerate(self.blocks):
