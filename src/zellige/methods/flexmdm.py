@@ -188,11 +188,10 @@ class FlexMDM(Method):
         t = t[:, None]
         absent = torch.where(known, 0.0, t)
         masked = torch.where(known, t**self.config.unmasking, self.masked_share(t))
-        chances = torch.stack((absent, masked, 1 - absent - masked), -1).clamp_min(0.0)
         noised = (place >= begin) & (place < end)
-        fate = random.categorical(
-            torch.where(noised[..., None], chances, chances.new_tensor([0.0, 0.0, 1.0])), generator
-        )
+        absent, masked = torch.where(noised, absent, 0.0), torch.where(noised, masked, 0.0)
+        chances = torch.stack((absent, masked, 1 - absent - masked), -1).clamp_min(0.0)
+        fate = random.categorical(chances, generator)
         kept = counted & (fate > 0)
         size = kept.sum(-1, keepdim=True)
         source = (~kept).long().argsort(dim=-1, stable=True)  # of each position of x_t, where it stands in x_0
