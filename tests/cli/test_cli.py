@@ -1259,7 +1259,7 @@ def test_out_of_memory_says_what_to_lower(run, monkeypatch):
     ("words", "message"),
     [
         ("evaluate tales", "this model comes without its text; say which text to read with --data.path"),
-        ("train distill tales", "this model comes without its text; say which text to read with --data.path"),
+        ("train distill tales-mdlm", "this model comes without its text; say which text to read with --data.path"),
         (
             "sample tales --class 3",
             "the model was trained without classes; leave the class out, or train with --data.labels",

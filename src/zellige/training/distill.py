@@ -80,6 +80,11 @@ class Distilled:
     rounds: tuple[Round, ...]
 
     @property
+    def unit(self) -> str:
+        """Unit of the loss."""
+        return "nats/token" if "kl" in self.divergence else f"{self.divergence}/token"
+
+    @property
     def loss(self) -> str:
         """The loss of the rounds in words, with its unit."""
         if self.by == "di4c":
@@ -317,15 +322,14 @@ class DistillRecord(Record):
     model: Model | None = field(default=None, compare=False, repr=False)
 
     def figures(self) -> list[Figure]:
-        unit = "nats/token" if "kl" in self.config.divergence else f"{self.config.divergence}/token"
         return [
-            Figure(f"{counted(r.student, 'step')}", r.after[0], 1.96 * r.after[1], unit, "estimate")
+            Figure(f"{counted(r.student, 'step')}", r.after[0], 1.96 * r.after[1], self.config.unit, "estimate")
             for r in self.config.rounds
         ]
 
     def to_dict(self) -> dict[str, Any]:
         return json_record(
-            "train distill", self.arguments, asdict(self.config), unit=f"{self.config.divergence}/token", kind="distill",
+            "train distill", self.arguments, asdict(self.config), unit=self.config.unit, kind="distill",
             seed=self.config.seed, seconds=self.seconds, request=self.request,
         )  # fmt: skip
 
