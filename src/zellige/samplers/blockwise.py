@@ -46,7 +46,7 @@ class Blockwise(Growing):
     """
 
     block_sampler: str | Sampler = option(
-        "sampler within each block; its options are allowed too",
+        "sampler of a block; its options are allowed too",
         default="ancestral",
     )
     stride: int | None = option(

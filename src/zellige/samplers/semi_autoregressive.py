@@ -170,7 +170,7 @@ class SemiAutoregressive(Sampler):
     """One block of a text after the other, each written by another sampler; the steps are those inside each block."""
 
     block_sampler: str | Sampler = option(
-        "sampler within each block; its options are allowed too",
+        "sampler of a block; its options are allowed too",
         default="ancestral",
     )
     block_length: int | None = option(
