@@ -396,7 +396,10 @@ def test_block_sampler_is_blockwise_with_its_options():
     )
     for how, message in (
         ({"confidence": "margin"}, "sampler 'ancestral' takes no `confidence`; its options: `grid`, `argmax`"),
-        ({"block_sampler": "euler", "sampler": "euler"}, "`block_sampler` goes with `sampler` blockwise or semi_autoregressive, not euler"),
+        (
+            {"block_sampler": "euler", "sampler": "euler"},
+            "goes with `sampler` blockwise or semi_autoregressive, not euler",
+        ),
         (
             {"block_sampler": Ancestral(), "grid": "cosine"},
             "`grid` goes with a sampler's name; this one is made already",
