@@ -578,7 +578,7 @@ def test_lists(what, run):
     legend = err.removeprefix("note: ").strip()
     assert legend == help.LEGENDS.get(what, "")
     assert all(f"  {title}" in rows[0] for title in re.findall(r"(?:^|; )([\w ]+):", legend))
-    assert all(len(line) <= (120 if what in ("checkpoints", "models", "recipes") else 100) for line in rows)
+    assert all(len(line) <= (120 if what in ("checkpoints", "models", "recipes", "samplers") else 100) for line in rows)
     names = [line.split()[0] for line in rows[1:]]
     from zellige.data import DATASETS
     from zellige.models.published import CATALOGUE

@@ -316,7 +316,7 @@ def test_names_and_choices():
 CHOICES = {
     "path": "x.txt", "field": "text", "tokenizer": "bytes", "pack": "packed", "fill": 8, "vocabulary": 7, "levels": 2, "size": 4,
     "kind": "image", "mix": "a.txt=1", "augment": 1, "labels": True, "flip": True, "colours": "grey",
-    "crop": True, "reverse_complement": True,
+    "crop": True, "reverse_complement": True, "labels_by": "rings",
 }  # fmt: skip
 
 

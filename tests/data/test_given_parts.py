@@ -119,7 +119,7 @@ def test_pairs_that_cannot_be_read_are_named(tmp_path, entries, message):
 
 @pytest.mark.parametrize("word", ["prefix", "prefix:0", "prefix:x", "spans:1", "spans:0", "half", "field:2"])
 def test_a_part_that_is_none_is_refused(word):
-    with pytest.raises(InputError, match=r"it must be prefix:32, suffix:32, spans:0\.5 or field"):
+    with pytest.raises(InputError, match=r"it must be prefix:32, suffix:32, spans:0\.5, field or puzzle"):
         Given.of(word)
 
 
