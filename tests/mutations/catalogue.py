@@ -6,6 +6,7 @@ verify cannot catch it, and `tests` then says who does.
 """
 
 from .caches import CACHED
+from .carry import CARRY
 from .encoders import ENCODERS
 from .few_steps import FEW_STEPS
 from .gidd import GIDD
@@ -2123,6 +2124,7 @@ CATALOGUE = [
     *LENGTHS,
     *SUBSTITUTED,
     *SPECULATIVE,
+    *CARRY,
     *FEW_STEPS,
     *UNIFORM,
     *OPTIONS,

@@ -33,15 +33,15 @@ CONNECTIONS = [
     M(
         "the first prediction is read as logits",
         AT,
-        "estimate = self.head(read(None, None)).softmax(-1)",
-        "estimate = self.head(read(None, None))",
+        "first = self.head(read(None, None)).softmax(-1)",
+        "first = self.head(read(None, None))",
         "networks.self-condition mdlm",
     ),
     M(
         "a self-conditioned network draws a coin in evaluation, too",
         AT,
-        "            if self.training:\n                estimate = estimate",
-        "            if True:\n                estimate = estimate",
+        "            if self.training:\n                first = first",
+        "            if True:\n                first = first",
         "networks.self-condition mdlm",
     ),
     M(

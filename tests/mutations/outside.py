@@ -126,8 +126,8 @@ ORDER = of(
     (
         "the weight of the network's own prediction is never learnt",
         "nn/transformer.py",
-        "        return read(estimate @ self.estimates, at)",
-        "        return read(estimate @ self.estimates.detach(), at)",
+        "        return read(first @ self.estimates, at)",
+        "        return read(first @ self.estimates.detach(), at)",
         "nn/test_self_condition.py -k half_of_the_rows",
     ),
     (

@@ -11,7 +11,7 @@ from zellige.methods import METHODS, build
 from zellige.models.config import Config
 from zellige.models.model import Model
 from zellige.nn import DiT
-from zellige.samplers import Ancestral
+from zellige.samplers import Ancestral, Blockwise, Informed, run
 
 D, V, L = torch.float64, 2, 2
 NET = Net(layers=1, hidden=8, heads=2, length=L, condition=8, self_condition=True)
@@ -86,3 +86,22 @@ def test_where_there_is_nothing_to_estimate_it_is_refused():
 def test_a_unet_has_none():
     with pytest.raises(InputError, match=r"`net\.self_condition` is for `net\.kind` dit"):
         Net(kind="unet", length=64, grid=(8, 8), self_condition=True)
+
+
+def test_a_carried_estimate_counts_one_pass_and_does_not_depend_on_the_batch():
+    method, sampler = made("udlm"), Ancestral(estimate="carried")
+    assert (sampler.passes(method), Ancestral().passes(method)) == (1, 2)
+    generators = lambda rows: [torch.Generator().manual_seed(int(i)) for i in rows]  # noqa: E731
+    *_, together = run(sampler, method, (6, L), 3, generator=generators(range(6)))
+    for i in range(6):
+        *_, alone = run(sampler, method, (1, L), 3, generator=generators([i]))
+        assert torch.equal(alone.x[0], together.x[i])
+        assert int(alone.calls) == int(together.calls[i]) == 3
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: Informed(estimate="carried"), lambda: Blockwise(Ancestral(estimate="carried"))]
+)
+def test_samplers_without_a_step_before_refuse_to_carry(make):
+    with pytest.raises(InputError, match=r"`estimate` 'carried' .*; leave it out"):
+        make()

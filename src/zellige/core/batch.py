@@ -30,6 +30,21 @@ def whole_numbers(name: str, value: object) -> Tensor:
     return tokens.long()
 
 
+@dataclass(frozen=True)
+class Estimate:
+    """What a network with self-conditioning reads in the place of its first pass.
+
+    Attributes:
+        p: (B, L, K) probabilities, or zeros for none.
+    """
+
+    p: Tensor
+
+    def take(self, rows: Tensor) -> "Estimate":
+        """Select sequences (N,)."""
+        return Estimate(self.p[rows])
+
+
 @checked
 @dataclass(frozen=True)
 class Batch:

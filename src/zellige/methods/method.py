@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from .. import arguments
 from ..arguments import checked
-from ..core.batch import Batch, Estimator, tensor
+from ..core.batch import Batch, Estimate, Estimator, tensor
 from ..core.positions import Positions
 from ..core.process import Process
 from ..core.random import Counter, Randomness, uniform
@@ -366,7 +366,8 @@ class Method(nn.Module):
         """Hidden states (B, L, D) of the network, or (N, D) at the positions `at`.
 
         Given positions are CLEAN; the time input is that of the others: one time for each sequence, or for each block of a
-        network of blocks if t is (B, L). `context`: the other input of a network of blocks, clean tokens (B, L) or a cache.
+        network of blocks if t is (B, L). `context`: the other input of a network of blocks, clean tokens (B, L) or a cache; or an
+        `Estimate` that a network with self-conditioning reads.
         """
         more: dict[str, Any] = {}
         if batch is not None and not (batch.segments is None and batch.condition is None):
@@ -375,6 +376,8 @@ class Method(nn.Module):
             more["clean"] = context
             if self.time_conditioned:  # the time input of a cache of these tokens, which is made before there is a time
                 more["clean_time"] = self.input_times(x, CLEAN, None)
+        elif isinstance(context, Estimate):
+            more["estimate"] = context.p
         elif context is not None:
             more["cache"] = context
         if getattr(self.network, "sees_given", False):

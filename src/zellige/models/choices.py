@@ -12,6 +12,7 @@ class SamplerChoices(TypedDict, total=False):
     grid: str  # ancestral, euler, remasking, psi, informed, smc, tau_leaping
     argmax: str  # ancestral, remasking, psi, informed, tau_leaping
     gumbel_bits: int  # ancestral, informed
+    estimate: str  # ancestral, informed
     per_step: int  # any_order, fixed_order, confidence
     order: Any  # fixed_order, speculative
     given: str  # fixed_order

@@ -103,7 +103,7 @@ class Trajectory:
             return None  # how much of a text is read depends on where the masked spans of the others begin
         counts = [self.sampler.expected_calls(method, times, number) for number in free]
         numbers = [count for count in counts if count is not None]
-        return method.passes * sum(numbers) / len(numbers) if len(numbers) == len(counts) else None
+        return self.sampler.passes(method) * sum(numbers) / len(numbers) if len(numbers) == len(counts) else None
 
     def frames(self) -> Iterator[Frame]:
         """Every state of one batch after another; the method is in evaluation mode meanwhile.
@@ -131,7 +131,7 @@ class Trajectory:
                     yield Frame(
                         state, step, len(times) - 1, times[min(step, len(times) - 1)],
                         state.x if before is None else before,
-                        first, self.count, seconds, tokenizer, mask, self.end, expected, labels, method.passes,
+                        first, self.count, seconds, tokenizer, mask, self.end, expected, labels, self.sampler.passes(method),
                     )  # fmt: skip
                     before = state.x
         finally:

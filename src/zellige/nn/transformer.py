@@ -145,6 +145,7 @@ class DiT(nn.Module):
         cache: Cache | None = None,
         at: Places | None = None,
         given: Tensor | None = None,
+        estimate: Tensor | None = None,
     ) -> Tensor:
         """The hidden states (B, L, D) that `head` reads.
 
@@ -158,7 +159,8 @@ class DiT(nn.Module):
         With `Net.self_condition` x is read twice. The second pass sees, at each position, the probabilities that the first one
         gave; in training it sees them in half of the rows, drawn at random, and the first pass has no gradient (Analog Bits, Chen
         et al. 2022). In evaluation the network is a function of x and the time like any other, so bounds and
-        samplers hold for it as they are; what they call an evaluation is two passes.
+        samplers hold for it as they are; what they call an evaluation is two passes. With `estimate` (B, L, K) there is one pass,
+        which sees these probabilities (zeros: none).
 
         For a network of blocks, one of these: clean (B, L), the tokens that stand in the blocks before (`clean_time`, like
         `time`, is their time input; None: the same); or cache, what was read before x, which begins a block.
@@ -167,11 +169,13 @@ class DiT(nn.Module):
         read = partial(self._read, x, time, segments, condition, clean, clean_time, cache, given)
         if self.estimates is None or self.head is None:
             return read(None, at)
+        if estimate is not None:
+            return read(estimate.to(self.estimates.dtype) @ self.estimates, at)
         with torch.no_grad():
-            estimate = self.head(read(None, None)).softmax(-1)
+            first = self.head(read(None, None)).softmax(-1)
             if self.training:
-                estimate = estimate * (torch.rand(len(x), 1, 1, device=x.device) < 0.5)
-        return read(estimate @ self.estimates, at)
+                first = first * (torch.rand(len(x), 1, 1, device=x.device) < 0.5)
+        return read(first @ self.estimates, at)
 
     def _read(
         self,

@@ -26,6 +26,9 @@ probability to stay at a mask and small ones for all tokens, so more steps are c
 **A latent.** A student of `zellige train distill --by di4c` is a mixture over a latent of M values: each step draws one, evenly,
 for all positions of a sequence, and evaluates the network with it. So a step's tokens depend on each other.
 
+**A carried estimate.** With `estimate` carried a network with self-conditioning reads what it said in the step before, another
+model (`samplers.carried`).
+
 **Grids.** All cover the `span` of the method, [0, 1] and the ends of its schedule: `uniform` in t; `cosine`, the fraction
 cos(pi/2 (1 - u)) of it, with most steps near t = 1 (MD4, eq. 6); `log-snr`, even in log(alpha / (1 - alpha)), from end to end
 or, where that is infinite, from the uniform grid's neighbour of it. The last is for scores under uniform noise (SEDD): a step
@@ -48,10 +51,11 @@ from ..core.random import Randomness, truncated_gumbel
 from ..errors import InputError
 from ..methods.diffusion import Diffusion
 from ..requests import declared, option
+from . import carried
 from .grid import OnGrid, grid_of
 from .guide import Truncated, Wrapper
 from .pairing import Distribution, choosable, one_alpha, reverses, scores_masks, steps_distribution
-from .predict import choose_then_predict, expected_evaluations, free, predict_then_choose, redraw
+from .predict import choose_then_predict, expected_evaluations, fill, free, predict_then_choose, redraw
 from .sampler import State
 
 Argmax = Literal["none", "last", "every", "mu"]
@@ -70,6 +74,11 @@ class Ancestral(OnGrid):
         "degenerate: Gumbel noise truncated as that of uniform numbers of so many bits, 24 in float32; 0: exact",
         default=0, minimum=0, maximum=53,
     )  # fmt: skip
+    estimate: Literal["own", "carried"] = option(
+        "what a network with self-conditioning reads: its own first pass in this step (own), or what it said in the step before "
+        "(carried): one pass instead of two, another model",
+        default="own",
+    )
     choose: bool = option(
         "choose, then predict, if that is exact; False: predict at every position", default=True, hidden=True
     )
@@ -94,6 +103,8 @@ class Ancestral(OnGrid):
             return Distribution("the likeliest states, not the model's distribution")
         if self.gumbel_bits:
             return Distribution("states of truncated Gumbel noise, not the model's distribution")
+        if self.carries:
+            return Distribution("its own: the network reads what it said in the step before")
         times = self.times(method, steps)
         if method.latents:
             return Distribution(
@@ -101,6 +112,19 @@ class Ancestral(OnGrid):
             )
         even = torch.equal(times, method.grid(len(times) - 1))
         return steps_distribution(len(times) - 1, method.steps, "uniform" if even else grid_of(method, self.grid))
+
+    @property
+    def carries(self) -> bool:
+        """Whether the network reads the estimate of the step before."""
+        return self.estimate == "carried"
+
+    def passes(self, method):
+        return 1 if self.carries else super().passes(method)
+
+    def init(self, method, shape, *, fixed=None, generator=None):
+        if self.carries:
+            carried.admits(method)  # pyright: ignore[reportArgumentType]
+        return super().init(method, shape, fixed=fixed, generator=generator)
 
     def step(self, method: Diffusion, state, t, s, generator=None):
         if not method.latents:
@@ -113,11 +137,11 @@ class Ancestral(OnGrid):
         greedy = is_greedy(self.argmax, s)
         draws = self.argmax == "none" or not (torch.compiler.is_compiling() or bool(greedy.any()))
         draws = draws and not self.gumbel_bits  # the noise is that of the whole kernel, as in published code
-        if self.choose and choosable(method) and draws:
+        if self.choose and choosable(method) and draws and not self.carries:
             alpha_t, alpha_s = method.process.schedule.alpha(t), method.process.schedule.alpha(s)
             reveal = (alpha_s - alpha_t) / (1 - alpha_t)  # MDLM eq. 8
             return choose_then_predict(method, state, reveal, t, posterior, generator)
-        if self.choose and scores_masks(method) and draws:
+        if self.choose and scores_masks(method) and draws and not self.carries:
             return predict_then_choose(method, state, s, t, revealed_probability, kernel, generator)
         at = free(method, state)
         later, greedy = (positions(at).of(value.expand(at.shape)) for value in (s, greedy))
@@ -126,11 +150,19 @@ class Ancestral(OnGrid):
             p = kernel(pred, later)
             return ended(truncated_gumbel(p, self.gumbel_bits) if self.gumbel_bits else p, pred, self.argmax, greedy)
 
-        return redraw(method, state, at, t, distribution, generator)  # D3PM eq. 4
+        if not self.carries:
+            return redraw(method, state, at, t, distribution, generator)  # D3PM eq. 4
+        if not bool(at.any()):
+            random.discard(at.shape, generator)
+            return state
+        pred, estimate = carried.look(method, state, t, positions(at))
+        tokens = random.categorical(distribution(pred), generator, at)
+        return replace(fill(state, at, tokens, at.any(-1)), context=estimate)
 
     def expected_calls(self, method: Diffusion, times, free):
         if (
             not self.choose
+            or self.carries
             or self.gumbel_bits
             or self.argmax == "every"
             or not choosable(method)

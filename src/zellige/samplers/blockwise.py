@@ -67,6 +67,8 @@ class Blockwise(Growing):
 
     def __post_init__(self):
         super().__post_init__()
+        if getattr(self.inner, "carries", False):
+            raise InputError("`estimate` 'carried' carries nothing from block to block; leave it out")
         if self.inner.grows:
             raise InputError(f"sampler '{self.inner.name}' writes no block; inside use ancestral or first_hitting")
 

@@ -71,6 +71,11 @@ class Informed(Ancestral):
     calls: ClassVar[str] = "steps or more"
     reconstructs: ClassVar[bool] = True
 
+    def __post_init__(self):
+        super().__post_init__()
+        if self.carries:
+            raise InputError("`estimate` 'carried' is for sampler 'ancestral' alone; leave it out of informed")
+
     @classmethod
     def refuse(cls, method):
         several = method.process is not None and absorbs(method) is None and absorbs(method, one=True)

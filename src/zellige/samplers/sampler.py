@@ -122,6 +122,10 @@ class Sampler(Truncation):
         """Expected network evaluations of a sequence with `free` positions on these times; None if unknown."""
         return None
 
+    def passes(self, method: Method) -> int:
+        """Number of passes of the network in one of its evaluations."""
+        return method.passes
+
     def most_calls(self, times: Tensor) -> int:
         """Largest number of network evaluations of a text on these times, rejected proposals not included."""
         return (len(times) - 1) * (1 + self.redraws())

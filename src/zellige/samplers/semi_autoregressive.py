@@ -201,6 +201,8 @@ class SemiAutoregressive(Sampler):
     def __post_init__(self):
         if self.inner.name not in WRITES:
             raise InputError(f"sampler '{self.inner.name}' writes no block of a text; inside use {', '.join(WRITES)}")
+        if getattr(self.inner, "carries", False):
+            raise InputError("`estimate` 'carried' carries nothing from block to block; leave it out")
         if self.cache == "none" and self.refresh is not None:
             raise InputError("`refresh` says how long a cache is kept; give `cache` prefix or dual, or leave it out")
 

@@ -1,0 +1,82 @@
+"""A carried estimate: a network with self-conditioning reads what it said in the step before, and not its first pass at this one.
+
+As the code of Analog Bits (Chen et al. 2022, arXiv 2208.04202) does, which saves one of two passes. In the first step the network
+reads no estimate, as in half of the rows of a training.
+
+**Another model.** What a step draws from depends on x_t and on the estimate e_t, which is a function of the path x_T, ..., x_t so
+far. The texts alone are no Markov chain any more. With q of the noise, the T-step model has the bound
+
+    -log p(x_0) <= E_q(path | x_0) sum over steps of KL( q(x_s | x_t, x_0) || p(x_s | x_T, ..., x_t) )                    (1)
+
+by Jensen's inequality over whole paths, since p(path, x_0) is the product of its steps. A path is drawn backwards, x_s ~ q(x_s |
+x_t, x_0), because the noise of a position is a Markov chain. `zellige evaluate` bounds the model of two passes, which is another.
+"""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from ..core import bound as kl
+from ..core import random
+from ..core.batch import Batch, Estimate
+from ..core.positions import Positions, positions
+from ..core.prediction import Prediction, kernel, truth
+from ..core.random import Randomness
+from ..errors import InputError
+from ..methods.diffusion import Diffusion
+from .guide import Truncated, Wrapper, truncated
+from .predict import clean_where_fixed
+from .sampler import State
+
+
+def admits(method: Diffusion) -> None:
+    """Raise InputError if the method has no estimate that could be carried."""
+    if getattr(method.network, "estimates", None) is None:
+        raise InputError(
+            "`estimate` 'carried' needs a network that was trained with self-conditioning, and this one was not"
+        )
+    if method.block or method.latents:
+        raise InputError(
+            "`estimate` 'carried' is for networks that read a whole text at once, without a latent; leave it out"
+        )
+    if isinstance(method, Wrapper) and not isinstance(method, Truncated):
+        raise InputError("`estimate` 'carried' works without guidance; leave one of the two out")
+
+
+def look(method: Diffusion, state: State, t: Tensor, where: Positions) -> tuple[Prediction, Estimate]:
+    """One pass: the prediction (N,) at some positions given the estimate in `state.context` (None: none), and the next one."""
+    time = clean_where_fixed(method, state, t)
+    before = state.context or Estimate(torch.zeros(*state.x.shape, method.process.K, device=state.x.device))
+    logits = method.logits(method.hidden(state.x, time, Batch(state.x, condition=state.condition), before))
+    pred = method.read(where.of(logits), where.of(state.x), where.of(time))
+    pred = truncated(pred, *method.how) if isinstance(method, Truncated) else pred
+    return pred, Estimate(logits.softmax(-1))
+
+
+def cost(method: Diffusion, x_0: Tensor, state: State, t: Tensor, s: Tensor) -> tuple[Tensor, Tensor, Estimate]:
+    """A step's term of (1), (B,) nats; q(x_s | x_t, x_0), (B, L, K); the next estimate. t and s are (B, 1)."""
+    where = positions(torch.ones_like(state.x, dtype=torch.bool))
+    pred, estimate = look(method, state, t, where)
+    t, s = (where.of(time.expand(x_0.shape)) for time in (t, s))
+    target = truth(method.process, where.of(x_0), where.of(state.x), t)
+    nats, q = kl.discrete(target, pred, s), kernel(target, s)
+    return nats.view(x_0.shape).sum(-1), q.view(*x_0.shape, -1), estimate
+
+
+@torch.no_grad()
+def bound(method: Diffusion, x_0: Tensor, times: Tensor, generator: Randomness = None) -> Tensor:
+    """The bound (1) of texts x_0 (B, L) on these times (T + 1,), from one path each: (B,) nats; unbiased.
+
+    Raises:
+        InputError: the network has no self-conditioning.
+    """
+    admits(method)
+    fixed, zeros = torch.zeros_like(x_0, dtype=torch.bool), torch.zeros_like(x_0[:, 0])
+    prior = method.process.prior.expand(*x_0.shape, -1)
+    state, nats = State(random.categorical(prior, generator), fixed, zeros), torch.zeros(len(x_0), dtype=torch.float64)
+    for t, s in zip(times[:-1].view(-1, 1, 1), times[1:].view(-1, 1, 1)):
+        step, q, estimate = cost(method, x_0, state, t.expand(len(x_0), 1), s.expand(len(x_0), 1))
+        nats = nats + step
+        state = replace(state, x=random.categorical(q, generator), context=estimate)
+    return nats
