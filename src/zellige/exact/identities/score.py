@@ -77,7 +77,8 @@ def explicit(method: Method, distribution: Tensor) -> tuple[Tensor, Tensor]:
 def forecasts(method: Method, distribution: Tensor) -> tuple[Tensor, Tensor]:
     """What ratio matching and marginalisation estimate, over all texts, and the constant that is in the loss beside it.
 
-    From p(y | x_-i), and from the network's at each text; a text is read with p(x_-i) / V, its own token at i drawn anew.
+    From p(y | the other tokens), and from the network's at each text; a text is read with p(the other tokens) / V, its own token
+    at i drawn anew.
     """
     chain = cast(OverNeighbours, method)
     X = enumeration.states(V, L)
