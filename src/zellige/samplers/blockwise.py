@@ -19,7 +19,6 @@ whole, and cut where the text ends: a shorter text with the same seed is the beg
 **Its time** is three numbers: the number of blocks left, and the inner sampler's times from and to.
 """
 
-import functools
 from dataclasses import replace
 from typing import ClassVar
 
@@ -34,21 +33,18 @@ from ..methods.diffusion import Diffusion
 from ..requests import declared, option
 from ..truncation import TOKENS
 from .growing import Ending, Growing, Growth, begin, check_given, close, pieces, window_of
+from .in_blocks import InBlocks
 from .pairing import Distribution, absorbs, continuous_distribution, of_length, reverses
-from .sampler import Sampler, State, find
+from .sampler import State
 
 
 @declared
-class Blockwise(Growing):
+class Blockwise(InBlocks, Growing):
     """One block after the other, each written by another sampler. `state.memory` is a `Growth`.
 
     The steps are those inside each block.
     """
 
-    block_sampler: str | Sampler = option(
-        "sampler of a block; its options are allowed too",
-        default="ancestral",
-    )
     stride: int | None = option(
         "tokens of a block, if the network has no blocks (default: half its length)",
         default=None,
@@ -59,23 +55,12 @@ class Blockwise(Growing):
     name: ClassVar[str] = "blockwise"
     label: ClassVar[str] = "Block after block"
     sentence: ClassVar[str] = "Each block is written by the block sampler under More options."
-    error: ClassVar[str] = "that of the block sampler"
-    order: ClassVar[str] = "-"
-    needs: ClassVar[str] = "absorbing"
-    calls: ClassVar[str] = "inner, per block"
     grows: ClassVar[bool] = True
 
     def __post_init__(self):
         super().__post_init__()
-        if getattr(self.inner, "carries", False):
-            raise InputError("`estimate` 'carried' carries nothing from block to block; leave it out")
         if self.inner.grows:
             raise InputError(f"sampler '{self.inner.name}' writes no block; inside use ancestral or first_hitting")
-
-    @functools.cached_property
-    def inner(self) -> Sampler:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Sampler inside a block."""
-        return find(self.block_sampler)() if isinstance(self.block_sampler, str) else self.block_sampler
 
     @classmethod
     def refuse(cls, method):

@@ -24,7 +24,6 @@ Which evaluations read the whole text depends on the row alone. So a sample does
 **Its time** is three numbers, as that of `blockwise`: the number of blocks left, and the inner sampler's times from and to.
 """
 
-import functools
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -41,8 +40,9 @@ from ..nn.attention import Reading
 from ..requests import declared, option
 from ..truncation import TOKENS
 from .guide import Truncated, Wrapper
+from .in_blocks import InBlocks
 from .pairing import Distribution, absorbs, of_length
-from .sampler import Sampler, State, find
+from .sampler import State
 
 Kind = Literal["none", "prefix", "dual"]
 WRITES = (
@@ -166,13 +166,9 @@ class Progress:
 
 
 @declared
-class SemiAutoregressive(Sampler):
+class SemiAutoregressive(InBlocks):
     """One block of a text after the other, each written by another sampler; the steps are those inside each block."""
 
-    block_sampler: str | Sampler = option(
-        "sampler of a block; its options are allowed too",
-        default="ancestral",
-    )
     block_length: int | None = option(
         "tokens of a block, from the beginning of the text (default: a quarter of the text, 32 at most)",
         default=None,
@@ -194,22 +190,13 @@ class SemiAutoregressive(Sampler):
     label: ClassVar[str] = "Block after block inside the text"
     sentence: ClassVar[str] = "Each block is written by the block sampler under More options, from left to right."
     error: ClassVar[str] = "that of the block sampler, and of the cache"
-    order: ClassVar[str] = "-"
-    needs: ClassVar[str] = "absorbing"
-    calls: ClassVar[str] = "inner, per block"
 
     def __post_init__(self):
+        super().__post_init__()
         if self.inner.name not in WRITES:
             raise InputError(f"sampler '{self.inner.name}' writes no block of a text; inside use {', '.join(WRITES)}")
-        if getattr(self.inner, "carries", False):
-            raise InputError("`estimate` 'carried' carries nothing from block to block; leave it out")
         if self.cache == "none" and self.refresh is not None:
             raise InputError("`refresh` says how long a cache is kept; give `cache` prefix or dual, or leave it out")
-
-    @functools.cached_property
-    def inner(self) -> Sampler:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Sampler inside a block."""
-        return find(self.block_sampler)() if isinstance(self.block_sampler, str) else self.block_sampler
 
     @classmethod
     def refuse(cls, method):

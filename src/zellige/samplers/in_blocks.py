@@ -1,0 +1,33 @@
+"""What samplers that write a text in blocks share: the sampler inside each block."""
+
+import functools
+from typing import ClassVar
+
+from ..errors import InputError
+from ..requests import declared, option
+from .sampler import Sampler, find
+
+
+@declared
+class InBlocks(Sampler):
+    """A sampler that has each block of a text written by another one, its `inner`."""
+
+    block_sampler: str | Sampler = option(
+        "sampler of a block; its options are allowed too",
+        default="ancestral",
+    )
+
+    error: ClassVar[str] = "that of the block sampler"
+    order: ClassVar[str] = "-"
+    needs: ClassVar[str] = "absorbing"
+    calls: ClassVar[str] = "inner, per block"
+
+    def __post_init__(self):
+        super().__post_init__()
+        if getattr(self.inner, "carries", False):
+            raise InputError("`estimate` 'carried' carries nothing from block to block; leave it out")
+
+    @functools.cached_property
+    def inner(self) -> Sampler:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Sampler inside a block."""
+        return find(self.block_sampler)() if isinstance(self.block_sampler, str) else self.block_sampler
