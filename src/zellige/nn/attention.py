@@ -473,6 +473,46 @@ class Beside(NamedTuple):
         return torch.cat((before, x, after), 1), before.shape[1]
 
 
+class InParts:
+    """A transformer that reads a text in parts: block after block with a `Cache`, or a part of it beside a `Reading`."""
+
+    def advance(
+        self,
+        cache: Cache | None,
+        x: Tensor,
+        time: Tensor | None = None,
+        valid: Tensor | None = None,
+        condition: Tensor | None = None,
+    ) -> tuple[Tensor, Cache]:
+        """Hidden states (B, n, D) of clean tokens x (B, n) after what the cache holds, and a cache that holds them too."""
+        raise NotImplementedError
+
+    def _reading(
+        self, x: Tensor, start: int, reading: Reading | None, condition: Tensor | None
+    ) -> tuple[Tensor, Reading]:
+        """Hidden states of x, the texts from `start` on, beside a reading of them if there is one; and the reading of x."""
+        raise NotImplementedError
+
+    def extend(
+        self,
+        cache: Cache | None,
+        x: Tensor,
+        time: Tensor | None = None,
+        valid: Tensor | None = None,
+        condition: Tensor | None = None,
+    ) -> Cache:
+        """The cache of `advance` alone."""
+        return self.advance(cache, x, time, valid, condition)[1]
+
+    def read(self, x: Tensor, condition: Tensor | None = None) -> tuple[Tensor, Reading]:
+        """Read whole texts x (B, L): hidden states (B, L, D), and what a later pass over a part of them reads beside it."""
+        return self._reading(x, 0, None, condition)
+
+    def reread(self, x: Tensor, start: int, reading: Reading, condition: Tensor | None = None) -> Tensor:
+        """Hidden states (B, n, D) of x (B, n), the texts from `start` on; the other positions are as they were in `reading`."""
+        return self._reading(x, start, reading, condition)[0]
+
+
 def remembered(
     cache: Cache | None,
     layers: list[tuple[Tensor, Tensor, Tensor]],

@@ -22,7 +22,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import InputError
-from .attention import Beside, Cache, Past, Reading, attend, check_context, check_whole, documents, remembered, sight
+from .attention import (
+    Beside,
+    Cache,
+    InParts,
+    Past,
+    Reading,
+    attend,
+    check_context,
+    check_whole,
+    documents,
+    remembered,
+    sight,
+)
 from .bert import TiedHead
 from .embedding import rotate
 from .network import check_tokens_alone
@@ -146,7 +158,7 @@ class Layer(nn.Module):
         return x + self.down(F.silu(self.gate(h)) * self.up(h)), k, v
 
 
-class Llama(nn.Module):
+class Llama(InParts, nn.Module):
     """States (B, L) -> hidden states (B, L, D) by `features`, -> logits (*, K) by `head`.
 
     It has no time input: masked diffusion does not need one. `states` is K, the mask included, `net.rows` or fewer. `block` is
@@ -227,30 +239,11 @@ class Llama(nn.Module):
         h, layers = self._pass(x, 1, None if valid is None else valid.long(), cache, valid)
         return h, remembered(cache, layers, x, valid, self.net.length, self.block)
 
-    def extend(
-        self,
-        cache: Cache | None,
-        x: Tensor,
-        time: Tensor | None = None,
-        valid: Tensor | None = None,
-        condition: Tensor | None = None,
-    ) -> Cache:
-        """The cache of `advance` alone."""
-        return self.advance(cache, x, time, valid, condition)[1]
-
-    def read(self, x: Tensor, condition: Tensor | None = None) -> tuple[Tensor, Reading]:
-        """Read whole texts x (B, L): as `DiT.read`."""
-        return self._reading(x, 0, None, condition)
-
-    def reread(self, x: Tensor, start: int, reading: Reading, condition: Tensor | None = None) -> Tensor:
-        """Hidden states (B, n, D) of x (B, n), the texts from `start` on: as `DiT.reread`. With a shift, those that the positions
-        after the first are read from; the first is read from its own, and belongs to the part for their sake unless it begins
-        the text."""
-        return self._reading(x, start, reading, condition)[0]
-
     def _reading(
         self, x: Tensor, start: int, reading: Reading | None, condition: Tensor | None
     ) -> tuple[Tensor, Reading]:
+        """With a shift, the hidden states are those that the positions after the first are read from; the first is read from its
+        own, and belongs to the part for their sake unless it begins the text."""
         check_tokens_alone(x.shape[1], self.net.length, None, condition)
         if self.block:
             raise InputError(

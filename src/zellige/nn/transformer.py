@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..errors import InputError
-from .attention import ALL, Cache, Reading, check_context, check_whole, remembered, sight
+from .attention import ALL, Cache, InParts, Reading, check_context, check_whole, remembered, sight
 from .block import Block, Net
 from .conv import ConvBlock, refuse_blocks
 from .embedding import (
@@ -42,7 +42,7 @@ from .embedding import (
 __all__ = ["Block", "DiT", "Net"]
 
 
-class DiT(nn.Module):
+class DiT(InParts, nn.Module):
     """States (B, L) -> hidden states (B, L, D) by `features`, -> logits (*, K) by `head`.
 
     `states` is K, the mask included. With `time` the network is conditioned on the time of each sequence or position. `bias`
@@ -251,25 +251,6 @@ class DiT(nn.Module):
             h, k, v = block.remember(h, rotary, c, view, past)
             layers_.append((k, v, tail))
         return self._end(h, c), remembered(cache, layers_, x, valid, self.net.length, self.block)
-
-    def extend(
-        self,
-        cache: Cache | None,
-        x: Tensor,
-        time: Tensor | None = None,
-        valid: Tensor | None = None,
-        condition: Tensor | None = None,
-    ) -> Cache:
-        """The cache of `advance` alone."""
-        return self.advance(cache, x, time, valid, condition)[1]
-
-    def read(self, x: Tensor, condition: Tensor | None = None) -> tuple[Tensor, Reading]:
-        """Read whole texts x (B, L): hidden states (B, L, D), and what a later pass over a part of them reads beside it."""
-        return self._reading(x, 0, None, condition)
-
-    def reread(self, x: Tensor, start: int, reading: Reading, condition: Tensor | None = None) -> Tensor:
-        """Hidden states (B, n, D) of x (B, n), the texts from `start` on; the other positions are as they were in `reading`."""
-        return self._reading(x, start, reading, condition)[0]
 
     def _reading(
         self, x: Tensor, start: int, reading: Reading | None, condition: Tensor | None
