@@ -5,7 +5,8 @@ its commands print.
 
 NAME is one of MODELS below. The model goes into src/zellige/models/shipped/NAME; there the commands of its card are run, in an
 empty folder, on the weights that ship, and what they print is the card: nothing in it is written by hand but what MODELS says of
-the data. PATH, the data, stays where it is. A card is made again with --card-only NAME --data PATH.
+the data. PATH, the data, stays where it is. A card is made again with --card-only NAME --data PATH; if a change of the code has
+changed what models sample, --samples-only NAME makes only the samples again, which needs no data.
 """
 
 import argparse
@@ -240,6 +241,30 @@ def write_card(name: str, data: str) -> None:
     save(folder, entry | {"runs": runs})
 
 
+def write_samples(name: str) -> None:
+    """Run the commands of a card that sample, and put what they print and draw in the place of what stands there."""
+    folder = shipped.FOLDER / name
+    card = json.loads((folder / shipped.CARD).read_text(encoding="utf-8"))
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    with empty_folder(""):
+        for run in card["runs"]:
+            if not run["command"].startswith("zellige evaluate "):
+                began = time.perf_counter()
+                printed, run["numbers"] = executed(run["command"], "")
+                run["seconds"] = round(time.perf_counter() - began, 1)
+                head, _, rest = text.partition(f"```text\n$ {run['command']}\n")
+                text = (
+                    head
+                    + "\n".join(["```text", f"$ {run['command']}", *printed.splitlines()])
+                    + "\n```"
+                    + rest.partition("\n```")[2]
+                )
+        for picture in Path().glob("*.png"):
+            shutil.copyfile(picture, folder / picture.name)
+    (folder / "README.md").write_text(text, encoding="utf-8")
+    save(folder, card)
+
+
 def options(text: str) -> dict[str, Any]:
     """`--steps 64 --sampler x` as the arguments of `zellige.sample`."""
     words = shlex.split(text)
@@ -316,7 +341,11 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("name", choices=MODELS)
     parser.add_argument("--data", default="", help="what $DATA stands for in the commands")
     parser.add_argument("--card-only", action="store_true", help="of the weights that are there")
+    parser.add_argument("--samples-only", action="store_true", help="only its samples, of the weights that are there")
     chosen = parser.parse_args(words)
+    if chosen.samples_only:
+        write_samples(chosen.name)
+        return
     if chosen.run and not chosen.card_only:
         put(chosen.run, chosen.name, chosen.data)
     write_card(chosen.name, chosen.data)

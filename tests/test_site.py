@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 
+import zellige
+from zellige.data.prepare import prepare
 from zellige.evaluation.metrics import METRICS
+from zellige.models import shipped
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
 import outputs  # noqa: E402
 import pages  # noqa: E402
+import samples  # noqa: E402
 
 FETCHED = re.compile(
     r"""<(?:script|img|iframe|source|video|audio|embed|link(?![^>]*rel="(?:author|canonical)"))\b[^>]*?(?:src|href|data)=["'](?:https?:)?//"""
@@ -93,6 +97,42 @@ def test_an_output_that_changed_is_seen(tmp_path):
 def test_the_outputs_come_again(page):
     text = page.read_text(encoding="utf-8")
     assert outputs.written(text) == text, f"python docs/outputs.py {page}"
+
+
+def test_the_samples_are_all_there_and_counted():
+    """The page is what its script writes of its samples: every seed, every count and interval, each text with its verdict."""
+    text = samples.PAGE.read_text(encoding="utf-8")
+    there = samples.standing(text)
+    assert samples.page(there) == text, "python docs/samples.py --page"
+    assert [len(there["texts"][name]) for name in samples.TEXTS] == [16, 16]
+    assert (len(there["molecules"]), len(there["puzzles"])) == (20, 10)
+    assert all((ROOT / "docs" / name).is_file() for name in re.findall(r"\]\((pictures/samples/[^)]+)\)", text))
+    assert set(samples.TEXTS) == {name for name in shipped.names() if shipped.card(name)["what"].endswith("in English")}
+    for name, texts in there["texts"].items():
+        runs = [run for run in shipped.card(name)["runs"] if run["command"].startswith("zellige sample")]
+        assert [run["command"] for run in runs] == [samples.text_command(name, seed) for seed in samples.SEEDS]
+        assert [run["numbers"]["samples"][0].split() for run in runs] == [text.split() for text in texts]
+
+
+def test_a_sample_that_nobody_read_is_refused():
+    there = samples.standing(samples.PAGE.read_text(encoding="utf-8"))
+    there["texts"]["tales"][3] += " more"
+    with pytest.raises(SystemExit, match="not read yet"):
+        samples.page(there)
+
+
+@pytest.mark.long
+def test_the_samples_come_again(shared):
+    there = samples.standing(samples.PAGE.read_text(encoding="utf-8"))
+    for name, texts in there["texts"].items():
+        assert [samples.printed(samples.text_command(name, seed)).split() for seed in (0, 15)] == [
+            texts[seed].split() for seed in (0, 15)
+        ]
+    assert samples.printed(samples.MOLECULES).split("\n") == there["molecules"]
+    data = zellige.Data("sudoku", path=str(shared / "data" / "sudoku" / "sudoku9_pairs.csv.xz"), size=9)
+    clues = prepare(data, 81).split("test").clues
+    assert clues is not None
+    assert ["".join(str(cell + 1) if cell >= 0 else "." for cell in row) for row in clues[:10]] == [*samples.PUZZLES]
 
 
 @pytest.fixture(scope="module")

@@ -47,7 +47,17 @@ def test_its_numbers_come_again(name, shared):
     assert numbers["value"] == pytest.approx(run["numbers"]["value"], rel=1e-4)
 
 
-@pytest.mark.parametrize(("name", "start"), [("molecules", "sample"), ("tales", "sample"), ("sudoku", "infill")])
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [
+        ("molecules", "sample"),
+        ("tales", "sample"),
+        ("sudoku", "infill"),
+        pytest.param("tales-mdlm", "sample", marks=pytest.mark.long),
+        pytest.param("chorales", "sample", marks=pytest.mark.long),
+        pytest.param("mnist", "sample", marks=pytest.mark.long),
+    ],
+)
 def test_its_first_sample_comes_again(name, start):
     """What the card's first command of this kind writes: of a model of blocks, one of all gaps at once, one that infills."""
     run = next(run for run in shipped.card(name)["runs"] if run["command"].startswith(f"zellige {start} "))

@@ -1,0 +1,253 @@
+"""docs/samples.md: samples of every included model, none chosen, with the commands and seeds that make them.
+
+    python docs/samples.py            sample everything again (about 10 minutes), and write the page and its pictures
+    python docs/samples.py --page     write the page again around the samples that stand in it
+
+`samples.csv` holds what a reader said of each text by the rubric below. A line belongs to a text by its checksum, so a text that
+changes loses its line, and has to be read again before the page can be written.
+"""
+
+import argparse
+import contextlib
+import csv
+import hashlib
+import html
+import io
+import os
+import re
+import shlex
+import tempfile
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from zellige import cli, infill
+from zellige.data.smiles import is_molecule
+from zellige.evaluation.interval import Proportion
+from zellige.models.model import load
+from zellige.show.kinds import of
+from zellige.show.numbers import counted
+
+DOCS = Path(__file__).parent
+PAGE, RATINGS, PICTURES = DOCS / "samples.md", DOCS / "samples.csv", DOCS / "pictures" / "samples"
+SEEDS = range(16)
+TEXTS = {
+    "tales": ("Tales, block after block", "bd3lm with blocks of 4 tokens, from left to right; 128 tokens each."),
+    "tales-mdlm": (
+        "Tales, all positions at once",
+        "mdlm in 256 steps. This model is for filling gaps, and is here for comparison.",
+    ),
+}
+RUBRIC = {
+    "grammatical": "every sentence could be printed: subject and verb fit, no word is missing or doubled by mistake, "
+    "pronouns refer to somebody who is there. Old English and loose commas are allowed.",
+    "one subject": "somewhere three sentences in a row are about the same person, thing or conversation, and what they say goes "
+    "together.",
+    "no invented word": "every word is English, or a name with a capital letter.",
+}
+DIGITS = "zellige sample mnist --class 0 1 2 3 4 5 6 7 8 9 --count 10 --seed 0 --out digits.png"
+MOLECULES = "zellige sample molecules --count 20 --seed 0"
+CHORALES = [f"zellige sample chorales --count 3 --seed 0 --out chorales.{suffix}" for suffix in ("png", "mid")]
+RECOGNISED = (8, 8, 7, 5, 7, 3, 8, 7, 4, 8)  # of each ten of digits.png, by eye
+PUZZLES = (  # the first ten of the test split of sudoku9_pairs.csv
+    ".48176..2....2.........4...1.....86.6.3...7..2.9..81.4............849.....2761..8",
+    "...8..1...4.61...91....2..6.........2...4.8...3....62....428....631.74..9...6....",
+    "1.....4......4.976.9...3...6.....2...71.....8..3.8.....4..9.8..28.1....97....23..",
+    "6...3.....2..78.....342..86........473.....628..79...3.86.4..2...931....1........",
+    ".2....49.9....5..8...7..2.167..2.....1.....29.........26..4.8.77.5...9...4.....5.",
+    "...4127..48.6...9...2..........9...4...7....2..6.48...6......831...394..9....7...",
+    "......7....6135..9..9............4..91...8.6.7.5..6.91.3..54.......97......6....7",
+    "..7...9.2.......7....6......29..138...3.2.1.7.1......4..8....3.6..4.7..1.4..18..9",
+    "..8..9.7....2...3..5..6.............8.......6..9..428...5.93.4.682.5.9......8....",
+    "..2...81.3.9....2..8.4.....7...62..1.2..17346...9.......1.....26.......9...643...",
+)
+
+QUOTE = re.compile(r"<blockquote>(.*?)</blockquote>", re.DOTALL)
+PUZZLE = re.compile(r"!\[\d+: ([^\]]*)\]\(pictures/samples/puzzle-\d+\.png\)")
+
+
+# ------------------------------------------------------------------------------------------------------------ the samples
+def sample() -> dict[str, Any]:
+    """Run every command of the page, in an empty folder; its pictures are put into PICTURES."""
+    PICTURES.mkdir(exist_ok=True)
+    texts = {name: [printed(text_command(name, seed)) for seed in SEEDS] for name in TEXTS}
+    molecules = printed(MOLECULES).split("\n")
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        for command in (DIGITS, *CHORALES):
+            printed(command)
+        for file in Path(folder).iterdir():
+            (PICTURES / file.name).write_bytes(file.read_bytes())
+    return {"texts": texts, "molecules": molecules, "puzzles": solve()}
+
+
+def text_command(name: str, seed: int) -> str:
+    return f"zellige sample {name} --seed {seed}"
+
+
+def printed(command: str) -> str:
+    """What a command prints, without its notes."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(open(os.devnull, "w")):
+        if code := cli.main([*shlex.split(command)[1:], "--quiet"]):
+            raise SystemExit(f"{command} ended with {code}")
+    return out.getvalue().removesuffix("\n")
+
+
+def solve() -> list[str]:
+    """Fill in each puzzle, draw it, and say whether it is right: a filling without a conflict is the solution."""
+    model = load("sudoku")
+    kind: Any = of(model.tokenizer)
+    verdicts = []
+    for number, puzzle in enumerate(PUZZLES, 1):
+        filled = kind.tokens(infill(model, puzzle, temperature=0.0, seed=0)).reshape(1, -1)
+        conflicts = int(kind.clashes(filled).sum())
+        verdicts.append("right" if not conflicts else f"wrong, {counted(conflicts, 'cell')} in conflict")
+        fixed = kind.read(puzzle) >= 0
+        figure = kind.figure(filled, fixed, [f"{number}: {verdicts[-1]}"])
+        figure.savefig(PICTURES / f"puzzle-{number}.png", dpi=100)
+    return verdicts
+
+
+# --------------------------------------------------------------------------------------------------------------- the page
+def page(samples: dict[str, Any]) -> str:
+    """The page of these samples. SystemExit: a text that nobody has read."""
+    said = ratings()
+    parts = [INTRODUCTION, *rubric(samples["texts"], said)]
+    for name, (title, about) in TEXTS.items():
+        parts += [f"### {title}: `{name}`", about]
+        for seed, text in zip(SEEDS, samples["texts"][name], strict=True):
+            verdict = ", ".join(f"{what} {'yes' if yes else 'no'}" for what, yes in zip(RUBRIC, read_by(said, text)))
+            lines = "<br>\n".join(
+                textwrap.fill(html.escape(line, quote=False), 112) for line in text.strip().split("\n")
+            )
+            parts += [f"`zellige sample {name} --seed {seed}`: {verdict}", f"<blockquote>{lines}</blockquote>"]
+    right = Proportion(sum(RECOGNISED), 100)
+    each = ", ".join(f"{count} of class {digit}" for digit, count in enumerate(RECOGNISED))
+    parts += [
+        "## Digits: `mnist`", shell(DIGITS),
+        f"Ten of each class, a class a row. By eye, and strictly, {right.right} of 100 are the digit that was asked for "
+        f"({bounds(right)}): {each}. Another network is more generous ([guidance](tutorials/guidance.md)).",
+        "![Ten rows of ten digits, one class a row](pictures/samples/digits.png)",
+    ]  # fmt: skip
+    valid = Proportion(sum(map(is_molecule, samples["molecules"])), len(samples["molecules"]))
+    marked = "".join(f"{text:<24}{'valid' if is_molecule(text) else 'not valid'}\n" for text in samples["molecules"])
+    parts += [
+        "## Molecules: `molecules`",
+        f"Drawn one character at a time. {valid.right} of {valid.total} are the SMILES of a molecule ({bounds(valid)}); of more "
+        "samples it is [64%](results.md#molecules-by-a-property).",
+        f"```text\n$ {MOLECULES}\n{marked}```",
+    ]
+    solved = Proportion(samples["puzzles"].count("right"), len(PUZZLES))
+    pictures = "\n".join(
+        f"![{number}: {verdict}](pictures/samples/puzzle-{number}.png)"
+        for number, verdict in enumerate(samples["puzzles"], 1)
+    )
+    parts += [
+        "## Sudokus: `sudoku`",
+        "The first ten puzzles of the test split, filled in with the most confident cell first and its likeliest digit:",
+        shell("\n".join(f"zellige infill sudoku {puzzle} --temperature 0" for puzzle in PUZZLES)),
+        f"Bold digits were given, blue ones are the model's, and cells that break a rule are orange. {solved.right} of "
+        f"{solved.total} are right ({bounds(solved)}); of 200 puzzles it is [62.5%](results.md#x-9-sudoku).",
+        pictures,
+        "## Chorales: `chorales`", shell("\n".join(CHORALES)),
+        "Four bars each. To listen: " + ", ".join(
+            f"[chorale {n}](pictures/samples/chorales-{n}.mid)" for n in (1, 2, 3)
+        ) + ".",
+        "![Three chorales, four voices as horizontal bars over time](pictures/samples/chorales.png)",
+    ]  # fmt: skip
+    return "\n\n".join(map(folded, parts)) + "\n"
+
+
+def folded(part: str) -> str:
+    """A paragraph in lines of a page; anything that has lines already as it is."""
+    return part if "\n" in part else textwrap.fill(part, 118, break_long_words=False, break_on_hyphens=False)
+
+
+INTRODUCTION = """# Samples
+
+What the included models write, good and bad. Nothing here was chosen: of each model these are the first samples, with
+seed 0 or with seeds 0 to 15, and with the settings that the model comes with. Run the command above a sample to get it
+again. The page is made by `python docs/samples.py`.
+
+The models are small (0.6 to 6 million parameters, an hour of training on a CPU); [Results](results.md) has their
+likelihoods.
+
+## Texts"""
+
+
+def rubric(texts: dict[str, list[str]], said: dict[str, tuple[bool, ...]]) -> list[str]:
+    """How the texts were judged, and the counts."""
+    rows = {f"`{name}`": [read_by(said, text) for text in texts[name]] for name in TEXTS}
+    rows["real text"] = [verdict for key, verdict in said.items() if key.startswith("test")]
+    rules = "\n".join(folded(f"- *{what}*: {rule}").replace("\n", "\n  ") for what, rule in RUBRIC.items())
+    table = ["| | " + " | ".join([*RUBRIC, "all three"]) + " |", "|---" * 5 + "|"]
+    for name, verdicts in rows.items():
+        columns = [*zip(*verdicts), tuple(map(all, verdicts))]
+        cells = [
+            f"{sum(column)} of {len(column)}<br>{bounds(Proportion(sum(column), len(column)))}" for column in columns
+        ]
+        table.append(f"| {name} | " + " | ".join(cells) + " |")
+    return [
+        "Each text was read by this rubric, which was written down before. What stands before the first and after the last full "
+        "stop is not counted, and a text that then has no whole sentence fails:",
+        rules,
+        "\n".join(table),
+        "Fractions with 95% intervals. The texts of both models and 16 passages of the same length from the test split (*real "
+        "text*) were shuffled and read without their names. They were read once, by a language model, and the two models can be "
+        "told apart by their style. Real text fails where 128 tokens hold fewer than three whole sentences, or dialect words.",
+    ]
+
+
+def bounds(share: Proportion) -> str:
+    low, high = share.interval
+    return f"{100 * low:.0f} to {100 * high:.0f}%"
+
+
+def shell(commands: str) -> str:
+    return f"```sh\n{commands}\n```"
+
+
+# ------------------------------------------------------------------------------------------------------------- what was said
+def checksum(text: str) -> str:
+    """Checksum of the words of a text; where its lines break makes no difference."""
+    return hashlib.sha256(" ".join(text.split()).encode()).hexdigest()[:12]
+
+
+def ratings() -> dict[str, tuple[bool, ...]]:
+    """The verdicts of the rubric by the checksum of a text; of real text by its number, `test 0`."""
+    with RATINGS.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    key = lambda row: f"test {row['number']}" if row["of"] == "test" else row["text"]  # noqa: E731
+    return {key(row): tuple(row[name] == "1" for name in ("grammatical", "subject", "words")) for row in rows}
+
+
+def read_by(said: dict[str, tuple[bool, ...]], text: str) -> tuple[bool, ...]:
+    if checksum(text) not in said:
+        raise SystemExit(f"not read yet, {checksum(text)} has no line in {RATINGS.name}: {text[:60]!r}")
+    return said[checksum(text)]
+
+
+def standing(text: str) -> dict[str, Any]:
+    """The samples that stand in a page."""
+    quotes = [
+        "\n".join(" ".join(html.unescape(line).split()) for line in quote.split("<br>"))
+        for quote in QUOTE.findall(text)
+    ]
+    size = len(SEEDS)
+    block = text.partition(f"$ {MOLECULES}\n")[2].partition("```")[0]
+    return {
+        "texts": {name: quotes[size * i : size * (i + 1)] for i, name in enumerate(TEXTS)},
+        "molecules": [line.split(" ")[0] for line in block.splitlines()],
+        "puzzles": PUZZLE.findall(text),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--page", action="store_true", help="of the samples that stand in the page")
+    samples = standing(PAGE.read_text(encoding="utf-8")) if parser.parse_args().page else sample()
+    PAGE.write_text(page(samples), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
