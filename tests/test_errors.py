@@ -201,6 +201,7 @@ def here(place, monkeypatch, tmp_path):
         "datasets",
         "mido",
         "optuna",
+        "selfies",
         "transformers",
         "mauve",
         "torch_fidelity",

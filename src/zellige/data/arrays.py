@@ -1,6 +1,7 @@
 """Data of one shape: images, music, puzzles, molecules, arrays. Read (images.py, symbols.py ...), cut, made small,
 flattened."""
 
+import dataclasses
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -54,6 +55,8 @@ def prepare_arrays(
     from .tokenizer import require_same
 
     entry = DATASETS[data.name]
+    if tokenizer is not None and tokenizer.name == "selfies" and data.name == "qm9" and not data.tokenizer:
+        data = dataclasses.replace(data, tokenizer="selfies")  # as the model that reads it was trained
     cache = catalogue.cache_folder(data.cache)
     if data.name in CACHED:
         raw = CACHED[data.name](data, progress)

@@ -222,7 +222,7 @@ DATASETS |= {
     ),
     "qm9": Source(
         "small molecules, SMILES", "2 MB", "90% / 5% / 5% shuffled", "CC0", "2.2 MB", fields=("smiles",), shaped=True,
-        reads=("path", "field", "labels", "labels_by"),
+        reads=("path", "field", "tokenizer", "labels", "labels_by"),
         files={"all": (_QM9, "80c060e299a44112b89be3fc6d95145dfeda97aa3eab1e2662aafdfbb00f7929")},
     ),
     "dna": Source(

@@ -48,8 +48,8 @@ class Data:
         field: the field of a .jsonl, or the column of a .csv, that holds the text (several joined by +); if not given `text`,
             or the one with the longest texts.
         tokenizer: characters, bytes, bpe:4096, sentencepiece:4096, gpt2, a tokenizer.json, a folder of vocabulary files or a
-            hub id; auto for subwords of a text that is long enough, else characters; empty for the data set's own, of your
-            texts auto.
+            hub id; auto for subwords of a text that is long enough, else characters; for molecules selfies; empty for the
+            data set's own, of your texts auto.
         pack: `wrap` cuts one stream into rows; `document` puts one document (a line of plain text) in each, padded; `packed`
             as many as fit, which do not see each other. Documents longer than a row are cut into pieces.
         fill: pad each document with the token that ends it, to a multiple of this many tokens; these count, so that the model

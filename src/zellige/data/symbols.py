@@ -3,6 +3,7 @@
 import csv
 import io
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,11 @@ from ..errors import InputError
 from ..schema import parse
 from . import file_names, own_arrays, readers, unpack
 from .array_source import Fetch, Raw, cut_splits, locate_files, sums
-from .catalogue import DATASETS
+from .catalogue import DATASETS, cache_folder
 from .levels import SILENT
 from .pixels import whole_size
 from .properties import COUNTED, Property
+from .selfies import Selfies, translated
 from .tokenizer import Characters
 
 if TYPE_CHECKING:
@@ -251,22 +253,51 @@ def symmetric(grids: np.ndarray, generator: np.random.Generator) -> np.ndarray:
 
 # ---------------------------------------------------------------------------------------------------- texts of one length
 def molecules(data: "Data", fetch: Fetch) -> Raw:
-    """SMILES, one molecule per row, padded with line ends that count: the distribution is that of whole molecules."""
+    """Molecules, one per row, padded with line ends that count: the distribution is that of whole molecules.
+
+    They are read as SMILES, a token a character, or with `data.tokenizer` selfies as SELFIES, a token a symbol.
+    """
     lines, about = _column(data, fetch)
     labels, names = _molecule_classes(data, fetch, lines) if data.labels else (None, ())
-    length = max(map(len, lines)) + 1
-    about["protocol"] = (
-        f"one molecule a row of {length}, ended and filled up with line ends, which are modelled; shuffled"
-    )
-    tokenizer = Characters("".join({*"".join(lines), "\n"}), "smiles", (length,))
+    if data.tokenizer not in ("", "characters", "selfies"):
+        raise InputError(
+            f"`data.tokenizer` is '{data.tokenizer}'; molecules are cut into characters or selfies, give one of these"
+        )
     order = np.random.default_rng(0).permutation(len(lines))  # the file goes from small to large
-    rows = _encode(tokenizer, "".join(lines[i].ljust(length, "\n") for i in order))
-    ends = int(tokenizer.separator or 0)
-    count = lambda x: int((x != ends).sum()) + len(x)  # noqa: E731  (a molecule's characters and its end)
+    if data.tokenizer == "selfies":
+        order, tokenizer, rows, count = _selfies(data, lines, order, about)
+    else:
+        length = max(map(len, lines)) + 1
+        tokenizer = Characters("".join({*"".join(lines), "\n"}), "smiles", (length,))
+        rows = _encode(tokenizer, "".join(lines[i].ljust(length, "\n") for i in order))
+        ends = int(tokenizer.separator or 0)
+        count = lambda x: int((x != ends).sum()) + len(x)  # noqa: E731  (a molecule's characters and its end)
+    about["protocol"] = (
+        f"one molecule a row of {tokenizer.shape[0]}, ended and filled up with line ends, which are modelled; shuffled"
+    )
     return Raw(
         {"all": rows}, tokenizer.size, "smiles", "char", False, tokenizer=tokenizer, characters=count, about=about,
         classes={} if labels is None else {"all": labels[order]}, names=names,
     )  # fmt: skip
+
+
+def _selfies(
+    data: "Data", lines: list[str], order: np.ndarray, about: dict[str, Any]
+) -> tuple[np.ndarray, Selfies, np.ndarray, Callable[[np.ndarray], int]]:
+    """Molecules as symbols: their order without those that SELFIES cannot write, tokenizer, rows, how to count characters."""
+    symbols = translated(lines, cache_folder(data.cache))
+    kept = order[[bool(symbols[i]) for i in order]]
+    if not len(kept):
+        raise InputError(f"SELFIES can write no molecule of '{data.path}'; give SMILES, or leave out `data.tokenizer`")
+    if len(kept) < len(order):
+        about["left_out"] = [f"{len(order) - len(kept):,} of {len(order):,} molecules, which SELFIES cannot write"]
+    tokenizer = Selfies({symbol for i in kept for symbol in symbols[i]}, (max(map(len, symbols)) + 1,))
+    number = {symbol: i for i, symbol in enumerate(tokenizer.symbols)}
+    rows = np.full((len(kept), *tokenizer.shape), tokenizer.separator, np.uint16)
+    for row, i in zip(rows, kept):
+        row[: len(symbols[i])] = [number[symbol] for symbol in symbols[i]]
+    characters = {row.tobytes(): len(lines[i]) + 1 for row, i in zip(rows, kept)}  # of the file's SMILES, and its end
+    return kept, tokenizer, rows, lambda x: sum(characters[row.tobytes()] for row in x)
 
 
 def _molecule_classes(data: "Data", fetch: Fetch, lines: list[str]) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -1,6 +1,6 @@
 """Tokenizers: text to integers 0..size-1 and back. The mask token is not among them; a process adds its own.
 
-Seven kinds, all saved as JSON in a model's folder, never pickled:
+Eight kinds, all saved as JSON in a model's folder, never pickled:
 
     characters   one token a character: those found in the corpus, or text8's a-z and space
     bytes        one token a byte, 256 of them, any file
@@ -9,6 +9,7 @@ Seven kinds, all saved as JSON in a model's folder, never pickled:
     integers     own tokens without a text: decoded as numbers
     levels       images, music, grids (levels.py)
     table        rows of categories (table.py)
+    selfies      molecules, a token a symbol of SELFIES (selfies.py)
 
 `unit` says what a token is ("char", "byte", "token", "dim", "note", "cell"); `separator` is the token that ends a document,
 if there is one. `mask` is the model's mask where a published tokenizer has it among its tokens: no text gives it, and it is
@@ -217,6 +218,10 @@ def load(folder: str | Path) -> Tokenizer:
             from .levels import Levels
 
             return Levels(**data)
+        if kind == "selfies":
+            from .selfies import Selfies
+
+            return Selfies(data["symbols"], data["shape"])
         if kind == "table":
             from .table import Table
 

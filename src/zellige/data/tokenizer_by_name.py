@@ -53,6 +53,10 @@ def named_tokenizer(spec: str, fetch: Callable[[str, str], Path]) -> Tokenizer:
         return Characters(TEXT8)
     if spec == "bytes":
         return Bytes()
+    if spec == "selfies":
+        raise InputError(
+            "`data.tokenizer` selfies is for molecules; give `data.name` qm9, and your file by `data.path`"
+        )
     path = Path(spec).expanduser()
     if spec == "gpt2" and not path.is_dir():
         try:

@@ -36,7 +36,9 @@ class Smiles(Text):
         return super().text(row).strip()
 
     def pieces(self, row: Sequence[int]) -> list[str]:
-        return [piece.replace("\n", " ") for piece in super().pieces(row)]
+        symbols = getattr(self.tokenizer, "symbols", None)  # of SELFIES: alone they are no SMILES
+        pieces = super().pieces(row) if symbols is None else [symbols[t] if 0 <= t < len(symbols) else "·" for t in row]
+        return [piece.replace("\n", " ") for piece in pieces]
 
 
 def token_texts(tokenizer: Tokenizer, tokens: Sequence[int]) -> list[str]:

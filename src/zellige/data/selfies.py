@@ -1,0 +1,128 @@
+"""SELFIES: symbols of which every sequence is a molecule (Krenn et al. 2020, arXiv 1905.13741; the package `selfies`).
+
+A SMILES text becomes a sequence of symbols, an atom with its bond, a branch or a ring each; read back, a symbol that would give
+an atom too many bonds is read as one that does not. The spelling may change on the way, the molecule does not.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypedDict
+
+import numpy as np
+
+from ..errors import InputError, not_installed
+from .folder import folder_key, read_whole, write_meta, written_aside
+from .tokenizer_base import BaseTokenizer, OutsideVocabulary
+
+END = "\n"
+_SYMBOL = re.compile(r"\[[^\[\]]*\]")
+
+
+def package() -> ModuleType:
+    """The package, which comes with an extra."""
+    try:
+        import selfies
+    except ImportError:
+        raise not_installed("`data.tokenizer` selfies", "selfies", "molecules") from None
+    return selfies
+
+
+def symbols_of(smiles: str) -> list[str]:
+    """The symbols of a molecule. Raises InputError where the text is no SMILES, or SELFIES has no symbols for it.
+
+    >>> symbols_of("CC=O")
+    ['[C]', '[C]', '[=O]']
+    """
+    of = package()
+    try:
+        return _SYMBOL.findall(of.encoder(smiles))
+    except of.EncoderError:
+        raise InputError(f"'{smiles}' is no SMILES of a molecule that SELFIES can write; take it out") from None
+
+
+class Selfies(BaseTokenizer):
+    """One token a symbol. A row holds one molecule, ended and filled up with line ends; `decode` gives its SMILES.
+
+    symbols: those of the training molecules. shape: (most symbols of a molecule + 1,).
+
+    While positions of a row are masked, `decode` gives its symbols, since only the whole of them is a molecule.
+    """
+
+    name, unit, kind = "selfies", "token", "smiles"
+
+    def __init__(self, symbols: Iterable[str], shape: Sequence[int] = ()):
+        self.symbols, self.shape = (END, *sorted({*symbols} - {END})), tuple(shape)
+        self.size, self.separator = len(self.symbols), 0
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {symbol: i for i, symbol in enumerate(self.symbols)}
+
+    def encode_pieces(self, pieces: Sequence[str], of: str = "the corpus") -> list[np.ndarray]:
+        return [np.array(self.encode(piece, of), np.uint32) for piece in pieces]
+
+    def encode(self, text: str, of: str = "the prompt") -> list[int]:
+        """The tokens of a SMILES text, or of the symbols themselves: `CC=O` or `[C][C][=O]`; line ends are tokens, too."""
+        return [token for line in re.split(f"({END})", text) if line for token in self._line(line, of)]
+
+    def _line(self, line: str, of: str) -> list[int]:
+        symbols = [line] if line == END else _SYMBOL.findall(line)
+        if "".join(symbols) != line or any(symbol not in self._numbers for symbol in symbols):
+            symbols = symbols_of(line)
+        unknown = next((symbol for symbol in symbols if symbol not in self._numbers), None)
+        if unknown:
+            raise OutsideVocabulary(f"'{unknown}' in {of} is not in the model's vocabulary ({self.describe()})")
+        return [self._numbers[symbol] for symbol in symbols]
+
+    def decode(self, tokens: Iterable[int], mask: str = "·") -> str:
+        values = tokens.tolist() if hasattr(tokens, "tolist") else [*tokens]  # pyright: ignore[reportAttributeAccessIssue]
+        if any(not 0 <= token < self.size for token in values):
+            return "".join(self.symbols[token] if 0 <= token < self.size else mask for token in values)
+        lines = "".join(self.symbols[token] for token in values).split(END)
+        return END.join(package().decoder(line) for line in lines).rstrip(END)
+
+    def describe(self) -> str:
+        return f"{self.size - 1} symbols of SELFIES, and what ends a molecule"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"zellige": "selfies", "symbols": [*self.symbols], "shape": [*self.shape]}
+
+
+class Meta(TypedDict):
+    """meta.json of the cache: the size and the sha256 of symbols.txt, a molecule a line."""
+
+    bytes: int
+    sha256: str
+
+
+def read_symbols(folder: Path) -> dict[str, Any] | None:
+    """Contents of a finished folder; None if there is none. InputError if one of its files was changed."""
+    return read_whole(folder, Meta, "symbols.txt", lambda meta: {"symbols.txt": meta["bytes"]})
+
+
+def translated(lines: Sequence[str], cache: Path) -> list[list[str]]:
+    """The symbols of each SMILES text, none of one that SELFIES cannot write; kept in the cache, since they take a while."""
+    made_by = {"lines": hashlib.sha256(END.join(lines).encode()).hexdigest(), "selfies": package().__version__}
+    folder = cache / "selfies" / folder_key(made_by)
+    try:
+        meta = read_symbols(folder)
+    except InputError:
+        meta = None
+    if meta is None:
+        with written_aside(folder, read_symbols, "molecules") as aside:
+            text = END.join(map(_written, lines)).encode()
+            (aside / "symbols.txt").write_bytes(text)
+            digest = hashlib.sha256(text).hexdigest()
+            write_meta(aside, {"bytes": len(text), "sha256": digest}, {"symbols.txt": digest})
+    return [_SYMBOL.findall(line) for line in (folder / "symbols.txt").read_text("utf-8").split(END)]
+
+
+def _written(smiles: str) -> str:
+    try:
+        return "".join(symbols_of(smiles))
+    except InputError:
+        return ""
