@@ -151,6 +151,24 @@ def test_texts_do_not_depend_on_the_others(name, tmp_path):
     assert isinstance(long[0], str)
 
 
+def test_a_cache_is_an_option_of_the_model(saved):
+    """Block after block: the texts do not depend on the batch; read anew in each evaluation, a cache changes none."""
+    from zellige.harness import Zellige
+
+    requests = [
+        SimpleNamespace(args=(text, {"max_gen_toks": 7, "do_sample": True})) for text in ("the sky", "the sea is", "a")
+    ]
+    how = {"sampler": "semi_autoregressive", "block_sampler": "any_order", "block_length": 4}
+    texts = {
+        (cache, refresh, batch): Zellige(
+            str(saved), batch_size=batch, **how | {"cache": cache} | ({"refresh": refresh} if refresh else {})
+        ).generate_until(requests, disable_tqdm=True)
+        for cache, refresh, batch in (("none", 0, 1), ("dual", 1, 2), ("dual", 0, 1), ("dual", 0, 2))
+    }
+    assert texts["dual", 1, 2] == texts["none", 0, 1]
+    assert texts["dual", 0, 2] == texts["dual", 0, 1]
+
+
 def test_a_continuation_is_greedy_if_it_is_what_ar_writes(tmp_path):
     from zellige.harness import Zellige
 

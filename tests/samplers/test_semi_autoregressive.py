@@ -1,11 +1,14 @@
 """Blocks inside a text, and caches; `zellige verify --only caches` has their distribution."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 
 import zellige
 from zellige.errors import InputError
-from zellige.methods import BD3LM, MDLM, build
+from zellige.exact.script import Forced
+from zellige.methods import BD3LM, MD4, MDLM, build
 from zellige.models.sampling import Decoding
 from zellige.nn import DiT, Llama, LlamaNet, Net
 from zellige.samplers import Ancestral, AnyOrder, Confidence, Klass, SemiAutoregressive, run
@@ -70,6 +73,41 @@ def test_a_row_does_not_depend_on_its_batch(kind, cache, refresh, inner, methods
     assert (together.x < K).all()
 
 
+def log_chances(method, sampler, fixed, texts):
+    """log of the chance of each block of the texts as samples, (blocks, B)."""
+    state, chances = sampler.init(method, tuple(texts.shape), fixed=fixed), []
+    for t, s in pairwise(sampler.times(method, None)):
+        forced = Forced(texts[:, state.memory.begin : state.memory.begin + S])
+        state = sampler.step(method, state, t, s, forced)
+        chances.append(forced.probability.log())
+    assert state.x.equal(texts)
+    return torch.stack(chances)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("cache", ["none", "prefix", "dual"])
+def test_in_single_precision_a_batch_changes_rounding_alone(cache, methods):
+    """In float32 products are rounded as their sizes are: log of a chance within 2e-5 of that of a row alone, and no token of
+    the samples is another; in float64 (above) both are the same tokens."""
+    method = MDLM(networks()["dit"], K, (L,)).eval()
+    sampler, fixed = SemiAutoregressive(AnyOrder(2), S, cache, None if cache == "none" else 2), given()
+    together = last(method, sampler, fixed)
+    alone = torch.cat([last(method, sampler, fixed, rows=[row]).x for row in range(len(fixed))])
+    assert int((together.x != alone).sum()) == 0  # flips
+    forced = SemiAutoregressive("fixed_order", S, cache, sampler.refresh)
+    all_rows = log_chances(method, forced, fixed, together.x)
+    each = [log_chances(method, forced, fixed[[row]], together.x[[row]]) for row in range(len(fixed))]
+    torch.testing.assert_close(all_rows, torch.cat(each, 1), atol=2e-5, rtol=0)
+
+
+@torch.no_grad()
+def test_md4_without_a_time_input_keeps_the_same_cache(methods):
+    """Its network is that of mdlm, and one token after the other is drawn from the network's own distribution."""
+    md4 = build(MD4, K, networks()["dit"], MD4.Config(time=False), L).double().eval()
+    sampler = SemiAutoregressive("fixed_order", S, "dual")
+    assert last(md4, sampler, given()).x.equal(last(methods["dit"], sampler, given()).x)
+
+
 @torch.no_grad()
 def test_one_block_is_the_sampler_inside(methods):
     sampler = SemiAutoregressive("any_order", L)
@@ -131,7 +169,8 @@ def test_what_keeps_no_cache_is_said():
     sampler = SemiAutoregressive("any_order", S, "dual")
     for method, said in (
         (build("bd3lm", K, Net(**net), BD3LM.Config(block=4)), "networks that see whole texts"),
-        (build("mdlm", K, Net(**net), MDLM.Config(time=True)), "needs a network without time conditioning"),
+        (build("mdlm", K, Net(**net), MDLM.Config(time=True)), "would be those of other times"),
+        (build("md4", K, Net(**net)), "would be those of other times"),
         (build("mdlm", K, Net(**net, self_condition=True)), "without self-conditioning, is read in parts"),
         (build("mdlm", K, Net(**net | {"kind": "conv"})), "only a bidirectional transformer of texts"),
         (build("mdlm", K, Net(**net, grid=(3, 4))), "only a bidirectional transformer of texts"),

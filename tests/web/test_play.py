@@ -96,6 +96,7 @@ def test_a_draw_is_what_sample_draws(client, model):
         ("confidence", {"confidence": "margin", "threshold": 0.2}),
         ("ancestral", {"argmax": "every", "top_k": 2}),
         ("blockwise", {"block_sampler": "first_hitting", "stride": 6}),
+        ("semi_autoregressive", {"block_length": 8, "cache": "dual", "refresh": 2}),
     ],
 )
 def test_the_options_of_a_sampler_are_those_of_sample(client, sampler, options):

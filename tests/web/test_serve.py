@@ -82,6 +82,23 @@ def test_an_answer_does_not_depend_on_who_else_asks(model):
         assert at_once(answer, asks) == alone
 
 
+def test_a_cache_is_an_option_of_a_request(client, model):
+    """Block after block with a cache: the text of `infill`, whoever else asks; what a cache cannot do is said."""
+    how = {"block_length": 8, "block_sampler": "any_order", "cache": "dual", "refresh": 3}
+    (filled,) = zellige.infill(model, "the ________ is", seed=3, sampler="semi_autoregressive", **how)
+    asks = [{"seed": seed} for seed in (3, 4, 5)]
+
+    def answer(fields, **more):
+        return ask(client, sampler="semi_autoregressive", options=how | more, suffix=" is", **fields)
+
+    together = at_once(lambda fields: texts(answer(fields))[0], asks)
+    assert together == [texts(answer(fields))[0] for fields in asks]
+    assert together[0] == filled.removeprefix("the ").removesuffix(" is")
+    wrong = answer({}, cache="none")
+    assert wrong.status_code == 400
+    assert "`refresh` says how long a cache is kept" in wrong.json()["error"]["message"]
+
+
 @pytest.mark.parametrize("name", ["mdlm", "ar", "udlm"])
 def test_a_stream_gives_the_same_text_by_frames(name):
     with TestClient(application(small(name=name), "tiny"), base_url=HERE) as client:
@@ -133,6 +150,8 @@ def test_a_body_that_does_not_say_its_length_has_the_same_limit(client):
         ({"prompt": []}, 400, "empty list"),
         ({"prompt": "a" * 6_000}, 413, "send less"),
         ({"class": "cat"}, 400, "trained without classes"),
+        ({"options": {"caches": "dual"}}, 400, "did you mean 'cache'?"),
+        ({"options": {"cache": "dual"}}, 400, "'ancestral' takes no `cache`"),
     ],
 )
 def test_a_wrong_request_is_answered_in_one_sentence(client, fields, status, words):

@@ -2,7 +2,8 @@
 
     p(x) = prod over blocks of p(block | the blocks before, masks after)
 
-For networks in which every position sees every other. The text is cut into blocks of `block_length` positions, and another
+For networks in which every position sees every other, and no time input: those of mdlm and radd, md4 with `time` off, LLaDA,
+Dream. The text is cut into blocks of `block_length` positions, and another
 sampler writes them from left to right. Each evaluation reads the whole text: what is written, what is given on either side, and
 the masks of the blocks to come. So positions to the right of a block may be given. The distribution is the product of the inner
 sampler's distributions, with its error. With the exact network it is that of the data.
@@ -45,6 +46,9 @@ from .pairing import Distribution, absorbs, of_length
 from .sampler import State
 
 Kind = Literal["none", "prefix", "dual"]
+TIMED = (
+    "needs a network without a time input (`time` off): masks and keys outside the block would be those of other times"
+)
 WRITES = (
     "ancestral",
     "first_hitting",
@@ -202,7 +206,7 @@ class SemiAutoregressive(InBlocks):
     def refuse(cls, method):
         if method.block:
             return "is for networks that see whole texts, and this one has blocks"
-        return absorbs(method) or ("needs a network without time conditioning" if method.time_conditioned else None)
+        return absorbs(method) or (TIMED if method.time_conditioned else None)
 
     def admit(self, method: Diffusion, fixed: Tensor | None):
         """InputError where a cache is asked of what keeps none."""

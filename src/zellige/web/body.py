@@ -2,10 +2,12 @@
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, create_model
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from ..errors import unknown
 from ..models.sampling import DECODING, Decoding
 from ..requests import options_of
+from ..samplers import every_option
 
 
 class Body(BaseModel):
@@ -13,14 +15,23 @@ class Body(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
+
+class Decoded(Body):
+    """A request for samples."""
+
+    options: dict[str, Any] = Field(default_factory=dict)
+
     def decoding(self) -> dict[str, Any]:
-        """The fields of `Decoding` that are given."""
-        values = {name: getattr(self, name) for name in DECODING}
-        return {name: value for name, value in values.items() if value is not None}
+        """The fields of `Decoding` and the options of the sampler that are given; InputError where there is none of a name."""
+        fields, names = {name: getattr(self, name) for name in DECODING}, {**options_of(Decoding), **every_option()}
+        for name in self.options:
+            if name not in names:
+                raise unknown("option", name, names)
+        return {name: value for name, value in (fields | self.options).items() if value is not None}
 
 
 DecodingBody = create_model(  # its fields are of the kinds of those of `Decoding`, which checks their ranges
     "DecodingBody",
-    __base__=Body,
+    __base__=Decoded,
     **{name: (option.kind | None, None) for name, option in options_of(Decoding).items()},  # pyright: ignore[reportArgumentType, reportCallIssue]
 )

@@ -7,6 +7,7 @@ A stream has a part for each step. A text is not written from left to right, so 
 beginning (all parts together are the completion), and `zellige.frame` is the whole text as it stands, `·` for a masked token.
 """
 
+import json
 import secrets
 import time
 from collections.abc import Iterator, Sequence
@@ -31,7 +32,7 @@ SHORT = 16  # tokens of a completion by default (OpenAI's number)
 
 
 class Completion(DecodingBody):
-    """The fields of OpenAI's `completions.create`, and beside them those of `Decoding` and the class.
+    """The fields of OpenAI's `completions.create`, and beside them those of `Decoding`, the sampler's `options` and the class.
 
     A field that is not supported may be sent at its default.
     """
@@ -112,7 +113,8 @@ class Plan:
     settles: bool
 
     def job(self) -> Job:
-        key = (*sorted(self.decoding.decoding().items()), self.classes, self.grows, self.length, self.rows is None)
+        how = json.dumps(self.decoding.decoding(), sort_keys=True, default=repr)
+        key = (how, self.classes, self.grows, self.length, self.rows is None)
         if self.grows:  # how much of one text is read depends on where the others begin (`models.trajectory`)
             key += tuple({len(choice.prompt) for choice in self.choices})
         return Job(key, _start, _see, len(self.choices), self)

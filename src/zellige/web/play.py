@@ -16,7 +16,7 @@ from pydantic import Field
 from .. import samplers
 from ..arguments import MOST_SEED
 from ..data import DATASETS
-from ..errors import InputError, unknown
+from ..errors import InputError
 from ..evaluation.bracket import GAP_STEPS, bound_gaps, bracket_gaps, gaps_work
 from ..methods.method import Method
 from ..models import shipped
@@ -62,7 +62,6 @@ class Draw(DecodingBody):
     """A request of the page for one sample: the beginning of the text (`_` for a masked token), or the tokens that stay."""
 
     model: int = Field(0, ge=0)
-    options: dict[str, Any] = Field(default_factory=dict)
     seed: int = Field(0, ge=0, le=MOST_SEED)
     class_: str | None = Field(None, alias="class")
     text: str = ""
@@ -137,15 +136,6 @@ def about(number: int, name: str, model: Model) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def known_options(options: dict[str, Any]) -> dict[str, Any]:
-    """The options that are given; InputError where there is none of such a name."""
-    names = {**options_of(Decoding), **samplers.every_option()}
-    for name in options:
-        if name not in names:
-            raise unknown("option", name, names)
-    return {name: value for name, value in options.items() if value is not None}
-
-
 def draw_request(asked: Draw, model: Model) -> Sample:
     """The request for samples that the page makes."""
     kind, length = of(model.tokenizer), int(model.method.shape[0])
@@ -153,7 +143,7 @@ def draw_request(asked: Draw, model: Model) -> Sample:
         raise InputError(
             f"{model.method.name} inserts tokens, which the page does not show; use zellige sample --watch"
         )
-    request = Sample.of(**asked.decoding(), **known_options(asked.options), seed=asked.seed, classes=asked.class_)
+    request = Sample.of(**asked.decoding(), seed=asked.seed, classes=asked.class_)
     if asked.fixed is not None:
         return dataclasses.replace(request, fixed=asked.fixed, alone=len(asked.fixed) < length)
     if not kind.running:

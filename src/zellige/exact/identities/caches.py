@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ... import methods
-from ...methods import MDLM
+from ...methods import MD4, MDLM
 from ...methods.absorbing import Masked
 from ...methods.method import Method
 from ...nn.llama import Llama, LlamaNet
@@ -142,13 +142,15 @@ def what_is_out_of_date_is_stated():
     """log p of texts as samples, by the sampler's code, against the recursion; all texts: how far the distribution is from that
     without a cache."""
     worst, X, all_texts = Largest(), some_texts(), enumeration.states(V, N)
-    for shift in (False, True):
+    for shift, cls, config in ((False, MD4, MD4.Config(time=False)), (False, MDLM, None), (True, MDLM, None)):
         network = network_of(shift)
-        method = MDLM(network, V, (N,)).double()
+        method: Any = cls(network, V, (N,), config).double()
         worst.see(chances(method, X, "none", None).log(), recursion(network, X, "none", 1), "no cache")
         for cache, refresh in itertools.product(KINDS, (None, 2)):
             got = chances(method, X, cache, refresh).log()
-            worst.see(got, recursion(network, X, cache, refresh), f"{cache}, refresh {refresh}, shift {shift}")
+            worst.see(
+                got, recursion(network, X, cache, refresh), f"{method.name}: {cache}, refresh {refresh}, shift {shift}"
+            )
     yield worst.row(CACHES, "log p of samples = their recursion", 1e-5)
     none, total = chances(method, all_texts, "none", None), Largest()
     for cache in KINDS:
