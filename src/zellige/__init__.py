@@ -56,6 +56,7 @@ if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
     from .training.requests import TrainDistill as TrainDistill
     from .training.requests import Training as Training
     from .training.requests import TrainSpeculative as TrainSpeculative
+    from .training.requests import Tune as Tune
     from .training.requests import plan as plan
     from .training.sweep import Sweep as Sweep
     from .training.sweep import sweep as sweep
@@ -92,6 +93,7 @@ _WHERE = {  # public name -> the module that defines it
     "TrainClassifier": "training.requests",
     "TrainDistill": "training.requests",
     "TrainSpeculative": "training.requests",
+    "Tune": "training.requests",
     "Plan": "training.requests",
     "PlanTable": "training.requests",
     "plan": "training.requests",

@@ -20,11 +20,12 @@ from .report import report
 from .serve import play, serve
 from .sweep import sweep
 from .train import train
+from .tune import tune
 from .verify import verify
 
 Command = Callable[[Sequence[str], Terminal, float], int]
 COMMANDS: dict[str, Command] = {
-    "demo": demo, "train": train, "evaluate": evaluate, "sample": sample, "infill": infill, "verify": verify,
+    "demo": demo, "train": train, "tune": tune, "evaluate": evaluate, "sample": sample, "infill": infill, "verify": verify,
     "compare": compare, "sweep": sweep, "plan": plan, "report": report, "play": play, "serve": serve, "list": list_,
     "import": import_, "export": export, "doctor": doctor,
     "completion": lambda words, terminal, _: completion(COMMANDS, words, terminal),

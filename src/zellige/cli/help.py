@@ -13,6 +13,7 @@ HELP = f"""Zellige {__version__}: discrete diffusion for text and any tokens
 
   demo        show a model write, then train a small one (about 5 minutes)
   train       train a model of METHOD on your text or on a data set
+  tune        fine-tune a model on prompts and answers, or other data (LoRA)
   evaluate    likelihood with 95% intervals; quality of samples; zero-shot
   sample      sample text, images or music; --watch shows each step
   infill      fill the masked spans of a text; the rest stays as it is
@@ -51,7 +52,7 @@ example
   zellige train mdlm --data.path notes/"""
 
 COMMANDS = (
-    "demo", "train", "evaluate", "sample", "infill", "verify", "compare", "sweep", "plan", "report", "play", "serve",
+    "demo", "train", "tune", "evaluate", "sample", "infill", "verify", "compare", "sweep", "plan", "report", "play", "serve",
     "list", "import", "export", "doctor", "completion",
 )  # fmt: skip
 

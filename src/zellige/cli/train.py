@@ -8,7 +8,6 @@ import time
 import typing
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import tyro
@@ -29,6 +28,7 @@ from .flags import Flag, flags
 
 if TYPE_CHECKING:
     from ..methods.method import Method
+    from ..training.run import Run
     from ..training.search import Axis
 
 
@@ -176,36 +176,31 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
         return train_on_model(words[0], words[1:], terminal)
     request, _ = choose(words, terminal)
     with terminal.waiting("reading" if request.epochs is not None else "starting"):
-        from ..training.run import summary
-
         complete = request.filled()
     progress = Training(terminal)
     try:
         finished_run = complete.start(progress)
     finally:
         progress.close()
-    _trained(
-        terminal,
-        summary(finished_run),
-        finished_run.folder,
-        complete.method_class,
-        finished_run.steps * finished_run.config.train.batch * 3 // 10,
-    )
+    trained(terminal, finished_run, finished_run.steps * finished_run.config.train.batch * 3 // 10, complete.method_class)
     put_json(terminal, finished_run.to_dict() | {"seconds": time.monotonic() - began})
     return 0
 
 
-def _trained(terminal: Terminal, lines: Sequence[str], folder: Path, method: "type[Method]", rows: int) -> None:
+def trained(terminal: Terminal, run: "Run", rows: int, method: "type[Method] | None" = None, then: str = "") -> None:
     """The end of a run: what it came to, its page, what to type next.
 
     rows: network evaluations that the page takes at most, about: a tenth of the training, whose backward pass counts for two.
     """
+    folder = run.folder
     with Bar(terminal, "draw the report", 1) as bar:
         from ..methods import METHODS, reference
         from ..models.model import load
         from ..report import write
+        from ..training.run import summary
 
-        method_option = "" if method in METHODS.values() else f" --method {path(reference(method))}"
+        is_own = method is not None and method not in METHODS.values()
+        method_option = f" --method {path(reference(method))}" if is_own else ""
         try:
             model = load(folder, method=method) if method_option else None
             with allow(remote=True):  # what it was trained on was asked for
@@ -221,12 +216,12 @@ def _trained(terminal: Terminal, lines: Sequence[str], folder: Path, method: "ty
                 f"the run is whole and saved, without report.html; zellige report {path(folder)}{method_option} writes it"
             )
             raise
-    for line in lines[:-1]:
+    *lines, last = summary(run)
+    for line in lines:
         terminal.result(line)
-    terminal.result(lines[-1] + page)
-    terminal.try_next(
-        f"zellige evaluate {path(folder)}{method_option}", f"zellige sample {path(folder)}{method_option} --watch"
-    )
+    terminal.result(last + page)
+    commands = (f"zellige evaluate {path(folder)}{method_option}", f"zellige sample {path(folder)}{method_option} --watch")
+    terminal.try_next(*commands, *([then] if then else []))
 
 
 class About(NamedTuple):

@@ -3,7 +3,8 @@
     prefix:32    the first 32 tokens of each row, or of each document where rows hold documents
     suffix:32    the last 32
     spans:0.5    spans of random lengths that hold half of the tokens; in training others each epoch, else always the same
-    field        the `prompt` of each line of a .jsonl file; its `answer` is the rest
+    field        the `prompt` of each line of a .jsonl file; its `answer` is the rest. Or all but the last of its `messages`, by the
+                 tokenizer's chat template (`chat`)
     puzzle       the filled cells of each sudoku, as its file has them
 
 At least one token of a row is left. The bound of the others is that of -log p(the rest | the given part).
@@ -21,7 +22,8 @@ import torch
 
 from ..arguments import is_number
 from ..errors import InputError, quoted
-from . import catalogue, tokenizer_by_name
+from ..schema import read_text
+from . import catalogue, chat, tokenizer_by_name
 from .corpus import Corpus, Data, OwnData, count_rows
 from .rows import Rows
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 FORMS = "prefix:32, suffix:32, spans:0.5, field or puzzle"
 MEAN = 8  # tokens of a span
+ROUND = 8  # rows of pairs are a multiple of so many tokens long
 
 
 @dataclass(frozen=True)
@@ -169,11 +172,30 @@ def _of(corpus: Corpus, rows: dict[str, Any], given: Given, word: str) -> Corpus
 
 
 # ---------------------------------------------------------------------------------------------- prompt and answer
-def read_pairs(path: str) -> Iterator[tuple[str, str]]:
-    """The `prompt` and `answer` of each line of .jsonl files.
+class TooLong(InputError):
+    """A pair is longer than a row."""
+
+
+def holds_pairs(path: str) -> bool:
+    """Return whether .jsonl files are of prompts and answers, or of messages, as the first line says."""
+    files = [file for file in sorted(glob(path)) or [path] if file.endswith(".jsonl") and Path(file).is_file()]
+    for file in files[:1]:
+        with Path(file).open(encoding="utf-8", errors="replace") as lines:
+            first = next((line for line in lines if line.strip()), "")
+        try:
+            entry = json.loads(first)
+        except ValueError:
+            return False
+        return isinstance(entry, dict) and bool({"prompt", "answer", "messages"} & {*entry})
+    return False
+
+
+def read_pairs(path: str, tokenizer: "Tokenizer | None" = None) -> Iterator[tuple[str, str]]:
+    """The prompt and answer of each line of .jsonl files: `prompt` and `answer`, or `messages` by the tokenizer's chat template.
 
     Raises:
-        InputError: no such file; a line that is no JSON object, or has one of them missing, empty or no text.
+        InputError: no such file; a line that is no JSON object, or has one of them missing, empty or no text; messages without a
+            template.
     """
     files = sorted(glob(path)) or [path]
     for file in files:
@@ -181,60 +203,78 @@ def read_pairs(path: str) -> Iterator[tuple[str, str]]:
             raise InputError(
                 f"`data.given` field needs a .jsonl file of lines with 'prompt' and 'answer', not '{file}'"
             )
-        for number, line in enumerate(Path(file).read_text(encoding="utf-8").splitlines(), 1):
+        for number, line in enumerate(read_text(file, "give UTF-8").split("\n"), 1):
             if not line.strip():
                 continue
+            where = f"line {number} of '{file}'"
             try:
                 entry = json.loads(line)
-            except json.JSONDecodeError:
+            except ValueError:
                 entry = None
             if not isinstance(entry, dict):
-                raise InputError(f"line {number} of '{file}' is no JSON object; it needs 'prompt' and 'answer'")
+                raise InputError(f"{where} is no JSON object; it needs 'prompt' and 'answer'")
+            if "messages" in entry and "prompt" not in entry:
+                yield chat.as_pair(tokenizer, entry["messages"], where)
+                continue
             for name in ("prompt", "answer"):
                 if not isinstance(entry.get(name), str) or not entry[name]:
-                    raise InputError(f"line {number} of '{file}' has no '{name}'; each needs 'prompt' and 'answer'")
+                    raise InputError(f"{where} has no '{name}'; each needs 'prompt' and 'answer'")
             yield entry["prompt"], entry["answer"]
 
 
 def prepare_pairs(data: Data, length: int, tokenizer: "Tokenizer | None") -> Corpus:
     """Prompts and answers, each pair in a row of its own: what `prepare` does for a text.
 
+    Rows are as long as the longest pair, rounded up. An answer ends with the token that ends documents; with `data.fill` it is
+    repeated to a multiple of so many tokens.
+
     Raises:
-        InputError: as `read_pairs`; a pair that is longer than a row.
+        InputError: as `read_pairs`; a pair that is longer than a row (TooLong).
     """
     from . import tokenizer as tk
     from .tokens import prepare_tokens
 
     if not data.path:
         raise InputError("`data.given` field needs `data.path`, a .jsonl file with 'prompt' and 'answer'")
-    pairs = [*read_pairs(data.path)]
+    sources = {split: path for split in ("validation", "test") if isinstance(path := getattr(data, split), str)}
+    sources = {"train" if sources else "all": data.path} | sources
+    spec = data.tokenizer or "auto"
+    learnt = tokenizer is None and tokenizer_by_name.is_learnt(spec)
+    if tokenizer is None and not learnt:
+        cache = catalogue.cache_folder(data.cache)
+        fetch = lambda address, checksum: catalogue.fetch(address, checksum, cache)  # noqa: E731
+        tokenizer = tokenizer_by_name.named_tokenizer(spec, fetch)
+    pairs = {split: [*read_pairs(path, tokenizer)] for split, path in sources.items()}
     if tokenizer is None:
-        spec = data.tokenizer or "auto"
-        if tokenizer_by_name.is_learnt(spec):
-            texts = [text for pair in pairs for text in pair]
-            characters, spaces = sum(map(len, texts)), sum(text.count(" ") for text in texts)
-            size = tokenizer_by_name.entries(spec, characters, spaces)
-            subwords = tokenizer_by_name.train_subwords
-            tokenizer = subwords(spec, size, texts) if size else tk.Characters("".join(texts))
-        else:
-            cache = catalogue.cache_folder(data.cache)
-            fetch = lambda address, checksum: catalogue.fetch(address, checksum, cache)  # noqa: E731
-            tokenizer = tokenizer_by_name.named_tokenizer(spec, fetch)
-    end = [] if tokenizer.separator is None else [tokenizer.separator]
-    encoded = [(tokenizer.encode(prompt), [*tokenizer.encode(answer), *end]) for prompt, answer in pairs]
-    for number, (prompt, answer) in enumerate(encoded, 1):
-        if (n := len(prompt) + len(answer)) > length:
-            raise InputError(
-                f"pair {number} of '{data.path}' has {n:,} tokens, and a row {length:,}; use `net.length` {n}"
-            )
-    own = OwnData(
-        {"all": [[*prompt, *answer] for prompt, answer in encoded]}, name="tokens", pack="document",
-        validation=data.validation, test=data.test, vocabulary=tokenizer.size,
-    )  # fmt: skip
-    corpus, prompts = prepare_tokens(own, length, tokenizer), np.array([len(prompt) for prompt, _ in encoded])
+        texts = [text for of_split in pairs.values() for pair in of_split for text in pair]
+        characters, spaces = sum(map(len, texts)), sum(text.count(" ") for text in texts)
+        size = tokenizer_by_name.entries(spec, characters, spaces)
+        subwords = tokenizer_by_name.train_subwords
+        tokenizer = subwords(spec, size, texts) if size else tk.Characters("".join(texts))
+    values, prompts, longest = {}, list[int](), 1
+    for split, of_split in pairs.items():
+        encoded = [_encoded(tokenizer, *pair) for pair in of_split]
+        values[split] = [[*prompt, *answer] for prompt, answer in encoded]
+        prompts += [len(prompt) for prompt, _ in encoded]
+        for number, n in enumerate(map(len, values[split]), 1):
+            if n > length:
+                raise TooLong(
+                    f"pair {number} of '{sources[split]}' has {n:,} tokens, and a row {length:,}; use `net.length` {n}"
+                )
+            longest = max(longest, n)
+    step = data.fill if 0 < data.fill < longest else ROUND
+    shares = {} if "train" in sources else {"validation": data.validation, "test": data.test}
+    own = OwnData(values, name="tokens", pack="document", fill=data.fill, vocabulary=tokenizer.size, **shares)
+    corpus = prepare_tokens(own, min(length, -(-longest // step) * step), tokenizer)
     rows, begin, given = {}, 0, Given("field")
     for split, part in corpus.rows.items():
-        rows[split] = GivenRows(part, given, prompts[begin : begin + part.texts])
+        rows[split] = GivenRows(part, given, np.array(prompts[begin : begin + part.texts]))
         begin += part.texts
     about = corpus.about | {"name": data.name, "files": sorted(glob(data.path)) or [data.path]}
     return _of(Corpus(tokenizer, corpus.rows, about), rows, given, "field")
+
+
+def _encoded(tokenizer: "Tokenizer", prompt: str, answer: str) -> tuple[list[int], list[int]]:
+    """The tokens of a prompt and of an answer, which ends with the token that ends documents, if there is one."""
+    end = [] if tokenizer.separator is None else [tokenizer.separator]
+    return tokenizer.encode(prompt), [*tokenizer.encode(answer), *end]

@@ -175,7 +175,7 @@ def _check(data: Data) -> None:
         raise InputError(
             f"`data.path` is '{data.path}', and {data.name} is not read from a remote store, text alone is; copy the files here"
         )
-    if data.fill and data.pack == "wrap":
+    if data.fill and data.pack == "wrap" and data.given != "field":
         raise InputError(
             "`data.fill` ends documents, and `data.pack` wrap has none; use `data.pack` packed or document"
         )

@@ -31,6 +31,7 @@ from .. import FORMERLY
 from ..arguments import is_number
 from ..errors import InputError
 from ..schema import read_json
+from .chat import chat_of
 from .tokenizer_base import CONFIG, OURS, BaseTokenizer, OutsideVocabulary, Tokenizer, definition_hash
 
 TEXT8 = " abcdefghijklmnopqrstuvwxyz"
@@ -146,10 +147,14 @@ class Tokens(BaseTokenizer):
 
     size: of a published model whose table has rows that no token uses, how many rows there are.
     mask: the model's mask, where it is among the tokens.
+
+    Attributes:
+        chat: its chat template and special tokens (`chat.chat_of`); {} where it has none.
     """
 
     def __init__(self, inner: Any, name: str, size: int | None = None, mask: int | None = None):
         self.inner, self.name, self.mask = inner, name, mask
+        self.chat: dict[str, str] = {}
         inner.no_padding()
         inner.no_truncation()
         self.known = 1 + max(inner.get_vocab(with_added_tokens=True).values(), default=-1)
@@ -190,6 +195,7 @@ class Tokens(BaseTokenizer):
         config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, OURS: extra}
         if self.separator is not None:
             config["eos_token"] = self.inner.id_to_token(self.separator)
+        config |= self.chat
         Path(folder).mkdir(parents=True, exist_ok=True)
         for file, content in (("tokenizer.json", definition), (CONFIG, config)):
             text = json.dumps(content, ensure_ascii=False, indent=1)
@@ -231,7 +237,9 @@ def load(folder: str | Path) -> Tokenizer:
         within = {key: data.pop(key) for key in ("name", "rows", "mask") if key in data}  # as it once was
         extra = within or _beside(path)
         name = extra.get("name") or path.resolve().parent.name
-        return Tokens(Inner.from_str(json.dumps(data)), name, extra.get("rows"), extra.get("mask"))
+        tokenizer = Tokens(Inner.from_str(json.dumps(data)), name, extra.get("rows"), extra.get("mask"))
+        tokenizer.chat = chat_of(path.parent)
+        return tokenizer
     except InputError:
         if path.exists():
             raise

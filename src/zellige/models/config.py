@@ -132,6 +132,28 @@ class Train:
                 raise InputError(f"`train.betas` is {beta:g}; it must be at least 0 and below 1")
 
 
+@partial(check_fields)
+@dataclass(frozen=True)
+class Adapter:
+    """What is trained of a tuned model: low-rank products beside some of its matrices (LoRA, Hu et al. 2021, arXiv 2106.09685).
+
+    The base is `train.start`. A matrix W computes W x + alpha / rank B A x; A (rank, inputs) begins random, B (outputs, rank)
+    at zero.
+
+    Attributes:
+        targets: the projections, as their blocks call them: ("query", "value"); () before the base is known: all.
+        length: tokens of a row of the data; 0: as many as the model reads.
+        base_sha256: digest of the base's weights (`model.fingerprint`).
+    """
+
+    rank: int = option(default=16, minimum=1)
+    alpha: float = option(default=32.0, above=0)
+    dropout: float = option(default=0.0, minimum=0, below=1)
+    targets: tuple[str, ...] = ()
+    length: int = option(default=0, minimum=0)
+    base_sha256: str = ""
+
+
 @dataclass(frozen=True)
 class Config:
     """One run: enough to rebuild the model and to train it again.
@@ -141,6 +163,7 @@ class Config:
         options: the method's own Config.
         network: the class of an own network, "" for the built-in one (`net` then gives its length only).
         recipe: the recipe that filled what was not asked for otherwise; "" where there was none.
+        adapter: of a tuned model, whose other weights are those of its base, `train.start`; None for any other.
     """
 
     method: str
@@ -151,12 +174,14 @@ class Config:
     run: str = ""
     network: str = ""
     recipe: str = ""
+    adapter: Adapter | None = None
 
 
 # ---------------------------------------------------------------------------------------------------- JSON
 # What files of earlier versions do not say, or say otherwise. An entry that is in neither table must be in the file.
 DEFAULT = object()  # the value that the method's own Config has
 LATER: dict[str, Any] = {  # an entry that came later -> the value that files without it mean
+    "adapter": None,
     "data.colours": "",
     "data.crop": False,
     "data.flip": False,
@@ -227,7 +252,7 @@ def to_json(config: Config, about: Mapping[str, Any] | None = None) -> dict[str,
         "train": section(config.train),
         "run": config.run,
         "recipe": config.recipe,
-    }
+    } | ({"adapter": section(config.adapter)} if config.adapter else {})
     return entries | ({"about": dict(about)} if about else {})
 
 
@@ -247,7 +272,8 @@ def from_json(entries: Mapping[str, Any], *, method: type | None = None, source:
     names = [f.name for f in dataclasses.fields(Config)]
     refuse_unknown(entries, ["format", "zellige", FORMERLY, "about", *names], f"'{source}' has")
     options = _options(_section(entries["method"], str, "method", source), method)
-    kinds = {"options": options, "data": Data, "net": Net, "train": Train} | dict.fromkeys(
+    sections = {"options": options, "data": Data, "net": Net, "train": Train, "adapter": Adapter | None}
+    kinds = sections | dict.fromkeys(
         ("run", "network", "method", "recipe"), str
     )
     entries = {name: LATER[name] for name in names if name in LATER} | dict(entries)

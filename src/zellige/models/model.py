@@ -28,10 +28,11 @@ from ..files import write_folder
 from ..methods import METHODS, build
 from ..methods.method import Method
 from ..schema import shown
-from ..trust import allow
+from ..trust import allow, may_have_changed
 from . import hub, published, shipped, weights
-from .checkpoint.layout import CHECKPOINTS, CONFIG, TOKENIZER, WEIGHTS
-from .checkpoint.read import check_sums, header, load_tensors, place_weights, read_config
+from .adapter import merge
+from .checkpoint.layout import ADAPTER, ADAPTER_CONFIG, CHECKPOINTS, CONFIG, TOKENIZER, WEIGHTS
+from .checkpoint.read import check_sums, header, load_tensors, load_weights, place_weights, read_config
 from .checkpoint.write import explain_full_disk, nbytes, write_checksums, write_model
 from .config import Config, check_format, from_json
 from .defaults import check_defaults, read_defaults, write_defaults
@@ -330,6 +331,7 @@ def load(
     compile: bool = False,
     checksums: bool = True,
     head: str | os.PathLike | None = None,
+    base: str | os.PathLike | None = None,
     **choices: Unpack[PublishedChoices],
 ) -> Model:
     """A model from a run, a checkpoint, a saved folder, a published one (`zellige list checkpoints`), or from the Hugging Face
@@ -343,6 +345,7 @@ def load(
         compile: torch.compile the network: a minute or so at the start, for much work.
         checksums: refuse a folder whose files are not those that were written (SHA256SUMS).
         head: a folder of `zellige train speculative`, for the sampler `speculative`.
+        base: of a tuned model, where its base is now, if not where it was.
         choices: of a published model, what nothing in it says: system="mdlm", length=1024, ... (`published.Choices`); of a
             model that was trained with several sizes of block (`blocks` of bd3lm) `block`, the one to read and write in.
 
@@ -356,7 +359,7 @@ def load(
         folder = locate(path, checkpoint)
         try:
             with allow(changed=not checksums):
-                model = _load(folder, path, method, net, device, {**choices})
+                model = _load(folder, path, method, net, device, {**choices}, base)
                 if head is not None:
                     model.method.verifier = load_verifier(head, fingerprint(model.method), device)
             model.method.compute_in(precision, compile)
@@ -373,6 +376,7 @@ def _load(
     net: nn.Module | None,
     device: torch.device,
     choices: dict[str, Any],
+    base: str | os.PathLike | None = None,
 ) -> Model:
     if published.is_published(folder):
         hub = str(path) if not Path(path).exists() else ""
@@ -397,6 +401,10 @@ def _load(
     config = from_json(entries, method=method, source=shown(folder / CONFIG))
     if block is not None:
         config = replace(config, options=_in_blocks(config.options, block, shown(path)))
+    if config.adapter:
+        return _tuned(folder, path, method, net, device, config, entries.get("about"), base)
+    if base is not None:
+        raise InputError(f"'{shown(path)}' is no tuned model and has no `base`; leave it out")
     builds_network = net is None
     layout = layouts.LAYOUTS.get(config.network)
     if net is None and layout is not None and layout.build is not None:
@@ -418,6 +426,37 @@ def _load(
     loaded_model = Model(model.to(device), tokenizer, config, entries.get("about"), defaults)
     loaded_model.source = Path(path) if Path(path).is_dir() and folder.parent != shipped.FOLDER else folder
     return loaded_model
+
+
+def _tuned(
+    folder: Path,
+    path: str | os.PathLike,
+    method: type[Method] | None,
+    net: nn.Module | None,
+    device: torch.device,
+    config: Config,
+    about: dict[str, Any] | None,
+    base: str | os.PathLike | None,
+) -> Model:
+    """The base of a tuned model, with the adapter added to its matrices."""
+    assert config.adapter is not None
+    name = str(base or config.train.start)
+    try:
+        place = locate(name)
+    except InputError as problem:
+        raise InputError(f"'{shown(path)}' is tuned from '{name}', and {problem}; or say where it is with `base`") from None
+    model = _load(place, name, method, net, device, {})
+    if not may_have_changed() and fingerprint(model.method) != config.adapter.base_sha256:
+        raise InputError(
+            f"'{shown(path)}' is tuned from other weights than those in '{name}'; give its own base with `base`, or take this "
+            "one with `checksums=False`"
+        )
+    check_sums(folder, ADAPTER, ADAPTER_CONFIG)
+    merge(model.method, folder, lambda: place_weights(model.method, load_weights(folder), config))
+    defaults = model.defaults | read_defaults(folder, model.method)
+    merged = Model(model.method, load_tokenizer(folder), replace(config, adapter=None), about, defaults)
+    merged.source = Path(path) if Path(path).is_dir() else folder
+    return merged
 
 
 def _in_blocks(options: Any, block: int, source: str) -> Any:

@@ -68,24 +68,31 @@ def check_finite(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
             )
 
 
-def place(module: nn.Module, tensors: Mapping[str, Tensor], what: str, take: bool = False) -> None:
+def place(
+    module: nn.Module,
+    tensors: Mapping[str, Tensor],
+    what: str,
+    take: bool = False,
+    of: Callable[[str], bool] = lambda name: True,
+) -> None:
     """Put tensors into a module, all or none.
 
     Args:
+        of: says of which of the module's names they are; the others keep their values.
         take: have the tensors themselves as the module's, where their type is its own; for a module that nobody else holds.
             A module that is not there yet (on the device "meta") has them in the type that they have.
 
     Raises:
         InputError: one is missing, left over, of another shape or not finite.
     """
-    state = module.state_dict()
+    state = {name: tensor for name, tensor in module.state_dict().items() if of(name)}
     check_fit(state, tensors, what)
     check_finite(module, tensors)
     copies = not take or os.name == "nt"  # Windows neither moves nor removes a file that is a model's memory
     if copies and not any(tensor.is_meta for tensor in state.values()):
-        module.load_state_dict(dict(tensors))
+        module.load_state_dict(dict(tensors), strict=False)  # checked above
         return
     cast_tensors = {n: tensor if state[n].is_meta else tensor.to(state[n].dtype) for n, tensor in tensors.items()}
     module.load_state_dict(
-        {n: tensor.clone() for n, tensor in cast_tensors.items()} if copies else cast_tensors, assign=True
+        {n: tensor.clone() for n, tensor in cast_tensors.items()} if copies else cast_tensors, strict=False, assign=True
     )

@@ -58,6 +58,7 @@ class Learner(lightning.LightningModule):
         """shape: of an image, where `data.flip` mirrors it; complement: of each base, where the other strand is read, too."""
         super().__init__()
         self.method, self.train_config, self.rows = method, config.train, rows
+        self.strict_loading = config.adapter is None  # a checkpoint of a tuned model holds its adapter alone
         self.start, self.world, self.sharded = start, world, sharded
         self.parts = config.train.accumulate * world
         flip = shape if config.data.flip else None

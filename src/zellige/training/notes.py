@@ -20,7 +20,7 @@ def about_run(
 ) -> dict[str, Any]:
     """Entries of config.json beside the choices."""
     now = {
-        "parameters": sum(p.numel() for p in method.parameters()),
+        "parameters": sum(p.numel() for p in method.parameters()),  # of a tuned model `tune` counts them
         "vocabulary": corpus.tokenizer.size,
         "data": corpus.about,
         "versions": versions(),
@@ -61,11 +61,23 @@ def heading(config: Config, method: Method, corpus: Corpus, about: dict[str, Any
     lines = [
         (config.method, ", ".join(filter(None, model))),
         (config.data.name, rows),
+        *(("", line) for line in _tuned(config, about)),
         *(("", line) for line in mixed(corpus, t)),
         *(("", line) for line in left_out(corpus)),
         ("run", f"{path(folder)}: validates {_every(t.validate_every)}, saves {_saves(t)}"),
     ]  # fmt: skip
     return "\n".join(f"{name:<{wide}}{text}" for name, text in lines)
+
+
+def _tuned(config: Config, about: dict[str, Any]) -> list[str]:
+    """Of a tuned model, what is trained."""
+    if not config.adapter:
+        return []
+    a = config.adapter
+    return [
+        f"LoRA of rank {a.rank} beside {', '.join(a.targets)}: {parameters(about['trained'])} are trained",
+        f"base: {path(config.train.start)}",
+    ]
 
 
 def mixed(corpus: Corpus, t: Train) -> list[str]:

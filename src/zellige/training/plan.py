@@ -74,8 +74,8 @@ def training_cost(config: Config, vocabulary: int) -> Cost:
 
 def model_flops(config: Config, method: Method) -> float | None:
     """FLOP of one row of a training, forward and backward, counted as `training_cost` does but without what `net.checkpoint`
-    computes twice: of the model, however it is computed. None for an own network."""
-    if config.network:
+    computes twice: of the model, however it is computed. None for an own network, and for one that is tuned."""
+    if config.network or config.adapter:
         return None
     try:
         return float(_row(type(method), config.options, replace(config.net, checkpoint=False), method.vocabulary)[1])

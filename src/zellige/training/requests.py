@@ -1,6 +1,7 @@
 """Requests about one training: `Training` makes a run, `Plan` estimates what it takes on other devices.
 
     Training("mdlm", size="tiny", settings={"data.path": "notes/", "train.steps": 2000}).run()
+    Tune(data="chat.jsonl", rank=8).run("runs/demo")    a run whose weights are those of another, and an adapter
     Plan("mdlm-owt", gpus=8, device="h100").run()
     TrainClassifier(steps=400).run(model)        a classifier that guides samples of the model
     TrainSpeculative("runs/a-head").run(model)   a causal head that verifies its drafts
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..data import DATASETS, Data
 from ..data.corpus import as_data
 from ..data.file_names import data_of
+from ..data.given import holds_pairs
 from ..errors import InputError
 from ..files import writable
 from ..launched import this_process
@@ -31,7 +33,7 @@ from .settings import SECTIONS, read_value, with_settings
 
 if TYPE_CHECKING:
     from ..methods.method import Method
-    from ..models.config import Config
+    from ..models.config import Config, Train
     from ..models.model import ModelSource
     from .classifier import ClassifierRecord
     from .distill import DistillRecord
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from .progress import Progress
     from .run import Run
     from .speculative import HeadRecord
+    from .tune import Tuning
 
 
 def section_of_json(where: str) -> Callable[[Any], Any]:
@@ -282,6 +285,123 @@ def _with_data_name(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     if "path" in DATASETS[Data().name].reads:
         return settings
     return {**settings, "data.name": data_of(str(settings["data.path"]))}
+
+
+@declared
+class Tune(Request["Run"]):
+    """Tune a model on other data: train low-rank adapters beside its matrices (LoRA, arXiv 2106.09685), by the library peft.
+
+    The data is of prompts and answers (.jsonl with `prompt` and `answer`, or `messages` for a model with a chat template), of which
+    the answers are learnt, or any other. The run's folder holds the adapter, and is a model as any other where the base is there.
+    """
+
+    data: Any = option("which corpus, as `train` takes it", default=None, hidden=True, read=section_of_json("data:Data"))
+    train: Any = option("how it is trained", default=None, hidden=True, read=section_of_json("models.config:Train"))
+    settings: Any = option(
+        'single fields of `data` and `train` by their names, {"train.steps": 500}', default=None, hidden=True
+    )
+    rank: int | None = option("rank of the adapters (default: 16)", default=None, minimum=1)
+    alpha: float | None = option("adapters are scaled by alpha / rank (default: 32)", default=None, above=0)
+    dropout: float | None = option(
+        "share of an adapter's inputs that is dropped in training (default: 0)", default=None, minimum=0, below=1
+    )
+    targets: tuple[str, ...] | None = option(
+        "projections that are adapted, as a block calls them: qkv, out, mlp.0, query, value and others (default: all of "
+        "attention and MLP)",
+        default=None,
+    )
+    length: int | None = option(
+        "tokens of a row of running text (default: as many as the model reads); pairs are as long as they are",
+        default=None, minimum=1,
+    )  # fmt: skip
+    folder: str | Path | None = option(
+        "folder for everything; default: runs/MODEL-tuned, numbered", default=None, flag="run"
+    )
+    resume: bool = option("continue the run in this folder", default=False)
+    overwrite: bool = option("replace the run in this folder", default=False)
+
+    renamed = {"run": "folder"}  # noqa: RUF012
+
+    @classmethod
+    def record(cls) -> "type[Run]":
+        from .run import Run
+
+        return Run
+
+    @staticmethod
+    def defaults() -> "Train":
+        """How a model is tuned where nothing else is asked for."""
+        from ..models.config import Train
+
+        return Train(steps=1000, batch=16, lr=5e-4, warmup=50, weight_decay=0.0, ema=0.0, validate_every=200, samples=0)
+
+    def run(self, model: "ModelSource | None" = None, progress: "Progress | None" = None) -> "Run":
+        """Tune a `Model` that lies in a folder, or a run folder, a saved folder or a hub id; to `resume` it may be left out.
+
+        Raises:
+            InputError: an option or the data is wrong, or peft is not installed; nothing was written.
+        """
+        from ..models.adapter import require_peft
+
+        require_peft("tune")
+        return self.resolved(model).run(self.resume, self.overwrite, progress).made_by(self.saved())
+
+    def resolved(self, model: "ModelSource | None") -> "Tuning":
+        """The model and the complete config.
+
+        Raises:
+            InputError: as `run`.
+        """
+        from ..models.checkpoint.layout import CONFIG, default_folder, holds_run
+        from ..models.config import from_json
+        from .tune import name_of, resolved
+
+        if self.resume and self.overwrite:
+            raise InputError("`resume` and `overwrite` exclude each other; drop one of them")
+        if model is None and self.folder is None:
+            raise InputError("tune needs the model that is tuned; e.g. zellige tune runs/demo --data.path chat.jsonl")
+        label = "" if self.folder is not None else f"{Path(name_of(model)).name}-tuned"
+        folder = Path(self.folder) if self.folder is not None else default_folder(label, self.resume or self.overwrite)
+        saved = None
+        if self.resume and holds_run(folder):
+            saved = from_json(read_json(folder / CONFIG, dict), method=_class_of(model), source=shown(folder / CONFIG))
+            if saved.adapter is None:
+                raise InputError(f"'{shown(folder)}' is a run of {saved.method} and not tuned; zellige train continues it")
+        elif self.resume and not this_process().launcher:
+            raise InputError(f"no run at '{shown(folder)}' to resume; drop `resume` to start one")
+        settings = dict(_with_data_name(self.settings or {}))
+        for name, value in (("data", self.data), ("train", self.train)):
+            if isinstance(value, HandedOver):
+                raise value.refuse(name)
+        given = None if self.data is None else as_data(self.data)
+        if saved is None and given is None and not {"data.name", "data.path"} & {*settings}:
+            raise InputError("tune needs what to learn; give `data.path`, e.g. a .jsonl with 'prompt' and 'answer'")
+        sections = {
+            "data": given or (saved.data if saved else Data()),
+            "train": self.train or (saved.train if saved else self.defaults()),
+        }
+        sections = with_settings(sections, settings)
+        data, train = sections["data"], sections["train"]
+        if train.minutes:
+            raise InputError("`train.minutes` is for a model that is trained from the start; give `train.steps`")
+        if "train.start" in settings:
+            raise InputError("`train.start` is the model that is tuned; leave it out")
+        if saved is None and not data.given and data.path and data.name == "text" and holds_pairs(data.path):
+            data = replace(data, given="field")
+        adapter = {name: getattr(self, name) for name in ("rank", "alpha", "dropout", "targets", "length")}
+        return resolved(
+            model, adapter={name: value for name, value in adapter.items() if value is not None}, data=data, train=train,
+            typed=settings, folder=folder, saved=saved,
+        )  # fmt: skip
+
+    def to_dict(self) -> dict[str, Any]:
+        return super().to_dict() | {"settings": dict(self.settings or {}) or None}
+
+
+def _class_of(model: Any) -> "type[Method] | None":
+    """The class of a model's method, where a model is handed over."""
+    method = getattr(model, "method", None)
+    return None if method is None else type(method)
 
 
 def _read_training(value: object) -> Any:

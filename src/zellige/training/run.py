@@ -50,7 +50,7 @@ class Run(Record):
         v = self.validation
         result = {"run": str(self.folder), "validation": None if v is None else v.value}
         return json_record(
-            "train", asdict(replace(self.config, run=str(self.folder))), result,
+            "tune" if self.config.adapter else "train", asdict(replace(self.config, run=str(self.folder))), result,
             interval=None if v is None else v.to_dict()["interval"], unit=None if v is None else v.unit,
             kind=None if v is None else v.kind, protocol=None if v is None else v.protocol, seed=self.config.train.seed,
             seconds=self.seconds, request=self.request,

@@ -19,10 +19,10 @@ def with_settings(sections: Mapping[str, Any], settings: Mapping[str, Any]) -> d
     """Return the sections with single fields replaced; each section checks all of its new values together.
 
     Args:
-        sections: the dataclasses of SECTIONS.
+        sections: the dataclasses of SECTIONS, or some of them.
         settings: values by name; a text is read as on the command line.
     """
-    values: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
+    values: dict[str, dict[str, Any]] = {name: {} for name in sections}
     for name, value in settings.items():
         section, field = _field(name, sections)
         kind = typing.get_type_hints(type(sections[section]))[field]

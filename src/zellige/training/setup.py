@@ -28,6 +28,7 @@ from ..models.checkpoint.layout import CONFIG, TOKENIZER, WEIGHTS
 from ..models.checkpoint.read import check_sums, load_tensors, place_weights, read_config
 from ..models.config import Config, Train, from_json
 from ..models.locate import locate
+from ..models.model import load
 from ..nn.block import UNREAD, Net
 from ..requests import Progress
 from ..schema import shown
@@ -111,6 +112,8 @@ def choose_config(
 
 def row_length(config: Config) -> int | None:
     """The tokens of a row; None where the data has its own and nothing else is asked for."""
+    if config.adapter and config.adapter.length:
+        return config.adapter.length
     has_shape = config.data.name in DATASETS and DATASETS[config.data.name].shaped
     return None if has_shape and config.net.length == Net().length else config.net.length
 
@@ -136,13 +139,13 @@ def shaped(config: Config, shape: Sequence[int] | None, classes: int = 0) -> Con
 def changed(saved: Config, config: Config) -> dict[str, list[Any]]:
     """Changes by `resume`, by name: [before, now]. InputError for what it may not change."""
     changes: dict[str, list[Any]] = {}
-    for section in ("options", "data", "net", "train"):
+    for section in ("options", "data", "net", "train", "adapter"):
         before, now = getattr(saved, section), getattr(config, section)
-        for entry in dataclasses.fields(before):
+        for entry in dataclasses.fields(before) if before else ():
             a, b = getattr(before, entry.name), getattr(now, entry.name, None)
             if a == b:
                 continue
-            name = entry.name if section == "options" else f"{section}.{entry.name}"
+            name = entry.name if section in ("options", "adapter") else f"{section}.{entry.name}"
             if section != "train" or entry.name not in NUMBERS | WRITING | WHERE:
                 raise InputError(
                     f"`resume` with `{name}` {typed(b)}, but the run has {typed(a)}; leave it out, or use a new `run`"
@@ -229,6 +232,9 @@ def load_start(name: str, method: type[Method], of: str) -> Start:
     cls = method if entries.get("method") == of else None
     config = from_json(entries, method=cls, source=shown(folder / CONFIG))
     of_network = _of_network(entries.get("about") or {}) if config.network else {}
+    if config.adapter:
+        tuned = load(folder, method=cls)
+        return Start(name, tuned.config, tuned.tokenizer, tuned.method.state_dict(), of_network)
     return Start(name, config, load_tokenizer(folder), load_tensors(folder / WEIGHTS)[0], of_network)
 
 

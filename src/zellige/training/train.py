@@ -10,7 +10,7 @@ This module puts a run together: its choices (`setup`), its folder (`models.chec
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -128,6 +128,22 @@ def train(
     if launcher and not holds_run(folder):
         resume = False  # it starts the same command again, which is to begin the run, too
     again = f"zellige train {path(reference(method))} --run {path(folder)} --resume"
+    prepare = lambda: _prepare(  # noqa: E731
+        method, name, data, net, train, options, folder, resume, overwrite, progress, rank, recipe, size
+    )
+    return run_in(folder, again, resume, progress, prepare)
+
+
+def run_in(
+    folder: Path, again: str, resume: bool, progress: Progress, prepare: Callable[[], "Prepared | Run"]
+) -> Run:
+    """Train what `prepare` gives in a folder that is locked and swept; stop at a signal.
+
+    Args:
+        again: the command that goes on with the run.
+        prepare: checks everything and writes config.json; a Run where nothing is left to do.
+    """
+    rank = this_process().rank
     with contextlib.ExitStack() as stack:
         signals = stack.enter_context(_stopping(progress, folder, again, rank))
         if not rank and (folder.is_dir() or not (resume or folder.exists())):  # else it is refused
@@ -137,14 +153,12 @@ def train(
             for place in (folder / name for name in folders):
                 if place.is_dir():
                     files.sweep(place)
-        setup_of_run = _prepare(
-            method, name, data, net, train, options, folder, resume, overwrite, progress, rank, recipe, size
-        )
-        return setup_of_run if isinstance(setup_of_run, Run) else _run(setup_of_run, progress, rank, signals, again)
+        prepared = prepare()
+        return prepared if isinstance(prepared, Run) else _run(prepared, progress, rank, signals, again)
 
 
 @dataclass(frozen=True)
-class _Prepared:
+class Prepared:
     """All that a training starts from.
 
     Attributes:
@@ -163,7 +177,7 @@ class _Prepared:
 
 def _prepare(
     method, name, data, net, train, options, folder, resume, overwrite, progress, rank, recipe, size
-) -> _Prepared | Run:
+) -> Prepared | Run:
     """Check everything, then write config.json and the notes. A Run where nothing is left to do."""
     saved_run, about = saved_config(folder, method, name, resume, overwrite, rank)
     last = last_checkpoint(folder) if resume else None
@@ -191,7 +205,7 @@ def _prepare(
     config = setup.shaped(config, corpus.tokenizer.shape, len(corpus.about.get("classes") or ()))
     setup.same_corpus(about, corpus)
     if saved_run and last and step >= config.train.steps and is_settled(last):
-        return _finished(folder, config, last, about, progress)
+        return finished(folder, config, last, about, progress)
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(mix(config.train.seed, 0))
@@ -211,27 +225,37 @@ def _prepare(
         check_checkpoint(last, fresh, config)
     elif start:
         setup.copy_weights(fresh, config, start)
+    result = Prepared(folder, fresh, corpus, config, about, fleet, last, step)
+    return begin(result, progress, changes, resume, overwrite, size)
+
+
+def begin(
+    prepared: Prepared, progress: Progress, changes: dict[str, Any], resume: bool, overwrite: bool, size: str = ""
+) -> Prepared:
+    """Fit the steps into the minutes that are given, write config.json, say what will be trained."""
+    config, method, corpus, folder = prepared.config, prepared.method, prepared.corpus, prepared.folder
     whole, per_row = config.train.steps, None
     if config.train.minutes:
-        if device.cuda(config) or fleet.world > 1:
+        if device.cuda(config) or prepared.fleet.world > 1:
             progress.note(f"note: `train.minutes` is for one process on a CPU; all {count(whole)} steps are taken")
             config = replace(config, train=replace(config.train, minutes=0.0))
         else:
-            config, per_row = fitted(config, fresh, tokens.size, len(corpus.validation))
-    about = notes.about_run(about, corpus, fresh, changes, step)
-    result = _Prepared(folder, fresh, corpus, config, about, fleet, last, step)
-    if not rank:
+            config, per_row = fitted(config, method, corpus.tokenizer.size, len(corpus.validation))
+    about = notes.about_run(prepared.about, corpus, method, changes, prepared.step)
+    prepared = replace(prepared, config=config, about=about)
+    if not this_process().rank:
         if overwrite:
             clear(folder)
         folder.mkdir(parents=True, exist_ok=True)
         write_config(folder, config, about)
-        _announce(result, progress, changes, resume, size, per_row, whole)
-        logger.log(folder, f"{'resumed at' if resume else 'started from'} step {step}; changed: {changes or 'nothing'}")
-    return result
+        _announce(prepared, progress, changes, resume, size, per_row, whole)
+        began = f"{'resumed at' if resume else 'started from'} step {prepared.step}"
+        logger.log(folder, f"{began}; changed: {changes or 'nothing'}")
+    return prepared
 
 
 def _announce(
-    prepared: _Prepared,
+    prepared: Prepared,
     progress: Progress,
     changes: dict[str, Any],
     resume: bool,
@@ -241,7 +265,8 @@ def _announce(
 ) -> None:
     """Say for how long, what will be trained, on what, and from where."""
     config, method, corpus, step = prepared.config, prepared.method, prepared.corpus, prepared.step
-    if not device.cuda(config) and prepared.fleet.world == 1 and not getattr(progress, "quiet", False):
+    quiet = getattr(progress, "quiet", False) or config.adapter  # rows of prompts and answers are as long as these
+    if not device.cuda(config) and prepared.fleet.world == 1 and not quiet:
         texts = len(corpus.validation)
         for note in forecast(config, method, corpus.tokenizer, texts, step, size, per_row=per_row, whole=whole):
             progress.note(note)
@@ -256,7 +281,7 @@ def _announce(
         progress.note(notes.resumed(step, config, corpus.train, changes))
 
 
-def _run(prepared: _Prepared, progress: Progress, rank: int, signals: Signals, again: str) -> Run:
+def _run(prepared: Prepared, progress: Progress, rank: int, signals: Signals, again: str) -> Run:
     """Train to the last step, or until a signal."""
     folder, method, corpus, config = prepared.folder, prepared.method, prepared.corpus, prepared.config
     with logger.libraries_into(None if rank else folder / LOG):
@@ -325,7 +350,7 @@ def _stopping(progress: Progress, folder: Path, again: str, rank: int) -> Iterat
     raise Stopped(signals.asked or signal.SIGTERM, step, saved=not signals.quit)
 
 
-def _finished(folder: Path, config: Config, last: Path, about: dict[str, Any], progress: Progress) -> Run:
+def finished(folder: Path, config: Config, last: Path, about: dict[str, Any], progress: Progress) -> Run:
     """Nothing is left to do, but perhaps to tidy up."""
     state = read_state(last)["run"]
     logger.restore_metrics(folder, state["step"], progress.note)

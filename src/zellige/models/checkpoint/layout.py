@@ -4,6 +4,8 @@
     RUN/metrics.csv                   what was measured, a row every `train.log_every` steps
     RUN/checkpoints/step-000500/      a checkpoint, whole or absent
         model.safetensors             the averaged weights, with which config.json and tokenizer.json are a model (`models.model`)
+        adapter_model.safetensors     of a tuned model, instead: its adapter, and adapter_config.json, both as the library peft
+                                      has them (`models.adapter`)
         training.safetensors          the weights themselves and the optimizer's moments; where they are sharded, each process
                                       has a file of its own beside it, shard-*.safetensors
         training.json                 the numbers: step, seconds, best validation, the losses of the unfinished row of metrics.csv
@@ -30,6 +32,7 @@ from ...errors import InputError
 from ...launched import this_process
 
 WEIGHTS, CONFIG, TOKENIZER = "model.safetensors", "config.json", ("tokenizer.json", "tokenizer_config.json")
+ADAPTER, ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
 CHECKSUMS = "SHA256SUMS"  # of a model's folder, as `sha256sum` writes it and `sha256sum -c` checks it
 TRAINING, STATE = "training.safetensors", "training.json"
 SHARDS = "shard-*.safetensors"

@@ -27,6 +27,7 @@ from ...trust import may_have_changed
 from .. import weights
 from ..config import AGAIN, Config, from_json
 from .layout import (
+    ADAPTER,
     BEST,
     CHECKPOINTS,
     CHECKSUMS,
@@ -136,8 +137,37 @@ def read_config(folder: Path) -> dict[str, Any]:
     return entries
 
 
+_PREFIX, _LORA = "base_model.model.", re.compile(r"\.(lora_[AB])\.(?:default\.)?weight$")
+
+
+def of_adapter(name: str) -> bool:
+    """Return whether a tensor of a method belongs to an adapter."""
+    return _LORA.search(name) is not None
+
+
+def peft_name(name: str) -> str:
+    """The name that peft gives to a tensor of an adapter on disk.
+
+    >>> peft_name("network.layers.0.query.lora_A.default.weight")
+    'base_model.model.layers.0.query.lora_A.weight'
+    """
+    return _PREFIX + _LORA.sub(r".\1.weight", name.removeprefix("network."))
+
+
+def load_weights(folder: Path) -> dict[str, Tensor]:
+    """Read the tensors of a checkpoint, by their names in the method: of a tuned model those of its adapter alone."""
+    if not (folder / ADAPTER).exists():
+        return load_tensors(folder / WEIGHTS)[0]
+    tensors, _ = load_tensors(folder / ADAPTER)
+    bare = {name.removeprefix(_PREFIX): tensor for name, tensor in tensors.items()}
+    return {"network." + _LORA.sub(r".\1.default.weight", name): tensor for name, tensor in bare.items()}
+
+
 def place_weights(method: nn.Module, tensors: Mapping[str, Tensor], config: Config, take: bool = False) -> None:
     """Put tensors into a method (`weights.place`); InputError if one is missing, left over or of another shape."""
+    if config.adapter:
+        what = f"the adapter is of rank {config.adapter.rank} beside {', '.join(config.adapter.targets)}"
+        return weights.place(method, tensors, what, of=of_adapter)
     sizes = str(config.net) if config.net.convolutional else f"{config.net.layers} layers"
     weights.place(
         method, tensors, f"the network is {config.network}" if config.network else f"config says {sizes}", take
@@ -324,7 +354,7 @@ def check_checkpoint(last: Path, method: Method, config: Config) -> None:
     """Put a checkpoint's weights into `method`; InputError, which names an earlier one, where a run cannot go on from it."""
     with _with_earlier(last):
         check_sums(last)
-        place_weights(method, load_tensors(last / WEIGHTS)[0], config)
+        place_weights(method, load_weights(last), config)
         for file in (last / TRAINING, *last.glob(SHARDS)):
             header(file)
 

@@ -22,9 +22,11 @@ from ... import files
 from ...data.tokenizer_base import Tokenizer
 from ...errors import InputError
 from ...schema import sealed, sha256
+from ..adapter import write_adapter
 from ..config import FORMAT, Config, to_json
 from ..defaults import write_defaults
 from .layout import (
+    ADAPTER,
     BEST,
     CHECKSUMS,
     CONFIG,
@@ -38,7 +40,7 @@ from .layout import (
     step_of,
     steps,
 )
-from .read import best, header, load_tensors, read_state
+from .read import best, header, load_tensors, load_weights, of_adapter, peft_name, read_state
 from .shards import copied, is_sharded, load_shards, save_shards, whole
 
 
@@ -46,8 +48,12 @@ def write_model(
     folder: Path, tensors: Mapping[str, Tensor], tokenizer: Tokenizer, config: Config, about: Mapping[str, Any],
     defaults: Mapping[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Fill `folder` with a model: its tensors, its config, its tokenizer, its sampling defaults."""
-    save_tensors(folder / WEIGHTS, tensors, {"format": str(FORMAT)})  # who wrote it stands in config.json
+    """Fill `folder` with a model: its tensors (of a tuned one its adapter), its config, its tokenizer, its sampling defaults."""
+    if config.adapter:
+        write_adapter(folder, config.adapter, config.train.start)
+        save_tensors(folder / ADAPTER, {peft_name(name): tensor for name, tensor in tensors.items()}, {"format": "pt"})
+    else:
+        save_tensors(folder / WEIGHTS, tensors, {"format": str(FORMAT)})  # who wrote it stands in config.json
     text = json.dumps(to_json(config, about), indent=1, ensure_ascii=False)
     (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
     tokenizer.save(folder)
@@ -87,6 +93,8 @@ class Writer:
         self.wait()
         path, later = Path(path), self.thread is not None
         weights = {name.removeprefix("method."): t for name, t in checkpoint["state_dict"].items()}
+        if self.config.adapter:
+            weights = {name: t for name, t in weights.items() if of_adapter(name)}
         average = checkpoint["average"]
         model = {name: whole(t, copy=later) for name, t in {**weights, **average}.items()}
         rest = {
@@ -151,7 +159,7 @@ class Writer:
             tensors = load_shards(Path(path), like)
             model = {name: tensors[name] for name in header(Path(path) / WEIGHTS) if name in tensors}
         else:
-            model, _ = load_tensors(Path(path) / WEIGHTS)
+            model = load_weights(Path(path))
             tensors, _ = load_tensors(Path(path) / TRAINING)
         state = unpack(read_state(Path(path)), tensors)
         weights = state.pop("weights")

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ...data import DATASETS, Data
+from ...data.chat import chat_of
 from ...data.tokenizer_base import Tokenizer
 from ...errors import InputError, unknown
 from ...methods import METHODS, build
@@ -80,7 +81,10 @@ def read(source: str | Path, hub: str = "", **choices: Any) -> Imported:
     description = _describe(layout, config, shapes, values)
     if layout.tokenizer is not None:
         place = Path(values.tokenizer or file.parent).expanduser()
-        tokenizer = layout.tokenizer(place.parent if place.is_file() else place, description)
+        place = place.parent if place.is_file() else place
+        tokenizer = layout.tokenizer(place, description)
+        if place.is_dir():
+            tokenizer.chat = chat_of(place)
         mask = getattr(tokenizer, "mask", None)
         description = replace(description, rows=tokenizer.size, mask=description.mask if mask is None else mask)
     else:

@@ -1,0 +1,115 @@
+"""Adapters: low-rank products beside the matrices of a network (LoRA, arXiv 2106.09685), by the library peft.
+
+    W x + alpha / rank B A x        W is the base's, frozen; A (rank, inputs) and B (outputs, rank) are trained    eq. 3
+
+`inject` puts them into a network for training. A model that is loaded has them added to W (`merge`): so it is a network as any
+other, as fast, and everything works on it.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from ..errors import InputError, nearest, not_installed
+from ..methods.method import Method
+from ..schema import shown
+from .config import Adapter
+
+_AGAIN = "copy the folder again"
+
+
+def require_peft(what: str) -> Any:
+    """The library; InputError where it is not installed."""
+    try:
+        import peft
+    except ImportError:
+        raise not_installed(what, "peft", "tune") from None
+    return peft
+
+
+def projections(network: nn.Module) -> dict[str, int]:
+    """The linear projections in the blocks of a network, of attention and MLP: as a block calls them, and how many there are.
+
+    >>> from zellige.nn import DiT, Net
+    >>> projections(DiT(Net(layers=2, hidden=8, heads=2, length=4), 5))
+    {'qkv': 2, 'out': 2, 'mlp.0': 2, 'mlp.2': 2}
+    """
+    lists = {name for name, module in network.named_modules() if isinstance(module, nn.ModuleList)}
+    counts: dict[str, int] = {}
+    for name, module in network.named_modules():
+        parts = name.split(".")
+        at = max((i for i in range(1, len(parts) - 1) if ".".join(parts[:i]) in lists), default=None)
+        if at is not None and type(module) is nn.Linear:
+            kind = ".".join(parts[at + 1 :])
+            counts[kind] = counts.get(kind, 0) + 1
+    return counts
+
+
+def resolve_targets(network: nn.Module, targets: tuple[str, ...]) -> tuple[str, ...]:
+    """The projections that are adapted, all where none are named; "out" is also "attention.out".
+
+    Raises:
+        InputError: there is none of that name; the network has none at all.
+    """
+    there = list(projections(network))
+    if not there:
+        raise InputError(f"the network ({type(network).__name__}) has no blocks with linear projections to adapt")
+    chosen = []
+    for target in targets or there:
+        matches = [name for name in there if name == target or name.endswith(f".{target}")]
+        if not matches:
+            near = nearest(target, there)
+            hint = f"did you mean '{near}'? " if near else ""
+            raise InputError(f"`targets` names '{target}', which is no projection of the network; {hint}it has {', '.join(there)}")
+        chosen += matches
+    return tuple(dict.fromkeys(chosen))
+
+
+def lora_config(adapter: Adapter, base: str) -> Any:
+    """The same in peft's words."""
+    names = "|".join(name.replace(".", r"\.") for name in adapter.targets)
+    return require_peft("an adapter").LoraConfig(
+        r=adapter.rank, lora_alpha=adapter.alpha, lora_dropout=adapter.dropout, target_modules=rf".*\.\d+\.({names})",
+        base_model_name_or_path=base,
+    )  # fmt: skip
+
+
+def write_adapter(folder: Path, adapter: Adapter, base: str) -> None:
+    """Write adapter_config.json."""
+    lora_config(adapter, base).save_pretrained(str(folder))
+
+
+def inject(method: Method, config: Any) -> Any:
+    """Put adapters into the network of a method, all else frozen; peft's model of it, whose `merge_and_unload` takes them out.
+
+    Args:
+        config: peft's, as `lora_config` makes it.
+    """
+    method.requires_grad_(False)
+    tuned = require_peft("an adapter").LoraModel(method.network, config, "default")
+    for p in method.parameters():
+        if p.requires_grad:
+            p.data = p.data.float()  # in bfloat16 small steps would be rounded away
+    return tuned
+
+
+def merge(method: Method, folder: Path, place: Any) -> None:
+    """Add an adapter to the matrices of a method.
+
+    Args:
+        folder: holds adapter_config.json.
+        place: puts the adapter's tensors into the method.
+
+    Raises:
+        InputError: the file is damaged, or names matrices that the network has not; what `place` raises.
+    """
+    peft = require_peft("a tuned model")
+    try:
+        tuned = inject(method, peft.LoraConfig.from_pretrained(str(folder)))
+    except (ValueError, TypeError, KeyError, AttributeError) as problem:
+        reason = " ".join(str(problem).split())[:120].rstrip(".")
+        raise InputError(f"'{shown(folder)}' holds no adapter of this network ({reason}); {_AGAIN}") from None
+    place()
+    tuned.merge_and_unload(safe_merge=True)
+    method.requires_grad_(True)

@@ -1,0 +1,187 @@
+"""Tune a model on other data by an adapter: `zellige tune MODEL`.
+
+A run as any other: same loop, data, validations and checkpoints. Only the adapter is trained (`models.adapter`) and stored; the base
+is named by its path or its id, and by a digest of its weights.
+
+Of prompts and answers the prompt is given: it is never noised and never counted, so the loss is that of the bound of
+-log p(answer | prompt) (`data.given`).
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..core.random import mix
+from ..data import Data
+from ..data.given import TooLong
+from ..data.prepare import prepare
+from ..data.table import refuse_mixed
+from ..data.tokenizer_base import OutsideVocabulary
+from ..errors import InputError
+from ..launched import this_process
+from ..methods.method import Method
+from ..models.adapter import inject, lora_config, resolve_targets
+from ..models.checkpoint.layout import holds_run
+from ..models.checkpoint.read import (
+    check_checkpoint,
+    is_settled,
+    last_checkpoint,
+    resumed_step,
+    saved_config,
+)
+from ..models.config import Adapter, Config, Train
+from ..models.given import needs_sight, refuse_given
+from ..models.locate import locate
+from ..models.model import Model, as_model, fingerprint
+from ..schema import shown
+from ..show.numbers import path
+from . import device, logger, setup
+from .progress import Progress, Silent
+from .run import Run
+from .train import Prepared, begin, finished, run_in
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What is tuned, resolved: the base, the name that the run knows it by, and the config that is asked for."""
+
+    base: Model
+    config: Config
+
+    def run(self, resume: bool, overwrite: bool, progress: Progress | None = None) -> Run:
+        """Train the adapter, or go on with the run in the folder."""
+        progress = Silent() if this_process().rank or progress is None else progress
+        folder = Path(self.config.run)
+        resume = resume and (not this_process().launcher or holds_run(folder))
+        again = f"zellige tune {path(self.config.train.start)} --run {path(folder)} --resume"
+        return run_in(folder, again, resume, progress, lambda: self.prepared(folder, resume, overwrite, progress))
+
+    def prepared(self, folder: Path, resume: bool, overwrite: bool, progress: Progress) -> Prepared | Run:
+        """Check everything, put the adapter into the base, then write config.json; a Run where nothing is left to do."""
+        base, config, method = self.base, self.config, self.base.method
+        assert config.adapter is not None
+        saved, about = saved_config(folder, type(method), config.method, resume, overwrite, this_process().rank)
+        last = last_checkpoint(folder) if resume else None
+        step = resumed_step(last) if last else 0
+        changes = setup.changed(saved, config) if saved else {}
+        fleet = device.fleet(config)
+        device.split_batch(config.train, fleet)
+        if fleet.sharded(config):
+            raise InputError("tune copies the model to each device; leave `train.strategy` out")
+        if config.train.wandb:
+            logger.require_wandb()
+        corpus = self.corpus(progress)
+        setup.same_corpus(about, corpus)
+        if saved and last and step >= config.train.steps and is_settled(last):
+            return finished(folder, config, last, about, progress)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(mix(config.train.seed, "adapter") % 2**63)
+            inject(method, lora_config(config.adapter, config.train.start))
+        if last:
+            check_checkpoint(last, method, config)
+        counts = [sum(p.numel() for p in method.parameters() if p.requires_grad == trained) for trained in (True, False)]
+        about = of_base(base) | about | {"trained": counts[0], "parameters": counts[1]}
+        return begin(Prepared(folder, method, corpus, config, about, fleet, last, step), progress, changes, resume, overwrite)
+
+    def corpus(self, progress: Progress) -> Any:
+        """The data in the tokens of the base, with what it gives; InputError where the base cannot be trained on it."""
+        base, config, method = self.base, self.config, self.base.method
+        try:
+            corpus = prepare(
+                config.data, setup.row_length(config), tokenizer=base.tokenizer, progress=getattr(progress, "reading", None)
+            )
+        except TooLong as problem:
+            words = str(problem).partition("; use")[0]
+            most = setup.row_length(config)
+            why = f"`length` {most}" if most != config.net.length else "all that the model reads"
+            raise InputError(f"{words} ({why}); shorten it or leave it out") from None
+        except OutsideVocabulary as problem:
+            raise InputError(f"{problem}; take it out of the text") from None
+        refuse_mixed(corpus.tokenizer, method)
+        classes = len(corpus.about.get("classes") or ())
+        if classes and classes != config.net.classes:
+            raise InputError(f"the data has {classes} classes and the base {config.net.classes or 'none'}; leave `data.labels` out")
+        if config.data.given:
+            refuse_given(method, config.data.given)
+            if needs_sight(method) and not getattr(method.network, "sees_given", False):
+                raise InputError(
+                    f"this {method.name} cannot see which tokens are given, as its noise has no mask; tune a masked model, or one that "
+                    "was trained with `data.given`"
+                )
+        return corpus
+
+
+def of_base(base: Model) -> dict[str, Any]:
+    """What a run knows of its base's publication: enough to write it in its layout again."""
+    published = {name: value for name, value in base.about.get("published", {}).items() if name != "weights"}
+    return {"published": published} if published else {}
+
+
+def pinned(name: str) -> str:
+    """The name of a base that means the same weights from any folder: of a run's best checkpoint its absolute path; a hub id and the
+    name of an included model as they are."""
+    return str(locate(name).resolve()) if Path(name).exists() else name
+
+
+def name_of(model: Any) -> str:
+    """The path or id of a base; InputError for a model that is in memory alone."""
+    source = getattr(model, "source", None) or getattr(model, "folder", None)
+    published = (getattr(model, "about", None) or {}).get("published") or {}
+    name = model if isinstance(model, str | Path) else source or published.get("source")
+    if not name:
+        raise InputError("the model is in memory alone, and an adapter names its base by its path; save it first")
+    return str(name)
+
+
+def resolved(
+    model: Any,
+    *,
+    adapter: dict[str, Any],
+    data: Data | None,
+    train: Train,
+    typed: dict[str, Any],
+    folder: Path,
+    saved: Config | None,
+) -> Tuning:
+    """What is tuned, of what is asked for.
+
+    Args:
+        model: a model, its path or its id; None: that of the run that goes on.
+        adapter: the fields of `Adapter` that are given.
+        typed: single fields of data and train by name, which are given.
+        saved: the config of the run that goes on.
+    """
+    if model is None and saved is None:
+        raise InputError("tune needs the model that is tuned; e.g. zellige tune runs/demo --data.path chat.jsonl")
+    name = name_of(model) if model is not None else saved.train.start  # pyright: ignore[reportOptionalMemberAccess]
+    base = as_model(name if model is None else model)
+    sha256 = fingerprint(base.method)
+    if saved and saved.adapter and saved.adapter.base_sha256 != sha256:
+        raise InputError(f"'{shown(folder)}' is tuned from other weights than those in '{name}'; give its own base")
+    start = saved.train.start if saved else pinned(name)
+    targets = resolve_targets(base.method.network, tuple(adapter.get("targets") or ()))  # pyright: ignore[reportArgumentType]
+    chosen = replace(saved.adapter if saved and saved.adapter else Adapter(), **adapter)
+    if not saved or "targets" in adapter:
+        chosen = replace(chosen, targets=targets)
+    if chosen.length > base.config.net.length:
+        raise InputError(f"`length` is {chosen.length:,}, and the model reads {base.config.net.length:,} tokens; give no more")
+    chosen = replace(chosen, base_sha256=sha256)
+    data = data or (saved.data if saved else Data())
+    if not saved and data.given == "field" and "data.fill" not in typed and not data.fill:
+        data = replace(data, fill=fill_of(base))
+    config = Config(
+        base.config.method, base.config.options, data, base.config.net, replace(train, start=start), str(folder),
+        base.config.network, adapter=chosen,
+    )  # fmt: skip
+    return Tuning(base, config)
+
+
+def fill_of(base: Model) -> int:
+    """Multiple of tokens to which an answer is filled up with its end, as the model's family does it (`data.fill`): its block; of a
+    model without blocks the whole row (LLaDA, arXiv 2502.09992, appendix B.1); 0 for a model that writes a text until it ends."""
+    method, tokenizer = base.method, base.tokenizer
+    if tokenizer.separator is None or method.parameterization in ("next", "insertion"):
+        return 0
+    return method.block if 0 < method.block < method.window else base.config.net.length
