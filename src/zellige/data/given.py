@@ -264,7 +264,8 @@ def prepare_pairs(data: Data, length: int, tokenizer: "Tokenizer | None") -> Cor
             longest = max(longest, n)
     step = data.fill if 0 < data.fill < longest else ROUND
     shares = {} if "train" in sources else {"validation": data.validation, "test": data.test}
-    own = OwnData(values, name="tokens", pack="document", fill=data.fill, vocabulary=tokenizer.size, **shares)
+    more = {"path": data.path, "fill": data.fill, "vocabulary": tokenizer.size} | shares
+    own = OwnData(values, name="tokens", pack="document", **more)
     corpus = prepare_tokens(own, min(length, -(-longest // step) * step), tokenizer)
     rows, begin, given = {}, 0, Given("field")
     for split, part in corpus.rows.items():
