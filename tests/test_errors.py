@@ -91,6 +91,14 @@ def place(tmp_path_factory):
         delimiter=",",
     )
     (folder / "unanswered.jsonl").write_text('{"prompt": "a", "answer": "b"}\n{"prompt": "c"}\n')
+    chat = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    asked = {
+        "asked": {"prompt": "a", "answer": "b"},
+        "chat": {"messages": chat},
+        "long": {"prompt": "a", "answer": "b" * 40},
+    }
+    for name, pair in asked.items():
+        (folder / f"{name}.jsonl").write_text(f"{json.dumps(pair)}\n" * 40)
     (folder / "last.ckpt").write_bytes(pickle.dumps(Evil()))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -120,10 +128,15 @@ def place(tmp_path_factory):
     shutil.copytree(folder / "seen", folder / "unseen")
     (folder / "unseen" / "features.safetensors").write_bytes(b"0" * 100)
     best = (folder / "runs/a/checkpoints").resolve() / "step-000002"
-    for name in ("cut", "keys", "new", "flipped", "nan"):
+    for name in ("cut", "keys", "new", "flipped", "nan", "tuned", "orphan"):
         shutil.copytree(best, folder / name)
-    for name in ("keys", "new", "nan"):  # as if it had been written so
+    for name in ("keys", "new", "nan", "tuned", "orphan"):  # as if it had been written so
         (folder / name / "SHA256SUMS").unlink()
+    for name, start in (("tuned", "timed"), ("orphan", "runs/gone")):
+        entries = json.loads((folder / name / "config.json").read_text())
+        adapter = {"rank": 2, "alpha": 4.0, "dropout": 0.0, "targets": ["qkv"], "length": 0, "base_sha256": "0" * 64}
+        entries["train"]["start"] = start
+        (folder / name / "config.json").write_text(json.dumps(entries | {"adapter": adapter}))
     data = bytearray((folder / "flipped" / "model.safetensors").read_bytes())
     data[-5] ^= 4
     (folder / "flipped" / "model.safetensors").write_bytes(data)

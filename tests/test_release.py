@@ -123,7 +123,19 @@ def test_an_extra_that_is_named_is_there():
             if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "not_installed":
                 _, package, extra = (ast.literal_eval(word) if i else "" for i, word in enumerate(call.args[:3]))
                 named.setdefault(extra, set()).add(package)
-    assert {"data", "eval", "fid", "harness", "mauve", "music", "sweep", "video", "wandb", "web"} <= named.keys()
+    assert {
+        "data",
+        "eval",
+        "fid",
+        "harness",
+        "mauve",
+        "music",
+        "sweep",
+        "tune",
+        "video",
+        "wandb",
+        "web",
+    } <= named.keys()
     for extras, packages in named.items():
         brought = " ".join(" ".join(EXTRAS[extra]) for extra in extras.split(","))
         assert all(package in brought or package == "pyarrow" for package in packages)  # datasets stands on pyarrow

@@ -23,6 +23,7 @@ from .outside import OUTSIDE
 from .smc import LARGE, PARTICLES
 from .speculative import SPECULATIVE
 from .substituted import SUBSTITUTED
+from .tuned import TUNED
 from .uniform import UNIFORM
 
 M = Mutant
@@ -2137,4 +2138,5 @@ CATALOGUE = [
     *ENCODERS,
     *LLAMAS,
     *CACHED,
+    *TUNED,
 ]

@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from zellige.data.tokenizer import Characters
 from zellige.methods import METHODS, build
 from zellige.models.adapter import inject, lora_config
 from zellige.models.checkpoint.layout import ADAPTER, CONFIG, TRAINING, newest
+from zellige.models.checkpoint.read import peft_name
 from zellige.models.config import Adapter, Config
 from zellige.models.model import Model
 
@@ -81,22 +83,31 @@ def test_it_is_the_adapter_that_peft_reads(place):
         plain = zellige.load(place / "base").method.network(x)
     torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-5)
     assert (got - plain).abs().max() > 0.1
-    assert theirs.peft_config["default"].base_model_name_or_path == str(place / "base")
+    said = theirs.peft_config["default"]
+    assert (said.base_model_name_or_path, said.r, said.lora_alpha) == (str(place / "base"), 2, 32.0)
 
 
 def test_before_the_first_step_it_is_its_base(place):
-    model = zellige.load(place / "base")
     x = torch.randint(0, 5, (3, 24), generator=torch.Generator().manual_seed(0))
     bound = lambda: model.method.bound(Batch(x), torch.Generator().manual_seed(0))  # noqa: E731
-    before = bound()
-    inject(model.method, lora_config(Adapter(targets=("qkv", "mlp.0")), "base"))
-    assert torch.equal(before, bound())
+    for dtype in (torch.float32, torch.bfloat16):
+        model = zellige.load(place / "base")
+        model.method.to(dtype)
+        before = bound()
+        inject(model.method, lora_config(Adapter(targets=("qkv", "mlp.0")), "base"))
+        assert torch.equal(before, bound())
+        assert {p.dtype for p in model.method.parameters() if p.requires_grad} == {torch.float32}
 
 
 def test_a_resumed_run_is_the_unbroken_one_bit_for_bit(place, tmp_path):
     """Adapter, moments and numbers, with dropout and an average of the weights."""
     train = zellige.Train(**vars(QUICK) | {"ema": 0.9})
     tune(place, tmp_path / "whole", train=train)
+    plain, averaged = (load_file(run / "checkpoints" / "step-000004" / name) for run, name in (
+        (place / "run", ADAPTER), (tmp_path / "whole", TRAINING)))  # fmt: skip
+    raw = {peft_name(name.removeprefix("weights.")): t for name, t in averaged.items() if name.startswith("weights.")}
+    assert plain.keys() == raw.keys()
+    assert all(torch.equal(t, raw[name]) for name, t in plain.items())  # the same seed gives the same run
     shutil.copytree(tmp_path / "whole", tmp_path / "broken", symlinks=True)
     shutil.rmtree(tmp_path / "broken" / "checkpoints" / "step-000004")
     run = Tune(folder=tmp_path / "broken", resume=True).run()
@@ -104,7 +115,9 @@ def test_a_resumed_run_is_the_unbroken_one_bit_for_bit(place, tmp_path):
     for name in (ADAPTER, TRAINING, "metrics.csv"):
         whole, broken = ((end / name).read_bytes() for end in ends)
         if name == "metrics.csv":  # without what depends on the clock
-            whole, broken = ([row.split(b",")[0:1] + row.split(b",")[4:8] for row in text.splitlines()] for text in (whole, broken))
+            whole, broken = (
+                [row.split(b",")[0:1] + row.split(b",")[4:8] for row in text.splitlines()] for text in (whole, broken)
+            )
         assert whole == broken, name
     assert run.steps == 4
     with pytest.raises(InputError, match="`resume` with `rank` 3, but the run has 2"):
@@ -119,15 +132,15 @@ def test_prompts_are_given_and_answers_end_as_the_family_ends_them(place, tmp_pa
         tuning = Tune(data=str(place / "pairs.jsonl"), folder=tmp_path / "x").resolved(base)
         train, text = tuning.corpus(zellige.training.progress.Silent()).train, tuning.base.tokenizer
         row = train[1]
-        assert text.decode(row["tokens"][: 3]) == PAIRS[1]["prompt"]
+        assert text.decode(row["tokens"][:3]) == PAIRS[1]["prompt"]
         assert len(row["tokens"]) == {"mdlm": 16, "bd3lm": 12, "ar": 16}[method]
         rows[method] = text.decode(row["tokens"][row["mask"]])
     assert rows == {"mdlm": "ab bac" + "\n" * 7, "bd3lm": "ab bac\n\n\n", "ar": "ab bac\n"}
 
 
 def test_the_loss_is_that_of_the_answers(place, tmp_path, monkeypatch):
-    """What a step minimises is the method's loss of rows whose prompts are given: that whose expectation `zellige verify` compares
-    with -log p(answer | prompt) (exact/identities/given.py)."""
+    """What a step minimises is the method's loss of rows whose prompts are given, whose expectation `zellige verify` compares with
+    -log p(answer | prompt) (exact/identities/given.py)."""
     cls, seen = METHODS["mdlm"], []
     loss = cls.loss
 
@@ -139,7 +152,10 @@ def test_the_loss_is_that_of_the_answers(place, tmp_path, monkeypatch):
     monkeypatch.setattr(cls, "loss", spied)
     run = tune(place, tmp_path / "one", train=zellige.Train(**vars(QUICK) | {"steps": 1, "log_every": 1}), dropout=0.0)
     ((batch, value),) = seen
-    texts = [[run.model.tokenizer.decode(part) for part in (row[~at], row[at])] for row, at in zip(batch.tokens, batch.counted)]
+    texts = [
+        [run.model.tokenizer.decode(part) for part in (row[~at], row[at])]
+        for row, at in zip(batch.tokens, batch.counted)
+    ]
     pairs = [[pair["prompt"], (pair["answer"] + "\n" * 16)[: 16 - len(pair["prompt"])]] for pair in PAIRS]
     assert len(texts) == 4
     assert all(text in pairs for text in texts)
@@ -148,23 +164,32 @@ def test_the_loss_is_that_of_the_answers(place, tmp_path, monkeypatch):
     assert float(row["loss"]) == pytest.approx(nats / math.log(2) if row["unit"] == "bits/char" else nats, rel=1e-5)
 
 
+def test_a_missing_extra_is_one_line(place, monkeypatch):
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(InputError, match=r"^tune needs 'peft'; pip install 'zellige\[tune\]'$"):
+        Tune(data="pairs.jsonl").run(place / "base")
+    with pytest.raises(InputError, match=r"^a tuned model needs 'peft'"):
+        zellige.load(place / "run")
+
+
 def test_what_is_wrong_with_a_base_is_said(place, tmp_path):
     run = shutil.copytree(place / "run", tmp_path / "run", symlinks=True)
     last = newest(run / "checkpoints")
     save_base(tmp_path / "other")
     entries = json.loads((last / CONFIG).read_text())
-    weights = load_file(tmp_path / "other" / "model.safetensors")
     model = zellige.load(tmp_path / "other")
     with torch.no_grad():
         next(model.method.parameters()).add_(1)
     model.save(tmp_path / "other")
-    with pytest.raises(InputError, match="is tuned from other weights than those in '.*other'"):
+    with pytest.raises(InputError, match=r"is tuned from other weights than those in '.*other'"):
         zellige.load(run, base=tmp_path / "other")
-    assert zellige.load(run, base=tmp_path / "other", checksums=False) and weights
+    assert zellige.load(run, base=tmp_path / "other", checksums=False)
     entries["train"]["start"] = str(tmp_path / "gone")
     (last / "SHA256SUMS").unlink()
     (last / CONFIG).write_text(json.dumps(entries))
-    with pytest.raises(InputError, match=r"is tuned from '.*gone', and no run or model at .*; or say where it is with `base`"):
+    with pytest.raises(
+        InputError, match=r"is tuned from '.*gone', and no run or model at .*; or say where it is with `base`"
+    ):
         zellige.load(run)
     assert zellige.load(run, base=place / "base")
     (last / ADAPTER).write_bytes((last / ADAPTER).read_bytes()[:-8])

@@ -56,6 +56,8 @@ class Loading:
     """torch.compile the network; costs about a minute at the start, pays off for long work"""
     head: str | None = None
     """folder of zellige train speculative, for --sampler speculative"""
+    base: str | None = None
+    """of a tuned model, where its base is now, if not where it was"""
     block: int | None = option(default=None, minimum=1)
     """size of block, of a model that was trained with several (bd3lm --blocks); default: its own"""
 
@@ -169,6 +171,7 @@ def load(terminal: Terminal, run: str, what: str, chosen: Loading, note: bool = 
             method=None if isinstance(cls, str) else cls,
             device="cpu" if device_name == "auto" else device_name,
             head=chosen.head,
+            base=chosen.base,
             **({} if chosen.block is None else {"block": chosen.block}),
         )
         model.method.compute_in(chosen.precision, chosen.compile)

@@ -182,7 +182,9 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
         finished_run = complete.start(progress)
     finally:
         progress.close()
-    trained(terminal, finished_run, finished_run.steps * finished_run.config.train.batch * 3 // 10, complete.method_class)
+    trained(
+        terminal, finished_run, finished_run.steps * finished_run.config.train.batch * 3 // 10, complete.method_class
+    )
     put_json(terminal, finished_run.to_dict() | {"seconds": time.monotonic() - began})
     return 0
 
@@ -220,7 +222,10 @@ def trained(terminal: Terminal, run: "Run", rows: int, method: "type[Method] | N
     for line in lines:
         terminal.result(line)
     terminal.result(last + page)
-    commands = (f"zellige evaluate {path(folder)}{method_option}", f"zellige sample {path(folder)}{method_option} --watch")
+    commands = (
+        f"zellige evaluate {path(folder)}{method_option}",
+        f"zellige sample {path(folder)}{method_option} --watch",
+    )
     terminal.try_next(*commands, *([then] if then else []))
 
 

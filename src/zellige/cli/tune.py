@@ -26,7 +26,9 @@ def form() -> Any:
     """The options, as a dataclass; it imports torch."""
     from ..models.config import Train
 
-    model = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL", help="a run, a saved folder or a hub id")]
+    model = Annotated[
+        str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL", help="a run, a saved folder or a hub id")
+    ]
     train = Tune.defaults()
     fields = [
         ("model", model, field(default="")),
@@ -44,7 +46,9 @@ def tune(words: Sequence[str], terminal: Terminal, began: float) -> int:
     arguments: Any = options.parse(kind, words, "tune", terminal, about=ABOUT, most=1)
     flags = options.flags(kind)
     typed = options.given(options.canonical(flags, words))
-    names = [flag for name, flag in flags.items() if {name, flag.off} & typed and name.startswith(("--data.", "--train."))]
+    names = [
+        flag for name, flag in flags.items() if {name, flag.off} & typed and name.startswith(("--data.", "--train."))
+    ]
     sections = {flag: flag.name.removeprefix("--").partition(".")[0] for flag in names}
     settings = {f"{at}.{flag.field}": getattr(getattr(arguments, at), flag.field) for flag, at in sections.items()}
     request = replace(arguments.request, settings=settings)
@@ -55,7 +59,8 @@ def tune(words: Sequence[str], terminal: Terminal, began: float) -> int:
         run = tuning.run(request.resume, request.overwrite, progress).made_by(request.saved())
     finally:
         progress.close()
-    batch = run.config.train.batch
-    trained(terminal, run, rows=run.steps * batch * 3 // 10, then=f"zellige export {path(run.folder)} --out merged")
+    layout = "" if run.about.get("published") else " --to hub"
+    export = f"zellige export {path(run.folder)}{layout} --out merged"
+    trained(terminal, run, rows=run.steps * run.config.train.batch * 3 // 10, then=export)
     put_json(terminal, run.to_dict() | {"seconds": time.monotonic() - began})
     return 0

@@ -1,7 +1,7 @@
 """Chat templates: a conversation as a prompt and an answer, by the template that is published with a tokenizer.
 
-A template is Jinja. transformers renders it, in its sandbox: it can read the messages and the names of special tokens, and nothing
-else. It comes from `chat_template.jinja`, or from the entry `chat_template` of `tokenizer_config.json`.
+A template is Jinja. transformers renders it, in its sandbox: it can read the messages and the names of special tokens, and
+nothing else. It comes from `chat_template.jinja`, or from the entry `chat_template` of `tokenizer_config.json`.
 """
 
 from collections.abc import Mapping, Sequence

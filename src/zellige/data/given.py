@@ -3,8 +3,8 @@
     prefix:32    the first 32 tokens of each row, or of each document where rows hold documents
     suffix:32    the last 32
     spans:0.5    spans of random lengths that hold half of the tokens; in training others each epoch, else always the same
-    field        the `prompt` of each line of a .jsonl file; its `answer` is the rest. Or all but the last of its `messages`, by the
-                 tokenizer's chat template (`chat`)
+    field        the `prompt` of each line of a .jsonl file; its `answer` is the rest. Or all but the last of its `messages`, by
+                 the tokenizer's chat template (`chat`)
     puzzle       the filled cells of each sudoku, as its file has them
 
 At least one token of a row is left. The bound of the others is that of -log p(the rest | the given part).
@@ -236,6 +236,10 @@ def prepare_pairs(data: Data, length: int, tokenizer: "Tokenizer | None") -> Cor
 
     if not data.path:
         raise InputError("`data.given` field needs `data.path`, a .jsonl file with 'prompt' and 'answer'")
+    if tokenizer is not None and tokenizer.shape:
+        raise InputError(
+            f"the model writes {tokenizer.describe()}, and prompts and answers are text; give data of that form"
+        )
     sources = {split: path for split in ("validation", "test") if isinstance(path := getattr(data, split), str)}
     sources = {"train" if sources else "all": data.path} | sources
     spec = data.tokenizer or "auto"

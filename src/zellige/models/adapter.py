@@ -6,6 +6,8 @@
 other, as fast, and everything works on it.
 """
 
+import importlib.util
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +21,17 @@ from .config import Adapter
 _AGAIN = "copy the folder again"
 
 
-def require_peft(what: str) -> Any:
+def check_peft(what: str) -> None:
+    """InputError where the library is not installed; it is not imported yet, which takes seconds."""
+    if sys.modules.get("peft", "") is None or importlib.util.find_spec("peft") is None:
+        raise not_installed(what, "peft", "tune")
+
+
+def load_peft(what: str) -> Any:
     """The library; InputError where it is not installed."""
-    try:
-        import peft
-    except ImportError:
-        raise not_installed(what, "peft", "tune") from None
+    check_peft(what)
+    import peft
+
     return peft
 
 
@@ -61,7 +68,9 @@ def resolve_targets(network: nn.Module, targets: tuple[str, ...]) -> tuple[str, 
         if not matches:
             near = nearest(target, there)
             hint = f"did you mean '{near}'? " if near else ""
-            raise InputError(f"`targets` names '{target}', which is no projection of the network; {hint}it has {', '.join(there)}")
+            raise InputError(
+                f"`targets` names '{target}', which is no projection of the network; {hint}it has {', '.join(there)}"
+            )
         chosen += matches
     return tuple(dict.fromkeys(chosen))
 
@@ -69,7 +78,7 @@ def resolve_targets(network: nn.Module, targets: tuple[str, ...]) -> tuple[str, 
 def lora_config(adapter: Adapter, base: str) -> Any:
     """The same in peft's words."""
     names = "|".join(name.replace(".", r"\.") for name in adapter.targets)
-    return require_peft("an adapter").LoraConfig(
+    return load_peft("an adapter").LoraConfig(
         r=adapter.rank, lora_alpha=adapter.alpha, lora_dropout=adapter.dropout, target_modules=rf".*\.\d+\.({names})",
         base_model_name_or_path=base,
     )  # fmt: skip
@@ -87,7 +96,7 @@ def inject(method: Method, config: Any) -> Any:
         config: peft's, as `lora_config` makes it.
     """
     method.requires_grad_(False)
-    tuned = require_peft("an adapter").LoraModel(method.network, config, "default")
+    tuned = load_peft("an adapter").LoraModel(method.network, config, "default")
     for p in method.parameters():
         if p.requires_grad:
             p.data = p.data.float()  # in bfloat16 small steps would be rounded away
@@ -104,7 +113,7 @@ def merge(method: Method, folder: Path, place: Any) -> None:
     Raises:
         InputError: the file is damaged, or names matrices that the network has not; what `place` raises.
     """
-    peft = require_peft("a tuned model")
+    peft = load_peft("a tuned model")
     try:
         tuned = inject(method, peft.LoraConfig.from_pretrained(str(folder)))
     except (ValueError, TypeError, KeyError, AttributeError) as problem:

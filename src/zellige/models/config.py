@@ -273,9 +273,7 @@ def from_json(entries: Mapping[str, Any], *, method: type | None = None, source:
     refuse_unknown(entries, ["format", "zellige", FORMERLY, "about", *names], f"'{source}' has")
     options = _options(_section(entries["method"], str, "method", source), method)
     sections = {"options": options, "data": Data, "net": Net, "train": Train, "adapter": Adapter | None}
-    kinds = sections | dict.fromkeys(
-        ("run", "network", "method", "recipe"), str
-    )
+    kinds = sections | dict.fromkeys(("run", "network", "method", "recipe"), str)
     entries = {name: LATER[name] for name in names if name in LATER} | dict(entries)
     missing = [name for name in names if name not in entries]
     if missing:

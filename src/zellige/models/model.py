@@ -444,7 +444,9 @@ def _tuned(
     try:
         place = locate(name)
     except InputError as problem:
-        raise InputError(f"'{shown(path)}' is tuned from '{name}', and {problem}; or say where it is with `base`") from None
+        raise InputError(
+            f"'{shown(path)}' is tuned from '{name}', and {problem}; or say where it is with `base`"
+        ) from None
     model = _load(place, name, method, net, device, {})
     if not may_have_changed() and fingerprint(model.method) != config.adapter.base_sha256:
         raise InputError(

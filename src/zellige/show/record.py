@@ -34,6 +34,7 @@ LOADING = (
     "precision",
     "compile",
     "head",
+    "base",
     "block",
 )  # entries of `arguments` that say how the model was loaded
 FORMERLY = (  # of files without a format: command, an argument that only this request has, the request

@@ -291,11 +291,14 @@ def _with_data_name(settings: Mapping[str, Any]) -> Mapping[str, Any]:
 class Tune(Request["Run"]):
     """Tune a model on other data: train low-rank adapters beside its matrices (LoRA, arXiv 2106.09685), by the library peft.
 
-    The data is of prompts and answers (.jsonl with `prompt` and `answer`, or `messages` for a model with a chat template), of which
-    the answers are learnt, or any other. The run's folder holds the adapter, and is a model as any other where the base is there.
+    The data is of prompts and answers (.jsonl with `prompt` and `answer`, or `messages` for a model with a chat template), of
+    which the answers are learnt, or any other. The run's folder holds the adapter, and is a model as any other
+    where the base is there.
     """
 
-    data: Any = option("which corpus, as `train` takes it", default=None, hidden=True, read=section_of_json("data:Data"))
+    data: Any = option(
+        "which corpus, as `train` takes it", default=None, hidden=True, read=section_of_json("data:Data")
+    )
     train: Any = option("how it is trained", default=None, hidden=True, read=section_of_json("models.config:Train"))
     settings: Any = option(
         'single fields of `data` and `train` by their names, {"train.steps": 500}', default=None, hidden=True
@@ -341,9 +344,6 @@ class Tune(Request["Run"]):
         Raises:
             InputError: an option or the data is wrong, or peft is not installed; nothing was written.
         """
-        from ..models.adapter import require_peft
-
-        require_peft("tune")
         return self.resolved(model).run(self.resume, self.overwrite, progress).made_by(self.saved())
 
     def resolved(self, model: "ModelSource | None") -> "Tuning":
@@ -352,10 +352,12 @@ class Tune(Request["Run"]):
         Raises:
             InputError: as `run`.
         """
+        from ..models.adapter import check_peft
         from ..models.checkpoint.layout import CONFIG, default_folder, holds_run
         from ..models.config import from_json
         from .tune import name_of, resolved
 
+        check_peft("tune")
         if self.resume and self.overwrite:
             raise InputError("`resume` and `overwrite` exclude each other; drop one of them")
         if model is None and self.folder is None:
@@ -366,7 +368,9 @@ class Tune(Request["Run"]):
         if self.resume and holds_run(folder):
             saved = from_json(read_json(folder / CONFIG, dict), method=_class_of(model), source=shown(folder / CONFIG))
             if saved.adapter is None:
-                raise InputError(f"'{shown(folder)}' is a run of {saved.method} and not tuned; zellige train continues it")
+                raise InputError(
+                    f"'{shown(folder)}' is a run of {saved.method} and not tuned; zellige train continues it"
+                )
         elif self.resume and not this_process().launcher:
             raise InputError(f"no run at '{shown(folder)}' to resume; drop `resume` to start one")
         settings = dict(_with_data_name(self.settings or {}))

@@ -134,9 +134,7 @@ def train(
     return run_in(folder, again, resume, progress, prepare)
 
 
-def run_in(
-    folder: Path, again: str, resume: bool, progress: Progress, prepare: Callable[[], "Prepared | Run"]
-) -> Run:
+def run_in(folder: Path, again: str, resume: bool, progress: Progress, prepare: Callable[[], "Prepared | Run"]) -> Run:
     """Train what `prepare` gives in a folder that is locked and swept; stop at a signal.
 
     Args:

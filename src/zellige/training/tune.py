@@ -1,7 +1,7 @@
 """Tune a model on other data by an adapter: `zellige tune MODEL`.
 
-A run as any other: same loop, data, validations and checkpoints. Only the adapter is trained (`models.adapter`) and stored; the base
-is named by its path or its id, and by a digest of its weights.
+A run as any other: same loop, data, validations and checkpoints. Only the adapter is trained (`models.adapter`) and stored; the
+base is named by its path or its id, and by a digest of its weights.
 
 Of prompts and answers the prompt is given: it is never noised and never counted, so the loss is that of the bound of
 -log p(answer | prompt) (`data.given`).
@@ -21,7 +21,6 @@ from ..data.table import refuse_mixed
 from ..data.tokenizer_base import OutsideVocabulary
 from ..errors import InputError
 from ..launched import this_process
-from ..methods.method import Method
 from ..models.adapter import inject, lora_config, resolve_targets
 from ..models.checkpoint.layout import holds_run
 from ..models.checkpoint.read import (
@@ -81,16 +80,23 @@ class Tuning:
             inject(method, lora_config(config.adapter, config.train.start))
         if last:
             check_checkpoint(last, method, config)
-        counts = [sum(p.numel() for p in method.parameters() if p.requires_grad == trained) for trained in (True, False)]
+        counts = [
+            sum(p.numel() for p in method.parameters() if p.requires_grad == trained) for trained in (True, False)
+        ]
         about = of_base(base) | about | {"trained": counts[0], "parameters": counts[1]}
-        return begin(Prepared(folder, method, corpus, config, about, fleet, last, step), progress, changes, resume, overwrite)
+        return begin(
+            Prepared(folder, method, corpus, config, about, fleet, last, step), progress, changes, resume, overwrite
+        )
 
     def corpus(self, progress: Progress) -> Any:
         """The data in the tokens of the base, with what it gives; InputError where the base cannot be trained on it."""
         base, config, method = self.base, self.config, self.base.method
         try:
             corpus = prepare(
-                config.data, setup.row_length(config), tokenizer=base.tokenizer, progress=getattr(progress, "reading", None)
+                config.data,
+                setup.row_length(config),
+                tokenizer=base.tokenizer,
+                progress=getattr(progress, "reading", None),
             )
         except TooLong as problem:
             words = str(problem).partition("; use")[0]
@@ -102,13 +108,15 @@ class Tuning:
         refuse_mixed(corpus.tokenizer, method)
         classes = len(corpus.about.get("classes") or ())
         if classes and classes != config.net.classes:
-            raise InputError(f"the data has {classes} classes and the base {config.net.classes or 'none'}; leave `data.labels` out")
+            raise InputError(
+                f"the data has {classes} classes and the base {config.net.classes or 'none'}; leave `data.labels` out"
+            )
         if config.data.given:
             refuse_given(method, config.data.given)
             if needs_sight(method) and not getattr(method.network, "sees_given", False):
                 raise InputError(
-                    f"this {method.name} cannot see which tokens are given, as its noise has no mask; tune a masked model, or one that "
-                    "was trained with `data.given`"
+                    f"this {method.name} cannot see which tokens are given, as its noise has no mask; tune a masked model, or "
+                    "one that was trained with `data.given`"
                 )
         return corpus
 
@@ -120,8 +128,8 @@ def of_base(base: Model) -> dict[str, Any]:
 
 
 def pinned(name: str) -> str:
-    """The name of a base that means the same weights from any folder: of a run's best checkpoint its absolute path; a hub id and the
-    name of an included model as they are."""
+    """The name of a base that means the same weights from any folder: the absolute path, of a run that of its best checkpoint; a
+    hub id and the name of an included model as they are."""
     return str(locate(name).resolve()) if Path(name).exists() else name
 
 
@@ -166,7 +174,9 @@ def resolved(
     if not saved or "targets" in adapter:
         chosen = replace(chosen, targets=targets)
     if chosen.length > base.config.net.length:
-        raise InputError(f"`length` is {chosen.length:,}, and the model reads {base.config.net.length:,} tokens; give no more")
+        raise InputError(
+            f"`length` is {chosen.length:,}, and the model reads {base.config.net.length:,} tokens; give no more"
+        )
     chosen = replace(chosen, base_sha256=sha256)
     data = data or (saved.data if saved else Data())
     if not saved and data.given == "field" and "data.fill" not in typed and not data.fill:
@@ -179,8 +189,11 @@ def resolved(
 
 
 def fill_of(base: Model) -> int:
-    """Multiple of tokens to which an answer is filled up with its end, as the model's family does it (`data.fill`): its block; of a
-    model without blocks the whole row (LLaDA, arXiv 2502.09992, appendix B.1); 0 for a model that writes a text until it ends."""
+    """Multiple of tokens to which an answer is filled up with its end, as the model's family does it (`data.fill`).
+
+    Its block; of a model without blocks the whole row, as LLaDA is trained (arXiv 2502.09992); 0 for a model that writes a text until
+    it ends.
+    """
     method, tokenizer = base.method, base.tokenizer
     if tokenizer.separator is None or method.parameterization in ("next", "insertion"):
         return 0

@@ -61,7 +61,9 @@ def logits_of_theirs(system: str, folder, x: torch.Tensor) -> torch.Tensor:
         return llama_of(system, config, tensors)(input_ids=x, attention_mask=seen).logits
     if system == "bert":
         return transformers.BertForMaskedLM.from_pretrained(folder).eval()(input_ids=x).logits
-    (folder / "config.json").write_text(json.dumps(config | {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"]}))
+    (folder / "config.json").write_text(
+        json.dumps(config | {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"]})
+    )
     model = transformers.Qwen3ForCausalLM.from_pretrained(folder).eval()
     seen = block_causal(x.shape[1], 4 if system == "sdar" else 1)
     return model(input_ids=x, attention_mask=seen.expand(len(x), -1, -1, -1)).logits
@@ -93,6 +95,7 @@ def test_there_and_back(system, tmp_path, monkeypatch, no_page, capsys):
     data = pairs_file(tmp_path, chat)
     tuning = Tune(data=str(data), train=QUICK, folder="run", rank=2).resolved("mine")
     run = tuning.run(False, False)
+    assert run.config.train.start == str(tmp_path / "mine")  # from any folder
     inside = run.model.method.network  # merged
     beside = tuning.base.method.network.eval()  # still with the adapter beside its matrices
     x = torch.randint(5, 40, (2, 12), generator=torch.Generator().manual_seed(0))
@@ -100,7 +103,9 @@ def test_there_and_back(system, tmp_path, monkeypatch, no_page, capsys):
     assert cli.main(["sample", "run", "--count", "1", "--steps", "4", "--length", "8", "--quiet"]) == 0
     assert cli.main(["export", "run", "--out", "out", "--quiet"]) == 0
     capsys.readouterr()
-    assert json.loads((tmp_path / "out" / "config.json").read_text()) == json.loads((folder / "config.json").read_text())
+    assert json.loads((tmp_path / "out" / "config.json").read_text()) == json.loads(
+        (folder / "config.json").read_text()
+    )
     with torch.no_grad():
         got = inside.head(inside.features(x))
         torch.testing.assert_close(got, beside.head(beside.features(x)), atol=1e-5, rtol=1e-5)
@@ -113,7 +118,7 @@ def test_there_and_back(system, tmp_path, monkeypatch, no_page, capsys):
 
 
 def test_messages_go_through_the_template_as_in_transformers(tmp_path):
-    """Prompt and answer are what `apply_chat_template` gives; the template outlives import and saving; Jinja is in its sandbox."""
+    """Prompt and answer are what `apply_chat_template` gives; the template outlives saving; Jinja is in its sandbox."""
     folder = base_of("sdar", tmp_path / "base")
     with_template(folder)
     model = zellige.load(folder)
