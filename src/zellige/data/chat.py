@@ -73,7 +73,7 @@ def _render(chat: Mapping[str, str], messages: Sequence[Any], where: str, **how:
         from transformers.utils.chat_template_utils import render_jinja_template
     except ImportError:
         raise not_installed("a chat template", "transformers", "tune") from None
-    words = {name: text for name, text in chat.items() if name != TEMPLATE}
+    words: dict[str, Any] = {name: text for name, text in chat.items() if name != TEMPLATE}
     try:
         texts, _ = render_jinja_template([[*messages]], chat_template=chat[TEMPLATE], **how, **words)
     except Exception as problem:  # whatever the template raises, or Jinja of it
