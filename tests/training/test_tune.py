@@ -139,7 +139,7 @@ def test_prompts_are_given_and_answers_end_as_the_family_ends_them(place, tmp_pa
 
 
 def test_the_loss_is_that_of_the_answers(place, tmp_path, monkeypatch):
-    """What a step minimises is the method's loss of rows whose prompts are given, whose expectation `zellige verify` compares with
+    """What a step minimises is the method's loss of rows whose prompts are given; `zellige verify` compares its expectation with
     -log p(answer | prompt) (exact/identities/given.py)."""
     cls, seen = METHODS["mdlm"], []
     loss = cls.loss

@@ -191,8 +191,8 @@ def resolved(
 def fill_of(base: Model) -> int:
     """Multiple of tokens to which an answer is filled up with its end, as the model's family does it (`data.fill`).
 
-    Its block; of a model without blocks the whole row, as LLaDA is trained (arXiv 2502.09992); 0 for a model that writes a text until
-    it ends.
+    Its block; of a model without blocks the whole row, as LLaDA is trained (arXiv 2502.09992); 0 for a model that writes a text
+    until it ends.
     """
     method, tokenizer = base.method, base.tokenizer
     if tokenizer.separator is None or method.parameterization in ("next", "insertion"):
