@@ -268,9 +268,9 @@ def prepare_pairs(data: Data, length: int, tokenizer: "Tokenizer | None") -> Cor
             longest = max(longest, n)
     step = data.fill if 0 < data.fill < longest else ROUND
     shares = {} if "train" in sources else {"validation": data.validation, "test": data.test}
-    more = {"path": data.path, "fill": data.fill, "vocabulary": tokenizer.size} | shares
-    own = OwnData(values, name="tokens", pack="document", **more)
-    corpus = prepare_tokens(own, min(length, -(-longest // step) * step), tokenizer)
+    row = min(length, -(-longest // step) * step)
+    more = {"path": data.path, "fill": min(data.fill, row), "vocabulary": tokenizer.size} | shares
+    corpus = prepare_tokens(OwnData(values, name="tokens", pack="document", **more), row, tokenizer)
     rows, begin, given = {}, 0, Given("field")
     for split, part in corpus.rows.items():
         rows[split] = GivenRows(part, given, np.array(prompts[begin : begin + part.texts]))

@@ -203,7 +203,7 @@ def rows_of(model: Model, corpus: Corpus, split: str, unconditional: bool = Fals
         | {
             "data": corpus.about["name"],
             "split": split,
-            "length": int(method.shape[0]),
+            "length": int(getattr(rows, "length", method.shape[0])),
             "texts": len(rows),
             "sha256": corpus.about.get("sha256"),
             "tokens_sha256": corpus.about.get("tokens_sha256"),

@@ -7,6 +7,7 @@ Of prompts and answers the prompt is given: it is never noised and never counted
 -log p(answer | prompt) (`data.given`).
 """
 
+import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from ..data.table import refuse_mixed
 from ..data.tokenizer_base import OutsideVocabulary
 from ..errors import InputError
 from ..launched import this_process
+from ..methods import METHODS
+from ..models import shipped
 from ..models.adapter import inject, lora_config, resolve_targets
 from ..models.checkpoint.layout import holds_run
 from ..models.checkpoint.read import (
@@ -33,7 +36,7 @@ from ..models.checkpoint.read import (
 from ..models.config import Adapter, Config, Train
 from ..models.given import needs_sight, refuse_given
 from ..models.locate import locate
-from ..models.model import Model, as_model, fingerprint
+from ..models.model import Model, fingerprint, load
 from ..schema import shown
 from ..show.numbers import path
 from . import device, logger, setup
@@ -44,7 +47,7 @@ from .train import Prepared, begin, finished, run_in
 
 @dataclass(frozen=True)
 class Tuning:
-    """What is tuned, resolved: the base, the name that the run knows it by, and the config that is asked for."""
+    """What is tuned, resolved: the base, into which the adapter is put, and the config that is asked for."""
 
     base: Model
     config: Config
@@ -133,8 +136,27 @@ def pinned(name: str) -> str:
     return str(locate(name).resolve()) if Path(name).exists() else name
 
 
+def base_of(model: Any, name: str) -> Model:
+    """The base, loaded anew: a model that is handed over stays as it is.
+
+    Raises:
+        InputError: what is handed over has other weights than what lies there.
+    """
+    if not isinstance(model, Model):
+        return load(name)
+    cls, config = type(model.method), model.config
+    own = bool(config.network) and not setup.has_class(config)
+    method, net = None if cls in METHODS.values() else cls, copy.deepcopy(model.method.network) if own else None
+    base = load(name, method=method, net=net)
+    if fingerprint(base.method) != fingerprint(model.method):
+        raise InputError(f"the model has other weights than '{name}', from which it was loaded; save it first")
+    return base
+
+
 def name_of(model: Any) -> str:
     """The path or id of a base; InputError for a model that is in memory alone."""
+    if included := shipped.name_of(model):
+        return included
     source = getattr(model, "source", None) or getattr(model, "folder", None)
     published = (getattr(model, "about", None) or {}).get("published") or {}
     name = model if isinstance(model, str | Path) else source or published.get("source")
@@ -164,7 +186,7 @@ def resolved(
     if model is None and saved is None:
         raise InputError("tune needs the model that is tuned; e.g. zellige tune runs/demo --data.path chat.jsonl")
     name = name_of(model) if model is not None else saved.train.start  # pyright: ignore[reportOptionalMemberAccess]
-    base = as_model(name if model is None else model)
+    base = base_of(model, name)
     sha256 = fingerprint(base.method)
     if saved and saved.adapter and saved.adapter.base_sha256 != sha256:
         raise InputError(f"'{shown(folder)}' is tuned from other weights than those in '{name}'; give its own base")
