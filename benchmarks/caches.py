@@ -1,11 +1,11 @@
-"""Tokens a second of a bidirectional network with each cache, and what the caches do to a trained model.
+"""Tokens a second and memory of a bidirectional network with each cache, and what the caches do to a trained model.
 
-    python benchmarks/caches.py --threads 1 --clock cpu
+    python benchmarks/caches.py --threads 1 --clock cpu --batch 1 4
     python benchmarks/caches.py --threads 1 --clock cpu --model tales-mdlm --path tales/test.txt
 
-The first writes the last `--tokens` of a text of `--length` with random weights, in blocks of 32, by `--per-step` tokens in each
-evaluation: `any_order` inside `semi_autoregressive`, whose speed does not depend on the weights. Beside it GPT-2 of
-`transformers` with its cache, of the same sizes, from the same prompt.
+The first writes the last `--tokens` of texts of `--length` with random weights, in blocks of 32, by `--per-step` tokens in each
+evaluation: `any_order` inside `semi_autoregressive`, whose speed does not depend on the weights. Beside it an `ar` model of the
+same sizes with its cache, from the same prompt. Memory is the largest that is resident during a call, above what was before it.
 
 The second measures what the caches change: -log p of held-out texts as samples, exactly, one token per evaluation, in the order
 from left to right and in that of confidence. Each token is drawn as the text has it, and its chance counted; the time is that
@@ -14,8 +14,10 @@ of these evaluations.
 
 import sys
 import time
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -27,7 +29,7 @@ from zellige import Net
 from zellige.evaluation.interval import mean
 from zellige.exact.script import Forced
 from zellige.methods import build
-from zellige.samplers import AnyOrder, SemiAutoregressive, run
+from zellige.samplers import AnyOrder, LeftToRight, SemiAutoregressive, run
 
 STATES, BLOCK = 50_257, 32
 WAYS = {
@@ -39,45 +41,36 @@ WAYS = {
 
 
 def speed(chosen: Any) -> None:
-    """Print tokens a second of each cache, and of GPT-2."""
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    length, new = chosen.length, chosen.tokens
+    """Print tokens a second and memory of each cache, and of an autoregressive model."""
+    length, new, memory = chosen.length, chosen.tokens, measure.Memory()
     torch.manual_seed(0)
-    method = build("mdlm", STATES, Net(chosen.layers, chosen.hidden, chosen.hidden // 64, length)).eval()
-    sizes = {
-        "n_layer": chosen.layers,
-        "n_embd": chosen.hidden,
-        "n_head": chosen.hidden // 64,
-        "n_positions": length + 1,
-    }
-    published = GPT2LMHeadModel(GPT2Config(vocab_size=STATES, **sizes)).eval()
-    prompt = torch.randint(STATES, (chosen.batch, length - new))
-    fixed = torch.cat((prompt, torch.full((chosen.batch, new), -1)), 1)
+    net = Net(chosen.layers, chosen.hidden, chosen.hidden // 64, length)
+    masked, ar = (build(name, STATES, net).eval() for name in ("mdlm", "ar"))
     calls: dict[str, int] = {}
+    peaks: dict[str, float] = {}
 
-    def ours(name: str, options: dict[str, Any]) -> None:
-        sampler = SemiAutoregressive(AnyOrder(chosen.per_step), BLOCK, **options)
+    def write(name: str, sampler: Any, method: Any, fixed: Tensor) -> None:
+        before = memory.mark()
         *_, last = run(sampler, method, tuple(fixed.shape), None, fixed=fixed)
-        calls[name] = int(last.calls[0])
+        calls[name], peaks[name] = int(last.calls[0]), memory.largest() - before
 
-    @torch.no_grad()
-    def gpt2() -> None:
-        how = {"min_new_tokens": new, "max_new_tokens": new, "do_sample": True, "top_k": 0, "pad_token_id": 0}
-        published.generate(prompt, attention_mask=torch.ones_like(prompt), **how)
-        calls["GPT-2"] = new
-
-    variants: dict[str, Any] = {
-        name: lambda name=name, options=options: ours(name, options) for name, options in WAYS.items()
-    }
-    variants["GPT-2"] = gpt2
-    with torch.no_grad():
-        seconds = measure.alternate(variants, chosen.rounds, warm=0, clock=chosen.clock)
-    rows = []
-    for name, times in seconds.items():
-        middle = sorted(times)[len(times) // 2]
-        rows.append((name, calls[name], f"{middle:.1f}", f"{chosen.batch * new / middle:.1f}"))
-    measure.show(rows, (f"{new} of {length} tokens, batch {chosen.batch}", "evaluations", "s", "tokens/s"))
+    for batch in chosen.batch:
+        prompt = torch.randint(STATES, (batch, length - new))
+        fixed = torch.cat((prompt, torch.full((batch, new), -1)), 1)
+        variants: dict[str, Any] = {
+            name: partial(write, name, SemiAutoregressive(AnyOrder(chosen.per_step), BLOCK, **options), masked, fixed)
+            for name, options in WAYS.items()
+        }
+        variants["ar, its cache"] = partial(write, "ar, its cache", LeftToRight(), ar, fixed)
+        with torch.no_grad():
+            seconds = measure.alternate(variants, chosen.rounds, warm=0, clock=chosen.clock)
+        rows = []
+        for name, times in seconds.items():
+            middle, more = median(times), measure.compare(seconds, "no cache", name)["times"]
+            rows.append((name, calls[name], f"{batch * new / middle:.2f}", f"{more:.2f}", f"{peaks[name]:,.0f}"))
+        heads = (f"{new} of {length} tokens, batch {batch}", "evaluations", "tokens/s", "times no cache", "MiB")
+        measure.show(rows, heads)
+        print(flush=True)
 
 
 @torch.no_grad()
@@ -118,9 +111,9 @@ def main() -> int:
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--hidden", type=int, default=768)
     parser.add_argument("--length", type=int, default=512)
-    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--tokens", type=int, default=32)
     parser.add_argument("--per-step", type=int, default=4)
-    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--batch", type=int, nargs="+", default=[1])
     parser.add_argument("--model", default="")
     parser.add_argument("--path", default="", help="held-out text, for --model")
     parser.add_argument("--texts", type=int, default=32)

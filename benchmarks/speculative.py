@@ -1,6 +1,6 @@
 """Samplers of one model against their network evaluations: -log p of the samples by the model itself, and their entropy.
 
-    python benchmarks/speculative.py tales-mdlm --head tales-mdlm-head ancestral:16 ancestral:32 speculative:cosine=0.05,rounds=4
+    python benchmarks/speculative.py tales-mdlm --head tales-head ancestral:20 speculative:cosine=0.1,rounds=4
 
 -log p is the model's any-order bound, with the same masks for every set, in nats per token (95% over texts). Entropy is that of
 the tokens within a text, in nats, mean over texts: a sampler that repeats itself has a low one. Seconds are of one thread.
@@ -9,6 +9,7 @@ the tokens within a text, in nats, mean over texts: a sampler that repeats itsel
 import argparse
 import math
 import time
+from typing import Any
 
 import torch
 
@@ -16,6 +17,7 @@ import zellige
 from zellige.core.batch import Batch
 
 DRAWS = 4  # numbers of masks for each text
+BATCH = 64  # texts in one evaluation
 
 
 def entropy(tokens: torch.Tensor) -> torch.Tensor:
@@ -28,24 +30,34 @@ def mean(values: torch.Tensor) -> str:
     return f"{float(values.mean()):.3f} ± {1.96 * float(values.std()) / math.sqrt(len(values)):.3f}"
 
 
+def value_of(word: str) -> object:
+    """An option's value: a whole number, a number, or a word."""
+    for kind in (int, float):
+        try:
+            return kind(word)
+        except ValueError:
+            pass
+    return word
+
+
 @torch.no_grad()
 def measure(model: zellige.Model, way: str, count: int, length: int, seed: int) -> str:
     name, _, rest = way.partition(":")
-    options = dict(part.split("=") for part in rest.split(",") if "=" in part)
-    steps = int(rest) if rest.isdigit() else None
+    words = rest.split(",") if rest else []
+    steps = next((int(word) for word in words if word.isdigit()), None)
+    options: dict[str, Any] = {key: value_of(word) for key, _, word in (w.partition("=") for w in words) if word}
     began = time.process_time()
     samples = zellige.Sample.of(
-        count=count, seed=seed, sampler=name, steps=steps, length=length, batch=count, defaults=False,
-        **{key: float(value) if "." in value else int(value) for key, value in options.items()},
-    ).run(model)  # fmt: skip
+        count=count, seed=seed, sampler=name, steps=steps, length=length, batch=BATCH, defaults=False, **options
+    ).run(model)
     seconds = time.process_time() - began
     tokens = torch.tensor(samples.tokens)
-    method = model.method.of_length(length)
-    generator = torch.Generator().manual_seed(seed)
-    nats = (
-        torch.stack([method.estimators()["any_order"](Batch(tokens), generator) for _ in range(DRAWS)]).mean(0) / length
+    bound, generator = (
+        model.method.of_length(length).estimators()["any_order"],
+        torch.Generator().manual_seed(seed),
     )
-    calls = torch.tensor(samples.calls).double()
+    draws = [torch.cat([bound(Batch(part), generator) for part in tokens.split(BATCH)]) for _ in range(DRAWS)]
+    nats, calls = torch.stack(draws).mean(0) / length, torch.tensor(samples.calls).double()
     return f"| {way} | {float(calls.mean()):.1f} | ≤ {mean(nats)} | {mean(entropy(tokens))} | {seconds / count:.2f} |"
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from small import Rows, make
-from zellige import Config, Data, Model, Net, Record, TrainClassifier, TrainDistill, TrainSpeculative, load
+from zellige import Config, Data, Model, Net, Record, TrainClassifier, TrainDistill, TrainSpeculative, cli, load
 from zellige.core.batch import Batch
 from zellige.core.schedule import CLEAN, PRIOR
 from zellige.data import prepare
@@ -150,7 +150,7 @@ def test_what_is_trained_on_a_model_is_a_request_whose_record_is_read_and_run_ag
     model = Model(method, tokenizer, Config("mdlm", method.config, data, net))
     for request in (
         TrainClassifier(tmp_path / "judge", steps=2),
-        TrainSpeculative(tmp_path / "head", steps=2, batch=4),
+        TrainSpeculative(tmp_path / "head", steps=2, batch=4, precision="bfloat16"),
         TrainDistill(tmp_path / "student", teacher_steps=2, rounds=1, steps=1, batch=4),
     ):
         record: Any = request.run(model)
@@ -163,6 +163,10 @@ def test_what_is_trained_on_a_model_is_a_request_whose_record_is_read_and_run_ag
     assert load_classifier(tmp_path / "judge").classes == [*"0123456789"]
     assert load_verifier(tmp_path / "head", fingerprint(method)).config == method.verifier.config
     assert load(tmp_path / "student").defaults == {"steps": 1}
+    model.save(tmp_path / "model")  # the head belongs to the weights as they are, in whatever it was trained
+    words = ["train", "speculative", str(tmp_path / "model"), "--out", str(tmp_path / "second")]
+    assert cli.main([*words, "--steps", "1", "--batch", "2", "--precision", "bfloat16", "--quiet"]) == 0
+    assert load(tmp_path / "model", head=tmp_path / "second").method.verifier is not None
 
 
 def test_values_that_are_handed_over_have_their_classes_beside_them():

@@ -90,4 +90,20 @@ SPECULATIVE = [
         "self.method.verifier(self.h[wanted], x[rows[:1]].expand(len(rows), -1), self.turn[rows])",
         CHECK,
     ),
+    M(
+        "a new head's convolution starts at zero",
+        NH,
+        "nn.init.normal_(self.neighbours, std=2 / math.sqrt(conv))",
+        "nn.init.zeros_(self.neighbours)",
+        why="verify's heads have numbers of their own",
+        tests="tests/samplers/test_speculative.py",
+    ),
+    M(
+        "the MLP of a head does not read the neighbours",
+        NH,
+        "y = y + self.mlp(self.norm2(y + beside))",
+        "y = y + self.mlp(self.norm2(y))",
+        why="any causal head is a right one; what it reads is how well it learns",
+        tests="tests/samplers/test_speculative.py",
+    ),
 ]

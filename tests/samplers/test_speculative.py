@@ -125,6 +125,20 @@ def test_a_text_is_sampled_with_the_weight_of_its_order():
     assert again.calls.tolist() == [L] * 5
 
 
+@torch.no_grad()
+def test_an_untrained_head_knows_the_neighbours_and_changes_nothing():
+    """Its convolution is large from the start, so that the first gradients see what stands beside a position."""
+    torch.manual_seed(0)
+    head = CausalHead(5, 16, 2, conv=3)
+    h, x, turn = torch.randn(2, 6, 16), torch.randint(0, 5, (2, 6)), torch.arange(6).expand(2, 6)
+    assert torch.equal(head(h, x, turn), h)
+    head.mlp[2].weight.normal_()
+    beside = x.clone()
+    beside[:, 2] = (x[:, 2] + 1) % 5
+    changed = (head(h, beside, turn) != head(h, x, turn)).any(-1)
+    assert changed.tolist() == [[False, False, False, True, False, False]] * 2  # attention still adds nothing
+
+
 def test_a_head_learns_what_drafts_say_of_each_other():
     """Texts of one token repeated: a network that has not learnt it gains nearly all that one token says of the rest."""
     method = make("mdlm", length=6).float()
@@ -152,6 +166,7 @@ def test_a_folder_holds_a_head_of_one_model(tmp_path):
     h, x, turn = torch.randn(2, 6, 8), torch.randint(0, 3, (2, 6)), torch.rand(2, 6).argsort(-1)
     assert loaded.config == config
     assert torch.equal(loaded(h, x, turn), head(h, x, turn))
+    assert loaded(h.bfloat16(), x, turn).dtype == torch.bfloat16  # of a model that computes in it
     with pytest.raises(InputError, match="is one of other weights, those of 'letters'; train one of this model with"):
         load_verifier(folder, "0" * 64)
     with pytest.raises(InputError, match=r"holds no head\.json; give a folder of zellige train speculative"):

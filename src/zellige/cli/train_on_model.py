@@ -147,8 +147,13 @@ def train_on_model(name: str, words: Sequence[str], terminal: Terminal) -> int:
         raise InputError(f"{where} needs the model whose {command.purpose}; e.g. zellige {where} runs/demo")
     folder = arguments.request.out or f"{Path(arguments.run)}-{command.suffix}"
     check_new(folder)
-    model = load(terminal, arguments.run, where, arguments)
-    request = replace(arguments.request, out=folder, data=typed_data(arguments, words, model.config.data))
+    weights, asked = arguments, arguments.request
+    if isinstance(
+        asked, TrainSpeculative
+    ):  # a head belongs to the weights as they are, whatever its training computes in
+        weights, asked = replace(arguments, precision="float32"), replace(asked, precision=arguments.precision)
+    model = load(terminal, arguments.run, where, weights)
+    request = replace(asked, out=folder, data=typed_data(arguments, words, model.config.data))
     with Bar(terminal, "train", 1, "steps") as bar:
         record: Any = replace(request, progress=lambda done, total: bar.update(done, total=total)).run(model)
     for line in [*command.lines(record.config), "", f"  written   {path(folder)}"]:

@@ -56,7 +56,7 @@ class Verifier:
 
     def __call__(self, h: Tensor, x: Tensor, turn: Tensor) -> Tensor:
         """See `CausalHead`."""
-        return self.network(h, x, turn)
+        return self.network(h.to(self.network.norm.weight.dtype), x, turn).to(h.dtype)
 
     def save(self, folder: str | Path) -> Path:
         """Write head.safetensors, head.json and their SHA256SUMS; the folder."""

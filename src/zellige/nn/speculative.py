@@ -7,8 +7,9 @@ has read the masked sequence; the block reads its hidden states h, the drafted t
     keys      h and x of the drafted positions, those of earlier turns only; and a zero key with a zero value
     output    h, to which attention and an MLP add what the drafted tokens change; the network's own head reads it
 
-A position with no draft before it keeps its h, so the first token of a pass has the network's own distribution. All branches
-start at zero: an untrained head predicts what the network predicts.
+A position with no draft before it keeps its h, so the first token of a pass has the network's own distribution. Both branches
+start at zero: an untrained head predicts what the network predicts. The short convolution is not added to h but read by both, and
+starts large and random, so that from the first step the head knows which drafts stand beside a position (as in `block.py`).
 
 Differences from the paper: the head reads the revealed tokens by way of h alone; its queries are separate from its keys, where
 the paper's one stream holds each token together with the next position; and it has a short convolution where the network has one.
@@ -44,10 +45,12 @@ class CausalHead(nn.Module):
         self.query = nn.Linear(width, width, bias=False)
         self.key_value = nn.Linear(width, 2 * width, bias=False)
         self.out = nn.Linear(width, width, bias=False)
-        self.near = nn.Parameter(torch.zeros(conv, width))
+        self.neighbours = nn.Parameter(torch.empty(conv, width))
         self.norm2 = nn.LayerNorm(width, bias=False)
         self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(approximate="tanh"), nn.Linear(4 * width, width))
         nn.init.normal_(self.embedding.weight, std=1.0)
+        if conv:
+            nn.init.normal_(self.neighbours, std=2 / math.sqrt(conv))
         for linear in (self.query, self.key_value, self.mlp[0]):
             nn.init.normal_(linear.weight, std=1 / math.sqrt(width))  # pyright: ignore[reportArgumentType]
         for linear in (self.out, self.mlp[2]):
@@ -59,7 +62,8 @@ class CausalHead(nn.Module):
         B, L, D = h.shape
         visible = turn[:, None, :] < turn[:, :, None]  # of query and key
         source = self.norm(h) + self.embedding(x)
-        q = self.query(self.norm(h)).view(B, L, self.heads, D // self.heads)
+        beside = self._neighbours(source, turn)
+        q = self.query(self.norm(h + beside)).view(B, L, self.heads, D // self.heads)
         k, v = self.key_value(source).view(B, L, 2, self.heads, D // self.heads).unbind(2)
         cos, sin = (r[None, :, None, :].to(h.dtype) for r in self._rotary(L, D // self.heads, h.device))
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
@@ -67,8 +71,8 @@ class CausalHead(nn.Module):
         k, v = F.pad(k, (0, 0, 1, 0)), F.pad(v, (0, 0, 1, 0))  # the zero key, which is always visible
         mask = F.pad(visible, (1, 0), value=True)[:, None]
         values = F.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).reshape(B, L, D)
-        y = h + self.out(values) + self._neighbours(source, turn)
-        y = y + self.mlp(self.norm2(y))
+        y = h + self.out(values)
+        y = y + self.mlp(self.norm2(y + beside))
         return torch.where(visible.any(-1, keepdim=True), y, h)
 
     def _rotary(self, length: int, width: int, device: torch.device) -> Tensor:
@@ -78,10 +82,10 @@ class CausalHead(nn.Module):
 
     def _neighbours(self, source: Tensor, turn: Tensor) -> Tensor:
         """The short convolution: of the neighbours those of earlier turns, (B, L, D)."""
-        L, reach = turn.shape[1], len(self.near) // 2
+        L, reach = turn.shape[1], len(self.neighbours) // 2
         padded, turns = F.pad(source, (0, 0, reach, reach)), F.pad(turn, (reach, reach), value=L)
         total = torch.zeros_like(source)
-        for d, weight in enumerate(self.near):
+        for d, weight in enumerate(self.neighbours):
             earlier = turns[:, d : d + L] < turn
             total = total + weight * padded[:, d : d + L] * earlier[..., None]
         return total

@@ -571,6 +571,9 @@ class TrainSpeculative(Request["HeadRecord"]):
     steps: int = _steps()
     batch: int = _batch(default=16)
     lr: float = _lr(default=2e-3)
+    precision: Literal["float32", "tf32", "bfloat16"] = option(
+        "precision of matrix products in training", default="float32", hidden=True
+    )
     seed: int = _seed()
     progress: Callable[[int, int], None] | None = _progress()
 
@@ -594,8 +597,8 @@ class TrainSpeculative(Request["HeadRecord"]):
             raise self.data.refuse("data")
         began = time.monotonic()
         verifier = train_speculative(
-            as_model(model), self.data, steps=self.steps, batch=self.batch, lr=self.lr, seed=self.seed,
-            progress=self.progress,
+            as_model(model), self.data, steps=self.steps, batch=self.batch, lr=self.lr,
+            precision=self.precision, seed=self.seed, progress=self.progress,
         )  # fmt: skip
         if self.out is not None:
             verifier.save(self.out)

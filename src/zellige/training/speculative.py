@@ -3,7 +3,8 @@
     L / k sum over k masks in a random order of -log q(x | the revealed tokens, the masks before it)
 
 the second term of the loss of arXiv 2510.03929, any-order autoregression on a network that has read the masked text. The network
-is frozen (the first term is its own loss), so that its drafts and its likelihood stay as they are.
+is frozen (the first term is its own loss), so that its drafts and its likelihood stay as they are. The head's embedding begins as
+the network's, at variance 1.
 """
 
 import math
@@ -25,6 +26,7 @@ from ..methods.diffusion import where_noised
 from ..models.model import Model, fingerprint
 from ..models.speculative import HeadConfig, Verifier
 from ..nn.cross_entropy import cross_entropy
+from ..nn.precision import products
 from ..nn.speculative import CausalHead
 from ..requests import Progress
 from ..samplers import Speculative, State
@@ -43,6 +45,7 @@ def train_speculative(
     batch: int,
     lr: float,
     seed: int,
+    precision: str = "float32",
     progress: Progress | None = None,
 ) -> Verifier:
     """A causal head of the model, which gets it as its `verifier`, and its nats per token on held-out texts; see
@@ -61,8 +64,12 @@ def train_speculative(
     config = HeadConfig(name, fingerprint(method), method.process.K, width, heads, conv, tuple(net.grid), steps, seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(mix(seed, "head") % 2**63)
-        network = config.network().to(device)
-    train(network, method, corpus.train, steps=steps, batch=batch, lr=lr, seed=seed, progress=progress)
+        network = config.network()
+    known = getattr(method.network, "embedding", None)
+    if known is not None and known.weight.shape == network.embedding.weight.shape:  # begins with what the network knows
+        network.embedding.weight.data.copy_(known.weight / known.weight.std())
+    network.to(device)
+    train(network, method, corpus.train, precision, steps=steps, batch=batch, lr=lr, seed=seed, progress=progress)
     split = next(name for name in ("test", "validation", "train") if name in corpus.rows)
     texts, draft, verified = measured(network, method, corpus.split(split), seed=seed)
     method.verifier = Verifier(
@@ -79,7 +86,7 @@ def nats(network: CausalHead, method: Masked, batch: Batch, generator: torch.Gen
     turn = order.masked_fill(~masks, 2.0).argsort(-1).argsort(-1).masked_fill(~masks, masks.shape[1])
     with torch.no_grad():
         state = State(x_t, ~batch.counted, n[:, 0] * 0)
-        h = method.hidden(x_t, where_noised(batch, expected_time(method, state)), batch)
+        h = method.hidden(x_t, where_noised(batch, expected_time(method, state)), batch).to(network.norm.weight.dtype)
     target, row = batch.tokens[masks], masks.nonzero()[:, 0]
     heads = (h, network(h, batch.tokens, turn)) if draft else (network(h, batch.tokens, turn),)
     results = []
@@ -89,14 +96,15 @@ def nats(network: CausalHead, method: Masked, batch: Batch, generator: torch.Gen
     return torch.stack(results) if draft else results[0]
 
 
-def train(network: CausalHead, method: Masked, rows: Rows, **how: Any) -> None:
+def train(network: CausalHead, method: Masked, rows: Rows, precision: str = "float32", **how: Any) -> None:
     """Train a head, as `fit` does; the network of the method has no gradients meanwhile."""
     device = next(network.parameters()).device
     trained = [p.requires_grad_(False) for p in method.parameters() if p.requires_grad]
 
     def loss_of(texts: Batch, generator: torch.Generator) -> Tensor:
         texts = texts.to(device)
-        return nats(network, method, texts, generator).sum() / texts.counted.sum().clamp_min(1)
+        with products(device, precision):
+            return nats(network, method, texts, generator).sum() / texts.counted.sum().clamp_min(1)
 
     fit(network, rows, loss_of, betas=(0.9, 0.99), clip=1.0, **how)
     for p in trained:
