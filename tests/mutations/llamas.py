@@ -6,6 +6,7 @@ NN, AN = "nn/llama.py", "nn/attention.py"
 QW, LL, RD = "models/published/qwen.py", "models/published/llama.py", "models/published/reading.py"
 OTHER = "verify has no published folders"
 QWEN = "tests/models/published/test_qwen.py"
+GP, PG, GPT2 = "nn/gpt2.py", "models/published/gpt2.py", "tests/models/published/test_gpt2.py"
 
 LLAMAS = [
     M(
@@ -140,5 +141,79 @@ LLAMAS = [
         'rows=published_entries["rows"]',
         why=OTHER,
         tests=f"{QWEN} -k begins_with_it",
+    ),
+    M(
+        "GPT-2 adds no vectors of positions",
+        GP,
+        "return self.embedding(x) + self.places(position)",
+        "return self.embedding(x) + 0 * self.places(position)",
+        "networks.llama",
+    ),
+    M(
+        "GPT-2 behind a cache counts its positions from 0",
+        GP,
+        "return super()._positions(x, segments, cache, valid)",
+        "return super()._positions(x, segments, None, valid)",
+        "networks.llama",
+    ),
+    M(
+        "GPT-2's keys and values are taken in each other's place",
+        GP,
+        "q, k, v = (y.view(",
+        "q, v, k = (y.view(",
+        "networks.llama",
+    ),
+    M(
+        "GPT-2's MLP has another activation",
+        GP,
+        'approximate="tanh")), k, v',
+        'approximate="none").relu()), k, v',
+        "networks.llama",
+    ),
+    M(
+        "GPT-2's matrices are read the other way round",
+        GP,
+        "torch.addmm(self.bias, x.flatten(0, -2), self.weight)",
+        "torch.addmm(self.bias, x.flatten(0, -2), self.weight.reshape(self.weight.shape[::-1]).mT)",
+        "networks.llama",
+    ),
+    M(
+        "GPT-2 ends with a norm of root mean squares",
+        GP,
+        "        self.norm = nn.LayerNorm(net.hidden, net.eps)\n",
+        "",
+        "networks.llama",
+    ),
+    M(
+        "a packed document counts on from the one before",
+        GP,
+        "position = documents(segments)[1]",
+        "position = torch.arange(x.shape[1]).expand(segments.shape)",
+        why="verify packs no documents in these networks",
+        tests=GPT2,
+    ),
+    M(
+        "the two products of GPT-2's MLP change places in its files",
+        PG,
+        '"up": "mlp.c_fc", "down": "mlp.c_proj"',
+        '"up": "mlp.c_proj", "down": "mlp.c_fc"',
+        why=OTHER,
+        tests=GPT2,
+    ),
+    M(
+        "a GPT-2 that scales its attention otherwise is loaded",
+        PG,
+        '"scale_attn_by_inverse_layer_idx": (False, None), ',
+        "",
+        why=OTHER,
+        tests=GPT2,
+    ),
+    M(
+        "the row of ar's last state is written into GPT-2's file",
+        "models/published/writing.py",
+        'tensors[name] = tensors[name][: entries["vocab_size"]]',
+        "tensors[name] = tensors[name]",
+        why=OTHER,
+        tests=GPT2,
     ),
 ]

@@ -67,8 +67,9 @@ class Export:
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")] = ""
     """a run, a saved folder or a hub id"""
     to: str | None = None
-    """layout to write: sedd, radd, mdlm, bd3lm, ar, sedd-noeos, udlm, duo, llada, dream, llama, sdar, fast-dllm-v2, a2d, bert,
-    mosaicbert, modernbert, or hub for Zellige's own with a model card; default: the layout in which the model was published"""
+    """layout to write: sedd, radd, mdlm, bd3lm, ar, sedd-noeos, udlm, duo, llada, dream, llama, sdar, fast-dllm-v2, a2d, gpt2,
+    a2d-gpt2, gpt2-blocks, bert, mosaicbert, modernbert, or hub for Zellige's own with a model card; default: the layout in which
+    the model was published"""
     out: str = ""
     """folder to write into"""
 

@@ -14,8 +14,9 @@ The arithmetic is that of the published code, so that the logits agree in the pr
 back, rotary angles and rotations in float32. Weights keep their own precision (bfloat16 in what is published).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -166,6 +167,8 @@ class Llama(InParts, nn.Module):
     to be filled with published ones.
     """
 
+    layer: ClassVar[Callable[[LlamaNet], nn.Module]] = Layer
+
     def __init__(self, net: LlamaNet, states: int, block: int = 0):
         super().__init__()
         if not 1 <= states <= net.rows:
@@ -176,8 +179,8 @@ class Llama(InParts, nn.Module):
             raise InputError(f"`block` is {block}; it must be 1 or more, or 0 for none")
         self.net, self.states, self.block = net, states, block
         self.embedding = nn.Embedding(net.rows, net.hidden)
-        self.layers = nn.ModuleList(Layer(net) for _ in range(net.layers))
-        self.norm = RMSNorm(net.hidden, net.eps)
+        self.layers = nn.ModuleList(type(self).layer(net) for _ in range(net.layers))
+        self.norm: Any = RMSNorm(net.hidden, net.eps)
         self.head = TiedHead(self.embedding, states, bias=False) if net.tied else Head(net.hidden, states, net.rows)
         if isinstance(self.head, Head) and not self.head.rows.is_meta:
             nn.init.normal_(self.head.rows, std=net.hidden**-0.5)
@@ -250,7 +253,7 @@ class Llama(InParts, nn.Module):
                 "only a bidirectional network is read in parts; this one has blocks, and a cache of its own"
             )
         position = torch.arange(start, start + x.shape[1], device=x.device)
-        angles, h, layers = self._at(position), self.embedding(x), []
+        angles, h, layers = self._at(position), self._embed(x, position), []
         for i, layer in enumerate(self.layers):
             h, k, v = layer(h, angles, None, None if reading is None else reading.beside(i, start))
             layers.append((k, v, h[..., :0]))
@@ -265,7 +268,8 @@ class Llama(InParts, nn.Module):
         layer."""
         rows, seen = x[: len(x) // streams], None if cache is None else cache.seen
         view = sight(self.block, streams, rows, segments, 0 if cache is None else len(cache), seen)
-        angles, h, layers = self._angles(x, cache, valid), self.embedding(x), []
+        position = self._positions(x, segments if valid is None else None, cache, valid)
+        angles, h, layers = self._at(position), self._embed(x, position), []
         for i, layer in enumerate(self.layers):
             h, k, v = layer(h, angles, view.plan, None if cache is None else cache.layer(i, x.shape[1]))
             layers.append((k, v, h[:, :0]))
@@ -274,18 +278,22 @@ class Llama(InParts, nn.Module):
             layers[-1] = (*layers[-1][:2], h[:, -1:].clone())
         return h, layers
 
-    def _angles(self, x: Tensor, cache: Cache | None, valid: Tensor | None) -> tuple[Tensor, Tensor]:
-        """cos and sin of position times frequency, (L, 1, W / 2) or (B, L, 1, W / 2), all in float32 as the published code has
-        it. A row counts from its first valid position."""
+    def _positions(self, x: Tensor, segments: Tensor | None, cache: Cache | None, valid: Tensor | None) -> Tensor:
+        """Positions (L,) or (B, L) of x in the text. A row counts from its first valid position; packed documents, whose
+        angles differ by a constant, count on."""
         position = torch.arange(x.shape[1], device=x.device)
         if cache is not None:
             position = cache.place[:, None] + position
         elif valid is not None:
             position = (position - (~valid).sum(-1, keepdim=True)).clamp_min(0)
-        return self._at(position)
+        return position
+
+    def _embed(self, x: Tensor, position: Tensor) -> Tensor:
+        """The stream (B, L, D) that the first layer reads."""
+        return self.embedding(x)
 
     def _at(self, position: Tensor) -> tuple[Tensor, Tensor]:
-        """cos and sin (*, 1, W / 2) at positions (*)."""
+        """cos and sin (*, 1, W / 2) of position times frequency, at positions (*), in float32 as the published code has it."""
         W = self.net.head_width
         frequency = 1 / self.net.base ** (torch.arange(0, W, 2, device=position.device, dtype=torch.float32) / W)
         angle = (position.float()[..., None] * frequency)[..., None, :]

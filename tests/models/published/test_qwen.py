@@ -1,7 +1,9 @@
 """SDAR, Fast-dLLM v2, A2D, and Qwen3, Qwen2 and Llama: what is published in their layouts computes what transformers' own classes
 compute under the same mask, goes back into them, and begins models of other methods."""
 
+import itertools
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ import zellige
 from zellige import cli
 from zellige.core.batch import Batch
 from zellige.errors import InputError
+from zellige.evaluation.corpus import corpus_of
 from zellige.models.published import qwen
 
 from . import large
@@ -127,6 +130,39 @@ def test_likelihood_is_that_by_hand(sdar):
         want -= float(log_p(theirs, seen, 4)[0, i, x[0, i]])
     got = model.method.estimators()["forward"](Batch(x))
     torch.testing.assert_close(got, torch.tensor([want], dtype=torch.float64), atol=2e-5, rtol=1e-6)
+
+
+def test_two_sides_of_its_likelihood_add_up_over_blocks(sdar, tmp_path):
+    """-log p of blocks in any order: the mean over all 24 orders of each block, by hand, is between the two bounds' estimates."""
+    folder, theirs, _ = sdar
+    (tmp_path / "notes.txt").write_text(large.TEXT)
+    data = zellige.Data("text", path=str(tmp_path / "notes.txt"))
+    request = zellige.EvaluateBracket(data=data, limit=2, numbers=(1, 32), own=None, orders=(), per_step=(1,))
+    model = zellige.load(folder, length=8)
+    bracket = request.run(model)
+    assert (bracket.rows[0].distribution, bracket.protocol["name"]) == (
+        "any_order in each block of 4",
+        "zellige-bracket-1",
+    )
+    (upper,), (lower,) = (
+        [row for row in bracket.rows if (row.side, row.n) == (side, 32)] for side in ("bound", "lower")
+    )
+    want = []
+    test = corpus_of(model, data).split("test")
+    for x in test.collate([test[0], test[len(test) // 2]]).tokens:  # evenly spaced
+        orders = torch.tensor(list(itertools.permutations(range(4))))
+        for begin in (0, 4):
+            turn = orders.argsort(-1)  # when each position of the block is revealed
+            log_w = torch.zeros(24, dtype=torch.float64)
+            for i in range(4):
+                seen = x[: begin + 4].repeat(24, 1)
+                seen[:, begin:][turn >= i] = MASK
+                at = begin + orders[:, i]
+                log_w += log_p(theirs, seen, 4)[torch.arange(24), at, x[at]]
+            want.append(math.log(24) - log_w.logsumexp(0))
+    exact = float(torch.stack(want).sum()) / 16  # nats/token
+    assert lower.result.value - 0.005 < exact < upper.result.value + 0.005
+    assert upper.result.value - lower.result.value < 0.05
 
 
 def test_the_first_token_of_a_block_is_read_before_it(tmp_path):

@@ -276,6 +276,8 @@ def test_tokenizer_and_vocabulary(mdlm, tmp_path):
 
 def test_configs(mdlm, tmp_path):
     assert "no layout is known for the config.json" in fails(hub.folder(tmp_path / "a", mdlm, {"model_type": "gemma"}))
+    gemma = fails(hub.folder(tmp_path / "g", mdlm, {"model_type": "diffusion_gemma"}))
+    assert "DiffusionGemmaForBlockDiffusion" in gemma
     assert "(model_type moe), and code that comes with a model is never run; choose with `system`" in fails(
         hub.folder(tmp_path / "e", mdlm, {"model_type": "moe", "auto_map": {"AutoModel": "modeling.Moe"}})
     )

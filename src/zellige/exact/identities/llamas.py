@@ -1,4 +1,4 @@
-"""`nn.Llama` against its definition: norms of heads, shared keys, blocks in two streams, a cache, and the shift.
+"""`nn.Llama` and `nn.GPT2` against their definitions: norms of heads, shared keys, blocks in two streams, a cache, the shift.
 
 What is computed layer by layer here has one dense mask, and a token's rotation is a product of complex numbers.
 """
@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ...nn.gpt2 import GPT2
 from ...nn.llama import Llama, LlamaNet, RMSNorm
 from .check import Largest, numbers, shared
 from .networks import NETWORKS, SINGLE, with_numbers
@@ -20,6 +21,9 @@ KINDS = {  # Llama's choices, and the blocks
     "causal": ({}, 1),
     "LLaDA": ({"shared": 2}, 0),
     "Dream": ({"bias": True, "shift": True}, 0),
+    "GPT-2": ({}, 1),
+    "GPT-2 in blocks": ({}, BLOCK),
+    "GPT-2 in both directions": ({}, 0),
 }
 
 
@@ -38,7 +42,8 @@ def network(kind: str) -> tuple[Llama, Tensor, Tensor]:
     }
     clean = (numbers(3 * LONG).reshape(3, LONG).abs() * 1e4).long() % (STATES - 1)
     noisy = torch.where(torch.arange(LONG) % 2 == 0, STATES - 1, clean)
-    return with_numbers(Llama(LlamaNet(**sizes | choices), STATES, block)), clean, noisy
+    cls = GPT2 if "GPT-2" in kind else Llama
+    return with_numbers(cls(LlamaNet(**sizes | choices), STATES, block)), clean, noisy
 
 
 def norm(x: Tensor, layer: RMSNorm) -> Tensor:
@@ -56,6 +61,8 @@ def rotated(x: Tensor, position: Tensor, base: float) -> Tensor:
 
 def defined(net: Llama, x: Tensor, seen: Tensor, position: Tensor) -> Tensor:
     """Hidden states (B, M, D) of x (B, M), whose i-th position sees those with seen (M, M) bool, before the shift."""
+    if isinstance(net, GPT2):
+        return defined_gpt2(net, x, seen, position)
     h, size = F.embedding(x, net.embedding.weight), net.net
     layers: Any = net.layers
     for layer in layers:
@@ -74,6 +81,31 @@ def defined(net: Llama, x: Tensor, seen: Tensor, position: Tensor) -> Tensor:
         y = norm(h, layer.norm2)
         h = h + (F.silu(y @ layer.gate.weight.mT) * (y @ layer.up.weight.mT)) @ layer.down.weight.mT
     return norm(h, net.norm)
+
+
+def defined_gpt2(net: GPT2, x: Tensor, seen: Tensor, position: Tensor) -> Tensor:
+    """The same of GPT-2, without a shift."""
+
+    def centred(y: Tensor, layer: Any) -> Tensor:
+        y = y - y.mean(-1, keepdim=True)
+        return norm(y, layer) + layer.bias
+
+    h, heads = F.one_hot(x, STATES).double() @ net.embedding.weight + net.places.weight[position], net.net.heads
+    layers: Any = net.layers
+    for layer in layers:
+        y = centred(h, layer.norm1)
+        q, k, v = (
+            (y @ weight + bias).unflatten(-1, (heads, -1))
+            for weight, bias in zip(layer.qkv.weight.chunk(3, -1), layer.qkv.bias.chunk(3))
+        )
+        weight = torch.einsum("bihw,bjhw->bhij", q, k) / q.shape[-1] ** 0.5
+        weight = weight.masked_fill(~seen, -torch.inf).softmax(-1)
+        values = torch.einsum("bhij,bjhw->bihw", weight, v).flatten(2)
+        h = h + values @ layer.out.weight + layer.out.bias
+        z = centred(h, layer.norm2) @ layer.up.weight + layer.up.bias
+        z = 0.5 * z * (1 + ((2 / torch.pi) ** 0.5 * (z + 0.044715 * z**3)).tanh())
+        h = h + z @ layer.down.weight + layer.down.bias
+    return centred(h, net.norm)
 
 
 def two_streams(net: Llama, noisy: Tensor, clean: Tensor) -> Tensor:
@@ -114,6 +146,6 @@ def a_llama_is_its_definition():
             alone = net.extend(None, clean[row : row + 1, start:4]) if start < 4 else None
             want = net.features(noisy[row : row + 1, 4 : 4 + block], cache=alone)
             ragged.see(together[row : row + 1], want, f"{kind}, row {row}")
-    yield worst.row(NETWORKS, "Llama = its definition, layer by layer", SINGLE)
+    yield worst.row(NETWORKS, "Llama and GPT-2 = their definition, layer by layer", SINGLE)
     yield cached.row(NETWORKS, "... behind a cache", SINGLE)
     yield ragged.row(NETWORKS, "... prompts of different length, one cache", SINGLE)

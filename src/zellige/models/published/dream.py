@@ -56,7 +56,15 @@ def dream_net(config: Mapping[str, Any]) -> LlamaNet:
 
 
 def dream_tokenizer(folder: Path, mask: int | None) -> Tokens:
-    """Its tokenizer, from `tokenizer.json` where there is one, else from `vocab.json` and `merges.txt` as Qwen2 reads them.
+    """Its tokenizer, Qwen2's; see `bpe_tokenizer`."""
+    return bpe_tokenizer(folder, mask, WORDS)
+
+
+def bpe_tokenizer(folder: Path, mask: int | None, words: str = "") -> Tokens:
+    """A tokenizer from `tokenizer.json` where there is one, else from `vocab.json` and `merges.txt`.
+
+    Args:
+        words: how a text, in Unicode's form NFC, is cut before the merges; "": as GPT-2 cuts it, in no normal form.
 
     Raises:
         InputError: neither is there, or they are damaged.
@@ -73,10 +81,13 @@ def dream_tokenizer(folder: Path, mask: int | None) -> Tokens:
         )
     try:
         inner: Any = Inner(models.BPE.from_file(*map(str, files)))
-        inner.normalizer = normalizers.NFC()
-        split = pre_tokenizers.Split(Regex(WORDS), "isolated")
-        bytewise = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-        inner.pre_tokenizer = pre_tokenizers.Sequence([split, bytewise])
+        bytewise = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not words)
+        if words:
+            inner.normalizer = normalizers.NFC()
+            split = pre_tokenizers.Split(Regex(words), "isolated")
+            inner.pre_tokenizer = pre_tokenizers.Sequence([split, bytewise])
+        else:
+            inner.pre_tokenizer = bytewise
         inner.decoder = decoders.ByteLevel()
     except Exception as problem:  # the library raises a bare Exception for a wrong file
         raise InputError(f"'{shown(folder)}' holds no tokenizer ({problem}); copy or download it again") from None

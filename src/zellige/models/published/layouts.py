@@ -1,7 +1,7 @@
 """The table of published layouts."""
 
 from ...errors import Registry
-from . import bert, dream, flat, hydra, llada, qwen, tauldr
+from . import bert, dream, flat, gpt2, hydra, llada, qwen, tauldr
 from .layout import Layout
 
 LAYOUTS: Registry[Layout] = Registry("layout", "zellige export --help")
@@ -13,6 +13,7 @@ LAYOUTS |= {
         llada.LAYOUT,
         dream.LAYOUT,
         *qwen.LAYOUTS,
+        *gpt2.LAYOUTS,
         *bert.LAYOUTS,
         tauldr.LAYOUT,
     ]

@@ -12,12 +12,13 @@ A block's noisy tokens see the clean blocks before, as in BD3-LM. Fast-dLLM v2 r
 token before it (`Llama.features`), and the published samplers draw it before the others.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ...data.tokenizer import Tokens
 from ...errors import InputError
@@ -73,7 +74,31 @@ def qwen_net(config: Mapping[str, Any], system: str, shift: bool = False) -> Lla
     )
 
 
-def _layout(
+@dataclass(frozen=True)
+class Family:
+    """Networks of one kind, as transformers publishes them.
+
+    Attributes:
+        net: (config.json, the layout for people, whether the shift is kept) -> the sizes; raises InputError.
+        network: (sizes, states, block, config.json) -> the network.
+        ours, theirs: names of its tensors, as in `Layout`.
+        tables: as in `Layout`.
+        tokenizer: of a folder.
+        strips, convert: as in `Layout`.
+    """
+
+    net: Callable[[Mapping[str, Any], str, bool], LlamaNet]
+    network: Callable[[LlamaNet, int, int, Mapping[str, Any]], Llama]
+    ours: Callable[[str], str]
+    theirs: Callable[[str], str]
+    tables: tuple[str, ...]
+    tokenizer: Callable[[Path], Tokens]
+    strips: tuple[str, ...] = ()
+    convert: Callable[[Mapping[str, Tensor], Net], dict[str, Tensor]] | None = None
+
+
+def layout_of_family(
+    family: Family,
     name: str,
     method: str,
     about: str,
@@ -85,7 +110,7 @@ def _layout(
     mask: int | None = None,
     shift: bool = False,
 ) -> Layout:
-    """One of these layouts.
+    """The layout of models of one family and one method.
 
     Args:
         kinds: `model_type` of its config.json.
@@ -96,7 +121,7 @@ def _layout(
     causal = method == "ar"
 
     def read(config: Mapping[str, Any], shapes: Shapes) -> Description:
-        n = qwen_net(config, system, shift)
+        n = family.net(config, system, shift)
         options: dict[str, Any] = {}
         if block:
             options["block"] = usual if config.get(block) is None else count_in(config, block)
@@ -110,18 +135,16 @@ def _layout(
         raise InputError(f"the layout {name} is for the networks that were published in it; choose another with `to`")
 
     def words(folder: Path, description: Description) -> Tokens:
-        from .dream import dream_tokenizer
-
-        vocabulary = dream_tokenizer(folder, None)
+        vocabulary = family.tokenizer(folder)
         if not causal:
             vocabulary = with_mask(vocabulary, folder, description.mask)
         return fitting(vocabulary, description.rows + 1)
 
     def build(config: Mapping[str, Any], description: Description) -> Llama:
-        n, states = qwen_net(config, system, shift), description.rows + causal
+        n, states = family.net(config, system, shift), description.rows + causal
         n = replace(n, length=description.net.length, rows=max(n.rows, states))
         with torch.device("meta"):  # its tensors are put in as they are, in the precision that they have
-            return Llama(n, states, 1 if causal else description.options.get("block", 0))
+            return family.network(n, states, 1 if causal else description.options.get("block", 0), config)
 
     def adopt(config: Mapping[str, Any]) -> dict[str, Any] | None:
         more = begins.get(kind(config))
@@ -133,13 +156,27 @@ def _layout(
             revised[block] = options["block"]
         if not causal and options["mask"] != said.mask:
             revised["mask_token_id"] = options["mask"]
+        if not causal:  # the mask's row, where one was added
+            revised["vocab_size"] = max(count_in(config, "vocab_size"), options["mask"] + 1)
         return revised
 
     return Layout(
-        name, method, about, "", lambda config: kind(config) in kinds, read, write, TRANSFORMERS.ours, TRANSFORMERS.theirs,
-        strips=(), build=build, tokenizer=words, adopt=adopt, revise=revise,
-        tables=("model.embed_tokens.weight", "lm_head.weight"),
+        name, method, about, "", lambda config: kind(config) in kinds, read, write, family.ours, family.theirs,
+        build=build, tokenizer=words, adopt=adopt, revise=revise, tables=family.tables, strips=family.strips,
+        convert=family.convert,
     )  # fmt: skip
+
+
+def _words(folder: Path) -> Tokens:
+    from .dream import dream_tokenizer
+
+    return dream_tokenizer(folder, None)
+
+
+QWEN = Family(
+    qwen_net, lambda net, states, block, config: Llama(net, states, block), TRANSFORMERS.ours, TRANSFORMERS.theirs,
+    ("model.embed_tokens.weight", "lm_head.weight"), _words,
+)  # fmt: skip
 
 
 def _remote(module: str, config: str, model: str) -> dict[str, str]:
@@ -163,16 +200,16 @@ _A2D = {
     for size in ("Qwen3", "Qwen2", "Llama")
 }
 LAYOUTS = [
-    _layout("llama", "ar", "Qwen3, Qwen2 or Llama, autoregressive", "Llama", ("qwen3", "qwen2", "llama"), {}),
-    _layout(
-        "sdar", "bd3lm", "SDAR or TraDo, Qwen3 in blocks", "SDAR", ("sdar",), dict.fromkeys(("qwen3", "a2d-qwen3"), _SDAR),
+    layout_of_family(QWEN, "llama", "ar", "Qwen3, Qwen2 or Llama, autoregressive", "Llama", ("qwen3", "qwen2", "llama"), {}),
+    layout_of_family(
+        QWEN, "sdar", "bd3lm", "SDAR or TraDo, Qwen3 in blocks", "SDAR", ("sdar",), dict.fromkeys(("qwen3", "a2d-qwen3"), _SDAR),
         "block_size", 4, 151669,
     ),
-    _layout(
-        "fast-dllm-v2", "bd3lm", "Fast-dLLM v2, Qwen2 in blocks, shifted", "Fast-dLLM v2", ("Fast_dLLM_Qwen",),
+    layout_of_family(
+        QWEN, "fast-dllm-v2", "bd3lm", "Fast-dLLM v2, Qwen2 in blocks, shifted", "Fast-dLLM v2", ("Fast_dLLM_Qwen",),
         {"qwen2": _FAST}, "bd_size", 32, 151665, shift=True,
     ),
-    _layout(
-        "a2d", "mdlm", "Qwen3, Qwen2 or Llama in both directions", "A2D", tuple(f"a2d-{of}" for of in _A2D), _A2D
+    layout_of_family(
+        QWEN, "a2d", "mdlm", "Qwen3, Qwen2 or Llama in both directions", "A2D", tuple(f"a2d-{of}" for of in _A2D), _A2D
     ),
 ]  # fmt: skip

@@ -28,6 +28,11 @@ from .tokens import first_token, tokenizer_of
 
 BESIDE = ("config.json", "tokenizer.json", "tokenizer_config.json")  # the weights, in a folder that has checksums
 
+UNREAD = {  # `model_type` -> what it is, and where to go with it
+    "diffusion_gemma": "a DiffusionGemma (uniform noise in blocks, an encoder beside the decoder, mixtures of experts), which "
+    "Zellige does not read; sample it with transformers' own class, DiffusionGemmaForBlockDiffusion (from 5.23 on)",
+}
+
 
 @dataclass(frozen=True)
 class Imported:
@@ -167,6 +172,8 @@ def _layout(
         layout_name = next((layout.name for layout in LAYOUTS.values() if layout.knows(flat)), None)
         if layout_name is None:
             kind = config.get("model_type", config.get("architectures", "-"))
+            if kind in UNREAD:
+                raise InputError(f"'{shown(file)}' is {UNREAD[kind]}")
             raise InputError(
                 f"no layout is known for the config.json beside '{shown(file)}' (model_type {kind})"
                 f"{', and code that comes with a model is never run' if 'auto_map' in config else ''}; "

@@ -76,6 +76,8 @@ def write_layout(
         entries = came["config"]
         if layout.revise is not None:
             entries = layout.revise(entries, dataclasses.asdict(config.options))
+        for name in {came["prefix"] + table for table in layout.tables} & tensors.keys():
+            tensors[name] = tensors[name][: entries["vocab_size"]]  # less the row that `ar` neither reads nor predicts
     else:
         state, description = state_of(layout, method, tokenizer, config)
         tensors = {layout.prefix + layout.theirs(name): tensor for name, tensor in state.items()}
