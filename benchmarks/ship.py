@@ -252,13 +252,10 @@ def write_samples(name: str) -> None:
                 began = time.perf_counter()
                 printed, run["numbers"] = executed(run["command"], "")
                 run["seconds"] = round(time.perf_counter() - began, 1)
-                head, _, rest = text.partition(f"```text\n$ {run['command']}\n")
-                text = (
-                    head
-                    + "\n".join(["```text", f"$ {run['command']}", *printed.splitlines()])
-                    + "\n```"
-                    + rest.partition("\n```")[2]
-                )
+                begin = f"```text\n$ {run['command']}\n"
+                head, _, rest = text.partition(begin)
+                rest = f"\n{rest}".partition("\n```")[2]  # what follows the old block
+                text = head + begin + "".join(f"{line}\n" for line in printed.splitlines()) + "```" + rest
         for picture in Path().glob("*.png"):
             shutil.copyfile(picture, folder / picture.name)
     (folder / "README.md").write_text(text, encoding="utf-8")

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
 import outputs  # noqa: E402
 import pages  # noqa: E402
+import results_pictures  # noqa: E402
 import samples  # noqa: E402
 
 FETCHED = re.compile(
@@ -188,3 +189,20 @@ def test_the_search_needs_no_server(site):
     """Sphinx's index is a script that the page loads: that works from file:// too."""
     assert (site / "searchindex.js").read_text(encoding="utf-8").startswith("Search.setIndex(")
     assert 'src="searchindex.js"' in (site / "search.html").read_text(encoding="utf-8")
+
+
+def test_the_pictures_of_results_show_the_rows_of_its_tables():
+    text = results_pictures.PAGE.read_text(encoding="utf-8")
+    corners = {
+        "learning": ("A random distribution on 81 sequences", "method"),
+        "few-steps": ("Few steps", "total variation"),
+        "text8": ("Text8, one network and one budget", "run"),
+    }
+    assert corners.keys() == results_pictures.PICTURES.keys()
+    for name, (heading, corner) in corners.items():
+        picture = (ROOT / "docs" / "pictures" / f"results-{name}.svg").read_text(encoding="utf-8")
+        _, *rows = results_pictures.table(text, heading, corner)
+        assert len(rows) > 5
+        assert not [row[0] for row in rows if f">{row[0].partition(' (')[0]}<" not in picture], (
+            "python docs/results_pictures.py"
+        )

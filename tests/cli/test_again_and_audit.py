@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import math
 import shlex
 import shutil
 from pathlib import Path
@@ -18,6 +19,7 @@ from zellige.data import prepare
 from zellige.data.tokenizer import Bytes
 from zellige.errors import InputError
 from zellige.evaluation.image_features import save_features, train_classifier
+from zellige.evaluation.interval import Proportion
 from zellige.evaluation.repeat import changes
 from zellige.methods import METHODS, build
 from zellige.models.config import Train
@@ -208,6 +210,21 @@ def test_an_audit_prints_which_claims_hold(run, folder):
     assert "'FID' is not among ours" in out
     code, out, _ = run(f"evaluate --audit {claims(lines[:3], folder / 'true').name}")
     assert (code, "3 of 3 claims hold\n" in out) == (0, True)
+
+
+def test_a_claim_may_be_of_characters_or_of_a_task(run):
+    run(f"evaluate {KINDS['bound']} --json r.json")
+    result = dataclasses.replace(
+        Record.load("r.json"),
+        unit="nats/token",
+        value=4.0,
+        about={"characters_per_token": 2.0},
+        tasks={"solved": Proportion(1, 4)},
+    )
+    per_char, solved = (of_unit(result.claimable(), unit) for unit in ("bits/char", "solved"))
+    assert per_char.value == pytest.approx(2 / math.log(2))
+    assert per_char.half == pytest.approx(result.figures()[0].half / math.log(2) / 2)
+    assert (solved.value, solved.kind) == (0.25, "estimate")
 
 
 @pytest.mark.parametrize(

@@ -114,8 +114,10 @@ def test_molecules_by_a_property_are_judged(molecules, monkeypatch, capsys):
     assert (
         cli.main(shlex.split("evaluate model --generate --count 8 --steps 4 --class 0 --guidances 0 2 --out out")) == 0
     )
-    printed = " ".join(capsys.readouterr().out.split())
-    assert "against the strength of guidance" in printed
+    lines = capsys.readouterr().out.splitlines()
+    assert max(len(line) for line in lines if "again" not in line) <= 80  # its command is one line
+    printed = " ".join(" ".join(lines).split())
+    assert "against the strength of guidance; steps 4" in printed
     assert "property: rings:2, of the valid ones" in printed
     with pytest.raises(InputError, match="name it by `classes`"):
         EvaluateSamples(guidances=(1.0,))

@@ -256,7 +256,7 @@ def _checked(
         if isinstance(record, InputError):
             raise record
         document = record.to_dict()
-        number = of_unit(record.figures(), claim.unit)
+        number = of_unit(record.claimable(), claim.unit)
         verdict, why = compared(claim, number)
     except InputError as reason:
         verdict, why = UNKNOWN, silent.spelled(str(reason))
@@ -334,8 +334,10 @@ def describe_audit(claims: Sequence[Claim], rows: Sequence[dict[str, Any]]) -> l
             else f"{sign.get(own_number['kind'], '')}{pm(own_number['value'], own_number['half'])}"
         )
         subject = " ".join(filter(None, (claim.model, claim.data, claim.protocol)))
-        subject = subject if len(subject) <= 40 else f"{subject[:37]}..."
         body.append((str(number), subject, f"{claim.text} {claim.unit}", value, row["verdict"]))
+    taken = [max(map(len, column)) + 2 for i, column in enumerate(zip(*body)) if i != 1]
+    room = max(15, 80 - sum(taken))  # of a line
+    body = [(n, text if len(text) <= room else f"{text[: room - 3]}...", *others) for n, text, *others in body]
     lines = columns(body, "><>><", gap=2)
     lines += [""] + [f"  {n}: {row['why']}" for n, row in enumerate(rows, 1) if row["why"]]
     holding, unknown = (sum(row["verdict"] == verdict for row in rows) for verdict in (HOLDS, UNKNOWN))

@@ -14,7 +14,7 @@ from ..evaluation.result import Result
 from ..evaluation.samples import SamplesRecord
 from ..evaluation.sweep import ScoredSet, curves_of
 from ..samplers.tau_leaping import describe_leaps
-from ..show.numbers import columns, count, counted, parameters, path, percent, pm, quantity
+from ..show.numbers import beside, columns, count, counted, parameters, path, percent, pm, quantity
 from ..show.terminal import Terminal
 from .common import of_model
 
@@ -190,7 +190,8 @@ def describe_samples(record: SamplesRecord) -> list[str]:
     else:
         lines.append(f"{counted(points[0].samples, 'sample')} at each point")
         for title, rows in tables(record):
-            lines += ["", *([f"  {title}"] if title else []), *aligned(rows)]
+            shared, rows, first = without_shared(rows, settings(record))
+            lines += ["", f"  {'; '.join(filter(None, [title, shared]))}", *beside(rows, first)]
     lines += table_of_cheats(record)
     spaced = False
     for head, text in _protocol(record):
@@ -200,6 +201,19 @@ def describe_samples(record: SamplesRecord) -> list[str]:
         lines += [*([] if spaced else [""]), *paragraph]
         spaced = True
     return lines
+
+
+def settings(record: SamplesRecord) -> int:
+    """How many columns of `tables` say how a set was sampled; the others are its metrics."""
+    return 5 + any(point.way.guidance is not None for point in record.points) + record.of_images
+
+
+def without_shared(rows: list[list[str]], first: int) -> tuple[str, list[list[str]], int]:
+    """What all sets share, as words; the rows without these columns; how many of the first columns are left."""
+    sets = [row for row in rows[1:] if row[1]]  # real text has no steps
+    same = [i for i in range(1, first) if len({row[i] for row in sets}) == 1 and len(sets) > 1]
+    text = ", ".join(f"{rows[0][i]} {sets[0][i]}" for i in same)
+    return text, [[cell for i, cell in enumerate(row) if i not in same] for row in rows], first - len(same)
 
 
 def tables(record: SamplesRecord) -> list[Table]:

@@ -1,6 +1,7 @@
 """`zellige list`: what there is to choose from. It needs no torch."""
 
 import dataclasses
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -8,7 +9,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from ..errors import InputError, nearest
-from ..show.numbers import columns
+from ..show.numbers import wrapped
 from ..show.terminal import Terminal
 from . import help, options
 from .common import IdleSeed, write_json
@@ -42,10 +43,13 @@ def list_(words: Sequence[str], terminal: Terminal, began: float) -> int:
     )
     header = [*rows[0]] if rows else ["no models come with this installation"]
     whole = [row for row in rows if row.keys() == rows[0].keys()]
-    for line in columns([header, *([row[name] for name in header] for row in whole)], "<" * len(header)):
+    for line in wrapped([header, *([row[name] for name in header] for row in whole)]):
         terminal.result(line)
     for row in rows[len(whole) :]:  # other names
-        terminal.result(f"{row['name']:<{max(len(r['name']) for r in rows) + 2}}= {row['same as']}")
+        indent = max(len(r["name"]) for r in rows) + 2
+        text = f"{row['name']:<{indent}}= {row['same as']}"
+        for line in textwrap.wrap(text, 80, subsequent_indent=" " * (indent + 2), drop_whitespace=True):
+            terminal.result(line)
     if arguments.what in help.LEGENDS:
         terminal.note(help.LEGENDS[arguments.what])
     write_json(terminal, "list", dataclasses.asdict(arguments), rows, began)

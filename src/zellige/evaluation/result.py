@@ -279,6 +279,19 @@ class Result(Record):
             return [number]
         return [number, Figure(f"{where}perplexity", p, p * half * self.scale, "perplexity", self.kind, distribution)]
 
+    def claimable(self) -> list[Figure]:
+        """`figures`, bits per character of a model of other tokens, and what the data's task asks."""
+        number, *others = self.figures()
+        if (characters := self.about.get("characters_per_token")) and self.kind != "loss":
+            share = self.scale / math.log(2) / characters
+            others.append(
+                replace(
+                    number, name="bits/char", unit="bits/char", value=number.value * share, half=number.half * share
+                )
+            )
+        tasks = [Figure(name, task.value, task.half, "share", "estimate") for name, task in self.tasks.items()]
+        return [number, *others, *tasks]
+
     def to_dict(self, command: str | None = "evaluate", arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """As JSON has it; the same keys as every command's."""
         per_sequence = None if self.per_sequence is None else asdict(self.per_sequence)

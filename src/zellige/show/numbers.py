@@ -3,7 +3,10 @@
 import math
 import os
 import shlex
+import textwrap
 from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 
 
@@ -129,6 +132,57 @@ def columns(rows: Iterable[Sequence[str]], align: str, indent: int = 0, gap: int
             " " * (w - cells(c)) + c if a == ">" else c + " " * (w - cells(c)) for c, w, a in zip(row, widths, align)
         ]
         lines.append((" " * indent + (" " * gap).join(padded_cells)).rstrip())
+    return lines
+
+
+NARROW = 12  # columns of a name or a quantity, which stays whole
+
+
+def wrapped(rows: Iterable[Sequence[str]], gap: int = 2, width: int = 80) -> list[str]:
+    """`columns` of names, in lines of at most `width`: cells go on in further lines, as few as possible. Words too long for
+    that leave the table as it is.
+
+    >>> wrapped([["name", "needs"], ["euler", "a rate: not d3pm"]], width=20)
+    ['name   needs', 'euler  a rate: not', '       d3pm']
+    """
+    table = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(cells, column)) for column in zip(*table)]
+    least = [
+        w if w <= NARROW else max(cells(word) for cell in column for word in cell.split())
+        for w, column in zip(widths, zip(*table))
+    ]
+
+    @cache
+    def folded(i: int, w: int) -> list[list[str]]:
+        return [textwrap.wrap(row[i], w, break_long_words=False, break_on_hyphens=False) or [""] for row in table]
+
+    def height(trial: list[int]) -> int:
+        return sum(max(map(len, row)) for row in zip(*(folded(i, w) for i, w in enumerate(trial))))
+
+    gaps = gap * (len(widths) - 1)
+    while sum(widths) + gaps > width >= sum(least) + gaps:
+        trials = [[w - (i == j) for j, w in enumerate(widths)] for i in range(len(widths)) if widths[i] > least[i]]
+        widths = min(trials, key=lambda trial: (height(trial), -max(trial)))
+    lines = [zip_longest(*row, fillvalue="") for row in zip(*(folded(i, w) for i, w in enumerate(widths)))]
+    return columns([line for row in lines for line in row], "<" * len(widths), gap=gap)
+
+
+def beside(rows: Sequence[Sequence[str]], first: int, indent: int = 2, gap: int = 2, width: int = 80) -> list[str]:
+    """A table of numbers in lines of at most `width`: parts below each other, each with the `first` columns and some others.
+
+    >>> beside([["at", "valid", "unique"], ["1", "0.5", "0.9"]], first=1, width=14)
+    ['  at  valid', '  1     0.5', '', '  at  unique', '  1      0.9']
+    """
+    widths = [max(map(cells, column)) for column in zip(*rows)]
+    lines, at = list[str](), first
+    while at < len(widths):
+        end, room = at + 1, width - indent - sum(w + gap for w in widths[:first]) - widths[at]
+        while end < len(widths) and room >= gap + widths[end]:
+            room -= gap + widths[end]
+            end += 1
+        part = [[*row[:first], *row[at:end]] for row in rows]
+        lines += [*([""] if lines else []), *columns(part, "<" + ">" * (len(part[0]) - 1), indent, gap)]
+        at = end
     return lines
 
 

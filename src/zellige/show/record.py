@@ -122,6 +122,10 @@ class Record:
         """Its numbers that hold, or do not, when the request is run again."""
         return []
 
+    def claimable(self) -> list[Figure]:
+        """The numbers that a claim may be about: those of `figures`, and the same in other units."""
+        return [*self.figures()]
+
     def holds(self, again: "Record") -> dict[str, str]:
         """In what sense each number, by its name, is that of a record that was made again: of SENSES, or "" if it is not."""
         now = {figure.name: figure for figure in again.figures()}

@@ -65,6 +65,7 @@ function show() {
   $("sampler").value = settings.sampler;
   $("sampler-name").textContent = settings.sampler;
   $("way").textContent = active.sampler.about;
+  $("steps-word").textContent = active.sampler.options.some(option => option.name === "block_sampler") ? "Steps per block" : "Steps";
   $("steps").disabled = !active.sampler.counted;
   $("steps").title = active.sampler.counted ? "" : "this sampler takes as many steps as it needs";
   for (const id of ["steps", "temperature", "top_p"]) $(id).value = settings[id];
@@ -155,8 +156,9 @@ function restore() {
     const all = Object.fromEntries([...model.samplers, ...model.inside].flatMap(s => s.options).map(option => [option.name, option.kind]));
     const typed = Object.fromEntries(Object.entries(given).filter(([key]) => key in all).map(([key, value]) =>
       [key, {switch: value === "true", text: value}[all[key]] ?? Number(value)]));
+    const bare = more.sampler === undefined && !Object.keys(typed).length; // a link to a model alone: as its card samples
     const numbers = Object.fromEntries(["steps", "temperature", "top_p"].filter(id => more[id] !== undefined && Number.isFinite(Number(more[id]))).map(id => [id, Number(more[id])]));
-    wanted.push([{...more, ...numbers, model: model.number, options: typed, class: model.classes.includes(more.class) ? more.class : ""}, kept]);
+    wanted.push([{...more, ...numbers, model: model.number, options: bare ? undefined : typed, class: model.classes.includes(more.class) ? more.class : ""}, kept]);
   }
   if (state.seed !== null && /^\d+$/.test(state.seed)) $("seed").value = state.seed;
   $("words").value = state.text;

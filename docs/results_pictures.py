@@ -1,0 +1,90 @@
+"""Pictures of docs/results.md, drawn from the tables that stand in it: python docs/results_pictures.py"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from zellige.report.palette import BLUE, INK, SOFT, STYLE, VERMILION
+
+DOCS = Path(__file__).parent
+PAGE = DOCS / "results.md"
+NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e[+-]\d+)?")
+
+
+def table(text: str, heading: str, corner: str) -> list[list[str]]:
+    """The rows of the table below a heading whose first cell is `corner`, its header first."""
+    part = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    rows = part[part.index(f"| {corner} |") :].partition("\n\n")[0].splitlines()
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows if not set(row) <= set("|- ")]
+
+
+def number(cell: str, which: int = 0) -> float:
+    return float(NUMBER.findall(cell)[which].replace(",", ""))
+
+
+def learning(text: str) -> Figure:
+    """How far each method is from the exact denoiser, and its samples from the distribution, on 81 sequences."""
+    _, *rows = table(text, "A random distribution on 81 sequences", "method")
+    rows = sorted(rows, key=lambda row: -number(row[3]))
+    names = [row[0].partition(" (")[0] for row in rows]
+    figure = Figure(figsize=(6.6, 4.6), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    left.plot([number(row[3]) for row in rows], names, "o", color=BLUE, ms=4)
+    left.set(title="bound minus exact, nats", xlim=(0, None), xticks=[0, 0.005, 0.01, 0.015])
+    right.plot([number(row[4]) for row in rows], names, "o", color=BLUE, ms=4)
+    right.axvline(0.0202, color=INK, lw=0.8, ls=(0, (4, 2)))
+    right.set(title="total variation (line: exact)", xlim=(0, None))
+    return figure
+
+
+def few_steps(text: str) -> Figure:
+    """Distance from the data against the network evaluations of a sample, for teachers and students."""
+    figure = Figure(figsize=(5.2, 6.6), layout="constrained")
+    axes = figure.subplots(2, 1)
+    for ax, corner in zip(axes, ("total variation", "KL from the data, nats")):
+        header, *rows = table(text, "Few steps", corner)
+        counts = [number(cell) for cell in header[1:]]
+        dashes = iter([(0, (2, 1.5)), (0, (6, 2)), (0, (6, 2, 1.5, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2))])
+        for name, *cells in rows:
+            colour = BLUE if name.startswith("masks") else VERMILION
+            style = "-" if "exact" in name else next(dashes)
+            ax.plot(counts, [*map(number, cells)], marker="o", ms=3, color=colour, ls=style, label=name)
+        ax.set(title=corner, xscale="log", yscale="log", xlabel="network evaluations", xticks=counts)
+        ax.set_xticklabels([f"{count:g}" for count in counts])
+        ax.minorticks_off()
+        ax.set_yticks([0.02, 0.05, 0.1, 0.2, 0.3], ["0.02", "0.05", "0.1", "0.2", "0.3"])
+    axes[1].axhline(0.3185, color=INK, lw=0.8)
+    axes[1].text(8, 0.33, "total correlation", fontsize=8, color=SOFT, ha="right", va="bottom")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8, frameon=False)
+    return figure
+
+
+def text8(text: str) -> Figure:
+    """Upper bounds of nine methods with one budget, with their intervals."""
+    _, *rows = table(text, "Text8, one network and one budget", "run")
+    rows = sorted(rows, key=lambda row: -number(row[1]))
+    figure = Figure(figsize=(6, 2.6), layout="constrained")
+    ax = figure.subplots()
+    values, halves = ([number(row[1], i) for row in rows] for i in (0, 1))
+    ax.errorbar(values, [row[0] for row in rows], xerr=halves, fmt="o", ms=4, color=BLUE, capsize=3)
+    ax.set(title="upper bound, bits/char (95% interval)")
+    return figure
+
+
+PICTURES: dict[str, Callable[[str], Figure]] = {"learning": learning, "few-steps": few_steps, "text8": text8}
+
+
+def main() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    style: dict[Any, Any] = {**STYLE, "svg.hashsalt": "zellige"}
+    with matplotlib.rc_context(style):
+        for name, draw in PICTURES.items():
+            draw(text).savefig(DOCS / "pictures" / f"results-{name}.svg", metadata={"Date": None}, transparent=True)
+
+
+if __name__ == "__main__":
+    main()
