@@ -189,8 +189,7 @@ LLAMAS = [
         GP,
         "position = documents(segments)[1]",
         "position = torch.arange(x.shape[1]).expand(segments.shape)",
-        why="verify packs no documents in these networks",
-        tests=GPT2,
+        "networks.llama",
     ),
     M(
         "the two products of GPT-2's MLP change places in its files",

@@ -97,13 +97,15 @@ SPECULATIVE = [
         "nn.init.zeros_(self.neighbours)",
         why="verify's heads have numbers of their own",
         tests="tests/samplers/test_speculative.py",
+        outside="how well a head learns, not what is sampled with it",
     ),
     M(
         "the MLP of a head does not read the neighbours",
         NH,
         "y = y + self.mlp(self.norm2(y + beside))",
         "y = y + self.mlp(self.norm2(y))",
-        why="any causal head is a right one; what it reads is how well it learns",
+        why="any causal head is a right one",
         tests="tests/samplers/test_speculative.py",
+        outside="how well a head learns, not what is sampled with it",
     ),
 ]

@@ -123,10 +123,13 @@ def two_streams(net: Llama, noisy: Tensor, clean: Tensor) -> Tensor:
 @shared("networks.llama")
 @torch.no_grad()
 def a_llama_is_its_definition():
-    """Two streams, a block behind a cache, causal and bidirectional."""
-    worst, cached, ragged = Largest(), Largest(), Largest()
+    """Two streams, a block behind a cache, causal and bidirectional, packed documents."""
+    worst, cached, ragged, packed = Largest(), Largest(), Largest(), Largest()
+    segments = torch.tensor([[0] * 2 + [1] * 4]).expand(3, -1)
     for kind in KINDS:
         net, clean, noisy = network(kind)
+        apart = torch.cat((net.features(noisy[:, :2]), net.features(noisy[:, 2:])), 1)
+        packed.see(net.features(noisy, segments=segments), apart, kind)
         position, block = torch.arange(LONG), net.block
         if not block:
             h = defined(net, noisy, torch.ones(LONG, LONG, dtype=torch.bool), position)
@@ -148,4 +151,5 @@ def a_llama_is_its_definition():
             ragged.see(together[row : row + 1], want, f"{kind}, row {row}")
     yield worst.row(NETWORKS, "Llama and GPT-2 = their definition, layer by layer", SINGLE)
     yield cached.row(NETWORKS, "... behind a cache", SINGLE)
+    yield packed.row(NETWORKS, "... documents in one row = apart", SINGLE)
     yield ragged.row(NETWORKS, "... prompts of different length, one cache", SINGLE)
