@@ -116,8 +116,8 @@ MODELS = {
         evaluate="--draws 16",
     ),
     "molecules": Shipped(
-        "small molecules of C, N, O and F, as SMILES",
-        "QM9 (Ramakrishnan et al. 2014), 133,885 molecules. Licence: CC0. $DATA is a .csv with the column smiles",
+        "small molecules of C, N, O and F",
+        "QM9 (Ramakrishnan et al. 2014), 133,885 molecules, as SELFIES. Licence: CC0. $DATA is a .csv with the column smiles",
         "--data.name qm9 --data.path $DATA",
         "--sampler first_hitting",
         seeded=TEXTS,

@@ -214,7 +214,6 @@ def here(place, monkeypatch, tmp_path):
         "datasets",
         "mido",
         "optuna",
-        "selfies",
         "transformers",
         "mauve",
         "torch_fidelity",

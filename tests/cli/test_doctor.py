@@ -39,7 +39,7 @@ def test_the_doctor_says_what_is_there_and_ends_well(capsys, tmp_path, monkeypat
     assert cli.main(["doctor"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines if line[0] != " "] == [*result]
-    assert "          wandb      lacks wandb: pip install 'zellige[wandb]'" in lines
+    assert "          wandb    lacks wandb: pip install 'zellige[wandb]'" in lines
 
 
 @pytest.mark.long

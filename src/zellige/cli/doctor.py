@@ -15,7 +15,7 @@ from . import options
 from .common import IdleSeed, write_json
 
 EXTRAS = {  # an extra of pyproject.toml -> what it installs
-    "data": ("datasets",), "wandb": ("wandb",), "music": ("mido",), "molecules": ("selfies",), "eval": ("transformers",),
+    "data": ("datasets",), "wandb": ("wandb",), "music": ("mido",), "eval": ("transformers",),
     "fid": ("torch-fidelity",), "mauve": ("mauve-text", "transformers"), "harness": ("lm_eval",),
     "web": ("fastapi", "uvicorn"), "sweep": ("optuna",), "video": ("av",), "tune": ("peft",),
 }  # fmt: skip

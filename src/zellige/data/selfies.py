@@ -8,27 +8,18 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
-from types import ModuleType
 from typing import Any, TypedDict
 
 import numpy as np
 
-from ..errors import InputError, not_installed
+from ..errors import InputError
 from .folder import folder_key, read_whole, write_meta, written_aside
 from .tokenizer_base import BaseTokenizer, OutsideVocabulary
 
 END = "\n"
 _SYMBOL = re.compile(r"\[[^\[\]]*\]")
-
-
-def package() -> ModuleType:
-    """The package, which comes with an extra."""
-    try:
-        import selfies
-    except ImportError:
-        raise not_installed("`data.tokenizer` selfies", "selfies", "molecules") from None
-    return selfies
 
 
 def symbols_of(smiles: str) -> list[str]:
@@ -37,10 +28,11 @@ def symbols_of(smiles: str) -> list[str]:
     >>> symbols_of("CC=O")
     ['[C]', '[C]', '[=O]']
     """
-    of = package()
+    import selfies
+
     try:
-        return _SYMBOL.findall(of.encoder(smiles))
-    except of.EncoderError:
+        return _SYMBOL.findall(selfies.encoder(smiles))
+    except selfies.EncoderError:
         raise InputError(f"'{smiles}' is no SMILES of a molecule that SELFIES can write; take it out") from None
 
 
@@ -82,8 +74,10 @@ class Selfies(BaseTokenizer):
         values = tokens.tolist() if hasattr(tokens, "tolist") else [*tokens]  # pyright: ignore[reportAttributeAccessIssue]
         if any(not 0 <= token < self.size for token in values):
             return "".join(self.symbols[token] if 0 <= token < self.size else mask for token in values)
+        import selfies
+
         lines = "".join(self.symbols[token] for token in values).split(END)
-        return END.join(package().decoder(line) for line in lines).rstrip(END)
+        return END.join(map(selfies.decoder, lines)).rstrip(END)
 
     def describe(self) -> str:
         return f"{self.size - 1} symbols of SELFIES, and what ends a molecule"
@@ -106,7 +100,7 @@ def read_symbols(folder: Path) -> dict[str, Any] | None:
 
 def translated(lines: Sequence[str], cache: Path) -> list[list[str]]:
     """The symbols of each SMILES text, none of one that SELFIES cannot write; kept in the cache, since they take a while."""
-    made_by = {"lines": hashlib.sha256(END.join(lines).encode()).hexdigest(), "selfies": package().__version__}
+    made_by = {"lines": hashlib.sha256(END.join(lines).encode()).hexdigest(), "selfies": version("selfies")}
     folder = cache / "selfies" / folder_key(made_by)
     try:
         meta = read_symbols(folder)

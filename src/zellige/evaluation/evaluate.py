@@ -230,7 +230,7 @@ def rows_of(model: Model, corpus: Corpus, split: str, unconditional: bool = Fals
         refuse_given(method, word)
         protocol["given"] = corpus.about["given part"]
     characters = rows.characters if tokenizer.unit in ("char", "byte") else None
-    if characters is None and not tokenizer.shape and rows.characters and rows.tokens_total:
+    if characters is None and rows.characters and rows.tokens_total:
         about["characters_per_token"] = rows.characters / rows.tokens_total
     if rows.characters and rows.tokens_total and not tokenizer.shape and not corpus.about.get("given"):
         per_token = words_per_token(rows, tokenizer)

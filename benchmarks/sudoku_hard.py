@@ -1,0 +1,147 @@
+"""Which 9 x 9 Sudokus does a model solve? By how hard they are for a person, by the number of givens, and in several tries.
+
+    python benchmarks/sudoku_hard.py sudoku --data.path sudoku9_pairs.csv.xz [--lists top95.txt sudoku10k.txt.xz] [--tries 12]
+
+How hard: whether a puzzle yields to *singles* (a cell that admits one digit, a digit that one cell of a unit admits), to
+*subsets* too (a digit of two units that is confined to their common cells; two or three cells of a unit with two or three
+digits), or needs *more* (chains, or guessing). With more givens, the further ones are cells of the solution, drawn at random.
+A puzzle is solved if the grid is valid and keeps its givens. Tries differ in their seeds, and whoever poses a puzzle can see
+which try is valid. Wilson intervals, 95%.
+"""
+
+import argparse
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+import zellige
+from zellige import Data
+from zellige.data import unpack
+from zellige.data.prepare import prepare
+from zellige.evaluation.interval import Proportion
+from zellige.models.frames import collect
+from zellige.models.sample import watch
+
+ROW, COLUMN = np.divmod(np.arange(81), 9)
+BOX = ROW // 3 * 3 + COLUMN // 3
+UNITS = [np.flatnonzero(of == i) for of in (ROW, COLUMN, BOX) for i in range(9)]
+PEERS = (ROW[:, None] == ROW) | (COLUMN[:, None] == COLUMN) | (BOX[:, None] == BOX)
+WAYS = {
+    "most confident cell first": {"sampler": "confidence", "steps": 81, "temperature": 0.0},
+    "p2, 64 steps": {"sampler": "p2", "steps": 64, "temperature": 1.0},
+}
+
+
+def hardness(puzzle: np.ndarray) -> str:
+    """singles, subsets or more, of a puzzle (81,), -1 where a cell is free."""
+    candidates, free = np.ones((81, 9), bool), np.ones(81, bool)
+
+    def put(cell: int, digit: int) -> None:
+        free[cell] = candidates[cell] = False
+        candidates[PEERS[cell], digit] = False
+
+    for cell in np.flatnonzero(puzzle >= 0):
+        put(int(cell), int(puzzle[cell]))
+    harder = False
+    while free.any():
+        single = next(_singles(candidates), None)
+        if single is not None:
+            put(*single)
+        elif _subsets(candidates, free):
+            harder = True
+        else:
+            return "more"
+    return "subsets" if harder else "singles"
+
+
+def _singles(candidates: np.ndarray) -> Iterator[tuple[int, int]]:
+    """The (cell, digit) that are determined: the cell's only digit, or a unit's only cell for the digit."""
+    for cell in np.flatnonzero(candidates.sum(1) == 1):
+        yield int(cell), int(candidates[cell].argmax())
+    for unit in UNITS:
+        for digit in np.flatnonzero(candidates[unit].sum(0) == 1):
+            yield int(unit[candidates[unit, digit].argmax()]), int(digit)
+
+
+def _subsets(candidates: np.ndarray, free: np.ndarray) -> bool:
+    """Strike candidates out by locked digits and by pairs and triples of cells; returns whether any were."""
+    before = candidates.sum()
+    for unit, other in itertools.permutations(UNITS, 2):
+        common = np.intersect1d(unit, other)
+        if len(common) == 3:
+            locked = candidates[common].any(0) & ~candidates[np.setdiff1d(unit, common)].any(0)
+            candidates[np.ix_(np.setdiff1d(other, common), locked)] = False
+    for unit in UNITS:
+        cells = unit[free[unit]]
+        for size in (2, 3):
+            for chosen in itertools.combinations(cells, size):
+                digits = candidates[list(chosen)].any(0)
+                if digits.sum() == size:
+                    candidates[np.ix_(np.setdiff1d(cells, chosen), digits)] = False
+    return bool(candidates.sum() < before)
+
+
+def valid(grids: np.ndarray) -> np.ndarray:
+    """Whether each unit of grids (N, 81) has every digit once: (N,) bool."""
+    return np.all([(np.sort(grids[:, unit], 1) == np.arange(9)).all(1) for unit in UNITS], 0)
+
+
+def solved(model: zellige.Model, puzzles: np.ndarray, seed: int, **how) -> np.ndarray:
+    """Whether the model fills each puzzle (N, 81) to a valid grid that keeps its givens: (N,) bool."""
+    given = torch.as_tensor(puzzles.astype(np.int64))
+    drawn = collect(watch(model, fixed=given, count=len(puzzles), batch=64, seed=seed, **how))
+    return valid(np.array(drawn.tokens))
+
+
+def more_givens(puzzles: np.ndarray, solutions: np.ndarray, givens: int, seed: int) -> np.ndarray:
+    """The puzzles with cells of their solutions added at random, until they have so many givens."""
+    order = np.random.default_rng(seed).random(puzzles.shape) + (puzzles >= 0)  # those that are given come first
+    first = np.argsort(-order, 1)[:, :givens]
+    mask = np.zeros(puzzles.shape, bool)
+    np.put_along_axis(mask, first, True, 1)
+    return np.where(mask | (puzzles >= 0), solutions, -1)
+
+
+def show(name: str, done: np.ndarray) -> None:
+    print(f"  {name:42} {Proportion(int(done.sum()), len(done))}  of {len(done)}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run")
+    parser.add_argument("--data.path", dest="path")
+    parser.add_argument("--lists", nargs="*", default=[], help="files of puzzles, one a line, 0 or . for a free cell")
+    parser.add_argument("--count", type=int, default=307, help="puzzles of each set at most")
+    parser.add_argument("--tries", type=int, default=12)
+    args = parser.parse_args()
+    model = zellige.load(args.run)
+    test = prepare(Data("sudoku", size=9, path=args.path), tokenizer=model.tokenizer).test
+    puzzles, solutions = np.asarray(test.clues)[: args.count].astype(np.int64), test.array()[: args.count]
+    kinds = np.array([hardness(puzzle) for puzzle in puzzles])
+    for way, how in WAYS.items():
+        print(f"{args.run}, {way}")
+        done = solved(model, puzzles, 0, **how)
+        show(f"held-out puzzles, {np.mean((puzzles >= 0).sum(1)):.1f} givens", done)
+        for kind in ("singles", "subsets", "more"):
+            show(f"... for which a person needs {kind}", done[kinds == kind])
+        for givens in (28, 31, 34, 38):
+            show(f"with {givens} givens", solved(model, more_givens(puzzles, solutions, givens, 0), 0, **how))
+        for path in args.lists:
+            lines = unpack.read_bytes(path).decode().split()
+            grids = [[int(c) - 1 if c.isdigit() else -1 for c in line] for line in lines if len(line) == 81]
+            listed = np.array(grids)[np.linspace(0, len(grids) - 1, min(args.count, len(grids))).round().astype(int)]
+            mean = np.mean((listed >= 0).sum(1))
+            show(f"{path.rpartition('/')[2]}, {mean:.1f} givens", solved(model, listed, 0, **how))
+    print(f"{args.run}, p2, 64 steps, solved by one of so many tries")
+    done = np.zeros(len(puzzles), bool)
+    for seed in range(args.tries):
+        rest = np.flatnonzero(~done)
+        done[rest] = solved(model, puzzles[rest], seed, **WAYS["p2, 64 steps"])
+        if seed + 1 in (1, 2, 4, 8, args.tries):
+            show(f"{seed + 1}", done)
+
+
+if __name__ == "__main__":
+    main()
