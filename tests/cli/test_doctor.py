@@ -116,7 +116,7 @@ def test_completion_knows_every_command_method_option_and_value(known):
     assert {"--block", "--train.lr", "--size", "--config", "--json"} <= set(follow["train", "bd3lm"])
     assert {"--judge", "--bracket", "--draws", "--suite", "RUN"} <= set(follow["evaluate",])
     assert {key[0] for key, words in follow.items() if "RUN" in words} == {
-        "evaluate", "sample", "infill", "report", "play", "serve", "export",
+        "evaluate", "sample", "infill", "report", "play", "serve", "export", "tune",
     }  # fmt: skip
     assert values["--sampler"] == [*SAMPLERS, *ALIASES]
     assert values["--data.name"] == [*DATASETS]
