@@ -133,8 +133,8 @@ def page(samples: dict[str, Any]) -> str:
     marked = "".join(f"{text:<24}{'valid' if is_molecule(text) else 'not valid'}\n" for text in samples["molecules"])
     parts += [
         "## Molecules: `molecules`",
-        f"Drawn one symbol of SELFIES at a time. {valid.right} of {valid.total} are the SMILES of a molecule ({bounds(valid)}); of more "
-        "samples it is [99.4%](results.md#molecules-smiles-or-selfies).",
+        f"Drawn one symbol of SELFIES at a time. {valid.right} of {valid.total} are the SMILES of a molecule "
+        f"({bounds(valid)}); of more samples it is [99.4%](results.md#molecules-smiles-or-selfies).",
         f"```text\n$ {MOLECULES}\n{marked}```",
     ]
     solved = Proportion(samples["puzzles"].count("right"), len(PUZZLES))
