@@ -321,6 +321,7 @@ def forms() -> dict[str, type]:
         sweep,
         train,
         train_on_model,
+        tune,
         verify,
     )
     from zellige.cli.generate import GenerateOptions
@@ -351,6 +352,7 @@ def forms() -> dict[str, type]:
     return swept | {
         "compare": compare.form(),
         "sweep": sweep.form(zellige.METHODS["mdlm"]),
+        "TuneOptions": tune.form(),
         "generate": GenerateOptions,
     }
 

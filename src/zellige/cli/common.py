@@ -57,7 +57,7 @@ class Loading:
     head: str | None = None
     """folder of zellige train speculative, for --sampler speculative"""
     base: str | None = None
-    """of a tuned model, where its base is now, if not where it was"""
+    """where the base of a tuned model is now"""
     block: int | None = option(default=None, minimum=1)
     """size of block, of a model that was trained with several (bd3lm --blocks); default: its own"""
 

@@ -153,8 +153,8 @@ SHOWN: dict[str, tuple[str, str]] = {
     "BracketOptions": ("RUN --bracket [options]", "limit numbers orders per-step steps own data.path data.name split seed "
                        "device"),
     "FeaturesOptions": ("--train-features FOLDER [options]", "data.name data.path epochs seed device"),
-    "TuneOptions": ("MODEL --data.path FILE [options]", "data.path data.name data.pack data.fill run resume overwrite rank "
-                    "alpha dropout targets length train.steps train.lr train.batch train.validate-every train.device"),
+    "TuneOptions": ("MODEL --data.path FILE [options]", "data.path data.fill run resume overwrite rank alpha dropout targets "
+                    "length train.steps train.lr train.batch"),
     "SampleOptions": ("RUN [options]", "prompt count steps sampler length temperature top-p top-k class seed watch out "
                "block-sampler grid confidence remasking device"),
     "InfillOptions": ('RUN "a text with ____" [options]', "count steps sampler temperature top-p class seed watch mark "

@@ -11,7 +11,7 @@ from .. import __version__
 
 HELP = f"""Zellige {__version__}: discrete diffusion for text and any tokens
 
-  demo        show a model write, then train a small one (about 5 minutes)
+  demo        start here: see a model write, then train a small one (5 min)
   train       train a model of METHOD on your text or on a data set
   tune        fine-tune a model on prompts and answers, or other data (LoRA)
   evaluate    likelihood with 95% intervals; quality of samples; zero-shot
@@ -32,8 +32,7 @@ HELP = f"""Zellige {__version__}: discrete diffusion for text and any tokens
 
 Everywhere: --json FILE (- is stdout)  --quiet  --seed N  --color WHEN  --help
             --help shows the usual options of a command, --help-all every one
-            --no-checksums, --allow-code, --allow-remote: lift safety checks
-New here? Start with: zellige demo"""
+            --no-checksums, --allow-code, --allow-remote: lift safety checks"""
 
 TRAIN = """usage: zellige train METHOD [options]   options of one: zellige train mdlm -h
   METHOD                 d3pm csm tauldr sedd radd mdlm md4 genmd4 udlm gidd

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..data import DATASETS, Data
 from ..data.corpus import as_data
 from ..data.file_names import data_of
-from ..data.given import holds_pairs
 from ..errors import InputError
 from ..files import writable
 from ..launched import this_process
@@ -352,6 +351,7 @@ class Tune(Request["Run"]):
         Raises:
             InputError: as `run`.
         """
+        from ..data.given import holds_pairs
         from ..models.adapter import check_peft
         from ..models.checkpoint.layout import CONFIG, default_folder, holds_run
         from ..models.config import from_json
