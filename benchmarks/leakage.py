@@ -2,6 +2,7 @@
 
     python benchmarks/leakage.py shared/data            # all of them, minutes
     python benchmarks/leakage.py shared/data mnist      # one
+    python benchmarks/leakage.py shared/data tales chorales --bounds      # and what that does to the bound
 
 The folder holds tales/, mnist/, jsb-chorales/, molecules/ and sudoku/, as the tests have them. Every example of the test split is
 compared with every example of the training split; nothing is sampled but where a line says so.
@@ -15,13 +16,16 @@ compared with every example of the training split; nothing is sampled but where 
 """
 
 import argparse
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from zellige import evaluate
 from zellige.data import Corpus
 from zellige.data.prepare import prepare
 from zellige.data.smiles import atoms_of
@@ -29,6 +33,7 @@ from zellige.data.symbols import invariants
 from zellige.evaluation.memorisation import longest
 from zellige.models.model import load
 from zellige.show.kinds import of
+from zellige.show.numbers import pm
 
 RUN = 32  # tokens: some 110 characters, a long sentence
 BAR = 16  # sixteenths
@@ -36,6 +41,7 @@ PLACES = {
     "tales": "tales", "mnist": "mnist", "chorales": "jsb-chorales/Jsb16thSeparated.json.xz",
     "molecules": "molecules/qm9_smiles.csv.xz", "sudoku": "sudoku/sudoku9_pairs.csv.xz",
 }  # fmt: skip
+FOUND: dict[str, np.ndarray] = {}  # which test examples are nearly in the training set, for `bounds`
 Line = tuple[str, str]  # what is counted, the count
 
 
@@ -49,6 +55,7 @@ def corpus(name: str, folder: Path) -> Corpus:
 def tales(data: Corpus) -> Iterator[Line]:
     training = data.train.array().reshape(1, -1)
     runs = longest(data.split("test").array().tolist(), training)
+    FOUND["tales"] = runs >= RUN
     yield f"whole sequences of {data.train.length} tokens", share(runs == data.train.length)
     yield f"sequences with a run of {RUN} tokens or more", share(runs >= RUN)
     yield "longest run: median, largest", f"{np.median(runs):.0f}, {runs.max()} tokens"
@@ -89,10 +96,8 @@ def chorales(data: Corpus) -> Iterator[Line]:
     parts = [bar for row in test for bar in row.reshape(-1, BAR, 4) if moves(bar)]
     yield "bars with movement in every voice, in any key", share([transposed(bar) in bars for bar in parts])
     melodies = {transposed(row[: 2 * BAR, :1]) for row in training}
-    yield (
-        "melodies of two bars (soprano), in any key",
-        share([transposed(row[: 2 * BAR, :1]) in melodies for row in test]),
-    )
+    FOUND["chorales"] = np.array([transposed(row[: 2 * BAR, :1]) in melodies for row in test])
+    yield "melodies of two bars (soprano), in any key", share(FOUND["chorales"])
 
 
 def transposed(notes: np.ndarray) -> bytes:
@@ -139,6 +144,21 @@ CHECKS: dict[str, Callable[[Corpus], Iterator[Line]]] = {
 }  # fmt: skip
 
 
+def bounds(name: str, data: Corpus, draws: int = 2) -> Iterator[Line]:
+    """The bound of all test examples, of those that are found in training, and of the others; intervals over examples."""
+    result = evaluate(load(name), data=data, split="test", draws=draws)
+    assert result.nats is not None
+    assert result.sizes is not None
+    nats, sizes = result.nats.numpy(), result.sizes.numpy()
+    units = sizes * math.log(2) * result.about.get("characters_per_token", 1.0)  # nats to bits per character or note
+    everything = np.ones(len(sizes), bool)
+    for what, rows in (("all", everything), ("those found", FOUND[name]), ("the others", ~FOUND[name])):
+        ratio = nats[rows].sum() / units[rows].sum()
+        residual = (nats[rows] - ratio * units[rows]) / units[rows].mean()
+        half = 1.96 * residual.std(ddof=1) / math.sqrt(rows.sum())
+        yield f"bound of {what}, {int(rows.sum())}", f"≤ {pm(ratio, half)}"
+
+
 def share(found: object) -> str:
     flags = np.asarray(found)
     return f"{int(flags.sum()):,} of {len(flags):,}"
@@ -148,12 +168,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*", choices=[*CHECKS, []], help="which of them; all if not given")
+    parser.add_argument("--bounds", action="store_true", help="of tales and chorales, the bound without them")
     chosen = parser.parse_args()
     print("| data of | test, training | of the test set, found in training | |\n|---|---|---|---|")
     for name in chosen.names or CHECKS:
         data = corpus(name, chosen.folder)
         sizes = ", ".join(f"{data.split(split).texts:,}" for split in ("test", "train"))
-        for number, (what, count) in enumerate(CHECKS[name](data)):
+        lines = chain(
+            CHECKS[name](data), *([bounds(name, data)] if chosen.bounds and name in ("tales", "chorales") else [])
+        )
+        for number, (what, count) in enumerate(lines):
             head = f"`{name}` | {sizes}" if not number else " | "
             print(f"| {head} | {what} | {count} |", flush=True)
 
