@@ -12,6 +12,7 @@ which try is valid. Wilson intervals, 95%.
 import argparse
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -112,7 +113,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run")
     parser.add_argument("--data.path", dest="path")
-    parser.add_argument("--lists", nargs="*", default=[], help="files of puzzles, one a line, 0 or . for a free cell")
+    parser.add_argument("--lists", nargs="*", type=Path, default=[], help="files of puzzles, one a line, 0 or . for a free cell")
     parser.add_argument("--count", type=int, default=307, help="puzzles of each set at most")
     parser.add_argument("--tries", type=int, default=12)
     args = parser.parse_args()
@@ -133,7 +134,7 @@ def main() -> None:
             grids = [[int(c) - 1 if c.isdigit() else -1 for c in line] for line in lines if len(line) == 81]
             listed = np.array(grids)[np.linspace(0, len(grids) - 1, min(args.count, len(grids))).round().astype(int)]
             mean = np.mean((listed >= 0).sum(1))
-            show(f"{path.rpartition('/')[2]}, {mean:.1f} givens", solved(model, listed, 0, **how))
+            show(f"{path.name}, {mean:.1f} givens", solved(model, listed, 0, **how))
     print(f"{args.run}, p2, 64 steps, solved by one of so many tries")
     done = np.zeros(len(puzzles), bool)
     for seed in range(args.tries):

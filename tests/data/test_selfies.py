@@ -49,6 +49,13 @@ def test_every_sequence_of_symbols_is_a_molecule(corpus):
     assert len({*texts}) > 200
 
 
+def test_what_stands_after_its_end_is_no_part_of_a_molecule(corpus):
+    of = corpus.tokenizer
+    text = of.decode([*of.encode("CC"), 0, *of.encode("O"), 0, 0])
+    assert text == "CC\nO"
+    assert not is_molecule(text)
+
+
 def test_symbols_are_read_and_shown_while_parts_are_masked(corpus, tmp_path):
     of = corpus.tokenizer
     assert of.encode("[C][C][=O]") == of.encode("CC=O")

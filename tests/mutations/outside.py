@@ -1152,7 +1152,28 @@ SAMPLERS = of(
      "if fronts", f"{ST} -k the_files"),
 )  # fmt: skip
 
+F, FT = "data/selfies.py", "data/test_selfies.py"
+SELFIES = of(
+    "verify reads no molecules",
+    ("what ends a molecule is a symbol among the others", F, "self.size, self.separator = len(self.symbols), 0",
+     "self.size, self.separator = len(self.symbols), 1", f"{FT} -k comes_back"),
+    ("a row goes on after its end", F, "return END.join(map(selfies.decoder, lines)).rstrip(END)",
+     'return "".join(map(selfies.decoder, lines))', f"{FT} -k after_its_end"),
+    ("symbols in a prompt are read as SMILES", F, 'if "".join(symbols) != line or', "if True or", f"{FT} -k symbols_are_read"),
+    ("a masked row is read as a molecule", F, "if any(not 0 <= token < self.size for token in values):",
+     "if any(token < 0 for token in values):", f"{FT} -k symbols_are_read"),
+    ("a damaged cache is believed", F, "    except InputError:\n        meta = None\n    if meta is None:",
+     "    except InputError:\n        meta = {}\n    if meta is None:", f"{FT} -k cache"),
+    ("a molecule that cannot be written is an empty row", "data/symbols.py", "kept = order[[bool(symbols[i]) for i in order]]",
+     "kept = order", f"{FT} -k comes_back"),
+    ("characters are those of the symbols", "data/symbols.py", "len(lines[i]) + 1 for row, i in zip(rows, kept)}",
+     "len(symbols[i]) + 1 for row, i in zip(rows, kept)}", f"{FT} -k comes_back"),
+    ("a model of SELFIES reads data as characters", "data/arrays.py", 'if tokenizer is not None and tokenizer.name == "selfies"',
+     'if tokenizer is not None and tokenizer.name == "smiles"', f"{FT} -k as_it_was_trained"),
+)  # fmt: skip
+
 OUTSIDE = [
+    *SELFIES,
     *GENOMES,
     *TASKS,
     *TABLES,
