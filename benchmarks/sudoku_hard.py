@@ -16,6 +16,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 
 import zellige
 from zellige import Data
@@ -24,6 +26,7 @@ from zellige.data.prepare import prepare
 from zellige.evaluation.interval import Proportion
 from zellige.models.frames import collect
 from zellige.models.sample import watch
+from zellige.report.palette import BLUE, VERMILION, styled
 
 ROW, COLUMN = np.divmod(np.arange(81), 9)
 BOX = ROW // 3 * 3 + COLUMN // 3
@@ -105,36 +108,62 @@ def more_givens(puzzles: np.ndarray, solutions: np.ndarray, givens: int, seed: i
     return np.where(mask | (puzzles >= 0), solutions, -1)
 
 
-def show(name: str, done: np.ndarray) -> None:
-    print(f"  {name:42} {Proportion(int(done.sum()), len(done))}  of {len(done)}", flush=True)
+def show(name: str, done: np.ndarray) -> Proportion:
+    share = Proportion(int(done.sum()), len(done))
+    print(f"  {name:42} {share}  of {len(done)}", flush=True)
+    return share
+
+
+@styled
+def draw(found: dict[str, dict[float, Proportion]]) -> Figure:
+    """Puzzles solved against the number of givens, a curve for each way to sample."""
+    figure = Figure(figsize=(5.6, 3), layout="constrained")
+    axes = figure.subplots()
+    for (way, shares), colour, dash in zip(found.items(), (BLUE, VERMILION), ("-", (0, (6, 2)))):
+        value, (low, high) = [of.value for of in shares.values()], zip(*(of.interval for of in shares.values()))
+        error = [[v - at for v, at in zip(value, low)], [max(0.0, at - v) for v, at in zip(value, high)]]
+        axes.errorbar(list(shares), value, error, color=colour, ls=dash, marker="o", ms=4, label=way)
+    axes.yaxis.set_major_formatter(PercentFormatter(1, 0))
+    axes.set_ylim(0, 1.05)
+    axes.set_xlabel("cells given, of 81")
+    axes.set_title("held-out puzzles solved")
+    axes.legend(loc="lower right")
+    return figure
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run")
     parser.add_argument("--data.path", dest="path")
-    parser.add_argument("--lists", nargs="*", type=Path, default=[], help="files of puzzles, one a line, 0 or . for a free cell")
+    parser.add_argument(
+        "--lists", nargs="*", type=Path, default=[], help="files of puzzles, one a line, 0 or . for a free cell"
+    )
     parser.add_argument("--count", type=int, default=307, help="puzzles of each set at most")
     parser.add_argument("--tries", type=int, default=12)
+    parser.add_argument("--figure", type=Path)
     args = parser.parse_args()
     model = zellige.load(args.run)
     test = prepare(Data("sudoku", size=9, path=args.path), tokenizer=model.tokenizer).test
     puzzles, solutions = np.asarray(test.clues)[: args.count].astype(np.int64), test.array()[: args.count]
     kinds = np.array([hardness(puzzle) for puzzle in puzzles])
+    found: dict[str, dict[float, Proportion]] = {way: {} for way in WAYS}
     for way, how in WAYS.items():
         print(f"{args.run}, {way}")
-        done = solved(model, puzzles, 0, **how)
-        show(f"held-out puzzles, {np.mean((puzzles >= 0).sum(1)):.1f} givens", done)
+        done, own = solved(model, puzzles, 0, **how), float(np.mean((puzzles >= 0).sum(1)))
+        found[way][own] = show(f"held-out puzzles, {own:.1f} givens", done)
         for kind in ("singles", "subsets", "more"):
             show(f"... for which a person needs {kind}", done[kinds == kind])
         for givens in (28, 31, 34, 38):
-            show(f"with {givens} givens", solved(model, more_givens(puzzles, solutions, givens, 0), 0, **how))
+            more = more_givens(puzzles, solutions, givens, 0)
+            found[way][givens] = show(f"with {givens} givens", solved(model, more, 0, **how))
         for path in args.lists:
             lines = unpack.read_bytes(path).decode().split()
             grids = [[int(c) - 1 if c.isdigit() else -1 for c in line] for line in lines if len(line) == 81]
             listed = np.array(grids)[np.linspace(0, len(grids) - 1, min(args.count, len(grids))).round().astype(int)]
             mean = np.mean((listed >= 0).sum(1))
             show(f"{path.name}, {mean:.1f} givens", solved(model, listed, 0, **how))
+    if args.figure:
+        draw(found).savefig(args.figure)
     print(f"{args.run}, p2, 64 steps, solved by one of so many tries")
     done = np.zeros(len(puzzles), bool)
     for seed in range(args.tries):

@@ -239,6 +239,7 @@ WITH_EXTRA = {
     "sample runs/text --out a.mp4": "video",
     "sweep mdlm --lr 1e-4..1e-2 --trials 2 --search tpe --run runs/s {TEXT}": "sweep",
     "evaluate runs/text --generate": "eval",
+    "tune runs/text {TEXT} --run runs/t": "tune",
     "evaluate runs/text --generate --judge runs/next --mauve": "mauve",
     "evaluate runs/digits --generate": "fid",
     "train mdlm --data.name lm1b --run runs/b": "data",

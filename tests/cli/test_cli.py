@@ -358,7 +358,7 @@ def forms() -> dict[str, type]:
 
 
 def test_how_a_model_is_loaded_is_declared_once():
-    loading = [each for each in forms().values() if "precision" in {field.name for field in dataclasses.fields(each)}]
+    loading = [each for each in forms().values() if "compile" in {field.name for field in dataclasses.fields(each)}]
     assert len(loading) > 10
     assert all(issubclass(each, common.Loading) for each in loading)
 

@@ -24,7 +24,7 @@ def test_a_field_of_decoding_stands_everywhere():
         assert {*DECODING} <= {*inspect.signature(function).parameters}
     for command in (SampleOptions, InfillOptions):
         assert {f"--{name.replace('_', '-')}" for name in DECODING} <= {*flags(command)}
-    assert {*DECODING} == {*body.DecodingBody.model_fields}
+    assert {*DECODING, "options"} == {*body.DecodingBody.model_fields}
     assert {*DECODING} <= {*defaults.names()}
 
 

@@ -17,7 +17,7 @@ from .common import IdleSeed, write_json
 EXTRAS = {  # an extra of pyproject.toml -> what it installs
     "data": ("datasets",), "wandb": ("wandb",), "music": ("mido",), "eval": ("transformers",),
     "fid": ("torch-fidelity",), "mauve": ("mauve-text", "transformers"), "harness": ("lm_eval",),
-    "web": ("fastapi", "uvicorn"), "sweep": ("optuna",), "video": ("av",), "tune": ("peft",),
+    "web": ("fastapi", "uvicorn"), "sweep": ("optuna",), "video": ("av",), "tune": ("peft", "transformers"),
 }  # fmt: skip
 
 
