@@ -1155,10 +1155,10 @@ SAMPLERS = of(
 F, FT = "data/selfies.py", "data/test_selfies.py"
 SELFIES = of(
     "verify reads no molecules",
-    ("what ends a molecule is a symbol among the others", F, "self.size, self.separator = len(self.symbols), 0",
-     "self.size, self.separator = len(self.symbols), 1", f"{FT} -k comes_back"),
-    ("a row goes on after its end", F, "return END.join(map(selfies.decoder, lines)).rstrip(END)",
-     'return "".join(map(selfies.decoder, lines))', f"{FT} -k after_its_end"),
+    ("what ends a molecule is a symbol among the others", F, "self.separator: int | None = 0",
+     "self.separator: int | None = 1", f"{FT} -k comes_back"),
+    ("a row goes on after its end", F, "return END.join(str(selfies.decoder(line)) for line in lines).rstrip(END)",
+     'return "".join(str(selfies.decoder(line)) for line in lines)', f"{FT} -k after_its_end"),
     ("symbols in a prompt are read as SMILES", F, 'if "".join(symbols) != line or', "if True or", f"{FT} -k symbols_are_read"),
     ("a masked row is read as a molecule", F, "if any(not 0 <= token < self.size for token in values):",
      "if any(token < 0 for token in values):", f"{FT} -k symbols_are_read"),

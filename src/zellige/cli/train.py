@@ -201,8 +201,8 @@ def trained(terminal: Terminal, run: "Run", rows: int, method: "type[Method] | N
         from ..report import write
         from ..training.run import summary
 
-        is_known = method is None or method in METHODS.values()
-        method_option = "" if is_known else f" --method {path(reference(method))}"
+        own = None if method is None or method in METHODS.values() else reference(method)
+        method_option = f" --method {path(own)}" if own else ""
         try:
             model = load(folder, method=method) if method_option else None
             with allow(remote=True):  # what it was trained on was asked for

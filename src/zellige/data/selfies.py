@@ -48,7 +48,8 @@ class Selfies(BaseTokenizer):
 
     def __init__(self, symbols: Iterable[str], shape: Sequence[int] = ()):
         self.symbols, self.shape = (END, *sorted({*symbols} - {END})), tuple(shape)
-        self.size, self.separator = len(self.symbols), 0
+        self.size = len(self.symbols)
+        self.separator: int | None = 0
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
@@ -77,7 +78,7 @@ class Selfies(BaseTokenizer):
         import selfies
 
         lines = "".join(self.symbols[token] for token in values).split(END)
-        return END.join(map(selfies.decoder, lines)).rstrip(END)
+        return END.join(str(selfies.decoder(line)) for line in lines).rstrip(END)
 
     def describe(self) -> str:
         return f"{self.size - 1} symbols of SELFIES, and what ends a molecule"

@@ -142,7 +142,12 @@ def what_is_out_of_date_is_stated():
     """log p of texts as samples, by the sampler's code, against the recursion; all texts: how far the distribution is from that
     without a cache."""
     worst, X, all_texts = Largest(), some_texts(), enumeration.states(V, N)
-    for shift, cls, config in ((False, MD4, MD4.Config(time=False)), (False, MDLM, None), (True, MDLM, None)):
+    models: list[tuple[bool, Any, Any]] = [
+        (False, MD4, MD4.Config(time=False)),
+        (False, MDLM, None),
+        (True, MDLM, None),
+    ]
+    for shift, cls, config in models:
         network = network_of(shift)
         method: Any = cls(network, V, (N,), config).double()
         worst.see(chances(method, X, "none", None).log(), recursion(network, X, "none", 1), "no cache")
