@@ -81,7 +81,10 @@ def test_samplers_of(name):
         paired = any(sampler.refuse(method) is None for method in variants)
         checked = any(row.key.split(".")[1].split("-")[0] == sampler.name for row in report.rows)
         assert checked <= paired
-        assert checked == paired or name == "genmd4"  # whose exact network depends on the time: confidence has an error
+        if sampler.name != "semi_autoregressive":  # whose rows are those of the caches, shared by all methods
+            assert (
+                checked == paired or name == "genmd4"
+            )  # whose exact network depends on the time: confidence has an error
 
 
 @pytest.mark.parametrize(
