@@ -12,10 +12,11 @@ interval of a share (Wilson).
 import argparse
 
 import torch
-from torch import Tensor
 
 import zellige
 from zellige.data.prepare import prepare
+from zellige.data.symbols import solved as valid
+from zellige.evaluation.interval import Proportion
 from zellige.models.frames import collect
 from zellige.models.sample import watch
 from zellige.samplers import SAMPLERS
@@ -26,21 +27,6 @@ WAYS = {
     "first_hitting, one cell at a time": {"sampler": "first_hitting"},
     "confidence, the surest cell first": {"sampler": "confidence", "confidence": "probability"},
 }
-
-
-def wilson(solved: int, count: int, z: float = 1.96) -> tuple[float, float]:
-    share, width = solved / count, z * z / count
-    middle, half = share + width / 2, z * (share * (1 - share) / count + width / (4 * count)) ** 0.5
-    return (middle - half) / (1 + width), (middle + half) / (1 + width)
-
-
-def valid(grids: Tensor, side: int) -> Tensor:
-    """Whether each row, column and box of grids (N, side * side) has every digit once: (N,) bool."""
-    box = int(side**0.5)
-    rows = grids.reshape(-1, side, side)
-    boxes = rows.reshape(-1, box, box, box, box).transpose(2, 3).reshape(-1, side, side)
-    each = torch.stack((rows, rows.mT, boxes), 1).sort(-1).values
-    return (each == torch.arange(side)).all(-1).all(-1).all(-1)
 
 
 def main() -> None:
@@ -63,11 +49,11 @@ def main() -> None:
             continue
         drawn = collect(watch(model, fixed=given, count=count, batch=50, temperature=1.0, seed=0, **how))
         filled = torch.tensor(drawn.tokens)
-        right = valid(filled, side) if solution is None else (filled == solution).all(-1)
-        low, high = wilson(int(right.sum()), count)
-        share = (
-            f"{'valid' if given is None else 'solved'} {float(right.double().mean()):6.1%} ({low:.1%} to {high:.1%})"
-        )
+        if solution is None:
+            right = torch.as_tensor(valid(filled.reshape(-1, side, side).numpy()))
+        else:
+            right = (filled == solution).all(-1)
+        share = f"{'valid' if given is None else 'solved'} {Proportion(int(right.sum()), count)}"
         if given is None or solution is None:
             share += f"   {len(set(map(tuple, filled[right].tolist())))} different"
         else:

@@ -23,6 +23,7 @@ import zellige
 from zellige import Data
 from zellige.data import unpack
 from zellige.data.prepare import prepare
+from zellige.data.symbols import solved as valid
 from zellige.evaluation.interval import Proportion
 from zellige.models.frames import collect
 from zellige.models.sample import watch
@@ -87,16 +88,11 @@ def _subsets(candidates: np.ndarray, free: np.ndarray) -> bool:
     return bool(candidates.sum() < before)
 
 
-def valid(grids: np.ndarray) -> np.ndarray:
-    """Whether each unit of grids (N, 81) has every digit once: (N,) bool."""
-    return np.all([(np.sort(grids[:, unit], 1) == np.arange(9)).all(1) for unit in UNITS], 0)
-
-
 def solved(model: zellige.Model, puzzles: np.ndarray, seed: int, **how) -> np.ndarray:
     """Whether the model fills each puzzle (N, 81) to a valid grid that keeps its givens: (N,) bool."""
     given = torch.as_tensor(puzzles.astype(np.int64))
     drawn = collect(watch(model, fixed=given, count=len(puzzles), batch=64, seed=seed, **how))
-    return valid(np.array(drawn.tokens))
+    return valid(np.array(drawn.tokens).reshape(-1, 9, 9))
 
 
 def more_givens(puzzles: np.ndarray, solutions: np.ndarray, givens: int, seed: int) -> np.ndarray:

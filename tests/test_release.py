@@ -208,6 +208,7 @@ train mdlm --run runs/text {TEXT}
 train ar --run runs/next {TEXT}
 train md4 --data.name digits --run runs/digits {SMALL}
 train mdlm --data.name jsb-chorales --data.path chorales.json --data.size 32 --run runs/music {SMALL}
+sample molecules --count 1
 evaluate runs/text --limit 2 --draws 2
 evaluate runs/text --generate --judge runs/next --count 4 --steps 4
 evaluate --train-features seen --data.name digits --epochs 1
@@ -239,7 +240,7 @@ WITH_EXTRA = {
     "sample runs/text --out a.mp4": "video",
     "sweep mdlm --lr 1e-4..1e-2 --trials 2 --search tpe --run runs/s {TEXT}": "sweep",
     "evaluate runs/text --generate": "eval",
-    "tune runs/text {TEXT} --run runs/t": "tune",
+    "tune runs/text --data.name pydocs --run runs/t": "tune",
     "evaluate runs/text --generate --judge runs/next --mauve": "mauve",
     "evaluate runs/digits --generate": "fid",
     "train mdlm --data.name lm1b --run runs/b": "data",

@@ -121,13 +121,21 @@ def option(help: str = "", *, default: Any, kw_only: bool = False, **more: Any) 
     return dataclasses.field(default=default, kw_only=kw_only, metadata={_KEY: Option(help, **more)})
 
 
+def may_follow(cls: type, name: str, *, default: None) -> Any:
+    """A field that is an option of another dataclass, or None for the value there; its help names the default there."""
+    field = next(field for field in dataclasses.fields(cls) if field.name == name)
+    about = field.metadata[_KEY]
+    about = dataclasses.replace(about, help=f"{about.help} (default: {field.default:g})")
+    return dataclasses.field(default=default, metadata={_KEY: about})
+
+
 def aside(help: str, *, default: Any) -> Any:
     """A field of a request that is no part of what is requested: a callback, a folder for unfinished work. It is never saved."""
     about = Option(help, hidden=True, saved=False)
     return dataclasses.field(default=default, kw_only=True, compare=False, repr=False, metadata={_KEY: about})
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(option, aside, dataclasses.field))
+@dataclass_transform(frozen_default=True, field_specifiers=(option, may_follow, aside, dataclasses.field))
 def declared(cls: C) -> C:
     """A frozen dataclass whose constructor checks the type and the range of every field."""
     return check_fields(dataclass(frozen=True)(cls))

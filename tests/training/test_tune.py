@@ -15,9 +15,8 @@ from zellige import InputError, Net, Train, Tune
 from zellige.core.batch import Batch
 from zellige.data.tokenizer import Characters
 from zellige.methods import METHODS, build
-from zellige.models.adapter import inject, lora_config
+from zellige.models.adapter import inject, lora_config, peft_name
 from zellige.models.checkpoint.layout import ADAPTER, CONFIG, TRAINING, newest
-from zellige.models.checkpoint.read import peft_name
 from zellige.models.config import Adapter, Config
 from zellige.models.model import Model
 

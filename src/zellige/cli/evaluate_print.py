@@ -9,7 +9,7 @@ from pathlib import Path
 from ..errors import InputError
 from ..evaluation.evaluate import PROTOCOL
 from ..evaluation.interval import FREEDOM, Proportion
-from ..evaluation.metrics import METRICS, find, grouped
+from ..evaluation.metrics import METRICS, Metric, find, grouped
 from ..evaluation.result import Result
 from ..evaluation.samples import SamplesRecord
 from ..evaluation.sweep import ScoredSet, curves_of
@@ -52,13 +52,9 @@ def describe(result: Result) -> list[str]:
     lines += ["", f"  {result}{label}" + ("" if loss else f"   perplexity {result.perplexity_text}")]
     if result.partial:
         lines.append(f"    a partial result: {result.partial}")
-    if (
-        characters_per_token := result.about.get("characters_per_token")
-    ) and not loss:  # comparable with any model of characters
-        value, half = (nats / math.log(2) / characters_per_token for nats in (result.value, result.half))
-        lines.append(
-            f"  {quantity(value, half, 'bits/char', result.kind)}   {characters_per_token:.3f} characters a token"
-        )
+    if (bits := result.per_character) is not None:
+        text = quantity(bits.value, bits.half, bits.unit, result.kind)
+        lines.append(f"  {text}   {result.about['characters_per_token']:.3f} characters a token")
         if (per_word := result.per_word) is not None and math.isfinite(per_word.value):
             words = result.about["words_per_unit"]
             text = quantity(per_word.value, per_word.value * result.half / words, "per word", result.kind)
@@ -190,7 +186,7 @@ def describe_samples(record: SamplesRecord) -> list[str]:
     else:
         lines.append(f"{counted(points[0].samples, 'sample')} at each point")
         for title, rows in tables(record):
-            shared, rows, first = without_shared(rows, settings(record))
+            shared, rows, first = without_shared(rows, len(rows[0]) - len(metrics_of(record)))
             lines += ["", f"  {'; '.join(filter(None, [title, shared]))}", *beside(rows, first)]
     lines += table_of_cheats(record)
     spaced = False
@@ -203,11 +199,6 @@ def describe_samples(record: SamplesRecord) -> list[str]:
     return lines
 
 
-def settings(record: SamplesRecord) -> int:
-    """How many columns of `tables` say how a set was sampled; the others are its metrics."""
-    return 5 + any(point.way.guidance is not None for point in record.points) + record.of_images
-
-
 def without_shared(rows: list[list[str]], first: int) -> tuple[str, list[list[str]], int]:
     """What all sets share, as words; the rows without these columns; how many of the first columns are left."""
     sets = [row for row in rows[1:] if row[1]]  # real text has no steps
@@ -216,10 +207,15 @@ def without_shared(rows: list[list[str]], first: int) -> tuple[str, list[list[st
     return text, [[cell for i, cell in enumerate(row) if i not in same] for row in rows], first - len(same)
 
 
+def metrics_of(record: SamplesRecord) -> list[Metric]:
+    """The metrics that have a column in `tables`; the columns before them say how a set was sampled."""
+    return [m for m in METRICS.values() if m.column and any(m.name in p.measures for p in record.points)]
+
+
 def tables(record: SamplesRecord) -> list[Table]:
     """A table for each kind of curves, or one of all points where there are none."""
     points, real, images = record.points, record.real, record.of_images
-    metrics = [m for m in METRICS.values() if m.column and any(m.name in p.measures for p in points)]
+    metrics = metrics_of(record)
     curve_sets = {title: curves_of(points, by) for by, title in CURVES.items()}
     groups = {title: [p for points in curve.values() for p in points] for title, curve in curve_sets.items() if curve}
     guided = any(point.way.guidance is not None for point in points)

@@ -279,16 +279,19 @@ class Result(Record):
             return [number]
         return [number, Figure(f"{where}perplexity", p, p * half * self.scale, "perplexity", self.kind, distribution)]
 
+    @property
+    def per_character(self) -> Figure | None:
+        """Bits per character of a model of other tokens, to compare with any model of the same text; None of a loss."""
+        characters = self.about.get("characters_per_token")
+        if not characters or self.kind == "loss":
+            return None
+        value, half = (nats / math.log(2) / characters for nats in (self.value, self.half))
+        return replace(self.figures()[0], name="bits/char", unit="bits/char", value=value, half=half)
+
     def claimable(self) -> list[Figure]:
         """`figures`, bits per character of a model of other tokens, and what the data's task asks."""
         number, *others = self.figures()
-        if (characters := self.about.get("characters_per_token")) and self.kind != "loss":
-            share = self.scale / math.log(2) / characters
-            others.append(
-                replace(
-                    number, name="bits/char", unit="bits/char", value=number.value * share, half=number.half * share
-                )
-            )
+        others += filter(None, [self.per_character])
         tasks = [Figure(name, task.value, task.half, "share", "estimate") for name, task in self.tasks.items()]
         return [number, *others, *tasks]
 

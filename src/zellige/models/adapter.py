@@ -7,6 +7,7 @@ other, as fast, and everything works on it.
 """
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,30 @@ from ..schema import shown
 from .config import Adapter
 
 _AGAIN = "copy the folder again"
+_PREFIX, _LORA = "base_model.model.", re.compile(r"\.(lora_[AB])\.(?:default\.)?weight$")
+
+
+def of_adapter(name: str) -> bool:
+    """Return whether a tensor of a method belongs to an adapter."""
+    return _LORA.search(name) is not None
+
+
+def peft_name(name: str) -> str:
+    """The name that peft gives to a tensor of an adapter on disk.
+
+    >>> peft_name("network.layers.0.query.lora_A.default.weight")
+    'base_model.model.layers.0.query.lora_A.weight'
+    """
+    return _PREFIX + _LORA.sub(r".\1.weight", name.removeprefix("network."))
+
+
+def own_name(name: str) -> str:
+    """The name in a method of a tensor that peft names so; the way back.
+
+    >>> own_name("base_model.model.layers.0.query.lora_A.weight")
+    'network.layers.0.query.lora_A.default.weight'
+    """
+    return "network." + _LORA.sub(r".\1.default.weight", name.removeprefix(_PREFIX))
 
 
 def check_peft(what: str) -> None:

@@ -20,6 +20,7 @@ from ..methods import find
 from ..nn.block import Net
 from ..requests import check_fields, option
 from ..schema import CONVERTER, either, quoted, structure
+from .low_rank import Adapter
 
 AGAIN = "copy it again from where it was trained"
 T = TypeVar("T")
@@ -130,28 +131,6 @@ class Train:
         for beta in self.betas:
             if not 0 <= beta < 1:
                 raise InputError(f"`train.betas` is {beta:g}; it must be at least 0 and below 1")
-
-
-@partial(check_fields)
-@dataclass(frozen=True)
-class Adapter:
-    """What is trained of a tuned model: low-rank products beside some of its matrices (LoRA, Hu et al. 2021, arXiv 2106.09685).
-
-    The base is `train.start`. A matrix W computes W x + alpha / rank B A x; A (rank, inputs) begins random, B (outputs, rank)
-    at zero.
-
-    Attributes:
-        targets: the projections, as their blocks call them: ("query", "value"); () before the base is known: all.
-        length: tokens of a row of the data; 0: as many as the model reads.
-        base_sha256: digest of the base's weights (`model.fingerprint`).
-    """
-
-    rank: int = option(default=16, minimum=1)
-    alpha: float = option(default=32.0, above=0)
-    dropout: float = option(default=0.0, minimum=0, below=1)
-    targets: tuple[str, ...] = ()
-    length: int = option(default=0, minimum=0)
-    base_sha256: str = ""
 
 
 @dataclass(frozen=True)

@@ -493,16 +493,9 @@ class InParts:
         """Hidden states of x, the texts from `start` on, beside a reading of them if there is one; and the reading of x."""
         raise NotImplementedError
 
-    def extend(
-        self,
-        cache: Cache | None,
-        x: Tensor,
-        time: Tensor | None = None,
-        valid: Tensor | None = None,
-        condition: Tensor | None = None,
-    ) -> Cache:
-        """The cache of `advance` alone."""
-        return self.advance(cache, x, time, valid, condition)[1]
+    def extend(self, cache: Cache | None, x: Tensor, *args: Tensor | None, **kwargs: Tensor | None) -> Cache:
+        """The cache of `advance`, which takes the same."""
+        return self.advance(cache, x, *args, **kwargs)[1]
 
     def read(self, x: Tensor, condition: Tensor | None = None) -> tuple[Tensor, Reading]:
         """Read whole texts x (B, L): hidden states (B, L, D), and what a later pass over a part of them reads beside it."""

@@ -26,7 +26,8 @@ from ..data.file_names import data_of
 from ..errors import InputError
 from ..files import writable
 from ..launched import this_process
-from ..requests import HandedOver, Request, alone, aside, data_of_json, declared, option
+from ..models.low_rank import Adapter
+from ..requests import HandedOver, Request, alone, aside, data_of_json, declared, may_follow, option
 from ..schema import read_json, shown, structure
 from .settings import SECTIONS, read_value, with_settings
 
@@ -302,11 +303,9 @@ class Tune(Request["Run"]):
     settings: Any = option(
         'single fields of `data` and `train` by their names, {"train.steps": 500}', default=None, hidden=True
     )
-    rank: int | None = option("rank of the adapters (default: 16)", default=None, minimum=1)
-    alpha: float | None = option("adapters are scaled by alpha / rank (default: 32)", default=None, above=0)
-    dropout: float | None = option(
-        "share of an adapter's inputs that is dropped in training (default: 0)", default=None, minimum=0, below=1
-    )
+    rank: int | None = may_follow(Adapter, "rank", default=None)
+    alpha: float | None = may_follow(Adapter, "alpha", default=None)
+    dropout: float | None = may_follow(Adapter, "dropout", default=None)
     targets: tuple[str, ...] | None = option(
         "projections that are adapted, as a block calls them: qkv, out, mlp.0, query, value and others (default: all of "
         "attention and MLP)",

@@ -25,6 +25,7 @@ from ...schema import read_json, read_text, sha256, shown, structure
 from ...show.numbers import count
 from ...trust import may_have_changed
 from .. import weights
+from ..adapter import of_adapter, own_name
 from ..config import AGAIN, Config, from_json
 from .layout import (
     ADAPTER,
@@ -137,30 +138,11 @@ def read_config(folder: Path) -> dict[str, Any]:
     return entries
 
 
-_PREFIX, _LORA = "base_model.model.", re.compile(r"\.(lora_[AB])\.(?:default\.)?weight$")
-
-
-def of_adapter(name: str) -> bool:
-    """Return whether a tensor of a method belongs to an adapter."""
-    return _LORA.search(name) is not None
-
-
-def peft_name(name: str) -> str:
-    """The name that peft gives to a tensor of an adapter on disk.
-
-    >>> peft_name("network.layers.0.query.lora_A.default.weight")
-    'base_model.model.layers.0.query.lora_A.weight'
-    """
-    return _PREFIX + _LORA.sub(r".\1.weight", name.removeprefix("network."))
-
-
 def load_weights(folder: Path) -> dict[str, Tensor]:
     """Read the tensors of a checkpoint, by their names in the method: of a tuned model those of its adapter alone."""
     if not (folder / ADAPTER).exists():
         return load_tensors(folder / WEIGHTS)[0]
-    tensors, _ = load_tensors(folder / ADAPTER)
-    bare = {name.removeprefix(_PREFIX): tensor for name, tensor in tensors.items()}
-    return {"network." + _LORA.sub(r".\1.default.weight", name): tensor for name, tensor in bare.items()}
+    return {own_name(name): tensor for name, tensor in load_tensors(folder / ADAPTER)[0].items()}
 
 
 def place_weights(method: nn.Module, tensors: Mapping[str, Tensor], config: Config, take: bool = False) -> None:

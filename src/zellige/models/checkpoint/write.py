@@ -22,7 +22,7 @@ from ... import files
 from ...data.tokenizer_base import Tokenizer
 from ...errors import InputError
 from ...schema import sealed, sha256
-from ..adapter import write_adapter
+from ..adapter import of_adapter, peft_name, write_adapter
 from ..config import FORMAT, Config, to_json
 from ..defaults import write_defaults
 from .layout import (
@@ -40,7 +40,7 @@ from .layout import (
     step_of,
     steps,
 )
-from .read import best, header, load_tensors, load_weights, of_adapter, peft_name, read_state
+from .read import best, header, load_tensors, load_weights, read_state
 from .shards import copied, is_sharded, load_shards, save_shards, whole
 
 
