@@ -6,7 +6,7 @@ A model that predicts any note from any others has a likelihood in every order o
 of a piece in a random order, the four voices of a frame in a random order within it, and does two things beside the chain rule:
 
     own voices   a voice is predicted given the model's own most likely notes of the voices before it in its frame
-    ensembling   the probability of each frame is averaged over orders, frame by frame; then the logarithms are summed
+    averaging    the probability of each frame is averaged over orders, frame by frame; then the logarithms are summed
 
 The first is a likelihood still, one that takes the voices of a frame for independent. The second is none: each frame is averaged
 over what it was predicted from, so that it counts mostly with both its neighbours known, and the neighbours with it known. Two
@@ -87,7 +87,7 @@ def coins() -> float:
 def draw(found: dict[str, interval.Number]) -> Figure:
     figure = Figure(figsize=(7, 2.6), layout="constrained")
     axes = figure.subplots()
-    colours = [VERMILION if "ensembled" in name else BLUE for name in found]
+    colours = [VERMILION if "averaged" in name else BLUE for name in found]
     half = [(of.high - of.low) / 2 for of in found.values()]
     axes.barh(list(found), [of.value for of in found.values()], 0.6, xerr=half, color=colours)
     axes.invert_yaxis()
@@ -123,8 +123,8 @@ def main() -> None:
                 f"the mixture of {args.orders} such orders": true.sum(1).logsumexp(0) - math.log(len(orders)),
                 "in the order of time": time.sum(),
                 "own voices": own.sum(1).mean(),
-                f"own voices, ensembled over {args.orders} (Coconet)": ensembled(own),
-                f"true voices, ensembled over {args.orders}": ensembled(true),
+                "own voices, averaged frame by frame (Coconet)": ensembled(own),
+                "true voices, averaged frame by frame": ensembled(true),
             }.items():
                 table.setdefault(name, []).append(-float(value) / frames)
     print(f"{args.run}: {len(chosen)} of {len(test)} test rows of {frames} frames, nats a frame")
@@ -133,7 +133,7 @@ def main() -> None:
         print(f"  {name:42} {of.value:.3f} ± {(of.high - of.low) / 2:.3f}")
     if args.figure:
         draw(found).savefig(args.figure)
-    print(f"two fair coins that agree, ensembled: the probabilities of all texts sum to {coins():g}")
+    print(f"two fair coins that agree, averaged so: the probabilities of all texts sum to {coins():g}")
 
 
 if __name__ == "__main__":
