@@ -91,7 +91,7 @@ def draw(found: dict[str, interval.Number]) -> Figure:
     half = [(of.high - of.low) / 2 for of in found.values()]
     axes.barh(list(found), [of.value for of in found.values()], 0.6, xerr=half, color=colours)
     axes.invert_yaxis()
-    axes.set_xlabel("nats per frame of four voices; blue: a likelihood, orange: none")
+    axes.set_xlabel("nats per frame; blue: a likelihood, orange: none")
     return figure
 
 
