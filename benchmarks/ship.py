@@ -1,5 +1,5 @@
-"""Makes of a finished run a model that comes with Zellige: averaged weights in float16, sampling defaults, and a card of what
-its commands print.
+"""Makes of a finished run a model that comes with Zellige: averaged weights in float16, sampling defaults, the log of the
+training, and a card of what its commands print.
 
     python benchmarks/ship.py RUN NAME --data PATH      e.g. benchmarks/ship.py runs/tales tales --data tales
 
@@ -38,6 +38,18 @@ from zellige.models.model import load, write_model
 from zellige.show.numbers import byte_size, columns, count, parameters
 
 SEEDS = range(16)
+LOGGED = (
+    "step",
+    "seconds",
+    "tokens",
+    "loss",
+    "unit",
+    "rate",
+    "gradient_norm",
+    "validation",
+    "validation_low",
+    "validation_high",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +140,7 @@ MODELS = {
 
 # ------------------------------------------------------------------------------------------------------------ the weights
 def put(run: str, name: str, path: str) -> None:
-    """Write the model of a run into its place, in float16, and without a path of this machine."""
+    """Write the model of a run and its log into its place, in float16, and without a path of this machine."""
     model, source = load(run), Path(run)
     config, about = model.config, json.loads(json.dumps(model.about))
     data = dataclasses.replace(config.data, path=None, validation=None, test=None, cache=None)
@@ -139,7 +151,12 @@ def put(run: str, name: str, path: str) -> None:
     about["seconds"], about["curve"] = curve(source)
     own = {n for n, p in model.method.named_parameters() if p.dtype == torch.float32}
     tensors = {n: half(n, t) if n in own else t for n, t in model.method.state_dict().items()}
-    write_folder(shipped.FOLDER / name, lambda folder: write_model(folder, tensors, model.tokenizer, config, about))
+
+    def fill(folder: Path) -> None:
+        write_model(folder, tensors, model.tokenizer, config, about)
+        (folder / shipped.LOG).write_text(log(source), encoding="utf-8")
+
+    write_folder(shipped.FOLDER / name, fill)
     (shipped.FOLDER / name / WEIGHTS).chmod(0o644)  # safetensors lets nobody else read it
 
 
@@ -151,18 +168,35 @@ def half(name: str, tensor: torch.Tensor) -> torch.Tensor:
     return made
 
 
+def metrics(run: Path) -> list[dict[str, str]]:
+    """The rows of a run's metrics.csv."""
+    with (run / "metrics.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def evenly(amount: int, most: int) -> list[int]:
+    """Which of `amount` rows to keep: all of them, or `most`, evenly spaced, the first and the last among them."""
+    most = min(amount, most)
+    return [round(i * (amount - 1) / max(most - 1, 1)) for i in range(most)]
+
+
 def curve(run: Path, most: int = 12) -> tuple[float, list[list[float]]]:
     """How many seconds a run took, and its validations: (step, bound, half of its interval), some of them."""
-    with (run / "metrics.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = metrics(run)
     each = [
         [int(r["step"]), float(r["validation"]), (float(r["validation_high"]) - float(r["validation_low"])) / 2]
         for r in rows if r["validation"]
     ]  # fmt: skip
-    chosen = sorted(
-        {round(i * (len(each) - 1) / max(most - 1, 1)) for i in range(min(most, len(each)))} | {len(each) - 1}
-    )
-    return float(rows[-1]["seconds"]), [each[i] for i in chosen] if each else []
+    return float(rows[-1]["seconds"]), [each[i] for i in evenly(len(each), most)]
+
+
+def log(run: Path, most: int = 200) -> str:
+    """metrics.csv of a run, thinned: `most` rows, evenly spaced, and every one with a validation; five digits of a number."""
+    rows = metrics(run)
+    kept = {*evenly(len(rows), most)} | {i for i, row in enumerate(rows) if row["validation"]}
+    digits = lambda text: f"{float(text):.5g}" if re.fullmatch(r"-?\d*\.\d+(e[+-]\d+)?", text) else text  # noqa: E731
+    lines = [LOGGED, *([digits(rows[i][name]) for name in LOGGED] for i in sorted(kept))]
+    return "".join(",".join(line) + "\n" for line in lines)
 
 
 # -------------------------------------------------------------------------------------------------------------- the card
@@ -315,6 +349,8 @@ def page(name: str, model: Any, size: str, shown: list[tuple[str, str]]) -> str:
         rows = [(count(int(step)), f"≤ {value:.3f} ± {half:.3f}") for step, value, half in about["curve"]]
         unit = f"validation, {model.unit}"
         lines += ["## Learning curve", "", "```text", *columns([("step", unit), *rows], ">>"), "```", ""]
+    if (shipped.FOLDER / name / shipped.LOG).is_file():
+        lines += [f"Loss, learning rate, gradient norm and time, step by step: [{shipped.LOG}]({shipped.LOG}).", ""]
     published = (
         "" if what.needs in ("`data.path`", "nothing") else ", or leave the --data.* out, and the files are downloaded"
     )

@@ -1,5 +1,6 @@
 """A run becomes a model that comes with Zellige: by name, in float16, with a card whose numbers come again by its commands."""
 
+import csv
 import io
 import json
 import shutil
@@ -155,6 +156,30 @@ def test_the_numbers_of_a_card_come_again_by_its_commands(ours, place, monkeypat
             assert f"$ {run['command']}\n{printed}".replace(data, "$DATA") in page
     assert card["test"] in page
     assert "≤" in page.partition("## Learning curve")[2].partition("##")[0]
+
+
+def test_the_log_of_the_training_comes_with_it(ours, place, tmp_path):
+    """Thinned evenly, all validations kept, of no number more than five digits; a short one is whole."""
+    log = list(csv.DictReader((ours / shipped.LOG).open(encoding="utf-8")))
+    run = ship.metrics(place / "run")
+    assert [row["step"] for row in log] == [row["step"] for row in run]
+    assert [float(row["loss"]) for row in log] == pytest.approx([float(row["loss"]) for row in run], rel=1e-4)
+    assert f"[{shipped.LOG}]({shipped.LOG})" in (ours / "README.md").read_text(encoding="utf-8")
+    assert f"  {shipped.LOG}\n" in (ours / "SHA256SUMS").read_text()
+    long = [
+        dict.fromkeys(ship.LOGGED, "0.123456789") | {"step": str(i), "validation": ""} for i in range(10, 30_001, 10)
+    ]
+    for row in long[776::777]:
+        row["validation"] = "0.9876543"
+    (tmp_path / "metrics.csv").write_text(
+        "".join(",".join(row) + "\n" for row in [list(ship.LOGGED), *(list(row.values()) for row in long)])
+    )
+    text = ship.log(tmp_path)
+    kept = list(csv.DictReader(io.StringIO(text)))
+    assert len(text) < 20_000
+    assert (kept[0]["step"], kept[-1]["step"], len(kept)) == ("10", "30000", 203)
+    assert [row["validation"] for row in kept if row["validation"]] == ["0.98765"] * 3
+    assert [ship.evenly(10, most) for most in (12, 10, 4)] == [[*range(10)], [*range(10)], [0, 3, 6, 9]]
 
 
 def test_a_weight_too_large_for_float16_is_refused():

@@ -2,8 +2,9 @@
 
     zellige.load("tales")
 
-A folder is one that `Model.save` could have written, its weights in float16, with two files more: README.md, the card, and
-card.json, the numbers and samples that stand in it with the commands that they came from.
+A folder is one that `Model.save` could have written, its weights in float16, with files more: README.md, the card; card.json,
+the numbers and samples that stand in it with the commands that they came from; and log.csv, the training step by step, where
+its metrics.csv was kept.
 """
 
 from pathlib import Path
@@ -13,6 +14,7 @@ from ...schema import read_json
 
 FOLDER = Path(__file__).parent
 CARD = "card.json"
+LOG = "log.csv"  # metrics.csv of the training, thinned
 FORMERLY = {"text": "tales-mdlm", "digits": "mnist"}  # names that meant a data set too -> the model's name
 
 
