@@ -39,7 +39,8 @@ def main() -> None:
     data = prepare(Data(chosen.data, path=chosen.path))
     kind, features = kinds.of(data.tokenizer), features_of(chosen.features)
     train, test = (kind.pixels(data.split(split).array()) for split in ("train", "test"))
-    real, metrics = features.views(train), [m for m in METRICS.values() if m.of_images]
+    real = features.views(train)
+    metrics = [m for m in METRICS.values() if m.of_images and "asked" not in m.takes]
     print(f"{features.about.name}\n{library()}; {intervals(m.name for m in metrics)}")
     print(f"against {len(train):,} training images\n")
     print("| images | n |", " | ".join(m.name for m in metrics), "|\n|---|---|" + "---|" * len(metrics))

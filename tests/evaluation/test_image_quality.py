@@ -19,10 +19,10 @@ from zellige import Data, Net, cli
 from zellige.data.levels import Levels
 from zellige.data.prepare import prepare
 from zellige.errors import InputError
-from zellige.evaluation import image_features, image_quality
+from zellige.evaluation import image_features, image_quality, metrics
 from zellige.evaluation.image_features import features_of, trained
 from zellige.evaluation.image_quality import Views, frechet, inception, kernel_distance, radii, within
-from zellige.evaluation.interval import student
+from zellige.evaluation.interval import Proportion, student
 from zellige.evaluation.metrics import METRICS, measure_images
 from zellige.evaluation.samples import SamplesRecord
 from zellige.methods import build
@@ -271,25 +271,42 @@ def test_inception_by_its_hash_alone(tmp_path, monkeypatch, pixels):
 
 
 # ---------------------------------------------------------------------------------------------------- the command
-def test_the_command(tmp_path, monkeypatch, capsys, folder):
+def test_the_fraction_recognised(features, pixels):
+    """Of real images it is the accuracy of the classifier, with Wilson's interval."""
+    views, labels = features.views(pixels), torch.from_numpy(load_digits().target)
+    right = Proportion(int((views.logits.argmax(1) == labels).sum()), len(labels))
+    assert right.value > 0.8
+    number = metrics.recognised(views.logits, labels)
+    assert (number.value, number.low, number.high) == (right.value, *right.interval)
+    known = Views(views.features, views.logits, labels).shuffled(1)
+    assert metrics.recognised(known.logits, known.asked) == number
+
+
+def test_the_command(tmp_path, monkeypatch, capsys, folder, features):
     """The table has n and real images beside; the JSON the protocol; samples that are kept give the same numbers."""
     monkeypatch.chdir(tmp_path)
-    tokenizer, net = Levels(17, (8, 8), "image", "dim", ordered=True), Net(layers=1, hidden=16, heads=2, length=64)
-    cls = zellige.METHODS["mdlm"]
-    method = build(cls, 17, net, cls.Config(), 64)
-    Model(method, tokenizer, Config("mdlm", cls.Config(), Data("digits"), net)).save(tmp_path / "model")
+    tokenizer, cls = Levels(17, (8, 8), "image", "dim", ordered=True), zellige.METHODS["mdlm"]
+    net = Net(layers=1, hidden=16, heads=2, length=64, classes=10)
+    method, about = build(cls, 17, net, cls.Config(), 64), {"data": {"classes": [*"0123456789"]}}
+    Model(method, tokenizer, Config("mdlm", cls.Config(), Data("digits", labels=True), net), about).save("model")
 
     def run(words: str) -> dict:
         assert cli.main(shlex.split(f"evaluate model --generate --features seen --quiet {words}")) == 0
         return json.loads((tmp_path / "out" / "generate-images.json").read_text())
 
-    drawn = run("--count 40 --steps 2 --out out")
+    drawn = run("--class all --count 40 --steps 2 --out out")
     text = capsys.readouterr().out
     assert "images, n" in text
     assert "not Inception" in text
     point, real = drawn["result"]["points"][0], drawn["result"]["real"]
     assert (point["samples"], real["samples"], real["name"]) == (40, 40, "digits train")
     assert [*point["measures"]] == [metric.name for metric in METRICS.values() if metric.of_images]
+    lines = [json.loads(line) for line in Path("out/generate.jsonl").read_text().splitlines()]
+    images = np.array([line["tokens"] for line in lines]).reshape(-1, 8, 8, 1).repeat(3, -1)
+    found = features.views(np.rint(images * 255 / 16).astype(np.uint8)).logits.argmax(1)
+    assert [line["class"] for line in lines] == [*"0123456789"] * 4
+    assert point["measures"]["recognised"]["value"] == float((found == torch.arange(40) % 10).double().mean())
+    assert real["measures"]["recognised"]["value"] > 0.8
     assert point["measures"]["FID"]["low"] > real["measures"]["FID"]["high"]
     assert drawn["protocol"]["features"]["sha256"] == image_features.sha256(tmp_path / "seen" / image_features.WEIGHTS)
     assert drawn["protocol"]["reference"] == "digits test, 180 images"
@@ -297,6 +314,7 @@ def test_the_command(tmp_path, monkeypatch, capsys, folder):
     assert again["result"]["points"][0]["measures"] == point["measures"]
     curve = run("--count 20 --calls 1 2 --samplers ancestral --out out")
     assert len(curve["result"]["points"]) == 3
+    assert all("recognised" not in point["measures"] for point in curve["result"]["points"])
     assert (tmp_path / "out" / "generate-images-calls.svg").is_file()
     record = SamplesRecord.from_dict(curve)
     figure = sweep_figure(record.points, record.real, "calls", "features")

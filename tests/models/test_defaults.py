@@ -4,17 +4,20 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from tests.web.small_models import small
 
 import zellige
-from zellige import InputError, cli
+from zellige import Data, InputError, Net, cli
 from zellige.data.tokenizer import Integers
 from zellige.evaluation.sweep import Way, draw_samples
 from zellige.evaluation.tasks import _drawn
 from zellige.methods import build
 from zellige.models.checkpoint.write import write_checksums
+from zellige.models.config import Config
 from zellige.models.defaults import GENERATION
 from zellige.models.frames import collect
+from zellige.models.model import Model
 from zellige.models.sample import watch_some
 from zellige.models.sampling import Decoding
 from zellige.show.kinds import of
@@ -62,6 +65,31 @@ def test_what_is_given_comes_first(model):
     assert said(grid="cosine") == {"grid": "cosine", "steps": 4}
     model.defaults = {}
     assert said(top_p=0.5) == {"top_p": 0.5}
+
+
+def test_guidance_is_for_samples_of_a_class(capsys, tmp_path):
+    """Its default has no effect without a class, and is that of the command, the record and the function with one."""
+    net = Net(layers=1, hidden=16, heads=2, length=8, classes=2)
+    cls, about = zellige.METHODS["mdlm"], {"data": {"classes": ["a", "b"]}}
+    model = Model(
+        build(cls, 5, net, cls.Config(), 8), Integers(5), Config("mdlm", cls.Config(), Data("array"), net), about
+    )
+    for parameter in model.method.parameters():
+        torch.nn.init.normal_(parameter, std=0.3, generator=torch.Generator().manual_seed(0))
+    how, plain = {"steps": 3, "seed": 1, "count": 4}, {"defaults": False}
+    model.defaults = {"guidance": 5.0}
+    same = lambda a, b: np.array_equal(zellige.sample(model, **how, **a), zellige.sample(model, **how, **b))  # noqa: E731
+    assert same({}, plain)
+    assert same({"classes": "b"}, {"classes": "b", "guidance": 5.0} | plain)
+    assert not same({"classes": "b"}, {"classes": "b"} | plain)
+    model.save(tmp_path / "m")
+    for words, note in (([], False), (["--class", "b"], True)):
+        assert (
+            cli.main(["sample", str(tmp_path / "m"), "--steps", "3", *words, "--json", str(tmp_path / "r.json")]) == 0
+        )
+        assert ("model's defaults: --guidance 5.0" in capsys.readouterr().err) == note
+        record = zellige.Record.load(tmp_path / "r.json")
+        assert record.request.run(model).tokens == record.tokens
 
 
 def test_the_commands_say_so_in_a_line(folder, tmp_path, monkeypatch, capsys):

@@ -503,6 +503,20 @@ METRICS = of(
         "evaluation/test_image_quality.py -k definition",
     ),
     (
+        "what a classifier recognises is what it is sure of",
+        "evaluation/metrics.py",
+        "(logits.argmax(1) == asked).sum()",
+        "(logits.softmax(1).amax(1) > 0.5).sum()",
+        "evaluation/test_image_quality.py -k recognised",
+    ),
+    (
+        "the classes asked for are not shuffled with their images",
+        "evaluation/image_quality.py",
+        "None if self.asked is None else self.asked[order]",
+        "self.asked",
+        "evaluation/test_image_quality.py -k recognised",
+    ),
+    (
         "precision is recall",
         "evaluation/metrics.py",
         "return within(images, manifold, radii(manifold))",
@@ -947,6 +961,13 @@ COMMANDS = of(
         "            start += len(positions)\n",
         "            start += 0\n",
         "models/test_generate.py -k what_was_filled",
+    ),
+    (
+        "a model's default of guidance applies without a class",
+        "models/sampling.py",
+        'model_defaults.pop("guidance", None)',
+        "pass",
+        "models/test_defaults.py -k guidance",
     ),
     (
         "the model's defaults outrank what is typed",

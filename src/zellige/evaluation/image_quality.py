@@ -31,15 +31,20 @@ PROTOCOL = "zellige-images-1"
 
 @dataclass(frozen=True)
 class Views:
-    """Outputs of a network for N images: features (N, D), and logits (N, classes)."""
+    """Outputs of a network for N images: features (N, D), and logits (N, classes).
+
+    asked: (N,) the class of each that it should be, as a column of the logits; None where that is not known.
+    """
 
     features: Tensor
     logits: Tensor
+    asked: Tensor | None = None
 
     def shuffled(self, seed: int) -> "Views":
         """In an order by the seed, in float64: a split may stand class after class."""
         order = torch.randperm(len(self.features), generator=torch.Generator().manual_seed(mix(seed, "images")))
-        return Views(self.features[order].double(), self.logits[order].double())
+        asked = None if self.asked is None else self.asked[order]
+        return Views(self.features[order].double(), self.logits[order].double(), asked)
 
 
 def library() -> str:

@@ -410,6 +410,11 @@ def recall(images: Tensor, real_images: Tensor) -> Number:
     return jackknife(lambda x: float(within(manifold, x, radii(x)).mean()), images)
 
 
+def recognised(logits: Tensor, asked: Tensor) -> Number:
+    """Fraction of the samples that the classifier, with logits (N, classes), puts into the class asked for (N,)."""
+    return _share(Proportion(int((logits.argmax(1) == asked).sum()), len(asked)))
+
+
 # ---------------------------------------------------------------------------------------------------- the table
 KNOWN = {  # what a metric may take
     "rows": "token ids of each of N samples, of any length",
@@ -576,6 +581,8 @@ METRICS: dict[str, Metric] = {metric.name: metric for metric in (
            definition="valid ones whose property is in the class asked for; of real ones, by chance"),
     Metric("property", property_mean, ("counted",), None, title="property, mean", column="property", page="molecules",
            definition="counted from the valid ones, mean"),
+    Metric("recognised", recognised, ("logits", "asked"), True, WILSON, sides=True, column="recognised",
+           definition="fraction that the classifier of the features puts into the class asked for; of real ones, into their own"),
     Metric("FID", fid, ("images", "real_images"), False, GROUPS, paper="Heusel et al. 2017, arXiv 1706.08500", biased=True,
            from_value=(10, 2), column="FID", axis="FID, lower is better", log=True),
     Metric("KID", kid, ("images", "real_images"), False, GROUPS, paper="Bińkowski et al. 2018, arXiv 1801.01401", decimals=5,
@@ -616,7 +623,8 @@ def measure_images(samples: Views, real: Views, seed: int = 0) -> dict[str, Numb
     """Every metric of images, by name; `seed` is of their order. InputError: too few for the number of features."""
     check_enough(len(samples.features), len(real.features), samples.features.shape[1])
     samples, real = samples.shuffled(seed), real.shuffled(seed)
-    return measure(images=samples.features, real_images=real.features, logits=samples.logits)
+    known = {} if samples.asked is None else {"asked": samples.asked}
+    return measure(images=samples.features, real_images=real.features, logits=samples.logits, **known)
 
 
 def definitions(names: Iterable[str]) -> dict[str, str]:

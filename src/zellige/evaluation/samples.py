@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import torch
 
 from ..data.catalogue import SPLITS
 from ..data.given import Given
@@ -671,10 +672,11 @@ def _evaluate_molecules(request: Request, model: "Model", terminal: Terminal, be
 # ---------------------------------------------------------------------------------------------------- images
 @dataclass(frozen=True)
 class RealImages:
-    """Real images: what they are called, and their rows (N, L)."""
+    """Real images: what they are called, their rows (N, L), and the names of their classes where samples have some."""
 
     name: str
     rows: np.ndarray
+    classes: list[str | None] | None = None
 
 
 def real_images(
@@ -697,8 +699,11 @@ def real_images(
             raise InputError(
                 f"the samples have classes, and {name} comes without; give `data.labels`, or leave out `classes`"
             )
-        suffix = "" if len(set(classes)) == len(class_names(model)) else " of these classes"
-        return RealImages(f"{name} {part}{suffix}", evenly_spaced(rows.array()[np.isin(rows.labels, classes)], most))
+        names, of_these = class_names(model), np.isin(rows.labels, classes)
+        suffix = "" if len(set(classes)) == len(names) else " of these classes"
+        labels = evenly_spaced(rows.labels[of_these], most)
+        images = evenly_spaced(rows.array()[of_these], most)
+        return RealImages(f"{name} {part}{suffix}", images, [names[label] for label in labels])
 
     return of_classes(split), of_classes(floor, number)
 
@@ -708,6 +713,8 @@ def _evaluate_images(
 ) -> SamplesRecord:  # fmt: skip
     ways, classes = ways_of(request, model), class_numbers(request, model)
     sets = sweep.read_samples(request.samples, model) if request.samples else []
+    if names := [name for samples in sets for name in samples.classes or () if name is not None]:
+        classes = find_classes(model, [*dict.fromkeys(names)]).tolist()
     with terminal.waiting("loading the features"):
         features = features_of(request.features or IMAGE_FEATURES, next(model.method.parameters()).device)
     number = min((len(samples.texts) for samples in sets), default=request.count)
@@ -716,7 +723,7 @@ def _evaluate_images(
     if not sets:
         sets = draw_sets(request, model, ways, terminal)
         request.keep_sets(sets)
-    beside = Set(Way(), [], floor.rows.tolist())
+    beside = Set(Way(), [], floor.rows.tolist(), classes=floor.classes)
     *points, real = _score_images(model, features, [*sets, beside], reference.rows, request.seed, terminal)
     about = identity(model)
     protocol = SamplesProtocol(
@@ -735,7 +742,8 @@ def _score_images(
     model: "Model", features: Features, sets: Sequence[Set], reference: np.ndarray, seed: int, terminal: Terminal
 ) -> list[ScoredSet]:
     """Each set by every metric of images."""
-    kind = cast(Any, kinds.of(model.tokenizer))
+    kind, seen = cast(Any, kinds.of(model.tokenizer)), (features.about.config or {}).get("classes", ())
+    columns = {name: column for column, name in enumerate(seen)}
     with Bar(terminal, "look", 1, "images") as bar:
         total, count = len(reference) + sum(len(samples.rows or ()) for samples in sets), 0
         views = []
@@ -744,6 +752,9 @@ def _score_images(
             show = lambda n, _, count=count: bar.update(count + n, total=total)  # noqa: E731
             views.append(features.views(kind.pixels(images), show))
             count += len(images)
+    for i, samples in enumerate(sets, 1):
+        if samples.classes and columns.keys() >= {*samples.classes}:
+            views[i] = replace(views[i], asked=torch.tensor([columns[name] for name in samples.classes]))
     with terminal.waiting("comparing"):
         return [
             sweep.score_rows(samples, metrics.measure_images(view, views[0], seed))

@@ -400,7 +400,10 @@ def read_samples(path: str | Path, model: Model | None = None) -> list[Set]:
         more = group[0].get("seed"), group[0].get("expected_calls")
         ended = [sample.get("ended") for sample in group]
         found = Set(Way(**json.loads(way)), texts, rows, None if None in calls else calls, *more)  # pyright: ignore
-        sets.append(replace(found, ended=None if None in ended else ended))
+        classes = [sample.get("class") for sample in group]
+        sets.append(
+            replace(found, ended=None if None in ended else ended, classes=None if None in classes else classes)
+        )
     return sets
 
 

@@ -84,7 +84,7 @@ class Sample(Sampling):
         model = as_model(model)
         request = self.with_defaults(model) if self.defaults else self.steered()
         method, tokenizer, tokens, length = model.method, model.tokenizer, self.fixed, self.length
-        strength = self.guidance if self.labels is None else request.guidance
+        strength = request.guidance
         documents = trained_on_documents(model)
         end = None if tokens is not None else end_token(tokenizer, documents)
         steering, is_conditional = None, model

@@ -75,11 +75,16 @@ class Decoding:
         values = {name: getattr(self, name) for name in DECODING}
         return {name: value for name, value in values.items() if value is not None} | dict(self.options or {})
 
+    @property
+    def labels(self) -> Any:
+        """The classes that are asked for; None where none is."""
+        return None
+
     def with_defaults(self, model: object) -> Self:
         """The request with the defaults that the model carries for what it leaves open.
 
-        Another sampler than the model's takes neither its steps nor its options; a grid that gives the size of a step does not
-        take their number; a sampler that is made already has all its options.
+        Without a class there is no guidance. Another sampler than the model's takes neither its steps nor its options; a grid
+        that gives the size of a step does not take their number; a sampler that is made already has all its options.
         """
         if self.sampler is not None and not isinstance(self.sampler, str):
             return self
@@ -91,6 +96,8 @@ class Decoding:
             for name in ("sampler", "block_sampler")
         ):
             model_defaults = {name: value for name, value in model_defaults.items() if name in KEPT}
+        if self.labels is None:
+            model_defaults.pop("guidance", None)
         grid = own_options.get("grid")
         if isinstance(grid, str) and step_size(grid) is not None:
             model_defaults.pop("steps", None)
@@ -183,7 +190,6 @@ class Sampling(Decoding, Request[Any]):
 
     @property
     def labels(self) -> Any:
-        """The classes; None where none is given."""
         return None if isinstance(self.classes, tuple) and not self.classes else self.classes
 
     def given_texts(self) -> list[str]:

@@ -136,7 +136,7 @@ def plan(request: Completion, model: Model, limits: Limits) -> Plan:
         raise InputError("`stop` has an empty text or more than 4; give up to 4 texts")
     if request.class_ is not None:
         find_classes(model, request.class_)
-    decoding = Decoding.of(**request.decoding()).with_defaults(model)
+    decoding = Sample.of(**request.decoding(), classes=request.class_).with_defaults(model)
     sampler = decoding.sampler_for(model.method)
     suffix = tokenizer.encode(request.suffix, "the suffix") if request.suffix else []
     beginnings = [before_word(tokenizer, text) for text in prompts]

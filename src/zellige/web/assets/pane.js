@@ -264,9 +264,9 @@ export class Pane {
 
   // ------------------------------------------------------------------------------------------------ asked of the server
   request(fill) {
-    const {sampler, options, steps, temperature, top_p} = this.settings;
-    const own = {model: this.model.number, sampler, options, steps, temperature, top_p, seed: this.page.seed()};
-    if (this.model.classes.length && this.settings.class) own.class = this.settings.class;
+    const {sampler, options, steps, temperature, top_p} = this.settings, {guidance, ...unguided} = options;
+    const own = {model: this.model.number, sampler, options: unguided, steps, temperature, top_p, seed: this.page.seed()};
+    if (this.model.classes.length && this.settings.class) Object.assign(own, {class: this.settings.class, options});
     const held = fill ? (_, i) => !this.away.has(i) : (_, i) => this.locked.has(i);
     if (fill || this.locked.size) own.fixed = this.tokens.slice(0, this.size).map((t, i) => held(t, i) ? t : -1);
     else if (this.model.running) own.text = this.page.text();
@@ -311,7 +311,8 @@ export class Pane {
     if (!done) return;
     if (asked) this.more[asked] = more;
     const options = Object.entries(own.options).map(([name, value]) => `, ${name} ${value}`).join("");
-    const changed = own.temperature !== 1 || own.top_p < 1 || own.options.top_k ? "; temperature, top-p or top-k change the distribution" : "";
+    const changed = own.temperature !== 1 || own.top_p < 1 || own.options.top_k || (own.options.guidance ?? 1) !== 1
+      ? "; temperature, top-p, top-k or guidance change the distribution" : "";
     const nats = done.nats === null ? "" : `-log p of the tokens as they were sampled = ${done.nats.toFixed(1)} nats (${done.drawn} tokens)`;
     const numbers = [nats, ...Object.values(this.more)].filter(Boolean);
     const cost = `${plural(done.calls, "network evaluation")}, ${done.seconds.toFixed(2)} s`;
