@@ -4,7 +4,8 @@
 #   benchmarks/text8.sh [FOLDER] [RUN ...]      e.g. benchmarks/text8.sh runs/text8 mdlm sedd-uniform
 #
 # TEXT8 names the file to read: text8 itself, or a prefix of it (the published results in docs/results.md are for
-# the first 6,877,825 characters, cut 6.0M / 0.4M / rest). Each run takes 5 to 10 minutes on one core. Then
+# the first 6,877,825 characters, cut 6.0M / 0.4M / rest). STEPS and BATCH are another budget. Each run takes 5 to 10 minutes
+# on one core. Then
 #
 #   python benchmarks/table.py FOLDER/*/evaluate-text8-test.json      prints the table
 set -euo pipefail
@@ -12,7 +13,7 @@ folder=${1:-runs/text8}
 shift || true
 data=(--data.name text8 --data.path "${TEXT8:?set TEXT8 to the file}" --data.validation 400000 --data.test 477825)
 net=(--net.layers 4 --net.hidden 128 --net.heads 4 --net.length 128 --net.conv 7)
-budget=(--train.steps 2000 --train.batch 8 --train.lr 3e-3 --train.ema 0.998 --train.device cpu)
+budget=(--train.steps "${STEPS:-2000}" --train.batch "${BATCH:-8}" --train.lr 3e-3 --train.ema 0.998 --train.device cpu)
 
 declare -A choices=(
   [d3pm-absorbing]="d3pm --process absorbing" [d3pm-uniform]="d3pm --process uniform --schedule mutual-information"

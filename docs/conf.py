@@ -77,14 +77,16 @@ def formula(self, node):
     raise nodes.SkipNode
 
 
-def notebooks(app, name, source):
-    """Links to the notebooks and scripts of examples/, which are no pages, as downloads."""
+def files(app, name, source):
+    """Links to notebooks and scripts of examples/ and to the files of included models, which are no pages, as downloads."""
     import re
 
-    source[0] = re.sub(r"\[([^\]]+)\]\(((?:\.\./)+examples/[^)]*\.(?:ipynb|py))\)", r"{download}`\1 <\2>`", source[0])
+    places = r"examples/[^)]*\.(?:ipynb|py)|src/zellige/models/shipped/[^)#]*"
+    link = rf"\[([^\]]+)\]\(((?:\.\./)+(?:{places}))(?:#[^)]*)?\)"
+    source[0] = re.sub(link, r"{download}`\1 <\2>`", source[0])
 
 
 def setup(app):
-    app.connect("source-read", notebooks)
+    app.connect("source-read", files)
     app.add_html_math_renderer("mathml", (formula, None), (formula, None))
     app.connect("autodoc-process-docstring", plain_docstrings, priority=400)  # before napoleon

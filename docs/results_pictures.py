@@ -1,4 +1,4 @@
-"""Pictures of docs/results.md, drawn from the tables that stand in it: python docs/results_pictures.py"""
+"""Pictures of docs/results.md, drawn from its tables and from the included models: python docs/results_pictures.py"""
 
 import re
 from collections.abc import Callable
@@ -7,7 +7,10 @@ from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
+from zellige import load
+from zellige.models import shipped
 from zellige.report.palette import BLUE, INK, SOFT, STYLE, VERMILION
 
 DOCS = Path(__file__).parent
@@ -75,7 +78,40 @@ def text8(text: str) -> Figure:
     return figure
 
 
-PICTURES: dict[str, Callable[[str], Figure]] = {"learning": learning, "few-steps": few_steps, "text8": text8}
+def curves(text: str) -> Figure:
+    """The validation bound of each included model over its training, with the 95% interval over validation texts."""
+    models = {name: load(name) for name in shipped.names()}
+    rows = -(-len(models) // 3)
+    figure = Figure(figsize=(6.6, 1.9 * rows), layout="constrained")
+    axes = figure.subplots(rows, 3, squeeze=False).flatten()
+    for ax in axes:
+        ax.set_visible(False)
+    for ax, (name, model) in zip(axes, models.items()):
+        steps, bounds, halves = (list(column) for column in zip(*model.about["curve"]))
+        ax.set_visible(True)
+        ax.fill_between(
+            steps,
+            [b - h for b, h in zip(bounds, halves)],
+            [b + h for b, h in zip(bounds, halves)],
+            color=BLUE,
+            alpha=0.15,
+            lw=0,
+        )
+        ax.plot(steps, bounds, "o-", ms=3, color=BLUE)
+        ax.set_title(f"{name}: ≤ {bounds[-1]:.3f}", loc="left")
+        ax.set(ylabel=model.unit, xlim=(0, None))
+        ax.xaxis.set_major_locator(MaxNLocator(3, integer=True))
+        ax.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    figure.supxlabel("training steps", fontsize=9)
+    return figure
+
+
+PICTURES: dict[str, Callable[[str], Figure]] = {
+    "learning": learning,
+    "few-steps": few_steps,
+    "text8": text8,
+    "curves": curves,
+}
 
 
 def main() -> None:

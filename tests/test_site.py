@@ -11,6 +11,7 @@ import zellige
 from zellige.data.prepare import prepare
 from zellige.evaluation.metrics import METRICS
 from zellige.models import shipped
+from zellige.schema import read_json
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
@@ -198,7 +199,7 @@ def test_the_pictures_of_results_show_the_rows_of_its_tables():
         "few-steps": ("Few steps", "total variation"),
         "text8": ("Text8, one network and one budget", "run"),
     }
-    assert corners.keys() == results_pictures.PICTURES.keys()
+    assert corners.keys() | {"curves"} == results_pictures.PICTURES.keys()
     for name, (heading, corner) in corners.items():
         picture = (ROOT / "docs" / "pictures" / f"results-{name}.svg").read_text(encoding="utf-8")
         _, *rows = results_pictures.table(text, heading, corner)
@@ -206,3 +207,24 @@ def test_the_pictures_of_results_show_the_rows_of_its_tables():
         assert not [row[0] for row in rows if f">{row[0].partition(' (')[0]}<" not in picture], (
             "python docs/results_pictures.py"
         )
+
+
+def test_the_curves_of_results_are_those_of_the_included_models():
+    picture = (ROOT / "docs" / "pictures" / "results-curves.svg").read_text(encoding="utf-8")
+    ends = {
+        name: read_json(shipped.FOLDER / name / "config.json", dict)["about"]["curve"][-1] for name in shipped.names()
+    }
+    missing = [name for name, (_, bound, _) in ends.items() if f">{name}: ≤ {bound:.3f}<" not in picture]
+    assert not missing, "python docs/results_pictures.py"
+
+
+def test_each_included_model_has_its_log_and_weights_among_the_main_numbers():
+    """Links to what is there; they are downloads of the site (docs/conf.py)."""
+    links = set(
+        re.findall(r"\]\(\.\./(src/zellige/models/shipped/[^)#]+)", results_pictures.PAGE.read_text(encoding="utf-8"))
+    )
+    for name in shipped.names():
+        log = shipped.LOG if (shipped.FOLDER / name / shipped.LOG).is_file() else "README.md"
+        for file in ("README.md", "model.safetensors", log):
+            assert f"src/zellige/models/shipped/{name}/{file}" in links, "docs/results.md, The main numbers"
+    assert not [link for link in links if not (ROOT / link).is_file()]
