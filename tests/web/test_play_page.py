@@ -36,7 +36,7 @@ def address():
     models = {
         "text": small(), "text uniform": small(name="udlm"), LONG: small(name="ar"), "sudoku": small("sudoku"),
         "images": small("image", classes=3), "music": small("music"), "molecules": small("molecules"),
-        "tales": zellige.load("tales"), "nine": zellige.load("sudoku"),
+        "tales": zellige.load("tales"), "selfies": zellige.load("molecules"), "nine": zellige.load("sudoku"),
     }  # fmt: skip
     listening = listen("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(application(models), log_level="warning", ws="none"))
@@ -126,7 +126,7 @@ def shot(page, name):
 def test_a_gallery_of_models_each_with_the_defaults_of_its_card(opened):
     page = opened()
     assert page.locator(".card b").all_text_contents() == [
-        "text", "text uniform", LONG, "sudoku", "images", "music", "molecules", "tales", "nine",
+        "text", "text uniform", LONG, "sudoku", "images", "music", "molecules", "tales", "selfies", "nine",
     ]  # fmt: skip
     assert page.locator(".card span").last.text_content() == "Solved Sudokus of 9 x 9; solves yours."
     assert fields(page) == {"sampler": "ancestral", "steps": "64", "temperature": "1", "top_p": "1"}
@@ -255,6 +255,22 @@ def test_it_fits_one_screen_and_narrow_ones_need_no_sideways_scrolling(opened):
     assert boxes(narrow)[0]["x"] == boxes(narrow)[1]["x"]
     assert boxes(narrow)[0]["y"] < boxes(narrow)[1]["y"]
     assert narrow.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@long
+def test_symbols_of_a_molecule_stand_above_its_smiles(opened):
+    page = opened()
+    choose(page, "selfies")
+    assert "Each symbol is a token" in page.locator("#hint").text_content()
+    page.fill("#words", page.locator("#words").get_attribute("placeholder"))  # what the page proposes can be written
+    write(page)
+    symbols = part(page, "text").locator("span:visible")
+    tokenizer = zellige.load("molecules").tokenizer
+    spelling = tokenizer.decode(tokenizer.encode("".join(symbols.all_text_contents())))
+    assert part(page, "numbers").locator(".spelling").text_content() == spelling
+    assert "sampled by first_hitting (exact)" in part(page, "numbers").text_content()
+    symbols.nth(2).click()
+    assert part(page, "text").locator(".away").count() == 1  # a symbol, not the whole molecule
 
 
 @long

@@ -140,7 +140,8 @@ export class Pane {
     for (const name of ["first", "back"]) this.part(name).disabled = frame === 0;
     for (const name of ["on", "last"]) this.part(name).disabled = frame === last;
     for (const name of ["play", "scrub"]) this.part(name).disabled = last === 0;
-    const padding = this.model.kind === "smiles" && this.done && frame === last ? this.done.text.length : this.size;  // blanks fill a molecule up
+    const blanks = this.model.kind === "smiles" && this.done && frame === last;  // they fill a molecule up
+    const padding = blanks ? this.sample.pieces.findLastIndex(piece => piece.trim()) + 1 : this.size;
     if (this.model.running) spans.forEach((span, i) => { span.hidden = i >= padding; });
   }
 
@@ -198,6 +199,7 @@ export class Pane {
 
   // the positions of the word, the pixel, the cell that i stands in
   word(i) {
+    if (this.model.kind === "smiles") return [i];
     if (!this.model.running) return Array.from({length: this.cell}, (_, k) => i - i % this.cell + k);
     const piece = k => this.sample.pieces[k] ?? "·";
     const blank = k => /^\s*$/.test(piece(k)), starts = k => /^\s/.test(piece(k));
@@ -321,6 +323,7 @@ export class Pane {
     const line = (text, className = "") => Object.assign(document.createElement("span"), {textContent: text, className});
     this.part("numbers").replaceChildren(
       ...done.verdict ? [line(done.verdict.startsWith("valid") ? `✓ ${done.verdict}` : done.verdict, done.verdict.startsWith("valid") ? "verdict good" : "verdict bad")] : [],
+      ...this.model.kind === "smiles" && this.model.tokens !== "char" ? [line(done.text, "spelling")] : [],  // of its symbols, the SMILES
       line(cost), ...numbers.map(text => line(text)), line(`sampled by ${this.drawnBy}${changed}`, "soft"));
     this.part("molecule").setAttribute("aria-label", `structure of ${done.text}`);
   }

@@ -10,6 +10,7 @@ const all = (query, of = document) => [...of.querySelectorAll(query)];
 const make = (tag, more = {}) => Object.assign(document.createElement(tag), more);
 const checked = name => document.querySelector(`[name=${name}]:checked`).value;
 
+const kindOf = model => model.kind === "smiles" && model.tokens !== "char" ? "symbols" : model.kind; // symbols: SELFIES
 const VERBS = {grid: "Solve", image: "Draw", roll: "Compose"};
 const GROWING = ["blockwise", "left_to_right"]; // from left to right: what stands after a masked token is not known
 const HINTS = {
@@ -17,6 +18,7 @@ const HINTS = {
   image: "Drag over pixels to mask them, then fill in.",
   roll: "Mask notes to have them composed again; keep a voice and write the others anew.",
   smiles: "Each letter is a token. Begin with some, or mask atoms of a molecule.",
+  symbols: "Each symbol is a token: an atom, a branch or a ring. Begin with SMILES, or mask symbols.",
   text: "Mask words to have them filled in; kept words stay when you write again.",
 };
 const LEGENDS = {step: "pale: written early; strong: written late", entropy: "strong: the network was unsure of it"};
@@ -50,7 +52,7 @@ function show() {
   $("gallery").scrollTo({left: card.parentElement.offsetLeft - $("gallery").offsetLeft - 40, top: $("gallery").scrollTop});
   $("typed").hidden = !panes.some(pane => pane.model.running);
   $("gaps").hidden = model.samplers.every(s => GROWING.includes(s.name));
-  $("words").placeholder = model.kind === "smiles" ? "C1CC" : "anything, or nothing";
+  $("words").placeholder = model.kind === "smiles" ? "CC(=O)N" : "anything, or nothing";
   $("examples").replaceChildren(...model.examples.map(text => make("button", {
     className: "quiet", textContent: model.running ? text : "an example puzzle", title: text, onclick: () => example(text)})));
   $("classed").hidden = !model.classes.length;
@@ -59,8 +61,8 @@ function show() {
     label.append(radio, make("span", {textContent: name || "any"}));
     return label;
   }));
-  $("hint").textContent = [HINTS[model.kind], model.approximate].filter(Boolean).join(" ");
-  $("masks").textContent = {grid: "empties the cell", image: "masks pixels", roll: "masks the note", smiles: "masks the letter"}[model.kind] ?? "masks the word";
+  $("hint").textContent = [HINTS[kindOf(model)], model.approximate].filter(Boolean).join(" ");
+  $("masks").textContent = {grid: "empties the cell", image: "masks pixels", roll: "masks the note", smiles: "masks the letter", symbols: "masks the symbol"}[kindOf(model)] ?? "masks the word";
   $("sampler").replaceChildren(...model.samplers.map(s => make("option", {value: s.name, textContent: s.label, title: s.name})));
   $("sampler").value = settings.sampler;
   $("sampler-name").textContent = settings.sampler;
