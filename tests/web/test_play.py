@@ -279,8 +279,8 @@ def test_every_sampler_is_listed_in_plain_words(client):
     counted = {sampler["name"]: sampler["counted"] for sampler in listed["text"]["samplers"]}
     assert counted["ancestral"]
     assert not counted["first_hitting"]  # a step for each position, whatever `steps` says
-    assert play.exactness(samplers.Ancestral(), True) == "exact in the limit of many steps"
-    assert play.exactness(samplers.FirstHitting(), False) == "exact"
+    assert play.exactness(samplers.Ancestral(), MODELS["text"].method) == "exact in the limit of many steps"
+    assert play.exactness(samplers.FirstHitting(), MODELS["text"].method) == "exact"
     assert {"label", "about"} <= listed["text"]["samplers"][0].keys()
 
 

@@ -165,7 +165,7 @@ def draw_job(asked: Draw, model: Model, limits: Limits) -> Job:
     limits.check_draw(trajectory.sampler, model.method, trajectory.steps, size)
     note = approximate(model) if request.fixed is not None else None
     sampler = trajectory.sampler
-    distribution = f"{sampler.name} ({exactness(sampler, counted(type(sampler), model.method))}){f'; {note}' if note else ''}"
+    distribution = f"{sampler.name} ({exactness(sampler, model.method)}){f'; {note}' if note else ''}"
     recorder = Recorder(model)
     frames = dataclasses.replace(trajectory, sampler=recorded(sampler, recorder.predictions)).frames()
 
@@ -176,10 +176,11 @@ def draw_job(asked: Draw, model: Model, limits: Limits) -> Job:
     return Job(object(), start, lambda job, step: step)
 
 
-def exactness(sampler: samplers.Sampler, counted: bool) -> str:
-    """How far a sampler's distribution is from the model's, in words; counted: it takes as many steps as it is asked for."""
+def exactness(sampler: samplers.Sampler, method: Method) -> str:
+    """How far a sampler's distribution is from the model's, in words."""
+    none = "exact in the limit of many steps" if counted(type(sampler), method) else "exact"
     exact = sampler.error.replace("none at any number", "exact at any number of steps")
-    return exact.replace("none", "exact in the limit of many steps" if counted else "exact").replace("that of", "as exact as")
+    return exact.replace("none", none).replace("that of", "as exact as")
 
 
 def bound_job(asked: AskedBound, model: Model, limits: Limits) -> Job:
