@@ -23,7 +23,7 @@ import zellige
 from zellige import Data
 from zellige.data import unpack
 from zellige.data.prepare import prepare
-from zellige.data.symbols import solved as valid
+from zellige.data.puzzles import solved as valid
 from zellige.evaluation.interval import Proportion
 from zellige.models.frames import collect
 from zellige.models.sample import watch

@@ -9,7 +9,7 @@ import torch
 
 from zellige import Data, InputError, Net, cli
 from zellige.data.prepare import prepare
-from zellige.data.symbols import grids4
+from zellige.data.puzzles import grids4
 from zellige.data.tokenizer import Characters
 from zellige.evaluation import metrics, sweep, tasks
 from zellige.evaluation.requests import EvaluateSamples

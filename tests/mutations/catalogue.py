@@ -23,6 +23,7 @@ from .outside import OUTSIDE
 from .smc import LARGE, PARTICLES
 from .speculative import SPECULATIVE
 from .substituted import SUBSTITUTED
+from .symmetries import SYMMETRIES
 from .tuned import TUNED
 from .uniform import UNIFORM
 
@@ -2124,6 +2125,7 @@ CATALOGUE = [
     *INSERTION,
     *LENGTHS,
     *SUBSTITUTED,
+    *SYMMETRIES,
     *SPECULATIVE,
     *CARRY,
     *FEW_STEPS,

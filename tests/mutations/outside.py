@@ -651,7 +651,7 @@ METRICS = of(
     ),
     (
         "the copy of a puzzle has other digits than that of its solution",
-        "data/symbols.py",
+        "data/puzzles.py",
         '[symmetric(pairs["train"], generator) for',
         '[symmetric(pairs["train"].reshape(-1, 9, 9), generator).reshape(-1, 2, 9, 9) for',
         "data/test_arrays.py -k one_image",

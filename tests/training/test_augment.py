@@ -34,6 +34,31 @@ def test_the_share_of_rows_without_their_class():
     assert Augmentation(3, 1, 0.5)(Batch(batch(9).tokens), 0, 0).condition is None
 
 
+def test_the_share_of_rows_without_a_given_part():
+    """As above: of 40,000 rows a share off 0.3 by 0.01 has a probability of at most 7e-4. The others keep their mask."""
+    mask = torch.arange(24) % 3 > 0
+    given = Batch(batch(400).tokens, mask=mask.expand(400, 24))
+    change, whole = Augmentation(3, 1, given_dropout=0.3), []
+    for step in range(100):
+        masks = change(given, step, 0).counted
+        whole.append(masks.all(1))
+        assert torch.equal(masks[~whole[-1]], given.counted[~whole[-1]])
+    assert abs(float(torch.stack(whole).double().mean()) - 0.3) < 0.01
+    assert torch.equal(Augmentation(3, 1)(given, 0, 0).counted, given.counted)
+
+
+def test_a_given_part_is_dropped_where_there_is_one(tmp_path):
+    settings = zellige.Train(steps=1, batch=2, given_dropout=0.5)
+    with pytest.raises(
+        InputError, match=r"`train.given_dropout` needs a given part; use `data.given`, or leave it out"
+    ):
+        zellige.train("mdlm", data=Data("sudoku"), net=NET, train=settings, run=tmp_path / "a")
+    (tmp_path / "texts.jsonl").write_text('{"text": "one text"}\n{"text": "another"}\n' * 9)
+    texts = Data("text", path=str(tmp_path / "texts.jsonl"), pack="document", tokenizer="bytes", given="prefix:2")
+    with pytest.raises(InputError, match=r"`train.given_dropout` needs rows without padding, and these hold documents"):
+        zellige.train("mdlm", data=texts, net=replace(NET, length=16), train=settings, run=tmp_path / "a")
+
+
 def test_half_of_the_images_are_mirrored():
     """Against numpy; the share of mirrored ones is off 1/2 by 0.02 with probability at most 2 exp(-2 n 0.02^2) = 2e-14."""
     change, count = Augmentation(3, 1, flip=SHAPE), 0

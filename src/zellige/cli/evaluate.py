@@ -115,6 +115,7 @@ def bound(chosen: EvaluateOptions, words: Sequence[str], terminal: Terminal) -> 
     with bars(terminal) as show, resumable(terminal):
         from ..evaluation.corpus import corpus_of
         from ..evaluation.tasks import task_shares
+        from ..models.averaged import averaged
 
         corpus = corpus_of(model, data, show("read", as_text=byte_size), request.split)
         result = replace(
@@ -123,6 +124,7 @@ def bound(chosen: EvaluateOptions, words: Sequence[str], terminal: Terminal) -> 
         ).run(model)  # fmt: skip
         if process.rank:
             return None
+        model = averaged(model, request.symmetries)
         shares = task_shares(model, corpus, request.split, request.limit, request.seed, show("try", "steps"))
     return replace(result, tasks=shares, request=request)
 

@@ -88,6 +88,7 @@ def describe(result: Result) -> list[str]:
         lines += textwrap.wrap(text, 80, initial_indent="    ", subsequent_indent="    ")
     protocol = [str(p[key]) for key in ("packing", "separators", "time", "class") if key in p]
     protocol += [f"{key} {p[key]}" for key in ("network", "bound", "trained by") if key in p]
+    protocol += [f"averaged over {count(p['symmetries'])} symmetries"] if "symmetries" in p else []
     protocol += [f"{p['weights']} weights"] if "weights" in p else []
     text = f"{p.get('name', PROTOCOL)}: {', '.join([*protocol, f'seed {result.seed}'])}"
     lines += ["", *textwrap.wrap(text, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)]

@@ -1,4 +1,4 @@
-"""Data of one shape: images, music, puzzles, molecules, arrays. Read (images.py, symbols.py ...), cut, made small,
+"""Data of one shape: images, music, puzzles, molecules, arrays. Read (images.py, symbols.py, puzzles.py ...), cut, made small,
 flattened."""
 
 import dataclasses
@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..requests import Progress
-from . import catalogue, dna, image_files, images, own_arrays, symbols, table
+from . import catalogue, dna, image_files, images, own_arrays, puzzles, symbols, table
 from .array_source import Raw, cut_splits, tell
 from .catalogue import DATASETS
 from .levels import Levels
@@ -30,7 +30,7 @@ READERS = {
     "cifar100": images.cifar,
     "jsb-chorales": symbols.chorales,
     "lakh-pianoroll": symbols.pianoroll,
-    "sudoku": symbols.sudoku,
+    "sudoku": puzzles.sudoku,
     "qm9": symbols.molecules,
     "table": table.read_table,
     "array": own_arrays.read_arrays,

@@ -24,6 +24,7 @@ from ..arguments import is_number
 from ..data import DATASETS, Corpus, Data, Local
 from ..errors import InputError, check_counts
 from ..grids import bounded as bounded_grid
+from ..models.sampling import SYMMETRIES
 from ..requests import HandedOver, Progress, Request, alone, aside, data_of_json, declared, option, verb
 from .protocol import Protocol, protocol_named
 from .sample_options import SamplesRequest
@@ -92,6 +93,7 @@ class Evaluate(Request["Result"]):
     unconditional: bool = option(
         "hide the class from a class-conditional model: a bound on -log p", default=False, kw_only=True
     )
+    symmetries: int = option(**SYMMETRIES, default=1, kw_only=True)
     processes: int = option("worker processes", default=1, minimum=1, kw_only=True)
     distributed: bool = aside("share the work with the other ranks of torchrun or Slurm", default=False)
     keep: Path | None = aside(
@@ -108,11 +110,12 @@ class Evaluate(Request["Result"]):
 
     def run(self, model: "ModelSource") -> "Result":
         """Evaluate a `Model`, or a run folder, a saved folder or a hub id."""
+        from ..models.averaged import averaged
         from ..models.model import as_model
         from .corpus import corpus_of
         from .evaluate import evaluate_rows, rows_of
 
-        model = as_model(model)
+        model = averaged(as_model(model), self.symmetries)
         estimator = self.admitted(model.method)
         if isinstance(self.data, HandedOver):
             raise self.data.refuse("data")

@@ -189,7 +189,7 @@ class Result(Record):
         SET has a tag of its content where it is not the run's own; `-limit-N` is a partial result, `-draws-N` and `-seed-N`
         one of other draws; `-ends-none` and such one of other terms at the ends of time; `-terms-all` one of
         all steps; `-unconditional` one of a class-conditional model without a class; `-block-4` one in blocks of this size, of
-        a model that was trained with several.
+        a model that was trained with several; `-symmetries-8` one of the average over so many.
         """
         estimator = str(self.protocol.get("estimator", "bound"))
         parts = [self.about.get("data", "data"), self.about.get("other"), self.about.get("split", "test")]
@@ -197,6 +197,7 @@ class Result(Record):
         parts += [f"ends-{self.protocol['ends']}" if self.protocol.get("ends", "model") != "model" else None]
         parts += ["terms-all" if self.protocol.get("terms") == "all" else None]
         parts += ["unconditional" if self.protocol.get("class") == "without the class" else None]
+        parts += [f"symmetries-{self.protocol['symmetries']}" if "symmetries" in self.protocol else None]
         parts += [f"block-{self.about['block']}" if "block" in self.about else None]
         parts += [f"limit-{self.sequences}" if self.partial else None]
         parts += [f"draws-{self.draws}" if self.draws != DRAWS and self.kind != "exact" else None]

@@ -219,9 +219,9 @@ class Blocks(Diffusion):
 
     def of_block(self, block: int) -> Self:
         """The same method in blocks of another size. It shares the weights."""
-        copied, network = copy_of(self), copy_of(self.network)
+        network = copy_of(self.network)
+        copied = self.of_network(network)
         network.block, copied.config = block, replace(self.config, block=block, blocks=())
-        copied._modules, copied._compiled = self._modules | {"network": network}, {}
         copied.exact = self.by_counts and block == 1
         return copied
 

@@ -209,6 +209,12 @@ class Method(nn.Module):
         copied.shape = (length,)
         return copied
 
+    def of_network(self, network: nn.Module) -> Self:
+        """The same method with another network."""
+        copied = copy_of(self)
+        copied._modules, copied._compiled = self._modules | {"network": network}, {}
+        return copied
+
     # ---------------------------------------------------------------------------------- how it is made
     @classmethod
     def checked(cls, config: C | None) -> C:

@@ -69,6 +69,7 @@ class SamplingChoices(SamplerChoices, total=False):
     top_p: float | None
     top_k: int | None
     guidance: float | None
+    symmetries: int | None
     around: Callable[[Any], Any] | None
     count: int
     seed: int | Sequence[tuple[int, int]]

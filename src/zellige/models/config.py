@@ -120,6 +120,8 @@ class Train:
     """a run, a saved model or a hub id, whose network's weights this one begins with, in its tokens and its sizes"""
     label_dropout: float = option(default=0.1, minimum=0, maximum=1)
     """with `data.labels`, the share of rows that are trained without their class, so that the model can do without"""
+    given_dropout: float = option(default=0.0, minimum=0, maximum=1)
+    """with `data.given`, the share of rows that are learnt whole, so that the model can do without a given part"""
     times: Literal["stratified", "independent"] = "stratified"
     """noise times of a batch: stratified spreads them evenly over its sequences, independent varies more"""
     seed: int = option(default=0, minimum=0)
@@ -206,6 +208,7 @@ LATER: dict[str, Any] = {  # an entry that came later -> the value that files wi
     "train.async_save": False,
     "train.decay_all": False,
     "train.ema_warmup": True,
+    "train.given_dropout": 0.0,
     "train.label_dropout": 0.1,
     "train.minutes": 0.0,
     "train.nodes": 1,

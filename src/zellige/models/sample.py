@@ -75,6 +75,7 @@ class Sample(Sampling):
 
         from ..samplers.predict import hides
         from ..samplers.sampler import HIDDEN, check
+        from .averaged import averaged
         from .classifier import both, guide
         from .defaults import end_token, trained_on_documents
         from .model import as_model, class_names, text_classes
@@ -83,6 +84,7 @@ class Sample(Sampling):
 
         model = as_model(model)
         request = self.with_defaults(model) if self.defaults else self.steered()
+        model = averaged(model, request.symmetries)
         method, tokenizer, tokens, length = model.method, model.tokenizer, self.fixed, self.length
         strength = request.guidance
         documents = trained_on_documents(model)

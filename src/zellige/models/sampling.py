@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 BATCH = 16  # samples drawn at once
 STEPS = 1_000_000  # of a sampler, at most
+SYMMETRIES: dict[str, Any] = {
+    "help": "average the network over so many symmetric copies of what it reads (sudokus, mirrored images, both strands of DNA): "
+    "better, and as many times slower; 1: as it is",
+    "minimum": 1,
+}
 
 
 def own(about: Mapping[str, Any], otherwise: str) -> dict[str, Any]:
@@ -52,6 +57,7 @@ class Decoding:
         minimum=0,
         maximum=1000,
     )
+    symmetries: int | None = option(**SYMMETRIES, default=None)
     options: Mapping[str, Any] | None = option(
         "options of the sampler, by name; of a block sampler also those of the sampler inside",
         default=None,

@@ -119,7 +119,7 @@ class Ancestral(OnGrid):
         return self.estimate == "carried"
 
     def passes(self, method):
-        return 1 if self.carries else super().passes(method)
+        return super().passes(method) // (2 if self.carries else 1)  # of the two of self-conditioning
 
     def init(self, method, shape, *, fixed=None, generator=None):
         if self.carries:

@@ -62,7 +62,8 @@ class Learner(lightning.LightningModule):
         self.start, self.world, self.sharded = start, world, sharded
         self.parts = config.train.accumulate * world
         flip = shape if config.data.flip else None
-        self.augment = Augmentation(config.train.seed, self.parts, config.train.label_dropout, flip, complement)
+        train = config.train
+        self.augment = Augmentation(train.seed, self.parts, train.label_dropout, flip, complement, train.given_dropout)
         self.per_row = rows.tokens_total / len(rows)  # tokens that count, so that padding scales no gradient
         self.nats: list[Tensor] = []  # of the parts of this step: (nats, tokens) each
         self.norm: Tensor = torch.tensor(0.0)

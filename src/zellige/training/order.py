@@ -163,6 +163,7 @@ class Augmentation:
     Attributes:
         seed, parts: of the run; into how many parts a step is cut.
         label_dropout: the share of rows whose class becomes none (-1), as classifier-free guidance needs it (Ho & Salimans 2022).
+        given_dropout: the share of rows that have no given part: their mask is True everywhere. Rows have no padding.
         flip: the shape of an image, of which each is mirrored left to right with probability 1/2; None: none is.
         complement: of DNA, the token of the base on the other strand, for each token: with probability 1/2 a row is that strand,
             read backwards; empty: none is.
@@ -173,12 +174,16 @@ class Augmentation:
     label_dropout: float = 0.0
     flip: Sequence[int] | None = None
     complement: Sequence[int] = ()
+    given_dropout: float = 0.0
 
     def __call__(self, batch: Batch, step: int, part: int) -> Batch:
         """The part of a step as the method gets it."""
         if batch.condition is not None and self.label_dropout:
             is_dropped = self._uniform("labels", step, part, batch) < self.label_dropout
             batch = replace(batch, condition=batch.condition.masked_fill(is_dropped, -1))
+        if batch.mask is not None and self.given_dropout:
+            is_whole = self._uniform("given", step, part, batch) < self.given_dropout
+            batch = replace(batch, mask=batch.mask | is_whole[:, None])
         if self.flip is not None:
             is_dropped = self._uniform("flip", step, part, batch) < 0.5
             flipped_tokens = batch.tokens.view(len(batch), *self.flip).flip(2).view_as(batch.tokens)

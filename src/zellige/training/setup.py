@@ -276,6 +276,10 @@ def read_corpus(
             f"'{start.name}' has the tokenizer '{start.tokenizer.name}' ({start.tokenizer.size:,}), and `data.tokenizer` "
             f"{config.data.tokenizer} is another ({corpus.tokenizer.size:,}); leave it out"
         )
+    if config.train.given_dropout and not config.data.given:
+        raise InputError("`train.given_dropout` needs a given part; use `data.given`, or leave it out")
+    if config.train.given_dropout and corpus.train.documents is not None:
+        raise InputError("`train.given_dropout` needs rows without padding, and these hold documents; leave it out")
     return corpus
 
 

@@ -35,6 +35,7 @@ from . import (
     smc,
     special,
     speculative,
+    symmetries,
     uniforms,
 )
 
@@ -78,6 +79,7 @@ __all__ = [
     "smc",
     "special",
     "speculative",
+    "symmetries",
     "uniforms",
     "variants",
 ]

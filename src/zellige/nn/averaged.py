@@ -1,0 +1,77 @@
+"""A network averaged over symmetries of its data: it reads symmetric copies of a sequence, and its answers are averaged."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class Averaged(nn.Module):
+    """The mean of p(x_0 | g x_t) over symmetries g, each put back in the places and tokens of x_t.
+
+    Its head gives log-probabilities. By Jensen's inequality the bound of the average is at most the average of the bounds of
+    the copies. Where the symmetries are a whole group, the average treats symmetric sequences alike.
+
+    Args:
+        network: whose head gives the logits of p(x_0 | x_t).
+        moves, renames: (n, L) and (n, V), as `data.symmetry` has them.
+        mask: the state of a mask, which is no x_0; it keeps its name.
+    """
+
+    moves: Tensor
+    renames: Tensor
+
+    def __init__(self, network: Any, moves: Tensor, renames: Tensor, mask: int):
+        super().__init__()
+        self.network, self.mask = network, mask
+        states = torch.full((len(renames), 1), mask)
+        assert mask == renames.shape[1]
+        self.register_buffer("moves", moves, persistent=False)
+        self.register_buffer("renames", torch.cat((renames, states), 1), persistent=False)
+        self.train(network.training)
+
+    @property
+    def symmetries(self) -> int:
+        """Number of copies that one evaluation reads."""
+        return len(self.moves)
+
+    @property
+    def passes(self) -> int:
+        """Passes of the network in one evaluation."""
+        return self.symmetries * getattr(self.network, "passes", 1)
+
+    @property
+    def estimates(self) -> Any:
+        """Whether the network reads its own first prediction; see `DiT`."""
+        return getattr(self.network, "estimates", None)
+
+    def features(
+        self,
+        x: Tensor,
+        time: Tensor | None = None,
+        *,
+        condition: Tensor | None = None,
+        estimate: Tensor | None = None,
+        **more: Any,
+    ) -> Tensor:
+        """The hidden states of each copy side by side, (B, L, n D), in the places of x (B, L)."""
+        hidden = []
+        for move, rename in zip(self.moves, self.renames):
+            back = move.argsort()
+            if estimate is not None:  # of the token rename[v] what was said of v
+                more["estimate"] = estimate[:, move][..., rename.argsort()]
+            y = rename[x[:, move]]
+            t = time[:, move] if time is not None and time.ndim == 2 and time.shape[1] > 1 else time
+            hidden.append(self.network.features(y, t, condition=condition, **more)[:, back])
+        return torch.cat(hidden, -1)
+
+    def head(self, h: Tensor) -> Tensor:
+        """Log of the averaged distribution, (*, n D) -> (*, K): -inf at the mask."""
+        logs = []
+        for part, rename in zip(h.chunk(self.symmetries, -1), self.renames):
+            logits = self.network.head(part)
+            logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+            logits = logits.masked_fill(torch.arange(logits.shape[-1], device=h.device) == self.mask, -torch.inf)
+            logs.append(logits.log_softmax(-1)[..., rename[: logits.shape[-1]]])
+        return torch.stack(logs).logsumexp(0) - math.log(self.symmetries)
