@@ -4,7 +4,7 @@ from .mutant import Mutant as M
 
 AV, SY, PU = "nn/averaged.py", "data/symmetry.py", "data/puzzles.py"
 AVERAGE = "symmetries.average mdlm"
-TESTS = "tests/models/test_averaged.py tests/data/test_symmetry.py"
+TESTS, DATA = "tests/models/test_averaged.py", "tests/data/test_symmetry.py"
 
 SYMMETRIES = [
     M("a copy's positions are put back by the move itself", AV, "back = move.argsort()", "back = move", AVERAGE),
@@ -27,12 +27,12 @@ SYMMETRIES = [
       "super().passes(method) // (2 if self.carries else 1)", "1 if self.carries else super().passes(method)",
       why="verify counts no passes", tests=TESTS),
     M("the other strand is not read backwards", SY, "places[::-1], np.array(complement(tokenizer))",
-      "places, np.array(complement(tokenizer))", why="verify has no data", tests=TESTS),
+      "places, np.array(complement(tokenizer))", why="verify has no data", tests=DATA),
     M("images are turned upside down", SY, "np.flip(places.reshape(tokenizer.shape), 1)",
-      "np.flip(places.reshape(tokenizer.shape), 0)", why="verify has no data", tests=TESTS),
+      "np.flip(places.reshape(tokenizer.shape), 0)", why="verify has no data", tests=DATA),
     M("lines leave their band", PU, "np.take_along_axis(within, bands, 1)",
       "np.take_along_axis(within, bands, 1)[:, ::-1].cumsum(1)",
-      why="verify has no data", tests=TESTS),
+      why="verify has no data", tests=DATA),
     M("a row that is learnt whole has its given part all the same", "training/order.py", "batch.mask | is_whole[:, None]",
       "batch.mask", why="verify trains nothing", tests="tests/training/test_augment.py"),
 ]  # fmt: skip
