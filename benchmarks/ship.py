@@ -6,7 +6,8 @@ training, and a card of what its commands print.
 NAME is one of MODELS below. The model goes into src/zellige/models/shipped/NAME; there the commands of its card are run, in an
 empty folder, on the weights that ship, and what they print is the card: nothing in it is written by hand but what MODELS says of
 the data. PATH, the data, stays where it is. A card is made again with --card-only NAME --data PATH; if a change of the code has
-changed what models sample, --samples-only NAME makes only the samples again, which needs no data.
+changed what models sample, or MODELS their sampling defaults, --samples-only NAME makes only the samples again, which needs no
+data.
 """
 
 import argparse
@@ -57,7 +58,8 @@ class Shipped:
     """What the card says that no run knows, and which commands it shows; {data} is the field of that name.
 
     text: what the model writes; of: the data, where it is from, its licence; data: how it is handed over, $DATA being the path.
-    options: its sampling defaults; once: the commands beside evaluate; seeded: those run for each of SEEDS.
+    options: its sampling defaults, and `advice` what to know of them; once: the commands beside evaluate; seeded: those run for
+    each of SEEDS.
     """
 
     text: str
@@ -68,6 +70,7 @@ class Shipped:
     seeded: str = ""
     bracket: str = "--limit 4 --numbers 1 16 --own 2 --batch 256"
     evaluate: str = "--draws 4"
+    advice: str = ""
 
 
 SHEET = "zellige sample {name} --count 16 --seed 0 --out samples.png"
@@ -98,13 +101,14 @@ MODELS = {
         "digits of 28 x 28 pixels, by class",
         "MNIST (LeCun and Cortes). Licence: CC BY-SA 3.0. $DATA is a folder with the official .gz files",
         "--data.name mnist --data.path $DATA --data.labels",
-        "--steps 250",
+        "--steps 250 --guidance 2",
         once=(
             "zellige sample {name} --class 0 1 2 3 4 5 6 7 8 9 --count 4 --seed 0 --out classes.png",
             SHEET,
         ),
         bracket="--limit 2 --numbers 1 4 --per-step 49 --own 1",
         evaluate="--draws 2 --limit 1000",
+        advice="Guidance is for samples of a class. The bounds below are of the model as trained, which is `--guidance 1`.",
     ),
     "chorales": Shipped(
         "four-part chorales in Bach's manner",
@@ -276,10 +280,14 @@ def write_card(name: str, data: str) -> None:
 
 
 def write_samples(name: str) -> None:
-    """Run the commands of a card that sample, and put what they print and draw in the place of what stands there."""
+    """Write the sampling defaults, run the commands of a card that sample, and put what they print and draw in the place of
+    what stands there."""
     folder = shipped.FOLDER / name
+    write_defaults(folder, options(MODELS[name].options))
+    write_checksums(folder)
     card = json.loads((folder / shipped.CARD).read_text(encoding="utf-8"))
     text = (folder / "README.md").read_text(encoding="utf-8")
+    text = re.sub("^Comes with Zellige: .*$", lambda _: introduction(name), text, flags=re.MULTILINE)
     with empty_folder(""):
         for run in card["runs"]:
             if not run["command"].startswith("zellige evaluate "):
@@ -337,12 +345,7 @@ def page(name: str, model: Any, size: str, shown: list[tuple[str, str]]) -> str:
         "---",
         "",
     ]
-    lines = [
-        *head,
-        f"# {name}",
-        "",
-        f'Comes with Zellige: `zellige sample {name}`, `zellige.load("{name}")`. Sampled by its defaults: `{of.options}`.',
-    ]
+    lines = [*head, f"# {name}", "", introduction(name)]
     lines += ["Written by `benchmarks/ship.py` from the run and from what the commands below print.", ""]
     lines += ["| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in facts.items()), ""]
     if about["curve"]:
@@ -361,6 +364,13 @@ def page(name: str, model: Any, size: str, shown: list[tuple[str, str]]) -> str:
         if picture := re.search(r"--out (\S+\.png)", command):
             lines += [f"![What this command wrote]({picture[1]})", ""]
     return "\n".join([*lines, f"Zellige {zellige.__version__}."]) + "\n"
+
+
+def introduction(name: str) -> str:
+    """The first line of a card: how the model is used and sampled."""
+    of = MODELS[name]
+    defaults = f"Sampled by its defaults: `{of.options}`."
+    return f'Comes with Zellige: `zellige sample {name}`, `zellige.load("{name}")`. {defaults} {of.advice}'.rstrip()
 
 
 def changed(net: Any) -> dict[str, Any]:
