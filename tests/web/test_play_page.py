@@ -383,6 +383,13 @@ def test_the_sampler_has_its_options_on_the_page(opened):
     page.locator("#options [name=block_sampler]").fill("remasking")
     page.locator("#options [name=block_sampler]").dispatch_event("change")
     assert {"block_sampler", "stride", "eta"} <= set(options())  # its own, and those of the one inside
+    choose(page, "images")
+    page.locator("#options [name=guidance]").fill("3")
+    write(page)  # of no class there is no guidance
+    api.expect(part(page, "numbers")).not_to_contain_text("guidance")
+    page.locator("#classes input >> nth=-1").check(force=True)
+    write(page)
+    api.expect(part(page, "numbers")).to_contain_text("guidance change the distribution")
 
 
 @long
