@@ -101,7 +101,7 @@ MODELS = {
         "digits of 28 x 28 pixels, by class",
         "MNIST (LeCun and Cortes). Licence: CC BY-SA 3.0. $DATA is a folder with the official .gz files",
         "--data.name mnist --data.path $DATA --data.labels",
-        "--steps 250 --guidance 2",
+        "--steps 250 --guidance 3",
         once=(
             "zellige sample {name} --class 0 1 2 3 4 5 6 7 8 9 --count 4 --seed 0 --out classes.png",
             SHEET,

@@ -126,7 +126,7 @@ def page(samples: dict[str, Any]) -> str:
     each = ", ".join(f"{count} of class {digit}" for digit, count in enumerate(RECOGNISED))
     parts += [
         "## Digits: `mnist`", shell(DIGITS),
-        "Ten of each class, a class a row, by guidance 2, the model's default. By eye, and strictly, "
+        "Ten of each class, a class a row, by guidance 3, the model's default. By eye, and strictly, "
         f"{right.right} of 100 are the digit that was asked for ({bounds(right)}): {each}. By guidance 1, the class as trained, "
         f"it was {UNGUIDED.right} ({bounds(UNGUIDED)}). [Another network](results.md#digits-by-class) has looked at more of them.",
         "![Ten rows of ten digits, one class a row](pictures/samples/digits.png)",
