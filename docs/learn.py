@@ -105,7 +105,7 @@ def fixed_tokens(model: zellige.Model, text: str) -> list[int]:
 
 def digit_frames() -> list[tuple[np.ndarray, np.ndarray]]:
     model = zellige.load("mnist")
-    frames = zellige.watch(model, classes=[DIGIT], count=1, guidance=1.0, seed=DIGIT_SEED)
+    frames = zellige.watch(model, classes=[DIGIT], count=1, steps=250, seed=DIGIT_SEED, defaults=False)
     return [(frame.x[0].numpy().reshape(28, 28), frame.masked[0].numpy().reshape(28, 28)) for frame in frames]
 
 
