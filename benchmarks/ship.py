@@ -103,7 +103,7 @@ MODELS = {
         "--data.name mnist --data.path $DATA --data.labels",
         "--steps 250 --temperature 0.9 --guidance 2",
         once=(
-            "zellige sample {name} --class 0 1 2 3 4 5 6 7 8 9 --count 4 --seed 0 --out classes.png",
+            "zellige sample {name} --class 0 1 2 3 4 5 6 7 8 9 --count 4 --steps 250 --no-defaults --seed 0 --out classes.png",
             SHEET,
         ),
         bracket="--limit 2 --numbers 1 4 --per-step 49 --own 1",
