@@ -18,6 +18,7 @@ from zellige.models.weights import unfilled
 from zellige.nn import DiT, Net, UNet
 from zellige.nn.chunks import each_position
 from zellige.nn.cross_entropy import cross_entropy
+from zellige.nn.unet import doubled
 
 SMALL = Net(
     length=70, grid=(5, 7, 2), kind="unet", channels=8, multipliers=(1, 2), blocks=1, attention=(4,), condition=6
@@ -632,3 +633,13 @@ def test_on_the_command_line(tmp_path, capsys, no_page):
 
 def test_without_a_kind_it_is_the_transformer():
     assert isinstance(build("mdlm", 5, Net(length=8)).network, DiT)
+
+
+def test_an_image_of_twice_the_size_is_that_of_interpolate():
+    """Its values and its gradient."""
+    h = torch.randn(2, 3, 4, 5, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(2, 3, 8, 10, dtype=torch.float64)
+    plain = torch.nn.functional.interpolate(h, scale_factor=2.0, mode="nearest")
+    assert torch.equal(doubled(h), plain)
+    mine, other = (torch.autograd.grad((image * weight).sum(), h)[0] for image in (doubled(h), plain))
+    torch.testing.assert_close(mine, other)

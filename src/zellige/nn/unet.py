@@ -126,6 +126,15 @@ class Patches(nn.Module):
         return image.contiguous(memory_format=torch.channels_last)
 
 
+def doubled(h: Tensor) -> Tensor:
+    """Each pixel of (B, D, H, W) as 2 x 2.
+
+    PyTorch 2.13's Inductor loses the gradient of `interpolate` in bfloat16 on a CPU: it is 0, and nothing says so.
+    """
+    B, D, H, W = h.shape
+    return h[:, :, :, None, :, None].expand(B, D, H, 2, W, 2).reshape(B, D, 2 * H, 2 * W)
+
+
 ZERO = ("conv2.weight", "out.weight", "mlp.2.weight", "shift.weight", "pixels.weight")  # where not `net.published`
 
 
@@ -303,7 +312,7 @@ class UNet(nn.Module):
                 h = self._run(layer, torch.cat((h, skips.pop()), 1), c)
             else:
                 height, width = skips[-1].shape[2:]
-                h = layer(F.interpolate(h, scale_factor=2.0, mode="nearest")[:, :, :height, :width])
+                h = layer(doubled(h)[:, :, :height, :width])
         h = self.output(F.silu(self.norm(h, c)))
         return h.permute(0, 2, 3, 1).reshape(*x.shape, self.net.channels)
 
