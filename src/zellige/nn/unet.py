@@ -127,12 +127,13 @@ class Patches(nn.Module):
 
 
 def doubled(h: Tensor) -> Tensor:
-    """Each pixel of (B, D, H, W) as 2 x 2.
+    """Each pixel of (B, D, H, W) as 2 x 2, channels last.
 
     PyTorch 2.13's Inductor loses the gradient of `interpolate` in bfloat16 on a CPU: it is 0, and nothing says so.
     """
     B, D, H, W = h.shape
-    return h[:, :, :, None, :, None].expand(B, D, H, 2, W, 2).reshape(B, D, 2 * H, 2 * W)
+    pixels = h.permute(0, 2, 3, 1)[:, :, None, :, None].expand(B, H, 2, W, 2, D)
+    return pixels.reshape(B, 2 * H, 2 * W, D).permute(0, 3, 1, 2)
 
 
 ZERO = ("conv2.weight", "out.weight", "mlp.2.weight", "shift.weight", "pixels.weight")  # where not `net.published`
