@@ -69,7 +69,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
         ".json",
         ".typed",
     }
-    assert {PurePosixPath(name).suffix for name in ships} <= {".safetensors", ".json", ".md", ".png", ""}
+    assert {PurePosixPath(name).suffix for name in ships} <= {".safetensors", ".json", ".md", ".png", ".csv", ""}
     assert {"zellige/py.typed", "zellige/web/assets/play.html", "zellige/report/assets/page.html"} <= package
 
 

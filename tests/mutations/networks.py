@@ -83,8 +83,8 @@ CONNECTIONS = [
     M(
         "each size of block learns weights of its own",
         BL,
-        "copied, network = copy_of(self), copy_of(self.network)",
-        "copied, network = copy_of(self), __import__('copy').deepcopy(self.network)",
+        "network = copy_of(self.network)",
+        "network = __import__('copy').deepcopy(self.network)",
         "blocks.mixed bd3lm",
     ),
     M(

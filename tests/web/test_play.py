@@ -114,8 +114,11 @@ def test_every_option_of_the_command_line_is_a_field_of_the_page(client):
         for option in sampler["options"]
     }
     every = {option["name"] for cls in samplers.SAMPLERS.values() for option in sampler_fields(cls)}
-    assert every == {field.name for field in dataclasses.fields(SamplerOptions)} | {"top_k", "guidance"}
+    assert every == {field.name for field in dataclasses.fields(SamplerOptions)} | {"top_k", "guidance", "symmetries"}
     assert listed.keys() <= every
+    assert not any(
+        model["symmetric"] for model in client.get("/api/models").json()
+    )  # so the page offers no `symmetries`
     assert listed["eta"] == {
         "name": "eta",
         "kind": "number",

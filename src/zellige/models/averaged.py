@@ -11,6 +11,14 @@ from ..samplers.predict import reads_tokens
 from .model import Model
 
 
+def is_symmetric(model: Model) -> bool:
+    """Return whether a model can be averaged over symmetries of its data."""
+    try:
+        return averaged(model, 2) is not model
+    except InputError:
+        return False
+
+
 def averaged(model: Model, count: int | None) -> Model:
     """The model with its network averaged over `count` symmetries of its data; itself for 1 or None.
 

@@ -20,6 +20,7 @@ from ..errors import InputError
 from ..evaluation.bracket import GAP_STEPS, bound_gaps, bracket_gaps, gaps_work
 from ..methods.method import Method
 from ..models import shipped
+from ..models.averaged import is_symmetric
 from ..models.masked_text import approximate, inserts, masked_text
 from ..models.model import Model, class_names, find_classes, identity, unit
 from ..models.sample import Sample
@@ -128,7 +129,7 @@ def about(number: int, name: str, model: Model) -> dict[str, Any]:
         "running": kind.running, "layout": piece_layout(kind), "length": int(model.method.shape[0]), "samplers": whole,
         "inside": [sampler for sampler in block if not samplers.SAMPLERS[sampler["name"]].grows],
         "sampler": getattr(model.method, "sampler", "ancestral"), "advice": model.defaults,
-        "classes": class_names(model), "labels": labels,
+        "classes": class_names(model), "labels": labels, "symmetric": is_symmetric(model),
         "unit": unit(model.tokenizer), "tokens": model.tokenizer.unit, "size": model.tokenizer.size,
         "steps": usual_steps(model.method),
         "approximate": approximate(model), "bounded": bool(model.method.bounded), "fingerprint": model.tokenizer.fingerprint,

@@ -53,7 +53,8 @@ export class Pane {
 
   // the options of the sampler; of blocks also those of the one that writes each of them
   choices() {
-    const fits = option => option.name !== "guidance" || this.model.classes.length;
+    const needs = {guidance: this.model.classes.length, symmetries: this.model.symmetric};
+    const fits = option => needs[option.name] ?? true;
     const of = (name, all = this.model.samplers) => (all.find(s => s.name === name)?.options ?? []).filter(fits);
     const own = of(this.settings.sampler), names = own.map(option => option.name);
     const inside = names.includes("block_sampler") ? of(this.settings.options.block_sampler ?? "ancestral", this.model.inside) : [];
