@@ -13,6 +13,7 @@ from zellige.methods import METHODS, build
 from zellige.models.averaged import averaged
 from zellige.models.config import Config
 from zellige.models.model import Model
+from zellige.web.guard import Limits
 
 NET = Net(layers=1, hidden=8, heads=2, length=16, condition=8, self_condition=True)
 
@@ -56,6 +57,14 @@ def test_an_evaluation_of_the_average_counts_its_passes(model):
     assert [three.calls[i] == 3 * one.calls[i] for i in range(2)] == [True, True]
     carried = zellige.Sample(count=2, steps=4, sampler="ancestral", options={"estimate": "carried"}, symmetries=3)
     assert carried.trajectory(model).frames().__next__().passes == 3
+
+
+def test_a_server_counts_the_copies_as_work(model):
+    average, sampler = averaged(model, 4).method, zellige.samplers.Ancestral()
+    limits = Limits(steps=2 * 4 * 8, tokens=16)  # two passes of self-conditioning, four copies, eight steps
+    limits.check_draw(sampler, average, 8, 16)
+    with pytest.raises(InputError, match="network evaluations times positions; at most"):
+        limits.check_draw(sampler, average, 9, 16)
 
 
 def test_the_bound_of_the_average_names_its_copies(model):

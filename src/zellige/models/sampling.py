@@ -24,6 +24,7 @@ SYMMETRIES: dict[str, Any] = {
     "help": "average the network over so many symmetric copies of what it reads (sudokus, mirrored images, both strands of DNA): "
     "better, and as many times slower; 1: as it is",
     "minimum": 1,
+    "maximum": 1024,
 }
 
 

@@ -25,10 +25,11 @@ class Averaged(nn.Module):
     def __init__(self, network: Any, moves: Tensor, renames: Tensor, mask: int):
         super().__init__()
         self.network, self.mask = network, mask
-        states = torch.full((len(renames), 1), mask)
         assert mask == renames.shape[1]
         self.register_buffer("moves", moves, persistent=False)
-        self.register_buffer("renames", torch.cat((renames, states), 1), persistent=False)
+        self.register_buffer(
+            "renames", torch.cat((renames, renames.new_full((len(renames), 1), mask)), 1), persistent=False
+        )
         self.train(network.training)
 
     @property
@@ -53,17 +54,14 @@ class Averaged(nn.Module):
         *,
         condition: Tensor | None = None,
         estimate: Tensor | None = None,
-        **more: Any,
     ) -> Tensor:
-        """The hidden states of each copy side by side, (B, L, n D), in the places of x (B, L)."""
+        """The hidden states of each copy side by side, (B, L, n D), in the places of x (B, L); the rest as in `DiT`."""
         hidden = []
         for move, rename in zip(self.moves, self.renames):
+            # what was said of v is said of rename[v]
+            more = {} if estimate is None else {"estimate": estimate[:, move][..., rename.argsort()]}
             back = move.argsort()
-            if estimate is not None:  # of the token rename[v] what was said of v
-                more["estimate"] = estimate[:, move][..., rename.argsort()]
-            y = rename[x[:, move]]
-            t = time[:, move] if time is not None and time.ndim == 2 and time.shape[1] > 1 else time
-            hidden.append(self.network.features(y, t, condition=condition, **more)[:, back])
+            hidden.append(self.network.features(rename[x[:, move]], time, condition=condition, **more)[:, back])
         return torch.cat(hidden, -1)
 
     def head(self, h: Tensor) -> Tensor:

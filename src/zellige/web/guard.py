@@ -63,6 +63,7 @@ class Limits:
         self.check("steps", steps_of_grid or steps or 1, "steps")
         calls = sampler.most_calls(sampler.times(of_length(method, length), steps))
         has_cache = sampler.grows and 0 < method.block < method.window  # what stands before is not computed again
+        calls *= sampler.passes(method)
         self.check_work(rows * calls * (method.block if has_cache else min(length, method.window)))
 
     def check_work(self, positions: int) -> None:

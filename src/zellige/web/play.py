@@ -163,7 +163,7 @@ def draw_job(asked: Draw, model: Model, limits: Limits) -> Job:
     request = draw_request(asked, model)
     size = int(model.method.shape[0]) if request.fixed is None else len(request.fixed)
     trajectory = request.trajectory(model)
-    limits.check_draw(trajectory.sampler, model.method, trajectory.steps, size)
+    limits.check_draw(trajectory.sampler, trajectory.model.method, trajectory.steps, size)
     note = approximate(model) if request.fixed is not None else None
     sampler = trajectory.sampler
     distribution = f"{sampler.name} ({exactness(sampler, model.method)}){f'; {note}' if note else ''}"
