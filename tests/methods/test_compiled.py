@@ -17,9 +17,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from zellige import methods, samplers
 from zellige.core.batch import Batch
 from zellige.core.random import Counter
+from zellige.errors import InputError
 from zellige.nn.block import Net
 from zellige.nn.cross_entropy import cross_entropy
-from zellige.training.loop import compile_step
+from zellige.training.compiled import check_gradient, compile_step
 from zellige.training.order import StepSeeds
 
 V, L, B = 11, 16, 4
@@ -290,3 +291,27 @@ def test_a_compiled_unet_in_bfloat16_has_its_gradients():
     plain, compiled = found
     apart = {name: float((compiled[name] - g).norm() / g.norm()) for name, g in plain.items()}
     assert max(apart.values()) < 0.1, apart
+
+
+@pytest.mark.parametrize("wrong", ["lost", "false", "nan"])
+def test_a_wrong_gradient_of_a_compiled_step_is_refused(wrong):
+    """One weight's: 0, four times what it is, or no number; the loss is right. The step's own gradient is accepted."""
+    method = build("mdlm", replace(NET, dropout=0.3)).train()
+    x = torch.randint(V, (B, L), generator=torch.Generator().manual_seed(0))
+    seeds = StepSeeds(3, 1, torch.device("cpu"))
+    name, weight = max(method.named_parameters(), key=lambda p: p[1].numel())
+
+    def compiled(batch, randomness):
+        hooks.append(weight.register_hook(lambda g: factor * g))
+        return method.loss(batch, randomness)
+
+    def check():
+        check_gradient(method.loss, compiled, Batch(x), lambda: seeds.seed_part(0, 0), method.named_parameters())
+
+    factor, hooks = 1.1, []  # within what rounding may do
+    check()
+    hooks.pop().remove()
+    factor = {"lost": 0.0, "false": 4.0, "nan": float("nan")}[wrong]
+    with pytest.raises(InputError, match=f"a wrong gradient of 1 weight: that of {name} is .* leave out `compile`"):
+        check()
+    assert all(p.grad is None for p in method.parameters())

@@ -7,7 +7,7 @@ checkpoint (`models.checkpoint.write`) is taken only between two optimizer steps
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from ..models.checkpoint.shards import held_parts
 from ..models.checkpoint.write import Writer
 from ..models.config import Config
 from .callback import TrainingCallback
+from .compiled import CHECKED, check_gradient, compile_step
 from .device import Fleet, cuda, matrix_products, precision, sharded_blocks
 from .ema import learning_rate
 from .order import Augmentation, BatchSampler, StepSeeds
@@ -116,9 +117,11 @@ class Learner(lightning.LightningModule):
     def training_step(self, batch: Batch, index: int) -> Tensor:
         step, micro = divmod(index, self.train_config.accumulate)
         part = micro * self.world + self.trainer.global_rank
-        randomness = self.seeds.seed_part(self.start + step, part)
+        seed = partial(self.seeds.seed_part, self.start + step, part)
         batch = self.augment(batch, self.start + step, part)
-        nats = (self.compiled or self.method.loss)(batch, randomness).sum()
+        if self.compiled and step in CHECKED and not micro:
+            check_gradient(self.method.loss, self.compiled, batch, seed, self.method.named_parameters())
+        nats = (self.compiled or self.method.loss)(batch, seed()).sum()
         nats_and_tokens = nats.detach().double()  # the tokens are filled in, not copied: a GPU would wait for a copy
         tokens = nats_and_tokens.new_full((), batch.tokens.numel()) if batch.mask is None else batch.mask.sum().double()
         self.nats.append(torch.stack([nats_and_tokens, tokens]))
@@ -138,12 +141,6 @@ class Learner(lightning.LightningModule):
         limit = self.train_config.clip or math.inf
         norm = torch.nn.utils.clip_grad_norm_([p for p in self.trained if p.grad is not None], limit)
         self.norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm  # pyright: ignore
-
-
-def compile_step(loss: Callable[..., Tensor], backend: str = "inductor") -> Any:
-    """The loss of a step, compiled whole, with the dropout of the step that is not: torch's own kernels draw it."""
-    options: Any = {"fallback_random": True} if backend == "inductor" else None
-    return torch.compile(loss, dynamic=False, backend=backend, options=options)
 
 
 def shard(method: Method, mesh: "DeviceMesh") -> None:
