@@ -4,11 +4,12 @@
     python benchmarks/leakage.py shared/data mnist      # one
     python benchmarks/leakage.py shared/data tales chorales --bounds      # and what that does to the bound
 
-The folder holds tales/, mnist/, jsb-chorales/, molecules/ and sudoku/, as the tests have them. Every example of the test split is
-compared with every example of the training split; nothing is sampled but where a line says so.
+The folder holds tales/, mnist/, binarized-mnist/, jsb-chorales/, molecules/ and sudoku/, as the tests have them. Every example
+of the test split is compared with every example of the training split; nothing is sampled but where a line says so.
 
     tales       runs of tokens that a test sequence shares with the training text, which is read as one stream
-    mnist       the nearest training image of each test image, by the Euclidean distance of pixels from 0 to 1; beside it, the
+    mnist, binarized-mnist
+                the nearest training image of each test image, by the Euclidean distance of pixels from 0 to 1; beside it, the
                 same for 10,000 training images among the others, which is what unrelated images come to
     chorales    rows up to transposition, and the first two bars of each soprano: Bach set many melodies more than once
     molecules   texts, and graphs: atoms, charges, hydrogens and bonds, without stereochemistry, however they are spelled
@@ -38,7 +39,7 @@ from zellige.show.numbers import pm
 RUN = 32  # tokens: some 110 characters, a long sentence
 BAR = 16  # sixteenths
 PLACES = {
-    "tales": "tales", "mnist": "mnist", "chorales": "jsb-chorales/Jsb16thSeparated.json.xz",
+    "tales": "tales", "mnist": "mnist", "binarized-mnist": "binarized-mnist", "chorales": "jsb-chorales/Jsb16thSeparated.json.xz",
     "molecules": "molecules/qm9_smiles.csv.xz", "sudoku": "sudoku/sudoku9_pairs.csv.xz",
 }  # fmt: skip
 FOUND: dict[str, np.ndarray] = {}  # which test examples are nearly in the training set, for `bounds`
@@ -61,8 +62,9 @@ def tales(data: Corpus) -> Iterator[Line]:
     yield "longest run: median, largest", f"{np.median(runs):.0f}, {runs.max()} tokens"
 
 
-def mnist(data: Corpus) -> Iterator[Line]:
-    test, training = (torch.from_numpy(data.split(split).array()).float() / 255 for split in ("test", "train"))
+def images(data: Corpus) -> Iterator[Line]:
+    white = data.tokenizer.size - 1
+    test, training = (torch.from_numpy(data.split(split).array()).float() / white for split in ("test", "train"))
     apart, among = nearest(test, training), nearest(training[: len(test)], training, themselves=True)
     yield "the same image", share(apart == 0)
     least = float(among.quantile(0.001))
@@ -140,7 +142,7 @@ def sudoku(data: Corpus) -> Iterator[Line]:
 
 
 CHECKS: dict[str, Callable[[Corpus], Iterator[Line]]] = {
-    "tales": tales, "mnist": mnist, "chorales": chorales, "molecules": molecules, "sudoku": sudoku,
+    "tales": tales, "mnist": images, "binarized-mnist": images, "chorales": chorales, "molecules": molecules, "sudoku": sudoku,
 }  # fmt: skip
 
 

@@ -27,6 +27,7 @@ SUDOKU: list[dict] = [
     {"sampler": "confidence", "steps": 16},
     {"sampler": "confidence", "steps": 81},
     {"sampler": "confidence", "steps": 81, "temperature": 0.7},
+    {"sampler": "confidence", "confidence": "entropy", "steps": 81, "temperature": 0.7},
 ]
 
 

@@ -33,10 +33,12 @@ ROW, COLUMN = np.divmod(np.arange(81), 9)
 BOX = ROW // 3 * 3 + COLUMN // 3
 UNITS = [np.flatnonzero(of == i) for of in (ROW, COLUMN, BOX) for i in range(9)]
 PEERS = (ROW[:, None] == ROW) | (COLUMN[:, None] == COLUMN) | (BOX[:, None] == BOX)
+FIRST = {"sampler": "confidence", "confidence": "entropy", "steps": 81}
 WAYS = {
-    "most confident cell first": {"sampler": "confidence", "steps": 81, "temperature": 0.0},
-    "p2, 64 steps": {"sampler": "p2", "steps": 64, "temperature": 1.0},
+    "most confident cell first": FIRST | {"temperature": 0.0, "symmetries": 1},
+    "the same, 8 symmetric copies": FIRST | {"temperature": 0.0, "symmetries": 8},
 }
+TRIED = "8 symmetric copies, temperature 0.7", FIRST | {"temperature": 0.7, "symmetries": 8}
 
 
 def hardness(puzzle: np.ndarray) -> str:
@@ -160,11 +162,12 @@ def main() -> None:
             show(f"{path.name}, {mean:.1f} givens", solved(model, listed, 0, **how))
     if args.figure:
         draw(found).savefig(args.figure)
-    print(f"{args.run}, p2, 64 steps, solved by one of so many tries")
+    name, how = TRIED
+    print(f"{args.run}, {name}, solved by one of so many tries")
     done = np.zeros(len(puzzles), bool)
     for seed in range(args.tries):
         rest = np.flatnonzero(~done)
-        done[rest] = solved(model, puzzles[rest], seed, **WAYS["p2, 64 steps"])
+        done[rest] = solved(model, puzzles[rest], seed, **how)
         if seed + 1 in (1, 2, 4, 8, args.tries):
             show(f"{seed + 1}", done)
 

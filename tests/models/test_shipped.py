@@ -13,9 +13,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import ship  # pyright: ignore[reportMissingImports]  # noqa: E402
 
-MOST = 32_000_000  # bytes of all of them, in the wheel
+MOST = 36_000_000  # bytes of all of them, in the wheel
 PLACES = {  # beside the checkout: what $DATA is in the card of each
-    "tales": "tales", "tales-mdlm": "tales", "mnist": "mnist", "chorales": "jsb-chorales/Jsb16thSeparated.json.xz",
+    "tales": "tales", "tales-mdlm": "tales", "mnist": "mnist", "binarized-mnist": "binarized-mnist",
+    "chorales": "jsb-chorales/Jsb16thSeparated.json.xz",
     "sudoku": "sudoku/sudoku9_pairs.csv.xz", "molecules": "molecules/qm9_smiles.csv.xz",
 }  # fmt: skip
 
@@ -56,6 +57,7 @@ def test_its_numbers_come_again(name, shared):
         pytest.param("tales-mdlm", "sample", marks=pytest.mark.long),
         pytest.param("chorales", "sample", marks=pytest.mark.long),
         pytest.param("mnist", "sample", marks=pytest.mark.long),
+        pytest.param("binarized-mnist", "sample", marks=pytest.mark.long),
     ],
 )
 def test_its_first_sample_comes_again(name, start):

@@ -617,6 +617,22 @@ DRAWS = [
         why="verify compiles nothing",
         tests="tests/core/test_counting.py -k drawn_evenly",
     ),
+    M(
+        "a compiled step is compared with itself",
+        "training/compiled.py",
+        "for loss in (plain, compiled))",
+        "for loss in (plain, plain))",
+        why="verify compiles nothing",
+        tests="tests/methods/test_compiled.py -k wrong_gradient",
+    ),
+    M(
+        "a gradient of NaN is no wrong gradient",
+        "training/compiled.py",
+        "if not distance <= APART]",
+        "if distance > APART]",
+        why="verify compiles nothing",
+        tests="tests/methods/test_compiled.py -k wrong_gradient",
+    ),
 ]
 A = "methods/absorbing.py"
 K = "methods/absorbing.py"

@@ -168,8 +168,8 @@ ORDER = of(
     (
         "a run that goes on draws the random numbers of the first steps again",
         "training/loop.py",
-        "self.seeds.seed_part(self.start + step, part)",
-        "self.seeds.seed_part(step, part)",
+        "partial(self.seeds.seed_part, self.start + step, part)",
+        "partial(self.seeds.seed_part, step, part)",
         "training/test_augment.py -k resumed_bit_for_bit_with_labels",
     ),
     (

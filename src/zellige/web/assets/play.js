@@ -215,7 +215,7 @@ const stop = () => { for (const pane of panes) pane.abort?.abort(); };
 
 $("gallery").replaceChildren(...models.map(model => {
   const card = $("card").content.cloneNode(true).firstElementChild, [radio, glyph, name, sentence] = card.children;
-  card.title = `${model.name}: ${model.what}`;
+  card.title = `${model.name}: ${model.sentence ?? ""} ${model.what}`;
   Object.assign(radio, {value: model.number, onchange: () => { active.choose(model.number); say(""); show(); }});
   glyph.firstChild.setAttribute("href", `#glyph-${model.kind === "text" && !GROWING.includes(model.sampler) ? "gaps" : model.kind}`);
   name.textContent = model.name;
