@@ -9,7 +9,7 @@ the noise at t = 1. EoNADE (Uria et al. 2014, arXiv 1310.1757) takes the mean ov
 likelihood.
 
 A row costs n evaluations of each position, so only some rows of the test split are taken, evenly spaced. All in nats per row,
-with 95% intervals over rows; the gain over n = 1 is of the same rows, and so far narrower.
+with 95% intervals over rows; the interval of the gain over n = 1 is narrower, because it is of the same rows.
 """
 
 import argparse
@@ -24,16 +24,19 @@ from zellige.core.random import mix
 from zellige.data.prepare import prepare
 from zellige.evaluation import interval
 from zellige.evaluation.two_sides import effective, from_above
+from zellige.methods.method import Method
 from zellige.samplers.replay import path_of, weigh
 
 
-def log_probabilities(model: zellige.Model, row: torch.Tensor, number: int, orders: int, seed: int, batch: int):
-    """log p(row | order) of so many random orders, (orders,) float64 nats; each order has its own seed."""
-    path, found = path_of(model.method, 0), []
+def log_probabilities(
+    method: Method, row: torch.Tensor, number: int, orders: int, seed: int, batch: int
+) -> torch.Tensor:
+    """log p(row | order) of so many random orders, (orders,) float64 nats; an order is that of (seed, number) and its place."""
+    path, found = path_of(method, 0), []
     for begin in range(0, orders, batch):
         drawn = range(begin, min(begin + batch, orders))
         streams = [torch.Generator().manual_seed(mix(seed, "order", number, order)) for order in drawn]
-        found.append(weigh(model.method, Batch(row.expand(len(drawn), -1)), path, streams).log_w.sum(-1))
+        found.append(weigh(method, Batch(row.expand(len(drawn), -1)), path, streams).log_w.sum(-1))
     return torch.cat(found)
 
 
@@ -54,7 +57,7 @@ def main() -> None:
     with torch.inference_mode():
         for index in chosen:
             row = torch.as_tensor(test[index].astype(np.int64)).reshape(1, -1)
-            drawn.append(log_probabilities(model, row, int(index), args.orders, args.seed, args.batch))
+            drawn.append(log_probabilities(model.method, row, int(index), args.orders, args.seed, args.batch))
             values = ", ".join(f"{float(from_above(drawn[-1][None, :, None], n).mean()):.2f}" for n in (1, args.orders))
             print(f"  row {index}: {values} nats by one order, by {args.orders}", flush=True)
     log_w = torch.stack(drawn)[..., None]  # (rows, orders, 1): one block

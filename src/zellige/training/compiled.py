@@ -17,9 +17,7 @@ from ..errors import InputError
 from ..show.numbers import counted
 
 CHECKED = (0, 10, 100, 1000)  # steps since the start or the resumption
-APART = (
-    0.5  # of a weight's gradient: rounding in bfloat16 changes some percent of it, a gradient that is lost or false all
-)
+APART = 0.5  # of a weight's gradient: rounding in bfloat16 moves it by some percent, a fault by all of it or more
 LARGE = 0.01  # of the norm of the whole gradient: a smaller gradient may be rounding itself
 
 
