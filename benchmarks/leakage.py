@@ -26,6 +26,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from ship import PLACES
 from zellige import evaluate
 from zellige.data import Corpus
 from zellige.data.prepare import prepare
@@ -38,10 +39,6 @@ from zellige.show.numbers import pm
 
 RUN = 32  # tokens: some 110 characters, a long sentence
 BAR = 16  # sixteenths
-PLACES = {
-    "tales": "tales", "mnist": "mnist", "binarized-mnist": "binarized-mnist", "chorales": "jsb-chorales/Jsb16thSeparated.json.xz",
-    "molecules": "molecules/qm9_smiles.csv.xz", "sudoku": "sudoku/sudoku9_pairs.csv.xz",
-}  # fmt: skip
 FOUND: dict[str, np.ndarray] = {}  # which test examples are nearly in the training set, for `bounds`
 Line = tuple[str, str]  # what is counted, the count
 

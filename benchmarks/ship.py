@@ -160,6 +160,11 @@ MODELS = {
         evaluate="--draws 4 --limit 2000",
     ),
 }
+PLACES = {  # of $DATA in a folder of data that is laid out like shared/data
+    "tales": "tales", "tales-mdlm": "tales", "mnist": "mnist", "binarized-mnist": "binarized-mnist",
+    "chorales": "jsb-chorales/Jsb16thSeparated.json.xz", "sudoku": "sudoku/sudoku9_pairs.csv.xz",
+    "molecules": "molecules/qm9_smiles.csv.xz",
+}  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------------------ the weights

@@ -14,11 +14,6 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import ship  # pyright: ignore[reportMissingImports]  # noqa: E402
 
 MOST = 36_000_000  # bytes of all of them, in the wheel
-PLACES = {  # beside the checkout: what $DATA is in the card of each
-    "tales": "tales", "tales-mdlm": "tales", "mnist": "mnist", "binarized-mnist": "binarized-mnist",
-    "chorales": "jsb-chorales/Jsb16thSeparated.json.xz",
-    "sudoku": "sudoku/sudoku9_pairs.csv.xz", "molecules": "molecules/qm9_smiles.csv.xz",
-}  # fmt: skip
 
 
 def test_they_are_small():
@@ -43,7 +38,7 @@ def test_its_numbers_come_again(name, shared):
     """The bound, by the command on the card, to what float32 on another machine may change."""
     run = shipped.card(name)["runs"][0]
     assert shlex.split(run["command"])[1] == "evaluate"
-    with ship.empty_folder(str(shared / "data" / PLACES[name])) as data:
+    with ship.empty_folder(str(shared / "data" / ship.PLACES[name])) as data:
         numbers = ship.executed(run["command"], data)[1]
     assert numbers["value"] == pytest.approx(run["numbers"]["value"], rel=1e-4)
 
