@@ -673,9 +673,16 @@ METRICS = of(
     (
         "the embeddings of new classes change a network with adaptive norms",
         "training/setup.py",
-        "torch.zeros_like(tensor) if adaptive else tensor.clone()",
-        "tensor.clone()",
+        "zero = adaptive if conditioned",
+        "zero = False if conditioned",
         "training/test_start.py -k self_conditioning",
+    ),
+    (
+        "further blocks change the prediction at once",
+        "training/setup.py",
+        r"(out|conv|mlp\.2)",
+        r"(out|mlp\.2)",
+        "training/test_start.py -k blocks",
     ),
     (
         "a puzzle is solved by one right cell",

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from zellige import Config, Data, InputError, Net, Train, cli, train
+from zellige.core.batch import Batch
 from zellige.data.tokenizer import Characters
 from zellige.evaluation import workers
 from zellige.methods import METHODS, build
@@ -96,6 +97,37 @@ def test_classes_and_self_conditioning_may_be_added(name, kind):
         setup.copy_weights(before, config, replace(start, config=replace(config, net=more), tensors=after.state_dict()))
 
 
+@pytest.mark.parametrize(
+    ("name", "more"), [("mdlm", {}), ("mdlm", {"mlp": "swiglu"}), ("mdlm", {"classes": 3}), ("udlm", {}), ("bd3lm", {})]
+)
+def test_blocks_may_be_added(name, more):
+    """The first prediction is that of the shallower model; then every weight of the further blocks has a gradient."""
+    cls = METHODS[name]
+    net = Net(layers=1, hidden=16, heads=2, length=8, conv=3, mlp=more.get("mlp", "gelu"))
+    deeper = replace(net, layers=3, **more)
+    torch.manual_seed(0)
+    before, after = (build(name, 5, n) for n in (net, deeper))
+    for p in before.parameters():
+        torch.nn.init.normal_(p, std=0.3)
+    config = Config(name, cls.Config(), Data("text"), net, Train())
+    start = setup.Start("a", config, Characters("abcd\n"), before.state_dict())
+    setup.copy_weights(after, replace(config, net=deeper), start)
+    batch = Batch(torch.randint(4, (4, 8)))
+    losses = [m.eval().loss(batch, torch.Generator().manual_seed(3)).sum() for m in (before, after)]
+    torch.testing.assert_close(losses[1], losses[0])
+    further = {n: p for n, p in after.network.named_parameters() if n.startswith(("blocks.1.", "blocks.2."))}
+    step = torch.optim.SGD(after.parameters(), 0.1)
+    for _ in range(3):
+        step.zero_grad()
+        after.loss(batch, torch.Generator().manual_seed(3)).sum().backward()
+        step.step()
+    assert [n for n, p in further.items() if not p.grad.abs().sum() > 0] == []
+    with pytest.raises(InputError, match="is 1, and 'a' has 3; leave it out"):
+        setup.copy_weights(
+            before, config, replace(start, config=replace(config, net=deeper), tensors=after.state_dict())
+        )
+
+
 def test_another_method_has_its_own_choices(begun):
     tiny = Train(start="runs/a", steps=1, batch=2, samples=0, validate_rows=4, device="cpu")
     run = train("genmd4", data=Data("text", path="new.txt"), train=tiny, run="runs/b")
@@ -106,7 +138,7 @@ def test_another_method_has_its_own_choices(begun):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ("--net.layers 2", "--net.layers is 2, and 'runs/a' has 1; leave it out"),
+        ("--net.conv 5", "--net.conv is 5, and 'runs/a' has 3; leave it out"),
         ("--net.heads 4", "--net.heads is 4, and 'runs/a' has 2; leave it out"),  # the weights' shapes are the same
         (
             "--data.tokenizer bytes",

@@ -286,8 +286,8 @@ def read_corpus(
 def copy_weights(method: Method, config: Config, start: Start) -> None:
     """Give a fresh method the network's weights of `start`, whose sizes must be the same.
 
-    What only the new network reads, classes or its own first prediction, begins without an effect: the first prediction of the
-    training is that of `start`.
+    What only the new network has, classes, its own first prediction or further blocks, begins without an effect: the first
+    prediction of the training is that of `start`.
     """
     added = False
     if config.network == start.config.network:
@@ -295,6 +295,8 @@ def copy_weights(method: Method, config: Config, start: Start) -> None:
             start_value, value = getattr(start.config.net, entry.name), getattr(config.net, entry.name)
             if entry.name in ADDED and not start_value and not config.net.convolutional:
                 added |= bool(value)
+            elif entry.name == "layers" and value > start_value and config.net.kind == "dit" and not config.network:
+                added = True
             elif start_value != value and entry.name not in ("length", "dropout", "checkpoint"):
                 raise InputError(
                     f"`net.{entry.name}` is {typed(value)}, and '{start.name}' has {typed(start_value)}; leave it out"
@@ -311,17 +313,23 @@ def copy_weights(method: Method, config: Config, start: Start) -> None:
 
 
 def added_weights(weights: Mapping[str, torch.Tensor], fresh: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The weights that a network with classes or self-conditioning has beyond `weights`, such that they change no prediction.
+    """The weights that a network with classes, self-conditioning or more blocks has beyond `weights`: they change no prediction.
 
     Adaptive norms begin at zero, with open gates, 1, and the classes then have random embeddings; where there are such norms
-    already, the embeddings are zero. The table of a network's own prediction is zero.
+    already, the embeddings are zero. The table of a network's own prediction is zero. A further block begins as the identity:
+    what ends its attention and its MLP, and its convolution, are zero; the rest is random.
     """
     adaptive = any(".modulation." in name for name in weights)
+    blocks = {match[0] for name in weights if (match := re.search(r"\.blocks\.\d+\.", name))}
     added = {}
     for name, tensor in fresh.items():
-        if name in weights or not re.search(r"\.(modulation|classes|estimates)\b", name):
+        block = re.search(r"\.blocks\.\d+\.", name)
+        conditioned = re.search(r"\.(modulation|classes|estimates)\b", name)
+        further = block is not None and block[0] not in blocks
+        if name in weights or not (conditioned or further):
             continue
-        added[name] = torch.zeros_like(tensor) if adaptive else tensor.clone()
+        zero = adaptive if conditioned else re.search(r"\.(out|conv|mlp\.2)\.\w+$", name)
+        added[name] = torch.zeros_like(tensor) if zero else tensor.clone()
         if re.search(r"\.blocks\.\d+\.modulation\.bias$", name):
             added[name].unflatten(0, (6, -1))[[2, 5]] = 1.0
     return added
