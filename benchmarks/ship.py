@@ -60,14 +60,15 @@ class Shipped:
     text: what the model writes; of: the data, where it is from, its licence; data: how it is handed over, $DATA being the path.
     before: which trainings it began with, in words.
     published: whether the data are what `evaluate` downloads without a path, where it does.
-    options: its sampling defaults, and `advice` what to know of them; once: the commands beside evaluate; seeded: those run for
-    each of SEEDS.
+    options: its sampling defaults, `infill` those that are others where tokens are given, `advice` what to know of them.
+    once: the commands beside evaluate; seeded: those run for each of SEEDS.
     """
 
     text: str
     of: str
     data: str
     options: str
+    infill: str = ""
     once: tuple[str, ...] = ()
     seeded: str = ""
     bracket: str = "--limit 4 --numbers 1 16 --own 2 --batch 256"
@@ -128,10 +129,10 @@ MODELS = {
         "6,137 puzzles with their solutions. Licence: facts. $DATA is a .csv with the columns puzzle and solution",
         "--data.name sudoku --data.path $DATA --data.size 9",
         "--sampler confidence --confidence entropy --steps 81 --temperature 0.7 --symmetries 8",
+        infill="--temperature 0",
         once=(
             "zellige evaluate {name} {data} --data.given puzzle --draws 16",
-            "zellige infill {name} 53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79 "
-            "--temperature 0",
+            "zellige infill {name} 53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79",
             SHEET,
         ),
         evaluate="--draws 16",
@@ -277,7 +278,7 @@ def write_card(name: str, data: str) -> None:
     folder, of = shipped.FOLDER / name, MODELS[name]
     model = load(folder)
     amount = sum(p.numel() for p in model.method.parameters())
-    write_defaults(folder, options(of.options))
+    write_defaults(folder, defaults(of))
     model_files = {file for file in folder.iterdir() if file.suffix in (".safetensors", ".json")} - {
         folder / shipped.CARD
     }
@@ -308,7 +309,7 @@ def write_samples(name: str) -> None:
     """Write the sampling defaults, run the commands of a card that sample, and put what they print and draw in the place of
     what stands there."""
     folder = shipped.FOLDER / name
-    write_defaults(folder, options(MODELS[name].options))
+    write_defaults(folder, defaults(MODELS[name]))
     write_checksums(folder)
     card = json.loads((folder / shipped.CARD).read_text(encoding="utf-8"))
     text = (folder / "README.md").read_text(encoding="utf-8")
@@ -327,6 +328,11 @@ def write_samples(name: str) -> None:
             shutil.copyfile(picture, folder / picture.name)
     (folder / "README.md").write_text(text, encoding="utf-8")
     save(folder, card)
+
+
+def defaults(of: Shipped) -> dict[str, Any]:
+    """The sampling defaults of a model."""
+    return options(of.options) | ({"infill": options(of.infill)} if of.infill else {})
 
 
 def options(text: str) -> dict[str, Any]:
@@ -396,8 +402,9 @@ def page(name: str, model: Any, size: str, shown: list[tuple[str, str]]) -> str:
 def introduction(name: str) -> str:
     """The first line of a card: how the model is used and sampled."""
     of = MODELS[name]
-    defaults = f"Sampled by its defaults: `{of.options}`."
-    return f'Comes with Zellige: `zellige sample {name}`, `zellige.load("{name}")`. {defaults} {of.advice}'.rstrip()
+    given = f", and where tokens are given `{of.infill}`" if of.infill else ""
+    sampled = f"Sampled by its defaults: `{of.options}`{given}."
+    return f'Comes with Zellige: `zellige sample {name}`, `zellige.load("{name}")`. {sampled} {of.advice}'.rstrip()
 
 
 def changed(net: Any) -> dict[str, Any]:

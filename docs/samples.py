@@ -99,7 +99,7 @@ def solve() -> list[str]:
     kind: Any = of(model.tokenizer)
     verdicts = []
     for number, puzzle in enumerate(PUZZLES, 1):
-        filled = kind.tokens(infill(model, puzzle, temperature=0.0, seed=0)).reshape(1, -1)
+        filled = kind.tokens(infill(model, puzzle, seed=0)).reshape(1, -1)
         conflicts = int(kind.clashes(filled).sum())
         verdicts.append("right" if not conflicts else f"wrong, {counted(conflicts, 'cell')} in conflict")
         fixed = kind.read(puzzle) >= 0
@@ -146,7 +146,7 @@ def page(samples: dict[str, Any]) -> str:
     parts += [
         "## Sudokus: `sudoku`",
         "The first ten puzzles of the test split, filled in with the most confident cell first and its likeliest digit:",
-        shell("\n".join(f"zellige infill sudoku {puzzle} --temperature 0" for puzzle in PUZZLES)),
+        shell("\n".join(f"zellige infill sudoku {puzzle}" for puzzle in PUZZLES)),
         f"Bold digits were given, blue ones are the model's, and cells that break a rule are orange. {solved.right} of "
         f"{solved.total} are right ({bounds(solved)}); of all 307 held-out puzzles it is "
         "[85.0%](results.md#more-training-on-puzzles).",

@@ -92,6 +92,40 @@ def test_guidance_is_for_samples_of_a_class(capsys, tmp_path):
         assert record.request.run(model).tokens == record.tokens
 
 
+def test_where_tokens_are_given_there_are_others(tmp_path, capsys, monkeypatch):
+    """`infill` and `fixed` take them before the rest, a beginning alone does not; what is typed comes first."""
+    monkeypatch.chdir(tmp_path)
+    model = small()
+    model.defaults = {"steps": 4, "temperature": 0.8, "infill": {"temperature": 0.0, "steps": None}}
+    assert model.defaults == {"steps": 4, "temperature": 0.8, "infill": {"temperature": 0.0}}
+    model = zellige.load(model.save(tmp_path / "m"))
+    warm, cold = {"steps": 4, "temperature": 0.8}, {"steps": 4, "temperature": 0.0}
+    fixed = np.full(model.method.shape[0], -1)
+    fixed[:2] = model.tokenizer.encode("th")
+    for draw in (
+        lambda **how: zellige.infill(model, GAPS, seed=1, **how),
+        lambda **how: zellige.infill(model, fixed=fixed, seed=1, **how),
+        lambda **how: zellige.sample(model, fixed=fixed, seed=1, **how),
+    ):
+        assert draw() == draw(defaults=False, **cold) != draw(defaults=False, **warm)
+        assert draw(temperature=0.8) == draw(defaults=False, **warm)
+    for how in ({}, {"prompt": "th"}):
+        assert zellige.sample(model, seed=1, **how) == zellige.sample(model, seed=1, defaults=False, **warm, **how)
+    for command, temperature in (("sample", 0.8), ("infill", 0.0)):
+        assert cli.main([command, "m", *[GAPS] * (command == "infill"), "--seed", "1", "--json", "a.json"]) == 0
+        assert f"--steps 4 --temperature {temperature}; --no-defaults" in " ".join(capsys.readouterr().err.split())
+        record = zellige.Record.load("a.json")
+        assert record.request.run(model).tokens == record.tokens
+    for wrong, message in (
+        ({"heat": 1}, "`infill` of the sampling defaults has an unknown entry 'heat'"),
+        ({"infill": {}}, "`infill` of the sampling defaults has an unknown entry 'infill'"),
+        ({"temperature": -1}, "is -1; it must be 0 or more"),
+        (3, "`infill` of the sampling defaults is 3; it must hold defaults by name"),
+    ):
+        with pytest.raises(InputError, match=message):
+            model.defaults = {"infill": wrong}
+
+
 def test_the_commands_say_so_in_a_line(folder, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     typed = "--sampler confidence --confidence margin --steps 4 --temperature 0.3 --top-p 0.9"

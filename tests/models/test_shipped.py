@@ -25,7 +25,7 @@ def test_each_is_as_its_card_says(name):
     model, card = zellige.load(name), shipped.card(name)
     assert card["method"] == model.config.method
     assert [run["command"] for run in card["runs"]] == ship.commands(name)
-    assert model.defaults == ship.options(ship.MODELS[name].options)
+    assert model.defaults == ship.defaults(ship.MODELS[name])
     page = (shipped.FOLDER / name / "README.md").read_text()
     assert card["test"] in page.replace(" (95%)", "")
     assert card["size"] in page

@@ -136,9 +136,8 @@ def test_a_gallery_of_models_each_with_the_defaults_of_its_card(opened):
     page.locator("#options [name=top_k]").fill("3")
     page.locator("#options [name=drop_crossing]").check()
     choose(page, "nine")
-    assert fields(page) == {"top_p": "1"} | {
-        name: str(value) for name, value in zellige.load("sudoku").defaults.items()
-    }
+    card = {name: str(value) for name, value in zellige.load("sudoku").defaults.items() if name != "infill"}
+    assert fields(page) == {"top_p": "1"} | card
     assert not page.locator("#options [name=drop_crossing]").is_checked()
     choose(page, "tales")
     assert fields(page) == {"sampler": "blockwise", "steps": "64"} | {
@@ -470,6 +469,25 @@ def test_a_sudoku_is_set_and_solved(opened):
     assert cells[:2] == ["3", "1"]
     assert set(cells) <= set("1234")
     assert re.search("valid", part(page, "numbers").text_content())
+
+
+def test_given_cells_bring_their_own_defaults(opened):
+    """They come with the first cell and go with the last; a setting that was changed, or that a link holds, stays."""
+    page = opened()
+    choose(page, "nine")
+    page.click("text=an example puzzle")
+    assert fields(page)["temperature"] == "0"
+    page.click("#clear")
+    assert fields(page)["temperature"] == "0.7"
+    page.fill("#temperature", "0.5")
+    page.click("text=an example puzzle")
+    assert fields(page)["temperature"] == "0.5"
+    page.fill("#temperature", "0.7")
+    page.wait_for_function("location.hash.includes('temperature=0.7')", timeout=PATIENCE)
+    again = opened(link=page.evaluate("location.hash"))
+    assert fields(again)["temperature"] == "0.7"
+    again.click("#clear")
+    assert fields(again)["temperature"] == "0.7"
 
 
 @long

@@ -170,7 +170,7 @@ def _with_defaults(request: R, model: "Model", terminal: Terminal) -> R:
     own_decoding, decoding = request.decoding(), complete.decoding()
     more = [
         f"--{n.replace('_', '-')} {v}"
-        for n, v in model.defaults.items()
+        for n, v in request.advised(model).items()
         if n not in own_decoding and decoding.get(n) == v
     ]
     if more:

@@ -2,9 +2,10 @@
 
     {"zellige": "0.2.0", "sampler": "confidence", "steps": 81, "temperature": 0.7}
 
-The entries are the fields of `sampling.Decoding` and the options of a sampler. `sample`, `watch`, `infill`, `pipeline`, `serve`
-and `play` use them. Measurements do not: a likelihood, a comparison and an evaluation of samples are of the model's own
-distribution unless their options say otherwise.
+The entries are the fields of `sampling.Decoding` and the options of a sampler. `infill` holds those that are others where tokens
+are given: {"temperature": 0.7, "infill": {"temperature": 0}}, since a puzzle has one solution. `sample`, `watch`, `infill`,
+`pipeline`, `serve` and `play` use them. Measurements do not: a likelihood, a comparison and an evaluation of samples are of the
+model's own distribution unless their options say otherwise.
 """
 
 import json
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
+from ..arguments import of_kind
 from ..data.tokenizer_base import Tokenizer
 from ..errors import InputError
 from ..methods.method import Method
@@ -20,7 +22,7 @@ from ..samplers import every_option
 from ..schema import parse, read_text, shown, structure
 from .checkpoint.read import check_sums
 from .config import AGAIN, refuse_unknown
-from .sampling import DECODING, Decoding
+from .sampling import DECODING, INFILL, Decoding
 
 GENERATION = "generation_config.json"  # of a model's folder
 
@@ -32,11 +34,17 @@ def names() -> tuple[str, ...]:
 
 def check_defaults(values: Mapping[str, Any], method: Method) -> dict[str, Any]:
     """Return the sampling defaults that are given; InputError where `method` does not support them."""
-    refuse_unknown(values, names(), "the sampling defaults have")
+    refuse_unknown(values, (*names(), INFILL), "the sampling defaults have")
     entries = {name: value for name, value in values.items() if value is not None}
-    decoding = Decoding.of(**entries)
-    decoding.sampler_for(method).times(method, decoding.steps)
-    return entries
+    of_infill = entries.pop(INFILL, {})
+    if not isinstance(of_infill, Mapping):
+        raise InputError(f"`infill` of the sampling defaults is {of_kind(of_infill)}; it must hold defaults by name")
+    refuse_unknown(of_infill, names(), "`infill` of the sampling defaults has")
+    of_infill = {name: value for name, value in of_infill.items() if value is not None}
+    for options in (entries, entries | of_infill):
+        decoding = Decoding.of(**options)
+        decoding.sampler_for(method).times(method, decoding.steps)
+    return entries | ({INFILL: of_infill} if of_infill else {})
 
 
 def write_defaults(folder: Path, defaults: Mapping[str, Any]) -> None:
@@ -67,7 +75,7 @@ def read_defaults(folder: Path, method: Method, ours: bool = True) -> dict[str, 
     check_sums(folder, GENERATION)
     entries = dict(structure(parse(text, source, AGAIN), dict, source))
     entries.pop("zellige", None)
-    refuse_unknown(entries, names(), f"{source} has")
+    refuse_unknown(entries, (*names(), INFILL), f"{source} has")
     try:
         return check_defaults(entries, method)
     except InputError as error:

@@ -55,6 +55,10 @@ class Infill(Sampling):
         default="_",
     )
 
+    @property
+    def infills(self) -> bool:
+        return True
+
     @classmethod
     def record(cls) -> "type[Samples]":
         from .frames import Samples

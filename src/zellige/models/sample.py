@@ -61,6 +61,10 @@ class Sample(Sampling):
 
         return Samples
 
+    @property
+    def infills(self) -> bool:
+        return self.fixed is not None
+
     def given_texts(self) -> list[str]:
         return [self.prompt] if isinstance(self.prompt, str) else list(self.prompt or ())
 

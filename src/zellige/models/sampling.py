@@ -87,6 +87,17 @@ class Decoding:
         """The classes that are asked for; None where none is."""
         return None
 
+    @property
+    def infills(self) -> bool:
+        """Whether tokens are given, and not a beginning alone."""
+        return False
+
+    def advised(self, model: object) -> dict[str, Any]:
+        """What the model's defaults say of such a request: where tokens are given, those of `infill` come first."""
+        values = dict(getattr(model, "defaults", {}))
+        of_infill = values.pop(INFILL, {})
+        return values | of_infill if self.infills else values
+
     def with_defaults(self, model: object) -> Self:
         """The request with the defaults that the model carries for what it leaves open.
 
@@ -97,7 +108,7 @@ class Decoding:
             return self
         if (steered := self.steered()) is not self:
             return steered.with_defaults(model)
-        own_options, model_defaults = self.decoding(), dict(getattr(model, "defaults", {}))
+        own_options, model_defaults = self.decoding(), self.advised(model)
         if any(
             name in own_options and own_options[name] != model_defaults.get(name)
             for name in ("sampler", "block_sampler")
@@ -145,6 +156,7 @@ class Decoding:
         )
 
 
+INFILL = "infill"  # of a model's defaults: those that hold where tokens are given
 DECODING = tuple(options_of(Decoding))
 KEPT = tuple(
     name for name in DECODING if name not in ("sampler", "steps")

@@ -19,6 +19,7 @@ from pydantic import Field
 from ..arguments import MOST_SEED
 from ..errors import InputError
 from ..models.frames import Frame
+from ..models.infill import Infill
 from ..models.model import Model, find_classes
 from ..models.sample import Sample
 from ..models.sampling import Decoding
@@ -136,7 +137,8 @@ def plan(request: Completion, model: Model, limits: Limits) -> Plan:
         raise InputError("`stop` has an empty text or more than 4; give up to 4 texts")
     if request.class_ is not None:
         find_classes(model, request.class_)
-    decoding = Sample.of(**request.decoding(), classes=request.class_).with_defaults(model)
+    asked = Infill if request.suffix else Sample
+    decoding = asked.of(**request.decoding(), classes=request.class_).with_defaults(model)
     sampler = decoding.sampler_for(model.method)
     suffix = tokenizer.encode(request.suffix, "the suffix") if request.suffix else []
     beginnings = [before_word(tokenizer, text) for text in prompts]

@@ -34,6 +34,7 @@ export class Pane {
       sampler, steps: advice.steps ?? model.steps, temperature: advice.temperature ?? 1, top_p: advice.top_p ?? 1, class: "",
       ...settings, model: number,
     };
+    this.held = false;  // whether the settings are those for given cells
     if (!model.samplers.some(s => s.name === this.settings.sampler)) this.settings.sampler = sampler;
     this.settings.options = {...settings.options ?? this.advised()};
     this.part("listen").hidden = model.kind !== "roll";
@@ -47,8 +48,20 @@ export class Pane {
 
   // what the model's card says of the chosen sampler's options
   advised() {
-    const {steps, temperature, top_p, sampler, ...options} = this.model.advice;
+    const {steps, temperature, top_p, sampler, infill, ...options} = this.model.advice;
     return this.settings.sampler === (sampler ?? this.model.sampler) ? options : {};
+  }
+
+  // where the card says something else of boards with given cells: it comes with the first one and goes with the last, unless the
+  // setting was changed; whether anything is another
+  follow() {
+    const held = this.locked.size > 0, {infill = {}, ...advice} = {temperature: 1, top_p: 1, steps: this.model.steps, ...this.model.advice};
+    if (held === this.held) return false;
+    this.held = held;
+    const given = {...advice, ...infill}, [from, to] = held ? [advice, given] : [given, advice];
+    const names = Object.keys(infill).filter(name => this.settings[name] === from[name]);
+    for (const name of names) this.settings[name] = to[name];
+    return names.length > 0;
   }
 
   // the options of the sampler; of blocks also those of the one that writes each of them

@@ -40,7 +40,7 @@ const page = {
   verb: pane => VERBS[pane.model.kind] ?? "Write",
   progress: (step, steps) => { $("progress").max = Math.max(steps, 1); $("progress").value = step; say(`step ${step} of ${steps}`); },
   look: (pane, i) => showDistribution($("distribution"), pane, i),
-  changed: () => { buttons(); remember(); },
+  changed: () => { if (panes.map(pane => pane.follow()).some(Boolean)) show(); else { buttons(); remember(); } },
   activate: pane => { if (pane !== active && panes.includes(pane)) { active = pane; show(); } },
 };
 
@@ -169,7 +169,7 @@ function restore() {
   for (const pane of panes.splice(0)) { pane.silence(); pane.abort?.abort(); pane.root.remove(); }
   $("beside").checked = wanted.length > 1;
   const made = (wanted.length ? wanted : [[undefined, []]]).map(([settings, kept]) => [insert(settings), kept]);
-  for (const [pane, kept] of made) if (kept.length) pane.keep(kept);
+  for (const [pane, kept] of made) if (kept.length) { pane.held = true; pane.keep(kept); }
   active = panes[0];
   show();
   say(missing.length ? `the link is of ${missing.join(" and ")}, which this page does not have; zellige play ${missing.join(" ")}` : "", Boolean(missing.length));
