@@ -49,7 +49,7 @@ for name in "${@:-molecules chorales sudoku mnist binarized-mnist tales-mdlm ar 
         train chorales mdlm --data.name jsb-chorales --data.path "$CHORALES" --data.size 64 --net.layers 4 --net.hidden 128 \
           --net.heads 4 --net.conv 5 --net.dropout 0.1 --train.steps 6000 --train.batch 12 --train.lr 2e-3 --train.ema 0.999 \
           --train.validate-every 500 ;;
-      sudoku) # whole grids; then the solutions of puzzles, and the network reads its own first prediction
+      sudoku) # whole grids; then the solutions of puzzles, and the network reads its own first prediction; then 8 layers for 5
         data=$SUDOKU
         grids=(mdlm --data.name sudoku --data.path "$SUDOKU" --data.size 9)
         puzzles=("${grids[@]}" --data.augment 200 --data.given puzzle --net.self-condition --train.batch 32 --train.lr 1.5e-3
@@ -58,8 +58,9 @@ for name in "${@:-molecules chorales sudoku mnist binarized-mnist tales-mdlm ar 
           --train.batch 16 --train.lr 2e-3 --train.warmup 300 --train.ema 0.999 --train.validate-every 2000
         train sudoku-puzzles "${puzzles[@]}" --train.start "$folder/sudoku-grids" --train.steps 2000 \
           --train.validate-every 1000
-        train sudoku "${puzzles[@]}" --train.start "$folder/sudoku-puzzles" --train.steps 11000 --train.given-dropout 0.15 \
-          --train.validate-every 2500 --train.seed 3 ;;
+        puzzles+=(--train.given-dropout 0.15 --train.validate-every 2500 --train.seed 3)
+        train sudoku-five "${puzzles[@]}" --train.start "$folder/sudoku-puzzles" --train.steps 11000
+        train sudoku "${puzzles[@]}" --train.start "$folder/sudoku-five" --net.layers 8 --train.steps 15000 ;;
       molecules)
         data=$QM9
         train molecules mdlm --data.name qm9 --data.path "$QM9" --net.layers 4 --net.hidden 128 --net.heads 4 --net.conv 5 \
