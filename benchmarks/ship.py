@@ -138,8 +138,8 @@ MODELS = {
         evaluate="--draws 16",
         advice="The average over eight symmetric copies solves more puzzles than the network alone, of which the bounds and the "
         "solved fractions below are: first of whole grids, then of a solution given its puzzle.",
-        before="30,000 steps of 16 on whole grids (1.1 hours), then 2,000 and 11,000 of 32 on puzzles (2.5 hours on a busy machine), "
-        "all with five of the eight layers",
+        before="30,000 steps of 16 on whole grids (1.1 hours), then 2,000 and 11,000 of 32 on puzzles (2.5 hours on a busy "
+        "machine), all with five of the eight layers",
     ),
     "binarized-mnist": Shipped(
         "digits of 28 x 28 pixels in black and white",
