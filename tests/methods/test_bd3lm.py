@@ -392,8 +392,6 @@ def test_fine_tuning_from_another_block_length(tmp_path):
         assert after.keys() - {"interval"} == before.keys()
         for key in before:
             close(after[key], before[key], rtol=0, atol=1e-6)
-    with pytest.raises(InputError, match=r"`net\.layers` is 2, and '.*mdlm' has 1; leave it out"):
-        trained(tmp_path / "new", net=Net(layers=2, hidden=16, heads=2, length=8), start=str(tmp_path / "mdlm"))
     with pytest.raises(InputError, match=r"`net\.hidden` is 32, and '.*mdlm' has 16; leave it out"):
         trained(tmp_path / "new", net=Net(layers=1, hidden=32, heads=2, length=8), start=str(tmp_path / "mdlm"))
     with pytest.raises(InputError, match="no run or model at"):
