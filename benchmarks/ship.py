@@ -60,7 +60,7 @@ class Shipped:
     text: what the model writes; of: the data, where it is from, its licence; data: how it is handed over, $DATA being the path.
     before: which trainings it began with, in words.
     published: whether the data are what `evaluate` downloads without a path, where it does.
-    options: its sampling defaults, `infill` those that are others where tokens are given, `advice` what to know of them.
+    options: its sampling defaults, `infill` their different values for filling in, `advice` what to know of them.
     once: the commands beside evaluate; seeded: those run for each of SEEDS.
     """
 
@@ -139,7 +139,7 @@ MODELS = {
         advice="The average over eight symmetric copies solves more puzzles than the network alone, of which the bounds and the "
         "solved fractions below are: first of whole grids, then of a solution given its puzzle.",
         before="30,000 steps of 16 on whole grids (1.1 hours), then 2,000 and 11,000 of 32 on puzzles (2.5 hours on a busy "
-        "machine), all with five of the eight layers",
+        "machine), all with five of the eight layers (the run sud4)",
     ),
     "binarized-mnist": Shipped(
         "digits of 28 x 28 pixels in black and white",
@@ -402,7 +402,7 @@ def page(name: str, model: Any, size: str, shown: list[tuple[str, str]]) -> str:
 def introduction(name: str) -> str:
     """The first line of a card: how the model is used and sampled."""
     of = MODELS[name]
-    given = f", and where tokens are given `{of.infill}`" if of.infill else ""
+    given = f", and filled in with `{of.infill}`" if of.infill else ""
     sampled = f"Sampled by its defaults: `{of.options}`{given}."
     return f'Comes with Zellige: `zellige sample {name}`, `zellige.load("{name}")`. {sampled} {of.advice}'.rstrip()
 

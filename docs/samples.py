@@ -171,7 +171,7 @@ What the included models write, good and bad. Nothing here was chosen: of each m
 seed 0 or with seeds 0 to 15, and with the settings that the model comes with, unless the command says otherwise.
 Run the command above a sample to get it again. The page is made by `python docs/samples.py`.
 
-The models are small (0.6 to 6 million parameters, 0.9 to 3.6 hours of training on a CPU); [Results](results.md) has their
+The models are small (0.8 to 6 million parameters, 0.9 to 4.7 hours of training on a CPU); [Results](results.md) has their
 likelihoods.
 
 ## Texts"""

@@ -678,6 +678,13 @@ METRICS = of(
         "training/test_start.py -k self_conditioning",
     ),
     (
+        "a puzzle is filled in by the defaults of a grid from nothing",
+        "models/sampling.py",
+        "values | of_infill if self.infills else values",
+        "values",
+        "models/test_defaults.py -k tokens_are_given",
+    ),
+    (
         "further blocks change the prediction at once",
         "training/setup.py",
         r"(out|conv|mlp\.2)",

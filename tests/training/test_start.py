@@ -73,18 +73,27 @@ def test_a_masked_model_begins_with_an_autoregressive_one(begun):
             assert rows == len(tensor) == len(target[name]) or "head" in name
 
 
-@pytest.mark.parametrize(("name", "kind"), [("mdlm", "dit"), ("udlm", "conv")])
-def test_classes_and_self_conditioning_may_be_added(name, kind):
-    """The first prediction is that of the model begun with, whatever the class; then both are learnt."""
-    net = Net(layers=2, hidden=16, heads=2, length=8, conv=3, kind=kind)
-    cls, more = METHODS[name], replace(net, classes=3, self_condition=True)
+def larger(name, net, more):
+    """A method with random weights, one of the larger network `more` that begins with it, and the way back."""
     torch.manual_seed(0)
     before, after = (build(name, 5, n) for n in (net, more))
     for p in before.parameters():
         torch.nn.init.normal_(p, std=0.3)
-    config = Config(name, cls.Config(), Data("text"), net, Train())
+    config = Config(name, METHODS[name].Config(), Data("text"), net, Train())
     start = setup.Start("a", config, Characters("abcd\n"), before.state_dict())
     setup.copy_weights(after, replace(config, net=more), start)
+
+    def back():
+        setup.copy_weights(before, config, replace(start, config=replace(config, net=more), tensors=after.state_dict()))
+
+    return before, after, back
+
+
+@pytest.mark.parametrize(("name", "kind"), [("mdlm", "dit"), ("udlm", "conv")])
+def test_classes_and_self_conditioning_may_be_added(name, kind):
+    """The first prediction is that of the model begun with, whatever the class; then both are learnt."""
+    net = Net(layers=2, hidden=16, heads=2, length=8, conv=3, kind=kind)
+    before, after, back = larger(name, net, replace(net, classes=3, self_condition=True))
     x, time = torch.randint(5, (4, 8)), (torch.rand(4) if before.network.time_conditioned else None)
     plain, classed = (
         m.network.head(m.network.eval().features(x, time, **how))
@@ -94,7 +103,7 @@ def test_classes_and_self_conditioning_may_be_added(name, kind):
     classed.square().sum().backward()
     assert all(after.network.get_parameter(n).grad.abs().sum() > 0 for n in ("estimates", "blocks.0.modulation.weight"))
     with pytest.raises(InputError, match="is 0, and 'a' has 3; leave it out"):
-        setup.copy_weights(before, config, replace(start, config=replace(config, net=more), tensors=after.state_dict()))
+        back()
 
 
 @pytest.mark.parametrize(
@@ -102,16 +111,8 @@ def test_classes_and_self_conditioning_may_be_added(name, kind):
 )
 def test_blocks_may_be_added(name, more):
     """The first prediction is that of the shallower model; then every weight of the further blocks has a gradient."""
-    cls = METHODS[name]
     net = Net(layers=1, hidden=16, heads=2, length=8, conv=3, mlp=more.get("mlp", "gelu"))
-    deeper = replace(net, layers=3, **more)
-    torch.manual_seed(0)
-    before, after = (build(name, 5, n) for n in (net, deeper))
-    for p in before.parameters():
-        torch.nn.init.normal_(p, std=0.3)
-    config = Config(name, cls.Config(), Data("text"), net, Train())
-    start = setup.Start("a", config, Characters("abcd\n"), before.state_dict())
-    setup.copy_weights(after, replace(config, net=deeper), start)
+    before, after, back = larger(name, net, replace(net, layers=3, **more))
     batch = Batch(torch.randint(4, (4, 8)))
     losses = [m.eval().loss(batch, torch.Generator().manual_seed(3)).sum() for m in (before, after)]
     torch.testing.assert_close(losses[1], losses[0])
@@ -123,9 +124,7 @@ def test_blocks_may_be_added(name, more):
         step.step()
     assert [n for n, p in further.items() if not p.grad.abs().sum() > 0] == []
     with pytest.raises(InputError, match="is 1, and 'a' has 3; leave it out"):
-        setup.copy_weights(
-            before, config, replace(start, config=replace(config, net=deeper), tensors=after.state_dict())
-        )
+        back()
 
 
 def test_another_method_has_its_own_choices(begun):

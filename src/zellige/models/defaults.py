@@ -2,10 +2,11 @@
 
     {"zellige": "0.2.0", "sampler": "confidence", "steps": 81, "temperature": 0.7}
 
-The entries are the fields of `sampling.Decoding` and the options of a sampler. `infill` holds those that are others where tokens
-are given: {"temperature": 0.7, "infill": {"temperature": 0}}, since a puzzle has one solution. `sample`, `watch`, `infill`,
-`pipeline`, `serve` and `play` use them. Measurements do not: a likelihood, a comparison and an evaluation of samples are of the
-model's own distribution unless their options say otherwise.
+The entries are the fields of `sampling.Decoding` and the options of a sampler. The entry `infill` has different values for
+filling in, where tokens are given: {"temperature": 0.7, "infill": {"temperature": 0}}, since a puzzle has one solution.
+
+`sample`, `watch`, `infill`, `pipeline`, `serve` and `play` use the defaults. Measurements do not: a likelihood, a comparison and
+an evaluation of samples are of the model's own distribution unless their options say otherwise.
 """
 
 import json
@@ -28,18 +29,18 @@ GENERATION = "generation_config.json"  # of a model's folder
 
 
 def names() -> tuple[str, ...]:
-    """The entries of a generation_config.json: the fields of `Decoding` and every option of a sampler."""
-    return tuple(dict.fromkeys((*DECODING, *every_option())))
+    """The entries of a generation_config.json: the fields of `Decoding`, every option of a sampler, and `infill`."""
+    return (*dict.fromkeys((*DECODING, *every_option())), INFILL)
 
 
 def check_defaults(values: Mapping[str, Any], method: Method) -> dict[str, Any]:
     """Return the sampling defaults that are given; InputError where `method` does not support them."""
-    refuse_unknown(values, (*names(), INFILL), "the sampling defaults have")
+    refuse_unknown(values, names(), "the sampling defaults have")
     entries = {name: value for name, value in values.items() if value is not None}
     of_infill = entries.pop(INFILL, {})
     if not isinstance(of_infill, Mapping):
         raise InputError(f"`infill` of the sampling defaults is {of_kind(of_infill)}; it must hold defaults by name")
-    refuse_unknown(of_infill, names(), "`infill` of the sampling defaults has")
+    refuse_unknown(of_infill, names()[:-1], "`infill` of the sampling defaults has")
     of_infill = {name: value for name, value in of_infill.items() if value is not None}
     for options in (entries, entries | of_infill):
         decoding = Decoding.of(**options)
@@ -75,7 +76,7 @@ def read_defaults(folder: Path, method: Method, ours: bool = True) -> dict[str, 
     check_sums(folder, GENERATION)
     entries = dict(structure(parse(text, source, AGAIN), dict, source))
     entries.pop("zellige", None)
-    refuse_unknown(entries, (*names(), INFILL), f"{source} has")
+    refuse_unknown(entries, names(), f"{source} has")
     try:
         return check_defaults(entries, method)
     except InputError as error:

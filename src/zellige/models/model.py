@@ -157,7 +157,7 @@ class Model(hub.Shared):
         config: the run that made it.
         about: what else is known: step, versions, parameters, ...
         defaults: arguments of `zellige.sample` that stand where a call says nothing: `model.defaults = {"temperature": 0.7}`.
-            "infill" holds those that are others where tokens are given. They are saved with it (`defaults.GENERATION`).
+            Its entry "infill" has different values for filling in. They are saved with it (`defaults.GENERATION`).
     """
 
     def __init__(

@@ -89,11 +89,11 @@ class Decoding:
 
     @property
     def infills(self) -> bool:
-        """Whether tokens are given, and not a beginning alone."""
+        """Whether tokens are given, and not only a beginning."""
         return False
 
     def advised(self, model: object) -> dict[str, Any]:
-        """What the model's defaults say of such a request: where tokens are given, those of `infill` come first."""
+        """The model's defaults for this request: where tokens are given, those of `infill` come first."""
         values = dict(getattr(model, "defaults", {}))
         of_infill = values.pop(INFILL, {})
         return values | of_infill if self.infills else values
@@ -156,7 +156,7 @@ class Decoding:
         )
 
 
-INFILL = "infill"  # of a model's defaults: those that hold where tokens are given
+INFILL = "infill"  # the entry of a model's defaults with different values for filling in
 DECODING = tuple(options_of(Decoding))
 KEPT = tuple(
     name for name in DECODING if name not in ("sampler", "steps")

@@ -284,10 +284,10 @@ def read_corpus(
 
 
 def copy_weights(method: Method, config: Config, start: Start) -> None:
-    """Give a fresh method the network's weights of `start`, whose sizes must be the same.
+    """Give a fresh method the network's weights of `start`. The sizes must be the same, but there may be more layers.
 
-    What only the new network has, classes, its own first prediction or further blocks, begins without an effect: the first
-    prediction of the training is that of `start`.
+    What only the new network has begins without an effect: classes, its own first prediction, further blocks. So the training
+    begins with the prediction of `start`.
     """
     added = False
     if config.network == start.config.network:

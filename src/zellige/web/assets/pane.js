@@ -52,8 +52,8 @@ export class Pane {
     return this.settings.sampler === (sampler ?? this.model.sampler) ? options : {};
   }
 
-  // where the card says something else of boards with given cells: it comes with the first one and goes with the last, unless the
-  // setting was changed; whether anything is another
+  // The card may have different settings for filling in. They come with the first given cell and go with the last one; a setting
+  // that somebody changed stays. Returns whether a setting is another now.
   follow() {
     const held = this.locked.size > 0, {infill = {}, ...advice} = {temperature: 1, top_p: 1, steps: this.model.steps, ...this.model.advice};
     if (held === this.held) return false;
