@@ -483,7 +483,7 @@ def test_given_cells_bring_their_own_defaults(opened):
     page.click("text=an example puzzle")
     assert fields(page)["temperature"] == "0.5"
     page.fill("#temperature", "0.7")
-    page.wait_for_function("location.hash.includes('temperature=0.7')", timeout=PATIENCE)
+    api.expect(page).to_have_url(re.compile(r"temperature=0\.7&.*kept="), timeout=PATIENCE)
     again = opened(link=page.evaluate("location.hash"))
     assert fields(again)["temperature"] == "0.7"
     again.click("#clear")
