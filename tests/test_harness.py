@@ -1,6 +1,8 @@
 """lm-evaluation-harness end to end on local tasks: its numbers are those of `evaluate --pairs`."""
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -195,34 +197,38 @@ def test_wrong_input(saved, tmp_path):
             Zellige(**arguments)
 
 
-def test_the_command(saved, tasks, tmp_path, monkeypatch, capsys):
-    """`python -m zellige.harness` is `lm_eval` with one model more; wrong input is one line and exit code 2."""
+QUICK = (  # what `-m` does, without the index of the harness's own 14,000 tasks, which takes a minute
+    "import runpy; from lm_eval.tasks import TaskManager; TaskManager.__init__.__defaults__ = (None, None, False, None); "
+    "runpy.run_module('zellige.harness', run_name='__main__', alter_sys=True)"
+)
+
+
+@pytest.mark.parametrize(
+    "program", [["-c", QUICK], pytest.param(["-m", "zellige.harness"], marks=pytest.mark.long)], ids=["quick", "typed"]
+)
+def test_the_command(program, saved, tasks, tmp_path):
+    """`python -m zellige.harness` is `lm_eval` with one model more; where no device is named it finds one."""
+    command = f"--model zellige --model_args path={saved},draws=8,seed=3 --tasks local_choice"
+    offline = {"HF_DATASETS_CACHE": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
+    words = [sys.executable, *program, *command.split(), "--include_path", str(tasks)]
+    done = subprocess.run(words, capture_output=True, text=True, env=os.environ | offline, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "Traceback" not in done.stderr
+    assert "no GPU that torch can use here; the tasks run on the CPU" in done.stderr
+    assert "local_choice|" in done.stdout.replace(" ", "")
+
+
+def test_wrong_input_is_one_line(tmp_path, tasks, monkeypatch, capsys):
     from lm_eval.tasks import TaskManager
 
     from zellige.harness import main
 
-    monkeypatch.setattr(
-        TaskManager.__init__, "__defaults__", (None, None, False, None)
-    )  # its 14,000 tasks take a minute
-    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    command = [
-        "lm_eval",
-        "--model",
-        "zellige",
-        "--include_path",
-        str(tasks),
-        "--tasks",
-        "local_choice",
-        "--device",
-        "cpu",
-    ]
-
-    def run(*more: str) -> int:
-        monkeypatch.setattr(sys, "argv", [*command, *more])
-        return main()
-
-    assert run("--model_args", f"path={tmp_path}/none") == 2
-    assert capsys.readouterr().err.splitlines()[-1].startswith("error: no run or model at ")
-    assert run("--model_args", f"path={saved},draws=4") == 0
-    assert "local_choice|" in capsys.readouterr().out.replace(" ", "")
+    monkeypatch.setattr(TaskManager.__init__, "__defaults__", (None, None, False, None))  # not its 14,000 tasks
+    for more, message in [
+        ([f"path={tmp_path}/none"], "error: no run or model at "),
+        (["path=tales-mdlm", "--device", "tpu9"], "error: `device` is 'tpu9'; it must be cpu"),
+    ]:
+        words = ["lm_eval", "--model", "zellige", "--include_path", str(tasks), "--tasks", "local_choice"]
+        monkeypatch.setattr(sys, "argv", [*words, "--model_args", *more])
+        assert main() == 2
+        assert capsys.readouterr().err.splitlines()[-1].startswith(message)

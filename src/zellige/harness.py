@@ -30,7 +30,7 @@ from .errors import InputError, check_counts, not_installed
 from .evaluation import conditional
 from .models.defaults import end_token, trained_on_documents
 from .models.frames import Frame
-from .models.model import as_model, identity, told_none
+from .models.model import as_model, identity, told_none, usable
 from .models.sampling import Decoding
 from .samplers import Sampler, run
 from .samplers.pairing import blank, of_length
@@ -55,7 +55,6 @@ TOKENS = 256  # are generated where a task names no number
 KNOWN = ("until", "max_gen_toks", "do_sample", "temperature", "top_p")
 
 
-@register_model("zellige")
 class Zellige(LM):
     """A Zellige model for lm-evaluation-harness; the arguments are those of `--model_args`.
 
@@ -64,7 +63,7 @@ class Zellige(LM):
         draws: Monte Carlo samples of the bound of each request.
         seed: of all random numbers.
         batch_size: requests in one network evaluation, of `draws` rows each; the likelihoods do not depend on it.
-        device: "cpu" or "cuda"; a GPU if there is one.
+        device: "cpu" or "cuda"; a GPU if there is one, else the CPU, whatever GPU is named: the harness names "cuda:0" by itself.
         prefix: put the token that ends documents before each context.
         max_batch_size: given by the harness; not used.
         decoding: of generation, the fields of `models.sampling.Decoding` and the options of the sampler; by default the method's
@@ -95,7 +94,7 @@ class Zellige(LM):
         self.decoding = Decoding.of(**decoding)
         if self.decoding.guidance is not None:
             raise InputError("`guidance` needs a class, and a task gives none; leave it out")
-        self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self._device = usable(_device(device))
         self.model.to(self._device)
         self._sampler({})  # raises at once where a sampler or an option is wrong
         if self.class_note:
@@ -215,6 +214,16 @@ class Zellige(LM):
         return [_cut(text, options.get("until")) for text in texts]
 
 
+def _device(name: str | None) -> str:
+    """The device that is named, a GPU where none is; the CPU for a GPU that is not there, which a line says."""
+    if torch.cuda.is_available():
+        return name or "cuda"
+    if name is not None and name.startswith("cuda"):
+        logging.getLogger(__name__).warning("no GPU that torch can use here; the tasks run on the CPU")
+        return "cpu"
+    return name or "cpu"
+
+
 def _most(options: dict[str, Any]) -> int:
     """The number of tokens to generate."""
     return int(options.get("max_gen_toks", TOKENS))
@@ -242,6 +251,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    from zellige import harness  # under this name the model is registered once
+    from zellige import harness  # under this name alone the model is registered
 
     sys.exit(harness.main())
+register_model("zellige")(Zellige)
