@@ -86,13 +86,7 @@ def prepare(
     sums = Sums(cache)
     source = open_source(data, cache, raw=tokenizer.raw if tokenizer else False, progress=progress, sums=sums)
     source.count_passes(2 + (source.cut is not None or learnt) + (learnt and spec != "characters"))
-    made_by = {
-        "source": source.identity(),
-        "tokenizer": tokenizer.fingerprint if tokenizer else spec,
-        "cut": source.cut,
-        "documents": source.documents,
-    }
-    folder = cache / "tokens" / folder_key(made_by)
+    folder = cache / "tokens" / folder_key(tokens_key(data, source, tokenizer.fingerprint if tokenizer else spec))
     meta, notes = None, ()
     try:
         meta = store.read_meta(folder, sums)
@@ -138,6 +132,26 @@ def prepare(
             f"{sequences:,} sequence{'s' if sequences != 1 else ''} of FASTA, without headers",
         ]
     return Corpus(tokenizer, ready, about, notes)
+
+
+READING = 2  # raise it where the same files and choices are read to other tokens
+RESOLVED = ("path", "mix", "field", "tokenizer", "pack", "validation", "test")  # in the key by what they come to
+OF_ROWS = ("fill", "crop", "labels", "labels_by", "given", "cache")  # change no token of a text
+
+
+def tokens_key(data: Data, source: TextSource, tokenizer: str) -> dict[str, Any]:
+    """All that decides the tokens of a text: every choice of the data but those that change no token, or are here otherwise:
+    the files' contents and kinds, how they are read, where the splits are cut, and the tokenizer."""
+    names = [option.name for option in dataclasses.fields(Data) if option.name not in (*RESOLVED, *OF_ROWS)]
+    return {
+        "reading": READING,
+        "data": {name: getattr(data, name) for name in names},
+        "source": source.identity(),
+        "form": dataclasses.asdict(source.form),
+        "documents": source.documents,
+        "cut": source.cut,
+        "tokenizer": tokenizer,
+    }
 
 
 def _check(data: Data) -> None:

@@ -48,7 +48,9 @@ class TextSource:
         self.sequences = False  # whether all texts are sequences of FASTA
         self.total = self._done = 0
         self._passes = 1
-        self.identity: Callable[[], Any] = lambda: None
+        self.identity: Callable[[], Any] = lambda: (
+            None
+        )  # what is read, as JSON; how it is read: `form`, `documents`, `cut`
         self.about: dict[str, Any] = {"name": data.name, "what": entry.what, "licence": entry.licence}
 
     @property
@@ -145,7 +147,7 @@ def open_source(
     entry = DATASETS[data.name]
     source = TextSource(data, entry, progress, sums)
     fields = tuple(data.field.split("+")) if data.field else () if data.name == "text" else entry.fields
-    form = Format(fields, entry.columns if not data.field else (), data.pack != "wrap", raw)
+    source.form = form = Format(fields, entry.columns if not data.field else (), data.pack != "wrap", raw)
     if data.name == "pydocs":
         _from_pydocs(source, form)
     elif isinstance(data, OwnData):
@@ -218,7 +220,8 @@ def _from_files(source: TextSource, files: dict[str, list[Any]], form: Format) -
     if source.total == 0:
         raise InputError(f"{source.tell} holds no characters; give a file with text, or `data.name` pydocs")
 
-    form = _with_column(source, all_files, form)
+    has_lines = not all(file_names.is_documents(f) for f in all_files)
+    form = _with_column(source, all_files, replace(form, lines=form.lines and has_lines))
     fasta = [file_names.kind(f) in file_names.FASTA for f in all_files]
     source.several, source.sequences = any(fasta), all(fasta)
 
@@ -230,8 +233,7 @@ def _from_files(source: TextSource, files: dict[str, list[Any]], form: Format) -
         sums = {split: unpack.digest_files(paths, source.report, of) for split, paths in files.items()}
         remote = any(isinstance(f, RemoteFile) for f in all_files)
         source.about["states" if remote else "sha256"] = sums.get("all", sums)
-        lines = form.lines and not all(file_names.is_documents(f) for f in all_files)
-        return [sums, form.fields, form.columns, lines, form.raw]
+        return sums, {split: [file_names.kind(path) for path in paths] for split, paths in files.items()}
 
     source.parts = {split: part(paths) for split, paths in files.items()}
     source.files, source.form = files, form
@@ -311,7 +313,7 @@ def _from_hub(source: TextSource, form: Format, cache: Path) -> None:
         if missing is not None:
             columns = ", ".join(rows[0])
             raise InputError(f"field '{missing}' is not in '{name}' (fields: {columns}); give one by `data.field`")
-    source.documents = not lines
+    source.documents, source.form = not lines, replace(form, lines=False)
     source.total = sum(len(rows) for rows in dataset.values())
     source.about |= {"hub": name, "configuration": configuration}
 
@@ -330,4 +332,4 @@ def _from_hub(source: TextSource, form: Format, cache: Path) -> None:
     source.parts = {split: part(rows) for split, rows in dataset.items()}
     prints = [[split, len(rows), getattr(rows, "_fingerprint", "")] for split, rows in dataset.items()]
     source.about["fingerprints"] = prints
-    source.identity = lambda: [name, configuration, prints, form.fields, form.raw]
+    source.identity = lambda: [name, configuration, prints]
