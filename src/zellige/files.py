@@ -1,4 +1,7 @@
-"""Files that survive: files and folders written aside and renamed. A folder is complete or absent, whatever interrupts it."""
+"""Files that survive: files and folders written aside and renamed. A folder is complete or absent, whatever interrupts it.
+
+A symbolic link under the name of a file that is written is replaced: a run that somebody sent cannot lead outside of it.
+"""
 
 import contextlib
 import errno
@@ -68,14 +71,14 @@ def made(folder: Path) -> Iterator[None]:
 def write_folder(path: str | Path, write: Callable[[Path], None]) -> Path:
     """Have `write(folder)` fill a folder beside `path`, make sure that it is on the disk, and rename it to `path`.
 
-    Whatever happens, `path` is afterwards the whole new folder or what it was before. A link is followed.
+    Whatever happens, `path` is afterwards the whole new folder or what it was before.
 
     Raises InputError: the system does not let it be written, or the disk is full (then `is_full`).
     """
-    path, target = Path(path), Path(os.path.realpath(path))
+    path = Path(path)
     try:
-        with made(target.parent):
-            _write_folder(target, write)
+        with made(path.parent):
+            _write_folder(path, write)
     except OSError as problem:
         raise unwritable(path, problem) from problem
     return path
@@ -84,19 +87,21 @@ def write_folder(path: str | Path, write: Callable[[Path], None]) -> Path:
 def _write_folder(path: Path, write: Callable[[Path], None]) -> None:
     aside, old = (path.with_name(f".{path.name}.{os.getpid()}.{end}") for end in ("part", "old"))
     try:
-        for folder in (aside, old):
-            shutil.rmtree(folder, ignore_errors=True)
+        for left in (aside, old):
+            if os.path.lexists(left):
+                remove(left)
         aside.mkdir()
         write(aside)
         for inner in [*aside.rglob("*"), aside]:
             sync(inner)
-        if path.exists():
+        if os.path.lexists(path):
             path.rename(old)
         aside.rename(path)
         sync(path.parent)
-        shutil.rmtree(old, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            remove(old)
     except BaseException:
-        if not path.exists() and old.exists():
+        if not os.path.lexists(path) and os.path.lexists(old):
             old.rename(path)
         shutil.rmtree(aside, ignore_errors=True)
         raise
@@ -132,25 +137,34 @@ def remove(path: Path) -> None:
 def write_file(path: str | Path, content: str | bytes) -> None:
     """Write a file aside, make sure that it is on the disk, and rename it: it is whole, or what it was before.
 
-    A link is followed; what is no file (/dev/stdout, a pipe) is written to.
+    What is no file (/dev/stdout, a pipe) is written to.
 
     Raises InputError: the system does not let it be written, or the disk is full (then `is_full`).
     """
     path = Path(path)
     data = content.encode("utf-8", errors="backslashreplace") if isinstance(content, str) else content
     try:
-        if str(path).startswith(("/dev/", "/proc/")) or (path.exists() and not path.is_file() and not path.is_dir()):
+        if str(path).startswith(_STREAMS) or stat.S_IFMT(_mode(path)) not in _REPLACED:
             path.write_bytes(data)
         else:
-            _write_file(Path(os.path.realpath(path)), data)
+            _write_file(path, data)
     except OSError as problem:
         raise unwritable(path, problem) from problem
 
 
+_STREAMS = ("/proc/", "/dev/fd/", "/dev/std")  # links that the system makes, to what is open
+_REPLACED = (0, stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR)  # the last is an error
+
+
+def _mode(path: Path) -> int:
+    """The kind and the permissions of what has this name, of a link its own; 0 where nothing has it."""
+    return path.lstat().st_mode if os.path.lexists(path) else 0
+
+
 def _write_file(path: Path, data: bytes) -> None:
     with _written_aside(path, data) as aside:
-        if path.exists():
-            shutil.copymode(path, aside)
+        if stat.S_ISREG(mode := _mode(path)):
+            aside.chmod(stat.S_IMODE(mode))
         aside.replace(path)
         with contextlib.suppress(OSError):  # it is there
             sync(path.parent)
@@ -161,11 +175,12 @@ def _written_aside(path: Path, data: bytes) -> Iterator[Path]:
     """A file beside `path` with this content, on the disk; gone after the block unless it was renamed. Raises OSError."""
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if path.exists() and not os.access(path, os.W_OK):  # a rename would not ask
+    if stat.S_ISREG(_mode(path)) and not os.access(path, os.W_OK):  # a rename would not ask
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     aside = path.with_name(f".{path.name[:40]}.{os.getpid()}.part")
     try:
-        with aside.open("wb") as file:
+        aside.unlink(missing_ok=True)
+        with aside.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -177,18 +192,28 @@ def _written_aside(path: Path, data: bytes) -> Iterator[Path]:
 
 def writable(path: str | Path) -> None:
     """InputError where `write_file` could not write a page of memory: it is tried, before there is something to write."""
-    path, mode = Path(path), stat.S_IFREG
+    path = Path(path)
     try:
-        with contextlib.suppress(FileNotFoundError):
-            mode = os.stat(path).st_mode
-        if stat.S_ISCHR(mode):
+        kind = stat.S_IFMT(_mode(path))
+        if path.is_char_device() and (kind == stat.S_IFCHR or str(path).startswith(_STREAMS)):
             with path.open("wb", buffering=0) as device:
                 device.write(b"")  # nothing, which a full device refuses too
-        elif stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # a pipe has its reader later
-            with _written_aside(Path(os.path.realpath(path)), bytes(4096)):
+        elif kind in _REPLACED and not (kind and str(path).startswith(_STREAMS)):  # a pipe has its reader later
+            with _written_aside(path, bytes(4096)):
                 pass
     except (OSError, ValueError) as problem:
         raise unwritable(path, problem) from problem
+
+
+def unlinked(path: Path) -> Path:
+    """The path of a file that is to be appended to, or locked: a link is replaced by a copy of the file that it leads to.
+
+    Raises OSError.
+    """
+    if path.is_symlink():
+        content = path.read_bytes() if path.is_file() else b""
+        _write_file(path, content)
+    return path
 
 
 def unwritable(path: str | Path, problem: Exception) -> InputError:

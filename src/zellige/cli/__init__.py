@@ -206,12 +206,12 @@ def _foreseen(error: Exception) -> bool:
 
 def _unforeseen(error: Exception) -> str:
     """Message for an unexpected exception: one line, and where the rest is."""
+    from ..files import write_file
+
     text = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".")
     file = Path(tempfile.gettempdir()) / f"zellige-error-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     try:
-        file.write_text(
-            f"zellige {__version__} {sys.argv}\n\n{''.join(traceback.format_exception(error))}", encoding="utf-8"
-        )
-    except OSError:
+        write_file(file, f"zellige {__version__} {sys.argv}\n\n{''.join(traceback.format_exception(error))}")
+    except InputError:
         return f"{text}; the traceback could not be written to {file}"
     return f"{text} (traceback: {file})"

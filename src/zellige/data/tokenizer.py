@@ -30,6 +30,7 @@ import numpy as np
 from .. import FORMERLY
 from ..arguments import is_number
 from ..errors import InputError
+from ..files import write_file
 from ..schema import read_json
 from .chat import chat_of
 from .tokenizer_base import CONFIG, OURS, BaseTokenizer, OutsideVocabulary, Tokenizer, definition_hash
@@ -199,7 +200,7 @@ class Tokens(BaseTokenizer):
         Path(folder).mkdir(parents=True, exist_ok=True)
         for file, content in (("tokenizer.json", definition), (CONFIG, config)):
             text = json.dumps(content, ensure_ascii=False, indent=1)
-            (Path(folder) / file).write_text(text + "\n", encoding="utf-8")
+            write_file(Path(folder) / file, text + "\n")
 
     @cached_property
     def _fingerprint(self) -> str:

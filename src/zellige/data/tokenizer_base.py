@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import FORMERLY
 from ..errors import InputError
+from ..files import write_file
 
 CONFIG, OURS = "tokenizer_config.json", "zellige"  # transformers' file, and our entry in it
 
@@ -80,7 +81,7 @@ class BaseTokenizer:
         """Write `tokenizer.json` into `folder`."""
         Path(folder).mkdir(parents=True, exist_ok=True)
         text = json.dumps(self.to_dict(), ensure_ascii=False, indent=1)
-        (Path(folder) / "tokenizer.json").write_text(text + "\n", encoding="utf-8")
+        write_file(Path(folder) / "tokenizer.json", text + "\n")
 
     def encode_pieces(self, pieces: Sequence[str], of: str = "the corpus") -> list[np.ndarray]:
         raise NotImplementedError

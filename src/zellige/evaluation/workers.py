@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from ..errors import InputError
-from ..files import make, unwritable
+from ..files import make, unlinked, unwritable
 from ..launched import Place, join, this_process
 from ..schema import parse_as, sealed
 
@@ -62,7 +62,8 @@ class ResultCache:
         try:
             if self._file is None:
                 make(self.folder)
-                self._file = (self.folder / f"{self.name}-{self._rank}.jsonl").open("a", encoding="utf-8")
+                path = self.folder / f"{self.name}-{self._rank}.jsonl"
+                self._file = unlinked(path).open("a", encoding="utf-8")
                 self._file.write("\n")  # after a line that was cut off
             self._file.write(json.dumps(sealed({"group": index, "result": result})) + "\n")
             self._file.flush()

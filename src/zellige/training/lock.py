@@ -17,7 +17,7 @@ from typing import TypedDict
 from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 
 from ..errors import InputError
-from ..files import made, unwritable, write_file
+from ..files import made, unlinked, unwritable, write_file
 from ..schema import read_json, shown
 
 LOCK, HOLDER, SOFT = ".lock", ".lock.json", ".lock.soft"
@@ -59,8 +59,8 @@ def hold(folder: Path, what: str) -> Iterator[None]:
 
 def _lock(folder: Path, what: str) -> BaseFileLock:
     for kind, name in ((FileLock, LOCK), (SoftFileLock, SOFT)):
-        lock = kind(folder / name, thread_local=False)
         try:
+            lock = kind(unlinked(folder / name), thread_local=False)
             lock.acquire(timeout=WAIT)
             return lock
         except Timeout:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, not_installed
-from ..files import make, write_file
+from ..files import make, unlinked, write_file
 from ..models.checkpoint.layout import (
     CHECKPOINTS,
     LOG,
@@ -49,7 +49,7 @@ class MetricLogger:
         self.lines = [restore_metrics(folder, step, say)]
         self.columns = _columns(self.lines[0])
         with accessible("change its permissions"):
-            self.file = (folder / METRICS).open("a", encoding="utf-8", newline="")
+            self.file = unlinked(folder / METRICS).open("a", encoding="utf-8", newline="")
         self.events = self.run = None
         if tensorboard:
             from torch.utils.tensorboard import SummaryWriter
@@ -201,7 +201,7 @@ def libraries_into(log: Path | None) -> Iterator[None]:
     handler: logging.Handler = logging.NullHandler()
     if log:
         with contextlib.suppress(OSError):
-            handler = logging.FileHandler(log, encoding="utf-8")
+            handler = logging.FileHandler(unlinked(log), encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
     names = ("lightning", "lightning.pytorch", "lightning.fabric", "lightning.pytorch.utilities.rank_zero", "torch")
     loggers = [logging.getLogger(name) for name in names]
@@ -223,7 +223,7 @@ def libraries_into(log: Path | None) -> Iterator[None]:
 
 def log(folder: Path, text: str) -> None:
     """A line in the run's log.txt; nothing depends on it, so a full disk does not matter here."""
-    with contextlib.suppress(OSError), (folder / LOG).open("a", encoding="utf-8") as file:
+    with contextlib.suppress(OSError), unlinked(folder / LOG).open("a", encoding="utf-8") as file:
         file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} zellige: {text}\n")
 
 
