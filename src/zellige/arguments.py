@@ -310,8 +310,9 @@ def _path(value: object) -> Any:
 
 
 def is_number(text: str) -> bool:
-    """Return whether a text is a whole number in the digits 0 to 9; Python's own functions take those of every script."""
-    return text.isascii() and text.isdigit()
+    """Return whether a text is a whole number of at most 18 digits, 0 to 9: Python's own functions take those of every script,
+    `isdigit` a superscript too, which `int` refuses, as it does thousands of digits."""
+    return text.isascii() and text.isdigit() and len(text) <= 18
 
 
 def refuse_path(name: str, path: str | os.PathLike) -> None:

@@ -271,8 +271,3 @@ _NAME = re.compile(r"[\w.-]*\w[\w.-]*")  # of a neighbour, not a path
 def is_full(problem: BaseException) -> bool:
     """Return whether an error, or its cause, says that the disk is full."""
     return any(isinstance(p, OSError) and p.errno in FULL for p in (problem, problem.__cause__))
-
-
-def size(n: float) -> str:
-    """`1.1 GB`, `0.4 MB`"""
-    return f"{n / 1e9:.1f} GB" if n >= 1e8 else f"{n / 1e6:.1f} MB"

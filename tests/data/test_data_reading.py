@@ -343,3 +343,47 @@ def test_a_share_of_what_has_splits_of_its_own_is_refused(published):
 def test_a_field_of_plain_text_is_refused(tmp_path):
     (tmp_path / "a.txt").write_text("abc " * 500)
     refuse(tmp_path / "a.txt", "`data.field` has no effect on 'PATH', which is plain text; leave it out", field="text")
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.csv", "a.fa"])
+def test_a_line_that_is_too_long_is_refused_by_its_number(tmp_path, monkeypatch, name):
+    """It is never held as a whole: one line of 200 MB took 5 GB and ended the process."""
+    lines = {
+        "a.txt": ["short", "x" * 120], "a.jsonl": ['{"text": "short"}', json.dumps({"text": "x" * 120})],
+        "a.csv": ["text,id", "x" * 120 + ",2"], "a.fa": [">one", "C" * 120],
+    }[name]  # fmt: skip
+    (tmp_path / name).write_text("\n".join([*lines, ""]))
+    form = Format(lines=name == "a.txt")
+    assert len([*read_pieces(tmp_path / name, form)]) in (1, 2)
+    monkeypatch.setattr(readers, "LINE", 100)
+    monkeypatch.setattr(readers, "BLOCK", 16)
+    with pytest.raises(InputError, match=r"^line 2 of '.*' is longer than 100 characters, the most of a line; break"):
+        list(read_pieces(tmp_path / name, form))
+    if name == "a.txt":  # running text may be one line: text8 is
+        assert whole(tmp_path / name)[0] == "short\n" + "x" * 120 + "\n"
+
+
+def test_an_encrypted_zip_and_one_of_an_unknown_packing(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a.txt", "abc " * 100)
+    raw = bytearray((tmp_path / "a.zip").read_bytes())
+    for at, offset in ((raw.find(b"PK\3\4"), 6), (raw.find(b"PK\1\2"), 8)):  # flags in both headers, then the method
+        raw[at + offset] |= 1
+    (tmp_path / "b.zip").write_bytes(raw)
+    with pytest.raises(InputError, match=r"b\.zip' is encrypted; unpack it"):
+        whole(tmp_path / "b.zip")
+    for at, offset in ((raw.find(b"PK\3\4"), 6), (raw.find(b"PK\1\2"), 8)):
+        raw[at + offset] &= 0xFE
+        raw[at + offset + 2] = 99
+    (tmp_path / "c.zip").write_bytes(raw)
+    with pytest.raises(InputError, match=r"c\.zip' is packed in a way that Python does not read"):
+        whole(tmp_path / "c.zip")
+
+
+@pytest.mark.parametrize(
+    ("name", "file"), [("sudoku", "a.csv"), ("table", "a.csv"), ("table", "a.tsv"), ("text", "a.csv")]
+)
+def test_the_bytes_of_something_else_in_a_csv(tmp_path, name, file):
+    (tmp_path / file).write_bytes(bytes([0, 13, 200, 34, 13, 7, 44, 13]) * 40)
+    with pytest.raises(InputError, match=r"; "):
+        prepare(Data(name, path=str(tmp_path / file)), 16 if name == "text" else None)

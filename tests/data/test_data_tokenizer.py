@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zellige.data import Data, load, require_same, tokenizer_by_name
+from zellige.data import Data, cache, load, require_same, tokenizer_by_name
 from zellige.data import tokenizer as tk
 from zellige.data.prepare import prepare
 from zellige.errors import InputError
@@ -210,3 +210,23 @@ def test_a_damaged_config_beside_it_is_named(tmp_path):
         load(tmp_path)
     config.unlink()
     assert load(tmp_path).name == tmp_path.name
+
+
+def test_subwords_are_learnt_from_pieces_however_long_a_line_is(tmp_path, monkeypatch):
+    """A word of 200 MB ends the library's process; where there are spaces the pieces are cut before one, as they are encoded."""
+    long = "".join(chr(97 + i * i % 23) for i in range(20_000))
+    text = f"{long} and {long[::-1]}\n{'the value of it ' * 4000}"
+    (tmp_path / "a.txt").write_text(text)
+    seen = []
+    plain = tokenizer_by_name.train_subwords
+    monkeypatch.setattr(
+        tokenizer_by_name,
+        "train_subwords",
+        lambda spec, size, pieces: plain(spec, size, (seen.append(p) or p for p in pieces)),
+    )
+    prepare(
+        Data("text", path=str(tmp_path / "a.txt"), tokenizer="bpe:300", validation=0, test=0, cache=str(tmp_path)), 16
+    )
+    assert "".join(seen) == text
+    assert max(map(len, seen)) <= cache.CHUNK
+    assert all(piece.startswith(" ") for piece in seen[-10:])

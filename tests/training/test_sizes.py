@@ -11,8 +11,10 @@ import torch
 import zellige
 from zellige import Data, InputError, Net, Train
 from zellige.cli.train import form
+from zellige.methods import build
 from zellige.models.checkpoint.layout import data_label, default_folder
 from zellige.models.config import Config
+from zellige.nn.network import build_network, least_parameters
 from zellige.training.plan import training_cost
 from zellige.training.setup import CPU, SIZES
 
@@ -102,3 +104,57 @@ def test_a_second_run_has_its_own_folder_and_the_newest_goes_on(tmp_path, monkey
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert default_folder("mdlm-pydocs", existing=False) == base
+
+
+@pytest.mark.parametrize(
+    "net",
+    [
+        Net(layers=3, hidden=32, heads=2, length=12), Net(layers=3, hidden=32, heads=2, length=12, mlp="swiglu", constant=True),
+        Net(layers=2, hidden=64, heads=4, length=12, grid=(3, 4)), Net(layers=5, hidden=48, heads=3, length=12, kind="conv"),
+        Net(kind="unet", channels=8, length=64, grid=(8, 8)),
+        Net(kind="flat-unet", channels=12, blocks=2, length=64, grid=(8, 8)),
+        Net(kind="u-vit", channels=8, blocks=1, layers=2, hidden=32, heads=2, length=64, grid=(8, 8)),
+    ],
+)  # fmt: skip
+def test_the_parameters_are_at_least_so_many(net):
+    count = sum(p.numel() for p in build_network(net, 7, time=net.convolutional).parameters())
+    assert count / 100 < least_parameters(net, 7) <= count
+
+
+@pytest.mark.parametrize(
+    ("net", "train", "wrong"),
+    [
+        (
+            {"layers": 10**6},
+            {},
+            "a step of 32 rows of 256 tokens, through 1,000,000 layers of 256, 8 heads needs at least 80 TB",
+        ),
+        (
+            {"length": 10**7},
+            {},
+            "a step of 32 rows of 10,000,000 tokens, through 6 layers of 256, 8 heads needs at least 16 TB",
+        ),
+        (
+            {"hidden": 10**7, "heads": 5},
+            {"accumulate": 32},
+            "a step of 1 row of 256 tokens, through 6 layers of 10,000,000",
+        ),
+        ({}, {"batch": 10**8}, "a step of 100,000,000 rows of 256 tokens"),
+    ],
+)
+def test_sizes_that_no_machine_holds_are_refused_before_the_text_is_read(net, train, wrong, tmp_path, monkeypatch):
+    monkeypatch.setattr("zellige.training.setup.prepare", lambda *_, **__: pytest.fail("the text was read"))
+    monkeypatch.setattr("zellige.training.device.machine_memory", lambda: 64e9)
+    with pytest.raises(InputError, match=f"^{wrong}.* of memory, and there are 64.0 GB; choose smaller sizes$"):
+        zellige.train("mdlm", net=Net(**net), train=Train(**train, device="cpu"), run=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_network_that_no_machine_holds_is_not_built():
+    layers = pytest.raises(InputError, match=r"a network of 900,000,000 layers of 8, 2 heads needs at least 7,200.0 GB")
+    with layers, torch.device("meta"):
+        build("mdlm", 5, Net(layers=900_000_000, hidden=8, heads=2, length=4))
+    with pytest.raises(InputError, match="a network of 6 layers of 10,000,000, 5 heads needs"):
+        build("mdlm", 5, Net(hidden=10**7, heads=5))
+    with torch.device("meta"):  # where there are no numbers it is planned for another machine
+        build("mdlm", 5, Net(hidden=10**6, heads=5, layers=1, conv=1))

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..arguments import is_number
 from ..errors import InputError
 from ..requests import Progress
 from . import catalogue, file_names, unpack
@@ -336,7 +337,7 @@ def _files(data: "Data") -> dict[str, list[Path]]:
 def _names(folder: Path) -> tuple[str, ...]:
     """Names of the classes in map_clsloc.txt, if it exists (`n02119789 1 kit_fox`); else the published numbers."""
     lines = next((path.read_text("utf-8").split("\n") for path in sorted(folder.rglob("map_clsloc.txt"))), [])
-    by_number = {int(words[1]): words[2] for words in map(str.split, lines) if len(words) > 2 and words[1].isdigit()}
+    by_number = {int(words[1]): words[2] for words in map(str.split, lines) if len(words) > 2 and is_number(words[1])}
     return tuple(by_number.get(i, str(i)) for i in range(1, CLASSES + 1))
 
 

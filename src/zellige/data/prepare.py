@@ -103,7 +103,7 @@ def prepare(
         ends = boundaries(source, contents.parts) if source.cut is not None else {}
         if tokenizer is None:
             size = tokenizer_by_name.entries(spec, contents.characters, contents.spaces)
-            train = (text for text, _ in source.splits(ends)[0][1])
+            train = (text for text, _ in store.chunks(source.splits(ends)[0][1]))
             subwords = tokenizer_by_name.train_subwords
             tokenizer = subwords(spec, size, train) if size else tk.Characters(contents.symbols)
         meta = store.write_tokens(

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..arguments import is_number
 from ..errors import InputError, quoted
 from .smiles import Atom, atoms_of
 
@@ -49,7 +50,7 @@ class Property:
     def of(cls, word: str) -> "Property":
         """Read `rings:5`. Raises InputError for a number of classes below 2."""
         name, _, count = word.partition(":")
-        if not name or (":" in word and not (count.isdecimal() and 2 <= int(count) <= MOST)):
+        if not name or (":" in word and not (is_number(count) and 2 <= int(count) <= MOST)):
             raise InputError(
                 f"`data.labels_by` is {quoted(word)}; it must be {', '.join(COUNTED)} or a column, with a number of classes "
                 f"as rings:5 (2 to {MOST:,})"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..arguments import is_number
 from ..errors import InputError
 from . import unpack
 from .array_source import Fetch, Raw, cut_splits, locate_files
@@ -82,7 +83,8 @@ def solved(grids: np.ndarray) -> np.ndarray:
 def puzzles_and_solutions(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """(N, 9, 9) puzzles (0 is blank) and their solutions, of a .csv with columns puzzle and solution."""
     table = csv.DictReader(io.StringIO(unpack.read_bytes(path).decode("utf-8", "replace")))
-    rows = [(row.get("puzzle") or "", row.get("solution") or "") for row in table]
+    with unpack.of_rows(path):
+        rows = [(row.get("puzzle") or "", row.get("solution") or "") for row in table]
     wrong = next((i for i, row in enumerate(rows, 2) if any(len(x) != 81 or not x.isascii() for x in row)), None)
     if wrong is not None or not rows:
         raise InputError(f"line {wrong or 1:,} of '{path}' is not a puzzle and its solution; give 81 digits for each")
@@ -95,7 +97,7 @@ def puzzles_and_solutions(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _digit(sign: str) -> int:
-    return int(sign) if sign.isdecimal() else 0
+    return int(sign) if is_number(sign) else 0
 
 
 def invariants(grids: np.ndarray) -> list[bytes]:

@@ -17,10 +17,11 @@ from typing import IO
 from ..errors import InputError, nearest
 from ..schema import parse
 from .file_names import FASTA, form_of, is_documents, kind
-from .unpack import BLOCK, Readable, arrow_library, opened
+from .unpack import BLOCK, Readable, arrow_library, of_rows, opened
 
 Piece = tuple[str, bool]
-csv.field_size_limit(1 << 30)
+LINE = 1 << 26  # characters, or bytes, of a line that is held as a whole, at most
+csv.field_size_limit(LINE)
 LOOKED_AT = 200  # rows by which a column is chosen
 LINES = 10_000  # of a sequence, given at once
 
@@ -43,7 +44,7 @@ def read_pieces(path: Readable, form: Format, report: Callable[[int], None] = la
         elif kind(path) in FASTA:
             yield from _sequences(path, _text(path, file, form.raw))
         elif form.lines:
-            yield from _lines(_text(path, file, form.raw))
+            yield from _lines(path, _text(path, file, form.raw))
         else:
             yield from _ended(_text(path, file, form.raw))
 
@@ -136,22 +137,41 @@ def _ended(blocks: Iterator[str]) -> Iterator[Piece]:
         yield before, True
 
 
-def _lines(blocks: Iterator[str]) -> Iterator[Piece]:
-    remainder = ""
+def _lines(path: Readable, blocks: Iterator[str]) -> Iterator[Piece]:
+    remainder, number = "", 1
     for text in blocks:
         *whole, remainder = (remainder + text).split("\n")
         for line in whole:
             if line.strip():
                 yield line.rstrip("\r"), True
+        number += len(whole)
+        _refuse_long(path, number, len(remainder))
     if remainder.strip():
         yield remainder.rstrip("\r"), True
+
+
+def _refuse_long(path: Readable, number: int, size: int) -> None:
+    """InputError for a line that is too long to be held as a whole."""
+    if size > LINE:
+        raise InputError(
+            f"line {number:,} of '{path}' is longer than {LINE:,} characters, the most of a line; break it into several"
+        )
+
+
+def _byte_lines(path: Readable, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file, numbered from 1."""
+    number = 1
+    while line := file.readline(LINE + 1):
+        _refuse_long(path, number, len(line))
+        yield number, line
+        number += 1
 
 
 def _sequences(path: Readable, blocks: Iterator[str]) -> Iterator[Piece]:
     """The sequences of a FASTA file: what stands between two headers (`>...`) in one line; comments (`;...`) are left out."""
     buffer: list[str] = []
     header = False
-    for line, _ in _lines(blocks):
+    for line, _ in _lines(path, blocks):
         if line.startswith(">"):
             if buffer:
                 yield "".join(buffer), True
@@ -171,7 +191,7 @@ def _sequences(path: Readable, blocks: Iterator[str]) -> Iterator[Piece]:
 
 def _json_lines(path: Readable, file: IO[bytes]) -> Iterator[tuple[int, dict]]:
     at = 0
-    for number, line in enumerate(file, 1):
+    for number, line in _byte_lines(path, file):
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as problem:
@@ -190,7 +210,7 @@ def _csv_rows(path: Readable, file: IO[bytes], columns: tuple[str, ...]) -> Iter
 
     def lines() -> Iterator[str]:
         at = 0
-        for line in file:
+        for _, line in _byte_lines(path, file):
             try:
                 yield line.decode("utf-8-sig" if at == 0 else "utf-8")
             except UnicodeDecodeError as problem:
@@ -202,10 +222,11 @@ def _csv_rows(path: Readable, file: IO[bytes], columns: tuple[str, ...]) -> Iter
     header = re.sub(r'"[^"]*"', "", head)
     sign = usual if columns else max(",;\t", key=lambda sign: (header.count(sign), sign == usual))
     rows = csv.reader(chain([head], line_iterator), delimiter=sign)
-    header = columns or tuple(next(rows, ()))
-    for row in rows:
-        if row:
-            yield 1 if not columns and len(row) >= len(header) else rows.line_num, dict(zip(header, row))
+    with of_rows(path):
+        header = columns or tuple(next(rows, ()))
+        for row in rows:
+            if row:
+                yield 1 if not columns and len(row) >= len(header) else rows.line_num, dict(zip(header, row))
 
 
 def _columns(path: Readable, file: IO[bytes], fields: tuple[str, ...]) -> Iterator[tuple[int, dict]]:

@@ -14,6 +14,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from ..arguments import is_number
+
 _ATOM = re.compile(
     r"(?P<bare>Cl|Br|[BCNOPSFI]|[bcnops])"
     r"|\[(?P<isotope>[0-9]+)?(?P<element>[A-Z][a-z]?|[bcnops])(?P<turn>@{1,2})?(?P<hydrogens>H[0-9]?)?(?P<charge>\+[0-9]?|-[0-9]?|\+\+|--)?\]"
@@ -132,7 +134,7 @@ def _atom(written: re.Match[str]) -> Atom | None:
     if written["bare"]:
         return Atom(element, name.islower())
     hydrogens, charge = written["hydrogens"], written["charge"] or ""
-    size = int(charge[1:]) if charge[1:].isdigit() else len(charge)
+    size = int(charge[1:]) if is_number(charge[1:]) else len(charge)
     return Atom(
         element, name.islower(), -size if charge[:1] == "-" else size, int(hydrogens[1:] or 1) if hydrogens else 0
     )

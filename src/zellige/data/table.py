@@ -104,23 +104,21 @@ def read_table(data: "Data", fetch: Fetch) -> Raw:
         raise InputError(f"'{path}' is no .csv or .tsv; a table is one, with a header")
     text = unpack.read_bytes(path).decode("utf-8-sig", "replace")
     reader = csv.reader(io.StringIO(text), delimiter="\t" if kind(path) == ".tsv" else ",")
-    header, rows = [name.strip() for name in next(reader, [])], []
+    with unpack.of_rows(path):
+        (_, names), *lines = [(reader.line_num, row) for row in reader if row] or [(0, [])]
+    header, rows = [name.strip() for name in names], []
     twice = next((name for i, name in enumerate(header) if name in header[:i]), None)
     if twice is not None:
         raise InputError(f"the header of '{path}' has '{twice}' twice; give each column a name of its own")
-    for row in reader:
-        if not row:
-            continue
+    for line, row in lines:
         if len(row) != len(header):
             raise InputError(
-                f"line {reader.line_num:,} of '{path}' has {len(row)} cells, and its header {len(header)}; give as many"
+                f"line {line:,} of '{path}' has {len(row)} cells, and its header {len(header)}; give as many"
             )
         rows.append([cell.strip() for cell in row])
         if "" in rows[-1]:
             name = header[rows[-1].index("")]
-            raise InputError(
-                f"line {reader.line_num:,} of '{path}' has no value for '{name}'; write a word there, such as none"
-            )
+            raise InputError(f"line {line:,} of '{path}' has no value for '{name}'; write a word there, such as none")
     if not rows:
         raise InputError(f"'{path}' holds no rows; a table is a header, and a row in each line after it")
     tokenizer = Table({name: _ordered({row[i] for row in rows}) for i, name in enumerate(header)})

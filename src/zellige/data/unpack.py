@@ -1,6 +1,7 @@
 """Files as bytes, also in .gz, .bz2, .xz, .zst and .zip: opened unpacked, and their sums; what is damaged is one line."""
 
 import bz2
+import csv
 import gzip
 import hashlib
 import io
@@ -101,6 +102,8 @@ def _open(path: Readable, report: Callable[[int], None]) -> IO[bytes]:
             raise InputError(
                 f"'{path}' holds {len(inside):,} files, a .zip is read with one; unpack it, give the folder"
             )
+        if inside[0].flag_bits & 1:
+            raise InputError(f"'{path}' is encrypted; unpack it, and give what is in it")
         return archive.open(inside[0])
     return file
 
@@ -121,6 +124,8 @@ def opened(path: Readable, report: Callable[[int], None]) -> Iterator[IO[bytes]]
     try:
         with _open(path, report) as file:
             yield file
+    except NotImplementedError as problem:  # a .zip
+        raise InputError(f"'{path}' is packed in a way that Python does not read ({problem}); unpack it") from None
     except (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, gzip.BadGzipFile) as problem:
         raise InputError(f"'{path}' is damaged ({problem}); copy or download it again") from None
     except (PermissionError, IsADirectoryError) as problem:
@@ -129,6 +134,18 @@ def opened(path: Readable, report: Callable[[int], None]) -> Iterator[IO[bytes]]
         if problem.errno is not None:  # of the disk, and not of what is on it
             raise
         raise InputError(f"'{path}' is damaged ({problem}); copy or download it again") from None
+
+
+@contextmanager
+def of_rows(path: Readable | str) -> Iterator[None]:
+    """Within it what Python's `csv` cannot read of a file is an InputError."""
+    try:
+        yield
+    except (
+        csv.Error,
+        UnicodeDecodeError,
+    ) as problem:  # a field that no quotation mark ends, the bytes of something else
+        raise InputError(f"'{path}' is no table of rows and columns ({problem}); copy or download it again") from None
 
 
 def arrow_library(path: Readable) -> Any:

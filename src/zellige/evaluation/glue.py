@@ -26,11 +26,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..arguments import is_number
 from ..core.random import mix
 from ..data import Data
 from ..data.catalogue import cache_folder
 from ..data.remote import installed
 from ..data.text_source import load_hub
+from ..data.unpack import of_rows
 from ..errors import InputError, not_installed, unknown
 from ..methods.method import Method
 from ..models.embed import tokens_at_once
@@ -199,7 +201,7 @@ def _file(folder: Path, names: Sequence[str]) -> Path:
 
 def _rows(task: Task, file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """(line, row) of a file; a .tsv has no quotation marks, its first line the names of the columns but for CoLA's."""
-    with file.open(encoding="utf-8", newline="") as lines:
+    with of_rows(shown(file)), file.open(encoding="utf-8", newline="") as lines:
         if file.suffix != ".tsv":
             for number, line in enumerate(lines, 1):
                 if line.strip():
@@ -246,7 +248,7 @@ def _label(task: Task, label: str, number: int, of: str) -> float:
     if task.classes:
         if label in task.classes:
             return task.classes.index(label)
-        if label.isdecimal() and int(label) < len(task.classes):
+        if is_number(label) and int(label) < len(task.classes):
             return int(label)
         raise InputError(
             f"row {number:,} of '{of}' has the label '{label}'; it must be {', '.join(task.classes)}, or its number"

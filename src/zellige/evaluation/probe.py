@@ -31,6 +31,7 @@ from torch import Tensor, nn
 from ..core.random import mix
 from ..data import DATASETS
 from ..data.catalogue import cache_folder, fetch
+from ..data.unpack import of_rows
 from ..errors import InputError, unknown
 from ..methods import METHODS, build, reference
 from ..methods.method import Method
@@ -312,7 +313,7 @@ def labelled(name: str, path: str | Path | None = None, cache: str | None = None
         if not file.is_file():
             raise InputError(f"no file at '{file}'; give the folder of test.csv by `data.path`, or leave it out")
     texts, labels = [], []
-    with file.open(encoding="utf-8", newline="") as lines:
+    with of_rows(file), file.open(encoding="utf-8", newline="") as lines:
         for number, row in enumerate(csv.reader(lines), 1):
             if len(row) != 3 or row[0] not in ("1", "2", "3", "4"):
                 raise InputError(

@@ -476,7 +476,7 @@ def _in_blocks(options: Any, block: int, source: str) -> Any:
 
 def _format(path: Path) -> Any:
     number = (header(path).get("__metadata__") or {}).get("format", "1")
-    return int(number) if str(number).isdigit() else number if number != "pt" else 1
+    return int(number) if is_number(str(number)) else number if number != "pt" else 1
 
 
 class HasModel(Protocol):

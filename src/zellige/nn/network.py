@@ -2,9 +2,11 @@
 
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from ..errors import InputError
+from ..memory import require_memory
 from .block import Net
 from .transformer import DiT
 from .unet import UNet
@@ -39,6 +41,17 @@ def check_tokens_alone(positions: int, longest: int, time: Tensor | None, condit
         raise InputError(f"the input has {positions:,} positions; the network was built for {longest:,}")
 
 
+LAYER = 8000  # bytes of the Python objects of a layer, at least
+
+
+def least_parameters(net: Net, states: int = 1) -> int:
+    """A lower bound on the parameters of the network that `build_network` makes; computed without making it."""
+    layers = {"dit": 12, "u-vit": 12, "conv": 1}.get(net.kind, 0) * net.layers * net.hidden**2
+    if net.convolutional:
+        return layers + 9 * (net.channels * (max(net.multipliers) if net.kind == "unet" else 1)) ** 2
+    return layers + (states + (net.length if net.grid else 0)) * net.hidden
+
+
 def build_network(
     net: Net,
     states: int,
@@ -54,7 +67,14 @@ def build_network(
         states, time, outputs: as in `DiT` and `UNet`.
         block, bias: of a transformer, as in `DiT`.
         levels: whether its noise is one of ordered levels: a U-Net then reads the states as numbers.
+
+    Raises:
+        InputError: this machine has too little memory for it.
     """
+    layers = net.layers * LAYER
+    numbers = torch.empty(0)  # within torch.device("meta") or FakeTensorMode there are none
+    weights = 0 if numbers.is_meta or type(numbers) is not Tensor else 2 * least_parameters(net, states)
+    require_memory(layers + weights, f"a network of {net}")
     if not net.convolutional:
         return DiT(net, states, time, bias, outputs, block)
     if block:

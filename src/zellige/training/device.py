@@ -6,10 +6,13 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from ..data import DATASETS
 from ..errors import InputError, Registry
 from ..evaluation.workers import limit_processes
 from ..launched import this_process
+from ..memory import machine_memory, require_memory
 from ..models.config import Config, Train
+from ..nn.network import LAYER, least_parameters
 from ..nn.precision import float32_products
 from ..show.numbers import counted
 
@@ -162,6 +165,28 @@ def fleet(config: Config) -> Fleet:
 
 def _shown(fleet: Fleet) -> str:
     return f"{counted(fleet.devices, 'process', 'processes')} on {counted(fleet.nodes, 'node')}"
+
+
+def require_room(config: Config, fleet: Fleet) -> None:
+    """InputError unless a step's sequences split into equal parts, and the least that a step holds at one time fits into the
+    memory of a device: weights, gradients and moments, and what each block keeps for the backward pass.
+    """
+    split_batch(config.train, fleet)
+    net = config.net
+    if config.network or net.convolutional:
+        return
+    rows = config.train.batch // (fleet.world * config.train.accumulate)
+    kept = 1 if net.checkpoint else {"dit": 8, "conv": 2}[net.kind]  # hidden states of each block
+    number = 2 if precision(config) == "bfloat16" else 4
+    states = 0 if config.data.name in DATASETS and DATASETS[config.data.name].shaped else net.length
+    needed = rows * states * net.layers * net.hidden * kept * number + net.layers * LAYER
+    if not config.adapter:
+        needed += 16 * least_parameters(net) / (fleet.world if fleet.sharded(config) else 1)
+    memory = float(torch.cuda.get_device_properties(0).total_memory) if cuda(config) else machine_memory()
+    step = (
+        f"a step of {counted(rows, 'row')} of {net.length:,} tokens, through {net}" if states else f"a network of {net}"
+    )
+    require_memory(needed, step, memory)
 
 
 def split_batch(t: Train, fleet: Fleet) -> None:

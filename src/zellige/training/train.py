@@ -195,7 +195,7 @@ def _prepare(
     config = setup.shaped(config, before.get("shape"), len(before.get("classes") or ()))
     changes = setup.changed(saved_run, config) if saved_run else {}
     fleet = device.fleet(config)
-    device.split_batch(config.train, fleet)
+    device.require_room(config, fleet)
     if config.train.wandb:
         logger.require_wandb()
     tokenizer = load_tokenizer(last) if last and config.train.start else None

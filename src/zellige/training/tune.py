@@ -69,7 +69,7 @@ class Tuning:
         step = resumed_step(last) if last else 0
         changes = setup.changed(saved, config) if saved else {}
         fleet = device.fleet(config)
-        device.split_batch(config.train, fleet)
+        device.require_room(config, fleet)
         if fleet.sharded(config):
             raise InputError("tune copies the model to each device; leave `train.strategy` out")
         if config.train.wandb:

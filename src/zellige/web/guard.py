@@ -244,7 +244,7 @@ class _HungUp(Exception):
 async def _read(receive: Receive, most: int, announced: str | None) -> bytes:
     """The body. Of one that is too large the rest is taken in and forgotten, so that whoever sends it comes to the answer."""
     parts, size = [], 0
-    large = announced is not None and announced.isdecimal() and int(announced) > most
+    large = announced is not None and announced.isdecimal() and (len(announced) > 18 or int(announced) > most)
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":

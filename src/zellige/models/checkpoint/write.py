@@ -21,6 +21,7 @@ from torch import Tensor
 from ... import files
 from ...data.tokenizer_base import Tokenizer
 from ...errors import InputError
+from ...memory import size
 from ...schema import sealed, sha256
 from ..adapter import of_adapter, peft_name, write_adapter
 from ..config import FORMAT, Config, to_json
@@ -122,8 +123,8 @@ class Writer:
             write_checksums(folder)
 
         def write() -> None:
-            size = nbytes(model) + nbytes(tensors)
-            with explain_full_disk(path, f"saving step {step:,}", size, lambda: intact(path.parent)):
+            needed = nbytes(model) + nbytes(tensors)
+            with explain_full_disk(path, f"saving step {step:,}", needed, lambda: intact(path.parent)):
                 if not self.first:
                     return save_shards(parts, None, self.group)
                 files.write_folder(path, fill)
@@ -271,8 +272,8 @@ def explain_full_disk(path: Path, doing: str, needs: float, then: Callable[[], s
             raise
         while not path.exists() and path != path.parent:
             path = path.parent
-        free = files.size(shutil.disk_usage(path).free)
-        raise InputError(f"no space left while {doing} (needs {files.size(needs)}, {free} free); {then()}") from problem
+        free = size(shutil.disk_usage(path).free)
+        raise InputError(f"no space left while {doing} (needs {size(needs)}, {free} free); {then()}") from problem
 
 
 def intact(checkpoints: Path) -> str:

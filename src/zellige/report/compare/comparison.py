@@ -43,7 +43,7 @@ from ...show.progress import Bar, TrainingPart
 from ...show.record import Record, as_file, json_record
 from ...show.terminal import Terminal
 from ...training import lock, logger, setup
-from ...training.device import cuda, fleet, split_batch
+from ...training.device import cuda, fleet, require_room
 from ...training.signals import Stopped
 from ...training.train import train as train_one
 from . import table
@@ -195,7 +195,7 @@ class _Work:
 
     def _built(self, entrant: Entrant, config: Config) -> Method:
         """The method, untrained; InputError where it cannot be built, or not be sampled."""
-        split_batch(config.train, fleet(config))
+        require_room(config, fleet(config))
         tokens = self.corpus.tokenizer
         with torch.random.fork_rng(devices=[]):
             fresh = build(entrant.method, tokens.size, config.net, entrant.options, config.net.length, tokens.ordered)
