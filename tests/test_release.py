@@ -1,6 +1,7 @@
 """What is released: the wheel, its metadata, an installation of it in an empty environment, and the workflows that make it."""
 
 import ast
+import contextlib
 import email
 import os
 import re
@@ -13,6 +14,7 @@ import tomllib
 import venv
 import zipfile
 from email.message import Message
+from importlib import metadata as metadata_of
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -139,6 +141,36 @@ def test_an_extra_that_is_named_is_there():
     for extras, packages in named.items():
         brought = " ".join(" ".join(EXTRAS[extra]) for extra in extras.split(","))
         assert all(package in brought or package == "pyarrow" for package in packages)  # datasets stands on pyarrow
+
+
+def required(names: list[str]) -> set[str]:
+    """The distributions that come with these requirements, and with what they require."""
+    found, left = set[str](), [re.split(r"[\[<>=!~; ]", name)[0] for name in names]
+    while left:
+        name = left.pop().lower().replace("_", "-")
+        if name not in found:
+            found.add(name)
+            with contextlib.suppress(metadata_of.PackageNotFoundError):
+                needs = metadata_of.requires(name) or []
+                left += [re.split(r"[\[<>=!~; (]", need)[0] for need in needs if "extra ==" not in need]
+    return found
+
+
+def test_the_extra_docs_brings_what_the_modules_of_the_reference_import():
+    """The reference imports each; what the environment of the tests holds beside hides what is missing from it."""
+    brought = required([*PROJECT["dependencies"], *EXTRAS["docs"]])
+    owners = metadata_of.packages_distributions()
+    missing = set()
+    for name in re.findall(r"automodule:: zellige\.(\S+)", (ROOT / "docs" / "api.md").read_text(encoding="utf-8")):
+        path = SOURCE / name.replace(".", "/")
+        text = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text(encoding="utf-8")
+        for node in ast.parse(text).body:
+            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            modules += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            for package in {module.partition(".")[0] for module in modules} - sys.stdlib_module_names:
+                if not {owner.lower().replace("_", "-") for owner in owners[package]} & brought:
+                    missing.add((name, package))
+    assert missing == set()
 
 
 # ------------------------------------------------------------------------------------------------------- the workflows

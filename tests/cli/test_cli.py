@@ -30,6 +30,7 @@ from zellige.cli import common, flags, help, meanings, options
 from zellige.cli.common import IdleSeed
 from zellige.cli.evaluate import FLAGS, TRAIN
 from zellige.cli.flags import short_help
+from zellige.data.smiles import is_molecule
 from zellige.errors import InputError
 from zellige.evaluation.result import Result, fullest
 from zellige.models import choices, hub
@@ -1092,6 +1093,14 @@ def test_infill(run):
     assert all(re.fullmatch(text.replace("_", "."), line) for line in out.splitlines())
     assert len(out.splitlines()) == 2
     assert err.startswith("2 samples, 46 tokens, ")
+
+
+def test_infill_of_a_molecule(run):
+    code, out, err = run("infill molecules CC(=O)____ --count 6 --seed 2")
+    assert code == 0, err
+    assert "each _ is one symbol of SELFIES" in err
+    assert all(map(is_molecule, out.split()))
+    assert len({*out.split()}) > 2
 
 
 def test_infill_marks_what_it_filled(run, monkeypatch):

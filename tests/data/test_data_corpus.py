@@ -417,7 +417,7 @@ def test_the_table():
         assert entry.split
         assert entry.licence
         assert entry.needs
-        local = {"pydocs", "text", "tokens", "digits", "sudoku", "dna", "table", "array", "images"}
+        local = {"pydocs", "text", "tokens", "digits", "sudoku", "smiles", "dna", "table", "array", "images"}
         local |= {"lakh-pianoroll", "imagenet32", "imagenet64", "imagenet32-oord", "imagenet64-oord"}
         assert bool(entry.files) + bool(entry.hub) == (name not in local)
         assert (
@@ -427,7 +427,7 @@ def test_the_table():
     names = "text8 enwik8 wikitext2 wikitext103 ptb lm1b openwebtext fineweb-edu c4 lambada ag_news pubmed arxiv"
     pictures = "digits mnist binarized-mnist fashion-mnist cifar10 cifar100 imagenet32 imagenet64 images"
     pictures += " imagenet32-oord imagenet64-oord"
-    shaped = f"{pictures} jsb-chorales lakh-pianoroll sudoku qm9 dna table array"
+    shaped = f"{pictures} jsb-chorales lakh-pianoroll sudoku qm9 smiles dna table array"
     assert {name for name, entry in DATASETS.items() if entry.shaped} == {*shaped.split()}
     assert set(DATASETS) == {"pydocs", "text", "tokens", *names.split(), *shaped.split()}
 

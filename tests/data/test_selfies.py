@@ -4,12 +4,17 @@ import itertools
 
 import numpy as np
 import pytest
+import torch
 
-from zellige import Data, InputError
+import zellige
+from zellige import METHODS, Data, InputError, Net
 from zellige.data import selfies
 from zellige.data.prepare import prepare
 from zellige.data.smiles import is_molecule
 from zellige.data.tokenizer import load
+from zellige.methods import build
+from zellige.models.config import Config
+from zellige.models.model import Model
 
 SMILES = ["CC=O", "C#N", "c1cc[nH]c1", "C1CC1O", "NC(=O)C#C", "[NH3+]CC([O-])=O", "CCF", "O=N(=O)C"] * 3
 
@@ -66,6 +71,52 @@ def test_symbols_are_read_and_shown_while_parts_are_masked(corpus, tmp_path):
     for text, said in [("CCBr", r"'\[Br\]' in the prompt is not in the model's vocabulary"), ("C(", "is no SMILES")]:
         with pytest.raises(InputError, match=said):
             of.encode(text)
+
+
+def test_a_part_of_a_molecule_keeps_its_open_end(corpus):
+    """After `CC(=O)` the next atom goes to the second carbon, and `=O` comes after an atom."""
+    of = corpus.tokenizer
+    assert of.decode([*of.encode("CC(=O)"), *of.encode("F")]) == "CC(=O)F"
+    assert of.decode([*of.encode("CC"), *of.encode("=O")]) == "CC=O"
+    assert of.decode([*of.encode("CC"), *of.encode("(=O)"), *of.encode("[F]")]) == "CC(=O)F"
+    assert of.encode("CC=O") == of.encode("[C][C][=O]")  # nothing may follow: spelled as it is
+    for text in ("c1cc", "(=O", "=O=C="):
+        with pytest.raises(InputError, match=r"in the gap is no SMILES that SELFIES can write; close its rings"):
+            of.encode(text, "the gap")
+
+
+def test_molecules_have_their_gaps_filled(corpus):
+    """Each gap is a symbol or the end, and nothing is drawn after the text; a molecule that is whole is refused."""
+    of, length = corpus.tokenizer, corpus.tokenizer.shape[0]
+    torch.manual_seed(0)
+    net = Net(layers=1, hidden=16, heads=2, length=length)
+    method = build("mdlm", of.size, net, METHODS["mdlm"].Config(), length, of.ordered)
+    model = Model(method, of, Config("mdlm", METHODS["mdlm"].Config(), Data("smiles", tokenizer="selfies"), net))
+    samples = zellige.Infill(text="CC(=O)__C", count=9, seed=1).run(model)
+    given = of.encode("CC(=O)")
+    for tokens, text in zip(samples.tokens, samples.texts):
+        assert [tokens[: len(given)], tokens[len(given) + 2 :]] == [
+            given,
+            [*of.encode("C"), *[0] * (length - len(given) - 3)],
+        ]
+        assert text == of.decode(tokens)
+    assert len({*samples.texts}) > 2
+    assert all(text.startswith("CC(=O)") for text in zellige.sample(model, prompt="CC(=O)", count=4))
+    assert len({*zellige.sample(model, prompt="CC(=O)", count=9)}) > 2
+    for ask in (lambda: zellige.sample(model, prompt="CC=O"), lambda: zellige.infill(model, "CC=O__")):
+        with pytest.raises(InputError, match=r"^'CC=O' is whole: no atom has a bond left"):
+            ask()
+
+
+def test_molecules_of_ones_own_have_a_name(corpus, tmp_path):
+    """`smiles` reads a plain file, a molecule a line, as `qm9` reads its own, and a model of SELFIES reads it as SELFIES."""
+    (tmp_path / "mine.txt").write_text("\n".join(SMILES))
+    mine = prepare(Data("smiles", path=str(tmp_path / "mine.txt"), tokenizer="selfies", cache=str(tmp_path)))
+    assert np.array_equal(rows(mine), rows(corpus))
+    again = prepare(Data("smiles", path=str(tmp_path / "mine.txt"), cache=str(tmp_path)), tokenizer=corpus.tokenizer)
+    assert np.array_equal(rows(again), rows(corpus))
+    with pytest.raises(InputError, match=r"the data set smiles needs a file; give it by `data.path`"):
+        prepare(Data("smiles"))
 
 
 def test_the_cache_is_read_and_mended(corpus, tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ import zellige
 from zellige import Net
 from zellige.data import Data
 from zellige.data.levels import SILENT, Levels
+from zellige.data.selfies import Selfies
 from zellige.data.tokenizer import Characters
 from zellige.methods import build
 from zellige.models.config import Config
@@ -22,6 +23,7 @@ TOKENIZERS = {
     "image": Levels(4, (6, 6), "image", "dim", ordered=True),
     "music": Levels(6, (8, 4), "roll", "note", ordered=True, labels=(SILENT, 55, 60, 64, 67, 72)),
     "molecules": Characters("CNO=()1\n", "smiles", (12,)),
+    "selfies": Selfies(["[C]", "[N]", "[O]", "[=O]", "[=C]", "[Branch1]", "[=Branch1]", "[Ring1]", "[F]"], (10,)),
 }
 
 

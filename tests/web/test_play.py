@@ -49,6 +49,7 @@ MODELS = {
     "csm": small(name="csm"),
     "bd3lm": small(name="bd3lm", block=4),
     "udlm": small(name="udlm"),
+    "selfies": small("selfies"),
 }
 NUMBER = {name: i for i, name in enumerate(MODELS)}
 
@@ -170,6 +171,18 @@ def test_gaps_are_filled_and_the_rest_stays(client):
     assert again[:4] + again[8:11] == tokens[:4] + tokens[8:11]
     cells = [3, *[-1] * 15]
     assert draw(client, "sudoku", fixed=cells)[-1]["tokens"][0] == 3
+
+
+def test_a_molecule_with_gaps_ends_where_its_text_ends(client):
+    steps = draw(client, "selfies", text="CC(=O)__N", seed=1)
+    last = steps[-1]
+    assert len(last["tokens"]) == steps[0]["size"] == 10
+    assert min(last["tokens"]) >= 0
+    assert last["text"].startswith("CC(=O)")
+    assert last["verdict"] == "valid"
+    assert last["atoms"]
+    said = client.post("/api/draw", json={"model": NUMBER["selfies"], "text": "CC=O"}).json()["error"]
+    assert said.startswith("'CC=O' is whole: ")
 
 
 def test_a_bound_comes_in_eight_parts(client):

@@ -429,8 +429,13 @@ def _infill(
         raise InputError(f'{reason}; e.g. zellige infill {chosen.run} "the ____ of the ________"')
     if kind.running:
         tokenizer = model.tokenizer
-        if tokenizer.unit == "token":
-            sign, has_space = request.mask_token, tokenizer.decode(tokenizer.encode(" a")).startswith(" ")
+        sign = request.mask_token
+        if getattr(kind, "symbols", ()):
+            terminal.note(
+                f"each {sign} is one symbol of SELFIES, an atom with its bond, a branch or a ring, or the end"
+            )
+        elif tokenizer.unit == "token":
+            has_space = tokenizer.decode(tokenizer.encode(" a")).startswith(" ")
             before = f" with the space before it, as in had{sign} sons" if has_space else ""
             terminal.note(f"each {sign} is one token: a word or a piece of a word{before}")
         request = replace(request, text=chosen.text)

@@ -32,6 +32,7 @@ READERS = {
     "lakh-pianoroll": symbols.pianoroll,
     "sudoku": puzzles.sudoku,
     "qm9": symbols.molecules,
+    "smiles": symbols.molecules,
     "table": table.read_table,
     "array": own_arrays.read_arrays,
 }
@@ -55,7 +56,7 @@ def prepare_arrays(
     from .tokenizer import require_same
 
     entry = DATASETS[data.name]
-    if tokenizer is not None and tokenizer.name == "selfies" and data.name == "qm9" and not data.tokenizer:
+    if tokenizer is not None and tokenizer.name == "selfies" and not data.tokenizer and data.name in ("qm9", "smiles"):
         data = dataclasses.replace(data, tokenizer="selfies")  # as the model that reads it was trained
     cache = catalogue.cache_folder(data.cache)
     if data.name in CACHED:

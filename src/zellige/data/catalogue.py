@@ -225,6 +225,10 @@ DATASETS |= {
         reads=("path", "field", "tokenizer", "labels", "labels_by"),
         files={"all": (_QM9, "80c060e299a44112b89be3fc6d95145dfeda97aa3eab1e2662aafdfbb00f7929")},
     ),
+    "smiles": Source(
+        "your own SMILES", "any", "90% / 5% / 5% shuffled", "yours", "`data.path`", fields=("smiles",), shaped=True,
+        reads=("path", "field", "tokenizer", "labels", "labels_by"),
+    ),
     "dna": Source(
         "DNA, FASTA or rows", "any", _SHARES, "yours", "`data.path`", fields=("sequence",), shaped=True,
         reads=("path", "field", "reverse_complement"),

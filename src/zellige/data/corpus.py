@@ -66,7 +66,7 @@ class Data:
         colours: for `images`: rgb or grey; empty: as the files are, which must then be alike.
         labels: condition the network on the class of each row, so that `zellige sample --class` can ask for one. Of texts, with
             one document per row: the topic of ag_news, the field `label` of your own; of molecules what `labels_by` names.
-        labels_by: for `labels`, the column that holds the class; of molecules (qm9) also rings or heteroatoms, which are counted.
+        labels_by: for `labels`, the column that holds the class; of molecules also rings or heteroatoms, which are counted.
             rings:5 makes 5 classes of numbers: 0, 1, 2, 3 and 4 or more; quantiles, of numbers that are not whole.
         flip: for images: mirror each one left to right in half of the training steps.
         reverse_complement: for `dna`: give the other strand, read backwards, in half of the training steps.

@@ -19,6 +19,7 @@ from .folder import folder_key, read_whole, write_meta, written_aside
 from .tokenizer_base import BaseTokenizer, OutsideVocabulary
 
 END = "\n"
+_JOINS = "-=#:/\\("  # SMILES that goes on after an atom begins with one of these
 _SYMBOL = re.compile(r"\[[^\[\]]*\]")
 
 
@@ -34,6 +35,20 @@ def symbols_of(smiles: str) -> list[str]:
         return _SYMBOL.findall(selfies.encoder(smiles))
     except selfies.EncoderError:
         raise InputError(f"'{smiles}' is no SMILES of a molecule that SELFIES can write; take it out") from None
+
+
+def symbols_of_part(smiles: str) -> list[str]:
+    """The symbols of a molecule or of a part of one: `=O` comes after an atom, and after `CC(=O)` an atom may follow.
+
+    >>> symbols_of_part("CC(=O)")
+    ['[C]', '[C]', '[=Branch1]', '[C]', '[=O]']
+    """
+    before, after = smiles[:1] in tuple(_JOINS), smiles.endswith(")")
+    try:
+        symbols = symbols_of("C" * before + smiles + "C" * after)
+    except InputError:
+        return symbols_of(smiles if not before else f"C{smiles}")[int(before) :]
+    return symbols[int(before) : len(symbols) - after]
 
 
 class Selfies(BaseTokenizer):
@@ -59,13 +74,19 @@ class Selfies(BaseTokenizer):
         return [np.array(self.encode(piece, of), np.uint32) for piece in pieces]
 
     def encode(self, text: str, of: str = "the prompt") -> list[int]:
-        """The tokens of a SMILES text, or of the symbols themselves: `CC=O` or `[C][C][=O]`; line ends are tokens, too."""
+        """The tokens of SMILES, whole or a part, or of symbols: `CC=O` or `[C][C][=O]`; line ends are tokens, too."""
         return [token for line in re.split(f"({END})", text) if line for token in self._line(line, of)]
 
     def _line(self, line: str, of: str) -> list[int]:
         symbols = [line] if line == END else _SYMBOL.findall(line)
         if "".join(symbols) != line or any(symbol not in self._numbers for symbol in symbols):
-            symbols = symbols_of(line)
+            try:
+                symbols = symbols_of_part(line)
+            except InputError:
+                raise InputError(
+                    f"'{line}' in {of} is no SMILES that SELFIES can write; close its rings and branches, or give symbols: "
+                    "[C][=O]"
+                ) from None
         unknown = next((symbol for symbol in symbols if symbol not in self._numbers), None)
         if unknown:
             raise OutsideVocabulary(f"'{unknown}' in {of} is not in the model's vocabulary ({self.describe()})")

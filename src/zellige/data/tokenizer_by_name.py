@@ -55,7 +55,7 @@ def named_tokenizer(spec: str, fetch: Callable[[str, str], Path]) -> Tokenizer:
         return Bytes()
     if spec == "selfies":
         raise InputError(
-            "`data.tokenizer` selfies is for molecules; give `data.name` qm9, and your file by `data.path`"
+            "`data.tokenizer` selfies is for molecules; give `data.name` smiles, and your file by `data.path`"
         )
     path = Path(spec).expanduser()
     if spec == "gpt2" and not path.is_dir():

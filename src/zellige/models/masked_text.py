@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..data.tokenizer_base import Tokenizer
 from ..errors import InputError
 from ..samplers.sampler import GAP
-from ..show.kinds import added
+from ..show.kinds import added, of
 from .defaults import end_token, trained_on_documents
 from .model import Model
 from .trajectory import before_word
@@ -38,14 +38,19 @@ class MaskedText:
     Attributes:
         parts: the given texts, and between two of them the number of masked tokens; 0: any number.
         fixed: the tokens, -1 where one is masked, GAP where any number is missing; behind them a token that ends the text, of a
-            model of texts of any length.
+            model of texts of any length, or as many as fill the row, of a model of molecules.
     """
 
     parts: list[str | int]
     fixed: list[int]
 
     def pieces(self, tokens: Sequence[int], tokenizer: Tokenizer) -> list[tuple[str, bool]]:
-        """The text with its spans filled from `tokens`, in pieces: (text, whether it was filled in)."""
+        """The text with its spans filled from `tokens`, in pieces: (text, whether it was filled in).
+
+        Of SELFIES one piece: only the whole of its symbols is a molecule.
+        """
+        if getattr(tokenizer, "symbols", ()):
+            return [(of(tokenizer).text(tokens), False)]
         pieces, start = [], 0
         inserted = len(tokens) - len(self.fixed) + 1  # tokens of the span of any length
         free = [i for i, token in enumerate(self._filled(inserted)) if token < 0]
@@ -129,4 +134,6 @@ def masked_text(model: Model, text: str, length: int, mask_token: str = "_") -> 
     tokens += [] if end is None else [end]
     if len(tokens) > length:
         raise InputError(f"the text has {len(tokens):,} tokens, the model takes {length:,}; shorten it")
+    if of(tokenizer).whole and tokenizer.separator is not None:
+        tokens += [tokenizer.separator] * (length - len(tokens))
     return MaskedText(parts, tokens)

@@ -227,7 +227,14 @@ def fixed_tokens(
         raise InputError(f"fixed holds {mask:,}, the mask; give -1 where a token is free")
     if not N or count % N:
         raise InputError(f"`count` is {count:,}, fixed has {N:,} rows; give a multiple of that")
-    return pad(rows, (0, length - width), value=beyond)
+    rows, kind = pad(rows, (0, length - width), value=beyond), kinds.of(tokenizer)
+    for row in rows.unique(dim=0).tolist() if kind.whole else ():
+        if (text := kind.complete(row)) is not None:
+            raise InputError(
+                f"'{text}' is whole: no atom has a bond left where more would be drawn, so every sample is it; "
+                "go on at an atom before, as in CC(=O), or give less"
+            )
+    return rows
 
 
 def begin_tokens(tokenizer: Tokenizer, begin: Any, length: int | None, model: Model, count: int) -> Tensor:

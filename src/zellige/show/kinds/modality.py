@@ -26,6 +26,7 @@ class Modality:
         keeps: what `given` can keep of a row, the usual one first.
         colours: nothing of it can be seen without colours.
         running: rows are running text: a prompt begins them, gaps are typed.
+        whole: a text is all of a row, which is filled up with the token that ends it.
     """
 
     name: str = ""
@@ -34,6 +35,7 @@ class Modality:
     keeps: tuple[str, ...] = ()
     colours: bool = False
     running: bool = False
+    whole: bool = False
 
     def __init__(self, tokenizer: Tokenizer):
         self.tokenizer = tokenizer
@@ -47,6 +49,10 @@ class Modality:
     def pieces(self, row: Sequence[int]) -> list[str]:
         """Text of each token alone."""
         raise NotImplementedError
+
+    def complete(self, row: Sequence[int]) -> str | None:
+        """The text of a row that no token at its free positions (-1) can change, some others given; None where one can."""
+        return None
 
     def block(self, row: Sequence[int], marks: Sequence[Mark] | None = None) -> list[Line] | None:
         """A row as lines for a terminal, `marks` says of each token what happened to it; None for running text."""

@@ -31,13 +31,28 @@ class Smiles(Text):
     """Molecules, a line of SMILES each; what a row is filled up with is left off."""
 
     name, many = "smiles", "molecules"
+    whole = True
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The symbols of SELFIES, of which each alone is no SMILES; () of a model of the letters of SMILES."""
+        return getattr(self.tokenizer, "symbols", ())
+
+    def complete(self, row: Sequence[int]) -> str | None:
+        given = sum(token >= 0 for token in row)
+        if not self.symbols or given in (0, len(row)):
+            return None
+        symbols = range(1, len(self.symbols))  # the first one ends a molecule
+        molecules = (self.text([symbol if token < 0 else token for token in row]) for symbol in symbols)
+        first = next(molecules)
+        return first if all(molecule == first for molecule in molecules) else None
 
     def text(self, row: Sequence[int]) -> str:
         return super().text(row).strip()
 
     def pieces(self, row: Sequence[int]) -> list[str]:
-        symbols = getattr(self.tokenizer, "symbols", None)  # of SELFIES: alone they are no SMILES
-        pieces = super().pieces(row) if symbols is None else [symbols[t] if 0 <= t < len(symbols) else "·" for t in row]
+        symbols = self.symbols
+        pieces = [symbols[t] if 0 <= t < len(symbols) else "·" for t in row] if symbols else super().pieces(row)
         return [piece.replace("\n", " ") for piece in pieces]
 
 
