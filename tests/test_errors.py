@@ -91,12 +91,7 @@ def place(tmp_path_factory):
         delimiter=",",
     )
     (folder / "unanswered.jsonl").write_text('{"prompt": "a", "answer": "b"}\n{"prompt": "c"}\n')
-    chat = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
-    asked = {
-        "asked": {"prompt": "a", "answer": "b"},
-        "chat": {"messages": chat},
-        "long": {"prompt": "a", "answer": "b" * 40},
-    }
+    asked = {"asked": {"prompt": "a", "answer": "b"}, "long": {"prompt": "a", "answer": "b" * 40}}
     for name, pair in asked.items():
         (folder / f"{name}.jsonl").write_text(f"{json.dumps(pair)}\n" * 40)
     (folder / "last.ckpt").write_bytes(pickle.dumps(Evil()))

@@ -106,15 +106,46 @@ def test_prompts_are_given_and_answers_are_counted(tmp_path):
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ([{"prompt": "a", "answer": "b"}, {"prompt": "c"}], "line 2 of '.*' has no 'answer'"),
-        ([{"prompt": "", "answer": "b"}], "line 1 of '.*' has no 'prompt'"),
-        (["text"], "line 1 of '.*' is no JSON object"),
-        ([{"prompt": "a" * 9, "answer": "b"}] * 30, "pair 1 of '.*' has 10 tokens, and a row 8; use `net.length` 10"),
+        (
+            [{"prompt": "a", "answer": "b"}, {"prompt": "c"}],
+            "line 2 of '.*' has neither a prompt with its answer nor messages",
+        ),
+        ([{"prompt": "a", "answer": 3}], "line 1 of '.*': 'prompt' and 'answer' are neither two texts nor two lists"),
+        (["text"], "line 1 of '.*' is not an object"),
+        (
+            [{"prompt": "a" * 9, "answer": "b"}, {"prompt": "", "answer": "b"}],
+            "no pair of '.*' is left: left out 2 of 2 pairs: 1 longer than a row, 1 without an answer "
+            r"\(line 1 of '.*' has 10 tokens, a row 8\)",
+        ),
     ],
 )
 def test_pairs_that_cannot_be_read_are_named(tmp_path, entries, message):
     with pytest.raises(InputError, match=message):
         prepare(Data("text", path=pairs(tmp_path, entries), given="field"), 8)
+
+
+def test_pairs_that_are_too_long_or_empty_are_left_out_and_counted(tmp_path):
+    """What is left is what the file without them gives: a pair of exactly a row stays."""
+    whole = [{"prompt": p, "answer": a} for p, a in PAIRS] + [{"prompt": "abc>", "answer": "cbab"}]
+    rest = [
+        {"prompt": "abc>", "answer": "cbabc"},
+        {"prompt": "a>", "answer": ""},
+        {"prompt": "aaa>", "answer": "abcab"},
+    ]
+    (tmp_path / "clean").mkdir()
+    shares = {"validation": 0.0, "test": 0.0, "tokenizer": "characters"}
+    clean, mixed = (
+        prepare(Data("text", path=pairs(folder, entries), given="field", **shares), 8)
+        for folder, entries in ((tmp_path / "clean", whole), (tmp_path, [rest[0], *whole[:30], *rest[1:], *whole[30:]]))
+    )
+    assert len(mixed.train) == len(whole)
+    for a, b in zip(clean.train, mixed.train, strict=True):
+        assert torch.equal(a["tokens"], b["tokens"])
+        assert torch.equal(a["mask"], b["mask"])
+    assert {name: mixed.about["pairs"][name] for name in ("of", "long", "empty")} == {"of": 64, "long": 2, "empty": 1}
+    assert "pairs" not in clean.about
+    (line,) = mixed.about["left_out"]
+    assert line.startswith("3 of 64 pairs: 2 longer than a row, 1 without an answer (line 1 of")
 
 
 @pytest.mark.parametrize("word", ["prefix", "prefix:0", "prefix:x", "spans:1", "spans:0", "half", "field:2"])

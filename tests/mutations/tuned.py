@@ -17,8 +17,8 @@ TUNED = of(
     (
         "the prompt of a conversation lacks the beginning of the answer's turn",
         CHAT,
-        "add_generation_prompt=True",
-        "add_generation_prompt=False",
+        '"add_generation_prompt": asks}',
+        '"add_generation_prompt": False}',
         FOLDER + "through_the_template",
     ),
     (

@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 import zellige
 from zellige import InputError, Net, Train, Tune
 from zellige.core.batch import Batch
+from zellige.data import chat
 from zellige.data.tokenizer import Characters
 from zellige.methods import METHODS, build
 from zellige.models.adapter import inject, lora_config, peft_name
@@ -28,10 +29,13 @@ QUICK = Train(
 PAIRS = [{"prompt": "abc "[: 2 + i % 3], "answer": "cab bac"[i % 4 :]} for i in range(40)]
 
 
-def save_base(folder: Path, method: str = "mdlm", **choices) -> Path:
+def save_base(folder: Path, method: str = "mdlm", letters: str = "abc \n", length: int = 24, **choices) -> Path:
     """A saved model with random weights, none of them zero."""
     cls = METHODS[method]
-    tokenizer, net = Characters("abc \n"), Net(layers=2, hidden=16, heads=2, length=24, conv=3)
+    tokenizer, net = (
+        Characters(letters),
+        Net(layers=2, hidden=16, heads=2, length=length, conv=3),
+    )
     torch.manual_seed(0)
     config = Config(method, cls.Config(**choices), net=net)
     model = build(cls, tokenizer.size, net, config.options, net.length)
@@ -135,6 +139,85 @@ def test_prompts_are_given_and_answers_end_as_the_family_ends_them(place, tmp_pa
         assert len(row["tokens"]) == {"mdlm": 16, "bd3lm": 12, "ar": 16}[method]
         rows[method] = text.decode(row["tokens"][row["mask"]])
     assert rows == {"mdlm": "ab bac" + "\n" * 7, "bd3lm": "ab bac\n\n\n", "ar": "ab bac\n"}
+
+
+def chats(place):
+    """A list of conversations in a .json: of 30 one is too long, and one has no answer."""
+    told = [
+        [{"role": "user", "content": "ab"[: 1 + i % 2]}, {"role": "assistant", "content": "cab"[i % 3 :]}]
+        for i in range(30)
+    ]
+    told[7] = [{"role": "user", "content": "a" * 30}, told[7][1]]
+    told[9] = told[9][:1]
+    (place / "chat.json").write_text(json.dumps([{"messages": messages} for messages in told]))
+    return str(place / "chat.json")
+
+
+def test_a_model_without_a_template_learns_conversations_by_the_plain_one(tmp_path):
+    """A base that was trained here; what is too long or has no answer is left out, and counted; with `strict` it is an error."""
+    base = save_base(tmp_path / "base", letters="System: User: Assistant:\nbc", length=48)
+    tuning = Tune(data=chats(tmp_path), folder=tmp_path / "run", train=QUICK, rank=2, strict=False).resolved(base)
+    corpus, text = tuning.corpus(None), tuning.base.tokenizer  # pyright: ignore[reportArgumentType]
+    row = corpus.train[2]
+    given = int((~row["mask"]).sum())
+    assert text.decode(row["tokens"][:given]) == "User: a\nAssistant:"
+    assert text.decode(row["tokens"][given:]) == " b\n" + "\n" * (len(row["tokens"]) - given - 3)
+    assert corpus.notes == (chat.note(text),)
+    assert {name: corpus.about["pairs"][name] for name in ("of", "long", "empty")} == {"of": 30, "long": 1, "empty": 1}
+    run = tuning.run(False, False)
+    assert run.steps == 4
+    assert not (tmp_path / "strict").exists()
+    with pytest.raises(InputError, match=r"^record 8 of '.*' has 52 tokens, a row 48; shorten it or take it out"):
+        Tune(data=chats(tmp_path), folder=tmp_path / "strict", train=QUICK, strict=True).run(base)
+    assert not (tmp_path / "strict").exists()
+    assert zellige.load(run.model.export(tmp_path / "out")).config.method == "mdlm"  # of no layout: Zellige's own
+
+
+def test_records_without_answers_are_running_text_or_refused(place, tmp_path):
+    """Texts are learnt whole; records of other fields are neither, unless a field is named."""
+    rows = json.dumps({"title": "ab", "body": "cab bac"}) + "\n"
+    text = json.dumps([{"text": "cab bac", "n": 1}] * 30)
+    for name, content, field, given in (
+        ("text.json", text, None, ""),
+        ("named.jsonl", rows * 30, "body", ""),
+        ("pairs.csv", "prompt,answer\n" + "ab,c\n" * 30, None, "field"),
+    ):
+        (tmp_path / name).write_text(content)
+        asked = Tune(data=zellige.Data("text", path=str(tmp_path / name), field=field), folder=tmp_path / "x")
+        assert asked.resolved(place / "base").config.data.given == given
+    (tmp_path / "other.jsonl").write_text(rows * 30)
+    with pytest.raises(InputError, match=r"'.*other.jsonl' holds records of title, body; give text; prompt and answer"):
+        Tune(data=str(tmp_path / "other.jsonl"), folder=tmp_path / "x").run(place / "base")
+
+
+def test_dropout_acts_on_what_an_adapter_reads(place, tmp_path):
+    """In training alone, with the probability that is asked for; the run differs from one without."""
+    base = zellige.load(place / "base")
+    inject(base.method, lora_config(Adapter(targets=("qkv",), dropout=0.3), "base"))
+    drops = [layer for layer in base.method.modules() if isinstance(layer, torch.nn.Dropout) and layer.p == 0.3]
+    assert len(drops) == 2
+    torch.manual_seed(0)
+    x = drops[0].train()(torch.ones(10_000))
+    assert abs(float((x == 0).float().mean()) - 0.3) < 0.03  # 6.5 standard deviations
+    tune(place, tmp_path / "plain", dropout=0.0)
+    runs = [load_file(run / "checkpoints" / "step-000004" / ADAPTER) for run in (place / "run", tmp_path / "plain")]
+    assert any(not torch.equal(runs[0][name], runs[1][name]) for name in runs[0])
+
+
+def test_a_run_goes_on_from_its_own_base_alone(place, tmp_path):
+    """Not from one of the same sizes, and not where its base has other weights since."""
+    shutil.copytree(place / "run", tmp_path / "run", symlinks=True)
+    other = zellige.load(place / "base")
+    with torch.no_grad():
+        next(other.method.parameters()).add_(1e-3)
+    other.save(tmp_path / "other")
+    train = {"train.steps": 6}
+    with pytest.raises(
+        InputError, match=r"'.*run' is tuned from other weights than those in '.*other'; give its own base"
+    ):
+        Tune(folder=tmp_path / "run", resume=True, settings=train).run(tmp_path / "other")
+    same = shutil.copytree(place / "base", tmp_path / "elsewhere")
+    assert Tune(folder=tmp_path / "run", resume=True, settings=train).run(same).steps == 6
 
 
 def test_the_loss_is_that_of_the_answers(place, tmp_path, monkeypatch):

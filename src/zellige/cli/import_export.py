@@ -69,7 +69,7 @@ class Export:
     to: str | None = None
     """layout to write: sedd, radd, mdlm, bd3lm, ar, sedd-noeos, udlm, duo, llada, dream, llama, sdar, fast-dllm-v2, a2d, gpt2,
     a2d-gpt2, gpt2-blocks, bert, mosaicbert, modernbert, or hub for Zellige's own with a model card; default: the layout in which
-    the model was published"""
+    the model was published, of a model that was trained here hub"""
     out: str = ""
     """folder to write into"""
 
@@ -81,14 +81,14 @@ def export(words: Sequence[str], terminal: Terminal, began: float) -> int:
     if not arguments.model or not arguments.out:
         raise InputError(
             f"export needs a {'model' if not arguments.model else 'folder'}; "
-            f"e.g. zellige export {arguments.model or 'runs/mine'} --to mdlm --out exported"
+            f"e.g. zellige export {arguments.model or 'runs/mine'} --out exported"
         )
     with terminal.waiting("loading"):
-        from ..models.model import HUB, load
-        from ..models.published import layout_of
+        from ..models.model import load
+        from ..models.published import layout_name
 
         model = load(arguments.model)
-        layout = arguments.to if arguments.to == HUB else layout_of(model.config, model.about, arguments.to).name
+        layout = layout_name(model.about, arguments.to)
     with terminal.waiting("writing"):
         folder = model.export(arguments.out, arguments.to)
     came = model.about.get("published", {}).get("layout") == layout

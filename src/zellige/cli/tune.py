@@ -18,8 +18,8 @@ from .common import put_json
 from .train import trained
 
 ABOUT = """Tune a model on other data: a small adapter (LoRA) beside its frozen weights.
-A .jsonl with 'prompt' and 'answer' teaches the answers; so does one with
-'messages', by the chat template of the model's tokenizer."""
+A .jsonl or .json with 'prompt' and 'answer' teaches the answers; so do
+conversations ('messages', ShareGPT, Alpaca), by the model's chat template."""
 
 
 def form() -> Any:
@@ -59,8 +59,7 @@ def tune(words: Sequence[str], terminal: Terminal, began: float) -> int:
         run = tuning.run(request.resume, request.overwrite, progress).made_by(request.saved())
     finally:
         progress.close()
-    layout = "" if run.about.get("published") else " --to hub"
-    export = f"zellige export {path(run.folder)}{layout} --out merged"
+    export = f"zellige export {path(run.folder)} --out merged"
     trained(terminal, run, rows=run.steps * run.config.train.batch * 3 // 10, then=export)
     put_json(terminal, run.to_dict() | {"seconds": time.monotonic() - began})
     return 0

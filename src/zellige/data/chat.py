@@ -1,82 +1,195 @@
-"""Chat templates: a conversation as a prompt and an answer, by the template that is published with a tokenizer.
+"""Conversations as texts: by the chat template that is published with a tokenizer, or by a plain one.
 
-A template is Jinja. transformers renders it, in its sandbox: it can read the messages and the names of special tokens, and
-nothing else. It comes from `chat_template.jinja`, or from the entry `chat_template` of `tokenizer_config.json`.
+A template is Jinja, from `chat_template.jinja` or from the entry `chat_template` of `tokenizer_config.json`. It is rendered in
+Jinja's sandbox and in a process of its own (`template`): it can read the messages and the names of special tokens, nothing else,
+and has `SECONDS` of computing and `MEMORY` bytes for each text of at most `template.MOST` characters.
+
+A tokenizer without one has a plain template, `User: ...` and `Assistant: ...`, a line for each message; where its alphabet cannot
+write that, `user ... assistant ...` in one line.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError, not_installed
+from ..errors import InputError
 from ..schema import read_json, read_text
-from .tokenizer_base import CONFIG
+from . import template
+from .records import Message, Pair
+from .tokenizer_base import CONFIG, OutsideVocabulary
 
 TEMPLATE, FILE = "chat_template", "chat_template.jinja"
 SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _AGAIN = "copy or download it again"
+SECONDS, MEMORY = 2.0, 1 << 29  # of a text
+START = 60.0  # seconds in which the other process has to start
+
+
+@dataclass(frozen=True)
+class Template:
+    """How a conversation is written.
+
+    Attributes:
+        source: Jinja.
+        tokens: the names of special tokens, as a template asks for them, and their texts.
+        plain: what it writes, for a line, where it is one of ours; "": it came with the tokenizer.
+    """
+
+    source: str
+    tokens: tuple[tuple[str, str], ...] = ()
+    plain: str = ""
+
+
+PLAIN = Template(
+    "{% for m in messages %}{{ m.role | capitalize }}: {{ m.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}Assistant:{% endif %}",
+    plain="'User: ...' and 'Assistant: ...', a line each",
+)
+SMALL = Template(
+    "{% for m in messages %}{{ m.role }} {{ m.content }} {% endfor %}{% if add_generation_prompt %}assistant{% endif %}",
+    plain="'user ... assistant ...'",
+)
 
 
 def chat_of(folder: Path) -> dict[str, str]:
     """The chat template in a tokenizer's folder, and the texts of the special tokens that it may name; {} where it has none."""
     path = folder / CONFIG
     entries: dict[str, Any] = read_json(path, dict, _AGAIN) if path.is_file() else {}
-    template = entries.get(TEMPLATE)
-    if isinstance(template, list):  # several by name
-        by_name = {one.get("name"): one.get("template") for one in template if isinstance(one, Mapping)}
-        template = by_name.get("default")
+    source = entries.get(TEMPLATE)
+    if isinstance(source, list):  # several by name
+        by_name = {one.get("name"): one.get("template") for one in source if isinstance(one, Mapping)}
+        source = by_name.get("default")
     if (folder / FILE).is_file():
-        template = read_text(folder / FILE, _AGAIN)
-    if not isinstance(template, str) or not template:
+        source = read_text(folder / FILE, _AGAIN)
+    if not isinstance(source, str) or not source:
         return {}
     tokens = {name: entries[name] for name in SPECIAL if name in entries}
     texts = {name: token.get("content") if isinstance(token, Mapping) else token for name, token in tokens.items()}
-    return {TEMPLATE: template} | {name: text for name, text in texts.items() if isinstance(text, str)}
+    return {TEMPLATE: source} | {name: text for name, text in texts.items() if isinstance(text, str)}
 
 
-def as_pair(tokenizer: Any, messages: object, where: str) -> tuple[str, str]:
-    """The prompt and the answer of a conversation: the answer is its last message, with all that ends it.
+def template_of(tokenizer: Any) -> Template:
+    """The template of a tokenizer; a plain one where it has none, or is None: not trained yet."""
+    chat: dict[str, str] = dict(getattr(tokenizer, "chat", None) or {})
+    if TEMPLATE in chat:
+        return Template(chat.pop(TEMPLATE), tuple(chat.items()))
+    if tokenizer is None:
+        return PLAIN
+    try:
+        tokenizer.encode("System: User: Assistant:\n")
+    except OutsideVocabulary:
+        return SMALL
+    return PLAIN
+
+
+def note(tokenizer: Any) -> str:
+    """A line that names the plain template; "" where the tokenizer has a template of its own."""
+    plain = template_of(tokenizer).plain
+    return plain and f"the tokenizer has no chat template; a plain one writes conversations: {plain}"
+
+
+def pairs(tokenizer: Any, conversations: Iterable[tuple[str, Sequence[Message]]]) -> list[tuple[str, str]]:
+    """The prompt and the answer of each conversation: the answer is its last message, with all that ends it.
 
     Args:
-        tokenizer: one with a template (`Tokens.chat`).
-        messages: [{"role": "user", "content": ...}, ..., {"role": "assistant", "content": ...}].
-        where: what to call it in an error: "line 3 of 'chat.jsonl'".
+        conversations: what to call each in an error ("line 3 of 'chat.jsonl'"), and its messages.
 
     Raises:
-        InputError: no messages, or the last is not the assistant's; the tokenizer has no template; the template refuses them, or
-            writes the earlier messages otherwise where an answer follows.
+        InputError: the template refuses a conversation, or writes the earlier messages otherwise where an answer follows.
     """
-    chat: dict[str, str] = getattr(tokenizer, "chat", None) or {}
-    if not chat:
-        raise InputError(
-            f"{where} has 'messages', and tokenizer '{tokenizer.name}' has no chat template; give 'prompt' and 'answer'"
-        )
-    if not isinstance(messages, Sequence) or isinstance(messages, str) or not all(_is_message(m) for m in messages):
-        raise InputError(f"{where} has no list of messages; each needs 'role' and 'content'")
-    if len(messages) < 2 or messages[-1]["role"] != "assistant" or not messages[-1]["content"]:
-        raise InputError(f"{where} ends without an answer; its last message must be the assistant's, after another")
-    prompt = _render(chat, messages[:-1], where, add_generation_prompt=True)
-    whole = _render(chat, messages, where)
-    if not whole.startswith(prompt) or whole == prompt:
-        raise InputError(
-            f"{where}: the chat template writes the prompt otherwise once an answer follows; give 'prompt' and 'answer'"
-        )
-    return prompt, whole.removeprefix(prompt)
+    named = list(conversations)
+    if not named:
+        return []
+    renderings = [
+        {"messages": [*part], "add_generation_prompt": asks}
+        for _, messages in named
+        for part, asks in ((messages[:-1], True), (messages, False))
+    ]
+    names = [name for name, _ in named for _ in (0, 1)]
+    texts = render(template_of(tokenizer), renderings, names)
+    made = []
+    for (name, _), prompt, whole in zip(named, texts[::2], texts[1::2]):
+        if not whole.startswith(prompt) or whole == prompt:
+            raise InputError(
+                f"{name}: the chat template writes the prompt otherwise once an answer follows; give 'prompt' and 'answer'"
+            )
+        made.append((prompt, whole.removeprefix(prompt)))
+    return made
 
 
-def _is_message(message: object) -> bool:
-    return isinstance(message, Mapping) and all(isinstance(message.get(name), str) for name in ("role", "content"))
+def written(conversation: Pair | list[Message]) -> str:
+    """A whole conversation as a text, by the plain template; of a prompt and its answer, one after the other."""
+    if isinstance(conversation, tuple):
+        return "".join(conversation)
+    return render(PLAIN, [{"messages": conversation}], [""])[0] if conversation else ""
 
 
-def _render(chat: Mapping[str, str], messages: Sequence[Any], where: str, **how: Any) -> str:
+def prompt_of(tokenizer: Any, messages: Sequence[Message], name: str = "the conversation") -> str:
+    """The text after which the model writes its answer. InputError: the template refuses the messages."""
+    return render(template_of(tokenizer), [{"messages": [*messages], "add_generation_prompt": True}], [name])[0]
+
+
+@cache
+def ends_of(form: Template) -> tuple[str, ...]:
+    """The texts with which an answer ends: what the template writes after it, and what it writes before the next question."""
+    told = [{"role": "user", "content": "QUESTION"}, {"role": "assistant", "content": "ANSWER"}]
+    told = [told, [*told, {"role": "user", "content": "AGAIN"}]]
+    renderings = [{"messages": messages, "add_generation_prompt": False} for messages in told]
     try:
-        from transformers.utils.chat_template_utils import render_jinja_template
-    except ImportError:
-        raise not_installed("a chat template", "transformers", "tune") from None
-    words: dict[str, Any] = {name: text for name, text in chat.items() if name != TEMPLATE}
-    try:
-        texts, _ = render_jinja_template([[*messages]], chat_template=chat[TEMPLATE], **how, **words)
-    except Exception as problem:  # whatever the template raises, or Jinja of it
-        reason = " ".join(str(problem).split())[:120].rstrip(".")
-        raise InputError(f"{where}: the chat template refuses the messages ({reason})") from None
-    return texts[0]
+        last, between = render(form, renderings, ["the conversation"] * 2)
+    except InputError:  # of several turns it may take none
+        return ()
+    ends = last.partition("ANSWER")[2].strip(), between.partition("ANSWER")[2].partition("AGAIN")[0].rstrip()
+    return tuple(end for end in dict.fromkeys(ends) if end.strip())
+
+
+# ---------------------------------------------------------------------------------------------------- rendering
+def render(form: Template, renderings: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
+    """The text of each of `renderings`, the variables of a template.
+
+    Raises:
+        InputError: Jinja cannot read or render it, or it passes a limit; `names` says at which one.
+    """
+    asked = [{**dict(form.tokens), **words} for words in renderings]
+    if form.plain:
+        return [template.render(_ours(form.source), words) for words in asked]
+    answers = _elsewhere({"template": form.source, "seconds": SECONDS, "memory": MEMORY}, asked)
+    for answer, name in zip(answers, names):
+        if "limit" in answer:
+            why = _LIMITS[answer["limit"]].format(seconds=SECONDS, memory=MEMORY >> 20, most=template.MOST)
+            raise InputError(f"{name}: the chat template {why}; give a tokenizer with another")
+        if "problem" in answer:
+            raise InputError(f"{name}: the chat template refuses the messages ({answer['problem']})")
+    return [answer["text"] for answer in answers]
+
+
+_ours = cache(template.compiled)
+_LIMITS = {
+    "time": "computes for more than {seconds:g} seconds",
+    "memory": "needs more than {memory} MB",
+    "length": "writes more than {most:,} characters",
+    "end": "ends the process that renders it",
+}
+
+
+def _elsewhere(how: Mapping[str, Any], renderings: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The answers of `template` as a program; the last of them may be a limit."""
+    command = [sys.executable, "-P", template.__file__]
+    words = "".join(json.dumps(line) + "\n" for line in (how, *renderings)).encode()
+    late = False
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        try:
+            written, _ = process.communicate(words, START + SECONDS * len(renderings))
+        except subprocess.TimeoutExpired:
+            late = True
+            process.kill()
+            written, _ = process.communicate()
+    answers = [json.loads(line) for line in written.split(b"\n")[:-1]]
+    late = late or process.returncode == -getattr(signal, "SIGPROF", 0)
+    return answers if len(answers) == len(renderings) else [*answers, {"limit": "time" if late else "end"}]

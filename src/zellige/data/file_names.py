@@ -4,6 +4,7 @@ they begin."""
 import codecs
 import difflib
 import glob
+import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -11,8 +12,9 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from ..errors import InputError, nearest
+from .records import FORMS, is_known
 from .remote_files import RemoteFile, find_remote, is_remote
-from .unpack import opened
+from .unpack import BLOCK, opened
 
 File = PurePath | RemoteFile  # what has a name
 
@@ -154,14 +156,50 @@ def kind(path: File) -> str:
     return suffixes[-1] if suffixes else ""
 
 
-def is_documents(path: File) -> bool:
-    """Return whether the file contains documents (`ROWS`) and not one running text."""
-    return kind(path) in ROWS
+def is_documents(path: File, fields: Sequence[str] = ()) -> bool:
+    """Return whether the file contains documents and not one running text: by its name, or as a .json that holds records.
+
+    These are objects, in a list or one a line, whose fields are known (`records.is_known`), or are `fields`.
+    """
+    if kind(path) != ".json":
+        return kind(path) in ROWS
+    if not isinstance(path, Path):
+        return True  # nothing is opened in a remote store
+    record = _first_record(path)
+    return record is not None and (is_known(record) or (bool(fields) and {*fields} <= {*record}))
+
+
+def _first_record(path: Path) -> dict[str, Any] | None:
+    """The first object of a .json that holds a list of them, or one a line; None for any other."""
+    with opened(path, lambda count: None) as file:
+        text = file.read(BLOCK).decode("utf-8-sig", "replace").lstrip()
+    is_list = text.startswith("[")
+    text = text.removeprefix("[").lstrip()
+    try:
+        record, end = json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError):
+        return None
+    more = text[end:].lstrip()[:1]
+    return record if isinstance(record, dict) and (is_list or more == "{") else None
+
+
+def refuse_other_json(path: str | None, files: Sequence[File], fields: Sequence[str] = ()) -> None:
+    """InputError where `path` is itself a .json, and no records are read from it: its braces and quotes would be learnt."""
+    alone = next((f for f in files if kind(f) == ".json" and not is_documents(f, fields)), None)
+    if alone is not None and isinstance(alone, Path) and len(files) == 1 and Path(path or "").expanduser() == alone:
+        record = _first_record(alone)
+        has = "holds no list of records" if record is None else f"holds records of {', '.join(record)}"
+        use = (
+            f"name the one with the text by `data.field`, or give {FORMS}"
+            if record
+            else f"give a list of objects with {FORMS}"
+        )
+        raise InputError(f"'{alone}' {has}; {use}")
 
 
 def require_columns(field: str | None, files: Sequence[File]) -> None:
     """InputError where a field is asked for of files that have none."""
-    text_file = next((path for path in files if not is_documents(path)), None)
+    text_file = next((path for path in files if not is_documents(path, (field or "").split("+"))), None)
     if field and text_file:
         raise InputError(f"`data.field` has no effect on '{text_file}', which is plain text; leave it out")
 

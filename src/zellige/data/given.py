@@ -3,27 +3,23 @@
     prefix:32    the first 32 tokens of each row, or of each document where rows hold documents
     suffix:32    the last 32
     spans:0.5    spans of random lengths that hold half of the tokens; in training others each epoch, else always the same
-    field        the `prompt` of each line of a .jsonl file; its `answer` is the rest. Or all but the last of its `messages`, by
-                 the tokenizer's chat template (`chat`)
+    field        the prompt of each record of a file (`records`); its answer is the rest. Of a conversation all but the last
+                 message, by the tokenizer's chat template (`chat`)
     puzzle       the filled cells of each sudoku, as its file has them
 
 At least one token of a row is left. The bound of the others is that of -log p(the rest | the given part).
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from glob import glob
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 
 from ..arguments import is_number
 from ..errors import InputError, quoted
-from ..schema import read_text
-from . import catalogue, chat, tokenizer_by_name
+from . import catalogue, chat, file_names, readers, records, tokenizer_by_name
 from .corpus import Corpus, Data, OwnData, count_rows
 from .rows import Rows
 
@@ -172,70 +168,56 @@ def _of(corpus: Corpus, rows: dict[str, Any], given: Given, word: str) -> Corpus
 
 
 # ---------------------------------------------------------------------------------------------- prompt and answer
-class TooLong(InputError):
-    """A pair is longer than a row."""
+class LeftOut(NamedTuple):
+    """How many pairs are left out of all, why, and the first of them in words."""
+
+    of: int
+    long: int
+    empty: int
+    first: str
+
+    def __str__(self) -> str:
+        why = [
+            f"{self.long:,} longer than a row" if self.long else "",
+            f"{self.empty:,} without an answer" if self.empty else "",
+        ]
+        return f"{self.long + self.empty:,} of {self.of:,} pairs: {', '.join(filter(None, why))} ({self.first})"
 
 
-def holds_pairs(path: str) -> bool:
-    """Return whether .jsonl files are of prompts and answers, or of messages, as the first line says."""
-    files = [file for file in sorted(glob(path)) or [path] if file.endswith(".jsonl") and Path(file).is_file()]
-    for file in files[:1]:
-        with Path(file).open(encoding="utf-8", errors="replace") as lines:
-            first = next((line for line in lines if line.strip()), "")
-        try:
-            entry = json.loads(first)
-        except ValueError:
-            return False
-        return isinstance(entry, dict) and bool({"prompt", "answer", "messages"} & {*entry})
-    return False
+def read_pairs(path: str, tokenizer: "Tokenizer | None" = None) -> tuple[list[tuple[str, str, str]], str]:
+    """What to call each record of files in an error, its prompt and its answer; "" and "" where it has none.
 
-
-def read_pairs(path: str, tokenizer: "Tokenizer | None" = None) -> Iterator[tuple[str, str]]:
-    """The prompt and answer of each line of .jsonl files: `prompt` and `answer`, or `messages` by the tokenizer's chat template.
+    A conversation is written by the tokenizer's chat template (`chat.pairs`); the second value names a plain one that is used.
 
     Raises:
-        InputError: no such file; a line that is no JSON object, or has one of them missing, empty or no text; messages without a
-            template.
+        InputError: no such file, or one of running text; a record that holds neither a prompt and an answer nor messages.
     """
-    files = sorted(glob(path)) or [path]
-    for file in files:
-        if not Path(file).is_file() or not file.endswith(".jsonl"):
-            raise InputError(
-                f"`data.given` field needs a .jsonl file of lines with 'prompt' and 'answer', not '{file}'"
-            )
-        for number, line in enumerate(read_text(file, "give UTF-8").split("\n"), 1):
-            if not line.strip():
-                continue
-            where = f"line {number} of '{file}'"
-            try:
-                entry = json.loads(line)
-            except ValueError:
-                entry = None
-            if not isinstance(entry, dict):
-                raise InputError(f"{where} is no JSON object; it needs 'prompt' and 'answer'")
-            if "messages" in entry and "prompt" not in entry:
-                yield chat.as_pair(tokenizer, entry["messages"], where)
-                continue
-            for name in ("prompt", "answer"):
-                if not isinstance(entry.get(name), str) or not entry[name]:
-                    raise InputError(f"{where} has no '{name}'; each needs 'prompt' and 'answer'")
-            yield entry["prompt"], entry["answer"]
+    found: list[tuple[str, records.Pair | list[records.Message]]] = []
+    for file in file_names.find_files(path):
+        if not file_names.is_documents(file):
+            raise InputError(f"`data.given` field needs records ({records.FORMS}), and '{file}' has none")
+        found += [(name, records.conversation(record, name)) for name, record in readers.read_records(file)]
+    told = [(name, messages) for name, messages in found if isinstance(messages, list) and messages]
+    written = iter(chat.pairs(tokenizer, told))
+    pairs = [(name, *(of if isinstance(of, tuple) else next(written) if of else ("", ""))) for name, of in found]
+    return pairs, chat.note(tokenizer) if told else ""
 
 
 def prepare_pairs(data: Data, length: int, tokenizer: "Tokenizer | None") -> Corpus:
     """Prompts and answers, each pair in a row of its own: what `prepare` does for a text.
 
     Rows are as long as the longest pair, rounded up. An answer ends with the token that ends documents; with `data.fill` it is
-    repeated to a multiple of so many tokens.
+    repeated to a multiple of so many tokens. Pairs that are longer than a row, or lack an answer, are left out: the entry `pairs`
+    of `about` is how many (LeftOut).
 
     Raises:
-        InputError: as `read_pairs`; a pair that is longer than a row (TooLong).
+        InputError: as `read_pairs`; no pair of a split is left.
     """
     from . import tokenizer as tk
     from .tokens import prepare_tokens
 
     if not data.path:
-        raise InputError("`data.given` field needs `data.path`, a .jsonl file with 'prompt' and 'answer'")
+        raise InputError("`data.given` field needs `data.path`, e.g. a .jsonl file with 'prompt' and 'answer'")
     if tokenizer is not None and tokenizer.shape:
         raise InputError(
             f"the model writes {tokenizer.describe()}, and prompts and answers are text; give data of that form"
@@ -248,24 +230,31 @@ def prepare_pairs(data: Data, length: int, tokenizer: "Tokenizer | None") -> Cor
         cache = catalogue.cache_folder(data.cache)
         fetch = lambda address, checksum: catalogue.fetch(address, checksum, cache)  # noqa: E731
         tokenizer = tokenizer_by_name.named_tokenizer(spec, fetch)
-    pairs = {split: [*read_pairs(path, tokenizer)] for split, path in sources.items()}
+    read = {split: read_pairs(path, tokenizer) for split, path in sources.items()}
+    pairs, notes = {split: of for split, (of, _) in read.items()}, {note for _, note in read.values() if note}
     if tokenizer is None:
-        texts = [text for of_split in pairs.values() for pair in of_split for text in pair]
+        texts = [text for of_split in pairs.values() for _, *pair in of_split for text in pair]
         characters, spaces = sum(map(len, texts)), sum(text.count(" ") for text in texts)
         size = tokenizer_by_name.entries(spec, characters, spaces)
         subwords = tokenizer_by_name.train_subwords
         tokenizer = subwords(spec, size, texts) if size else tk.Characters("".join(texts))
-    values, prompts, longest = {}, list[int](), 1
+    values, prompts, longest, left = {}, list[int](), 1, LeftOut(sum(map(len, pairs.values())), 0, 0, "")
     for split, of_split in pairs.items():
-        encoded = [_encoded(tokenizer, *pair) for pair in of_split]
-        values[split] = [[*prompt, *answer] for prompt, answer in encoded]
-        prompts += [len(prompt) for prompt, _ in encoded]
-        for number, n in enumerate(map(len, values[split]), 1):
-            if n > length:
-                raise TooLong(
-                    f"pair {number} of '{sources[split]}' has {n:,} tokens, and a row {length:,}; use `net.length` {n}"
-                )
-            longest = max(longest, n)
+        values[split] = []
+        for name, prompt, answer in of_split:
+            tokens, ending = _encoded(tokenizer, prompt, answer) if answer else ([], [])
+            n = len(tokens) + len(ending)
+            if 0 < n <= length:
+                values[split].append([*tokens, *ending])
+                prompts.append(len(tokens))
+                longest = max(longest, n)
+                continue
+            first = left.first or (f"{name} has {n:,} tokens, a row {length:,}" if n else f"{name} has no answer")
+            left = LeftOut(left.of, left.long + (n > 0), left.empty + (not n), first)
+        if not values[split]:
+            raise InputError(
+                f"no pair of '{sources[split]}' is left: left out {left}; give shorter pairs, or longer rows"
+            )
     step = data.fill if 0 < data.fill < longest else ROUND
     shares = {} if "train" in sources else {"validation": data.validation, "test": data.test}
     row = min(length, -(-longest // step) * step)
@@ -275,8 +264,10 @@ def prepare_pairs(data: Data, length: int, tokenizer: "Tokenizer | None") -> Cor
     for split, part in corpus.rows.items():
         rows[split] = GivenRows(part, given, np.array(prompts[begin : begin + part.texts]))
         begin += part.texts
-    about = corpus.about | {"name": data.name, "files": sorted(glob(data.path)) or [data.path]}
-    return _of(Corpus(tokenizer, corpus.rows, about), rows, given, "field")
+    about = corpus.about | {"name": data.name, "files": [str(file) for file in file_names.find_files(data.path)]}
+    if left.first:
+        about |= {"left_out": [str(left)], "pairs": left._asdict()}
+    return _of(Corpus(tokenizer, corpus.rows, about, tuple(notes)), rows, given, "field")
 
 
 def _encoded(tokenizer: "Tokenizer", prompt: str, answer: str) -> tuple[list[int], list[int]]:

@@ -1,9 +1,10 @@
-"""Files to pieces of text: plain, FASTA, .jsonl, .csv, .tsv, .parquet and .arrow, also in .gz, .bz2, .xz, .zst and .zip; in
-constant memory.
+"""Files to pieces of text: plain, FASTA, .jsonl, .json, .csv, .tsv, .parquet and .arrow, also in .gz, .bz2, .xz, .zst and .zip;
+in constant memory, but for a list in a .json.
 
 A piece is (text, ends): part of a document and whether the document ends with it. Plain text comes in blocks of about
-a megabyte; .jsonl, .csv, .tsv, .parquet and .arrow give one document a row, FASTA one a sequence. With `raw` the text is the
-bytes, one latin-1 character each.
+a megabyte; .jsonl, .csv, .tsv, .parquet, .arrow and a .json with a list of records give one document a record, FASTA one a
+sequence. A conversation, or a prompt with its answer, is one text (`records`). With `raw` the text is the bytes, one latin-1
+character each.
 """
 
 import codecs
@@ -16,12 +17,14 @@ from typing import IO
 
 from ..errors import InputError, nearest
 from ..schema import parse
+from . import records
 from .file_names import FASTA, form_of, is_documents, kind
 from .unpack import BLOCK, Readable, arrow_library, of_rows, opened
 
 Piece = tuple[str, bool]
 LINE = 1 << 26  # characters, or bytes, of a line that is held as a whole, at most
 csv.field_size_limit(LINE)
+LIST = 1 << 30  # bytes of a list in a .json, at most
 LOOKED_AT = 200  # rows by which a column is chosen
 LINES = 10_000  # of a sequence, given at once
 
@@ -39,7 +42,7 @@ class Format:
 def read_pieces(path: Readable, form: Format, report: Callable[[int], None] = lambda count: None) -> Iterator[Piece]:
     """The pieces of one file; report(bytes read since) is called as it goes."""
     with opened(path, report) as file:
-        if is_documents(path):
+        if is_documents(path, form.fields):
             yield from _documents(_records(path, file, form), path, form)
         elif kind(path) in FASTA:
             yield from _sequences(path, _text(path, file, form.raw))
@@ -51,45 +54,59 @@ def read_pieces(path: Readable, form: Format, report: Callable[[int], None] = la
 
 def _records(path: Readable, file: IO[bytes], form: Format) -> Iterator[tuple[int, dict]]:
     """The rows of a file that has columns, each with the number of its line."""
-    if kind(path) == ".jsonl":
-        return _json_lines(path, file)
+    if kind(path) in (".jsonl", ".json"):
+        return _json_records(path, file)
     if kind(path) in (".csv", ".tsv"):
         return _csv_rows(path, file, form.columns)
     return _columns(path, file, form.fields)
 
 
+def read_records(path: Readable) -> Iterator[tuple[str, dict]]:
+    """The records of a file, each with what to call it in an error: "line 3 of 'chat.jsonl'"."""
+    with opened(path, lambda count: None) as file:
+        for number, record in _records(path, file, Format(fields=("",))):  # no such column: all of them
+            yield _where(path, number), record
+
+
+def first_record(path: Readable) -> dict:
+    """The first record of a file; {} where it holds none, or is a running text."""
+    if not is_documents(path):
+        return {}
+    return next((record for _, record in read_records(path)), {})
+
+
+def _where(path: Readable, number: int) -> str:
+    return f"{'record' if kind(path) == '.json' else 'line'} {number:,} of '{path}'"
+
+
 def read_labels(path: Readable, form: Format, label: str) -> Iterator[str]:
     """The column `label` beside each text that `read_pieces` gives."""
-    if not is_documents(path):
+    if not is_documents(path, form.fields):
         raise InputError(
             f"'{path}' is text without a column '{label}'; give .jsonl, .csv or .parquet, or no `data.labels`"
         )
     with opened(path, lambda count: None) as file:
         fields = form.fields
         for number, record in _records(path, file, replace(form, fields=(label, *(fields or ("text",))))):
-            fields = fields or _guess(record)
             if label not in record:
                 names = ", ".join(record)
-                raise InputError(
-                    f"no column '{label}' in line {number:,} of '{path}' ({names}); leave out `data.labels`"
-                )
-            if " ".join(record[name] for name in fields):
+                raise InputError(f"no column '{label}' in {_where(path, number)} ({names}); leave out `data.labels`")
+            fields = fields or _guess(record)
+            if _text_of(record, fields, _where(path, number)):
                 yield str(record[label])
 
 
 def text_column(path: Readable, form: Format) -> tuple[str, tuple[str, ...]] | None:
     """The column with the longest texts, by the mean of the first `LOOKED_AT` rows, and all columns.
 
-    None where there is nothing to choose: there is a column `text`, or one column alone.
+    None where there is nothing to choose: there is a column `text`, a conversation, or one column alone.
     """
     with opened(path, lambda count: None) as file:
-        records = [record for _, record in islice(_records(path, file, form), LOOKED_AT)]
-    names = tuple(dict.fromkeys(name for record in records for name in record))
-    if not records or len(names) == 1 or "text" in names:
+        rows = [record for _, record in islice(_records(path, file, form), LOOKED_AT)]
+    names = tuple(dict.fromkeys(name for record in rows for name in record))
+    if not rows or len(names) == 1 or "text" in names or records.is_conversation(rows[0]):
         return None
-    lengths = {
-        name: sum(len(value) for record in records if isinstance(value := record.get(name), str)) for name in names
-    }
+    lengths = {name: sum(len(value) for record in rows if isinstance(value := record.get(name), str)) for name in names}
     longest = max(names, key=lengths.__getitem__)
     if not lengths[longest]:
         raise InputError(f"no column of '{path}' holds text ({', '.join(names)}); give a file that has one")
@@ -158,13 +175,13 @@ def _refuse_long(path: Readable, number: int, size: int) -> None:
         )
 
 
-def _byte_lines(path: Readable, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file, numbered from 1."""
+def _byte_lines(path: Readable, file: IO[bytes], line: bytes = b"") -> Iterator[tuple[int, bytes]]:
+    """The lines of a file, numbered from 1; `line`: the first, if it has been read."""
     number = 1
-    while line := file.readline(LINE + 1):
+    while line := line or file.readline(LINE + 1):
         _refuse_long(path, number, len(line))
         yield number, line
-        number += 1
+        number, line = number + 1, b""
 
 
 def _sequences(path: Readable, blocks: Iterator[str]) -> Iterator[Piece]:
@@ -189,9 +206,14 @@ def _sequences(path: Readable, blocks: Iterator[str]) -> Iterator[Piece]:
         yield "".join(buffer), True
 
 
-def _json_lines(path: Readable, file: IO[bytes]) -> Iterator[tuple[int, dict]]:
+def _json_records(path: Readable, file: IO[bytes]) -> Iterator[tuple[int, dict]]:
+    """The objects of a file that has one a line, or all in a list."""
+    begin = file.readline(LINE + 1)
+    if begin.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"["):
+        yield from _json_list(path, begin + file.read(LIST + 1 - len(begin)))
+        return
     at = 0
-    for number, line in _byte_lines(path, file):
+    for number, line in _byte_lines(path, file, begin):
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as problem:
@@ -202,6 +224,22 @@ def _json_lines(path: Readable, file: IO[bytes]) -> Iterator[tuple[int, dict]]:
         record = parse(text, f"line {number:,} of '{path}'", "one object a line")
         if not isinstance(record, dict):
             raise InputError(f"line {number:,} of '{path}' is not an object; one object a line, e.g. {{\"text\": ...}}")
+        yield number, record
+
+
+def _json_list(path: Readable, content: bytes) -> Iterator[tuple[int, dict]]:
+    """The objects of a list."""
+    if len(content) > LIST:
+        raise InputError(f"'{path}' is a list of more than {LIST:,} bytes; write one object a line (.jsonl)")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise _not_text(path, content[problem.start], problem.start) from None
+    for number, record in enumerate(parse(text, f"'{path}'", "a list of objects, or one object a line"), 1):
+        if not isinstance(record, dict):
+            raise InputError(
+                f"record {number:,} of '{path}' is not an object; give a list of objects, {{\"text\": ...}}"
+            )
         yield number, record
 
 
@@ -238,7 +276,7 @@ def _columns(path: Readable, file: IO[bytes], fields: tuple[str, ...]) -> Iterat
 
             table = parquet.ParquetFile(file)
             names = table.schema_arrow.names
-            names_wanted = fields or _guess(dict.fromkeys(names))
+            names_wanted = fields or ("text",)
             batches = table.iter_batches(1024, columns=[*names_wanted] if {*names_wanted} <= {*names} else None)
         else:
             head = file.read(6)
@@ -255,21 +293,11 @@ def _columns(path: Readable, file: IO[bytes], fields: tuple[str, ...]) -> Iterat
         raise InputError(f"'{path}' is damaged ({reason}); copy or download it again") from None
 
 
-def _documents(records: Iterator[tuple[int, dict]], path: Readable, form: Format) -> Iterator[Piece]:
+def _documents(rows: Iterator[tuple[int, dict]], path: Readable, form: Format) -> Iterator[Piece]:
     fields = form.fields
-    for number, record in records:
+    for number, record in rows:
         fields = fields or _guess(record)
-        missing = next((name for name in fields if name not in record), None)
-        if missing is not None:
-            texts = [name for name, value in record.items() if isinstance(value, str)]
-            use = nearest(missing, texts) or next(iter(texts), "text")
-            raise InputError(
-                f"field '{missing}' is not in line {number:,} of '{path}' (fields: {', '.join(record)}); use `data.field` {use}"
-            )
-        values = [record[name] for name in fields]
-        if not all(isinstance(value, str) for value in values):
-            raise InputError(f"field '{fields[0]}' in line {number:,} of '{path}' is not a text; use `data.field`")
-        text = " ".join(values)
+        text = _text_of(record, fields, _where(path, number))
         try:
             text.encode()
         except UnicodeEncodeError:  # JSON may hold half a surrogate pair
@@ -279,4 +307,24 @@ def _documents(records: Iterator[tuple[int, dict]], path: Readable, form: Format
 
 
 def _guess(record: dict) -> tuple[str, ...]:
+    """The field that holds the text, `text` or the only one; () where that is a conversation."""
+    if "text" not in record and records.is_conversation(record):
+        return ()
     return tuple(record) if len(record) == 1 else ("text",)
+
+
+def _text_of(record: dict, fields: tuple[str, ...], where: str) -> str:
+    """The text of a record: its `fields`, its conversation where there are none."""
+    if not fields:
+        from . import chat  # it needs NumPy, and this file is read by every command
+
+        return chat.written(records.conversation(record, where))
+    missing = next((name for name in fields if name not in record), None)
+    if missing is not None:
+        texts = [name for name, value in record.items() if isinstance(value, str)]
+        use = nearest(missing, texts) or next(iter(texts), "text")
+        raise InputError(f"field '{missing}' is not in {where} (fields: {', '.join(record)}); use `data.field` {use}")
+    values = [record[name] for name in fields]
+    if not all(isinstance(value, str) for value in values):
+        raise InputError(f"field '{fields[0]}' in {where} is not a text; use `data.field`")
+    return " ".join(values)

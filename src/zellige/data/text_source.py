@@ -16,6 +16,7 @@ from .catalogue import DATASETS, SPLITS, Source, own_split
 from .corpus import OwnData
 from .own_values import open_texts
 from .readers import Format, Piece
+from .records import is_conversation
 from .remote_files import RemoteFile
 from .sums import Sums
 
@@ -208,20 +209,24 @@ def _sort_files(data: "Data", entry: Source) -> dict[str, list[Any]]:
 
 def _of_fields(data: "Data", files: list[Any]) -> list[Any]:
     """Beside a field, of a folder those files that have fields, if any has; the others are named as left out."""
-    several = Path(data.path or "").expanduser().is_dir()
-    return [f for f in files if file_names.is_documents(f)] or files if data.field and several else files
+    if not data.field or not Path(data.path or "").expanduser().is_dir():
+        return files
+    return [f for f in files if file_names.is_documents(f, data.field.split("+"))] or files
 
 
 def _from_files(source: TextSource, files: dict[str, list[Any]], form: Format) -> None:
     all_files = list(chain.from_iterable(files.values()))
+    file_names.refuse_other_json(source.data.path, all_files, form.fields)
     file_names.require_columns(source.data.field, all_files)
-    source.documents = form.lines or any(file_names.is_documents(f) for f in all_files)
+    with_records = {f for f in all_files if file_names.is_documents(f, form.fields)}
+    source.documents = form.lines or bool(with_records)
     source.total = sum(unpack.size_of(f) for f in all_files)
     if source.total == 0:
         raise InputError(f"{source.tell} holds no characters; give a file with text, or `data.name` pydocs")
 
-    has_lines = not all(file_names.is_documents(f) for f in all_files)
-    form = _with_column(source, all_files, replace(form, lines=form.lines and has_lines))
+    has_lines = len(with_records) < len(all_files)
+    form = replace(form, lines=form.lines and has_lines)
+    form = _with_column(source, [f for f in all_files if f in with_records], form)
     fasta = [file_names.kind(f) in file_names.FASTA for f in all_files]
     source.several, source.sequences = any(fasta), all(fasta)
 
@@ -251,12 +256,15 @@ def _from_files(source: TextSource, files: dict[str, list[Any]], form: Format) -
 
 
 def _with_column(source: TextSource, files: list[Any], form: Format) -> Format:
-    """The form with the column that holds the text of one's own files, where none is named. No remote file is opened for it."""
-    table_file = next((f for f in files if file_names.is_documents(f) and not isinstance(f, RemoteFile)), None)
-    column = (
-        readers.text_column(table_file, form) if table_file and source.data.name == "text" and not form.fields else None
-    )
+    """The form with the column of `files`, of records, that holds the text, where none is named. No remote file is opened."""
+    table_file = next((f for f in files if not isinstance(f, RemoteFile)), None)
+    if table_file is None or source.data.name != "text" or form.fields:
+        return form
+    column = readers.text_column(table_file, form)
     if column is None:
+        first = readers.first_record(table_file)
+        if "text" not in first and is_conversation(first):
+            source.about["read"] = ["each conversation, or prompt with its answer, as one text"]
         return form
     name, alternatives = column
     listing = ", ".join(column_name for column_name in alternatives if column_name != name)

@@ -145,8 +145,6 @@ def unit(tokenizer: Tokenizer) -> str:
 
 __all__ = ["Model", "load", "save", "write_folder"]
 
-HUB = "hub"  # of `export`: a folder for the Hugging Face hub
-
 
 class Model(hub.Shared):
     """A trained method with what is needed to use it.
@@ -289,18 +287,19 @@ def export(model: Model, folder: str | Path, to: str | None = None) -> Path:
     Args:
         to: a name in `published.LAYOUTS`; if not given, the layout that the model came in: with the same keys, bytes of tensors
             and config.json, and beside them SHA256SUMS. "hub" is no layout of others: Zellige's own folder with a model card
-            (`Model.save_pretrained`).
+            (`Model.save_pretrained`), and the default of a model that was trained here.
 
     Raises:
         InputError: the model does not fit the layout; the folder holds something else, or the disk is full.
     """
-    if to == HUB:
+    name = published.layout_name(model.about, to)
+    if name == published.HUB:
         model.save_pretrained(folder)
         return Path(folder)
-    published.layout_of(model.config, model.about, to)
+    layout = published.LAYOUTS[name]
 
     def fill(here: Path) -> None:
-        published.write_layout(here, model.method, model.tokenizer, model.config, model.about, to)
+        published.write_layout(here, model.method, model.tokenizer, model.config, model.about, layout)
         write_defaults(here, model.defaults)
         write_checksums(here)
 

@@ -291,9 +291,8 @@ def _with_data_name(settings: Mapping[str, Any]) -> Mapping[str, Any]:
 class Tune(Request["Run"]):
     """Tune a model on other data: train low-rank adapters beside its matrices (LoRA, arXiv 2106.09685), by the library peft.
 
-    The data is of prompts and answers (.jsonl with `prompt` and `answer`, or `messages` for a model with a chat template), of
-    which the answers are learnt, or any other. The run's folder holds the adapter, and is a model as any other
-    where the base is there.
+    The data is of prompts and answers, or of conversations (`data.records`), of which the answers are learnt, or any other. The
+    run's folder holds the adapter, and is a model as any other where the base is there.
     """
 
     data: Any = option(
@@ -315,6 +314,9 @@ class Tune(Request["Run"]):
         "tokens of a row of running text (default: as many as the model reads); pairs are as long as they are",
         default=None, minimum=1,
     )  # fmt: skip
+    strict: bool = option(
+        "stop at a pair that is too long or has no answer (default: leave it out, and say how many)", default=False
+    )
     folder: str | Path | None = option(
         "folder for everything; default: runs/MODEL-tuned, numbered", default=None, flag="run"
     )
@@ -350,7 +352,6 @@ class Tune(Request["Run"]):
         Raises:
             InputError: as `run`.
         """
-        from ..data.given import holds_pairs
         from ..models.adapter import check_peft
         from ..models.checkpoint.layout import CONFIG, default_folder, holds_run
         from ..models.config import from_json
@@ -389,16 +390,35 @@ class Tune(Request["Run"]):
             raise InputError("`train.minutes` is for a model that is trained from the start; give `train.steps`")
         if "train.start" in settings:
             raise InputError("`train.start` is the model that is tuned; leave it out")
-        if saved is None and not data.given and data.path and data.name == "text" and holds_pairs(data.path):
-            data = replace(data, given="field")
+        if saved is None and not data.given and data.path and data.name == "text":
+            data = _with_answers(data)
         adapter = {name: getattr(self, name) for name in ("rank", "alpha", "dropout", "targets", "length")}
         return resolved(
             model, adapter={name: value for name, value in adapter.items() if value is not None}, data=data, train=train,
-            typed=settings, folder=folder, saved=saved,
+            typed=settings, folder=folder, saved=saved, strict=self.strict,
         )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         return super().to_dict() | {"settings": dict(self.settings or {}) or None}
+
+
+def _with_answers(data: Data) -> Data:
+    """The data with its prompts given, where its records have answers.
+
+    Raises:
+        InputError: they have neither answers nor a text, and no field is named.
+    """
+    from ..data import file_names, readers, records
+
+    file = file_names.find_files(str(data.path))[0]
+    record = {} if file_names.is_remote(str(data.path)) else readers.first_record(file)
+    if records.is_conversation(record) and not data.field:
+        return replace(data, given="field")
+    if record and not data.field and not records.is_known(record):
+        raise InputError(
+            f"'{file}' holds records of {', '.join(record)}; give {records.FORMS}, or name the text's field by `data.field`"
+        )
+    return data
 
 
 def _class_of(model: Any) -> "type[Method] | None":

@@ -16,7 +16,6 @@ import torch
 
 from ..core.random import mix
 from ..data import Data
-from ..data.given import TooLong
 from ..data.prepare import prepare
 from ..data.table import refuse_mixed
 from ..data.tokenizer_base import OutsideVocabulary
@@ -51,6 +50,7 @@ class Tuning:
 
     base: Model
     config: Config
+    strict: bool = False  # whether a pair that is left out is an error
 
     def run(self, resume: bool, overwrite: bool, progress: Progress | None = None) -> Run:
         """Train the adapter, or go on with the run in the folder."""
@@ -101,13 +101,10 @@ class Tuning:
                 tokenizer=base.tokenizer,
                 progress=getattr(progress, "reading", None),
             )
-        except TooLong as problem:
-            words = str(problem).partition("; use")[0]
-            most = setup.row_length(config)
-            why = f"`length` {most}" if most != config.net.length else "all that the model reads"
-            raise InputError(f"{words} ({why}); shorten it or leave it out") from None
         except OutsideVocabulary as problem:
             raise InputError(f"{problem}; take it out of the text") from None
+        if self.strict and (left := corpus.about.get("pairs")):
+            raise InputError(f"{left['first']}; shorten it or take it out, or leave it out without `strict`")
         refuse_mixed(corpus.tokenizer, method)
         classes = len(corpus.about.get("classes") or ())
         if classes and classes != config.net.classes:
@@ -174,6 +171,7 @@ def resolved(
     typed: dict[str, Any],
     folder: Path,
     saved: Config | None,
+    strict: bool = False,
 ) -> Tuning:
     """What is tuned, of what is asked for.
 
@@ -182,6 +180,7 @@ def resolved(
         adapter: the fields of `Adapter` that are given.
         typed: single fields of data and train by name, which are given.
         saved: the config of the run that goes on.
+        strict: a pair that would be left out is an error.
     """
     if model is None and saved is None:
         raise InputError("tune needs the model that is tuned; e.g. zellige tune runs/demo --data.path chat.jsonl")
@@ -207,7 +206,7 @@ def resolved(
         base.config.method, base.config.options, data, base.config.net, replace(train, start=start), str(folder),
         base.config.network, adapter=chosen,
     )  # fmt: skip
-    return Tuning(base, config)
+    return Tuning(base, config, strict)
 
 
 def fill_of(base: Model) -> int:

@@ -125,13 +125,22 @@ def test_refused(tmp_path):
         "the layout mdlm is for mdlm, and this is sedd; for sedd there are sedd, sedd-noeos"
     )
     assert "time-conditioned" in fails(made("mdlm", time=True), out, "radd")
-    assert fails(made("mdlm"), out, None).endswith("give `to`, one of radd, mdlm")
     assert "did you mean 'mdlm'?" in fails(made("mdlm"), out, "mdml")
-    assert "no published layout is of method csm" in fails(made("csm"), out, None)
     assert "for `prediction` mean" in fails(made("bd3lm", prediction="score"), out, "bd3lm")
     assert "is for absorbing noise, scaled by sigma; use `to` sedd" in fails(
         made("sedd", process="uniform"), out, "sedd-noeos"
     )
+
+
+@pytest.mark.parametrize("method", ["mdlm", "csm"])
+def test_what_was_trained_here_is_written_as_zelliges_own(tmp_path, method):
+    """Unless a layout is asked for; with a model card, and the same weights."""
+    model = made(method)
+    back = zellige.load(model.export(tmp_path / "out"))
+    assert (tmp_path / "out" / "README.md").is_file()
+    assert back.config.method == method
+    weights = back.method.state_dict()
+    assert all(torch.equal(weights[name], tensor) for name, tensor in model.method.state_dict().items())
 
 
 def test_classes_go_out_and_in(tmp_path):

@@ -13,9 +13,9 @@ from .classifiers import classifier
 from .layout import Choices, Description, Layout
 from .layouts import LAYOUTS
 from .reading import Imported, beginning, is_published, read, rebuild
-from .writing import layout_of, write_layout
+from .writing import HUB, layout_name, write_layout
 
 __all__ = [
-    "CATALOGUE", "LAYOUTS", "Choices", "Description", "Imported", "Layout", "Published", "beginning", "classifier",
-    "is_published", "layout_of", "read", "rebuild", "write_layout",
+    "CATALOGUE", "HUB", "LAYOUTS", "Choices", "Description", "Imported", "Layout", "Published", "beginning", "classifier",
+    "is_published", "layout_name", "read", "rebuild", "write_layout",
 ]  # fmt: skip

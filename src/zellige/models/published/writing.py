@@ -27,20 +27,12 @@ from .layout import Description, Layout
 FREE = ("mdlm", "md4", "radd")  # time-free, all three read their network as p(x_0 | x_t) at the masks
 
 
-def layout_of(config: Config, about: Mapping[str, Any], to: str | None = None) -> Layout:
-    """The layout that a model is written in: `to`, or the one it came in. InputError where there is none."""
-    from .layouts import LAYOUTS
+HUB = "hub"  # no layout of others: Zellige's own folder with a model card
 
-    came = about.get("published", {}).get("layout")
-    name = to or came
-    if name is None:
-        fits = fitting(config)
-        raise InputError(
-            f"it was trained here, so nothing says in which layout it is to be written; give `to`, one of {', '.join(fits)}"
-            if fits
-            else f"no published layout is of method {config.method}; use `to` hub, our own folder with a model card"
-        )
-    return LAYOUTS[name]
+
+def layout_name(about: Mapping[str, Any], to: str | None = None) -> str:
+    """The layout that a model is written in: `to`, the one it came in, or HUB for what was trained here."""
+    return to or about.get("published", {}).get("layout") or HUB
 
 
 def fitting(config: Config) -> list[str]:
@@ -56,14 +48,13 @@ def fitting(config: Config) -> list[str]:
 
 
 def write_layout(
-    folder: Path, method: Method, tokenizer: Tokenizer, config: Config, about: Mapping[str, Any], to: str | None = None
+    folder: Path, method: Method, tokenizer: Tokenizer, config: Config, about: Mapping[str, Any], layout: Layout
 ) -> None:
     """Fill `folder` with a model in a published layout: tensors, config.json and the tokenizer.
 
     Raises:
         InputError: the layout is of another method, or has no word for what the network is.
     """
-    layout = layout_of(config, about, to)
     came = about.get("published", {})
     if came.get("layout") == layout.name:
         state: dict[str, Tensor] = method.network.state_dict()  # pyright: ignore
