@@ -1078,8 +1078,8 @@ FAMILIES = [
     M(
         "no K in UDLM's odds",
         U,
-        "odds = self.process.K / self.process.schedule.sigma(t).expm1()",
-        "odds = 1 / self.process.schedule.sigma(t).expm1()",
+        "odds = self.process.K * self.process.schedule.odds(t)",
+        "odds = self.process.schedule.odds(t)",
         "bound.closed-form udlm",
     ),
     M(
@@ -1127,8 +1127,8 @@ FAMILIES = [
     M(
         "scores divided by e^sigma - 1, not by V as well",
         Z,
-        "logits - (odds.log() + math.log(self.vocabulary)).to(logits)",
-        "logits - odds.log().to(logits)",
+        "logits + (odds.log() - math.log(self.vocabulary)).to(logits)",
+        "logits + odds.log().to(logits)",
         "bound.closed-form sedd",
     ),
     M(
@@ -1141,8 +1141,8 @@ FAMILIES = [
     M(
         "a total over V + 1 in place of V",
         Z,
-        "schedule, logits = self.process.schedule, logits[:, : self.vocabulary]",
-        "schedule, logits = self.process.schedule, logits",
+        "logits = logits[:, : self.vocabulary] if mask_is_last else self.process.without_mask(logits)",
+        "logits = logits + 0",
         "bound.closed-form sedd",
     ),
     M(

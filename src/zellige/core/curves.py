@@ -44,6 +44,10 @@ class Cosine(Schedule):
     def _shape_inverse(self, y):
         return 1 - torch.acos(1 - y) * (2 / math.pi)
 
+    def _weight(self, t):
+        # with alpha_0 = 1, 1 - alpha cancels at small t; sin(pi/2 t) does not
+        return super()._weight(t) if self.alpha_0 < 1.0 else (math.pi / 2) / torch.tan(math.pi / 2 * t)[..., None]
+
 
 class CosinePower(Schedule):
     """alpha = cos(pi/2 t)^power: `cosine` (power 1) and `cosinesqr` (power 2) of MDLM's code."""
@@ -61,6 +65,13 @@ class CosinePower(Schedule):
 
     def _shape_inverse(self, y):
         return torch.acos(y ** (1 / self.power)) * (2 / math.pi)
+
+    def _weight(self, t):
+        # with alpha_0 = 1, 1 - cos^power cancels at small t
+        if self.alpha_0 < 1.0:
+            return super()._weight(t)
+        lost = -torch.expm1(self.power / 2 * torch.log1p(-torch.sin(math.pi / 2 * t).square()))[..., None]
+        return -self._shape_slope(t) / lost
 
 
 class Logarithmic(Schedule):

@@ -129,6 +129,12 @@ class Schedule(nn.Module):
         """Total noise -log alpha in nats; infinite at PRIOR."""
         return -self.alpha(t).log()
 
+    def odds(self, t: Tensor | float) -> Tensor:
+        """alpha / (1 - alpha), also near t = 0, where 1 - alpha cancels; infinite at CLEAN, 0 at PRIOR."""
+        alpha, rate = self.alpha(t), self.beta(t)
+        ratio = self.weight(t) / torch.where(rate > 0, rate, 1.0)
+        return torch.where(rate > 0, ratio, alpha / (1 - alpha))
+
     def _end(self, t: Tensor, x: Tensor | None = None, rate: bool = False) -> tuple[Tensor, Tensor]:
         """alpha and 1 - alpha at times t (*) beyond [0, 1], or -alpha' over each of them.
 

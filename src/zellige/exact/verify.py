@@ -23,7 +23,9 @@ from ..samplers.pairing import admissible
 from ..samplers.sampler import check
 from ..show import numbers
 from . import diagnosis, identities
-from .identities import OWN, SHARED, L, Row, V
+from .identities import OWN, SHARED, WHOLE, L, Row, V
+
+KEYS = [*SHARED, *OWN, *WHOLE]
 
 
 @dataclass(frozen=True)
@@ -187,9 +189,9 @@ def verify(
         sampler = find(sampler).name
         only = f"sampler.{sampler}"
     classes = [methods.find(m) for m in which] or list(methods.METHODS.values())
-    keys = [key for key in [*SHARED, *OWN] if only is None or key == only or key.startswith((f"{only}.", f"{only}-"))]
+    keys = [key for key in KEYS if only is None or key == only or key.startswith((f"{only}.", f"{only}-"))]
     if not keys and sampler is None:
-        raise unknown("check", str(only), [*SHARED, *OWN], "zellige verify --json -")
+        raise unknown("check", str(only), KEYS, "zellige verify --json -")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the tensors are tiny: a second thread only waits, on busy cores for minutes
     try:
@@ -216,7 +218,7 @@ def _verify(
 ) -> Report:
     begin, rows = perf_counter(), []
     variants = cache(lambda cls, kinds: [*identities.variants(cls, kinds)])
-    checks = [(key, cls) for key in keys for cls in (classes if key in OWN else [None])]
+    checks = [(key, cls) for key in keys for cls in ([None] if key in SHARED else classes)]
     pair_samplers = {
         key: s
         for key, s in SAMPLERS.items()
@@ -229,7 +231,12 @@ def _verify(
         if progress:
             progress(number, total, f"{name} {key}".strip())
         started = perf_counter()
-        checked_rows = [*(_checked(key, variants(cls, key.startswith("sampler."))) if cls else SHARED[key]())]
+        if cls is None:
+            checked_rows = [*SHARED[key]()]
+        elif key in WHOLE:
+            checked_rows = [*WHOLE[key](cls)]
+        else:
+            checked_rows = [*_checked(key, variants(cls, key.startswith("sampler.")))]
         cost = {"seconds": perf_counter() - started, "memory": _most_memory()}
         rows += [replace(row, key=key, method=name, **cost) for row in checked_rows]
     pairings, notes = {}, []

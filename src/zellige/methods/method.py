@@ -60,7 +60,7 @@ def refuse_rows(method: "Method", batch: Batch) -> None:
             f"tokens are {tensor(batch.tokens)}; they must be one row or more, of 1 to {method.shape[0]:,} tokens"
         )
     states, process = method.vocabulary, method.process
-    if process is not None and process.mask is not None and process.mask < states:
+    if process is not None and process.blank is not None and process.blank < states:
         states = process.K  # the mask is among the tokens, those after it are numbered one further
     refuse_tokens(batch.tokens, states)
 

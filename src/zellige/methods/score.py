@@ -5,6 +5,7 @@ See `methods.sedd` for the equations.
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,13 +18,18 @@ from .uniform import uniform_bound
 class Scored(Diffusion):
     """A concrete-score network under absorbing or uniform noise; `loss` is the diffusion term alone.
 
-    Attributes:
-        scaled: whether the scores are divided by (e^sigma - 1) V, so that under absorbing noise a network near 0 is near them.
+    Args:
+        scaled: divide the scores by (e^sigma - 1) V, so that a network near 0 is near those of absorbing noise; None: under
+            absorbing noise.
+    The others are those of `Method`.
     """
 
     parameterization = "score"
     loss_is_bound = False
-    scaled: bool = True
+
+    def __init__(self, *args: Any, scaled: bool | None = None, **more: Any):
+        super().__init__(*args, **more)
+        self.scaled = self.process.mask is not None if scaled is None else scaled
 
     def read(self, logits, x_t, t):
         score = self._score(logits, x_t, t.clamp(0.0, 1.0))
@@ -31,17 +37,16 @@ class Scored(Diffusion):
         if self.process.mask is not None and (torch.compiler.is_compiling() or bool(end.any())):
             # the clean posterior is that of t = 0 or 1, and so a distribution's score
             total = self.process.without_mask(logits).double().logsumexp(-1, keepdim=True)
-            schedule, time = self.process.schedule, torch.where(end, t, 0.5)
-            odds = schedule.weight(time) / schedule.beta(time)  # alpha / (1 - alpha), also where 1 - alpha would cancel
+            odds = self.process.schedule.odds(torch.where(end, t, 0.5))
             score = torch.where(end[..., None], odds * (logits.double() - total).exp(), score)
         return Score(self.process, score.scatter(-1, x_t[..., None], 1.0), x_t, t)
 
     def _score(self, logits: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
         """The score (*, K) that logits say within [0, 1], but at x_t itself."""
         if self.scaled:
-            odds = torch.expm1(self.process.schedule.sigma(t))
-            odds = torch.where(odds > 0, odds, 1.0)  # a given token: no noise, so no score
-            logits = logits - (odds.log() + math.log(self.vocabulary)).to(logits)
+            odds = self.process.schedule.odds(t)
+            odds = torch.where(odds.isfinite(), odds, 1.0)  # a given token: no noise, so no score
+            logits = logits + (odds.log() - math.log(self.vocabulary)).to(logits)
         # uniform noise un-pushes scores, which magnifies what is lost in them; a mask's are summed and drawn from
         return (logits if self.process.mask is not None else logits.double()).exp()  # SEDD section 3
 
@@ -50,9 +55,10 @@ class Scored(Diffusion):
             return super().cost(logits, x_0, x_t, t, s)
         if self.process.mask is None:
             return uniform_bound(self.process, logits, x_0, x_t, t)
-        schedule, logits = self.process.schedule, logits[:, : self.vocabulary]
+        schedule, mask_is_last = self.process.schedule, self.process.mask == self.vocabulary
+        logits = logits[:, : self.vocabulary] if mask_is_last else self.process.without_mask(logits)
         total = logits.logsumexp(-1).double()
-        scale = -math.log(self.vocabulary) if self.scaled else schedule.sigma(t)[:, 0].expm1().log()
+        scale = -math.log(self.vocabulary) if self.scaled else -schedule.odds(t)[:, 0].log()
         log_m, cross_entropy = total + scale, total - logits.gather(-1, x_0[:, None])[:, 0].double()
         value = schedule.weight(t)[:, 0] * (cross_entropy + log_m.expm1() - log_m)  # SEDD theorem 3.6, at a mask
         return torch.where(x_t == self.process.mask, value, 0.0)

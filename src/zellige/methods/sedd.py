@@ -91,8 +91,7 @@ class SEDD(Scored):
                 "`scale_by_sigma` needs `process` absorbing; the scores of uniform noise have no such scale"
             )
         process = (absorbing if absorbs else uniform)(self.states(vocabulary, config), schedule)
-        super().__init__(network, vocabulary, shape, config, process, timed=True)
-        self.scaled = absorbs if config.scale_by_sigma is None else config.scale_by_sigma
+        super().__init__(network, vocabulary, shape, config, process, timed=True, scaled=config.scale_by_sigma)
 
     @classmethod
     def states(cls, vocabulary, config):

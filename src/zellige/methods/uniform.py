@@ -53,7 +53,7 @@ class Uniform(Diffusion):
     def cost(self, logits, x_0, x_t, t, s=None):
         if s is not None:
             return super().cost(logits, x_0, x_t, t, s)
-        odds = self.process.K / self.process.schedule.sigma(t).expm1()
+        odds = self.process.K * self.process.schedule.odds(t)
         log_w = (logits.softmax(-1) * odds.to(logits)).log1p()  # log w(mu), its scores' numerator
         return uniform_bound(self.process, log_w - log_w.gather(-1, x_t[:, None]), x_0, x_t, t)
 
@@ -66,7 +66,7 @@ def uniform_bound(process: Process, log_v: Tensor, x_0: Tensor, x_t: Tensor, t: 
 
     Nothing cancels: d is small where v is near u. Besides log_v, and for its gradient, one table of its size is held.
     """
-    log_r = torch.log1p(process.K / process.schedule.sigma(t)[:, 0].expm1())
+    log_r = torch.log1p(process.K * process.schedule.odds(t)[:, 0])
     same = x_t == x_0
     log_u = torch.where(same, -log_r, 0.0)  # for all y but x_0
     d = (log_v - log_u[:, None].to(log_v)).scatter(-1, torch.stack((x_t, x_0), -1), 0.0)

@@ -27,6 +27,7 @@ from . import (
     leaps,
     llamas,
     networks,
+    options,
     prediction,
     process,
     sampler,
@@ -41,12 +42,13 @@ from . import (
 
 # fmt: on
 # isort: on
-from .check import OWN, SHARED, L, Row, V, variants
+from .check import OWN, SHARED, WHOLE, L, Row, V, variants
 from .sampler import distance, drawn
 
 __all__ = [
     "OWN",
     "SHARED",
+    "WHOLE",
     "L",
     "Row",
     "V",
@@ -71,6 +73,7 @@ __all__ = [
     "leaps",
     "llamas",
     "networks",
+    "options",
     "prediction",
     "process",
     "sampler",

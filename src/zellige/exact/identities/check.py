@@ -58,6 +58,7 @@ class Row:
 # ---------------------------------------------------------------------------------- how a check is written
 SHARED: dict[str, Callable[[], Iterable[Row]]] = {}  # about processes and predictions: the same for every method
 OWN: dict[str, Callable[[Method], Iterable[Row]]] = {}  # about one method; empty where it does not apply
+WHOLE: dict[str, Callable[[type[Method]], Iterable[Row]]] = {}  # about a method with all of its options
 
 
 def shared(key: str):
@@ -72,6 +73,10 @@ def reverses(method: Method) -> bool:
 def own(key: str, of: Callable[[Method], bool] = reverses):
     """A check of one method, if it is one `of` those."""
     return lambda f: OWN.setdefault(key, lambda m: f(m) if of(m) else ())
+
+
+def whole(key: str):
+    return lambda f: WHOLE.setdefault(key, f)
 
 
 class Largest:

@@ -37,7 +37,7 @@ def expected(method: Diffusion, path: Path, x_0: Tensor) -> Tensor:
     """E of w, -log w and 1/w over all that the path draws for each text (M, L): (3, M) float64."""
     u, share = torch.zeros(1, 0).double(), torch.ones(1).double()
     if isinstance(path, Replayed) and isinstance(path.sampler, FirstHitting):
-        block = method.block or L
+        block = min(method.block or L, L)
         for _ in range(0, L, block):
             more, weight = distributions.hits(method, block, 24)
             u = torch.cat((u.repeat_interleave(len(more), 0), more.repeat(len(u), 1)), 1)
