@@ -149,7 +149,9 @@ def bounds(name: str, data: Corpus, draws: int = 2) -> Iterator[Line]:
     assert result.nats is not None
     assert result.sizes is not None
     nats, sizes = result.nats.numpy(), result.sizes.numpy()
-    units = sizes * math.log(2) * result.about.get("characters_per_token", 1.0)  # nats to bits per character or note
+    units = (
+        sizes * math.log(2) * result.about.get("characters_per_token", 1.0)
+    )  # bits per character or note; per token where the tokens do not tell the text
     everything = np.ones(len(sizes), bool)
     for what, rows in (("all", everything), ("those found", FOUND[name]), ("the others", ~FOUND[name])):
         ratio = nats[rows].sum() / units[rows].sum()

@@ -54,7 +54,7 @@ LISTS: dict[
         ),
         ("B.2", "inverse square-root decay; random crops", "zellige train --recipe d3pm-text8"),
         ("B.2", "sentencepiece", "zellige train d3pm --data.tokenizer sentencepiece:8192"),
-        ("B.2, table 2", "perplexity per word", "zellige evaluate RUN"),
+        ("B.2, table 2", "perplexity per word, as its logarithm: bits per word", "zellige evaluate RUN"),
         ("tables 1 to 4", "mean and deviation over seeds", "zellige compare mdlm md4 --seeds 3"),
         (
             "4",

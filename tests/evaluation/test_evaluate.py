@@ -245,8 +245,8 @@ def test_json_round_trip(tmp_path):
 
 
 @pytest.mark.parametrize("tokenizer", ["bytes", "bpe:300"])
-def test_perplexity_per_word_is_that_of_all_nats_over_all_words(tmp_path, tokenizer):
-    """exp of the nats of a text over the words that Python's split finds in it, in tokens and in characters."""
+def test_bits_per_word_are_all_nats_over_all_words(tmp_path, tokenizer):
+    """The nats of a text over the words that Python's split finds in it, in tokens and in characters."""
     lines = [f"the {a} sees no {b} or {c}" for a, b, c in itertools.product(("cat", "old dog", "ox"), repeat=3)]
     (tmp_path / "lines.txt").write_text("\n".join(lines) + "\n")
     length = 16
@@ -263,9 +263,13 @@ def test_perplexity_per_word_is_that_of_all_nats_over_all_words(tmp_path, tokeni
     words = len(corpus.tokenizer.decode(tokens).split())
     per_word = result.per_word
     assert per_word is not None
-    assert math.log(per_word.value) == pytest.approx(result.value * result.scale * result.units / words, rel=2e-3)
-    assert per_word.low < per_word.value < per_word.high
-    assert result.to_dict()["result"]["perplexity"]["per_word"]["value"] == per_word.value
+    assert per_word.value == pytest.approx(result.value * result.scale * result.units / words / math.log(2), rel=2e-3)
+    assert per_word.half == pytest.approx(result.half * per_word.value / result.value)
+    entry = result.to_dict()["result"]["per_word"]
+    assert [entry["value"], entry["high"] - entry["value"], entry["unit"]] == [
+        per_word.value, pytest.approx(per_word.half), "bits/word",
+    ]  # fmt: skip
+    assert per_word in result.claimable()
     assert replace(result, about={}).per_word is None
     documents = DataRows(tokens, 24, documents=np.array([0, 10, 31, len(tokens)]))  # the longer ones in pieces
     pieces = [corpus.tokenizer.decode(row[row >= 0]) for row in documents.array()]

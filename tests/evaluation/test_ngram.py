@@ -91,3 +91,13 @@ def test_a_large_vocabulary_needs_no_table(chain):
     assert np.isfinite(grams.nats(chain[200:210])).all()
     with pytest.raises(ValueError, match="lower order"):
         NGrams(chain[:100], chain[100:150], 100_000, order=4)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_rows_shorter_than_the_order_are_rows_with_padding(length):
+    """So are samples of a model that ended all of them early."""
+    draw = np.random.default_rng(4)
+    grams = NGrams(draw.integers(0, 3, (50, 9)), draw.integers(0, 3, (20, 9)), 3, order=4)
+    rows = draw.integers(0, 3, (5, length))
+    padded = np.pad(rows, ((0, 0), (0, 6)), constant_values=-1)
+    np.testing.assert_array_equal(grams.nats(rows), grams.nats(padded))

@@ -93,7 +93,7 @@ def describe_pairs(judged: "ChoiceScores") -> list[str]:
         lines += textwrap.wrap(judged.note, 80, initial_indent="  note      ", subsequent_indent=" " * 12)
     protocol = f"{p['name']}: {p['estimator']}; {counted(result.draws, 'draw')} a pair ({p['strata']}), network {p['network']}, "
     protocol += f"{p['weights']} weights, "
-    protocol += f"{p['class']}, " if "class" in p else ""
+    protocol += "".join(f"{p[key]}, " for key in ("tokenizer", "class") if key in p)
     protocol += f"seed {p['seed']}"
     return [*lines, "", *textwrap.wrap(protocol, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)]
 
@@ -305,6 +305,7 @@ def describe_bracket(result: "BracketResult") -> list[str]:
     protocol += (
         f"{p['sets']} x the largest drawn; psi {p['psi']}; network {p['network']}, {p.get('weights', 'its')} weights, "
     )
+    protocol += f"{p['tokenizer']}, " if "tokenizer" in p else ""
     protocol += f"seed {result.seed}"
     lines += [""] * bool(reasons)
     return [*lines, *textwrap.wrap(protocol, 78, initial_indent="  protocol  ", subsequent_indent=" " * 12)]

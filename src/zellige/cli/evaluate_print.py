@@ -1,7 +1,6 @@
 """Printed results: a likelihood with its terms and its protocol; samples, a column or a row for each point."""
 
 import contextlib
-import math
 import os
 import textwrap
 from pathlib import Path
@@ -55,10 +54,9 @@ def describe(result: Result) -> list[str]:
     if (bits := result.per_character) is not None:
         text = quantity(bits.value, bits.half, bits.unit, result.kind)
         lines.append(f"  {text}   {result.about['characters_per_token']:.3f} characters a token")
-        if (per_word := result.per_word) is not None and math.isfinite(per_word.value):
-            words = result.about["words_per_unit"]
-            text = quantity(per_word.value, per_word.value * result.half / words, "per word", result.kind)
-            lines.append(f"  perplexity {text}   {1 / words:.3f} tokens a word")
+        if (bits := result.per_word) is not None:
+            text = quantity(bits.value, bits.half, bits.unit, result.kind)
+            lines.append(f"  {text}   {1 / result.about['words_per_unit']:.3f} tokens a word")
     if result.document is not None:
         lines.append(f"  {result.document}   {counted(round(result.document.units), 'document')}")
     if not loss:
@@ -86,7 +84,7 @@ def describe(result: Result) -> list[str]:
             f"{percent(1 - result.between)} in the draws: ever more draws would narrow the interval to about ± {half}"
         )
         lines += textwrap.wrap(text, 80, initial_indent="    ", subsequent_indent="    ")
-    protocol = [str(p[key]) for key in ("packing", "separators", "time", "class") if key in p]
+    protocol = [str(p[key]) for key in ("packing", "tokenizer", "separators", "time", "class") if key in p]
     protocol += [f"{key} {p[key]}" for key in ("network", "bound", "trained by") if key in p]
     protocol += [f"averaged over {count(p['symmetries'])} symmetries"] if "symmetries" in p else []
     protocol += [f"{p['weights']} weights"] if "weights" in p else []

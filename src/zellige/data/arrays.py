@@ -15,6 +15,7 @@ from . import catalogue, dna, image_files, images, own_arrays, puzzles, symbols,
 from .array_source import Raw, cut_splits, tell
 from .catalogue import DATASETS
 from .levels import Levels
+from .losses import Losses
 from .pixels import levels_of, quantised, sides, smaller
 
 if TYPE_CHECKING:
@@ -99,7 +100,8 @@ def prepare_arrays(
         narrow = rows if isinstance(rows, np.memmap) else rows.astype(dtype, copy=False)
         ready[name] = Rows(
             np.ascontiguousarray(narrow).reshape(-1), places,
-            characters=raw.characters(rows) if raw.characters else None, clues=raw.clues.get(name), **more,
+            characters=raw.characters(rows) if raw.characters else None, clues=raw.clues.get(name),
+            losses=Losses(levels.loses or ()), **more,
         )  # fmt: skip
     for name, copy_of in entry.same.items():
         if name not in ready and copy_of in ready:

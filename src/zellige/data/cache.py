@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, Literal, NotRequired, TypedDict
 import numpy as np
 
 from .folder import read_whole, write_meta, written_aside
+from .losses import SAMPLED, Comparison
 from .readers import Piece
 from .sums import Sums
 from .token_files import Shards, TokenFile
@@ -99,16 +100,19 @@ def write_tokens(
     with written_aside(folder, read_meta, "tokens") as aside:
         store = _Writer(aside, dtype_for(tokenizer.size))
         try:
-            starts, ranges = array("q"), {}
+            starts, ranges, comparison = array("q"), {}, None
             for split, pieces in splits:
                 start, start_count = store.written, len(starts)
-                characters, texts = _write_split(store, starts, encode(tokenizer, pieces, of), tokenizer, documents)
+                comparison = Comparison(tokenizer, SAMPLED if split == "train" else 1, comparison)
+                encoded = encode(tokenizer, pieces, of)
+                characters, texts = _write_split(store, starts, encoded, tokenizer, documents, comparison)
                 ranges[split] = {
                     "start": start,
                     "stop": store.written,
                     "characters": characters,
                     "documents": [start_count, len(starts)],
                     "texts": texts,
+                    "losses": comparison.losses.to_dict(),
                 }
         finally:
             store.close()
@@ -133,6 +137,7 @@ def _write_split(
     batches: Iterable[tuple[list[Piece], list[np.ndarray]]],
     tokenizer: Tokenizer,
     documents: bool,
+    comparison: Comparison,
 ) -> tuple[int, int]:
     """Write the tokens of a split, with what ends documents, and where these begin into `starts`; return how many characters it
     has, and how many texts (files, documents, sequences) end in it."""
@@ -140,6 +145,7 @@ def _write_split(
     end = np.array([] if separator is None else [separator], np.uint32)
     between = inside = False  # whether a file of running text has ended before; whether the document goes on
     for chunks, tokens_of_batch in batches:
+        comparison.add(chunks, tokens_of_batch)
         parts, at = [], store.written
         for (text, ends), tokens in zip(chunks, tokens_of_batch):
             prefix = [end] if between and len(tokens) else []

@@ -21,6 +21,7 @@ from ..arguments import is_number
 from ..errors import InputError, quoted
 from . import catalogue, chat, file_names, readers, records, tokenizer_by_name
 from .corpus import Corpus, Data, OwnData, count_rows
+from .losses import losses_of
 from .rows import Rows
 
 if TYPE_CHECKING:
@@ -232,12 +233,13 @@ def prepare_pairs(data: Data, length: int, tokenizer: "Tokenizer | None") -> Cor
         tokenizer = tokenizer_by_name.named_tokenizer(spec, fetch)
     read = {split: read_pairs(path, tokenizer) for split, path in sources.items()}
     pairs, notes = {split: of for split, (of, _) in read.items()}, {note for _, note in read.values() if note}
+    texts = [text for of_split in pairs.values() for _, *pair in of_split for text in pair]
     if tokenizer is None:
-        texts = [text for of_split in pairs.values() for _, *pair in of_split for text in pair]
         characters, spaces = sum(map(len, texts)), sum(text.count(" ") for text in texts)
         size = tokenizer_by_name.entries(spec, characters, spaces)
         subwords = tokenizer_by_name.train_subwords
         tokenizer = subwords(spec, size, texts) if size else tk.Characters("".join(texts))
+    losses = losses_of(tokenizer, texts)
     values, prompts, longest, left = {}, list[int](), 1, LeftOut(sum(map(len, pairs.values())), 0, 0, "")
     for split, of_split in pairs.items():
         values[split] = []
@@ -263,6 +265,7 @@ def prepare_pairs(data: Data, length: int, tokenizer: "Tokenizer | None") -> Cor
     rows, begin, given = {}, 0, Given("field")
     for split, part in corpus.rows.items():
         rows[split] = GivenRows(part, given, np.array(prompts[begin : begin + part.texts]))
+        rows[split].losses = losses
         begin += part.texts
     about = corpus.about | {"name": data.name, "files": [str(file) for file in file_names.find_files(data.path)]}
     if left.first:

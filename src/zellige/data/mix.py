@@ -21,6 +21,7 @@ from . import catalogue, tokenizer_by_name
 from .catalogue import DATASETS, SPLITS
 from .corpus import Corpus, Data, as_data, count_rows, describe_tokenizer
 from .file_names import find_files, is_documents
+from .losses import together
 from .rows import Rows
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Pool(Rows):
         self.tokens_total, self.cut, self.left_out = (
             sum(getattr(source, name) for source in parts) for name in ("tokens_total", "cut", "left_out")
         )
+        self.losses = together((source.losses, source.tokens_total) for source in parts)
         characters = [source.characters for source in parts if source.characters is not None]
         self.characters = sum(characters) if len(characters) == len(parts) else None
         starts = [source.documents for source in parts if source.documents is not None]

@@ -224,10 +224,13 @@ def _rows(
     import numpy as np
 
     from .cache import count_characters, open_tokens
+    from .losses import Losses, together
     from .rows import Rows
 
     starts = None if data.pack == "wrap" else np.load(folder / "documents.npy", mmap_mode="r")
     tokens_of, ready, tokens = open_tokens(folder, meta), {}, {}
+    losses = {split: Losses.from_dict(of["losses"]) for split, of in meta["splits"].items()}
+    kinds = together((of_split, 1) for of_split in losses.values()).kinds  # one unit for all splits
     for split, of in meta["splits"].items():
         start, stop = of["documents"]
         tokens[split] = of["stop"] - of["start"]
@@ -238,9 +241,10 @@ def _rows(
             stop=of["stop"],
             characters=of["characters"],
             labels=(labels or {}).get(split),
+            losses=dataclasses.replace(losses[split], kinds=kinds),
             **({} if starts is None else document_layout(data, np.asarray(starts[start : stop + 1]), tokenizer)),
         )
-        if starts is None:  # exactly: less the characters of the tail that fills no row
+        if starts is None and not kinds:  # exactly: less the characters of the tail that fills no row
             tail = ready[split].tail()
             tail = tail[tail != tokenizer.separator] if tokenizer.unit == "token" else tail
             ready[split].characters = of["characters"] - count_characters(tokenizer.decode(tail), tail, tokenizer)

@@ -8,6 +8,7 @@ import torch
 from torch.utils.data import Dataset
 
 from ..core.batch import Batch
+from .losses import LOSSLESS, Losses
 from .token_files import Shards
 
 
@@ -25,14 +26,14 @@ class Rows(Dataset):
     source: files as one stream, or an array already in memory, (N,) or (N, length).
     documents: (D + 1,) starts of the documents within source and the end of the last. fill: documents are filled up to a
     multiple of so many tokens; these count.
-    characters: of the whole split; scaled to what the rows hold.
+    characters: of the whole split; scaled to what the rows hold. losses: what the tokens do not tell of the text.
 
     clues: (N, L) what of each row stands in its puzzle, -1 where a cell is free.
     labels: the class of each row, or of each document, of which a row then has one; None: they have none.
 
     Attributes:
         tokens_total: tokens that count (mask True), all rows together.
-        characters: characters of the text they spell; None where tokens spell no text.
+        characters: characters of the text they spell; None where tokens spell no text, or not the one that was read (`losses`).
         texts: how many documents there are, the pieces of longer ones each counted; of a stream, rows.
         cut: how many documents are longer than a row.
         left_out: tokens that fill no row.
@@ -52,6 +53,7 @@ class Rows(Dataset):
         characters: int | None = None,
         clues: np.ndarray | None = None,
         labels: np.ndarray | None = None,
+        losses: Losses = LOSSLESS,
     ):
         self.length, self.padding, self.documents, self.clues = length, padding, documents, clues
         self._stride = length  # of a stream, from the beginning of a row to that of the next
@@ -76,7 +78,8 @@ class Rows(Dataset):
             self._count = len(self._first) - 1
         self.labels = labels
         share = (total - self.left_out) / max(total, 1)
-        self.characters = None if characters is None else round(characters * share)
+        self.losses = losses
+        self.characters = round(characters * share) if characters is not None and losses.lossless else None
 
     def __len__(self) -> int:
         return self._count

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import InputError
 from .folder import folder_key, read_whole, write_meta, written_aside
-from .tokenizer_base import BaseTokenizer, OutsideVocabulary
+from .tokenizer_base import BaseTokenizer, Kind, OutsideVocabulary
 
 END = "\n"
 _JOINS = "-=#:/\\("  # SMILES that goes on after an atom begins with one of these
@@ -60,6 +60,7 @@ class Selfies(BaseTokenizer):
     """
 
     name, unit, kind = "selfies", "token", "smiles"
+    loses: tuple[Kind, ...] | None = ("spelling",)
 
     def __init__(self, symbols: Iterable[str], shape: Sequence[int] = ()):
         self.symbols, self.shape = (END, *sorted({*symbols} - {END})), tuple(shape)

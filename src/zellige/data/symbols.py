@@ -1,6 +1,5 @@
 """Music, molecules and DNA: rows of symbols, from the files in which they are published."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -138,7 +137,7 @@ def molecules(data: "Data", fetch: Fetch) -> Raw:
         )
     order = np.random.default_rng(0).permutation(len(lines))  # the file goes from small to large
     if data.tokenizer == "selfies":
-        order, tokenizer, rows, count = _selfies(data, lines, order, about)
+        (order, tokenizer, rows), count = _selfies(data, lines, order, about), None
     else:
         length = max(map(len, lines)) + 1
         tokenizer = Characters("".join({*"".join(lines), "\n"}), "smiles", (length,))
@@ -156,8 +155,8 @@ def molecules(data: "Data", fetch: Fetch) -> Raw:
 
 def _selfies(
     data: "Data", lines: list[str], order: np.ndarray, about: dict[str, Any]
-) -> tuple[np.ndarray, Selfies, np.ndarray, Callable[[np.ndarray], int]]:
-    """Molecules as symbols: their order without those that SELFIES cannot write, tokenizer, rows, how to count characters."""
+) -> tuple[np.ndarray, Selfies, np.ndarray]:
+    """Molecules as symbols: their order without those that SELFIES cannot write, tokenizer, rows."""
     symbols = translated(lines, cache_folder(data.cache))
     kept = order[[bool(symbols[i]) for i in order]]
     if not len(kept):
@@ -169,8 +168,7 @@ def _selfies(
     rows = np.full((len(kept), *tokenizer.shape), tokenizer.separator, np.uint16)
     for row, i in zip(rows, kept):
         row[: len(symbols[i])] = [number[symbol] for symbol in symbols[i]]
-    characters = {row.tobytes(): len(lines[i]) + 1 for row, i in zip(rows, kept)}  # of the file's SMILES, and its end
-    return kept, tokenizer, rows, lambda x: sum(characters[row.tobytes()] for row in x)
+    return kept, tokenizer, rows
 
 
 def _molecule_classes(data: "Data", fetch: Fetch, lines: list[str]) -> tuple[np.ndarray, tuple[str, ...]]:

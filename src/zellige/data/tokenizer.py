@@ -33,7 +33,7 @@ from ..errors import InputError
 from ..files import write_file
 from ..schema import read_json
 from .chat import chat_of
-from .tokenizer_base import CONFIG, OURS, BaseTokenizer, OutsideVocabulary, Tokenizer, definition_hash
+from .tokenizer_base import CONFIG, OURS, BaseTokenizer, Kind, OutsideVocabulary, Tokenizer, definition_hash
 
 TEXT8 = " abcdefghijklmnopqrstuvwxyz"
 END = "<|endoftext|>"
@@ -153,6 +153,8 @@ class Tokens(BaseTokenizer):
         chat: its chat template and special tokens (`chat.chat_of`); {} where it has none.
     """
 
+    loses: tuple[Kind, ...] | None = None
+
     def __init__(self, inner: Any, name: str, size: int | None = None, mask: int | None = None):
         self.inner, self.name, self.mask = inner, name, mask
         self.chat: dict[str, str] = {}
@@ -162,6 +164,16 @@ class Tokens(BaseTokenizer):
         self.size = self.known if size is None else size
         candidates = (END, "[SEP]", "</s>", "<eos>", "<|end_of_text|>")
         self.separator = next((i for i in map(inner.token_to_id, candidates) if i is not None), None)
+
+    @property
+    def unknown(self) -> int | None:
+        return self._unknown
+
+    @cached_property  # of a large vocabulary the definition is megabytes of JSON
+    def _unknown(self) -> int | None:
+        model = json.loads(self.inner.to_str())["model"]
+        sign = model.get("unk_token")
+        return model.get("unk_id") if sign is None else self.inner.token_to_id(sign)
 
     def encode_pieces(self, pieces: Sequence[str], of: str = "the corpus") -> list[np.ndarray]:
         batch = getattr(self.inner, "encode_batch_fast", self.inner.encode_batch)  # fast: without the offsets
@@ -177,6 +189,9 @@ class Tokens(BaseTokenizer):
     def decode(self, tokens: Iterable[int], mask: str = "·") -> str:
         values = tokens.tolist() if hasattr(tokens, "tolist") else tokens  # pyright: ignore[reportAttributeAccessIssue]
         return super().decode([t if t < self.known else -1 for t in values], mask)
+
+    def decode_pieces(self, pieces: Sequence[np.ndarray]) -> list[str]:
+        return self.inner.decode_batch([tokens.tolist() for tokens in pieces], skip_special_tokens=False)
 
     def _decode(self, tokens: list[int]) -> str:
         return self.inner.decode(tokens, skip_special_tokens=False) if tokens else ""

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from .. import FORMERLY
 from ..errors import InputError
 from ..files import write_file
 
+Kind = Literal["case", "accents", "Unicode forms", "spaces", "characters", "spelling", "unknown"]  # of what is lost
 CONFIG, OURS = "tokenizer_config.json", "zellige"  # transformers' file, and our entry in it
 
 
@@ -22,7 +23,12 @@ class OutsideVocabulary(InputError):
 
 @runtime_checkable
 class Tokenizer(Protocol):
-    """Text to integers and back. `raw`: it reads pieces of a corpus as bytes (one latin-1 character each), not as text."""
+    """Text to integers and back.
+
+    raw: it reads pieces of a corpus as bytes (one latin-1 character each), not as text. loses: what of a text its tokens do not
+    tell, () where each text that it takes comes back as it was; None: it depends on the text (`losses.Comparison`). unknown: the
+    token of what is not in the vocabulary.
+    """
 
     name: str
     size: int
@@ -30,6 +36,7 @@ class Tokenizer(Protocol):
     raw: bool
     separator: int | None
     mask: int | None
+    loses: tuple[Kind, ...] | None
     kind: str
     shape: tuple[int, ...]
     ordered: bool
@@ -40,12 +47,17 @@ class Tokenizer(Protocol):
 
     def decode(self, tokens: Iterable[int], mask: str = "·") -> str: ...
 
+    def decode_pieces(self, pieces: Sequence[np.ndarray]) -> list[str]: ...
+
     def describe(self) -> str: ...
 
     def to_dict(self) -> dict[str, Any]: ...
 
     @property
     def fingerprint(self) -> str: ...
+
+    @property
+    def unknown(self) -> int | None: ...
 
     def save(self, folder: str | Path) -> None: ...
 
@@ -57,6 +69,7 @@ class BaseTokenizer:
     raw: bool = False
     separator: int | None = None
     mask: int | None = None
+    loses: tuple[Kind, ...] | None = ()
     kind: str = "text"
     shape: tuple[int, ...] = ()
     ordered: bool = False
@@ -76,6 +89,11 @@ class BaseTokenizer:
     @cached_property  # of a large vocabulary the definition is megabytes of JSON: made once
     def _fingerprint(self) -> str:
         return definition_hash(self.to_dict())
+
+    @property
+    def unknown(self) -> int | None:
+        """The token of what is not in the vocabulary."""
+        return None
 
     def save(self, folder: str | Path) -> None:
         """Write `tokenizer.json` into `folder`."""
@@ -100,6 +118,10 @@ class BaseTokenizer:
             parts += [self._decode(run), mask]
             run = []
         return "".join([*parts, self._decode(run)])
+
+    def decode_pieces(self, pieces: Sequence[np.ndarray]) -> list[str]:
+        """The text of each piece: what `encode_pieces` was given, where nothing was lost."""
+        return [self.decode(tokens) for tokens in pieces]
 
     def _decode(self, tokens: list[int]) -> str:
         raise NotImplementedError

@@ -19,6 +19,7 @@ from . import catalogue, file_names, remote
 from .catalogue import DATASETS
 from .corpus import Data
 from .detokenize import DETOKENIZERS
+from .losses import Comparison
 from .rows import Rows
 from .text_source import open_source
 from .tokenizer_base import Tokenizer
@@ -153,10 +154,12 @@ def cut_rows(
         raise InputError(
             f"a suite ends texts with a token, and '{tokenizer.name}' has none; use `data.name` for one data set"
         )
-    whole: list[np.ndarray] = []
+    whole, comparison = list[np.ndarray](), Comparison(tokenizer)
     for at in range(0, len(documents), BATCH):
         batch = [text.encode().decode("latin-1") if tokenizer.raw else text for text in documents[at : at + BATCH]]
-        for tokens in tokenizer.encode_pieces(batch, name):
+        encoded = tokenizer.encode_pieces(batch, name)
+        comparison.add([(text, True) for text in batch], encoded)
+        for tokens in encoded:
             whole.append(np.append(tokens, [separator] * eos).astype(np.int64))
     head, tail = ([begin_id] if begin != "none" else []), [separator] * end
     inside = length - len(head) - len(tail)
@@ -173,5 +176,6 @@ def cut_rows(
         rows = kind(np.concatenate([sides[0], stream[: n * inside].reshape(n, inside), sides[1]], 1), length)
     if len(rows) < 2:
         raise InputError(f"{name} gives {len(rows)} rows of {length:,} tokens; an interval needs two")
+    rows.losses = comparison.losses
     rows.cut, rows.left_out = len(longer), sum(longer) if pack == "document" else len(stream) - n * inside
     return rows

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..core.batch import Batch
 from ..core.random import mix
+from ..data.losses import LOSSLESS
 from ..errors import InputError, check_counts
 from ..methods.method import Method
 from ..models.model import fingerprint
@@ -419,7 +420,7 @@ def bracket_rows(
     work = Work(
         method, rows, indices, path, exact_paths, numbers, 0 if path is None else min(own, N), seed, batch, device
     )
-    protocol = data.protocol | {
+    protocol = data.protocol | getattr(rows, "losses", LOSSLESS).protocol | {
         "name": PROTOCOL, "distribution": "its own, exact" if path is None else path.distribution,
         "numbers": [*numbers], "sets": SETS,
         "psi": "the mean of n draws, p of n others", "bound draws": bound_draws, "own samples": work.own,

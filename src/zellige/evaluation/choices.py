@@ -17,6 +17,7 @@ from typing import Any, TypedDict
 import torch
 from torch import Tensor
 
+from ..data.losses import losses_of
 from ..errors import InputError
 from ..models.model import Model, class_names, find_classes, fingerprint, identity, which_weights
 from ..schema import parse, read_text, shown, structure
@@ -205,6 +206,8 @@ def scores(
         "bound": "float64",
         "weights": which_weights(model),
     } | protocol
+    texts = [question.context + choice for question in questions for choice in question.choices]
+    protocol |= losses_of(model.tokenizer, texts).protocol
     about = identity(model) | {
         "data": source,
         "pairs": len(questions),

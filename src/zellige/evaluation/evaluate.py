@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..data.corpus import Corpus
+from ..data.losses import LOSSLESS
 from ..data.rows import Rows
 from ..data.tokenizer import Tokenizer
 from ..errors import InputError, check_counts
@@ -101,6 +102,7 @@ def evaluate_rows(
         "distribution": ask.distribution,
         "bounds samples of": ask.bounds,
     } | (protocol or {})
+    full_protocol |= getattr(rows, "losses", LOSSLESS).protocol
     full_protocol |= {} if ends == "model" else {"ends": ends}
     full_protocol |= {"terms": "all"} if terms == "all" else {}
     training = method.training

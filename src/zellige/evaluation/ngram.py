@@ -50,7 +50,7 @@ class NGrams:
         keys = np.zeros(tokens.shape, np.int64)
         for back in range(k - 1, -1, -1):
             previous = np.full(tokens.shape, -1, np.int64)
-            previous[:, back:] = tokens[:, : tokens.shape[1] - back]
+            previous[:, back:] = tokens[:, : max(tokens.shape[1] - back, 0)]
             keys = np.where((keys < 0) | (previous < 0), -1, keys * self.vocabulary + previous)
         return keys
 

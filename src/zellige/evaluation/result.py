@@ -34,7 +34,7 @@ from ..files import write_file
 from ..schema import structure
 from ..show.numbers import pm, quantity
 from ..show.record import Figure, Record, as_file, json_record, read_document
-from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS, Number, Proportion, over_draws, over_texts
+from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS, Proportion, over_draws, over_texts
 from .two_sides import SKEWED, skewness
 
 
@@ -250,14 +250,6 @@ class Result(Record):
         return {"char": "character", "dim": "dimension"}.get(self.unit.partition("/")[2], self.unit.partition("/")[2])
 
     @property
-    def per_word(self) -> Number | None:
-        """Perplexity per word, exp of the nats of a word; None where the data is no text."""
-        words = self.about.get("words_per_unit")
-        if not words or self.kind == "loss":
-            return None
-        return Number(*(_exp(end * self.scale / words) for end in (self.value, self.low, self.high)))
-
-    @property
     def perplexity_text(self) -> str:
         """`≤ 2.661 ± 0.011 per character`; to first order in the interval."""
         return quantity(self.perplexity, self.perplexity * self.half * self.scale, f"per {self.per}", self.kind)
@@ -282,17 +274,29 @@ class Result(Record):
 
     @property
     def per_character(self) -> Figure | None:
-        """Bits per character of a model of other tokens, to compare with any model of the same text; None of a loss."""
-        characters = self.about.get("characters_per_token")
-        if not characters or self.kind == "loss":
+        """Bits per character of a model of other tokens, to compare with any model of the same text.
+
+        None of a loss, and where the tokens do not tell the text (`data.losses`): the likelihood of the tokens is then no bound
+        of the text's.
+        """
+        return self._bits("char", self.about.get("characters_per_token"))
+
+    @property
+    def per_word(self) -> Figure | None:
+        """Bits per word, of which a perplexity per word is the power of two; None where the data is no text, and as above."""
+        return self._bits("word", self.about.get("words_per_unit"))
+
+    def _bits(self, noun: str, per_unit: float | None) -> Figure | None:
+        """The number in bits per something, of which each unit has so many."""
+        if not per_unit or self.kind == "loss":
             return None
-        value, half = (nats / math.log(2) / characters for nats in (self.value, self.half))
-        return replace(self.figures()[0], name="bits/char", unit="bits/char", value=value, half=half)
+        value, half = (number * self.scale / math.log(2) / per_unit for number in (self.value, self.half))
+        return replace(self.figures()[0], name=f"bits/{noun}", unit=f"bits/{noun}", value=value, half=half)
 
     def claimable(self) -> list[Figure]:
-        """`figures`, bits per character of a model of other tokens, and what the data's task asks."""
+        """`figures`, bits per character of a model of other tokens, bits per word, and what the data's task asks."""
         number, *others = self.figures()
-        others += filter(None, [self.per_character])
+        others += filter(None, [self.per_character, self.per_word])
         tasks = [Figure(name, task.value, task.half, "share", "estimate") for name, task in self.tasks.items()]
         return [number, *others, *tasks]
 
@@ -305,7 +309,7 @@ class Result(Record):
             "perplexity": {
                 "value": self.perplexity, "low": self.perplexity_low, "high": self.perplexity_high, "per": self.per,
                 "average": "corpus", "per_sequence": per_sequence,
-            } | ({} if self.per_word is None else {"per_word": self.per_word.to_dict()}),
+            },
             "over_draws": {
                 "low": self.draws_low, "high": self.draws_high, "level": LEVEL, "method": OVER_DRAWS, "freedom": self.freedom,
             },
@@ -313,6 +317,10 @@ class Result(Record):
             "sequences": self.sequences, "draws": self.draws, "units": self.units, "between": self.between,
             "about": self.about,
         }  # fmt: skip
+        if (word := self.per_word) is not None:
+            result["per_word"] = {
+                "value": word.value, "low": word.value - word.half, "high": word.value + word.half, "unit": word.unit,
+            }  # fmt: skip
         if self.tasks:
             result["tasks"] = {name: share.to_dict() for name, share in self.tasks.items()}
         if self.document is not None:

@@ -36,14 +36,14 @@ class SuiteRow:
 
     @property
     def note(self) -> str:
-        """Remarks on the data."""
-        about = {} if self.result is None else self.result.about
+        """Remarks on the data, and on what the tokenizer loses of it."""
+        about, protocol = ({}, {}) if self.result is None else (self.result.about, self.result.protocol)
         cut = (
             f"{about['cut']:,} texts are cut to a row, {about['left_out']:,} tokens left out"
             if about.get("cut")
             else ""
         )
-        return ", ".join(filter(None, (about.get("note"), cut)))
+        return ", ".join(filter(None, (about.get("note"), cut, protocol.get("tokenizer"))))
 
 
 @dataclass(frozen=True)

@@ -98,6 +98,7 @@ def left_out(corpus: Corpus) -> list[str]:
     lines = [corpus.about["taken"]] if "taken" in corpus.about else []
     lines += [f"read: {note}" for note in corpus.about.get("read", [])]
     lines += [f"left out: {note}" for note in corpus.about.get("left_out", [])]
+    lines += [] if (losses := corpus.train.losses).lossless else [f"per token, {losses}"]
     for entry, text in (
         ("left_out", "left out: {} that fill no row"),
         ("cut", "cut into pieces: {} longer than a row"),

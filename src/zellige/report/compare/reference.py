@@ -87,7 +87,8 @@ class Enumerated:
         """Bound in expectation over the distribution itself; only the draws are random, in independent sets."""
         M, weight = len(self.p), torch.from_numpy(self.p)
         L = self.support.shape[1]
-        rows = Rows(self.support.reshape(-1), L, characters=M * L if self.unit == "bits/char" else None)
+        characters = M * L if self.unit == "bits/char" else None
+        rows = Rows(self.support.reshape(-1), L, characters=characters, losses=self.corpus.train.losses)
         once = replace(self.corpus, rows={DATA: rows})
 
         def progress_of_set(number: int) -> Any:

@@ -115,7 +115,10 @@ def notes(found: Findings) -> list[str]:
     taken = sorted({row.steps or found.steps for row in rows})
     steps = counted(taken[0], "step") if len(taken) == 1 else f"{count(taken[0])} to {counted(taken[-1], 'step')}"
     lines.append(f"{size}, {steps} each")
-    return lines
+    lost = dict.fromkeys(
+        row.bound.protocol["tokenizer"] for row in rows if row.bound and "tokenizer" in row.bound.protocol
+    )
+    return [*lines, *(f"per token, {text}" for text in lost)]
 
 
 def _number(size: str) -> str:
