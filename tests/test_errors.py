@@ -53,6 +53,7 @@ def place(tmp_path_factory):
         "def undefined(texts): return [float('nan') for t in texts]\n"
         "def single(texts): return [1.0]\n"
         "def words(texts): return ['a' for t in texts]\n"
+        "def nothing(texts): return [-float('inf') for t in texts]\n"
         "def fails(texts): return 1 / 0\n"
     )
     (folder / "odd.yaml").write_text("train: {steps: 2}\nnet: {layer: 2}\n")

@@ -2,9 +2,12 @@
 
 import inspect
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from tests.web.small_models import small
 
 import zellige
@@ -12,8 +15,10 @@ from zellige import InputError, Record
 from zellige.cli.drawing import InfillOptions, SampleOptions
 from zellige.cli.flags import flags
 from zellige.models import defaults
+from zellige.models.frames import Group, Samples
 from zellige.models.sampling import DECODING
 from zellige.samplers import Ancestral, Blockwise, Confidence, Truncated
+from zellige.samplers.smc import Constant
 
 OLD = Path(__file__).parents[1] / "written_by_0_2_0" / "results"
 
@@ -98,3 +103,77 @@ def test_a_field_that_there_is_not_is_named(tmp_path):
         zellige.Sample.from_dict({"temperatures": 1})
     with pytest.raises(InputError, match="'it': `count` is 0; it must be 1 or more"):
         zellige.Sample.from_dict({"count": 0})
+
+
+def without_abc(texts):
+    """A reward that forbids the letters a, b and c."""
+    return [-math.inf if {*"abc"} & {*text} else 0.0 for text in texts]
+
+
+def test_samples_that_a_reward_forbids_are_counted_and_named(tmp_path):
+    request = zellige.Sample(
+        count=12, seed=0, length=10, steps=3, batch=5, reward=without_abc, options={"particles": 2}
+    )
+    samples = request.run(small())
+    forbidden = [bool({*"abc"} & {*text}) for text in samples.texts]
+    assert samples.forbidden == forbidden
+    assert 2 <= sum(forbidden) < 12
+    numbers = [number for number, word in enumerate(forbidden, 1) if word]
+    assert f"the reward forbids {len(numbers)} of 12 samples (-inf): {', '.join(map(str, numbers))}" in str(samples)
+    assert [line.get("forbidden", False) for line in samples.lines()] == forbidden
+    samples.save(tmp_path / "a.json")
+    assert Record.load(tmp_path / "a.json").forbidden == forbidden
+    only = replace(samples, forbidden=[True] * 12)
+    assert str(only).endswith("12 of 12 samples (-inf): " + ", ".join(map(str, range(1, 13))))
+    assert str(replace(only, texts=["a"] * 25, forbidden=[True] * 25)).endswith(", 19, 20 and 5 more")
+    allowed = zellige.Sample(count=2, seed=0, steps=3, reward=lambda texts: [0.0] * len(texts)).run(small())
+    assert "forbids" not in str(allowed)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        zellige.Sample(count=3, steps=2, reward=lambda texts: [-math.inf] * len(texts)),
+        zellige.Sample(steps=2, reward=lambda texts: [-math.inf] * len(texts), options={"particles": 1}),
+        zellige.Infill(text=["a_c", "dd__"], count=2, steps=2, reward=lambda texts: [-math.inf] * len(texts)),
+        zellige.Infill(text="a___", reward=lambda texts: [-math.inf] * len(texts)),
+    ],
+    ids=["samples", "a sample of one particle", "filled texts", "a filled text"],
+)
+def test_a_reward_that_forbids_every_sample_is_refused(request_):
+    with pytest.raises(InputError, match=r"`reward` forbids (all \d samples|the sample) \(-inf for every particle\)"):
+        request_.run(small())
+
+
+def test_one_of_several_filled_texts_may_be_forbidden():
+    samples = zellige.Infill(text=["a_c", "dd__"], count=2, steps=2, reward=without_abc).run(small())
+    assert samples.forbidden[:2] == [True, True]
+    assert not all(samples.forbidden)
+
+
+def group(log_z, ess=3.5):
+    return Group(log_z, ess, 1, [0.75, 0.25], [[0], [1]])
+
+
+def weighed(*log_z, classes=None):
+    n = len(log_z)
+    return str(
+        Samples(["a"] * n, [[0]] * n, [1] * n, 1, 0.9, groups=[group(z) for z in log_z], classes=classes or [None] * n)
+    )
+
+
+def test_log_z_has_its_interval_or_the_reason_that_it_has_none():
+    constant = Constant.of(torch.tensor([-1.0, -1.5, -0.5, -1.25, -2.0], dtype=torch.float64))
+    shown = weighed(-1.0, -1.5, -0.5, -1.25, -2.0)
+    assert f"2 particles each: log Z {constant.value:.3f} ± {constant.half:.3f}, effective" in shown
+    assert "determined" not in shown
+    dominated = weighed(0.0, -9.0, -9.0, -9.0, -math.inf)
+    assert "log Z -1.609 ± unknown, effective" in dominated
+    assert "log Z is not determined: one of 5 samples has nearly all of the weight; take more samples" in dominated
+    few = weighed(-1.0, -1.0, -1.0)
+    assert "log Z -1.000 ± unknown, effective" in few
+    assert "log Z has no interval of fewer than 4 samples; take more samples" in few
+    assert "log Z -2.500, effective" in weighed(-2.5)
+    assert "log Z -2.500 to -1.000, effective" in weighed(
+        -1.0, -2.5, -math.inf, -2.0, -1.5, classes=["a", "b", "a", "b", "a"]
+    )

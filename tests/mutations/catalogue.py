@@ -1924,7 +1924,7 @@ BEYOND = [
     ),
     M(
         "an interval of half its width",
-        "evaluation/interval.py",
+        "core/student.py",
         "low, high = (middle, high) if within(middle) < level",
         "low, high = (middle, high) if within(2 * middle) < level",
         why="verify evaluates no texts",

@@ -148,8 +148,8 @@ PARTICLES = [
     M(
         "a particle whose lookahead finds nothing allowed is lost",
         SMC,
-        "torch.where(best.isneginf(), particles.ahead, torch.maximum(ahead, best - DEEPEST))",
-        "torch.maximum(ahead, best - DEEPEST)",
+        "            ahead = torch.where(mean.isneginf(), particles.ahead, ahead)\n",
+        "",
         "smc.unbiased",
     ),
     M(

@@ -11,6 +11,7 @@ from typing import Any, TypedDict, TypeVar
 import torch
 from torch import Tensor
 
+from ..errors import InputError
 from ..files import write_file
 from ..launched import Place, join
 from ..samplers import State
@@ -18,15 +19,16 @@ from ..samplers.growing import Ending, Growth, again
 from ..samplers.insertion import Inserted
 from ..samplers.metropolis import Walk, report
 from ..samplers.pairing import Distribution
-from ..samplers.smc import Particles
+from ..samplers.smc import Constant, Particles
 from ..samplers.tau_leaping import Leap, Leaps, describe_leaps, joined_leaps
 from ..schema import structure
-from ..show.numbers import count, counted, duration, token_rate
+from ..show.numbers import count, counted, duration, pm, token_rate
 from ..show.record import Record, json_record
 from ..show.style import Mark
 from .sampling import Sampling
 
 S = TypeVar("S", bound=Sampling)
+NAMED = 20  # numbers of samples in a line
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ class Group:
 
     Attributes:
         log_z: logarithm of the estimate of the normalising constant.
-        ess: the smallest effective sample size of any step.
+        ess: the smallest effective sample size of any step; 0 where the reward forbids every particle.
         resampled: how often the particles were drawn anew.
         weights, tokens: of each particle at the end; the weights sum to 1.
     """
@@ -174,6 +176,7 @@ class Samples(Record):
         repeating: samples that still repeat themselves.
         classes: the class of each sample, or None.
         groups: the weighted particles of each sample, or None.
+        forbidden: whether the reward forbids each sample, -inf for all of its particles.
         leaps: of tau-leaping, what fraction of the positions jumped, was clipped and was rejected in each step.
         distribution: the one that the samples are drawn from; None where something is given.
         request: the request, with the model's defaults filled in.
@@ -193,6 +196,7 @@ class Samples(Record):
     distribution: Distribution | None = None
     groups: list[Group | None] = field(default_factory=list)
     leaps: list[Leap] = field(default_factory=list)
+    forbidden: list[bool] = field(default_factory=list)
 
     @property
     def idle(self) -> list[int]:
@@ -205,15 +209,20 @@ class Samples(Record):
         return sum(map(len, self.tokens)) / self.seconds if self.seconds else 0.0
 
     def lines(self) -> list[dict[str, Any]]:
-        """Each sample as JSON has it: {text, tokens, seed, calls, prompt}, with its class where it has one."""
+        """Each sample as JSON has it: {text, tokens, seed, calls, prompt}, with its class where it has one.
+
+        A sample that the reward forbids also has `"forbidden": true`.
+        """
         request = self.request if isinstance(self.request, Sampling) else None
         prompts = [None] * len(self.texts) if request is None else request.prompts(len(self.texts))
         return [
             {"text": text, "tokens": tokens, "seed": None if request is None else request.seed, "calls": calls, "prompt": prompt}
             | ({} if label is None else {"class": label})
             | ({} if group is None else {"particles": asdict(group)})
-            for text, tokens, calls, prompt, label, group in zip(
-                self.texts, self.tokens, self.calls, prompts, self.classes, self.groups or [None] * len(self.texts)
+            | ({"forbidden": True} if forbidden else {})
+            for text, tokens, calls, prompt, label, group, forbidden in zip(
+                self.texts, self.tokens, self.calls, prompts, self.classes, self.groups or [None] * len(self.texts),
+                self.forbidden or [False] * len(self.texts),
             )
         ]  # fmt: skip
 
@@ -245,6 +254,7 @@ class Samples(Record):
             distribution=None if name is None else Distribution(name, protocol.get("bounded by")),
             groups=[None if group is None else Group(**group) for group in groups],
             leaps=[Leap(**leap) for leap in document["result"].get("leaps") or ()],
+            forbidden=[line.get("forbidden", False) for line in document["result"]["samples"]],
         )  # fmt: skip
 
     def save(self, path: str | Path) -> None:
@@ -274,12 +284,12 @@ class Samples(Record):
         walks = f"\n  {report(self.walks)}" if self.walks else ""
         first = f"{number}, {duration(self.seconds)}, {token_rate(self.speed)}\n  {calls}{steps}"
         leaps = f"\n  {describe_leaps(self.leaps)}" if self.leaps else ""
-        return f"{first}{walks}{leaps}{self._redrawn()}{self._weighed()}"
+        return f"{first}{walks}{leaps}{self._redrawn()}{self._weighed()}{self._forbidden()}"
 
     def _weighed(self) -> str:
         """`8 particles each: log Z -1.234 ± 0.120, effective sample size at least 3.2, resampled 0 to 2 times`; "" without.
 
-        The interval (95%) is that of the mean of Z over the samples, where they have one target.
+        The interval (95%) is that of the mean of Z over the samples, where they have one target (`samplers.smc.Constant`).
         """
         groups = [group for group in self.groups if group is not None]
         if not groups:
@@ -287,19 +297,43 @@ class Samples(Record):
         sizes, request = [len(group.weights) for group in groups], self.request
         one_target = len(set(self.classes)) < 2 and len(set(getattr(request, "given_texts", list)())) < 2
         one_target = one_target and getattr(request, "fixed", None) is None
-        log_z = torch.tensor([group.log_z for group in groups], dtype=torch.float64)
-        value = f"{float(log_z.min()):.3f} to {float(log_z.max()):.3f}"
-        if one_target or len(groups) == 1:
-            z = (log_z - log_z.max()).exp()
-            value = f"{float(log_z.max() + z.mean().log()):.3f}"
-            if len(groups) > 1:
-                value += f" ± {1.96 * float(z.std() / z.mean()) / math.sqrt(len(groups)):.3f}"
+        log_z, notes = torch.tensor([group.log_z for group in groups], dtype=torch.float64), ""
+        if len(groups) == 1:
+            value = f"{groups[0].log_z:.3f}"
+        elif one_target:
+            constant = Constant.of(log_z)
+            value = pm(constant.value, constant.half)
+            if math.isinf(constant.half):
+                notes = f"\n  {constant.why}; take more samples or particles, or a weaker reward"
+        else:
+            allowed = log_z[log_z > -math.inf]
+            value = f"{float(allowed.min()):.3f} to {float(allowed.max()):.3f}"
         least = min(group.ess for group in groups)
         times = _range([group.resampled for group in groups])
         return (
             f"\n  {_range(sizes)} particle{'' if set(sizes) == {1} else 's'} each: log Z {value}, effective sample size at "
-            f"least {least:.1f}, resampled {times} time{'' if times == '1' else 's'}"
+            f"least {least:.1f}, resampled {times} time{'' if times == '1' else 's'}{notes}"
         )
+
+    def _forbidden(self) -> str:
+        """`the reward forbids 2 of 8 samples (-inf): 1, 5`, the first one being 1; "" where it forbids none."""
+        numbers = [number for number, forbidden in enumerate(self.forbidden, 1) if forbidden]
+        if not numbers:
+            return ""
+        more = f" and {count(len(numbers) - NAMED)} more" if len(numbers) > NAMED else ""
+        return (
+            f"\n  the reward forbids {count(len(numbers))} of {counted(len(self.texts), 'sample')} (-inf): "
+            f"{', '.join(map(count, numbers[:NAMED]))}{more}"
+        )
+
+    def some_allowed(self) -> "Samples":
+        """The samples themselves; InputError where the reward forbids all of them."""
+        if self.forbidden and all(self.forbidden):
+            raise InputError(
+                f"`reward` forbids {'the sample' if len(self.texts) == 1 else f'all {count(len(self.texts))} samples'} (-inf for "
+                "every particle); take more `particles` or another seed, or a reward that allows more"
+            )
+        return self
 
     def _redrawn(self) -> str:
         """`3 samples drawn again, 5 times in all; 1 sample still below entropy` on its own line; "" where there are none."""
@@ -343,6 +377,7 @@ def _finished(frame: Frame) -> Samples:
         repeating=len(again(frame.state)),
         classes=list(frame.classes) or [None] * len(frame.x),
         groups=_groups(frame),
+        forbidden=_forbidden(frame),
         leaps=memory.fractions() if isinstance(memory, Leaps) else [],
     )
 
@@ -365,6 +400,12 @@ def _groups(frame: Frame) -> list[Group | None]:
     tokens = torch.cat((frame.x[:, None], memory.others), 1).tolist()
     values: list[list[Any]] = [v.tolist() for v in (memory.log_z, memory.ess, memory.resampled, memory.weights)]
     return [Group(*group) for group in zip(*values, tokens, strict=True)]
+
+
+def _forbidden(frame: Frame) -> list[bool]:
+    """Whether the reward forbids all particles of each sample of a batch's last frame."""
+    memory = frame.state.memory
+    return (memory.log_z == -math.inf).tolist() if isinstance(memory, Particles) else [False] * len(frame.x)
 
 
 def joined(parts: Sequence[Samples], numbers: Sequence[int] | None = None) -> Samples:
@@ -391,6 +432,7 @@ def joined(parts: Sequence[Samples], numbers: Sequence[int] | None = None) -> Sa
         distribution=parts[-1].distribution if parts else None,
         groups=column("groups"),
         leaps=joined_leaps([part.leaps for part in parts]),
+        forbidden=column("forbidden"),
     )
 
 
@@ -414,4 +456,4 @@ def gather(here: Place, samples: Samples | None) -> Samples:
     torch.distributed.all_gather_object(parts, samples)
     parts = [part for part in parts if part is not None]
     numbers = [rank + here.world * row for rank, part in enumerate(parts) for row in range(len(part.texts))]
-    return replace(joined(parts, numbers), seconds=max(part.seconds for part in parts))
+    return replace(joined(parts, numbers), seconds=max(part.seconds for part in parts)).some_allowed()

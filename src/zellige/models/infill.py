@@ -83,7 +83,7 @@ class Infill(Sampling):
             raise InputError("infill needs a text with gaps, or fixed tokens; give one of the two")
         request = self.with_defaults(model) if self.defaults else self
         if kind.running and self.text is not None:
-            samples = request._fill_texts(model, see)
+            samples = request._fill_texts(model, see).some_allowed()
         else:
             rows = kind.rows(self.rows(kind))
             samples = request._sample(fixed=rows, count=self.count * len(rows)).run(model, see)

@@ -138,7 +138,11 @@ class Sample(Sampling):
         )  # fmt: skip
 
     def run(self, model: "ModelSource", see: "Callable[[Frame], None] | None" = None) -> "Samples":
-        """Draw the samples; each frame of the trajectory is shown to `see`."""
+        """Draw the samples; each frame of the trajectory is shown to `see`.
+
+        Raises:
+            InputError: as `Sample.trajectory`; or the reward forbids all of them.
+        """
         from ..samplers import Sampler
         from .frames import collect
         from .model import as_model
@@ -149,6 +153,8 @@ class Sample(Sampling):
         free = not self.prompt and self.fixed is self.reconstruct is None and self.length is None
         distribution = trajectory.distribution if free and isinstance(trajectory.sampler, Sampler) else None
         request = self.with_defaults(model) if self.defaults else self
+        if isinstance(self.seed, int):  # else they may be a part of other samples
+            samples.some_allowed()
         return replace(samples, request=request.saved(), distribution=distribution)
 
 

@@ -11,8 +11,9 @@ weight by the sum of W:
 p is the reverse kernel, b that of uniformly distributed texts: so a position is annealed, and the noise is not. With anneal 1,
 W is the kernel, and its sum is 1. A reward multiplies the weights by u(x_s) / u(x_t). At the end
 u = exp(strength * reward). Before, u is a mean of that over a few sequences drawn from the clean posterior p(x_0 | x_t), the
-lookahead: a particle whose predicted text has little reward loses weight early. All ratios of u cancel but the last one. u lies
-at most 10 nats below the best one of its group, so no particle is lost before its end.
+lookahead: a particle whose predicted text has little reward loses weight early. All ratios of u cancel but the last one. The
+mean of the group counts in u as SHARED sequences more: a few sequences without reward say little of a rare one, and a particle
+whose u is far too small by chance is lost nearly always, and else brings so much weight back that no estimate of Z is near it.
 
 Where the effective sample size (sum w)^2 / sum w^2 of a group falls below a fraction of N, its particles are drawn anew in
 proportion to their weights, systematically: particle i has floor(N w_i) copies or one more. At the end one particle is drawn in
@@ -23,10 +24,11 @@ proportion to the weights: it is the sample. The others stay in the state, with 
     E[Z sum_i w_i f(x_i)] = sum over paths x_1 .. x_0:  C prior(x_1)  prod W(x_s | x_t)  exp(strength * reward(x_0))  f(x_0)
 
 with Z the estimate of the normalising constant, f any function, and C = V^{(1 - anneal) L}. So Z is unbiased; its logarithm is
-too small on average. The sample has the distribution of the right side in the limit N -> infinity. With anneal 1 that is
-p(x) exp(strength * reward(x)) of the T-step model p. With another power it is a tilted distribution of the model's *paths*. It
-tends to p^anneal with small steps if the network's conditionals are consistent with one distribution p; those of a trained
-network seldom are. Strength and anneal are fixed: had they been chosen by what the particles did, Z would be biased.
+too small on average (`Constant` has its interval). The sample has the distribution of the right side in the limit
+N -> infinity. With anneal 1 that is p(x) exp(strength * reward(x)) of the T-step model p. With another power it is a tilted
+distribution of the model's *paths*. It tends to p^anneal with small steps if the network's conditionals are consistent with one
+distribution p; those of a trained network seldom are. Strength and anneal are fixed: had they been chosen by what the particles
+did, Z would be biased.
 
 **Cost.** One network evaluation for each particle and step: N times `ancestral` without choosing first. The reward is evaluated
 for N `lookahead` sequences a step, and for N at the end.
@@ -47,6 +49,7 @@ from ..core.positions import positions
 from ..core.prediction import LeaveOneOut, Prediction, kernel, posterior
 from ..core.random import Randomness
 from ..core.schedule import CLEAN
+from ..core.student import student
 from ..errors import InputError
 from ..methods.diffusion import Diffusion
 from ..requests import declared, option
@@ -58,7 +61,8 @@ from .sampler import State, check, start
 
 USUAL = 8  # particles of a sample, where something weighs them
 MOST = 1000
-DEEPEST = 10.0  # nats between the potentials of a group before the end
+SHARED = 4  # sequences that the mean of a group counts for in the lookahead of each of its particles
+FEWEST, COUNTING = 4, 1.01  # groups for an interval of log Z; how many must count: below, one has 99.5% of the weight
 
 
 class Rewarded(Wrapper):
@@ -118,7 +122,7 @@ class Particles:
         log_weights: (B, N) float64, log of weights of sum 1.
         ahead: (B, N) log u of each, which its weight contains.
         log_z: (B,) logarithm of the estimate of the normalising constant so far.
-        ess: (B,) the smallest effective sample size so far.
+        ess: (B,) the smallest effective sample size so far; 0 where no particle is left.
         resampled: (B,) how often the particles were drawn anew.
         begun: whether a step was made.
     """
@@ -148,11 +152,47 @@ class Particles:
         even = torch.full_like(log_weights, -math.log(log_weights.shape[-1]))
         log_weights = torch.where(total.isneginf()[:, None], even, log_weights - total[:, None])
         weighed = replace(self, log_weights=log_weights, log_z=self.log_z + total)
-        return replace(weighed, ess=torch.minimum(self.ess, weighed.effective_size()))
+        ess = weighed.effective_size().masked_fill(total.isneginf(), 0.0)
+        return replace(weighed, ess=torch.minimum(self.ess, ess))
 
     def effective_size(self) -> Tensor:
         """Effective sample size (sum w)^2 / sum w^2 of each group, (B,)."""
         return (-(2 * self.log_weights).logsumexp(-1)).exp()
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Estimate of the logarithm of a normalising constant by independent groups of particles with one target.
+
+    Attributes:
+        value: logarithm of the mean of their Z.
+        half: half the 95% interval, by the jackknife over the groups and Student's t; infinite where the weights do not
+            determine it: of fewer than FEWEST groups, or if fewer than COUNTING of them count.
+        count: of the groups.
+        effective: how many of them count, (sum Z)^2 / sum Z^2 (Kish).
+    """
+
+    value: float
+    half: float
+    count: int
+    effective: float
+
+    @property
+    def why(self) -> str:
+        """Reason that there is no interval."""
+        if self.count < FEWEST:
+            return f"log Z has no interval of fewer than {FEWEST} samples"
+        return f"log Z is not determined: one of {self.count:,} samples has nearly all of the weight"
+
+    @classmethod
+    def of(cls, log_z: Tensor) -> "Constant":
+        """From log Z of each group (n,); -inf where a group has no particle left."""
+        n, total = len(log_z), log_z.logsumexp(0)
+        value, effective = float(total) - math.log(n), float((2 * total - (2 * log_z).logsumexp(0)).exp())
+        if n < FEWEST or not effective >= COUNTING:  # nan where no group has a particle left
+            return cls(value, math.inf, n, effective)
+        without = maths.log1mexp(total - log_z) + total - math.log(n - 1)  # log of the mean of the others
+        return cls(value, student(n - 1) * math.sqrt((n - 1) ** 2 / n * float(without.var())), n, effective)
 
 
 @declared
@@ -231,8 +271,9 @@ class Smc(OnGrid):
         reward = getattr(method, "log_potential", None)
         if reward is not None and self.lookahead and particles.begun:
             ahead = self._ahead(reward, pred, inner, at, (B, N), generator)
-            best = ahead.amax(-1, keepdim=True)
-            ahead = torch.where(best.isneginf(), particles.ahead, torch.maximum(ahead, best - DEEPEST))
+            mean, count = ahead.logsumexp(-1, keepdim=True) - math.log(N), self.lookahead
+            ahead = torch.logaddexp(ahead + math.log(count), mean + math.log(SHARED)) - math.log(count + SHARED)
+            ahead = torch.where(mean.isneginf(), particles.ahead, ahead)
             particles = replace(particles.weighed(ahead - particles.ahead), ahead=ahead)
         weights = self._weights(pred, later, method)  # (n, K)
         if self.anneal != 1:
