@@ -1,6 +1,10 @@
 """`verify`: every method in the table holds; what is wrong is found, and by which check; what the table looks like."""
 
+import contextlib
 import dataclasses
+import importlib
+import itertools
+import re
 
 import pytest
 import torch
@@ -11,11 +15,13 @@ from zellige.core import maths
 from zellige.core.prediction import LeaveOneOut
 from zellige.errors import InputError
 from zellige.exact import identities
-from zellige.exact.verify import Report
+from zellige.exact.identities.check import near
+from zellige.exact.verify import Report, _admits
 from zellige.methods import D3PM, METHODS, RADD, SEDD, UDLM, GenMD4
 from zellige.methods.diffusion import Diffusion
 from zellige.samplers import SAMPLERS
 
+verify_module = importlib.import_module("zellige.exact.verify")
 KEYS = [*identities.SHARED, *identities.OWN]
 
 
@@ -85,6 +91,21 @@ def test_samplers_of(name):
             assert (
                 checked == paired or name == "genmd4"
             )  # whose exact network depends on the time: confidence has an error
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", METHODS)
+def test_the_matrix_of_methods_and_samplers(name):
+    """Each sampler that fits a method has rows, and each other is an error."""
+    cls = METHODS[name]
+    for sampler in SAMPLERS:
+        if any(_admits(SAMPLERS[sampler](), method) for _, method in identities.variants(cls)):
+            report = verify(name, sampler=sampler)
+            assert report.rows
+            assert report.failures == []
+        else:
+            with pytest.raises(InputError, match="nothing to check"):
+                verify(name, sampler=sampler)
 
 
 @pytest.mark.parametrize(
@@ -189,12 +210,59 @@ def test_one_sampler():
 
 
 def test_the_reason_of_a_dash():
-    report = verify("d3pm", sampler="euler")
-    assert report.rows == ()
+    report = verify("d3pm", "udlm", sampler="euler")
     assert report.pairings["d3pm"] == {"euler": None}
     assert "d3pm: sampler 'euler' needs a rate" in report.notes[0]
     assert "use ancestral" in report.notes[0]
     assert report.lines()[-len(report.notes)].strip() == report.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"sampler": "euler"}, "nothing to check: d3pm: sampler 'euler' needs a rate"),
+        ({"sampler": "speculative"}, "nothing to check: d3pm: sampler 'speculative' needs"),
+        ({"only": "bound.limit"}, "nothing to check: `only` bound.limit is no check of d3pm"),
+    ],
+)
+def test_nothing_to_check_is_an_error(options, why):
+    with pytest.raises(InputError, match=re.escape(why)):
+        verify("d3pm", **options)
+
+
+@pytest.fixture
+def one_variant(monkeypatch):
+    """Methods as they are by default, and pairings of two steps."""
+    for cls in METHODS.values():
+        monkeypatch.setattr(cls, "variants", cls.variants[:1])
+    monkeypatch.setattr(verify_module, "admissible", lambda method, steps: 2)
+
+
+@pytest.mark.parametrize(("a", "b"), itertools.combinations(METHODS, 2))
+def test_any_two_methods_are_paired_with_every_sampler(a, b, one_variant, monkeypatch):
+    """A number where the sampler fits, without the checks and distances themselves."""
+    monkeypatch.setattr(identities, "distance", lambda method, sampler, steps: 0.5)
+    for checks in (identities.SHARED, identities.OWN, identities.WHOLE):
+        for key in checks:
+            monkeypatch.setitem(checks, key, lambda *_: [near("all", "one", 0.0, 0.0, 1.0)])
+    report = verify(a, b)
+    assert len(report.rows) == len(identities.SHARED) + 2 * len(identities.OWN) + 2 * len(identities.WHOLE)
+    for name, pairs in report.pairings.items():
+        _, method = next(identities.variants(METHODS[name.partition(" ")[0]]))
+        assert {s for s, value in pairs.items() if value} == {s for s in pairs if SAMPLERS[s].refuse(method) is None}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_sampler_that_fits_has_a_distance(name, one_variant):
+    """With the exact network, by the sampler's own code."""
+    _, method = next(identities.variants(METHODS[name]))
+    for sampler in SAMPLERS.values():
+        if sampler.grows or hasattr(sampler, "block_sampler") or sampler.name == "uniformisation":
+            continue
+        value, _ = verify_module._pair(name, method, sampler(), True)
+        assert (value is not None) == (sampler.refuse(method) is None)
+        if value is not None:
+            assert 0 <= value <= 1
 
 
 def test_names_that_are_not_there():
@@ -211,7 +279,8 @@ def test_the_table_has_80_columns(every):
     rows = []
     for key in KEYS:
         if key != "bound.draws" and (every or key.startswith(("process", "bound.s")) or key == "sampler.ancestral"):
-            rows += verify("udlm", only=key).rows
+            with contextlib.suppress(InputError):  # no check of udlm
+                rows += verify("udlm", only=key).rows
     lines = Report((*rows, dataclasses.replace(rows[-1], ok=False, method="genmd4")), 61.0, {}).lines()
     assert max(len(line.replace("FAIL", "ok")) for line in lines if not line.startswith("    ")) <= 80
     assert "1 fails" in "\n".join(lines)

@@ -181,23 +181,48 @@ def verify(
         The rows; `failures` is empty if everything holds.
 
     Raises:
-        InputError: for an unknown method, check or sampler.
+        InputError: for an unknown method, check or sampler; or if there is nothing to check.
     """
     if only is not None:
         only = only.replace("law", "distribution")  # former keys
+    classes = [methods.find(m) for m in which] or list(methods.METHODS.values())
     if sampler is not None:
         sampler = find(sampler).name
-        only = f"sampler.{sampler}"
-    classes = [methods.find(m) for m in which] or list(methods.METHODS.values())
-    keys = [key for key in KEYS if only is None or key == only or key.startswith((f"{only}.", f"{only}-"))]
-    if not keys and sampler is None:
-        raise unknown("check", str(only), KEYS, "zellige verify --json -")
+        keys = [key for key in KEYS if _is_about(key, sampler)]
+        if not any(_admits(SAMPLERS[sampler](), method) for cls in classes for _, method in identities.variants(cls)):
+            keys = [key for key in keys if key not in SHARED]  # whose models are none of these methods
+    else:
+        keys = [key for key in KEYS if only is None or key == only or key.startswith((f"{only}.", f"{only}-"))]
+        if not keys:
+            raise unknown("check", str(only), KEYS, "zellige verify --json -")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the tensors are tiny: a second thread only waits, on busy cores for minutes
     try:
-        return _verify(classes, keys, only, sampler, progress)
+        report = _verify(classes, keys, only, sampler, progress)
     finally:
         torch.set_num_threads(threads)
+    if not report.rows and not report.pairings:
+        names = ", ".join(cls.name for cls in classes)
+        why = (
+            report.notes[0] if report.notes else f"`only` {only} is no check of {names}; leave it out for all that are"
+        )
+        raise InputError(f"nothing to check: {why}")
+    return report
+
+
+def _is_about(key: str, sampler: str) -> bool:
+    """Return whether a check is one of a sampler: `sampler.NAME-...`, `decoders.NAME`; of the caches, whose sampler it is."""
+    package, _, name = key.partition(".")
+    return (
+        name == sampler or name.startswith(f"{sampler}-") or (package == "caches" and sampler == "semi_autoregressive")
+    )
+
+
+def _admits(sampler: Sampler, method: Method) -> bool:
+    """Return whether a sampler fits a method, with a head if it needs one."""
+    headed = deepcopy(method)
+    headed.verifier = lambda h, x, turn: h
+    return sampler.refuse(headed) is None
 
 
 def _most_memory() -> int:
@@ -248,6 +273,8 @@ def _verify(
             pairs = {key: _pair(name, method, s(), sampler is not None) for key, s in pair_samplers.items()}
             pairings[name] = {key: value for key, (value, _) in pairs.items()}
             notes += [note for _, note in pairs.values() if note]
+    if all(value is None for pairs in pairings.values() for value in pairs.values()):
+        pairings, notes = {}, [] if rows else notes
     wrong = {row.method for row in rows if not row.ok}
     words = {cls.name: sentences for cls in classes if cls.name in wrong and (sentences := diagnosis.explained(cls))}
     return Report(

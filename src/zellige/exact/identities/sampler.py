@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -91,6 +92,8 @@ def distance(
             if clean_times
             else _OneTime(method.process, data_distribution(), L, method.parameterization)
         )
+        if sampler.refuse(denoiser):  # it reads hidden states
+            denoiser = with_hidden_states(method)
         distribution = enumeration.embed(method.process, data_distribution(), L)
     X = enumeration.states(len(start_distribution(method)), L)
     if fixed is not None:
@@ -100,6 +103,16 @@ def distance(
         _frequencies(sampler, denoiser, draws) if draws else script.sample_distribution(sampler, denoiser, steps, fixed)
     )
     return apart(samples, distribution / distribution.sum())
+
+
+def with_hidden_states(method: Diffusion) -> Diffusion:
+    """The method whose table of logits is the exact network of absorbing noise, which does not depend on the time."""
+    exact, X = deepcopy(method), enumeration.states(method.process.K, L)
+    p = posterior(truth_of(method).predict(X, torch.full(X.shape, 0.5, dtype=torch.float64)))
+    table = exact.network.logits.data
+    table.zero_()
+    table[0] = p.clamp_min(1e-300).log()
+    return exact
 
 
 def drawn(sampler: Sampler, method: Method) -> int:
