@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from fuzz import calls, commands, files
+from fuzz import calls, commands, configs, files
 from fuzz.world import Outcome, World, Wrong, judge
 
-TRIALS = {"commands": (commands, 20), "files": (files, 12), "calls": (calls, 100)}
+TRIALS = {"commands": (commands, 20), "files": (files, 12), "calls": (calls, 100), "configs": (configs, 40)}
 
 
 @pytest.fixture(scope="module")

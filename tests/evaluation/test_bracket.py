@@ -477,6 +477,14 @@ def test_who_has_no_row_says_why():
     assert len(bracket_figure(Bracket.from_dict(json.loads(dumps(found.to_dict())))).axes) == 1
 
 
+def test_noise_that_inserts_has_no_two_sides():
+    method = build("flexmdm", 3, Net(layers=1, hidden=8, heads=2, length=4))
+    with pytest.raises(
+        InputError, match=r"need noise that changes tokens alone, and that of flexmdm is another; leave"
+    ):
+        path_of(method, 4)
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

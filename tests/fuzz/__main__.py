@@ -18,7 +18,7 @@ from pathlib import Path
 
 from .world import World, Wrong, little_memory, now
 
-FAMILIES = ("commands", "files", "calls")
+FAMILIES = ("commands", "files", "calls", "configs")
 
 
 def main() -> int:

@@ -116,9 +116,9 @@ class Polynomial(Schedule):
         super().__init__(alpha_1, alpha_0)
         w = as_time(w)  # float64, or the precision of the tensor
         if not (w > 0).all():
-            raise ValueError("exponents of a polynomial schedule must be above 0")
+            raise InputError("exponents of a polynomial schedule must be above 0")
         if not 0.0 <= begin < 1.0:
-            raise ValueError(f"a polynomial schedule begins at {begin}; it must be in [0, 1)")
+            raise InputError(f"a polynomial schedule begins at {begin}; it must be in [0, 1)")
         w = w.reshape(-1)
         if learnable:
             self.raw = nn.Parameter(w + torch.log(-torch.expm1(-w)))  # softplus^{-1}
@@ -155,7 +155,7 @@ class Polynomial(Schedule):
 
     def _shape_inverse(self, y):
         if len(self.w) > 1:
-            raise ValueError("a schedule with one exponent per token has no single inverse")
+            raise InputError("a schedule with one exponent per token has no single inverse")
         return self.time((1 - y) ** (1 / self.w[0].to(y)))
 
     def alpha_of(self, x, t):
@@ -191,7 +191,7 @@ class _OfSigma(Schedule):
 
     def __init__(self, sigma_min: float, sigma_max: float):
         if not 0.0 <= sigma_min < sigma_max < math.inf:
-            raise ValueError(f"sigma runs from {sigma_min} to {sigma_max}; it must increase and be finite")
+            raise InputError(f"sigma runs from {sigma_min} to {sigma_max}; it must increase and be finite")
         super().__init__(math.exp(-sigma_max), math.exp(-sigma_min))
         self.sigma_min, self.sigma_max = sigma_min, sigma_max
 
@@ -226,7 +226,7 @@ class Geometric(_OfSigma):
 
     def __init__(self, sigma_min: float = 1e-4, sigma_max: float = 20.0):
         if not sigma_min > 0.0:
-            raise ValueError(f"sigma of a geometric schedule starts at {sigma_min:g}; it must be above 0")
+            raise InputError(f"sigma of a geometric schedule starts at {sigma_min:g}; it must be above 0")
         super().__init__(sigma_min, sigma_max)
 
     def _sigma(self, t):
@@ -265,7 +265,7 @@ class Exponential(_OfSigma):
 
     def __init__(self, base: float = 3.0, growth: float = 100.0, begin: float = 0.0):
         if not (base > 0 and growth > 1 and 0 <= begin < 1):
-            raise ValueError(f"base {base} must be above 0, growth {growth} above 1, and begin {begin} in [0, 1)")
+            raise InputError(f"base {base} must be above 0, growth {growth} above 1, and begin {begin} in [0, 1)")
         super().__init__(base * (growth**begin - 1), base * (growth - 1))
         self.growth = growth ** (1 - begin)
 

@@ -18,6 +18,7 @@ import math
 import torch
 from torch import Tensor
 
+from ..errors import InputError
 from . import random
 from .random import Randomness
 from .schedule import Schedule
@@ -79,7 +80,7 @@ class Gaussian(Schedule):
 
     def __init__(self, K: int, gamma_0: float, gamma_1: float):
         if not gamma_0 < gamma_1:
-            raise ValueError(f"gamma runs from {gamma_0} to {gamma_1}; it must increase")
+            raise InputError(f"gamma runs from {gamma_0} to {gamma_1}; it must increase")
         gamma = torch.linspace(gamma_0, gamma_1, CELLS + 1, dtype=torch.float64)
         alpha, slope = uniform_alpha(gamma, K)
         super().__init__(max(float(alpha[-1]), 0.0), min(float(alpha[0]), 1.0))

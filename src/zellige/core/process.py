@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..errors import InputError
 from . import maths, random
 from .random import Randomness
 from .schedule import CLEAN, PRIOR, Schedule, as_time
@@ -150,7 +151,7 @@ class Mixture(Process):
     def __init__(self, prior: Tensor, schedule: Schedule, mask: int | None = None, clean: Tensor | None = None):
         super().__init__(prior, schedule, mask, clean)
         if schedule.alpha(1.0).shape[-1] > 1 and bool((prior > 0).sum() > 1):
-            raise ValueError("one alpha for each state needs a prior that is a single state, such as the mask")
+            raise InputError("one alpha for each state needs a prior that is a single state, such as the mask")
 
     def _keep(self, s: Tensor | float, t: Tensor | float) -> Tensor:
         """alpha_t / alpha_s, (*, 1) or (*, K); 1 from a time at which no token is left."""

@@ -26,6 +26,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from ..errors import InputError
+
 CLEAN = -math.inf
 PRIOR = math.inf
 BISECTIONS = 60  # of [0, 1], in float64
@@ -46,7 +48,7 @@ class Schedule(nn.Module):
     def __init__(self, alpha_1: float = 1e-3, alpha_0: float = 1.0):
         super().__init__()
         if not 0.0 <= alpha_1 < alpha_0 <= 1.0:
-            raise ValueError(f"alpha runs from {alpha_0} to {alpha_1}; it must decrease within [0, 1]")
+            raise InputError(f"alpha runs from {alpha_0} to {alpha_1}; it must decrease within [0, 1]")
         self.alpha_0, self.alpha_1 = alpha_0, alpha_1
 
     @property
@@ -204,7 +206,7 @@ def on_grid(t: Tensor, T: int) -> Tensor:
     """Index i of times i/T, (*) -> (*) long. Raises ValueError for any other time."""
     i = (t * T).round()
     if not torch.compiler.is_compiling() and ((t * T - i).abs() > 1e-6 * T).any():
-        raise ValueError(f"a time is not on the grid of T = {T} steps; it must be i/{T}")
+        raise InputError(f"a time is not on the grid of T = {T} steps; it must be i/{T}")
     return i.long()
 
 
@@ -232,7 +234,7 @@ class Tabulated(Schedule):
     def __init__(self, alpha: Tensor):
         alpha = alpha.double()
         if alpha.ndim != 1 or len(alpha) < 2 or alpha[0] != 1.0 or not (alpha.diff() < 0).all() or alpha[-1] < 0:
-            raise ValueError("a table of alpha must decrease from 1 at i = 0 and stay at 0 or more")
+            raise InputError("a table of alpha must decrease from 1 at i = 0 and stay at 0 or more")
         super().__init__(float(alpha[-1]))
         self.T = len(alpha) - 1
         self.register_buffer("table", alpha, persistent=False)
@@ -247,10 +249,10 @@ class Tabulated(Schedule):
         return torch.where(inside[..., None], value, (t < 0).to(value)[..., None])
 
     def _slope(self, t):
-        raise ValueError("a tabulated schedule has discrete time: it has no rate; use the bound of steps")
+        raise InputError("a tabulated schedule has discrete time: it has no rate; use the bound of steps")
 
     def inverse(self, alpha):
-        raise ValueError("a tabulated schedule has discrete time: not every alpha is one of its values")
+        raise InputError("a tabulated schedule has discrete time: not every alpha is one of its values")
 
     def extra_repr(self) -> str:
         return f"T={self.T}"

@@ -54,7 +54,7 @@ class Levels(BaseTokenizer):
         self.size, self.shape, self.kind, self.unit, self.ordered = size, tuple(shape), kind, unit, ordered
         self.labels = tuple(labels)
         if self.labels and len(self.labels) != size:
-            raise ValueError(f"{len(self.labels)} labels for {size} levels")
+            raise InputError(f"{len(self.labels)} labels for {size} levels")
         values = self.labels or range(size)
         self._signs = [note_name(v) for v in values] if kind == "roll" else [str(v) for v in values]
         self._joint = "" if kind != "roll" and all(len(sign) == 1 for sign in self._signs) else " "

@@ -11,6 +11,8 @@ model it sees nothing outside its own row.
 
 import numpy as np
 
+from ..errors import InputError
+
 EM_GAP, EM_STEPS = 1e-4, 2000  # nats per token
 
 
@@ -23,7 +25,7 @@ class NGrams:
 
     def __init__(self, train, validation, vocabulary: int, order: int = 4):
         if vocabulary**order >= 2**63:
-            raise ValueError(f"{vocabulary} tokens to the power {order} do not fit 64 bits; use a lower order")
+            raise InputError(f"{vocabulary} tokens to the power {order} do not fit 64 bits; use a lower order")
         self.vocabulary, self.order = vocabulary, order
         train = _rows(train)
         self._tables = [self._count(train, k) for k in range(1, order + 1)]

@@ -454,7 +454,7 @@ def determined(result: Result, squares: Tensor) -> Result:
 def difference(a: Result, b: Result) -> Result:
     """a - b on the same texts, paired: its interval is that of the differences, far narrower than either's own."""
     if a.nats is None or b.nats is None or a.sizes is None or b.sizes is None:
-        raise ValueError("a paired difference needs the numbers of each text; results read from a file have none")
+        raise InputError("a paired difference needs the numbers of each text; results read from a file have none")
     if a.unit != b.unit or len(a.nats) != len(b.nats) or not torch.allclose(a.sizes, b.sizes):
-        raise ValueError("a paired difference needs two results in one unit on the same texts")
+        raise InputError("a paired difference needs two results in one unit on the same texts")
     return summarize(a.nats - b.nats, a.sizes, a.unit, "difference")

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, wraps
 from operator import attrgetter
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar
 
 from .. import FORMERLY, __version__
 from ..arguments import Annotation
@@ -159,6 +159,14 @@ class Config:
 
 
 # ---------------------------------------------------------------------------------------------------- JSON
+class About(TypedDict, total=False):
+    """What `about` must be where it holds it; there may be more."""
+
+    step: int
+    data: dict[str, Any]
+    published: dict[str, Any]
+
+
 # What files of earlier versions do not say, or say otherwise. An entry that is in neither table must be in the file.
 DEFAULT = object()  # the value that the method's own Config has
 LATER: dict[str, Any] = {  # an entry that came later -> the value that files without it mean
@@ -252,6 +260,7 @@ def from_json(entries: Mapping[str, Any], *, method: type | None = None, source:
         raise InputError(f"'{source}' is not the config of a Zellige model; give a folder that Zellige wrote")
     check_format(entries["format"], source)
     names = [f.name for f in dataclasses.fields(Config)]
+    structure(entries.get("about") or {}, About, f"'{source}'", "about", AGAIN)
     refuse_unknown(entries, ["format", "zellige", FORMERLY, "about", *names], f"'{source}' has")
     options = _options(_section(entries["method"], str, "method", source), method)
     sections = {"options": options, "data": Data, "net": Net, "train": Train, "adapter": Adapter | None}

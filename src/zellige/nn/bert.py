@@ -77,7 +77,7 @@ class BertNet:
             raise InputError(f"positions is '{self.positions}'; it must be one of {', '.join(POSITIONS)}")
         if self.hidden % ((2 if self.positions == "rotary" else 1) * self.heads):
             even = " of an even width" if self.positions == "rotary" else ""
-            raise InputError(f"hidden {self.hidden} does not split into {self.heads} heads{even}")
+            raise InputError(f"hidden {self.hidden} does not split into {self.heads} heads{even}; it must")
 
     def local(self, layer: int) -> bool:
         """Whether a layer sees a window only."""

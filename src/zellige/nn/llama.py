@@ -82,9 +82,9 @@ class LlamaNet:
         if self.width % 2 or self.width < 0:
             raise InputError(f"width is {self.width}; it must be an even number, or 0 for hidden / heads")
         if not self.width and self.hidden % (2 * self.heads):
-            raise InputError(f"hidden {self.hidden} does not split into {self.heads} heads of an even width")
+            raise InputError(f"hidden {self.hidden} does not split into {self.heads} heads of an even width; they must")
         if self.heads % self.shared:
-            raise InputError(f"{self.heads} heads do not share {self.shared} keys and values evenly")
+            raise InputError(f"{self.heads} heads do not share {self.shared} keys and values evenly; they must")
 
     @property
     def head_width(self) -> int:

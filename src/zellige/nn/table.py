@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..errors import InputError
 from .attention import Cache
 
 
@@ -65,7 +66,7 @@ class Table(nn.Module):
         if not self.time_conditioned:
             return rows[0]
         if time is None:
-            raise ValueError("this table is conditioned on the time; give it one")
+            raise InputError("this table is conditioned on the time; give it one")
         t = time[..., None, None] if time.ndim < 2 else time[..., None]
         return rows[0] + torch.exp(-t) * rows[1] + t * torch.exp(-t) * rows[2]
 

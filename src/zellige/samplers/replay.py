@@ -253,6 +253,11 @@ def path_of(method: Method, steps: int) -> Path:
     Raises:
         InputError: the model has paths that no noise has.
     """
+    if not hasattr(method, "grid"):
+        raise InputError(
+            f"both sides of -log p need noise that changes tokens alone, and that of {method.name} is another; leave them "
+            "out for its bound"
+        )
     inside, blocks = _one_block(method), 0 < method.block < method.shape[0]
     where = f" in each block of {method.block}" if blocks else ""
     T = method.steps

@@ -23,7 +23,7 @@ from ...errors import InputError
 from ...nn.bert import Bert, BertNet
 from ...nn.block import Net
 from ...schema import read_json
-from .layout import Description, Layout, Shapes, count_in, field_of, number_or
+from .layout import Description, Layout, Shapes, count_in, count_or, entries_in, number_or
 from .llama import complete, require
 from .tokens import TOKENIZERS, named
 
@@ -138,7 +138,7 @@ def modern_net(config: Mapping[str, Any]) -> BertNet:
         gated=True,
         bias=False,
         norm_bias=False,
-        window=int(number_or(config, "local_attention", 128)) // 2,
+        window=count_or(config, "local_attention", 128) // 2,
         every=_every(config, sizes["layers"]),
         base=base,
         local_base=_base(config, "sliding_attention", "local_rope_theta", base),
@@ -157,7 +157,7 @@ def _sizes(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _types(config: Mapping[str, Any]) -> int:
-    return int(number_or(config, "type_vocab_size", 2))
+    return count_or(config, "type_vocab_size", 2)
 
 
 def _dropout(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def _dropout(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _base(config: Mapping[str, Any], kind: str, old: str, default: float) -> float:
     """The base of the rotary frequencies of a kind of layers; InputError where they are scaled."""
-    rope = field_of(config, "rope_parameters", kind, default={})
+    rope = entries_in(config, "rope_parameters", kind)
     require(rope, {"rope_type": ("default", None)}, "ModernBERT")
     if config.get("rope_scaling") is not None:
         require(config, {"rope_scaling": (None,)}, "ModernBERT")
@@ -178,7 +178,7 @@ def _every(config: Mapping[str, Any], layers: int) -> int:
     """How many layers it is from one that sees all positions to the next."""
     kinds = config.get("layer_types")
     if kinds is None:
-        return int(number_or(config, "global_attn_every_n_layers", 3))
+        return count_or(config, "global_attn_every_n_layers", 3)
     for every in range(1, layers + 1):
         if kinds == ["sliding_attention" if i % every else "full_attention" for i in range(layers)]:
             return every

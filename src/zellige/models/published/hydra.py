@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ...errors import InputError
+from ...errors import InputError, quoted
 from ...nn.block import Net
 from .ddit import GEOMETRIC, ddit_layout, ends_of_sigma, noise
-from .layout import Description, Shapes, count_in, field_of, number_or
+from .layout import Description, Shapes, count_in, count_or, entries_in, field_of, number_or
 
 
 def _net(config: Mapping[str, Any], shapes: Shapes, **more: Any) -> Net:
-    model = field_of(config, "model", default={})
+    model = entries_in(config, "model")
     condition = more.pop("condition", None) or count_in(config, "model", "cond_dim")
     return Net(
         count_in(config, "model", "n_blocks"), count_in(config, "model", "hidden_size"), count_in(config, "model", "n_heads"),
@@ -24,9 +24,9 @@ def _hydra(config: Mapping[str, Any]) -> bool:
 
 def _read_sedd(config: Mapping[str, Any], shapes: Shapes) -> Description:
     kind = field_of(config, "graph", "type", default="absorb")
-    process = {"absorb": "absorbing", "uniform": "uniform"}.get(kind)
+    process = {"absorb": "absorbing", "uniform": "uniform"}.get(str(kind))
     if process is None:
-        raise InputError(f"its graph is '{kind}'; it must be absorb or uniform")
+        raise InputError(f"its graph is {quoted(str(kind))}; it must be absorb or uniform")
     scale_by_sigma = bool(field_of(config, "model", "scale_by_sigma", default=process == "absorbing"))
     options = {
         "process": process, "schedule": noise(config, ("loglinear", "geometric")),
@@ -62,7 +62,7 @@ def _sizes(description: Description) -> dict[str, Any]:
 
 
 def _read_radd(config: Mapping[str, Any], shapes: Shapes) -> Description:
-    condition = int(field_of(config, "model", "cond_dim", default=None) or 128)  # it has none: the number is never used
+    condition = count_or(entries_in(config, "model"), "cond_dim", 128)  # it has none: the number is never used
     loss = str(field_of(config, "training", "loss_type", default=config.get("loss_type", "lambda_DCE")))
     name = loss.lower().replace("_", "-")
     options = {"schedule": noise(config, ("loglinear",))}

@@ -7,8 +7,10 @@ from typing import Any, TypedDict
 
 from torch import Tensor, nn
 
+from ...arguments import MOST
 from ...errors import InputError, unknown
 from ...nn.block import Net
+from ...schema import quoted
 
 Shapes = Mapping[str, tuple[int, ...]]  # of the tensors in a file, by their published names without prefixes
 
@@ -149,22 +151,37 @@ def field_of(config: Mapping[str, Any], *path: str, default: Any = None) -> Any:
     return config
 
 
-def number_or(config: Mapping[str, Any], name: str, default: float) -> float:
-    """A number of a config, `default` where it is not there; InputError where it is something else."""
+def entries_in(config: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
+    """The entries of a nested mapping, none where it is not there; InputError where something else is."""
+    value = field_of(config, *path, default={})
+    if not isinstance(value, Mapping):
+        raise _other(path, value, "an object")
+    return value
+
+
+def number_or(config: Mapping[str, Any], name: str, default: float | None) -> float:
+    """A number of a config, `default` where it is not there (None: it must be); InputError where it is something else."""
     value = config.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InputError(
-            f"the published config.json has {value!r} as '{name}'; it must be a number, as in the folder it came from"
-        )
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 1e300:
+        raise _other((name,), value, "a number")
     return float(value)
 
 
 def count_in(config: Mapping[str, Any], *path: str) -> int:
-    """A whole number of a config that must be there; InputError if it is not."""
+    """A whole number of a config that must be there, from 1 to `MOST`; InputError if it is not."""
     value = field_of(config, *path)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        has = "has no entry" if value is None else f"has {value!r} as"
-        raise InputError(
-            f"the published config.json {has} '{'.'.join(path)}'; it must be a whole number, as in the folder it came from"
-        )
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST:
+        raise _other(path, value, f"a whole number of at most {MOST:,}")
     return value
+
+
+def count_or(config: Mapping[str, Any], name: str, default: int) -> int:
+    """The same, `default` where it is not there."""
+    return count_in(config, name) if name in config else default
+
+
+def _other(path: Sequence[str], value: object, kind: str) -> InputError:
+    has = "has no entry" if value is None else f"has {quoted(repr(value))[1:-1]} as"
+    return InputError(
+        f"the published config.json {has} '{'.'.join(path)}'; it must be {kind}, as in the folder it came from"
+    )

@@ -17,7 +17,7 @@ from ...errors import InputError
 from ...nn.block import Net
 from ...nn.llama import Llama, LlamaNet
 from ...schema import read_json, shown
-from .layout import Description, Layout, Shapes, count_in
+from .layout import Description, Layout, Shapes, count_in, number_or
 
 PARTS = ("norm1", "query", "key", "value", "out", "norm2", "gate", "up", "down", "query_norm", "key_norm")
 MASKS = ("<|MASK|>", "<|mask|>", "|<MASK>|", "<MASK>")  # names of a mask's token, where no file declares it
@@ -69,14 +69,11 @@ TRANSFORMERS = Names(  # of transformers' Llama, Qwen2 and Qwen3
 
 
 def number_in(config: Mapping[str, Any], name: str) -> float:
-    """A number of a published configuration that must be there."""
-    value = config.get(name)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
-        has = "has no entry" if value is None else f"has {value!r} as"
-        raise InputError(
-            f"the published config.json {has} '{name}'; it must be a number, as in the folder it came from"
-        )
-    return float(value)
+    """A number of a published configuration that must be there, above 0."""
+    value = number_or(config, name, None)
+    if value <= 0:
+        raise InputError(f"the published config.json has {value:g} as '{name}'; it must be above 0")
+    return value
 
 
 def require(config: Mapping[str, Any], needs: Mapping[str, Any], system: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any, TypedDict
 import torch
 from torch import Tensor
 
+from ...arguments import refuse_path
 from ...errors import InputError
 from ...schema import read_json, shown
 from ..checkpoint.read import check_sums, load_tensors, refuse_code
@@ -124,6 +125,7 @@ def _open_shards(index: Path) -> WeightsFile:
         raise InputError(f"'{shown(index)}' names files outside its folder; copy or download it again")
     tensors: dict[str, Tensor] = {}
     for name in files:
+        refuse_path("weight_map", name)
         tensors |= open_weights(index.parent / name).tensors
     return WeightsFile(index, tensors)
 

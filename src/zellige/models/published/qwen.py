@@ -24,7 +24,7 @@ from ...data.tokenizer import Tokens
 from ...errors import InputError
 from ...nn.block import Net
 from ...nn.llama import Llama, LlamaNet
-from .layout import Description, Layout, Shapes, count_in, field_of
+from .layout import Description, Layout, Shapes, count_in, entries_in
 from .llama import TRANSFORMERS, fitting, number_in, require, with_mask
 
 LENGTH = 4096  # tokens of a text unless `length` says otherwise: configs admit 32,768 and more, which costs memory
@@ -51,9 +51,9 @@ def qwen_net(config: Mapping[str, Any], system: str, shift: bool = False) -> Lla
     """
     require(config, SAME if kind(config) in QWEN2 else SAME | {"attention_bias": (False, None)}, system)
     kinds = config.get("layer_types")
-    if kinds is not None and set(kinds) != {"full_attention"}:
+    if kinds is not None and (not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds)):
         require(config, {"layer_types": (None,)}, system)
-    rope = field_of(config, "rope_parameters", default={})  # as transformers 5 writes it
+    rope = entries_in(config, "rope_parameters")  # as transformers 5 writes it
     require(rope, {"rope_type": ("default", None)}, system)
     heads = count_in(config, "num_attention_heads")
     return LlamaNet(

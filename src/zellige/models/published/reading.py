@@ -172,7 +172,7 @@ def _layout(
         layout_name = next((layout.name for layout in LAYOUTS.values() if layout.knows(flat)), None)
         if layout_name is None:
             kind = config.get("model_type", config.get("architectures", "-"))
-            if kind in UNREAD:
+            if isinstance(kind, str) and kind in UNREAD:
                 raise InputError(f"'{shown(file)}' is {UNREAD[kind]}")
             raise InputError(
                 f"no layout is known for the config.json beside '{shown(file)}' (model_type {kind})"

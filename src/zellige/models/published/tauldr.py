@@ -17,10 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...arguments import MOST
 from ...data.levels import Levels
 from ...errors import InputError
 from ...nn.block import Net
-from .layout import Description, Layout, Shapes, count_in, field_of, number_or
+from .layout import Description, Layout, Shapes, count_in, entries_in, field_of, number_or
 
 USUAL = {  # config/train/cifar10.py
     "data": {"name": "DiscreteCIFAR10", "S": 256, "shape": [3, 32, 32]},
@@ -40,15 +41,19 @@ def _knows(config: Mapping[str, Any]) -> bool:
 
 def _read(config: Mapping[str, Any], shapes: Shapes) -> Description:
     model, loss, S = (
-        field_of(config, "model", default={}),
-        field_of(config, "loss", default={}),
+        entries_in(config, "model"),
+        entries_in(config, "loss"),
         count_in(config, "data", "S"),
     )
     shape, widths = field_of(config, "data", "shape"), field_of(config, "model", "ch_mult")
-    if not isinstance(shape, list) or len(shape) != 3 or not isinstance(widths, list):
-        raise InputError("its data.shape must be colours, height and width, and its model.ch_mult a list of numbers")
+    if not (_counts(shape) and len(shape) == 3 and _counts(widths)):
+        raise InputError(
+            "its data.shape must be (colours, height, width), and its model.ch_mult numbers; download it again"
+        )
     colours, height, width = shape
-    channels, scale = count_in(config, "model", "ch"), field_of(config, "model", "scale_count_to_put_attn", default=0)
+    channels, scale = count_in(config, "model", "ch"), number_or(model, "scale_count_to_put_attn", 0)
+    if scale not in range(len(widths)):
+        raise InputError(f"its model.scale_count_to_put_attn is {scale:g}; it must be 0 to {len(widths) - 1}")
     needs = {
         "data_min_max": [0, S - 1], "time_embed_dim": channels, "time_scale_factor": 1000, "input_channels": colours,
         "num_scales": len(widths), "fix_logistic": False,
@@ -70,6 +75,11 @@ def _read(config: Mapping[str, Any], shapes: Shapes) -> Description:
     }  # fmt: skip
     data = "cifar10" if tuple(shape) == (3, 32, 32) else "images"
     return Description(net, S, options, tokenizer="", data=data)
+
+
+def _counts(value: object) -> bool:
+    """Return whether a value is a list of whole numbers from 1."""
+    return isinstance(value, list) and all(type(number) is int and 1 <= number <= MOST for number in value)
 
 
 def _write(description: Description) -> dict[str, Any]:
