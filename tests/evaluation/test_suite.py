@@ -18,10 +18,12 @@ import zellige
 from zellige import Net, cli
 from zellige.data import Local, zero_shot
 from zellige.data.detokenize import DETOKENIZERS
+from zellige.data.losses import Losses
 from zellige.data.tokenizer import Bytes, Characters
 from zellige.evaluation.protocol import CODE, PROTOCOLS
 from zellige.evaluation.requests import EvaluateSuite
-from zellige.evaluation.suite import SUITES
+from zellige.evaluation.result import Result
+from zellige.evaluation.suite import SUITES, SuiteRow
 from zellige.methods import build
 from zellige.models.config import Config
 from zellige.models.model import Model
@@ -158,6 +160,15 @@ def model():
 @pytest.fixture(scope="module")
 def data(shared):
     return str(shared / "data")
+
+
+def test_a_set_says_what_the_tokenizer_loses_of_it():
+    """Beside what was cut of it; a set without a loss has no such note."""
+    lossy, lossless = ({"protocol": losses.protocol} for losses in (Losses(("case",), 0.031), Losses()))
+    about = {"cut": 3, "left_out": 17}
+    rows = [SuiteRow("ptb", Result(1.5, 1.4, 1.6, "nats/token", about=about, **of)) for of in (lossy, lossless)]
+    cut = "3 texts are cut to a row, 17 tokens left out"
+    assert [row.note for row in rows] == [f"{cut}, of a tokenizer that drops case; 3.1% unknown", cut]
 
 
 def test_the_same_table_across_batch_size_and_processes(model, data):

@@ -319,15 +319,17 @@ def test_discrete_time_samples_in_as_many_steps_as_are_asked_for(process, tmp_pa
     assert {row["unit"] for row in rows(run.folder)} == {""}  # lambda is not 0
 
 
-def test_bits_per_character(tmp_path):
-    """Characters are told in bits: log2 V before anything is learnt."""
+@pytest.mark.parametrize(("letters", "tokenizer", "bits"), [("abcd", "characters", 2.0), ("αβγδ", "bytes", 16.0)])
+def test_bits_per_character(letters, tokenizer, bits, tmp_path):
+    """Characters are told in bits: log2 V of each token before anything is learnt, and a Greek letter has two bytes."""
     text = tmp_path / "a.txt"
-    text.write_text("".join("abcd"[i % 4] for i in torch.randint(0, 4, (4000,)).tolist()))
-    source = Data("text", path=str(text), cache=str(tmp_path / "cache"))
+    text.write_text("".join(letters[i % 4] for i in torch.randint(0, 4, (4000,)).tolist()), encoding="utf-8")
+    source = Data("text", path=str(text), cache=str(tmp_path / "cache"), tokenizer=tokenizer)
     run = go(tmp_path / "run", data=source, lr=1e-6, steps=2)
     assert rows(run.folder)[0]["unit"] == "bits/char"
-    assert float(rows(run.folder)[0]["loss"]) == pytest.approx(2.0, abs=0.3)
+    assert float(rows(run.folder)[0]["loss"]) == pytest.approx(bits, rel=0.15)
     assert run.validation.unit == "bits/char"
+    assert run.validation.value == pytest.approx(bits, rel=0.15)
 
 
 def test_padding_does_not_count(tmp_path):
