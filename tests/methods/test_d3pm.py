@@ -18,7 +18,7 @@ from zellige.core.prediction import LeaveOneOut, kernel, posterior, restricted, 
 from zellige.core.process import Mixture
 from zellige.core.schedule import CLEAN, PRIOR
 from zellige.errors import InputError
-from zellige.methods import D3PM, d3pm_transitions
+from zellige.methods import D3PM, TauLDR, d3pm_transitions
 from zellige.nn import Net
 from zellige.samplers import Ancestral
 
@@ -430,3 +430,13 @@ def test_samples_have_the_distribution_of_the_model(process, prediction, last):
         close(distribution[clean], log_p.exp())
     last_step = kernel(method.predict(X_0, 0.25), CLEAN)
     close(last_step.sum(-1), torch.ones(X_0.shape, dtype=D))
+
+
+@pytest.mark.parametrize(
+    ("cls", "choices"),
+    [(D3PM, {"process": "absorbing-uniform"}), (D3PM, {"process": "uniform", "schedule": "mutual-information"})]
+    + [(TauLDR, {"process": process}) for process in ("gaussian", "birth-death")],
+)
+def test_noise_of_one_token_is_one_line(cls, choices):
+    with pytest.raises(InputError, match="needs two tokens or more"):
+        cls(None, 1, (2,), cls.Config(**choices))

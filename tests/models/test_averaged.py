@@ -85,3 +85,10 @@ def test_what_cannot_be_averaged(model):
         averaged(other, 2)
     with pytest.raises(InputError, match=r"`symmetries` is 0; it must be 1 or more"):
         zellige.Sample(symmetries=0)
+
+
+def test_symmetries_are_of_whole_texts(model):
+    """As a shorter text of DNA is."""
+    method = averaged(model, 2).method.of_length(8)
+    with pytest.raises(InputError, match="`symmetries` are of whole texts of 16 tokens, and this one has 8"):
+        [*zellige.samplers.run(zellige.samplers.Ancestral(), method, (1, 8), 2)]

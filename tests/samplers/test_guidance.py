@@ -43,3 +43,19 @@ def test_it_reads_what_is_written_and_blanks(name, choices, sampler):
         assert torch.equal(read[known], guided.expand_as(read)[known])
         assert bool(known.sum(-1).diff().ge(0).all())
         assert int(known[0].sum()) == (0 if fixed is None else 3)
+
+
+def test_a_shorter_text_has_its_own_time():
+    """A classifier of 8 tokens guides one of 5: the largest time it is given is that of the step, not that of the blanks."""
+
+    class Clock(Reader):
+        def log_p(self, x, t, process):
+            self.read.append(t.amax().item())
+            return torch.zeros(len(x), 2, dtype=torch.float64)
+
+    method, clock = make("udlm").of_length(5), Clock()
+    times = torch.tensor([0.9, 0.6, 0.3], dtype=torch.float64)
+    guided = ByClassifier(method, clock, 2.0, label=1)
+    for t in times:
+        guided.predict(torch.tensor([[2, 1, 0, 1, 2]]), t)
+    assert sorted({*clock.read}) == pytest.approx([0.3, 0.6, 0.9])

@@ -254,6 +254,8 @@ def table(
     if name == "even":  # beta_i = 1/(T - i + 1) whatever the noise (D3PM, table 6)
         return left
     if name == "mutual-information":  # at the mask beta_i = 1/(T - i + 1)
+        if not absorbing and V == 1:
+            raise InputError("`schedule` mutual-information needs two tokens or more; use `schedule` cosine")
         return left if absorbing else _informed(left, V, 1 / V if redrawn is None else redrawn, unigrams)
     if name == "linear":  # DDPM's 1e-4 to 0.02 at T = 1000, scaled so that alpha_T hardly depends on T
         beta = torch.linspace(0.1 / T, min(20 / T, 0.999), T, dtype=D)

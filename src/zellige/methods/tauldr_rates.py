@@ -116,6 +116,10 @@ class Noise:
         """The process on K states, the last of them the mask where it is absorbing."""
         if self.kind in ORDERED:
             afford(K)
+            if K < 2:
+                raise InputError(
+                    f"`process` {self.kind} needs two tokens or more, to move between; use `process` absorbing"
+                )
             R, distribution = birth_death(K) if self.kind == "birth-death" else gaussian(K, *self._sigmas(K))
             slow, growth = gap(R, distribution), self.growth or 100.0
             base = SLOWEST / (growth - 1) if self.base is None else self.base * slow

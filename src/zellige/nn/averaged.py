@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..errors import InputError
+
 
 class Averaged(nn.Module):
     """The mean of p(x_0 | g x_t) over symmetries g, each put back in the places and tokens of x_t.
@@ -56,6 +58,9 @@ class Averaged(nn.Module):
         estimate: Tensor | None = None,
     ) -> Tensor:
         """The hidden states of each copy side by side, (B, L, n D), in the places of x (B, L); the rest as in `DiT`."""
+        if x.shape[1] != self.moves.shape[1]:
+            sizes = f"whole texts of {self.moves.shape[1]:,} tokens, and this one has {x.shape[1]:,}"
+            raise InputError(f"`symmetries` are of {sizes}; leave them out")
         hidden = []
         for move, rename in zip(self.moves, self.renames):
             # what was said of v is said of rename[v]

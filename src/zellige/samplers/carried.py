@@ -6,10 +6,12 @@ reads no estimate, as in half of the rows of a training.
 **Another model.** What a step draws from depends on x_t and on the estimate e_t, which is a function of the path x_T, ..., x_t so
 far. The texts alone are no Markov chain any more. With q of the noise, the T-step model has the bound
 
-    -log p(x_0) <= E_q(path | x_0) sum over steps of KL( q(x_s | x_t, x_0) || p(x_s | x_T, ..., x_t) )                    (1)
+    -log p(x_0) <= KL( q(x_T | x_0) || prior )
+                   + E_q(path | x_0) sum over steps of KL( q(x_s | x_t, x_0) || p(x_s | x_T, ..., x_t) )                  (1)
 
-by Jensen's inequality over whole paths, since p(path, x_0) is the product of its steps. A path is drawn backwards, x_s ~ q(x_s |
-x_t, x_0), because the noise of a position is a Markov chain. `zellige evaluate` bounds the model of two passes, which is another.
+by Jensen's inequality over whole paths, since p(path, x_0) is the product of its steps. A path is drawn backwards, x_T ~ q(x_T |
+x_0) and x_s ~ q(x_s | x_t, x_0), because the noise of a position is a Markov chain. `zellige evaluate` bounds the model of two
+passes, which is another.
 """
 
 from dataclasses import replace
@@ -73,8 +75,8 @@ def bound(method: Diffusion, x_0: Tensor, times: Tensor, generator: Randomness =
     """
     admits(method)
     fixed, zeros = torch.zeros_like(x_0, dtype=torch.bool), torch.zeros_like(x_0[:, 0])
-    prior = method.process.prior.expand(*x_0.shape, -1)
-    state, nats = State(random.categorical(prior, generator), fixed, zeros), torch.zeros(len(x_0), dtype=torch.float64)
+    state = State(method.corrupt(Batch(x_0), times[0], generator), fixed, zeros)
+    nats = kl.prior(method.process, x_0, times[0]).sum(-1)
     for t, s in zip(times[:-1].view(-1, 1, 1), times[1:].view(-1, 1, 1)):
         step, q, estimate = cost(method, x_0, state, t.expand(len(x_0), 1), s.expand(len(x_0), 1))
         nats = nats + step

@@ -18,8 +18,10 @@
             x_s, is KL(teacher's k steps || student's step). The paper's two losses, distillation near the clean end and
             consistency, are estimates over samples of a continuous latent; of M values the sum is exact.
 
-With D = KL(teacher || student) the minimum over p_student(x_0^i | x_t), for positions that the k steps reveal, is the
-distribution of the teacher's token there after k steps: its marginals, without their dependence.
+With D = KL(teacher || student) the minimum over p_student(x_0^i | x_t) is the mean of the teacher's p(x_0^i | z_j). Over the
+paths that reveal position i, this mean is the distribution of the teacher's token there. So in a window that ends at clean
+tokens, where each path reveals all, the best student has the teacher's marginals, without their dependence. In any other, the
+teacher's last prediction at positions that stay masks is mixed in.
 
 What one step can reach: from a deterministic start (all masks) and without a latent it samples a product q of distributions,
 and min over q of KL(p || q) is the total correlation of p, sum of H(p_i) - H(p). A random start (uniform noise) is a mixture

@@ -269,7 +269,7 @@ class ByClassifier(Guide):
         empty, process = blank(self.method), self.method.process
         behind = self.classifier.length - known.shape[1] - x_t.shape[1]
         x = pad(torch.cat((known, x_t), 1), (0, behind), value=0 if empty is None else empty)
-        t = pad(pad(t, (known.shape[1], 0), value=CLEAN), (0, behind), value=PRIOR)
+        t = pad(t, (known.shape[1], behind), value=CLEAN)  # the largest is that of x_t
         row, position = at.nonzero().unbind(-1)
         position, K = position + known.shape[1], self.method.vocabulary + 1 if process is None else process.K
         if self.first_order:

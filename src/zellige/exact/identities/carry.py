@@ -12,11 +12,12 @@ from ... import methods
 from ...core.batch import Batch, Estimate
 from ...core.maths import kl, log
 from ...core.prediction import kernel, truth
+from ...core.schedule import CLEAN
 from ...methods.diffusion import Diffusion
 from ...nn.block import Net
 from ...samplers import Ancestral, State, carried
 from .. import enumeration, script
-from .check import EXACT, INSIDE, L, Largest, V, above, numbers, own
+from .check import EXACT, INSIDE, L, Largest, V, above, end_at, numbers, own
 from .networks import SINGLE, takes_classes, with_numbers
 
 CARRIED, STEPS = "a carried estimate", 2
@@ -65,8 +66,12 @@ def defined(model: Any, times: Tensor) -> Tensor:
     X, K = enumeration.states(model.process.K, L), model.process.K
     tokens = X[model.process.clean[X].all(-1)]
     row, x = torch.arange(len(tokens)).repeat_interleave(len(X)), X.repeat(len(tokens), 1)
-    p, estimate = model.process.prior[x].prod(-1), torch.zeros(*x.shape, K, dtype=torch.float64)
-    total = torch.zeros(len(tokens), dtype=torch.float64)
+    p = model.process.likelihood(x, CLEAN, times[0].expand(x.shape)).gather(-1, tokens[row][..., None])[..., 0].prod(-1)
+    estimate, first = (
+        torch.zeros(*x.shape, K, dtype=torch.float64),
+        model.process.marginal(tokens, times[0].expand(tokens.shape)),
+    )
+    total = kl(first, model.process.prior.expand(first.shape)).sum(-1)
     for t, s in pairwise(times):
         row, x, p, estimate = (value[p > 0] for value in (row, x, p, estimate))
         time, later = t.expand(x.shape), s.expand(x.shape)
@@ -114,6 +119,7 @@ def a_carried_estimate(method: Diffusion):
         step.see(after.p, logits.softmax(-1), f"the estimate after t = {t:g}")
     yield step.row(CARRIED, "a step = one pass that reads the estimate", SINGLE)
 
+    end_at(model, 0.05)  # so that x_T is not from the prior
     tokens = X[method.process.clean[X].all(-1)]
     p = distribution(model, sampler, times)
     bound = torch.zeros(len(tokens), dtype=torch.float64)

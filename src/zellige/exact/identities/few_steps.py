@@ -87,7 +87,7 @@ def sdtt_learns_the_marginals_of_several_steps():
         for window in WINDOWS[name]:
             targets.see(*_goals(teacher, window), f"{name}, {window}")
             losses.see(*_loss(teacher, student, window), f"{name}, {window}")
-    yield targets.row(FEW, "SDTT: goals = the teacher's marginals in k steps")
+    yield targets.row(FEW, "SDTT: goals where revealed = teacher's marginals")
     yield losses.row(FEW, "SDTT: loss = sum over the steps that reveal")
 
 
