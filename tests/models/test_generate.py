@@ -598,6 +598,16 @@ def test_pieces_join_to_the_text(bpe):
         assert "".join(pieces) == text
 
 
+def test_a_character_of_several_tokens_stands_at_its_last():
+    """Each character by itself, also where several follow each other; one that is not complete is no character."""
+    tokenizer = tk.Bytes()
+    tokens = tokenizer.encode("aéб網🙂b")
+    assert token_texts(tokenizer, tokens) == ["a", "", "é", "", "б", "", "", "網", "", "", "", "🙂", "b"]
+    tokens[5] = -1  # within 網
+    assert token_texts(tokenizer, tokens)[:5] == ["a", "", "é", "", "б"]
+    assert token_texts(tokenizer, tokens)[5:8] == ["·", "\ufffd", "\ufffd"]
+
+
 def test_a_picture():
     m = model()
     frame = list(zellige.watch(m, count=2, steps=4, batch=1))[-1]

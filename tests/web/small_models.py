@@ -11,7 +11,7 @@ from zellige import Net
 from zellige.data import Data
 from zellige.data.levels import SILENT, Levels
 from zellige.data.selfies import Selfies
-from zellige.data.tokenizer import Characters
+from zellige.data.tokenizer import Bytes, Characters
 from zellige.methods import build
 from zellige.models.config import Config
 from zellige.models.model import Model
@@ -23,13 +23,14 @@ TOKENIZERS = {
     "image": Levels(4, (6, 6), "image", "dim", ordered=True),
     "music": Levels(6, (8, 4), "roll", "note", ordered=True, labels=(SILENT, 55, 60, 64, 67, 72)),
     "molecules": Characters("CNO=()1\n", "smiles", (12,)),
+    "bytes": Bytes(),
     "selfies": Selfies(["[C]", "[N]", "[O]", "[=O]", "[=C]", "[Branch1]", "[=Branch1]", "[Ring1]", "[F]"], (10,)),
 }
 
 
 def small(kind: str = "text", name: str = "mdlm", classes: int = 0, seed: int = 0, **config) -> Model:
     tokenizer = TOKENIZERS[kind]
-    length = LENGTH if kind == "text" else int(torch.tensor(tokenizer.shape).prod())
+    length = LENGTH if kind in ("text", "bytes") else int(torch.tensor(tokenizer.shape).prod())
     net = Net(layers=1, hidden=16, heads=2, length=length, conv=3, classes=classes)
     cls = zellige.METHODS[name]
     torch.manual_seed(seed)

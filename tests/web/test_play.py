@@ -50,6 +50,7 @@ MODELS = {
     "bd3lm": small(name="bd3lm", block=4),
     "udlm": small(name="udlm"),
     "selfies": small("selfies"),
+    "bytes": small("bytes"),
 }
 NUMBER = {name: i for i, name in enumerate(MODELS)}
 
@@ -171,6 +172,36 @@ def test_gaps_are_filled_and_the_rest_stays(client):
     assert again[:4] + again[8:11] == tokens[:4] + tokens[8:11]
     cells = [3, *[-1] * 15]
     assert draw(client, "sudoku", fixed=cells)[-1]["tokens"][0] == 3
+
+
+def test_a_character_of_several_tokens_is_one(client):
+    """On the page and in a file; when the second half of a character comes, the first one's text goes."""
+    text = "né 網"
+    steps = draw(client, "bytes", text=text)
+    given = len(text.encode())
+    assert steps[0]["start"][:given] == ["n", "", "é", " ", "", "", "網"]
+    tokens = [*text.encode()]
+    run = recorded(steps[:3], "bytes") | {"start": [-1] * LENGTH, "held": [0] * LENGTH}
+    run["changes"] = [[], [[1, tokens[1]]], [[2, tokens[2]]]]
+    page = client.post("/api/export", json=run).text
+    assert '"changes":[[],[[1,"\ufffd"]],[[1,""],[2,"é"]]]' in page
+
+
+def test_a_text_changes_with_the_token_beside_it():
+    model = MODELS["bytes"]
+    recorder = drawn.Recorder(model)
+    *_, last = zellige.watch(model, fixed=[0x6E, 0xC3, 0xA9], alone=True, length=3, steps=1)
+    masked = lambda at: last.x.index_fill(1, torch.tensor(at), 256)  # noqa: E731
+    rows = [masked([1, 2]), masked([2]), last.x]
+    frames = [
+        dataclasses.replace(
+            last, state=dataclasses.replace(last.state, x=row), before=rows[max(k - 1, 0)], step=k, steps=2, mask=256
+        )
+        for k, row in enumerate(rows)
+    ]
+    steps = [*recorder.steps(iter(frames))]
+    assert steps[0]["start"] == ["n", None, None]
+    assert [step["changes"] for step in steps[1:]] == [[[1, 0xC3, "\ufffd"]], [[2, 0xA9, "é"], [1, 0xC3, ""]]]
 
 
 def test_a_molecule_with_gaps_ends_where_its_text_ends(client):

@@ -23,6 +23,7 @@ from ..report.trace import page_text
 from ..samplers import Sampler
 from ..samplers.growing import Growth
 from ..show.kinds import of
+from ..show.kinds.modality import Modality
 
 RIVALS = 5  # tokens of a distribution that the page shows, most probable first
 Predictions = list[
@@ -73,6 +74,30 @@ def recorded(sampler: Sampler, predictions: Predictions) -> Sampler:
     return Recorded(**{field.name: getattr(sampler, field.name) for field in fields(sampler) if field.init})
 
 
+class Texts:
+    """The text of each position of a row, as the page shows it."""
+
+    def __init__(self, kind: Modality):
+        self.kind, self.size = kind, kind.tokenizer.size
+        self.alone: dict[int, str] = {}
+
+    def of(self, token: int) -> str | None:
+        """The text of a token alone; None for a masked one."""
+        if not 0 <= token < self.size:
+            return None
+        if token not in self.alone:
+            self.alone[token] = page_text(self.kind.pieces([token])[0])
+        return self.alone[token]
+
+    def row(self, tokens: list[int]) -> list[str | None]:
+        """The text of each token of a row; of a character of several tokens the last has it, the others ""."""
+        texts = [self.of(token) for token in tokens]
+        if not any("\ufffd" in text for text in texts if text):
+            return texts
+        pieces = self.kind.pieces(tokens)
+        return [None if text is None else page_text(piece) for text, piece in zip(texts, pieces)]
+
+
 class Recorder:
     """The steps of one sample as plain data for the page.
 
@@ -84,36 +109,36 @@ class Recorder:
     def __init__(self, model: Model):
         self.tokenizer, self.kind = model.tokenizer, of(model.tokenizer)
         self.predictions: Predictions = []
-        self.pieces: dict[int, str] = {}
+        self.texts = Texts(self.kind)
         self.cost: dict[int, float] = {}
 
-    def piece(self, token: int) -> str | None:
-        """The text of a token; None for a masked one."""
-        if not 0 <= token < self.tokenizer.size:
-            return None
-        if token not in self.pieces:
-            self.pieces[token] = page_text(self.kind.pieces([token])[0])
-        return self.pieces[token]
-
     def steps(self, frames: Iterator[Frame]) -> Iterator[dict[str, Any]]:
-        """{step, steps, t, calls, changes}; the first with `start` and `given`, the last with `tokens`, `text` and more."""
+        """{step, steps, t, calls, changes}; the first with `start` and `given`, the last with `tokens`, `text` and more.
+
+        A token whose text is another, since it makes a character with one that changed, is a change too.
+        """
         memory: Any = None  # of the sampler, one step earlier
+        texts_before: list[str | None] = []
         for frame in frames:
             x, before, masked = frame.x[0], frame.before[0], frame.masked[0].tolist()
             tokens = [-1 if is_mask else token for token, is_mask in zip(x.tolist(), masked)]
+            texts = self.texts.row(tokens)
             step: dict[str, Any] = {
                 "step": frame.step, "steps": frame.steps, "t": round(frame.t, 4), "calls": int(frame.calls[0]),
                 "seconds": round(frame.seconds, 3),
             }  # fmt: skip
             if frame.step == 0:
                 step["from"] = tokens
-                step["start"] = [self.piece(token) for token in tokens]
+                step["start"] = texts_before = texts
                 step["given"] = [
                     int(is_given and not is_mask) for is_given, is_mask in zip(frame.fixed[0].tolist(), masked)
                 ]
             positions = (x != before).nonzero()[:, 0].tolist()
             distributions = self._distributions(positions, memory)
-            step["changes"] = [self._change(i, tokens[i], distributions.get(i)) for i in positions]
+            step["changes"] = [self._change(i, tokens[i], texts[i], distributions.get(i)) for i in positions]
+            beside = {i for i, pair in enumerate(zip(texts, texts_before)) if pair[0] != pair[1]} - {*positions}
+            step["changes"] += [[i, tokens[i], texts[i]] for i in sorted(beside)]
+            texts_before = texts
             self.predictions.clear()
             memory = frame.state.memory
             if frame.step == frame.steps:
@@ -135,19 +160,20 @@ class Recorder:
             distributions |= dict(zip(where, p))
         return distributions
 
-    def _change(self, i: int, token: int, p: Tensor | None) -> list[Any]:
-        """[position, token, piece, probability, entropy in bits, [[rival, its probability], ...]]; without p the first
+    def _change(self, i: int, token: int, text: str | None, p: Tensor | None) -> list[Any]:
+        """[position, token, text, probability, entropy in bits, [[rival, its probability], ...]]; without p the first
         three."""
         if p is None or token < 0:
             self.cost.pop(i, None)
-            return [i, token, self.piece(token)]
+            return [i, token, text]
         p = p[: self.tokenizer.size].double()
         p = p / p.sum().clamp_min(1e-300)
         probability, top = float(p[token]), p.topk(min(RIVALS, len(p)))
         self.cost[i] = float(-xlogy(torch.ones(()), p[token])) if probability else math.inf
-        rivals = [[self.piece(j), round(v, 4)] for v, j in zip(top.values.tolist(), top.indices.tolist()) if v > 0]
+        likeliest = zip(top.values.tolist(), top.indices.tolist())
+        rivals = [[text if j == token else self.texts.of(j), round(v, 4)] for v, j in likeliest if v > 0]
         bits = float(-xlogy(p, p).sum()) / math.log(2)
-        return [i, token, self.piece(token), round(probability, 4), round(bits, 2), rivals]
+        return [i, token, text, round(probability, 4), round(bits, 2), rivals]
 
     def _last(self, frame: Frame, tokens: list[int]) -> dict[str, Any]:
         """More entries of the last step: the tokens, the text, -log p of the tokens as they were drawn."""

@@ -1,7 +1,6 @@
 """A run as a file: one HTML page with the player in it, a film of its steps, the last step as PNG or MIDI."""
 
 import base64
-import functools
 import hashlib
 import io
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from ..report.trace import page_text, piece_layout
 from ..show.film import FRAMES, film, require_film
 from ..show.kinds import of
 from ..show.kinds.modality import Modality
+from .drawn import Texts
 from .worker import pause
 
 MEDIA = {"html": "text/html", "gif": "image/gif", "mp4": "video/mp4", "png": "image/png", "mid": "audio/midi"}
@@ -110,18 +110,18 @@ def _pictures(run: Recorded, rows: np.ndarray, at: np.ndarray) -> Iterator[tuple
 def _page(run: Recorded, kind: Modality, rows: np.ndarray) -> str:
     """One file that loads nothing: the report's player and style, and only the script whose hash stands in it may run."""
 
-    @functools.cache
-    def piece(token: int) -> str | None:
-        return None if token < 0 else page_text(kind.pieces([token])[0])
-
-    def shown(changes: list[list[int]]) -> list[list[Any]]:
+    texts, changes = Texts(kind), []
+    start = before = texts.row(run.start)
+    for row, moved in zip(rows, run.changes):
         pause()
-        return [[i, piece(t)] for i, t in changes]
-
+        now = texts.row(row.tolist()) if kind.running else before
+        positions = {i for i, _ in moved} | {i for i, pair in enumerate(zip(now, before)) if pair[0] != pair[1]}
+        changes.append([[i, now[i] if kind.running else texts.of(row[i])] for i in sorted(positions)])
+        before = now
+    final = texts.row(rows[-1].tolist())
     sample = {
-        "pieces": [piece(t) or "·" for t in rows[-1].tolist()], "given": run.held, "calls": run.calls, "entropy": run.entropy,
-        "start": [piece(t) for t in run.start],
-        "changes": [shown(changes) for changes in run.changes],
+        "pieces": [text or "·" for text in final], "given": run.held, "calls": run.calls, "entropy": run.entropy,
+        "start": start, "changes": changes,
     }  # fmt: skip
     most = max((bits for bits in run.entropy if bits is not None), default=0.0)
     data = {

@@ -10,6 +10,8 @@ from ...data.tokenizer_base import Tokenizer
 from ...errors import InputError
 from .modality import Modality
 
+CHARACTER = 8  # tokens of which one or two characters may be made
+
 
 class Text(Modality):
     name, many = "text", "texts"
@@ -60,14 +62,14 @@ def token_texts(tokenizer: Tokenizer, tokens: Sequence[int]) -> list[str]:
     """The text of each token by itself, as it stands in running text; of a character of several tokens the last has it."""
     piece = _piece(tokenizer)
     out = [piece(token) for token in tokens]
+    partial = ["\ufffd" in text and 0 <= token < tokenizer.size for text, token in zip(out, tokens)]
     i = 0
     while i < len(out):
-        end = i
-        while end < len(out) and "\ufffd" in out[end] and 0 <= tokens[end] < tokenizer.size:
-            end += 1
-        if end > i + 1:
-            out[i:end] = [""] * (end - i - 1) + [tokenizer.decode(list(tokens[i:end]))]
-        i = max(end, i + 1)
+        stop = next((k for k in range(i, len(out)) if not partial[k]), len(out))
+        texts = ((end, tokenizer.decode(list(tokens[i:end]))) for end in range(i + 2, min(stop, i + CHARACTER) + 1))
+        end, text = next(((end, text) for end, text in texts if "\ufffd" not in text), (i + 1, out[i]))
+        out[i:end] = [""] * (end - i - 1) + [text]
+        i = end
     return out
 
 

@@ -1,6 +1,6 @@
 // The distribution that a token was sampled from, at the frame that is shown.
 
-const shown = piece => piece === null ? "·" : piece === " " ? "␣" : piece.replaceAll("\n", "↵");
+const shown = piece => piece === null ? "·" : piece === "" ? "(part of a letter)" : piece === " " ? "␣" : piece.replaceAll("\n", "↵");
 
 export function showDistribution(out, pane, i) {
   let k = pane.player.frame;

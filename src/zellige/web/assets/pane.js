@@ -121,10 +121,11 @@ export class Pane {
     this.sample.calls.push(step.calls);
     this.sample.changes.push(step.changes.map(([i, , piece]) => [i, piece]));
     this.moves.push(step.changes.map(([i, token]) => [i, token]));
-    this.details.push(new Map(step.changes.map(change => [change[0], change])));
+    const moved = step.changes.filter(([i, token]) => token !== this.tokens[i]);  // of the others another token changed the text
+    this.details.push(new Map(moved.map(change => [change[0], change])));
     for (const [i, token, piece, , bits] of step.changes) {
       this.tokens[i] = token;
-      this.sample.pieces[i] = piece ?? this.sample.pieces[i];
+      this.sample.pieces[i] = piece || this.sample.pieces[i];
       if (bits !== undefined) { this.sample.entropy[i] = bits; this.data.entropy = Math.max(this.data.entropy, bits); }
     }
   }
@@ -216,7 +217,7 @@ export class Pane {
     if (this.model.kind === "smiles") return [i];
     if (!this.model.running) return Array.from({length: this.cell}, (_, k) => i - i % this.cell + k);
     const piece = k => this.sample.pieces[k] ?? "·";
-    const blank = k => /^\s*$/.test(piece(k)), starts = k => /^\s/.test(piece(k));
+    const blank = k => /^\s+$/.test(piece(k)), starts = k => /^\s/.test(piece(k));
     if (blank(i)) return [i];
     let from = i, to = i;
     while (from > 0 && !starts(from) && !blank(from - 1)) from--;
