@@ -17,7 +17,10 @@ class InputError(ValueError):
     """
 
     def __init__(self, sentence: str):
-        super().__init__(_LONG.sub(lambda word: f"{word[0][:60]}...{word[0][-20:]}", sentence.replace("\n", "\\n")))
+        line = (
+            sentence.replace("\n", "\\n").encode("utf-8", "backslashreplace").decode()
+        )  # half a character as `\\ud800`
+        super().__init__(_LONG.sub(lambda word: f"{word[0][:60]}...{word[0][-20:]}", line))
 
 
 SYNONYMS = {  # what other libraries call an argument: what it is called here

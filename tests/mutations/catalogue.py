@@ -1968,8 +1968,8 @@ SERVING = [
     M(
         "a turn that its holder takes again before those who wait",
         "web/worker.py",
-        "        if self.waiting:\n            self.__exit__()\n            self.__enter__()",
-        "        return",
+        "            if all(other.computed >= group.computed for other in self.waiting):",
+        "            if True:",
         why=WEB,
         tests="tests/web/test_play.py -k lets_short_requests_through",
     ),

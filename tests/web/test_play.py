@@ -204,6 +204,19 @@ def test_a_text_changes_with_the_token_beside_it():
     assert [step["changes"] for step in steps[1:]] == [[[1, 0xC3, "\ufffd"]], [[2, 0xA9, "é"], [1, 0xC3, ""]]]
 
 
+def test_a_puzzle_in_conflict_is_refused_and_says_where(client):
+    for cells, said in [
+        ({0: 3, 3: 3}, "4 stands at row 1, column 1 and at row 1, column 4, in one row"),
+        ({1: 0, 13: 0}, "1 stands at row 1, column 2 and at row 4, column 2, in one column"),
+        ({10: 2, 15: 2}, "3 stands at row 3, column 3 and at row 4, column 4, in one box"),
+    ]:
+        fixed = [cells.get(i, -1) for i in range(16)]
+        answer = client.post("/api/draw", json={"model": NUMBER["sudoku"], "fixed": fixed})
+        assert answer.status_code == 400
+        assert answer.json()["error"] == f"the given cells conflict: {said}; correct one of them"
+    assert len(draw(client, "sudoku", fixed=[0, 1, 2, 3, *[-1] * 12])[-1]["tokens"]) == 16
+
+
 def test_a_molecule_with_gaps_ends_where_its_text_ends(client):
     steps = draw(client, "selfies", text="CC(=O)__N", seed=1)
     last = steps[-1]
@@ -430,7 +443,7 @@ CELLS = {"model": 0, "tokens": [0] * LENGTH, "held": [0] * LENGTH}
 @pytest.mark.parametrize(
     ("path", "body", "status", "words"),
     [
-        ("draw", {"model": 99}, 400, "there is no model 99; there are 8"),
+        ("draw", {"model": 99}, 400, f"there is no model 99; there are {len(MODELS)}"),
         ("draw", {"colour": 0}, 400, "`colour`: no such field"),
         ("draw", {"steps": 0}, 400, "`steps` is 0; it must be 1 or more"),
         ("draw", {"steps": 51}, 400, "51 steps; at most 50 are allowed here"),
@@ -455,7 +468,7 @@ CELLS = {"model": 0, "tokens": [0] * LENGTH, "held": [0] * LENGTH}
         ("export", recorded(NOTHING, "text", t=[math.inf]), 400, "`t.0`"),
         ("draw", {"text": "Ж"}, 400, "not in the model's vocabulary"),
         ("draw", {"text": "a" * 200}, 400, "the model takes 24"),
-        ("draw", {"text": "\ud800"}, 400, "not in the model's vocabulary"),
+        ("draw", {"text": "\ud800"}, 400, "which is half a character"),
         ("draw", {"text": "a" * 30_000}, 413, "send less"),
         ("draw", {"fixed": [1, 2, 99]}, 400, "99"),
         ("draw", {"fixed": [0] * 25}, 400, "25"),
@@ -571,6 +584,40 @@ def test_a_long_step_lets_short_requests_through():
     finally:
         works.close()
     assert done == ["short"] * 3 + ["long"]
+
+
+def test_long_evaluations_take_no_more_than_their_share_of_the_time():
+    """Twenty short evaluations beside long ones of 60 ms: they are done within a few of these, and not after twenty."""
+    slices: list[float] = []
+
+    def long(jobs):
+        for _ in range(40):
+            worker.pause()
+            time.sleep(0.06)
+            slices.append(time.monotonic())
+        yield "long"
+
+    def short(jobs):
+        for _ in range(20):
+            worker.pause()
+            time.sleep(0.001)
+        yield "short"
+
+    async def people(works: Any) -> int:
+        slow = asyncio.create_task(collected(works.ask(job(long))))
+        while len(slices) < 3:
+            await asyncio.sleep(0.01)
+        before = len(slices)
+        assert await collected(works.ask(job(short))) == ["short"]
+        passed = len(slices) - before
+        assert await slow == ["long"]
+        return passed
+
+    works = worker.Worker("test", Limits(lanes=2))
+    try:
+        assert asyncio.run(people(works)) <= 6
+    finally:
+        works.close()
 
 
 @pytest.mark.parametrize("ends", ["hung up", "out of time"])

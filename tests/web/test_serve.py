@@ -1,6 +1,7 @@
 """`zellige serve`: the endpoint, asked as OpenAI's clients ask it."""
 
 import asyncio
+import itertools
 import json
 import socket
 import threading
@@ -17,6 +18,7 @@ from .small_models import LENGTH, at_once, small
 TestClient = pytest.importorskip("fastapi.testclient", reason="the extra `web` is missing").TestClient
 Limits = pytest.importorskip("zellige.web.guard").Limits
 listening_at = pytest.importorskip("zellige.web.guard")
+worker = pytest.importorskip("zellige.web.worker")
 application = pytest.importorskip("zellige.web.serve").application
 
 HERE = "http://127.0.0.1"
@@ -110,7 +112,99 @@ def test_a_stream_gives_the_same_text_by_frames(name):
     assert "".join(part["choices"][0]["text"] for part in parts) == whole["choices"][0]["text"]
     assert parts[-1]["choices"][0]["finish_reason"] == "length"
     assert parts[-1]["zellige"]["frame"] == "the " + whole["choices"][0]["text"]
-    assert [part["zellige"]["step"] for part in parts] == list(range(len(parts)))
+    shown = [(part["zellige"]["frame"], part["choices"][0]["finish_reason"]) for part in parts]
+    assert all(before != after for before, after in itertools.pairwise(shown))  # a part says something new
+
+
+def test_a_step_that_changes_nothing_sends_no_part(client):
+    """Sixteen steps for three tokens: a part at the beginning, one for each step that revealed a token, and the end."""
+    for n in (1, 2):
+        fields = {"stream": True, "steps": 16, "max_tokens": 3, "n": n, "seed": 5}
+        with client.stream("POST", "/v1/completions", json=ASK | fields) as response:
+            parts = [json.loads(line[6:]) for line in response.iter_lines() if line and "[DONE]" not in line]
+        for index in range(n):
+            of_text = [part for part in parts if part["choices"][0]["index"] == index]
+            assert 2 <= len(of_text) <= 5
+            steps = [part["zellige"]["step"] for part in of_text]
+            assert (steps[0], steps[-1]) == (0, 16)
+            assert of_text[-1]["choices"][0]["finish_reason"] == "length"
+            (whole,) = texts(ask(client, **fields | {"stream": False}))[index : index + 1]
+            assert "".join(part["choices"][0]["text"] for part in of_text) == whole
+
+
+def test_health_metrics_and_a_line_for_each_request(model):
+    log: list[str] = []
+    served = application(model, "tiny", Limits(steps=50), token="secret", log=log.append)
+    with TestClient(served, base_url=HERE) as client:
+        assert client.get("/health").json() == {"status": "ok"}  # without the token
+        assert client.get("/metrics").status_code == 401
+        client.headers["authorization"] = "Bearer secret"
+        first, second = ask(client, n=2, max_tokens=7), ask(client, steps=51)
+        with client.stream("POST", "/v1/completions", json=ASK | {"stream": True, "max_tokens": 5}) as streamed:
+            calls = [json.loads(line[6:])["zellige"]["calls"] for line in streamed.iter_lines() if "zellige" in line][
+                -1
+            ]
+        page = client.get("/metrics")
+    assert (first.status_code, second.status_code, streamed.status_code) == (200, 400, 200)
+    assert page.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert {line.split()[2] for line in page.text.splitlines() if line.startswith("# TYPE")} == {
+        "zellige_requests_total", "zellige_request_seconds_total", "zellige_tokens_total", "zellige_network_evaluations_total",
+        "zellige_requests_waiting", "zellige_requests_running",
+    }  # fmt: skip
+    values = dict(line.rsplit(" ", 1) for line in page.text.splitlines() if not line.startswith("#"))
+    assert [values[f'zellige_requests_total{{status="{status}"}}'] for status in (200, 400, 401)] == ["3", "1", "1"]
+    assert values["zellige_tokens_total"] == str(2 * 7 + 5)
+    assert values["zellige_network_evaluations_total"] == str(sum(first.json()["zellige"]["calls"]) + calls)
+    assert (values["zellige_requests_waiting"], values["zellige_requests_running"]) == ("0", "0")
+    assert 0 < float(values["zellige_request_seconds_total"]) < 60
+    lines = [line.split("  ")[1:4] for line in log]
+    assert lines[:2] == [["testclient", "GET /health", "200"], ["testclient", "GET /metrics", "401"]]
+    assert [status for _, what, status in lines if what == "POST /v1/completions"] == ["200", "400", "200"]
+
+
+def test_all_texts_of_a_request_count_and_a_batch_has_a_limit(model):
+    """Tokens of all n texts; and of requests that agree no more texts are sampled at once than `batch`."""
+    with TestClient(application(model, "tiny", Limits(tokens=40)), base_url=HERE) as client:
+        assert ask(client, n=3).status_code == 200
+        answer = ask(client, n=4)  # 12 tokens each
+        assert answer.status_code == 400
+        assert answer.json()["error"]["message"] == "48 tokens in all texts together; at most 40 are allowed here"
+    sizes: list[int] = []
+
+    def start(jobs):
+        sizes.append(sum(job.rows for job in jobs))
+        yield 0
+
+    async def people() -> None:
+        works = worker.Worker("test", Limits(batch=5, lanes=1))
+        try:
+            jobs = [worker.Job("alike", start, lambda job, step: step, rows=2) for _ in range(5)]
+            with works.changed:  # nobody is served until all have asked
+                for job in jobs:
+                    job.deadline = time.monotonic() + 60
+                works.jobs += jobs
+                works.changed.notify()
+            for job in jobs:
+                assert [step async for step in job.steps()] == [0]
+        finally:
+            works.close()
+
+    asyncio.run(people())
+    assert sizes == [4, 4, 2]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"model": "\ud800"}, {"prompt": "a\udfff"}, {"prompt": ["a", "\ud800"], "echo": True}, {"suffix": "\ud800"},
+        {"stop": "\ud800"}, {"sampler": "\ud800"}, {"options": {"\ud800": 1}}, {"class": "\ud800"}, {"user": "\ud800"},
+    ],
+)  # fmt: skip
+def test_half_a_character_is_refused(client, fields):
+    answer = client.post("/v1/completions", content=json.dumps(ASK | fields), headers=JSON)
+    assert answer.status_code == 400
+    code = "\\udfff" if "a\udfff" in fields.values() else "\\ud800"
+    assert answer.json()["error"]["message"].startswith(f"a text holds {code}, which is half a character; ")
 
 
 def test_a_stop_ends_a_text_streamed_or_not(client):
@@ -235,7 +329,7 @@ def test_the_client_of_openai(server, model):
     assert "the " + whole.choices[0].text == drawn
     parts = list(client.completions.create(**more, stream=True))
     assert "".join(part.choices[0].text for part in parts) == whole.choices[0].text
-    assert parts[2].model_extra["zellige"]["step"] == 2
+    assert parts[-1].model_extra["zellige"]["step"] == 6
     assert len(client.completions.create(**more, suffix=" is").choices[0].text) == 8
     with pytest.raises(openai.BadRequestError, match="`max_tokens` 20 or less"):
         client.completions.create(**more | {"max_tokens": LENGTH})

@@ -65,7 +65,7 @@ def serve(words: Sequence[str], terminal: Terminal, began: float) -> int:
     from ..web.serve import application
 
     name, token = arguments.name or arguments.run, arguments.token or os.environ.get("ZELLIGE_TOKEN") or None
-    app = application(model, name, arguments.limits(), arguments.host, token)
+    app = application(model, name, arguments.limits(), arguments.host, token, terminal.say)
     model_line = f"model {name}{', with a token' if token else ''}"
     answer_requests(app, arguments, terminal, lambda address: f"{address}/v1   {model_line}", token)
     return 0

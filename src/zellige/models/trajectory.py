@@ -228,12 +228,9 @@ def fixed_tokens(
     if not N or count % N:
         raise InputError(f"`count` is {count:,}, fixed has {N:,} rows; give a multiple of that")
     rows, kind = pad(rows, (0, length - width), value=beyond), kinds.of(tokenizer)
-    for row in rows.unique(dim=0).tolist() if kind.whole else ():
-        if (text := kind.complete(row)) is not None:
-            raise InputError(
-                f"'{text}' is whole: no atom has a bond left where more would be drawn, so every sample is it; "
-                "go on at an atom before, as in CC(=O), or give less"
-            )
+    if type(kind).check_given is not kinds.Modality.check_given:
+        for row in rows.unique(dim=0).tolist():
+            kind.check_given(row)
     return rows
 
 

@@ -6,6 +6,7 @@
     body.py        the bodies of requests, with the fields of `models.sampling.Decoding`
     completions.py a request for a completion, checked, as a job for the worker; its answer
     serve.py       the endpoint, in the form of OpenAI's
+    meter.py       what a server has done: a line for each request, and numbers for Prometheus
     drawn.py       a sample as the page shows it: each step, with the distribution of each token
     export.py      a run as one HTML file, a GIF, an MP4, a PNG, MIDI
     examples.py    texts to start from, for the models that come with Zellige

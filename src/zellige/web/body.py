@@ -1,8 +1,10 @@
 """The bodies of requests: strict JSON objects, with the fields of `models.sampling.Decoding` where samples are asked for."""
 
+import json
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
+from pydantic_core import PydanticCustomError
 
 from ..errors import unknown
 from ..models.sampling import DECODING, Decoding
@@ -11,9 +13,22 @@ from ..samplers import every_option
 
 
 class Body(BaseModel):
-    """A JSON object: no other fields, no values of another type, no infinite numbers."""
+    """A JSON object: no other fields, no values of another type, no infinite numbers, no text that cannot be written."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _text(cls, body: Any) -> Any:
+        """JSON may hold half a character, `\\ud800`, of which no tokenizer, no log and no answer can be made."""
+        try:
+            json.dumps(body, ensure_ascii=False).encode()
+        except UnicodeEncodeError as problem:
+            code = f"\\u{ord(problem.object[problem.start]):04x}"
+            raise PydanticCustomError(
+                "half_a_character", "a text holds {code}, which is half a character", {"code": code}
+            ) from None
+        return body
 
 
 class Decoded(Body):

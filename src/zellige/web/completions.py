@@ -3,8 +3,9 @@
     prompt            the beginning of the text; `max_tokens` after it are sampled
     prompt + suffix   a masked span of `max_tokens` between the two is filled (`models.infill`)
 
-A stream has a part for each step. A text is not written from left to right, so a part's `text` is what has become certain at its
-beginning (all parts together are the completion), and `zellige.frame` is the whole text as it stands, `·` for a masked token.
+A stream has a part for each step that changed a text. A text is not written from left to right, so a part's `text` is what has
+become certain at its beginning (all parts together are the completion), and `zellige.frame` is the whole text as it stands, `·`
+for a masked token.
 """
 
 import json
@@ -86,6 +87,7 @@ class Choice:
     text: str = ""
     sent: int = 0
     frame: str = ""
+    shown: str | None = None
     tokens: int = 0
     calls: int = 0
     reason: str | None = None
@@ -268,10 +270,12 @@ def answer(request: Completion, name: str, plan: Plan, step: Step) -> dict[str, 
 
 
 def parts(request: Completion, head: dict[str, Any], plan: Plan, step: Step) -> Iterator[dict[str, Any]]:
-    """The parts of a stream after one step, one for each text."""
+    """The parts of a stream after one step, one for each text that is another than before; at the last step of all."""
     for i, (choice, progress) in enumerate(zip(plan.choices, step.texts)):
         new, before = progress.text[choice.sent :], plan.prompts[i] if request.echo and not step.step else ""
-        choice.sent = len(progress.text)
+        if progress.frame == choice.shown and not new and not step.last:
+            continue
+        choice.sent, choice.shown = len(progress.text), progress.frame
         after = (request.suffix or "") if request.echo and step.last else ""
         yield head | {
             "choices": [

@@ -8,7 +8,7 @@ from html import escape
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from .. import __version__
 from ..errors import InputError
@@ -18,16 +18,16 @@ from ..report.trace import page_text, piece_layout
 from ..show.film import FRAMES, film, require_film
 from ..show.kinds import of
 from ..show.kinds.modality import Modality
+from .body import Body
 from .drawn import Texts
 from .worker import pause
 
 MEDIA = {"html": "text/html", "gif": "image/gif", "mp4": "video/mp4", "png": "image/png", "mid": "audio/midi"}
 
 
-class Recorded(BaseModel):
+class Recorded(Body):
     """A run as the page knows it, in tokens: every text is made of them here again, so no text of the page is trusted."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
     model: int = Field(0, ge=0)
     format: Literal["html", "gif", "mp4", "png", "mid"]
     title: str = Field("", max_length=200)

@@ -145,6 +145,7 @@ def answer_forever(app: ASGIApp, listening: socket.socket) -> None:
 
 DRAIN = 256 << 20  # bytes of a body that is refused are still taken in, and forgotten, so that the answer is read
 SLOW_BODY = 30.0  # seconds in which a body has to arrive
+OPEN = "/health"  # is asked without a token: it says that the server answers, and nothing else
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; "
@@ -182,7 +183,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        wrong = self._wrong(headers)
+        wrong = self._wrong(headers, scope["path"])
         if wrong is None and scope["method"] in ("POST", "PUT", "PATCH"):
             try:
                 body = await asyncio.wait_for(
@@ -207,14 +208,14 @@ class Guard:
 
         await self.app(scope, receive, with_headers)
 
-    def _wrong(self, headers: dict[str, str]) -> tuple[int, str, str] | None:
+    def _wrong(self, headers: dict[str, str], path: str) -> tuple[int, str, str] | None:
         host = headers.get("host", "")
         if self.local and _name(f"//{host}") not in LOOPBACK:
             return 403, "wrong_host", "this is for 127.0.0.1 alone; use that address, or start it for others (`host`)"
         origin = headers.get("origin")
         if origin is not None and origin.partition("//")[2] != host:
             return 403, "wrong_origin", "another page asks; only this one may"
-        if self.token is not None:
+        if self.token is not None and path != OPEN:
             scheme, _, password = headers.get("authorization", "").partition(" ")
             right = hmac.compare_digest(password.encode(), self.token.encode())
             if not right or scheme.lower() != "bearer":

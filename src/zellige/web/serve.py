@@ -6,7 +6,7 @@ Each answer to something wrong is OpenAI's: {"error": {"message", "type", "param
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -17,6 +17,7 @@ from ..models.model import Model, identity
 from ..show.kinds import of
 from .completions import Completion, Plan, Step, answer, opening, parts, plan, usage
 from .guard import Guard, Limits
+from .meter import Meter, Metered
 from .refusals import WRONG, Refusals
 from .worker import Worker, in_turns
 
@@ -35,9 +36,14 @@ def refusal(status: int, code: str, message: str, param: str | None = None) -> d
 
 
 def application(
-    model: Model, name: str, limits: Limits | None = None, host: str = "127.0.0.1", token: str | None = None
+    model: Model,
+    name: str,
+    limits: Limits | None = None,
+    host: str = "127.0.0.1",
+    token: str | None = None,
+    log: Callable[[str], None] | None = None,
 ):
-    """The ASGI application that serves one model of text under `name`.
+    """The ASGI application that serves one model of text under `name`; `log` gets a line for each request.
 
     Raises InputError: the model makes no text.
     """
@@ -57,11 +63,22 @@ def application(
             app.state.worker.close()
 
     app = FastAPI(title="Zellige", docs_url=None, redoc_url=None, openapi_url=None, lifespan=running)
-    created = int(time.time())
+    created, meter = int(time.time()), Meter(log)
 
-    refusals = Refusals(refusal, limits.seconds, "an object with `prompt`", "/v1/models and /v1/completions")
+    refusals = Refusals(
+        refusal, limits.seconds, "an object with `prompt`", "/v1/models, /v1/completions, /health and /metrics"
+    )
     refusals.add_to(app)
     about = {"id": name, "object": "model", "created": created, "owned_by": "zellige", "zellige": identity(model)}
+
+    @app.get("/health")
+    async def _() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/metrics")
+    async def _(request: Request) -> Response:
+        worker = request.app.state.worker
+        return Response(meter.text(len(worker.jobs), worker.running), media_type="text/plain; version=0.0.4")
 
     @app.get("/v1/models")
     async def _() -> dict[str, Any]:
@@ -76,7 +93,7 @@ def application(
         if asked.model and asked.model != name:
             return JSONResponse(*_no_model(asked.model, name))
         completion = plan(asked, model, limits)
-        steps = request.app.state.worker.ask(completion.job()).steps(request.is_disconnected)
+        steps = meter.counted(request.app.state.worker.ask(completion.job()).steps(request.is_disconnected))
         if asked.stream:
             return StreamingResponse(stream(asked, completion, steps), media_type="text/event-stream")
         last: Step | None = None
@@ -98,6 +115,7 @@ def application(
         yield "data: [DONE]\n\n"
 
     app.add_middleware(Guard, limits=limits, host=host, token=token, refuse=refusal)
+    app.add_middleware(Metered, meter=meter)
     return app
 
 

@@ -1,4 +1,4 @@
-"""Workers: a few threads for each model, of which one computes at a time, a network evaluation each in turn.
+"""Workers: a few threads for each model, of which one computes at a time, each its share of the time.
 
 So a long request delays no other, not even within a step: `in_turns` puts a `pause` before every network evaluation. Requests
 that agree in all but their texts (`Job.key`) are sampled in one batch; each text has its own stream of random numbers
@@ -12,7 +12,6 @@ import functools
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -109,31 +108,56 @@ class Job:
 
 
 class _Turn:
-    """A lock that goes from hand to hand in the order in which it was asked for."""
+    """A lock that goes to the group that has computed least, so that each has its share of the time, and not of the evaluations.
+
+    Of two that have computed as long it is the one that came first. A group that begins has computed as long as the one that has
+    computed least.
+    """
 
     def __init__(self):
-        self.lock, self.waiting, self.held = threading.Lock(), deque[threading.Event](), False
+        self.lock = threading.Lock()
+        self.holder: _Group | None = None
+        self.waiting: list[_Group] = []
+        self.since = 0.0  # the holder has computed
 
-    def __enter__(self) -> None:
+    def enter(self, group: "_Group") -> None:
         with self.lock:
-            if not self.held:
-                self.held = True
-                return
-            turn = threading.Event()
-            self.waiting.append(turn)
-        turn.wait()
+            others = [*self.waiting, *([] if self.holder is None else [self.holder])]
+            group.computed = max(group.computed, min((other.computed for other in others), default=0.0))
+            self.waiting.append(group)
+            if self.holder is None:
+                self._next()
+        group.turn.wait()
 
-    def __exit__(self, *_: Any) -> None:
+    def leave(self) -> None:
         with self.lock:
-            self.held = bool(self.waiting)
-            if self.held:
-                self.waiting.popleft().set()
+            self._count()
+            self._next()
 
     def pass_on(self) -> None:
-        """Let all go first that wait already."""
-        if self.waiting:
-            self.__exit__()
-            self.__enter__()
+        """Let one go first that has computed less."""
+        with self.lock:
+            group = self._count()
+            if all(other.computed >= group.computed for other in self.waiting):
+                return
+            group.turn.clear()
+            self.waiting.append(group)
+            self._next()
+        group.turn.wait()
+
+    def _count(self) -> "_Group":
+        assert self.holder is not None
+        now = time.monotonic()
+        self.holder.computed += now - self.since
+        self.since = now
+        return self.holder
+
+    def _next(self) -> None:
+        self.holder = min(self.waiting, key=lambda group: group.computed, default=None)
+        if self.holder is not None:
+            self.waiting.remove(self.holder)
+            self.since = time.monotonic()
+            self.holder.turn.set()
 
 
 def pause() -> None:
@@ -163,6 +187,7 @@ class _Group:
 
     def __init__(self, jobs: list[Job], worker: "Worker"):
         self.jobs, self.key, self.worker = jobs, jobs[0].key, worker
+        self.computed, self.turn = 0.0, threading.Event()  # seconds; set while it may compute
         first = 0
         for job in jobs:
             job.first, first = first, first + job.rows
@@ -176,7 +201,7 @@ class _Group:
         """Take all steps, and hand them out."""
         error: Exception | None = None
         try:
-            with self.worker.turn, torch.no_grad(), contextlib.closing(self._steps()) as steps:
+            with self._in_turn(), torch.no_grad(), contextlib.closing(self._steps()) as steps:
                 for step in steps:
                     for job in self.jobs:
                         if job.waited_for and (item := job.see(job, step)) is not None:
@@ -191,6 +216,14 @@ class _Group:
             error = Failed(f"{type(problem).__name__}")
         for job in self.jobs:
             job.put(error, last=True)
+
+    @contextlib.contextmanager
+    def _in_turn(self) -> Iterator[None]:
+        self.worker.turn.enter(self)
+        try:
+            yield
+        finally:
+            self.worker.turn.leave()
 
     def _steps(self) -> Generator[Any]:
         self.pause()
@@ -225,7 +258,12 @@ class Worker:
     @property
     def load(self) -> int:
         """Requests that wait or are drawn."""
-        return len(self.jobs) + sum(len(group.jobs) for group in self.groups)
+        return len(self.jobs) + self.running
+
+    @property
+    def running(self) -> int:
+        """Requests that are drawn."""
+        return sum(len(group.jobs) for group in self.groups)
 
     def close(self) -> None:
         with self.changed:

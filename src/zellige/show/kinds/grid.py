@@ -135,11 +135,30 @@ class Grid(Modality):
         rows = self.rows(rows)
         bad = np.zeros(rows.shape, bool)
         if self.box:
-            y, x = np.divmod(np.arange(rows.shape[1]), self.board[1])
-            for group in (y, x, y // self.box * self.box + x // self.box):
+            for group in self._groups().values():
                 same = (group[:, None] == group) & ~np.eye(len(group), dtype=bool)
                 bad |= ((rows[:, :, None] == rows[:, None]) & same).any(-1)
         return bad & ~self.absent(rows)
+
+    def check_given(self, row: Sequence[int]) -> None:
+        """InputError where a given symbol stands twice in a row, a column or a box, which names the two cells."""
+        cells = self.clashes([row])[0].nonzero()[0].tolist()
+        for i in cells:
+            for j in cells:
+                shared = [name for name, group in self._groups().items() if group[i] == group[j]]
+                if i < j and row[i] == row[j] and shared:
+                    (y, x), (v, u) = divmod(i, self.board[1]), divmod(j, self.board[1])
+                    both = f"row {y + 1}, column {x + 1} and at row {v + 1}, column {u + 1}"
+                    raise InputError(
+                        f"the given cells conflict: {self.labels[row[i]]} stands at {both}, in one {shared[0]}; "
+                        "correct one of them"
+                    )
+
+    def _groups(self) -> dict[str, np.ndarray]:
+        """The number of the row, the column and the box of each cell."""
+        assert self.box is not None
+        y, x = np.divmod(np.arange(math.prod(self.board)), self.board[1])
+        return {"row": y, "column": x, "box": y // self.box * self.box + x // self.box}
 
     def valid(self, rows: ArrayLike) -> np.ndarray:
         """(N,) bool, whether nothing is missing and no rule is broken."""

@@ -50,9 +50,8 @@ class Modality:
         """Text of each token alone."""
         raise NotImplementedError
 
-    def complete(self, row: Sequence[int]) -> str | None:
-        """The text of a row that no token at its free positions (-1) can change, some others given; None where one can."""
-        return None
+    def check_given(self, row: Sequence[int]) -> None:
+        """InputError where what is given of a row, -1 where nothing is, leaves nothing right to sample."""
 
     def block(self, row: Sequence[int], marks: Sequence[Mark] | None = None) -> list[Line] | None:
         """A row as lines for a terminal, `marks` says of each token what happened to it; None for running text."""

@@ -40,14 +40,18 @@ class Smiles(Text):
         """The symbols of SELFIES, of which each alone is no SMILES; () of a model of the letters of SMILES."""
         return getattr(self.tokenizer, "symbols", ())
 
-    def complete(self, row: Sequence[int]) -> str | None:
+    def check_given(self, row: Sequence[int]) -> None:
         given = sum(token >= 0 for token in row)
         if not self.symbols or given in (0, len(row)):
-            return None
+            return
         symbols = range(1, len(self.symbols))  # the first one ends a molecule
         molecules = (self.text([symbol if token < 0 else token for token in row]) for symbol in symbols)
-        first = next(molecules)
-        return first if all(molecule == first for molecule in molecules) else None
+        whole = next(molecules)
+        if all(molecule == whole for molecule in molecules):
+            raise InputError(
+                f"'{whole}' is whole: no atom has a bond left where more would be drawn, so every sample is it; "
+                "go on at an atom before, as in CC(=O), or give less"
+            )
 
     def text(self, row: Sequence[int]) -> str:
         return super().text(row).strip()
