@@ -208,13 +208,6 @@ def test_a_field_takes_of_a_folder_the_files_that_have_fields(tmp_path):
     assert corpus.about["left_out"] == ["1 file, README.md"]
 
 
-def test_lines_that_a_block_cuts_are_whole(tmp_path, monkeypatch):
-    lines = [f"line {i} of its text" for i in range(40)]
-    (tmp_path / "a.txt").write_text("\n".join(lines))
-    monkeypatch.setattr(readers, "BLOCK", 50)
-    assert [text for text, _ in read_pieces(tmp_path / "a.txt", Format(lines=True))] == lines
-
-
 def test_documents(tmp_path):
     texts = ["one", 'two, "quoted"\nand a second line', "drei ü"]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps({"id": 1, "text": t}) + "\n" for t in texts))
@@ -229,7 +222,7 @@ def test_documents(tmp_path):
     titled = list(read_pieces(tmp_path / "c.csv.gz", Format(("title", "text"), ("class", "title", "text"))))
     assert titled == [("T " + t, True) for t in texts]
     (tmp_path / "d.txt").write_text("one\n\n  \ntwo\r\nthree")
-    assert [t for t, _ in read_pieces(tmp_path / "d.txt", Format(lines=True))] == ["one", "two", "three"]
+    assert [t for t, _ in read_pieces(tmp_path / "d.txt", Format(documents="line"))] == ["one", "two", "three"]
 
 
 def refuse(path, said, **choices):
@@ -316,7 +309,7 @@ def test_names_and_choices():
 CHOICES = {
     "path": "x.txt", "field": "text", "tokenizer": "bytes", "pack": "packed", "fill": 8, "vocabulary": 7, "levels": 2, "size": 4,
     "kind": "image", "mix": "a.txt=1", "augment": 1, "labels": True, "flip": True, "colours": "grey",
-    "crop": True, "reverse_complement": True, "labels_by": "rings",
+    "crop": True, "reverse_complement": True, "labels_by": "rings", "documents": "line",
 }  # fmt: skip
 
 
@@ -353,7 +346,7 @@ def test_a_line_that_is_too_long_is_refused_by_its_number(tmp_path, monkeypatch,
         "a.csv": ["text,id", "x" * 120 + ",2"], "a.fa": [">one", "C" * 120],
     }[name]  # fmt: skip
     (tmp_path / name).write_text("\n".join([*lines, ""]))
-    form = Format(lines=name == "a.txt")
+    form = Format(documents="line" if name == "a.txt" else "")
     assert len([*read_pieces(tmp_path / name, form)]) in (1, 2)
     monkeypatch.setattr(readers, "LINE", 100)
     monkeypatch.setattr(readers, "BLOCK", 16)

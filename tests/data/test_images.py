@@ -7,6 +7,7 @@ import sys
 import tarfile
 import tracemalloc
 import types
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -513,17 +514,22 @@ def test_topics_of_ag_news(published):
     assert int(corpus.test[0]["condition"]) == every[0][0]
     assert corpus.tokenizer.decode(corpus.test[0]["tokens"])[:20] == every[0][1][:20]
     with pytest.raises(InputError, match=r"a row must be one document: `data.pack` document$"):
-        prepare(Data("ag_news", path=str(path), tokenizer="bytes", labels=True), 256)
+        prepare(replace(data, pack="packed"), 256)
 
 
 def test_labels_of_ones_own_texts(tmp_path):
-    lines = [f'{{"text": "line {i}", "label": {i % 3 * 5}}}' for i in range(40)]
+    """An empty text is no row, and its label no label; a column of classes alone asks for them, one document a row."""
+    texts = [f"line {i}" if i % 7 else "" for i in range(40)]
+    lines = [f'{{"text": "{text}", "label": {i % 3 * 5}, "topic": {i % 2}}}' for i, text in enumerate(texts)]
     path = tmp_path / "a.jsonl"
     path.write_text("\n".join(lines))
     data = Data("text", path=str(path), tokenizer="bytes", pack="document", labels=True)
     corpus = prepare(data, 16)
     assert corpus.about["classes"] == ["0", "5", "10"]
-    assert [i for s in catalogue.SPLITS for i in labels(corpus, s)] == [i % 3 for i in range(40)]
+    assert [i for s in catalogue.SPLITS for i in labels(corpus, s)] == [i % 3 for i in range(40) if i % 7]
+    by = prepare(Data("text", path=str(path), tokenizer="bytes", labels_by="topic"), 16)
+    assert (by.about["classes"], by.about["pack"]) == (["0", "1"], "document")
+    assert [i for s in catalogue.SPLITS for i in labels(by, s)] == [i % 2 for i in range(40) if i % 7]
     path.write_text("\n".join([*lines, '{"text": "new", "label": "x"}']))
     with pytest.raises(InputError, match=r"has the label 'x', which no training text has; there are 0, 5, 10$"):
         prepare(data, 16)

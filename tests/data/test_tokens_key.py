@@ -27,6 +27,11 @@ FLIPS: dict[str, tuple[dict, ...]] = {  # other values of each choice that text 
     "field": ({"field": "c"}, {"field": "c+b"}),
     "tokenizer": ({"tokenizer": "bytes"}, {"tokenizer": "bpe:300"}, {"tokenizer": "characters"}),
     "pack": ({"pack": "document"}, {"pack": "packed"}),
+    "documents": (
+        {"documents": "line"},
+        {"documents": "blank", "validation": 0, "test": 0},
+        {"documents": "file", "pack": "document", "validation": 0, "test": 0},
+    ),
     "fill": ({"fill": 4, "pack": "document"},),
     "crop": ({"crop": True},),
     "validation": ({"validation": 0.2}, {"validation": 24}),

@@ -410,16 +410,16 @@ DATA = of(
     (
         "a last line without its end is lost",
         "data/readers.py",
-        "    if remainder.strip():\n",
-        "    if remainder.endswith('\\n'):\n",
+        "    if pending.strip() or begun:\n",
+        "    if begun:\n",
         "data/test_data_reading.py -k test_documents",
     ),
     (
         "a line that a block cuts loses its beginning",
         "data/readers.py",
-        '(remainder + text).split("\\n")',
-        'text.split("\\n")',
-        "data/test_data_reading.py -k block_cuts",
+        ".split(pending + text)",
+        ".split(text)",
+        "data/test_divided.py -k any_size",
     ),
     (
         "nothing between two files",
@@ -951,8 +951,8 @@ COMMANDS = of(
     (
         "the second batch of texts is the first again",
         "models/trajectory.py",
-        "[(self.seed, n) if isinstance(self.seed, int)",
-        "[(self.seed, n % len(numbers)) if isinstance(self.seed, int)",
+        "[(seed, number) if isinstance(seed, int)",
+        "[(seed, number % len(numbers)) if isinstance(seed, int)",
         "models/test_generate.py -k depend_on_its_batch",
     ),
     (

@@ -30,14 +30,14 @@ TUNED = of(
     ),
     (
         "an answer in blocks is filled to the end of the row",
-        TUNE,
-        "return method.block if 0 < method.block < method.window else base.config.net.length",
-        "return base.config.net.length",
+        "models/ends.py",
+        "return block if 0 < block < length",
+        "return length if 0 < block < length",
         RUN + "family",
     ),
     (
         "an autoregressive answer is filled to the end of the row",
-        TUNE,
+        "models/ends.py",
         'in ("next", "insertion")',
         'in ("insertion",)',
         RUN + "family",

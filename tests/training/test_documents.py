@@ -2,14 +2,18 @@
 
 import json
 import math
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from zellige import Data, InputError, Net, Train
+import zellige
+from zellige import Data, InputError, Net, Train, cli
 from zellige.cli.evaluate_print import describe
+from zellige.cli.train import choose
 from zellige.core.batch import Batch
 from zellige.data.prepare import prepare
 from zellige.evaluation.evaluate import _packing, evaluate_rows
@@ -18,8 +22,12 @@ from zellige.evaluation.requests import evaluate
 from zellige.evaluation.result import Result
 from zellige.methods import METHODS, build
 from zellige.models import model as checkpoint
+from zellige.models.config import Config
+from zellige.models.ends import drawn_lengths, learns_ends
 from zellige.models.frames import collect
 from zellige.models.sample import watch
+from zellige.show.terminal import Terminal
+from zellige.training import setup
 from zellige.training.progress import Silent
 from zellige.training.train import train
 
@@ -185,6 +193,91 @@ def test_texts_end_where_their_documents_did(tmp_path, data):
         )
     assert any("`data.fill` 4 teaches it" in note for note in notes[0].notes)
     assert not any("data.fill" in note for note in notes[4].notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "pack", "fill"),
+    [
+        ("mdlm", {}, "document", 12), ("udlm", {}, "document", 12), ("mdlm", {}, "packed", 0),
+        ("bd3lm", {"block": 4}, "document", 4), ("bd3lm", {"block": 4}, "packed", 4), ("bd3lm", {"block": 12}, "packed", 0),
+        ("ar", {}, "document", 0), ("flexmdm", {}, "document", 0),
+    ],
+)  # fmt: skip
+def test_documents_learn_their_ends_by_default(data, name, options, pack, fill):
+    """Filled up as each method needs it; an option, a row of several documents and an alphabet without ends say otherwise."""
+    method = METHODS[name]
+    config = Config(name, method.Config(**options), data(pack), replace(NET, length=12))
+    corpus = setup.read_corpus(config, setup.ends_for(config, method))
+    assert (corpus.about["fill"], setup.filled_up(config, corpus).data.fill) == (fill, fill)
+    sizes = np.diff(corpus.test.documents)
+    assert corpus.test.tokens_total == sum(-(-sizes // fill) * fill if fill else sizes)
+    built = make(name, options, 12)
+    assert learns_ends(built, corpus.about, 12) == (pack == "document" or fill > 0 or name == "ar")
+    kept = replace(config, data=data(pack, fill=0))
+    assert setup.read_corpus(kept, setup.ends_for(kept, method)).about["fill"] == 0
+    spaces = replace(config, data=Data(pack=pack))  # a-z and space
+    assert setup.read_corpus(spaces, setup.ends_for(spaces, method)).about["fill"] == 0
+
+
+def test_a_model_that_is_given_lengths_keeps_them_and_draws_one_for_each_sample(tmp_path, data, capsys):
+    given = run(tmp_path / "given", "mdlm", data("document", fill=0), 16, steps=1)
+    counts = Counter(len(text) + 1 for text in TEXTS[:80])
+    assert given.about["data"]["lengths"] == {str(length): counts[length] for length in sorted(counts)}
+    assert run(tmp_path / "again", "mdlm", data("document", fill=0), 16, steps=2).config.data.fill == 0
+    model = zellige.load(given.folder)
+    how = {"steps": 3, "seed": 5, "batch": 3}
+    trajectory = zellige.Sample(count=20, **how).trajectory(model)
+    assert len({*trajectory.lengths}) > 2
+    assert {*trajectory.lengths} <= {*counts}
+    drawn, alone = collect(trajectory.frames()).texts, zellige.Sample(count=20, **how | {"batch": 1}).run(model).texts
+    assert drawn == alone  # in their order, whatever is in a batch
+    for number, (text, length) in enumerate(zip(drawn, trajectory.lengths)):
+        assert text == zellige.sample(model, length=length, seed=[(5, number)], steps=3)[0]
+    prompted = zellige.Sample(count=8, prompt=["aa", "abbab"], seed=1).trajectory(model).lengths
+    assert min(prompted[:4]) > 2 < min(prompted[4:]) - 3
+    beyond = zellige.Sample(count=2, prompt="abbabbabb").trajectory(model)
+    assert beyond.lengths == (16, 16)
+    learnt = run(tmp_path / "learnt", "mdlm", data("document"), steps=1)
+    assert (learnt.config.data.fill, "lengths" in learnt.about["data"]) == (LENGTH, False)
+    assert zellige.Sample().trajectory(learnt.model).lengths == ()
+    assert learnt.validation.document.units == 20
+    assert cli.main(["sample", str(given.folder), "--count", "3", "--steps", "2"]) == 0
+    assert "lengths are drawn from those of the training's documents, 2 to 8 tokens" in capsys.readouterr().err
+
+
+def test_lengths_are_drawn_by_how_often_they_occurred():
+    """20,000 draws; the chance that a count lies six deviations from its mean is below 1e-8."""
+    counts, seeds = {"3": 1, "5": 6, "7": 3}, [(2, number) for number in range(20_000)]
+    lengths = Counter(drawn_lengths(counts, seeds, [0] * 20_000, 9))
+    for length, share in ((3, 0.1), (5, 0.6), (7, 0.3)):
+        assert abs(lengths[length] - 20_000 * share) < 6 * math.sqrt(20_000 * share * (1 - share))
+    longer = Counter(drawn_lengths(counts, seeds, [3] * 20_000, 9))
+    assert {*longer} == {5, 7}
+    assert abs(longer[5] - 20_000 * 2 / 3) < 6 * math.sqrt(20_000 * 2 / 9)
+    assert {*drawn_lengths(counts, seeds[:9], [7] * 9, 9)} == {9}
+
+
+@pytest.mark.parametrize("words", [["--data.labels-by", "kind"], ["--data.labels", "kind"], ["--data.labels=kind"]])
+def test_a_column_of_classes_is_one_option(words):
+    """Typed after either option; `wrap`, which has no rows with a class, is refused where it is typed."""
+    typed = ["mdlm", "--data.path", "a.jsonl", *words, "--net.length", "8"]
+    training, _ = choose(typed, Terminal())
+    data = training.filled().data
+    assert (data.labels, data.labels_by, data.pack, data.fill) == (True, "kind", "document", None)
+    with pytest.raises(InputError, match=r"a row must be one document: `data.pack` document$"):
+        choose([*typed, "--data.pack", "wrap"], Terminal())[0].filled()
+
+
+def test_a_list_of_short_lines_says_what_else_it_could_be(tmp_path):
+    """Without a line end after the last line; whether its tokens are made or found. Prose says nothing, nor do documents."""
+    (tmp_path / "names.txt").write_text("\n".join(f"name{i:04d}" for i in range(300)))
+    (tmp_path / "prose.txt").write_text("a longer line of some prose\n" * 300)
+    note = "300 lines of about 8 characters; `data.pack` document makes each a text of its own"
+    for path, pack, notes in (
+        ("names.txt", "wrap", (note,)), ("names.txt", "wrap", (note,)), ("names.txt", "document", ()), ("prose.txt", "wrap", ())
+    ):  # fmt: skip
+        data = Data("text", path=str(tmp_path / path), pack=pack, cache=str(tmp_path / "cache"))
+        assert prepare(data, 16).notes == notes
 
 
 def test_documents_do_not_stand_on_a_grid(tmp_path, data):

@@ -88,6 +88,7 @@ def draw(
     """
     out = _out(chosen.out)
     model = load(terminal, chosen.run, command, chosen)
+    from ..models.ends import counts_of_lengths
     from ..models.frames import gather, share
     from ..models.masked_text import approximate, inserts
     from ..show import kinds
@@ -111,7 +112,14 @@ def draw(
     own_request = share(process, request) if is_shared else request
     masked_text = request.masked_texts(model)[0] if isinstance(request, Infill) and kind.running else None
     if own_request is not None and isinstance(own_request, Sample):
-        own_request.trajectory(model).frames()  # errors come before notes
+        trajectory = own_request.trajectory(model)
+        trajectory.frames()  # errors come before notes
+        if trajectory.lengths:
+            sizes = sorted(map(int, counts_of_lengths(model)))
+            terminal.note(
+                f"lengths are drawn from those of the training's documents, {sizes[0]:,} to {sizes[-1]:,} tokens, as this model "
+                "does not learn where a text ends; `length` sets one"
+            )
     if (note := approximate(model)) and (free is None or prompt):
         terminal.note(note)
     if prompt:

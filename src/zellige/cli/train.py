@@ -4,6 +4,7 @@ A recipe (`--recipe NAME`) says the method, and is the default of every option.
 """
 
 import dataclasses
+import itertools
 import time
 import typing
 from collections.abc import Container, Mapping, Sequence
@@ -102,7 +103,7 @@ def choose(
         unsized = Request(method, recipe=recipe)
         Options = form(unsized.filled().method_class)
     flags_of_command = options.flags(Options)
-    words = options.canonical(flags_of_command, words)
+    words = _with_column(options.canonical(flags_of_command, words))
     where = f"{command} {name or f'--recipe {recipe}'}"
     if options.asks_help(words):
         size = default_size(options.given(words), recipe) or options.value_of(words, "--size")
@@ -131,6 +132,17 @@ def choose(
         settings={_setting(flags_of_command[flag]): value for flag, value in values.items()},
     )  # fmt: skip
     return request.with_values({"epochs": whole["--epochs"]} if "--epochs" in whole else {}), varied_axes
+
+
+def _with_column(words: Sequence[str]) -> list[str]:
+    """The words with a column that stands after --data.labels, a switch, given to --data.labels-by."""
+    column = lambda word, after: "=" in word or not after.startswith("--")  # noqa: E731
+    return [
+        word.replace("--data.labels", "--data.labels-by")
+        if word.partition("=")[0] == "--data.labels" and column(word, after)
+        else word
+        for word, after in itertools.pairwise([*words, "--"])
+    ]
 
 
 def _setting(flag: Flag) -> str:

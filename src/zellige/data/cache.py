@@ -105,7 +105,7 @@ def write_tokens(
                 start, start_count = store.written, len(starts)
                 comparison = Comparison(tokenizer, SAMPLED if split == "train" else 1, comparison)
                 encoded = encode(tokenizer, pieces, of)
-                characters, texts = _write_split(store, starts, encoded, tokenizer, documents, comparison)
+                characters, texts, lines = _write_split(store, starts, encoded, tokenizer, documents, comparison)
                 ranges[split] = {
                     "start": start,
                     "stop": store.written,
@@ -113,6 +113,7 @@ def write_tokens(
                     "documents": [start_count, len(starts)],
                     "texts": texts,
                     "losses": comparison.losses.to_dict(),
+                    "lines": lines,
                 }
         finally:
             store.close()
@@ -138,10 +139,10 @@ def _write_split(
     tokenizer: Tokenizer,
     documents: bool,
     comparison: Comparison,
-) -> tuple[int, int]:
+) -> tuple[int, int, int]:
     """Write the tokens of a split, with what ends documents, and where these begin into `starts`; return how many characters it
-    has, and how many texts (files, documents, sequences) end in it."""
-    separator, characters, texts = tokenizer.separator, 0, 0
+    has, and how many texts (files, documents, sequences) and lines end in it."""
+    separator, characters, texts, lines = tokenizer.separator, 0, 0, 0
     end = np.array([] if separator is None else [separator], np.uint32)
     between = inside = False  # whether a file of running text has ended before; whether the document goes on
     for chunks, tokens_of_batch in batches:
@@ -160,8 +161,9 @@ def _write_split(
                 characters += len(end) * (len(prefix) + len(suffix))
             between, inside = ends and not documents, not ends
             texts += ends
+            lines += text.count("\n") + (ends and text[-1:] != "\n")
         store.append(parts)
-    return characters, texts
+    return characters, texts, lines
 
 
 class _Writer:

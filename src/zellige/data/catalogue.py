@@ -94,7 +94,7 @@ DATASETS |= {
     "pydocs": Source("English of Python's docs", "0.3 MB", _SHARES, "PSF", "nothing", "text8",
                      reads=("tokenizer", "pack", "fill", "crop")),
     "text": Source("your own text", "any", _SHARES, "yours", "`data.path`", "auto", label="label",
-                   reads=(*_TEXT, "mix", "labels", "labels_by")),
+                   reads=(*_TEXT, "documents", "mix", "labels", "labels_by")),
     "tokens": Source("your own integers", "any", _SHARES, "yours", "`data.path`",
                      reads=("path", "vocabulary", "tokenizer", "pack", "fill", "crop")),
     "text8": Source(

@@ -1,7 +1,7 @@
 """`Data` says which corpus, `prepare` makes it ready: read, split, tokenized, packed."""
 
 import os
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -50,10 +50,14 @@ class Data:
         tokenizer: characters, bytes, bpe:4096, sentencepiece:4096, gpt2, a tokenizer.json, a folder of vocabulary files or a
             hub id; auto for subwords of a text that is long enough, else characters; for molecules selfies; empty for the
             data set's own, of your texts auto.
-        pack: `wrap` cuts one stream into rows; `document` puts one document (a line of plain text) in each, padded; `packed`
-            as many as fit, which do not see each other. Documents longer than a row are cut into pieces.
+        pack: `wrap` cuts one stream into rows; `document` puts one document in each, padded; `packed` as many as fit, which do
+            not see each other. Documents longer than a row are cut into pieces.
+        documents: what a document of plain text is, beside what <|endoftext|> ends: a line, what blank lines divide (blank), or
+            a file. If not given, the text decides it: <|endoftext|> alone, else each of ten files or more, else what blank lines
+            divide, else a line; with `wrap` <|endoftext|> alone.
         fill: pad each document with the token that ends it, to a multiple of this many tokens; these count, so that the model
-            learns where a text ends: the `block` of bd3lm, the `net.length` of methods without blocks. 0: it ends once.
+            learns where a text ends. By default the `block` of bd3lm, and the row of methods without blocks where it holds one
+            document; ar and flexmdm need none. 0: it ends once, and methods without blocks are given its length.
         validation: size of the validation split, if the text comes without one: a fraction, or from 1 up a number of
             characters (of documents, for .jsonl, .csv and other packs than wrap). 0.05 unless the data set has another. For
             `text` also a path like the first one: the texts of the split.
@@ -64,10 +68,10 @@ class Data:
             sudoku (4, 9); 0: as they are.
         kind: for `array`: `image` (ordered values) or `grid` (symbols without an order, the default).
         colours: for `images`: rgb or grey; empty: as the files are, which must then be alike.
-        labels: condition the network on the class of each row, so that `zellige sample --class` can ask for one. Of texts, with
-            one document per row: the topic of ag_news, the field `label` of your own; of molecules what `labels_by` names.
-        labels_by: for `labels`, the column that holds the class; of molecules also rings or heteroatoms, which are counted.
-            rings:5 makes 5 classes of numbers: 0, 1, 2, 3 and 4 or more; quantiles, of numbers that are not whole.
+        labels: condition the network on the class of each row, so that `zellige sample --class` can ask for one. A row of text is
+            then one document (`pack` document), with the topic of ag_news, the field `label` of your own.
+        labels_by: the column that holds the class, with `labels` implied; of molecules also rings or heteroatoms, which are
+            counted. rings:5 makes 5 classes of numbers: 0, 1, 2, 3 and 4 or more; quantiles, of numbers that are not whole.
         flip: for images: mirror each one left to right in half of the training steps.
         reverse_complement: for `dna`: give the other strand, read backwards, in half of the training steps.
         crop: for running text: let a training row begin at any token, not only where the one before ends (`pack` wrap).
@@ -83,7 +87,8 @@ class Data:
     field: str | None = None
     tokenizer: str = ""
     pack: Literal["wrap", "document", "packed"] = "wrap"
-    fill: int = option(default=0, minimum=0)
+    documents: Literal["", "line", "blank", "file"] = ""
+    fill: int | None = option(default=None, minimum=0)
     validation: float | str | None = None
     test: float | str | None = None
     vocabulary: int = option(default=0, minimum=0)
@@ -100,6 +105,14 @@ class Data:
     given: str = ""
     cache: str | None = None
 
+    def __post_init__(self) -> None:
+        """A column of classes asks for them, and a row of text that has a class is one document."""
+        reads = DATASETS[self.name].reads if self.name in DATASETS else ()
+        if self.labels_by and "labels_by" in reads:
+            object.__setattr__(self, "labels", True)
+        if self.labels and self.pack == "wrap" and {"pack", "labels"} <= {*reads}:
+            object.__setattr__(self, "pack", "document")
+
     @property
     def remote(self) -> str | None:
         """The first of its texts that lies in a store elsewhere; None: all are files here, or known by their name."""
@@ -107,6 +120,10 @@ class Data:
             place for text in (self.path, self.mix, self.validation, self.test) for place in str(text or "").split(",")
         )
         return next((place.strip() for place in places if is_remote(place.strip())), None)
+
+    def replaced(self, **changes: Any) -> "Data":
+        """The same data with other fields."""
+        return replace(self, **changes)
 
     @staticmethod
     @checked
@@ -118,7 +135,7 @@ class Data:
         field: str | None = None,
         tokenizer: str = "",
         pack: Literal["wrap", "document", "packed"] = "wrap",
-        fill: int = 0,
+        fill: int | None = None,
         validation: float | None = None,
         test: float | None = None,
         levels: int = 0,
@@ -175,10 +192,9 @@ class OwnData(Data):
         super().__init__(**choices)
         self.values, self.classes = values, classes
 
-    def without_given(self) -> "OwnData":
-        """The same values, with no part that is given."""
+    def replaced(self, **changes: Any) -> "OwnData":
         choices = {field.name: getattr(self, field.name) for field in fields(Data)}
-        return OwnData(self.values, self.classes, **(choices | {"given": ""}))
+        return OwnData(self.values, self.classes, **(choices | changes))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Data) and astuple(self) == astuple(other)
@@ -241,13 +257,21 @@ class Corpus:
         return self.split("test")
 
 
-def document_layout(data: Data, starts: "np.ndarray", tokenizer: "Tokenizer") -> dict[str, Any]:
+def fill_of(data: Data, tokenizer: "Tokenizer", ends: int) -> int:
+    """The multiple of tokens that documents are filled up to: `data.fill`; where it is not given `ends`, if the tokenizer has a
+    token that ends documents and stands in none of them."""
+    if data.fill is not None:
+        return data.fill
+    return 0 if tokenizer.separator is None or tokenizer.decode([tokenizer.separator]) == " " else ends
+
+
+def document_layout(data: Data, starts: "np.ndarray", tokenizer: "Tokenizer", ends: int) -> dict[str, Any]:
     """Layout of the documents that begin at `starts` (D + 1,) in `Rows`."""
     if data.fill and tokenizer.separator is None:
         raise InputError(
             f"`data.fill` needs a token that ends documents, and '{tokenizer.name}' has none; leave it out"
         )
-    of = {"packed": data.pack == "packed", "fill": max(data.fill, 1)}
+    of = {"packed": data.pack == "packed", "fill": max(fill_of(data, tokenizer, ends), 1)}
     return {"documents": starts, "padding": tokenizer.separator or 0, **of}
 
 

@@ -204,6 +204,15 @@ def require_columns(field: str | None, files: Sequence[File]) -> None:
         raise InputError(f"`data.field` has no effect on '{text_file}', which is plain text; leave it out")
 
 
+def require_label(label: str, files: Sequence[File], fields: Sequence[str]) -> None:
+    """InputError where the column of the classes is asked for of files that have none. fields: as `is_documents`."""
+    text_file = next((path for path in files if not is_documents(path, fields)), None)
+    if text_file:
+        raise InputError(
+            f"'{text_file}' is text without a column '{label}'; give .jsonl, .csv or .parquet, or no `data.labels`"
+        )
+
+
 NAMES = {
     "train": "train", "training": "train", "valid": "validation", "validation": "validation", "val": "validation",
     "dev": "validation", "test": "test",

@@ -20,7 +20,7 @@ import torch
 from ..arguments import is_number
 from ..errors import InputError, quoted
 from . import catalogue, chat, file_names, readers, records, tokenizer_by_name
-from .corpus import Corpus, Data, OwnData, count_rows
+from .corpus import Corpus, Data, OwnData, count_rows, fill_of
 from .losses import losses_of
 from .rows import Rows
 
@@ -204,7 +204,7 @@ def read_pairs(path: str, tokenizer: "Tokenizer | None" = None) -> tuple[list[tu
     return pairs, chat.note(tokenizer) if told else ""
 
 
-def prepare_pairs(data: Data, length: int, tokenizer: "Tokenizer | None") -> Corpus:
+def prepare_pairs(data: Data, length: int, tokenizer: "Tokenizer | None", ends: int = 0) -> Corpus:
     """Prompts and answers, each pair in a row of its own: what `prepare` does for a text.
 
     Rows are as long as the longest pair, rounded up. An answer ends with the token that ends documents; with `data.fill` it is
@@ -257,10 +257,11 @@ def prepare_pairs(data: Data, length: int, tokenizer: "Tokenizer | None") -> Cor
             raise InputError(
                 f"no pair of '{sources[split]}' is left: left out {left}; give shorter pairs, or longer rows"
             )
-    step = data.fill if 0 < data.fill < longest else ROUND
+    fill = fill_of(data, tokenizer, ends)
+    step = fill if 0 < fill < longest else ROUND
     shares = {} if "train" in sources else {"validation": data.validation, "test": data.test}
     row = min(length, -(-longest // step) * step)
-    more = {"path": data.path, "fill": min(data.fill, row), "vocabulary": tokenizer.size} | shares
+    more = {"path": data.path, "fill": min(fill, row), "vocabulary": tokenizer.size} | shares
     corpus = prepare_tokens(OwnData(values, name="tokens", pack="document", **more), row, tokenizer)
     rows, begin, given = {}, 0, Given("field")
     for split, part in corpus.rows.items():

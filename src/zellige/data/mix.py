@@ -19,7 +19,7 @@ from ..errors import InputError, quoted
 from ..requests import Progress
 from . import catalogue, tokenizer_by_name
 from .catalogue import DATASETS, SPLITS
-from .corpus import Corpus, Data, as_data, count_rows, describe_tokenizer
+from .corpus import Corpus, Data, as_data, count_rows, describe_tokenizer, fill_of
 from .file_names import find_files, is_documents
 from .losses import together
 from .rows import Rows
@@ -117,6 +117,7 @@ def prepare_mix(
     tokenizer: "Tokenizer | None",
     progress: "Progress | None",
     prepare: Callable[..., Corpus],
+    ends: int = 0,
 ) -> Corpus:
     """Each source as `prepare` makes it alone, in the same tokens, put together: what that does for one corpus."""
     weights = parse_mix(data.mix or "")
@@ -130,7 +131,10 @@ def prepare_mix(
         tokenizer = tokenizer_by_name.named_tokenizer(
             data.tokenizer, lambda address, checksum: catalogue.fetch(address, checksum, cache, progress)
         )
-    corpora = {name: prepare(_source(name, data), length, tokenizer=tokenizer, progress=progress) for name in weights}
+    corpora = {
+        name: prepare(_source(name, data), length, tokenizer=tokenizer, progress=progress, ends=ends)
+        for name in weights
+    }
     for corpus in corpora.values():
         corpus.split("train")  # or it says that there is none
     pools = {}
@@ -157,7 +161,7 @@ def prepare_mix(
         "splits": {name: count_rows(rows) for name, rows in pools.items()},
         "tokenizer": describe_tokenizer(tokenizer),
         "pack": data.pack,
-        "fill": data.fill,
+        "fill": 0 if data.pack == "wrap" else fill_of(data, tokenizer, ends),
         "separator": " or ".join(dict.fromkeys(about["separator"] for about in abouts.values())),
         "length": length,
         "tokens_sha256": _digest([about.get("tokens_sha256", about.get("sha256")) for about in abouts.values()]),
@@ -171,9 +175,12 @@ def _source(name: str, data: Data) -> Data:
     if DATASETS[source.name].shaped:
         raise InputError(f"`data.mix` is of texts and tokens, and '{name}' is neither; leave it out")
     field = data.field if source.name == "text" and is_documents(find_files(source.path or "")[0]) else None
+    documents = data.documents if source.name == "text" else ""
     is_named = source.name in ("text", "tokens", "pydocs")
     shares = {"validation": data.validation, "test": data.test} if is_named else {}
-    return dataclasses.replace(source, field=field, pack=data.pack, fill=data.fill, cache=data.cache, **shares)
+    return dataclasses.replace(
+        source, field=field, pack=data.pack, documents=documents, fill=data.fill, cache=data.cache, **shares
+    )
 
 
 def _digest(what: object) -> str:

@@ -12,7 +12,7 @@ from ..errors import InputError, at_least, not_installed, quoted
 from ..requests import Progress
 from . import catalogue, readers
 from .catalogue import DATASETS
-from .corpus import PACKS, Corpus, Data, OwnData, count_rows, describe_tokenizer, document_layout, require_rows
+from .corpus import PACKS, Corpus, Data, OwnData, count_rows, describe_tokenizer, document_layout, fill_of, require_rows
 from .remote import installed
 from .remote_files import is_remote
 from .sums import Sums
@@ -24,10 +24,17 @@ if TYPE_CHECKING:
     from .rows import Rows
     from .tokenizer_base import Tokenizer
 
+LIST, SHORT = 100, 20  # lines of a list at least; characters of its lines at most, in the mean
+
 
 @checked
 def prepare(
-    data: Data, length: int | None = None, *, tokenizer: "Tokenizer | None" = None, progress: Progress | None = None
+    data: Data,
+    length: int | None = None,
+    *,
+    tokenizer: "Tokenizer | None" = None,
+    progress: Progress | None = None,
+    ends: int = 0,
 ) -> Corpus:
     """Read, split, tokenize and pack `data` into rows of `length` tokens.
 
@@ -35,22 +42,21 @@ def prepare(
 
     length: data that is not text has one of its own, and any other is an error; a text is cut into rows of it.
     tokenizer: that of a trained model, in place of the one that `data` names (to judge a model on another corpus).
+    ends: what documents are filled up to where `data.fill` is not given, as a model needs it to learn where they end.
     progress(done, total) is called now and then, in bytes of the files (documents, of a hub's data set).
 
     Raises InputError where the source is missing, empty, too short, not text or not the tokenizer's.
     """
     _check(data)
-    if data.labels_by and not data.labels:
-        raise InputError("`data.labels_by` says what the class is, and no class is asked for; add `data.labels`")
     if length is not None:
         at_least("length", length, 1)
     if data.given:
         from . import given
 
         if given.Given.of(data.given).kind == "field" and length is not None:
-            return given.prepare_pairs(data, length, tokenizer)
-        whole = dataclasses.replace(data, given="") if not isinstance(data, OwnData) else data.without_given()
-        return given.with_given(prepare(whole, length, tokenizer=tokenizer, progress=progress), data.given)
+            return given.prepare_pairs(data, length, tokenizer, ends)
+        whole = prepare(data.replaced(given=""), length, tokenizer=tokenizer, progress=progress, ends=ends)
+        return given.with_given(whole, data.given)
     if DATASETS[data.name].shaped:
         from . import arrays
 
@@ -65,11 +71,11 @@ def prepare(
             f"the run was trained on {tokenizer.describe()}, and this data is text; give data of that form"
         )
     if data.mix:
-        return prepare_mix(data, length, tokenizer, progress, prepare)
+        return prepare_mix(data, length, tokenizer, progress, prepare, ends)
     if data.name == "tokens":
         from . import tokens as own
 
-        return own.prepare_tokens(data, length, tokenizer)
+        return own.prepare_tokens(data, length, tokenizer, ends)
     from . import cache as store
     from . import tokenizer as tk
     from . import tokenizer_by_name
@@ -95,30 +101,30 @@ def prepare(
     sums.keep()
 
     def rows(meta: dict[str, Any], folder: Path) -> "dict[str, Rows]":
-        return _rows(meta, folder, data, length, tokenizer or tk.load(folder), source)
+        return _rows(meta, folder, data, length, tokenizer or tk.load(folder), source, ends)
 
     if meta is None:
         alphabet = learnt and tokenizer_by_name.subword_size(spec) is None
         contents = source.scan(alphabet) if source.cut is not None or learnt else Contents({})
-        ends = boundaries(source, contents.parts) if source.cut is not None else {}
+        cuts = boundaries(source, contents.parts) if source.cut is not None else {}
         if tokenizer is None:
             size = tokenizer_by_name.entries(spec, contents.characters, contents.spaces)
-            train = (text for text, _ in store.chunks(source.splits(ends)[0][1]))
+            train = (text for text, _ in store.chunks(source.splits(cuts)[0][1]))
             subwords = tokenizer_by_name.train_subwords
             tokenizer = subwords(spec, size, train) if size else tk.Characters(contents.symbols)
         meta = store.write_tokens(
-            folder, source.splits(ends), tokenizer, documents=source.documents, of=source.tell, check=rows
+            folder, source.splits(cuts), tokenizer, documents=source.documents, of=source.tell, check=rows
         )
     tokenizer = tokenizer or tk.load(folder)
     labels, names = _document_labels(source, meta, data.labels_by) if data.labels else ({}, [])
-    ready = _rows(meta, folder, data, length, tokenizer, source, labels)
+    ready = _rows(meta, folder, data, length, tokenizer, source, ends, labels)
     if progress:
         progress(source.total, source.total)
     about = source.about | {
         "splits": {name: count_rows(r) for name, r in ready.items()},
         "tokenizer": describe_tokenizer(tokenizer),
         "pack": data.pack,
-        "fill": data.fill,
+        "fill": 0 if data.pack == "wrap" else fill_of(data, tokenizer, ends),
         "separator": _separator(tokenizer, source),
         "length": length,
         "dtype": meta["dtype"],
@@ -131,11 +137,34 @@ def prepare(
             *about.get("read", []),
             f"{sequences:,} sequence{'s' if sequences != 1 else ''} of FASTA, without headers",
         ]
-    return Corpus(tokenizer, ready, about, notes)
+    if source.divided:
+        documents = sum(of.get("texts", 0) for of in meta["splits"].values())
+        about["read"] = [*about.get("read", []), f"{documents:,} documents, {source.divided}"]
+    return Corpus(tokenizer, ready, about, (*notes, *_short_lines(source, meta)))
 
 
-READING = 2  # raise it where the same files and choices are read to other tokens
-RESOLVED = ("path", "mix", "field", "tokenizer", "pack", "validation", "test")  # in the key by what they come to
+def _short_lines(source: TextSource, meta: dict[str, Any]) -> tuple[str, ...]:
+    """A note on a text of the user's that is a list: it has many lines, and they are short."""
+    if source.data.name != "text" or source.documents or source.several or not source.files:
+        return ()
+    lines, characters = (sum(of.get(name, 0) for of in meta["splits"].values()) for name in ("lines", "characters"))
+    if lines < LIST or characters > (SHORT + 1) * lines:
+        return ()
+    each = characters / lines - 1
+    return (f"{lines:,} lines of about {each:.0f} characters; `data.pack` document makes each a text of its own",)
+
+
+READING = 4  # raise it where the same files and choices are read to other tokens
+RESOLVED = (
+    "path",
+    "mix",
+    "field",
+    "tokenizer",
+    "pack",
+    "documents",
+    "validation",
+    "test",
+)  # in the key by what they come to
 OF_ROWS = ("fill", "crop", "labels", "labels_by", "given", "cache")  # change no token of a text
 
 
@@ -219,6 +248,7 @@ def _rows(
     length: int,
     tokenizer: "Tokenizer",
     source: TextSource,
+    ends: int,
     labels: "Mapping[str, np.ndarray] | None" = None,
 ) -> "dict[str, Rows]":
     import numpy as np
@@ -242,7 +272,7 @@ def _rows(
             characters=of["characters"],
             labels=(labels or {}).get(split),
             losses=dataclasses.replace(losses[split], kinds=kinds),
-            **({} if starts is None else document_layout(data, np.asarray(starts[start : stop + 1]), tokenizer)),
+            **({} if starts is None else document_layout(data, np.asarray(starts[start : stop + 1]), tokenizer, ends)),
         )
         if starts is None and not kinds:  # exactly: less the characters of the tail that fills no row
             tail = ready[split].tail()

@@ -2,40 +2,59 @@
 in constant memory, but for a list in a .json.
 
 A piece is (text, ends): part of a document and whether the document ends with it. Plain text comes in blocks of about
-a megabyte; .jsonl, .csv, .tsv, .parquet, .arrow and a .json with a list of records give one document a record, FASTA one a
-sequence. A conversation, or a prompt with its answer, is one text (`records`). With `raw` the text is the bytes, one latin-1
-character each.
+a megabyte, or as documents, which `<|endoftext|>` ends; .jsonl, .csv, .tsv, .parquet, .arrow and a .json with a list of records
+give one document a record, FASTA one a sequence. A conversation, or a prompt with its answer, is one text (`records`). With
+`raw` the text is the bytes, one latin-1 character each.
 """
 
 import codecs
 import csv
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
+from pathlib import Path
 from typing import IO
 
 from ..errors import InputError, nearest
 from ..schema import parse
 from . import records
-from .file_names import FASTA, form_of, is_documents, kind
+from .file_names import FASTA, form_of, is_documents, kind, require_label
 from .unpack import BLOCK, Readable, arrow_library, of_rows, opened
 
+MARK = "<|endoftext|>"  # ends a document in a file
 Piece = tuple[str, bool]
 LINE = 1 << 26  # characters, or bytes, of a line that is held as a whole, at most
 csv.field_size_limit(LINE)
 LIST = 1 << 30  # bytes of a list in a .json, at most
 LOOKED_AT = 200  # rows by which a column is chosen
 LINES = 10_000  # of a sequence, given at once
+TAIL = 1 << 12  # characters of a long document that wait for the next block, as what ends it may begin in them
+SEARCHED = 1 << 24  # bytes of a file that are searched for a mark
+GAPS, OF_BLOCK = 5, 50  # blank lines that divide documents, at least; lines between two of them, at most in the mean
+OF_FILES = 10  # files from which each is a document
+
+_END = r"[\r\n]*<\|endoftext\|>[\r\n]*"
+SIGNS = {  # what ends a document of plain text, beside the end of a file
+    "mark": re.compile(_END), "file": re.compile(_END), "line": re.compile(rf"{_END}|\n"),
+    "blank": re.compile(rf"{_END}|\n(?:[ \t\r]*\n)+"),
+}  # fmt: skip
+DIVIDED = {
+    "mark": f"divided by {MARK}",
+    "file": "a file each",
+    "line": "a line each",
+    "blank": "divided by blank lines",
+}
 
 
 @dataclass(frozen=True)
 class Format:
-    """Format of the files: the text's columns, whether a .csv has a header, lines as documents, bytes as text."""
+    """Format of the files: the text's columns, whether a .csv has a header, what is a document of plain text (a key of `SIGNS`;
+    "" where it is one running text), bytes as text."""
 
     fields: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
-    lines: bool = False
+    documents: str = ""
     raw: bool = False
 
 
@@ -46,8 +65,8 @@ def read_pieces(path: Readable, form: Format, report: Callable[[int], None] = la
             yield from _documents(_records(path, file, form), path, form)
         elif kind(path) in FASTA:
             yield from _sequences(path, _text(path, file, form.raw))
-        elif form.lines:
-            yield from _lines(path, _text(path, file, form.raw))
+        elif form.documents:
+            yield from _divided(path, _text(path, file, form.raw), form.documents)
         else:
             yield from _ended(_text(path, file, form.raw))
 
@@ -81,10 +100,7 @@ def _where(path: Readable, number: int) -> str:
 
 def read_labels(path: Readable, form: Format, label: str) -> Iterator[str]:
     """The column `label` beside each text that `read_pieces` gives."""
-    if not is_documents(path, form.fields):
-        raise InputError(
-            f"'{path}' is text without a column '{label}'; give .jsonl, .csv or .parquet, or no `data.labels`"
-        )
+    require_label(label, [path], form.fields)
     with opened(path, lambda count: None) as file:
         fields = form.fields
         for number, record in _records(path, file, replace(form, fields=(label, *(fields or ("text",))))):
@@ -154,17 +170,60 @@ def _ended(blocks: Iterator[str]) -> Iterator[Piece]:
         yield before, True
 
 
-def _lines(path: Readable, blocks: Iterator[str]) -> Iterator[Piece]:
-    remainder, number = "", 1
+def _divided(path: Readable, blocks: Iterator[str], documents: str) -> Iterator[Piece]:
+    """The documents of a text without the line ends around them; blank ones are left out. A long one comes in parts."""
+    pending, begun = "", False  # a part of the document has been given
+    number, size = 1, 0  # of the lines, where they are documents
     for text in blocks:
-        *whole, remainder = (remainder + text).split("\n")
-        for line in whole:
-            if line.strip():
-                yield line.rstrip("\r"), True
-        number += len(whole)
-        _refuse_long(path, number, len(remainder))
-    if remainder.strip():
-        yield remainder.rstrip("\r"), True
+        *whole, pending = SIGNS[documents].split(pending + text)
+        for document in whole:
+            if document.strip() or begun:
+                yield (document if begun else document.lstrip("\r\n")).rstrip("\r\n"), True
+            begun = False
+        number, size = number + len(whole), (0 if whole else size) + len(text)
+        if documents == "line":
+            _refuse_long(path, number, size)
+        if len(pending) > max(BLOCK, 2 * TAIL):
+            part, pending = pending[:-TAIL], pending[-TAIL:]
+            yield part if begun else part.lstrip("\r\n"), False
+            begun = True
+    if pending.strip() or begun:
+        yield (pending if begun else pending.lstrip("\r\n")).rstrip("\r\n"), True
+
+
+def documents_of(files: Sequence[Readable], wanted: bool) -> str:
+    """What a document of plain files is, where their contents make it plain: a key of `SIGNS`.
+
+    Args:
+        wanted: whether there must be documents; else "" where no mark divides them, of one running text.
+    """
+    here = [path for path in files if isinstance(path, Path)]  # a remote file is not opened for it
+    if any(map(_holds_mark, here[:LOOKED_AT])):
+        return "mark"
+    if not wanted or len(here) >= OF_FILES:
+        return "file" if wanted else ""
+    lines = gaps = 0
+    for path in here:
+        with opened(path, lambda count: None) as file:
+            begin = file.read(BLOCK).decode("utf-8", "replace")
+        blocks = [block for block in SIGNS["blank"].split(begin) if block.strip()]
+        gaps += len(blocks) - 1
+        lines += sum(bool(line.strip()) for line in begin.split("\n"))
+    return "blank" if gaps >= GAPS and lines <= OF_BLOCK * gaps else "line"
+
+
+def _holds_mark(path: Path) -> bool:
+    """Return whether the mark is among the first bytes of a file."""
+    mark, tail = MARK.encode(), b""
+    with opened(path, lambda count: None) as file:
+        for _ in range(SEARCHED // BLOCK):
+            block = file.read(BLOCK)
+            if mark in tail + block:
+                return True
+            if not block:
+                return False
+            tail = block[-len(mark) :]
+    return False
 
 
 def _refuse_long(path: Readable, number: int, size: int) -> None:
@@ -188,7 +247,7 @@ def _sequences(path: Readable, blocks: Iterator[str]) -> Iterator[Piece]:
     """The sequences of a FASTA file: what stands between two headers (`>...`) in one line; comments (`;...`) are left out."""
     buffer: list[str] = []
     header = False
-    for line, _ in _lines(path, blocks):
+    for line, _ in _divided(path, blocks, "line"):
         if line.startswith(">"):
             if buffer:
                 yield "".join(buffer), True

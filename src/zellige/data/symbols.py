@@ -220,7 +220,7 @@ def _column(data: "Data", fetch: Fetch) -> tuple[list[str], dict[str, Any]]:
 
 
 def _form(data: "Data") -> readers.Format:
-    return readers.Format((data.field,) if data.field else DATASETS[data.name].fields, lines=True)
+    return readers.Format((data.field,) if data.field else DATASETS[data.name].fields, documents="line")
 
 
 def _encode(tokenizer: Characters, text: str) -> np.ndarray:

@@ -47,6 +47,7 @@ class TextSource:
         self.form = Format()
         self.documents = self.several = False  # whether there are documents; several texts in memory, or in one file
         self.sequences = False  # whether all texts are sequences of FASTA
+        self.divided = ""  # into documents: how, of plain text
         self.total = self._done = 0
         self._passes = 1
         self.identity: Callable[[], Any] = lambda: (
@@ -148,11 +149,12 @@ def open_source(
     entry = DATASETS[data.name]
     source = TextSource(data, entry, progress, sums)
     fields = tuple(data.field.split("+")) if data.field else () if data.name == "text" else entry.fields
-    source.form = form = Format(fields, entry.columns if not data.field else (), data.pack != "wrap", raw)
+    documents = data.documents or ("" if data.pack == "wrap" else "line")
+    source.form = form = Format(fields, entry.columns if not data.field else (), documents, raw)
     if data.name == "pydocs":
         _from_pydocs(source, form)
     elif isinstance(data, OwnData):
-        open_texts(source, data.values, form.lines, raw)
+        open_texts(source, data.values, bool(form.documents), raw)
     elif data.path:
         _from_files(source, _sort_files(data, entry), form)
     elif entry.files:
@@ -168,12 +170,12 @@ def _from_pydocs(source: TextSource, form: Format) -> None:
     paragraphs = catalogue.pydocs()
     text = " ".join(paragraphs)
     sha = hashlib.sha256(text.encode()).hexdigest()
-    source.total, source.documents = len(text), form.lines
+    source.total, source.documents = len(text), bool(form.documents)
     source.identity = lambda: sha
     source.about["sha256"] = sha
 
     def pieces(report: Report) -> Iterator[Piece]:
-        for paragraph in paragraphs if form.lines else [text]:  # a-z and space: the same as bytes
+        for paragraph in paragraphs if form.documents else [text]:  # a-z and space: the same as bytes
             report(len(paragraph))
             yield paragraph, True
 
@@ -219,14 +221,15 @@ def _from_files(source: TextSource, files: dict[str, list[Any]], form: Format) -
     file_names.refuse_other_json(source.data.path, all_files, form.fields)
     file_names.require_columns(source.data.field, all_files)
     with_records = {f for f in all_files if file_names.is_documents(f, form.fields)}
-    source.documents = form.lines or bool(with_records)
+    if source.data.labels:
+        file_names.require_label(source.data.labels_by or source.entry.label, all_files, form.fields)
     source.total = sum(unpack.size_of(f) for f in all_files)
     if source.total == 0:
         raise InputError(f"{source.tell} holds no characters; give a file with text, or `data.name` pydocs")
 
-    has_lines = len(with_records) < len(all_files)
-    form = replace(form, lines=form.lines and has_lines)
+    form = _with_documents(source, [f for f in all_files if f not in with_records], form)
     form = _with_column(source, [f for f in all_files if f in with_records], form)
+    source.documents = bool(form.documents or with_records)
     fasta = [file_names.kind(f) in file_names.FASTA for f in all_files]
     source.several, source.sequences = any(fasta), all(fasta)
 
@@ -253,6 +256,23 @@ def _from_files(source: TextSource, files: dict[str, list[Any]], form: Format) -
         ]
     if left_out := file_names.left_out(source.data.path, all_files):
         source.about["left_out"] = left_out
+
+
+def _with_documents(source: TextSource, files: list[Any], form: Format) -> Format:
+    """The form with what a document of these files is, which have no records."""
+    data = source.data
+    plain = [f for f in files if file_names.kind(f) not in file_names.FASTA]
+    if data.documents and not plain:
+        raise InputError(
+            f"`data.documents` has no effect on {source.tell}, which has documents of its own; leave it out"
+        )
+    if data.name != "text" or not plain:
+        return form if files else replace(form, documents="")
+    documents = data.documents or readers.documents_of(plain, bool(form.documents))
+    source.divided = readers.DIVIDED.get(documents, "")
+    if documents in ("blank", "file") and not data.documents:
+        source.divided += "; `data.documents` line makes each line one"
+    return replace(form, documents=documents)
 
 
 def _with_column(source: TextSource, files: list[Any], form: Format) -> Format:
@@ -313,7 +333,7 @@ def load_hub(data: "Data", hub: tuple[str, str | None, dict[str, str]], cache: P
 
 
 def _from_hub(source: TextSource, form: Format, cache: Path) -> None:
-    entry, lines = source.entry, source.entry.lines and not form.lines  # a row a line of one text; or a document
+    entry, lines = source.entry, source.entry.lines and not form.documents  # a row a line of one text; or a document
     assert entry.hub is not None
     dataset, (name, configuration, _) = load_hub(source.data, entry.hub, cache), entry.hub
     for rows in dataset.values():
@@ -321,7 +341,7 @@ def _from_hub(source: TextSource, form: Format, cache: Path) -> None:
         if missing is not None:
             columns = ", ".join(rows[0])
             raise InputError(f"field '{missing}' is not in '{name}' (fields: {columns}); give one by `data.field`")
-    source.documents, source.form = not lines, replace(form, lines=False)
+    source.documents, source.form = not lines, replace(form, documents="")
     source.total = sum(len(rows) for rows in dataset.values())
     source.about |= {"hub": name, "configuration": configuration}
 

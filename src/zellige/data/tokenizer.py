@@ -33,10 +33,11 @@ from ..errors import InputError
 from ..files import write_file
 from ..schema import read_json
 from .chat import chat_of
+from .readers import MARK
 from .tokenizer_base import CONFIG, OURS, BaseTokenizer, Kind, OutsideVocabulary, Tokenizer, definition_hash
 
 TEXT8 = " abcdefghijklmnopqrstuvwxyz"
-END = "<|endoftext|>"
+END = MARK  # of ours: the token that ends a document
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")  # unset, the library warns on stderr in every forked worker
 
 

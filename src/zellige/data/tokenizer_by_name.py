@@ -159,8 +159,9 @@ SUBWORDS: dict[str, tuple[str, int, Callable[[int, Iterable[str]], Tokenizer]]] 
 
 
 def train_subwords(spec: str, size: int, pieces: Iterable[str]) -> Tokenizer:
-    """The subwords of that name, fitted on `pieces`; a BPE for `auto`."""
-    return SUBWORDS.get(spec.partition(":")[0], SUBWORDS["bpe"])[2](size, pieces)
+    """The subwords of that name, fitted on `pieces`, which hold no part of the token that ends documents; a BPE for `auto`."""
+    texts = (text for piece in pieces for text in piece.split(END))
+    return SUBWORDS.get(spec.partition(":")[0], SUBWORDS["bpe"])[2](size, texts)
 
 
 def subword_size(spec: str) -> int | None:

@@ -14,7 +14,7 @@ from . import cache as store
 from . import catalogue, tokenizer_by_name
 from . import tokenizer as tk
 from .catalogue import DATASETS
-from .corpus import Corpus, Data, OwnData, count_rows, describe_tokenizer, document_layout, require_rows
+from .corpus import Corpus, Data, OwnData, count_rows, describe_tokenizer, document_layout, fill_of, require_rows
 from .file_names import form_of
 from .text_source import TextSource, boundaries
 from .token_files import Shards, find_shards, index_of, read_shard
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .tokenizer_base import Tokenizer
 
 
-def prepare_tokens(data: Data, length: int, tokenizer: "Tokenizer | None") -> Corpus:
+def prepare_tokens(data: Data, length: int, tokenizer: "Tokenizer | None", ends: int = 0) -> Corpus:
     """Split and pack them: what `prepare` does for a text."""
     from .rows import Rows
 
@@ -47,17 +47,17 @@ def prepare_tokens(data: Data, length: int, tokenizer: "Tokenizer | None") -> Co
     counts = {
         split: len(split_tokens) if begin is None else len(begin) - 1 for split, (split_tokens, begin) in parts.items()
     }
-    ends = boundaries(source, counts) if "all" in parts else dict(zip(counts, accumulate(counts.values())))
+    cuts = boundaries(source, counts) if "all" in parts else dict(zip(counts, accumulate(counts.values())))
     is_mapped = isinstance(tokens, (np.memmap, Shards))
     narrow = tokens if is_mapped else tokens.astype(store.dtype_for(tokenizer.size))
     ready, begin = {}, 0
-    for split, end in ends.items():
+    for split, end in cuts.items():
         if starts is None and isinstance(narrow, Shards):
             ready[split] = Rows(narrow, length, start=begin, stop=end)
         elif starts is None:
             ready[split] = Rows(np.ascontiguousarray(narrow[begin:end]).reshape(-1), length)
         else:
-            ready[split] = Rows(narrow, length, **document_layout(data, starts[begin : end + 1], tokenizer))
+            ready[split] = Rows(narrow, length, **document_layout(data, starts[begin : end + 1], tokenizer, ends))
         begin = end
     require_rows({s: len(r) for s, r in ready.items()}, {s: r.tokens_total for s, r in ready.items()}, length, tell)
     sha256 = hashlib.sha256()
@@ -71,7 +71,7 @@ def prepare_tokens(data: Data, length: int, tokenizer: "Tokenizer | None") -> Co
         "splits": {name: count_rows(r) for name, r in ready.items()},
         "tokenizer": describe_tokenizer(tokenizer),
         "pack": data.pack if starts is not None else "rows" if tokens.ndim == 2 else "wrap",
-        "fill": data.fill,
+        "fill": 0 if starts is None else fill_of(data, tokenizer, ends),
         "separator": "none",
         "length": length,
         "dtype": str(narrow.dtype),

@@ -28,10 +28,11 @@ def corpus_of(model: Model, data: Any = None, progress: Progress | None = None, 
     from ..data.corpus import OwnData, as_data
     from ..data.prepare import prepare
 
-    training_data, tokenizer = model.config.data, model.tokenizer
+    training_data, tokenizer, length = model.config.data, model.tokenizer, int(model.method.shape[0])
+    ends = training_data.fill or 0  # of other documents, too
     if not (data is None or isinstance(data, (str, os.PathLike, Data))):
         data = _handed_over(data, model, split)
-        return prepare(data, int(model.method.shape[0]), tokenizer=tokenizer, progress=progress)
+        return prepare(data, length, tokenizer=tokenizer, progress=progress, ends=ends)
     if data is None and training_data.name == "text" and not (training_data.path or training_data.mix):
         raise InputError("this model comes without its text; say which text to read with `data`")
     if data is None and training_data.remote:
@@ -41,9 +42,7 @@ def corpus_of(model: Model, data: Any = None, progress: Progress | None = None, 
         data == training_data and not model.config.train.start
     )  # else its tokenizer came with the model it began with
     knows_tokenizer = learnt or bool(data.tokenizer) or isinstance(data, OwnData)  # the data says its tokenizer itself
-    corpus = prepare(
-        data, int(model.method.shape[0]), tokenizer=None if knows_tokenizer else model.tokenizer, progress=progress
-    )
+    corpus = prepare(data, length, tokenizer=None if knows_tokenizer else model.tokenizer, progress=progress, ends=ends)
     require_same(model.tokenizer, corpus.tokenizer)
     return corpus
 

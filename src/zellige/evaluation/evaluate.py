@@ -17,6 +17,7 @@ from ..data.tokenizer import Tokenizer
 from ..errors import InputError, check_counts
 from ..launched import this_process
 from ..methods.method import Method
+from ..models.ends import learns_ends
 from ..models.given import refuse_given
 from ..models.model import Model, fingerprint, identity
 from ..requests import Progress
@@ -260,8 +261,4 @@ def _packing(method: Method, about: dict[str, Any], rows: Rows) -> str:
     text += f", filled up to multiples of {fill:,}" if fill > 1 else ""
     if method.parameterization == "insertion":
         return f"{text}, lengths included"
-    block = method.block or rows.length
-    word = about["separator"].partition(" ")[0]  # a space ends no document, since it stands within them
-    has_end = word != "space" and (fill > 0 or word != "none")
-    learnt = has_end and (fill >= rows.length or max(fill, 1) % block == 0)
-    return f"{text}, {'ends included' if learnt else 'lengths given'}"
+    return f"{text}, {'ends included' if learns_ends(method, about, rows.length) else 'lengths given'}"

@@ -173,6 +173,7 @@ LATER: dict[str, Any] = {  # an entry that came later -> the value that files wi
     "adapter": None,
     "data.colours": "",
     "data.crop": False,
+    "data.documents": "",
     "data.flip": False,
     "data.given": "",
     "data.labels": False,

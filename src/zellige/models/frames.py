@@ -39,13 +39,14 @@ class Frame:
         state: the sampler's state.
         t: its time, 1 before the first step, 0 after the last.
         before: (B, L) the tokens one step earlier.
-        first: the number of the first sample in it (of `count`).
+        first: the number of the first sample in it (of `count`), or how many were finished before it.
         seconds: time spent sampling this batch so far, without the time spent on the frames.
         tokenizer, mask: of the model; the mask's token or None.
         end: the token that ends a text, of a model trained on documents; else None.
         classes: the name of the class of each sample; () without classes.
         expected_calls: network evaluations of a sample in expectation, the mean of all samples; None where unknown.
         passes: of the network in one step's evaluation; a pass is what counts as an evaluation.
+        numbers: of the samples in it, where they do not follow each other; else ().
     """
 
     state: State
@@ -62,6 +63,7 @@ class Frame:
     expected_calls: float | None = None
     classes: tuple[str, ...] = ()
     passes: int = 1
+    numbers: tuple[int, ...] = ()
 
     @property
     def x(self) -> Tensor:
@@ -351,13 +353,14 @@ def _range(values: list[int]) -> str:
 
 def collect(frames: Iterable[Frame], see: Callable[[Frame], None] | None = None) -> Samples:
     """Return the samples at the end of a trajectory; each frame is shown to `see`."""
-    batches: list[Samples] = []
+    batches, numbers = list[Samples](), list[int]()
     for frame in frames:
         if see:
             see(frame)
         if frame.step == frame.steps:
             batches.append(_finished(frame))
-    return joined(batches)
+            numbers += frame.numbers or range(frame.first, frame.first + len(frame.x))
+    return joined(batches, numbers)
 
 
 def _finished(frame: Frame) -> Samples:

@@ -82,9 +82,10 @@ class Sample(Sampling):
         from .averaged import averaged
         from .classifier import both, guide
         from .defaults import end_token, trained_on_documents
+        from .ends import counts_of_lengths, drawn_lengths
         from .model import as_model, class_names, text_classes
         from .reward import check_particles, steer
-        from .trajectory import Trajectory, begin_tokens, fixed_tokens, length_of, prompt_tokens
+        from .trajectory import Trajectory, begin_tokens, fixed_tokens, length_of, prompt_tokens, seed_pairs
 
         model = as_model(model)
         request = self.with_defaults(model) if self.defaults else self.steered()
@@ -131,10 +132,14 @@ class Sample(Sampling):
             beyond = HIDDEN if self.alone and not sampler.grows and hides(method) else -1
             tokens = fixed_tokens(tokens, tokenizer, length, count, beyond, method.parameterization == "insertion")
         sampler.admit(method, tokens)
+        lengths = ()
+        if self.length is None and self.fixed is begin is None and (counts := counts_of_lengths(model)):
+            begun = [0] * count if tokens is None else (tokens >= 0).sum(-1).repeat_interleave(count // len(tokens))
+            lengths = drawn_lengths(counts, seed_pairs(self.seed, range(count)), begun, length)
         return Trajectory(
             model, sampler, request.steps, self.seed, count, length, self.batch, tokens, condition,
             end if documents else None, both(both(around, steering), self.around), tuple(class_names(is_conditional)),
-            begin, self.noise,
+            begin, self.noise, lengths,
         )  # fmt: skip
 
     def run(self, model: "ModelSource", see: "Callable[[Frame], None] | None" = None) -> "Samples":

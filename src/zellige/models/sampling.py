@@ -178,7 +178,10 @@ class Sampling(Decoding, Request[Any]):
         typed=int,
     )
     length: int | None = option(
-        "tokens per sample (default: the model's length); longer ones need a block sampler", default=None, minimum=1
+        "tokens per sample (default: the model's length, or drawn from those of its documents if it was given them in training); "
+        "longer ones need a block sampler",
+        default=None,
+        minimum=1,
     )
     classes: Any = option(
         "class to sample (class-conditional models); by name or number; or several",

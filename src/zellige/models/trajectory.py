@@ -9,7 +9,7 @@ beside it. (The network's rounding may: a sample can differ where two tokens are
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -45,6 +45,7 @@ class Trajectory:
         end: the token that ends a text, of a model trained on documents.
         around: guidance, as `samplers.run` takes it.
         names: of the classes, where they are not the model's.
+        lengths: tokens of each sample, at most `length`, where they are not all of that.
         begin: (N, length) texts, from whose noise at the time `noise` the samples begin; `count` is a multiple of N.
     """
 
@@ -62,12 +63,17 @@ class Trajectory:
     names: tuple[str, ...] = ()
     begin: Tensor | None = None
     noise: float = 1.0
+    lengths: tuple[int, ...] = ()
 
     @property
     def distribution(self) -> Distribution:
         """The distribution that the samples are drawn from, and the number that bounds it."""
         method = self.method
         distribution = distribution_of(self.sampler, method, self.steps)
+        if self.lengths:
+            distribution = replace(
+                distribution, of=f"{distribution.of}, given a length, which is drawn from those of its training"
+            )
         if self.around is None or isinstance(method, Wrapper):
             return distribution
         return Distribution(f"{distribution.of}, changed by guidance")
@@ -96,6 +102,10 @@ class Trajectory:
         """Network evaluations of a sample in expectation, the mean of all samples; None where the sampler does not know."""
         if self.begin is not None:
             return None  # how many positions are noisy is drawn
+        if self.lengths:
+            of_parts = [(len(numbers), part.expected_calls()) for numbers, part in self._parts()]
+            known = [number * calls for number, calls in of_parts if calls is not None]
+            return sum(known) / self.count if len(known) == len(of_parts) else None
         method = self.method
         times = self.sampler.times(method, self.steps).to(start_distribution(method))
         free = [self.length] if self.fixed is None else (self.fixed == -1).sum(-1).tolist()
@@ -110,7 +120,33 @@ class Trajectory:
 
         Raises InputError before the first one: the sampler cannot take so many steps.
         """
+        if self.lengths:
+            return self._joined([(numbers, part.frames()) for numbers, part in self._parts()], self.expected_calls())
         return self._frames(self.times(), self.expected_calls())
+
+    def _parts(self) -> "Iterator[tuple[list[int], Trajectory]]":
+        """Batches of samples of one length, in the order of their first ones: their numbers, and their trajectory alone."""
+        batches, open_batches = list[list[int]](), dict[int, list[int]]()
+        for number, length in enumerate(self.lengths):
+            if length not in open_batches or len(open_batches[length]) == self.batch:
+                open_batches[length] = []
+                batches.append(open_batches[length])
+            open_batches[length].append(number)
+        for numbers in batches:
+            length, of = self.lengths[numbers[0]], torch.tensor(numbers)
+            fixed = None if self.fixed is None else self.fixed[of * len(self.fixed) // self.count, :length]
+            yield numbers, replace(
+                self, length=length, lengths=(), count=len(numbers), fixed=fixed,
+                seed=seed_pairs(self.seed, numbers),
+                condition=None if self.condition is None else self.condition[of],
+            )  # fmt: skip
+
+    def _joined(self, parts: "list[tuple[list[int], Iterator[Frame]]]", expected: float | None) -> Iterator[Frame]:
+        finished = 0
+        for numbers, frames in parts:
+            for frame in frames:
+                yield replace(frame, first=finished, count=self.count, expected_calls=expected, numbers=tuple(numbers))
+            finished += len(numbers)
 
     def _frames(self, times: list[float], expected: float | None) -> Iterator[Frame]:
         method, names, tokenizer = self.model.method, self.names or class_names(self.model), self.model.tokenizer
@@ -173,8 +209,12 @@ class Trajectory:
 
     def _seeds(self, numbers: Tensor, attempt: int) -> list[int]:
         """The seed of each sample's stream."""
-        pairs = [(self.seed, n) if isinstance(self.seed, int) else self.seed[n] for n in numbers.tolist()]
-        return [mix(*pair, *([attempt] if attempt else [])) for pair in pairs]
+        return [mix(*pair, *([attempt] if attempt else [])) for pair in seed_pairs(self.seed, numbers.tolist())]
+
+
+def seed_pairs(seed: Seed, numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """(seed, number) of the samples of these numbers, of which their random numbers are functions."""
+    return [(seed, number) if isinstance(seed, int) else seed[number] for number in numbers]
 
 
 # ------------------------------------------------------------------------------------------------------ lengths and tokens

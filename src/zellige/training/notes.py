@@ -7,6 +7,7 @@ from typing import Any
 from ..data import Corpus, Rows
 from ..methods.method import Method
 from ..models.config import Config, Train
+from ..models.ends import lengths_given
 from ..show.numbers import count, counted, parameters, path
 from ..show.record import versions
 from . import logger
@@ -22,7 +23,7 @@ def about_run(
     now = {
         "parameters": sum(p.numel() for p in method.parameters()),  # of a tuned model `tune` counts them
         "vocabulary": corpus.tokenizer.size,
-        "data": corpus.about,
+        "data": corpus.about | ({"lengths": lengths} if (lengths := lengths_given(method, corpus)) else {}),
         "versions": versions(),
         "command": logger.typed_command(),
         "started": time.strftime("%Y-%m-%d %H:%M:%S"),
@@ -124,8 +125,8 @@ def ending(config: Config, block: int) -> str:
     """Note on a model in whose training no document ends within a block; "" where it learns to end."""
     if (
         config.data.pack == "wrap"
-        or config.data.fill >= config.net.length
-        or max(config.data.fill, 1) % (block or 1) == 0
+        or (fill := config.data.fill or 0) >= config.net.length
+        or max(fill, 1) % (block or 1) == 0
     ):
         return ""
     return (

@@ -97,7 +97,7 @@ TEXT = replace(_BASE, steps=1_000_000, batch=512, lr=3e-4, warmup=2500)
 IMAGES = replace(_BASE, steps=1_500_000, batch=128, lr=2e-4, warmup=0)
 SUMMED = 1 / 1024  # the clipping of a loss that is summed over a row of 1,024 tokens
 MD4 = replace(TEXT, warmup=2000, decay="cosine", weight_decay=0.03, decay_all=True, ema_warmup=False, clip=0.0)
-OWT, SENTENCES, PACKED = Data("openwebtext"), Data("lm1b", pack="document"), Data("lm1b")
+OWT, SENTENCES, PACKED = Data("openwebtext"), Data("lm1b", pack="document", fill=0), Data("lm1b")
 CIFAR = Data("cifar10", flip=True)
 GPT2, BERT, LEVELS, LETTERS = 50257, 30522, 256, 27
 
@@ -403,7 +403,7 @@ _like(
     "begins with MosaicML's own MosaicBERT, of as many steps on C4; the paper trained its own. Size and cost are counted of the "
     "transformer of the other recipes",
     "a document longer than a row goes on in the next one; the paper cuts it off",
-    data=Data("c4", pack="document"), net={"constant": False}, without=RECIPES["mdlm-lm1b"].differs,
+    data=Data("c4", pack="document", fill=0), net={"constant": False}, without=RECIPES["mdlm-lm1b"].differs,
     train={"steps": 5000, "lr": 5e-5, "betas": (0.95, 0.999), "validate_every": 1000, "start": "mosaicml/mosaic-bert-base"},
     source="section 5.1, appendix D.6; its authors' configuration",
 )  # fmt: skip

@@ -206,6 +206,8 @@ class Training(Request["Run"]):
         sections_given = {name: value for name in SECTIONS if (value := getattr(self, name)) is not None}
         sections_given |= {"data": as_data(sections_given["data"])} if "data" in sections_given else {}
         sections = with_settings(sections | sections_given, settings)
+        if settings.get("data.pack") == "wrap" != sections["data"].pack:
+            raise InputError("`data.labels` is with `data.pack` wrap; a row must be one document: `data.pack` document")
         if self.folder == "":
             raise InputError(f"`run` is ''; give it a folder, e.g. `run` runs/{self.recipe or self.name}")
         if self.resume and self.overwrite:
@@ -273,7 +275,8 @@ class Training(Request["Run"]):
         config = setup.choose_config(
             None, self.name, self.method_class, self.data, self.net, self.train, self.options, self.folder, start
         )
-        return math.ceil(epochs * len(setup.read_corpus(config, start=start).train) / self.train.batch)
+        corpus = setup.read_corpus(config, setup.ends_for(config, self.method_class), start=start)
+        return math.ceil(epochs * len(corpus.train) / self.train.batch)
 
 
 def _with_data_name(settings: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -395,7 +398,7 @@ class Tune(Request["Run"]):
         adapter = {name: getattr(self, name) for name in ("rank", "alpha", "dropout", "targets", "length")}
         return resolved(
             model, adapter={name: value for name, value in adapter.items() if value is not None}, data=data, train=train,
-            typed=settings, folder=folder, saved=saved, strict=self.strict,
+            folder=folder, saved=saved, strict=self.strict,
         )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:

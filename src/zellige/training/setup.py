@@ -27,6 +27,7 @@ from ..models import published
 from ..models.checkpoint.layout import CONFIG, TOKENIZER, WEIGHTS
 from ..models.checkpoint.read import check_sums, load_tensors, place_weights, read_config
 from ..models.config import Config, Train, from_json
+from ..models.ends import fill_for
 from ..models.locate import locate
 from ..models.model import load
 from ..nn.block import UNREAD, Net
@@ -102,6 +103,8 @@ def choose_config(
         network_name = saved.network
     if saved.network and not network_name:
         raise InputError(f"the run has an own network ({saved.network}); hand it over: train(..., net=...)")
+    if data is not None and data.fill is None:
+        data = data.replaced(fill=saved.data.fill)
     if train is not None and train.minutes:  # the run has chosen its steps
         train = replace(train, steps=saved.train.steps, minutes=0.0)
     return replace(
@@ -256,18 +259,38 @@ def own_network(config: Config, about: Mapping[str, Any]) -> nn.Module | None:
     return published.rebuild(published.LAYOUTS[config.network], about, config).to_empty(device="cpu")
 
 
+def ends_for(config: Config, method: type[Method]) -> int:
+    """What documents are filled up to where the config leaves it open, so that a method learns where they end."""
+    return fill_for(method, method.blocks(config.options), row_length(config) or config.net.length, config.data.pack)
+
+
+def filled_up(config: Config, corpus: Corpus) -> Config:
+    """The config with what the documents of its corpus are filled up to, where it leaves that open."""
+    if config.data.fill is not None or corpus.train.documents is None:
+        return config
+    return replace(config, data=config.data.replaced(fill=corpus.about["fill"]))
+
+
 def read_corpus(
     config: Config,
+    ends: int,
     tokenizer: Tokenizer | None = None,
     start: Start | None = None,
     progress: Progress | None = None,
 ) -> Corpus:
-    """The run's corpus, in the tokens of the model it begins (or goes on) with, where it names no tokenizer itself."""
+    """The run's corpus, in the tokens of the model it begins (or goes on) with, where it names no tokenizer itself.
+
+    ends: what documents are filled up to where the config leaves it open (`ends_for`).
+    """
     tokenizer = start.tokenizer if start else tokenizer
     has_tokenizer = bool(config.data.tokenizer)
     try:
         corpus = prepare(
-            config.data, row_length(config), tokenizer=None if has_tokenizer else tokenizer, progress=progress
+            config.data,
+            row_length(config),
+            tokenizer=None if has_tokenizer else tokenizer,
+            progress=progress,
+            ends=ends,
         )
     except OutsideVocabulary as problem:
         raise InputError(f"{problem}; take it out of the text, or train without `train.start`") from None

@@ -199,7 +199,10 @@ def _prepare(
     if config.train.wandb:
         logger.require_wandb()
     tokenizer = load_tokenizer(last) if last and config.train.start else None
-    corpus = setup.read_corpus(config, tokenizer, start, getattr(progress, "reading", None))
+    corpus = setup.read_corpus(
+        config, setup.ends_for(config, method), tokenizer, start, getattr(progress, "reading", None)
+    )
+    config = setup.filled_up(config, corpus)
     config = setup.shaped(config, corpus.tokenizer.shape, len(corpus.about.get("classes") or ()))
     setup.same_corpus(about, corpus)
     if saved_run and last and step >= config.train.steps and is_settled(last):

@@ -33,6 +33,7 @@ from ..models.checkpoint.read import (
     saved_config,
 )
 from ..models.config import Adapter, Config, Train
+from ..models.ends import fill_for
 from ..models.given import needs_sight, refuse_given
 from ..models.locate import locate
 from ..models.model import Model, fingerprint, load
@@ -168,7 +169,6 @@ def resolved(
     adapter: dict[str, Any],
     data: Data | None,
     train: Train,
-    typed: dict[str, Any],
     folder: Path,
     saved: Config | None,
     strict: bool = False,
@@ -178,7 +178,6 @@ def resolved(
     Args:
         model: a model, its path or its id; None: that of the run that goes on.
         adapter: the fields of `Adapter` that are given.
-        typed: single fields of data and train by name, which are given.
         saved: the config of the run that goes on.
         strict: a pair that would be left out is an error.
     """
@@ -200,8 +199,8 @@ def resolved(
         )
     chosen = replace(chosen, base_sha256=sha256)
     data = data or (saved.data if saved else Data())
-    if not saved and data.given == "field" and "data.fill" not in typed and not data.fill:
-        data = replace(data, fill=fill_of(base))
+    if data.fill is None and (data.given == "field" or data.pack != "wrap"):
+        data = data.replaced(fill=saved.data.fill if saved else fill_of(base, data.pack))
     config = Config(
         base.config.method, base.config.options, data, base.config.net, replace(train, start=start), str(folder),
         base.config.network, adapter=chosen,
@@ -209,13 +208,9 @@ def resolved(
     return Tuning(base, config, strict)
 
 
-def fill_of(base: Model) -> int:
-    """Multiple of tokens to which an answer is filled up with its end, as the model's family does it (`data.fill`).
-
-    Its block; of a model without blocks the whole row, as LLaDA is trained (arXiv 2502.09992); 0 for a model that writes a text
-    until it ends.
-    """
-    method, tokenizer = base.method, base.tokenizer
-    if tokenizer.separator is None or method.parameterization in ("next", "insertion"):
+def fill_of(base: Model, pack: str) -> int:
+    """Multiple of tokens to which an answer, or a document, is filled up with its end, where `data.fill` says nothing: the block
+    of a model of blocks; of any other the whole row, as LLaDA is trained (arXiv 2502.09992); 0 where the model needs none."""
+    if base.tokenizer.separator is None:
         return 0
-    return method.block if 0 < method.block < method.window else base.config.net.length
+    return fill_for(base.method, base.method.block, base.config.net.length, pack)

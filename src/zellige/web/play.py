@@ -161,8 +161,9 @@ def draw_job(asked: Draw, model: Model, limits: Limits) -> Job:
     if asked.class_ is not None:
         find_classes(model, asked.class_)
     request = draw_request(asked, model)
-    size = int(model.method.shape[0]) if request.fixed is None else len(request.fixed)
     trajectory = request.trajectory(model)
+    drawn = trajectory.lengths[0] if trajectory.lengths else int(model.method.shape[0])
+    size = drawn if request.fixed is None else len(request.fixed)
     limits.check_draw(trajectory.sampler, trajectory.model.method, trajectory.steps, size)
     note = approximate(model) if request.fixed is not None else None
     sampler = trajectory.sampler

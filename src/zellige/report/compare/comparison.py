@@ -160,7 +160,11 @@ class _Work:
         supported = set[str]()
         first = several[0]
         start = setup.load_start(train.start, first.method, first.name) if train.start else None
-        self.corpus = setup.read_corpus(configs[first.folder], start=start)
+        ends = max(
+            setup.ends_for(configs[run.folder], run.method) for entrant in several for run in self._runs(entrant)
+        )
+        self.corpus = setup.read_corpus(configs[first.folder], ends, start=start)  # all learn the same ends
+        configs = {name: setup.filled_up(config, self.corpus) for name, config in configs.items()}
         tokens = self.corpus.tokenizer
         classes = len(self.corpus.about.get("classes") or ())
         self.configs = {name: setup.shaped(config, tokens.shape, classes) for name, config in configs.items()}
