@@ -125,7 +125,7 @@ export class Pane {
     this.details.push(new Map(moved.map(change => [change[0], change])));
     for (const [i, token, piece, , bits] of step.changes) {
       this.tokens[i] = token;
-      this.sample.pieces[i] = piece || this.sample.pieces[i];
+      this.sample.pieces[i] = (piece ?? this.sample.pieces[i]) || "·";
       if (bits !== undefined) { this.sample.entropy[i] = bits; this.data.entropy = Math.max(this.data.entropy, bits); }
     }
   }
