@@ -356,7 +356,7 @@ def test_a_twin_of_a_held_out_grid_is_left_out(tmp_path, published):
     held, other = solutions[:2], solutions[2:22]
     twins = symmetric(held, np.random.default_rng(5))
     every = np.concatenate([twins[:1], other, twins[1:], held])
-    lines = ["puzzle,solution"]
+    lines = ["quizzes,solutions"]  # as Kaggle's file has them
     for grid in every:
         solution = "".join(map(str, grid.ravel()))
         lines.append(f"{solution[:40]}{'0' * 41},{solution}")

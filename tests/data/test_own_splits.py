@@ -99,7 +99,7 @@ def test_a_folder_with_splits_of_its_own(tmp_path, names):
     corpus = prepare(Data("text", path=str(folder), pack="document"), 128)
     end = "\n"
     assert {s: texts_of(corpus, s) for s in SPLITS} == {s: [text + end] for s, text in parts.items()}
-    assert notes.left_out(corpus) == [
+    assert [line for line in notes.left_out(corpus) if "a line each" not in line] == [
         "splits of your own: train, validation, test",
         "left out: 1 file, README.md",
     ]
@@ -157,3 +157,62 @@ def test_notes_are_no_splits(tmp_path):
     corpus = prepare(Data("text", path=str(folder)), 16)
     assert "taken" not in corpus.about
     assert corpus.train.tokens_total > 1500
+
+
+@pytest.mark.parametrize("others", [54, 0])
+def test_names_that_end_like_a_split_are_splits_where_they_are_the_text(tmp_path, others):
+    """Two notes of many are notes like the others, and this is said; beside a small README two files are the splits."""
+    for i in range(others):
+        (tmp_path / f"note {i}.md").write_text(f"note {i} " * 40)
+    for name in ("how-to-train", "unit-test"):
+        (tmp_path / f"{name}.md").write_text(f"{name} " * 30)
+    (tmp_path / "README.md").write_text("read me")
+    corpus = prepare(Data("text", path=str(tmp_path), tokenizer="bytes"), 8)
+    files = len(corpus.about["files"])
+    if others:
+        assert files == 57
+        said = "named as splits, but most of the text is not; read as text like the others"
+        assert f"2 files, how-to-train.md, unit-test.md: {said}" in corpus.about["read"]
+        assert "left_out" not in corpus.about
+        tokens = sum(rows.tokens_total + rows.left_out for rows in corpus.rows.values())
+        assert tokens == sum(path.stat().st_size for path in tmp_path.glob("*.md")) + 56  # and what stands between them
+    else:
+        assert (files, corpus.about["left_out"], "read" in corpus.about) == (2, ["1 file, README.md"], False)
+        assert corpus.about["taken"].startswith("splits of your own: train, test")
+
+
+def saved(folder, arrow, texts, split):
+    """A folder as `datasets.save_to_disk` writes it, in two files out of order, with a cache of `map` beside them."""
+    folder.mkdir(parents=True)
+    names = [f"data-{i:05d}-of-00002.arrow" for i in range(2)]
+    for name, part in zip((*names, "cache-1f.arrow"), (texts[:7], texts[7:], ["stale"] * 9)):
+        table = arrow.table({"text": part, "id": list(range(len(part)))})
+        with arrow.OSFile(str(folder / name), "wb") as file, arrow.ipc.new_stream(file, table.schema) as stream:
+            stream.write_table(table)
+    state = {"_data_files": [{"filename": name} for name in names], "_split": split, "_fingerprint": "f1"}
+    (folder / "state.json").write_text(json.dumps(state))
+    (folder / "dataset_info.json").write_text(json.dumps({"features": {"text": {"dtype": "string"}}, "citation": ""}))
+
+
+def test_a_folder_of_save_to_disk_is_one_data_set(tmp_path, arrow):
+    saved(tmp_path / "one", arrow, TEXTS, "train")
+    corpus = prepare(Data("text", path=str(tmp_path / "one"), pack="document", tokenizer="bytes"), 20)
+    texts = [corpus.tokenizer.decode(row[row >= 0]) for rows in corpus.rows.values() for row in rows.array()]
+    assert texts == [text + "\n" for text in TEXTS]
+    assert [name.rpartition("/")[2] for name in corpus.about["files"]] == [
+        f"data-{i:05d}-of-00002.arrow" for i in range(2)
+    ]
+    assert ("left_out" in corpus.about, "read" in corpus.about) == (False, False)
+
+    parts = {"train": TEXTS[:30], "validation": TEXTS[30:41], "test": TEXTS[41:]}
+    for split, part in parts.items():
+        saved(tmp_path / "several" / split, arrow, part, split)
+    (tmp_path / "several" / "dataset_dict.json").write_text(json.dumps({"splits": [*parts]}))
+    corpus = prepare(Data("text", path=str(tmp_path / "several"), pack="document", tokenizer="bytes"), 20)
+    assert {name: rows.texts for name, rows in corpus.rows.items()} == {name: len(part) for name, part in parts.items()}
+    assert ("left_out" in corpus.about, "read" in corpus.about) == (False, False)
+    (tmp_path / "one" / "state.json").write_text("[]")  # of something else: text like any other
+    assert any(
+        ".json" in line
+        for line in prepare(Data("text", path=str(tmp_path / "one"), tokenizer="bytes"), 8).about["read"]
+    )

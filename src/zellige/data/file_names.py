@@ -8,13 +8,14 @@ import json
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any
 
 from ..errors import InputError, nearest
 from .records import FORMS, is_known
 from .remote_files import RemoteFile, find_remote, is_remote
-from .unpack import BLOCK, opened
+from .unpack import BLOCK, opened, size_of
 
 File = PurePath | RemoteFile  # what has a name
 
@@ -53,9 +54,32 @@ def data_of(path: str) -> str:
 
 
 def visible(folder: Path) -> list[Path]:
-    """All files below a folder, in order, but those whose name, or the name of a folder that they are in, begins with a dot."""
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return sorted(path for path in files if not any(name.startswith(".") for name in path.relative_to(folder).parts))
+    """All files below a folder, in order, but those whose name, or the name of a folder that they are in, begins with a dot, and
+    the bookkeeping of `datasets.save_to_disk`."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    files = [path for path in files if not any(name.startswith(".") for name in path.relative_to(folder).parts)]
+    saved = {path.parent: names for path in files if path.name == STATE and (names := _rows_of(path))}
+    of_dict = {folder.parent for folder in saved}  # data sets by split
+    return [
+        path
+        for path in files
+        if path.name in saved.get(path.parent, (path.name,))
+        and not (path.name == DATASET_DICT and path.parent in of_dict)
+    ]
+
+
+STATE, DATASET_DICT = (
+    "state.json",
+    "dataset_dict.json",
+)  # of a folder of `datasets.save_to_disk`; of one of several splits
+
+
+def _rows_of(state: Path) -> set[str]:
+    """The files that hold the rows of a data set, by its state.json; none where that is another file."""
+    try:
+        return {entry["filename"] for entry in json.loads(state.read_text(encoding="utf-8"))["_data_files"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
 
 
 def find_files(path: str, unnamed: bool = False) -> list[Any]:
@@ -242,25 +266,43 @@ def own_splits(folder: Path, files: list[Any]) -> dict[str, list[Any]]:
     """One's own files by split, where their names or their subfolders say it; {} where they do not.
 
     train.txt, my.valid.jsonl, test-00000-of-00004.parquet, train/a.txt; "train journey.txt" is a text like any other, and so
-    are train.py and test.py. There must be a train split and another.
+    are train.py and test.py. There must be a train split and another, and they must be nearly all of the text.
     """
+    splits = _named_splits(folder, files)
+    found = [*chain.from_iterable(splits.values())]
+    by_folder = any(_split_folder(folder, file) for file in found)
+    whole = by_folder or sum(map(size_of, found)) >= NEARLY_ALL * sum(map(size_of, files))
+    return splits if "train" in splits and len(splits) > 1 and whole else {}
+
+
+NEARLY_ALL = 0.9  # of the bytes
+
+
+def named_splits(folder: Path, files: list[Any]) -> list[Any]:
+    """The files whose names say a split, where `own_splits` takes them for texts like any other, as they are too few."""
+    splits = _named_splits(folder, files)
+    return [] if len(splits) < 2 or own_splits(folder, files) else [*chain.from_iterable(splits.values())]
+
+
+def _named_splits(folder: Path, files: list[Any]) -> dict[str, list[Any]]:
     splits: dict[str, list[Any]] = {}
     for file in files:
-        if isinstance(file, RemoteFile):
-            inside = file.inside
-        else:
-            inside = file.relative_to(folder).parts[:-1] if file.is_relative_to(folder) else ()
         stem = file.name.partition(kind(file))[0] if kind(file) else file.name
         match = re.fullmatch(rf"(?:\S*[._-])?({'|'.join(NAMES)})(?:[._-]?\d\S*)?", stem.lower())
         by_name = NAMES[match[1]] if match and kind(file) in (*KINDS, *TOKENS) else None
-        split = next(filter(None, map(folder_split, inside)), by_name)
+        split = _split_folder(folder, file) or by_name
         if split:
             splits.setdefault(split, []).append(file)
-    return (
-        {name: splits[name] for name in ("train", "validation", "test") if name in splits}
-        if ("train" in splits and len(splits) > 1)
-        else {}
-    )
+    return {name: splits[name] for name in ("train", "validation", "test") if name in splits}
+
+
+def _split_folder(folder: Path, file: Any) -> str | None:
+    """The split that a folder between the two says."""
+    if isinstance(file, RemoteFile):
+        inside = file.inside
+    else:
+        inside = file.relative_to(folder).parts[:-1] if file.is_relative_to(folder) else ()
+    return next(filter(None, map(folder_split, inside)), None)
 
 
 MOST = 1 << 16  # bytes of a beginning

@@ -80,11 +80,14 @@ def solved(grids: np.ndarray) -> np.ndarray:
     return distinct(grids) & distinct(grids.swapaxes(1, 2)) & distinct(boxes)
 
 
+HEADER = ("puzzle", "quizzes"), ("solution", "solutions")  # of the columns, either name; the second is Kaggle's
+
+
 def puzzles_and_solutions(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """(N, 9, 9) puzzles (0 is blank) and their solutions, of a .csv with columns puzzle and solution."""
+    """(N, 9, 9) puzzles (0 is blank) and their solutions, of a .csv with these columns (`HEADER`)."""
     table = csv.DictReader(io.StringIO(unpack.read_bytes(path).decode("utf-8", "replace")))
     with unpack.of_rows(path):
-        rows = [(row.get("puzzle") or "", row.get("solution") or "") for row in table]
+        rows = [tuple(row.get(name) or row.get(other) or "" for name, other in HEADER) for row in table]
     wrong = next((i for i, row in enumerate(rows, 2) if any(len(x) != 81 or not x.isascii() for x in row)), None)
     if wrong is not None or not rows:
         raise InputError(f"line {wrong or 1:,} of '{path}' is not a puzzle and its solution; give 81 digits for each")

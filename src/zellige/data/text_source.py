@@ -254,6 +254,13 @@ def _from_files(source: TextSource, files: dict[str, list[Any]], form: Format) -
             f"{len(all_files):,} files: {file_names.suffixes(all_files)}",
             *source.about.get("read", []),
         ]
+    if source.data.name == "text" and "all" in files:
+        named = file_names.named_splits(Path(source.data.path or "").expanduser(), all_files)
+        if named:
+            source.about["read"] = [
+                *source.about.get("read", []),
+                f"{file_names.named(named)}: named as splits, but most of the text is not; read as text like the others",
+            ]
     if left_out := file_names.left_out(source.data.path, all_files):
         source.about["left_out"] = left_out
 
