@@ -87,6 +87,21 @@ def test_the_numbers_are_those_of_torch_fidelity():
     assert inception(x, 1)[0] == pytest.approx(1.368668195823019, rel=1e-9)
 
 
+def test_the_inception_score_has_the_interval_of_the_mean_of_its_splits():
+    """Each split by its definition, in the order in which the library shuffles them."""
+    logits = 3 * torch.randn(53, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        order = torch.randperm(53)
+    scores = []
+    for p in logits[order].softmax(-1).chunk(10):
+        scores.append(float((p * (p.log() - p.mean(0).log())).sum(-1).mean().exp()))
+    half = student(len(scores) - 1) * np.std(scores, ddof=1) / math.sqrt(len(scores))
+    found = metrics.inception_score(logits)
+    assert found.value == pytest.approx(np.mean(scores))
+    assert found.half == pytest.approx(half)
+
+
 def test_the_numbers_are_those_of_the_installed_torch_fidelity():
     """The same, where the extra is there."""
     try:

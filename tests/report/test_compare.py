@@ -21,6 +21,7 @@ from zellige import Data, InputError, Net, Train, cli, exact
 from zellige.core.curves import Linear
 from zellige.core.random import mix
 from zellige.data.prepare import prepare
+from zellige.evaluation.interval import student
 from zellige.evaluation.ngram import NGrams
 from zellige.evaluation.result import difference, summarize
 from zellige.methods.mdlm import MDLM
@@ -392,6 +393,18 @@ def test_seeds_are_runs_of_their_own_and_their_mean_is_in_the_table(done, tmp_pa
     assert max(map(len, str(several).splitlines())) <= 100
     assert "and over the seeds" in str(several)
     assert str(go(folder)) == str(done)  # one seed again: its own run
+
+
+def test_the_band_of_real_text_is_that_of_the_mean_of_so_many_texts():
+    corpus = prepare(Data.of(tokens(), vocabulary=7, test=0.3), 8)
+    grams = judge.Grams(corpus, "bits/token")
+    rates = grams.grams.nats(corpus.test.array()) / 8 / math.log(2)
+    assert len(rates) == 48
+    for count in (12, 48, 100):
+        reference = grams.reference(count)
+        half = student(47) * rates.std(ddof=1) / math.sqrt(count)
+        assert reference.band == pytest.approx((rates.mean() - half, rates.mean() + half), rel=1e-9)
+        assert (reference.value, reference.rows) == (pytest.approx(rates.mean()), 48)
 
 
 # ---------------------------------------------------------------------------------------------------- the data's law

@@ -238,6 +238,15 @@ def test_reveal_counts_are_the_differences(prompted, method):
     times = [1.0, *(0.999 * f.t for f in frames[1:-1]), 0.0]
     assert line(ax, "expected")[:, 1] == pytest.approx(-free * np.diff(times), abs=2e-5)  # float32
     assert line(ax, "expected")[:, 1].sum() == line(ax, "this run")[:, 1].sum() == pytest.approx(free)
+    p = -np.diff(times)
+    half = 1.96 * np.sqrt(p * (1 - p) * free / len(frames[0].x))  # of the mean of four binomial counts
+    (band,) = ax.collections
+    ends = band.get_paths()[0].vertices[:, 1]
+    for end in np.concatenate((free * p + half, np.maximum(free * p - half, 0))):
+        assert np.abs(ends - end).min() < 1e-3
+    assert (ends.min(), ends.max()) == pytest.approx(
+        (np.maximum(free * p - half, 0).min(), (free * p + half).max()), abs=1e-3
+    )
     assert not [one for one in report.reveal_counts(frames).axes[0].get_lines() if "expected" in str(one.get_label())]
 
 

@@ -385,10 +385,12 @@ def kid(images: Tensor, real_images: Tensor) -> Number:
 def inception_score(logits: Tensor) -> Number:
     """exp of the mean of KL(p(y | x) || p(y)) by a classifier with logits (N, classes), in 10 splits of the samples.
 
-    Computed by torchmetrics. It knows no real images. The interval is Student's t over the splits.
+    Computed by torchmetrics. It knows no real images. The interval is Student's t over the splits. There are fewer than 10 of
+    some numbers of samples: all but the last have a tenth of them, rounded up.
     """
     value, deviation = inception(logits)
-    half = student(PARTS - 1) * deviation / math.sqrt(PARTS)
+    splits = math.ceil(len(logits) / math.ceil(len(logits) / PARTS))
+    half = student(splits - 1) * deviation / math.sqrt(splits)
     return Number(value, value - half, value + half)
 
 
