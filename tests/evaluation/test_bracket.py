@@ -441,6 +441,14 @@ def test_a_row_of_weights_that_hardly_count_says_so():
     assert bracket_figure(Bracket.from_dict(document)).axes
 
 
+def test_the_width_is_between_the_bounds_of_the_same_draws():
+    log_w = 4 * numbers(3, 12, 2, seed=6)  # 12 draws of 3 texts in 2 blocks
+    for n in (1, 2, 3):
+        above, below = from_above(log_w, n), from_below(log_w, n)
+        pairs = torch.stack([above[:, 2 * i : 2 * i + 2].mean(1) for i in range(6 // n)], 1)
+        torch.testing.assert_close(two_sides.width(log_w, n), pairs - below)
+
+
 def test_a_mean_is_determined_by_many_draws_or_by_weights_alike():
     assert two_sides.skewness(1.0, 4) == 0.0
     assert two_sides.skewness(0.0, 4) > 1e9
