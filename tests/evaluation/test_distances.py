@@ -40,6 +40,38 @@ def test_energy_distance_and_mmd_are_their_definitions():
         assert values[name].value == pytest.approx(sum(within) - 2 * across, abs=1e-12)
 
 
+def test_a_centred_kernel_has_rows_of_sum_zero():
+    """Székely and Rizzo's: without the diagonal, whatever the kernel."""
+    for n in (4, 7):
+        k = np.random.default_rng(n).normal(size=(n, n))
+        k += k.T
+        assert distances.centred(k).sum(1) == pytest.approx(np.zeros(n), abs=1e-12)
+        assert distances.crossed(k[:, :3]).sum() == pytest.approx(0, abs=1e-12)
+
+
+def test_the_variance_of_a_discrepancy_is_unbiased():
+    """Over all draws of five and of four texts out of three: the variance of single texts and pairs together is that of D."""
+    points, p, q = np.array([0.0, 1.0, 2.5]), np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
+    kernel = -np.abs(points[:, None] - points)
+    values, estimates, chances = [], [], []
+    for xs in itertools.combinations_with_replacement(range(3), 5):
+        for ys in itertools.combinations_with_replacement(range(3), 4):
+            matrices = [kernel[np.ix_(a, b)] for a, b in ((xs, xs), (ys, ys), (xs, ys))]
+            x, y = distances.witness(*matrices)
+            chance = 1.0
+            for drawn, law in ((xs, p), (ys, q)):
+                counts = np.bincount(drawn, minlength=3)
+                chance *= math.factorial(len(drawn)) * np.prod(law**counts / [math.factorial(c) for c in counts])
+            values.append(x.mean() - y.mean())
+            estimates.append(sum(distances.variances(*matrices)))
+            chances.append(chance)
+    values, chances = np.array(values), np.array(chances)
+    assert chances.sum() == pytest.approx(1)
+    mean_value = chances @ values
+    assert mean_value == pytest.approx(p @ kernel @ p + q @ kernel @ q - 2 * p @ kernel @ q)
+    assert chances @ np.array(estimates) == pytest.approx(chances @ (values - mean_value) ** 2)
+
+
 def test_energy_distance_of_a_line_is_cramers():
     """In one dimension 2 E|x - y| - E|x - x'| - E|y - y'| is 2 int (F - G)^2: of two points at distance 1 it is 2."""
     x, y = np.zeros((5, 1)), np.ones((7, 1))
