@@ -225,6 +225,16 @@ def test_documents(tmp_path):
     assert [t for t, _ in read_pieces(tmp_path / "d.txt", Format(documents="line"))] == ["one", "two", "three"]
 
 
+@pytest.mark.parametrize(("name", "sign"), [("a.csv", ","), ("a.csv", ";"), ("a.tsv", "\t")])
+def test_separators_inside_quotes_are_none(tmp_path, name, sign):
+    """The header has more of the other signs, all within quotes."""
+    other = ";" if sign == "," else ","
+    path = tmp_path / name
+    rows = [[f"a{other} b{other} c{other} d", "text"], [f"1{other}2", "hello"], ["3", f"good{other} bye"]]
+    path.write_text("".join(sign.join(f'"{cell}"' for cell in row) + "\n" for row in rows))
+    assert list(read_pieces(path, Format(("text",)))) == [("hello", True), (f"good{other} bye", True)]
+
+
 def refuse(path, said, **choices):
     """The sentence, and nothing written."""
     before = sorted(path.parent.rglob("*")) if path.parent.is_dir() else []

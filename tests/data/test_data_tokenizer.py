@@ -13,6 +13,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from zellige.data import Data, cache, load, require_same, tokenizer_by_name
 from zellige.data import tokenizer as tk
 from zellige.data.prepare import prepare
+from zellige.data.tokenizer_by_name import named_tokenizer
 from zellige.errors import InputError
 
 TEXT = "the cat, the dog and the end.\n" * 40
@@ -292,3 +293,12 @@ def test_subwords_are_learnt_from_pieces_however_long_a_line_is(tmp_path, monkey
     assert "".join(seen) == text
     assert max(map(len, seen)) <= cache.CHUNK
     assert all(piece.startswith(" ") for piece in seen[-10:])
+
+
+@pytest.mark.parametrize("cased", [True, False])
+def test_a_vocabulary_with_capital_words_keeps_the_case(tmp_path, cased):
+    """BERT's, from a vocab.txt: cased where an entry has a capital, names of special tokens aside."""
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", *(["The", "Cat"] if cased else ["dog"])]
+    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
+    tokenizer = named_tokenizer(str(tmp_path), lambda address, checksum: tmp_path)
+    assert tokenizer.encode("The Cat the cat") == ([7, 8, 5, 6] if cased else [5, 6, 5, 6])

@@ -172,3 +172,21 @@ def test_who_sees_what_is_given_and_who_ignores_it():
     refuse_given(blocks, "prefix:3")
     with pytest.raises(InputError, match="mdlm writes left to right and ignores what is to the right of a position"):
         refuse_given(blocks, "spans:0.5")
+
+
+def test_each_split_has_its_own_prompts(tmp_path):
+    """Prompts of other lengths in every split: of each row just these tokens are given."""
+    sizes = {"train": [3, 1, 6, 2, 5, 4, 7, 9], "validation": [2, 8, 5], "test": [6, 1, 9, 4]}
+    for split, lengths in sizes.items():
+        lines = [json.dumps({"prompt": "q" * n, "answer": "ab" * (1 + i % 3)}) for i, n in enumerate(lengths)]
+        (tmp_path / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
+    paths = {split: str(tmp_path / f"{split}.jsonl") for split in sizes}
+    data = Data(
+        "text", path=paths["train"], validation=paths["validation"], test=paths["test"], given="field", tokenizer="bytes"
+    )  # fmt: skip
+    corpus = prepare(data, 32)
+    for split, lengths in sizes.items():
+        rows = [*corpus.rows[split]]
+        assert [int((row["tokens"] == ord("q"))[~row["mask"]].sum()) for row in rows] == lengths
+        assert [int((row["tokens"] == ord("q"))[row["mask"]].sum()) for row in rows] == [0] * len(lengths)
+        assert [int(row["mask"].sum()) for row in rows] == [2 * (1 + i % 3) + 1 for i in range(len(lengths))]

@@ -146,3 +146,15 @@ def test_wrong_choices(tmp_path):
 def test_a_model_reads_data_as_it_was_trained(corpus):
     again = prepare(Data("qm9", path=corpus.about["files"][0]), tokenizer=corpus.tokenizer)
     assert np.array_equal(rows(again), rows(corpus))
+
+
+def test_the_longest_molecule_has_its_end(tmp_path):
+    """Rows are one symbol longer than the longest, and each ends with what fills it up."""
+    path = tmp_path / "a.csv"
+    path.write_text("smiles\n" + "".join("C" * (i % 5 + 1) + "O\n" for i in range(20)))
+    corpus = prepare(Data("qm9", path=str(path), tokenizer="selfies", validation=4, test=4))
+    rows = np.concatenate([split.array() for split in corpus.rows.values()])
+    ends = corpus.tokenizer.separator
+    assert rows.shape == (20, 7)  # five carbons, an oxygen, an end
+    assert sorted((rows != ends).sum(1)) == sorted(i % 5 + 2 for i in range(20))
+    assert (rows[:, -1] == ends).all()

@@ -109,3 +109,9 @@ def test_molecules_by_a_property(tmp_path):
         assert corpus.about["classes"] == {"rings:2": ["0", "1+"], "smell": ["no", "yes"]}[word]
         assert np.array_equal(rows.array(), plain.train.array())
         assert rows.labels.tolist() == [expected(corpus.tokenizer.decode(row).strip()) for row in rows.array()]
+
+
+def test_a_value_on_a_bound_is_in_the_class_above_as_its_name_says():
+    found, names = Property.of("mass:3").classes(["0.5", "1.5", "2.5", "2.5", "3.5", "4.5", "1.25"])
+    assert names == ("below 1.5", "1.5 to 2.5", "2.5 or more")
+    assert found.tolist() == [0, 1, 2, 2, 2, 2, 0]

@@ -383,6 +383,9 @@ def test_characters_end_no_text():
     from zellige.models.defaults import end_token
 
     assert end_token(tk.Characters(tk.TEXT8)) is None
+    assert end_token(tk.Characters("\tab\n")) is None  # a line end stands within a running text
+    assert end_token(tk.Characters("\tab\n"), documents=True) == 1
+    assert end_token(tk.Characters(" ab"), documents=True) is None
     assert end_token(tk.Characters("CNO=()\n", "smiles", (12,))) == 0
 
 

@@ -56,7 +56,7 @@ def lengths_given(method: Method, corpus: Corpus) -> dict[str, int]:
 
 def counts_of_lengths(model: "Model") -> dict[str, int]:
     """What `lengths_given` said of the training of a model."""
-    data = model.about.get("data")
+    data = (getattr(model, "about", None) or {}).get("data")
     return dict(data.get("lengths") or {}) if isinstance(data, Mapping) else {}
 
 
