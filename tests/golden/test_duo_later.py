@@ -185,6 +185,7 @@ def test_trajectory(case, network):
     more = {"argmax": argmax, **({"top_p": scalars["p_nucleus"]} if masking else {})}
     sampler, others = sampler_of(scalars["psi"], times, method, unit, **more)
     kappas_agree(case, sampler, others, method, unit, times, c["kappas"])
+    whole = method  # the tail is of the network's distribution, not truncated
     if not masking and scalars["p_nucleus"] < 1:
         method = OfTheNetwork(method, scalars["p_nucleus"])
     states = [*c["states"], c.get("before_tail", c["final"])]
@@ -194,11 +195,13 @@ def test_trajectory(case, network):
         after = step_agrees(case, way, method, states[i], t, s, c, c["probs"][i], c["u"][i])
         if tail != "ancestral" or i < n - 1:
             assert torch.equal(after, states[i + 1]), i
-    t, clean = torch.full((len(after), 1), unit * LAST).double(), torch.full((len(after), 1), CLEAN).double()
+    t, clean = unit * times[n].double().expand(len(after), 1), torch.full((len(after), 1), CLEAN).double()
     if tail == "ancestral":
         assert torch.equal(step_agrees(case, sampler, method, after, t, clean, c, c["probs"][n], c["u"][n]), c["final"])
     elif tail == "greedy":
-        assert torch.equal(tail_of(sampler, method, after, t, clean), c["final"])
+        at = method.process.movable(after)
+        DUO.near(case, whole.predict(after, t).mu[at], c["tail_log_p"].exp()[at])
+        assert torch.equal(tail_of(sampler, whole, after, t, clean), c["final"])
     else:
         assert torch.equal(after, c["final"])
 
