@@ -92,9 +92,12 @@ def test_evaluations_are_those_of_texts_with_masks():
 @torch.no_grad()
 def test_a_text_does_not_depend_on_its_batch(how):
     method, seeds, sampler = headed(length=12), range(5), Speculative(**how, temperature=0.9)
-    *_, together = run(sampler, method, (5, 12), generator=generators(*seeds))
+    sources = generators(*seeds)
+    *_, together = run(sampler, method, (5, 12), generator=sources)
     for i in seeds:
-        *_, alone = run(sampler, method, (1, 12), generator=generators(i))
+        (source,) = generators(i)
+        *_, alone = run(sampler, method, (1, 12), generator=[source])
+        assert torch.equal(source.get_state(), sources[i].get_state())  # nor what is drawn once it is finished
         assert torch.equal(alone.x[0], together.x[i])
         assert alone.calls[0] == together.calls[i]
 

@@ -6,6 +6,7 @@ where nobody says how many, and the only times that its network is asked at. Her
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,6 +36,17 @@ def few_steps(method: Diffusion) -> Diffusion:
 
 def expected(method: Diffusion, path: Path, x_0: Tensor) -> Tensor:
     """E of w, -log w and 1/w over all that the path draws for each text (M, L): (3, M) float64."""
+    u, share = hits(method, path)
+    x, u = x_0.repeat_interleave(len(share), 0), 1 - u.repeat(len(x_0), 1)
+    mean = torch.zeros(3, len(x), dtype=torch.float64)
+    draw = lambda rows, source: weigh(method, Batch(x[rows]), path, source).log_w.sum(-1)  # noqa: E731
+    for rows, log_w, p in script.branches(draw, len(x), uniforms=u):
+        mean.index_add_(1, rows, p * torch.stack((log_w.exp(), -log_w, (-log_w).exp())))
+    return (mean.reshape(3, len(x_0), -1) * share).sum(-1)
+
+
+def hits(method: Diffusion, path: Path) -> tuple[Tensor, Tensor]:
+    """Uniforms (N, n) that give a path the times of its tokens, and the weight of each, (N,): a quadrature, or nothing."""
     u, share = torch.zeros(1, 0).double(), torch.ones(1).double()
     if isinstance(path, Replayed) and isinstance(path.sampler, FirstHitting):
         block = min(method.block or L, L)
@@ -42,12 +54,21 @@ def expected(method: Diffusion, path: Path, x_0: Tensor) -> Tensor:
             more, weight = distributions.hits(method, block, 24)
             u = torch.cat((u.repeat_interleave(len(more), 0), more.repeat(len(u), 1)), 1)
             share = (share[:, None] * weight).reshape(-1)
-    x, u = x_0.repeat_interleave(len(share), 0), 1 - u.repeat(len(x_0), 1)
-    mean = torch.zeros(3, len(x), dtype=torch.float64)
-    draw = lambda rows, source: weigh(method, Batch(x[rows]), path, source).log_w.sum(-1)  # noqa: E731
-    for rows, log_w, p in script.branches(draw, len(x), uniforms=u):
-        mean.index_add_(1, rows, p * torch.stack((log_w.exp(), -log_w, (-log_w).exp())))
-    return (mean.reshape(3, len(x_0), -1) * share).sum(-1)
+    return u, share
+
+
+def of_own_samples(method: Diffusion, path: Path) -> Tensor:
+    """The sum of 1/w over the samples that are this text, for each text, (M,): 1 if w is that of the z that was drawn."""
+    u, share = hits(method, path)
+    total, K = torch.zeros(method.process.K**L, dtype=torch.float64), method.process.K
+
+    def draw(rows: Tensor, source: Any) -> tuple[Tensor, Tensor]:
+        written = weigh(method, Batch(torch.zeros(len(rows), L, dtype=torch.long)), path, source, draw=True)
+        return written.x, written.log_w.sum(-1)
+
+    for rows, (x, log_w), p in script.branches(draw, len(share), uniforms=1 - u):
+        total.index_add_(0, enumeration.index(x, K), p * share[rows] * (-log_w).exp())
+    return total[method.process.clean[enumeration.states(K, L)].all(-1)]
 
 
 @own("bound.sides")
@@ -62,6 +83,9 @@ def the_two_sides_are_those_of_the_bound(method: Diffusion) -> Iterator[Row]:
     of_steps = bool(method.steps) or isinstance(path, Trajectory)
     w, minus_log, inverse = expected(method, path, x_0)
     integrated = isinstance(path, Replayed) and isinstance(path.sampler, FirstHitting)  # integrated, not summed
+    samples = Largest()
+    samples.see(of_own_samples(method, path), 1.0, path.distribution)
+    yield samples.row(BOUND, "own samples: sum of 1/w = 1 for each text", PRECISE if integrated else EXACT)
     bound = Largest()
     if not method.approximate:
         bound.see(

@@ -150,6 +150,13 @@ def an_order_is_drawn_for_each_text():
         weights += p * log_w.exp()
     worst.see(weights, mean, "weights of a two-sided bound")
     yield worst.row(DECODERS, "speculative: mean over orders", 1e-12)
+    own_samples, one = torch.zeros_like(mean), OverOrders(Speculative(window=1))
+    draw = lambda rows, source: one(method, Batch(X[rows]), None, source, True)  # noqa: E731
+    for _, (x, log_w, _), p in script.branches(draw, 1):
+        own_samples.index_add_(0, enumeration.index(x, TOKENS), p * (-log_w).exp())
+    worst = Largest()
+    worst.see(own_samples, 1.0, "for each text")
+    yield worst.row(DECODERS, "speculative: own samples have their order's weight", 1e-12)
 
 
 def orders() -> Iterator[tuple[tuple[int, ...], Tensor]]:
