@@ -177,6 +177,19 @@ def test_total_variation_by_hand():
     assert math.isnan(metrics.total_variation([[1]], [[2]], 2).value)
 
 
+def test_the_interval_of_typicality_leaves_out_samples_and_real_texts():
+    """Written out, of seven samples and three real texts: (n - 1) / n times the squares on either side."""
+    g = np.random.default_rng(3)
+    x, y = g.normal(size=7), g.normal(size=3) + 0.7
+    value = lambda a, b: np.abs(a - b.mean()).mean()  # noqa: E731
+    squares = 0.0
+    for kept in ([value(np.delete(x, i), y) for i in range(7)], [value(x, np.delete(y, i)) for i in range(3)]):
+        squares += (len(kept) - 1) / len(kept) * ((kept - np.mean(kept)) ** 2).sum()
+    found = metrics.typicality(x, y)
+    assert found.value == pytest.approx(value(x, y))
+    assert found.half == pytest.approx(student(2) * math.sqrt(squares))
+
+
 def test_typicality_is_the_distance_from_the_mean_of_real_text():
     x, y = np.array([1.0, 4.0, np.nan]), np.array([1.0, 3.0])
     number = metrics.typicality(x, y)

@@ -21,6 +21,7 @@ from zellige.evaluation import interval, workers
 from zellige.evaluation.evaluate import evaluate_rows
 from zellige.evaluation.interval import over_draws, over_texts, student
 from zellige.evaluation.result import PerSequence, summarize
+from zellige.evaluation.steps import StepsTable
 from zellige.methods import build
 from zellige.nn.block import Net
 
@@ -428,3 +429,21 @@ def test_ranks_of_torchrun_share_the_groups():
 def test_gathered_in_order_with_nothing_kept():
     assert workers.gather_results(lambda i: {"square": i * i}, 4) == [{"square": i * i} for i in range(4)]
     assert Batch(torch.zeros(1, 2, dtype=torch.long)).mask is None
+
+
+def test_the_steps_that_others_are_compared_with_are_the_most_or_continuous_time():
+    """Numbers of steps in no order, with results of unequal values and seconds."""
+    sizes = torch.tensor([3.0, 5.0])
+    results = [
+        replace(summarize(torch.tensor([[a, a + 1.0], [2.0, 2.5]]), sizes, "nats/token"), seconds=seconds)
+        for a, seconds in ((5.0, 1.5), (3.0, None), (4.0, 0.25))
+    ]
+    table = StepsTable((2, 8, 4), tuple(results))
+    assert table.reference is results[1]
+    assert [None if one is None else one.value for one in table.apart] == [
+        pytest.approx(2 / 8),
+        None,
+        pytest.approx(1 / 8),
+    ]
+    assert table.to_dict()["seconds"] == 1.75
+    assert StepsTable((2, 8, 0), tuple(results)).reference is results[2]
