@@ -204,6 +204,18 @@ def test_a_text_changes_with_the_token_beside_it():
     assert [step["changes"] for step in steps[1:]] == [[[1, 0xC3, "\ufffd"]], [[2, 0xA9, "é"], [1, 0xC3, ""]]]
 
 
+def test_a_draw_says_where_given_tokens_make_it_approximate(client):
+    """Of noise without a mask, where tokens are given; nothing of the kind otherwise."""
+    given = [0, *[-1] * (LENGTH - 1)]
+    said = {
+        (model, fixed is None): "given tokens are kept, which is approximate" in first["distribution"]
+        for model in ("udlm", "text")
+        for fixed in (None, given)
+        for first in draw(client, model, fixed=fixed)[:1]
+    }
+    assert said == {("udlm", True): False, ("udlm", False): True, ("text", True): False, ("text", False): False}
+
+
 def test_a_puzzle_in_conflict_is_refused_and_says_where(client):
     for cells, said in [
         ({0: 3, 3: 3}, "4 stands at row 1, column 1 and at row 1, column 4, in one row"),
@@ -466,6 +478,8 @@ CELLS = {"model": 0, "tokens": [0] * LENGTH, "held": [0] * LENGTH}
         ("draw", {"sampler": "tau_leaping", "options": {"corrector": 999}, "steps": 50}, 400, "1,200,000 network evaluations"),
         ("bound", CELLS | {"model": NUMBER["udlm"], "both": True}, 400, "196,608 network evaluations times"),
         ("export", recorded(NOTHING, "text", t=[math.inf]), 400, "`t.0`"),
+        ("export", recorded(NOTHING, "text", changes=[[[0, 999]]]), 400, "a token that the model does not have"),
+        ("export", recorded(NOTHING, "text", changes=[[[999, 0]]]), 400, "a token that the model does not have"),
         ("draw", {"text": "Ж"}, 400, "not in the model's vocabulary"),
         ("draw", {"text": "a" * 200}, 400, "the model takes 24"),
         ("draw", {"text": "\ud800"}, 400, "which is half a character"),
