@@ -3,12 +3,13 @@
 import json
 import re
 import resource
+from importlib.resources import files
 
 import pytest
 
 from zellige.data import chat
 from zellige.data.chat import PLAIN, SMALL, Template
-from zellige.data.tokenizer import TEXT8, Bytes, Characters
+from zellige.data.tokenizer import TEXT8, Bytes, Characters, load
 from zellige.errors import InputError
 
 TOLD = [
@@ -93,11 +94,20 @@ def test_a_tokenizer_without_one_has_a_plain_one_that_its_alphabet_can_write():
 
 
 def test_an_answer_ends_as_its_template_ends_it(tmp_path):
-    assert chat.ends_of(PLAIN) == ("\nUser:",)
-    assert chat.ends_of(SMALL) == (" user",)
-    assert chat.ends_of(template(tmp_path, CHATML)) == ("<|im_end|>", "<|im_end|>\n<|im_start|>user")
-    assert chat.ends_of(template(tmp_path, LLAMA)) == ("</s>", " </s>[INST]")
-    assert chat.ends_of(template(tmp_path, "{{ raise_exception('no') }}")) == ()
+    """And with the token that ends a text, of a tokenizer that has one."""
+    tokens = load(files("zellige.models") / "shipped" / "tales-mdlm")  # pyright: ignore[reportArgumentType]
+    tokenizer = Bytes()
+    assert chat.ends_of(Bytes()) == ("\nUser:",)
+    assert chat.ends_of(Characters(TEXT8)) == (" user",)
+    assert chat.ends_of(tokens) == ("\nUser:", "<|endoftext|>")
+    for source, ends in (
+        (CHATML, ("<|im_end|>", "<|im_end|>\n<|im_start|>user")),
+        (LLAMA, ("</s>", " </s>[INST]")),
+        ("{{ raise_exception('no') }}", ()),
+    ):
+        template(tmp_path, source)
+        tokenizer.chat = chat.chat_of(tmp_path)  # pyright: ignore[reportAttributeAccessIssue]
+        assert chat.ends_of(tokenizer) == ends
 
 
 @pytest.mark.parametrize(

@@ -245,6 +245,15 @@ def test_the_summary():
 
 
 # ------------------------------------------------------------------------------------------------- prompts and lengths
+def test_a_prompt_as_a_question_is_the_prompt_that_the_template_makes_of_it():
+    m = model()
+    written = zellige.sample(m, prompt=["user why assistant", "user who assistant"], count=4, seed=2, steps=4)
+    assert zellige.sample(m, prompt=["why", "who"], chat=True, count=4, seed=2, steps=4) == written
+    for more in ({}, {"prompt": ""}, {"fixed": [1, -1]}):
+        with pytest.raises(
+            zellige.InputError, match="`chat` writes a question by the chat template; give it by `prompt`"
+        ):
+            zellige.sample(m, chat=True, **more)
 
 
 def test_options_of_a_sampler():

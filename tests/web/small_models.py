@@ -28,9 +28,11 @@ TOKENIZERS = {
 }
 
 
-def small(kind: str = "text", name: str = "mdlm", classes: int = 0, seed: int = 0, **config) -> Model:
-    tokenizer = TOKENIZERS[kind]
-    length = LENGTH if kind in ("text", "bytes") else int(torch.tensor(tokenizer.shape).prod())
+def small(
+    kind: str = "text", name: str = "mdlm", classes: int = 0, seed: int = 0, length: int = LENGTH, letters: str = "", **config
+) -> Model:  # fmt: skip
+    tokenizer = Characters(letters) if letters else TOKENIZERS[kind]
+    length = length if kind in ("text", "bytes") else int(torch.tensor(tokenizer.shape).prod())
     net = Net(layers=1, hidden=16, heads=2, length=length, conv=3, classes=classes)
     cls = zellige.METHODS[name]
     torch.manual_seed(seed)

@@ -90,6 +90,17 @@ def test_a_draw_is_what_sample_draws(client, model):
     assert [s["calls"] for s in steps] == [int(f.calls[0]) for f in frames]
 
 
+def test_a_question_goes_through_the_template_as_in_sample(client):
+    """A line stands in it as it is typed, `_` too; the page names the plain template of text, and of nothing else."""
+    drawn = zellige.sample(MODELS["text"], prompt="why", chat=True, seed=4, steps=6)
+    assert drawn[0].startswith("user why assistant")
+    assert draw(client, seed=4, text="why", chat=True)[-1]["text"] == drawn[0]
+    assert draw(client, seed=4, text="", chat=True)
+    templates = {model["name"]: model["template"] for model in client.get("/api/models").json()}
+    assert templates["text"] == "'user ... assistant ...'"
+    assert not any(templates[name] for name in ("sudoku", "selfies", "images"))
+
+
 @pytest.mark.parametrize(
     ("sampler", "options"),
     [

@@ -152,6 +152,7 @@ def test_a_gallery_of_models_each_with_the_defaults_of_its_card(opened):
 def test_a_link_holds_models_seed_and_settings_and_brings_them_back(opened, address):
     page = opened()
     page.fill("#words", "the ____ is <was>")
+    page.check("#chat")
     page.fill("#seed", "41")
     page.fill("#steps", "9")
     page.fill("#temperature", "0.8")
@@ -178,6 +179,7 @@ def test_a_link_holds_models_seed_and_settings_and_brings_them_back(opened, addr
         "top_k": "5",
     }
     assert [other.locator(field).input_value() for field in ("#words", "#seed")] == ["the ____ is <was>", "41"]
+    assert other.locator("#chat").is_checked()
     assert other.locator("[name=colour]:checked").input_value() == "entropy"
     assert part(other, "name", 1).text_content().endswith("sudoku")
     assert part(other, "text", 1).locator("span >> nth=5").text_content() == "3"

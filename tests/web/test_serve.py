@@ -222,6 +222,115 @@ def test_a_stop_ends_a_text_streamed_or_not(client):
         assert ask(client, stop=stops).json()["choices"][0]["text"] == cut
 
 
+# ---------------------------------------------------------------------------------------------- conversations
+TOLD = [
+    {"role": "system", "content": "be brief"},
+    {"role": "user", "content": [{"type": "text", "text": "who "}, {"type": "text", "text": "are you"}]},
+    {"role": "assistant", "content": "a fox"},
+    {"role": "user", "content": "why"},
+]
+WRITTEN = "System: be brief\nUser: who are you\nAssistant: a fox\nUser: why\nAssistant:"
+TALK = {"messages": TOLD, "max_tokens": 20, "seed": 3, "steps": 6}
+
+
+def talker(template: str = "", name: str = "mdlm"):
+    """A model of 120 characters, of which a q ends an answer by `template`."""
+    model = small(name=name, length=120, letters=WRITTEN + "abcdefghijklmnopqrstuvwxyz")
+    model.tokenizer.chat = {"chat_template": template, "bos_token": "b"} if template else {}  # pyright: ignore
+    return model
+
+
+OWN = (
+    "{{ bos_token }}{% for m in messages %}{{ m.role[0] }}{{ m.content }}q{% endfor %}"
+    "{% if add_generation_prompt %}a{% endif %}"
+)
+
+
+@pytest.mark.parametrize(("template", "prompt"), [("", WRITTEN), (OWN, "bsbe briefquwho are youqaa foxquwhyqa")])
+def test_a_conversation_is_answered_as_sample_continues_it(template, prompt):
+    """Several turns and a system's, through the template; the answer is what is sampled after it, up to its end, without the
+    white space around it; streamed in pieces the same."""
+    model = talker(template)
+    ends = 0
+    with TestClient(application(model, "tiny"), base_url=HERE) as client:
+        for seed in range(12):
+            (drawn,) = zellige.sample(model, prompt=prompt, length=len(prompt) + 20, seed=seed, steps=6)
+            text = drawn.removeprefix(prompt)
+            wanted = text.partition("q" if template else "\nUser:")[0].strip()
+            answer = client.post("/v1/chat/completions", json=TALK | {"seed": seed}).json()
+            (choice,) = answer["choices"]
+            assert choice["message"] == {"role": "assistant", "content": wanted}
+            ended = "q" in text and bool(template)
+            assert choice["finish_reason"] == ("stop" if ended else "length")
+            ends += ended
+            with client.stream("POST", "/v1/chat/completions", json=TALK | {"seed": seed, "stream": True}) as response:
+                lines = [json.loads(line[6:]) for line in response.iter_lines() if line and "[DONE]" not in line]
+            deltas = [line["choices"][0]["delta"] for line in lines]
+            assert deltas[0]["role"] == "assistant"
+            assert "".join(delta.get("content", "") for delta in deltas) == wanted
+    assert ends > 2 or not template
+    assert (answer["object"], lines[0]["object"]) == ("chat.completion", "chat.completion.chunk")
+    assert answer["zellige"]["template"] == ("own" if template else "'User: ...' and 'Assistant: ...', a line each")
+    assert answer["usage"]["prompt_tokens"] == len(prompt)
+
+
+def test_stops_and_several_answers_of_a_conversation():
+    """`stop` beside the template's own ends, `n`, and as many tokens as there is room for."""
+    model = talker(OWN)
+    prompt = "bsbe briefquwho are youqaa foxquwhyqa"
+    drawn = zellige.sample(model, prompt=prompt, count=3, seed=5, steps=6)
+    wanted = []
+    for text in drawn:
+        text = text.removeprefix(prompt)
+        cuts = [at for at in map(text.find, ("q", "e")) if at >= 0]
+        wanted.append(text[: min(cuts, default=len(text))].strip())
+    ask = {"messages": TOLD, "seed": 5, "steps": 6, "stop": "e", "n": 3}
+    with TestClient(application(model, "tiny"), base_url=HERE) as client:
+        answer = client.post("/v1/chat/completions", json=ask).json()
+        assert [choice["message"]["content"] for choice in answer["choices"]] == wanted
+        few = client.post("/v1/chat/completions", json=ask | {"max_completion_tokens": 7}).json()
+    assert answer["usage"]["total_tokens"] == 3 * 120
+    assert few["usage"]["completion_tokens"] == 3 * 7
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"max_tokens": 49}, "the conversation has 72 tokens, and 49 are to be drawn; the model takes 120 in all, "
+            "use `max_tokens` 48 or less"),
+        (
+            {"messages": [*TOLD, {"role": "user", "content": "why " * 20}], "max_tokens": None},
+            "the conversation has 159 tokens, and 1 are to be drawn; the model takes 120 in all, shorten the conversation",
+        ),
+        ({"messages": []}, "`messages` has no question at its end; the last message must not be the assistant's"),
+        ({"messages": TOLD[:3]}, "`messages` has no question at its end; the last message must not be the assistant's"),
+        ({"messages": [{"role": "user"}]}, "the request has a message with a content that is no text; give texts alone"),
+        ({"messages": "hi"}, "`messages`: it should be a valid list"),
+        ({"messages": [{"role": "user", "content": "a" * 300}]}, "300 characters in a conversation; at most 200"),
+        ({"tools": [{"type": "function"}]}, "`tools` is not supported; leave it out"),
+        ({"prompt": "a"}, "`prompt`: no such field"),
+        ({"stop": ["a"] * 5}, "`stop` has an empty text or more than 4; give up to 4 texts"),
+    ],
+)  # fmt: skip
+def test_a_conversation_that_cannot_be_answered_is_one_sentence(fields, words):
+    with TestClient(application(talker(), "tiny", Limits(text=200)), base_url=HERE) as client:
+        answer = client.post("/v1/chat/completions", json=TALK | fields)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"].startswith(words)
+
+
+def test_a_template_that_refuses_or_never_ends_is_a_400(monkeypatch):
+    monkeypatch.setattr("zellige.data.chat.SECONDS", 0.1)
+    twice = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+    for template, words in (
+        ("{{ raise_exception('no system') }}", "`messages`: the chat template refuses the messages (no system)"),
+        (twice, "`messages`: the chat template computes for more than 0.1 seconds; give a tokenizer with another"),
+    ):
+        with TestClient(application(talker(template), "tiny"), base_url=HERE) as client:
+            answer = client.post("/v1/chat/completions", json=TALK)
+        assert (answer.status_code, answer.json()["error"]["message"]) == (400, words)
+
+
 def test_a_body_that_does_not_say_its_length_has_the_same_limit(client):
     body = json.dumps(ASK).encode()
     for more, status in ((0, 200), (6_000, 413)):
@@ -319,7 +428,7 @@ def server(model):
 
 
 def test_the_client_of_openai(server, model):
-    """Models, a completion, a stream, infilling, an error, 50 at once, a body of 100 MB."""
+    """Models, a completion, a stream, infilling, a conversation, an error, 50 at once, a body of 100 MB."""
     openai = pytest.importorskip("openai", reason="the client is missing")
     client = openai.OpenAI(base_url=f"{server[0]}/v1", api_key="none", max_retries=0)
     assert [each.id for each in client.models.list()] == ["tiny"]
@@ -331,6 +440,13 @@ def test_the_client_of_openai(server, model):
     assert "".join(part.choices[0].text for part in parts) == whole.choices[0].text
     assert parts[-1].model_extra["zellige"]["step"] == 6
     assert len(client.completions.create(**more, suffix=" is").choices[0].text) == 8
+    talk = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "seed": 3, "extra_body": {"steps": 6}}
+    (told,) = zellige.sample(model, prompt="user hi assistant", seed=3, steps=6)
+    reply = client.chat.completions.create(**talk)
+    assert reply.choices[0].message.content == told.removeprefix("user hi assistant").partition(" user")[0].strip()
+    chunks = list(client.chat.completions.create(**talk, stream=True, stream_options={"include_usage": True}))
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks[:-1]) == reply.choices[0].message.content
+    assert chunks[-1].usage == reply.usage
     with pytest.raises(openai.BadRequestError, match="`max_tokens` 20 or less"):
         client.completions.create(**more | {"max_tokens": LENGTH})
     with pytest.raises(openai.NotFoundError, match="no model"):

@@ -122,7 +122,12 @@ def draw(
             )
     if (note := approximate(model)) and (free is None or prompt):
         terminal.note(note)
-    if prompt:
+    if prompt and free is not None and free.chat:
+        from ..data import chat
+
+        if note := chat.note(model.tokenizer):
+            terminal.note(note)
+    elif prompt:
         _note_blank(model, str(prompt), terminal)
     if kind.colours and not (terminal.out_hues if out is None else terminal.hues or not chosen.watch):
         terminal.note(f"{kind.many} are shown where there are colours; --out x.png writes them")

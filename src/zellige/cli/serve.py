@@ -62,8 +62,11 @@ def serve(words: Sequence[str], terminal: Terminal, began: float) -> int:
     )
     need_web("serve")
     model = load(terminal, arguments.run, "serve", arguments)
+    from ..data import chat
     from ..web.serve import application
 
+    if note := chat.note(model.tokenizer):
+        terminal.note(note)
     name, token = arguments.name or arguments.run, arguments.token or os.environ.get("ZELLIGE_TOKEN") or None
     app = application(model, name, arguments.limits(), arguments.host, token, terminal.say)
     model_line = f"model {name}{', with a token' if token else ''}"

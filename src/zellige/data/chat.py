@@ -135,18 +135,23 @@ def prompt_of(tokenizer: Any, messages: Sequence[Message], name: str = "the conv
     return render(template_of(tokenizer), [{"messages": [*messages], "add_generation_prompt": True}], [name])[0]
 
 
+def ends_of(tokenizer: Any) -> tuple[str, ...]:
+    """The texts that end an answer: what the template writes after it or before the next question, the token that ends a text."""
+    token = getattr(tokenizer, "separator", None) if tokenizer.unit == "token" else None
+    ends = (*_ends(template_of(tokenizer)), "" if token is None else tokenizer.decode([token]))
+    return tuple(end for end in dict.fromkeys(ends) if end.strip())
+
+
 @cache
-def ends_of(form: Template) -> tuple[str, ...]:
-    """The texts with which an answer ends: what the template writes after it, and what it writes before the next question."""
+def _ends(form: Template) -> tuple[str, str]:
     told = [{"role": "user", "content": "QUESTION"}, {"role": "assistant", "content": "ANSWER"}]
     told = [told, [*told, {"role": "user", "content": "AGAIN"}]]
     renderings = [{"messages": messages, "add_generation_prompt": False} for messages in told]
     try:
         last, between = render(form, renderings, ["the conversation"] * 2)
     except InputError:  # of several turns it may take none
-        return ()
-    ends = last.partition("ANSWER")[2].strip(), between.partition("ANSWER")[2].partition("AGAIN")[0].rstrip()
-    return tuple(end for end in dict.fromkeys(ends) if end.strip())
+        return "", ""
+    return last.partition("ANSWER")[2].strip(), between.partition("ANSWER")[2].partition("AGAIN")[0].rstrip()
 
 
 # ---------------------------------------------------------------------------------------------------- rendering

@@ -64,11 +64,11 @@ def conversation(record: Mapping[str, Any], where: str) -> Pair | list[Message]:
             raise InputError(
                 f"{where}: 'prompt' and '{name}' are neither two texts nor two lists of messages; give texts"
             )
-        told = [*_messages(prompt, where), *_messages(answer, where)]
+        told = [*messages_of(prompt, where), *messages_of(answer, where)]
     elif "instruction" in record and not {*record} & {*TALKS}:
         told = _alpaca(record, where)
     else:
-        told = _messages(record[next(name for name in TALKS if name in record)], where)
+        told = messages_of(record[next(name for name in TALKS if name in record)], where)
     if record.get("system") and not (told and told[0]["role"] == "system"):
         told = [{"role": "system", "content": _text(record["system"], where)}, *told]
     last = next((i for i in reversed(range(len(told))) if told[i]["role"] == "assistant" and told[i]["content"]), 0)
@@ -90,7 +90,8 @@ def _alpaca(record: Mapping[str, Any], where: str) -> list[Message]:
     ]
 
 
-def _messages(value: object, where: str) -> list[Message]:
+def messages_of(value: object, where: str) -> list[Message]:
+    """The messages of a list, each with its role and its text. InputError: it is none, or one of them is not."""
     if not isinstance(value, list):
         raise InputError(f"{where} has no list of messages; each needs 'role' and 'content'")
     told: list[Message] = []

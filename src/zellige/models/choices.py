@@ -86,6 +86,7 @@ class SampleChoices(SamplingChoices, total=False):
     """The fields of `Sample`."""
 
     prompt: str | Sequence[str] | None
+    chat: bool
     fixed: Any
     reconstruct: Any
     noise: float

@@ -20,6 +20,7 @@ from .sampling import Sampling
 if TYPE_CHECKING:
     import numpy as np
 
+    from ..data.tokenizer_base import Tokenizer
     from .frames import Frame, Samples
     from .model import Model, ModelSource
     from .trajectory import Trajectory
@@ -33,6 +34,9 @@ class Sample(Sampling):
         "beginning of each sample; in Python also a list of them, as the rows of `fixed`",
         default=None,
         typed=str | None,
+    )
+    chat: bool = option(
+        "take the prompt for a question, and write it by the model's chat template, or a plain one", default=False
     )
     fixed: Any = option(
         "given tokens (L,) or (N, L), -1 where one is free; of N rows the first has the first samples, then the second",
@@ -67,6 +71,14 @@ class Sample(Sampling):
 
     def given_texts(self) -> list[str]:
         return [self.prompt] if isinstance(self.prompt, str) else list(self.prompt or ())
+
+    def _prompts(self, tokenizer: "Tokenizer") -> list[str]:
+        """The prompts, as the model reads them."""
+        if not self.chat:
+            return self.given_texts()
+        from ..data import chat
+
+        return [chat.prompt_of(tokenizer, [{"role": "user", "content": text}]) for text in self.given_texts()]
 
     def trajectory(self, model: "ModelSource") -> "Trajectory":
         """The request resolved for a model.
@@ -127,7 +139,9 @@ class Sample(Sampling):
             length = int(torch.as_tensor(tokens).shape[-1])
         length = length_of(model, length, sampler.grows)
         if tokens is None and self.prompt:
-            tokens = prompt_tokens(tokenizer, self.given_texts(), length, sampler.grows)
+            tokens = prompt_tokens(tokenizer, self._prompts(tokenizer), length, sampler.grows)
+        elif self.chat:
+            raise InputError("`chat` writes a question by the chat template; give it by `prompt`")
         if tokens is not None:
             beyond = HIDDEN if self.alone and not sampler.grows and hides(method) else -1
             tokens = fixed_tokens(tokens, tokenizer, length, count, beyond, method.parameterization == "insertion")

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from .. import samplers
 from ..arguments import MOST_SEED
-from ..data import DATASETS
+from ..data import DATASETS, chat
 from ..errors import InputError
 from ..evaluation.bracket import GAP_STEPS, bound_gaps, bracket_gaps, gaps_work
 from ..methods.method import Method
@@ -60,12 +60,14 @@ def sampler_fields(sampler: type[samplers.Sampler]) -> list[dict[str, Any]]:
 
 
 class Draw(DecodingBody):
-    """A request of the page for one sample: the beginning of the text (`_` for a masked token), or the tokens that stay."""
+    """A request of the page for one sample: the beginning of the text (`_` for a masked token), a question
+    (`chat`), or the tokens that stay."""
 
     model: int = Field(0, ge=0)
     seed: int = Field(0, ge=0, le=MOST_SEED)
     class_: str | None = Field(None, alias="class")
     text: str = ""
+    chat: bool = False
     fixed: list[int] | None = None
 
 
@@ -126,6 +128,7 @@ def about(number: int, name: str, model: Model) -> dict[str, Any]:
     return {
         "number": number, "name": page_text(name), "what": f"{entries['method']}, {parameters(entries['parameters'])}",
         "kind": kind.name, **about_model(model),
+        "template": chat.template_of(model.tokenizer).plain if kind.name == "text" else "",
         "running": kind.running, "layout": piece_layout(kind), "length": int(model.method.shape[0]), "samplers": whole,
         "inside": [sampler for sampler in block if not samplers.SAMPLERS[sampler["name"]].grows],
         "sampler": getattr(model.method, "sampler", "ancestral"), "advice": model.defaults,
@@ -149,6 +152,8 @@ def draw_request(asked: Draw, model: Model) -> Sample:
         return dataclasses.replace(request, fixed=asked.fixed, alone=len(asked.fixed) < length)
     if not kind.running:
         return dataclasses.replace(request, fixed=kind.read(asked.text).tolist() if asked.text else None)
+    if asked.chat and asked.text:
+        return dataclasses.replace(request, prompt=asked.text, chat=True)
     if "_" in asked.text:
         return dataclasses.replace(request, fixed=masked_text(model, asked.text, length).fixed, alone=True)
     return dataclasses.replace(request, prompt=asked.text or None)

@@ -1,8 +1,9 @@
-"""The endpoint of `zellige serve`: /v1/models and /v1/completions in the form of OpenAI's, on FastAPI.
+"""The endpoint of `zellige serve`: /v1/models, /v1/completions and /v1/chat/completions in the form of OpenAI's, on FastAPI.
 
 Each answer to something wrong is OpenAI's: {"error": {"message", "type", "param", "code"}}, the message in one sentence.
 """
 
+import asyncio
 import contextlib
 import json
 import time
@@ -15,12 +16,13 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from ..errors import InputError
 from ..models.model import Model, identity
 from ..show.kinds import of
-from .completions import Completion, Plan, Step, answer, opening, parts, plan, usage
+from .completions import Asked, Chat, Completion, Plan, Step, answer, opening, parts, plan, usage
 from .guard import Guard, Limits
 from .meter import Meter, Metered
 from .refusals import WRONG, Refusals
 from .worker import Worker, in_turns
 
+URLS = "/v1/models, /v1/completions, /v1/chat/completions, /health and /metrics"
 TYPES = {
     401: "authentication_error",
     404: "not_found_error",
@@ -65,9 +67,7 @@ def application(
     app = FastAPI(title="Zellige", docs_url=None, redoc_url=None, openapi_url=None, lifespan=running)
     created, meter = int(time.time()), Meter(log)
 
-    refusals = Refusals(
-        refusal, limits.seconds, "an object with `prompt`", "/v1/models, /v1/completions, /health and /metrics"
-    )
+    refusals = Refusals(refusal, limits.seconds, "an object with `prompt` or `messages`", URLS)
     refusals.add_to(app)
     about = {"id": name, "object": "model", "created": created, "owned_by": "zellige", "zellige": identity(model)}
 
@@ -90,9 +90,16 @@ def application(
 
     @app.post("/v1/completions")
     async def _(asked: Completion, request: Request) -> Response:
+        return await answered(asked, request)
+
+    @app.post("/v1/chat/completions")
+    async def _(asked: Chat, request: Request) -> Response:
+        return await answered(asked, request)
+
+    async def answered(asked: Asked, request: Request) -> Response:
         if asked.model and asked.model != name:
             return JSONResponse(*_no_model(asked.model, name))
-        completion = plan(asked, model, limits)
+        completion = await asyncio.to_thread(plan, asked, model, limits)  # a chat template may take a while
         steps = meter.counted(request.app.state.worker.ask(completion.job()).steps(request.is_disconnected))
         if asked.stream:
             return StreamingResponse(stream(asked, completion, steps), media_type="text/event-stream")
@@ -101,8 +108,8 @@ def application(
             last = step
         return Response(status_code=499) if last is None else JSONResponse(answer(asked, name, completion, last))
 
-    async def stream(asked: Completion, completion: Plan, steps: AsyncIterator[Step]) -> AsyncIterator[str]:
-        head, last = opening(name), None
+    async def stream(asked: Asked, completion: Plan, steps: AsyncIterator[Step]) -> AsyncIterator[str]:
+        head, last = opening(asked, name), None
         try:
             async for step in steps:
                 last = step

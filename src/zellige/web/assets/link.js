@@ -4,7 +4,7 @@
 
 const FIELDS = ["model", "sampler", "steps", "temperature", "top_p", "class"];
 
-// state: {panes: [{model, sampler, steps, ..., options, kept: [[position, token]]}], seed, text, colour}
+// state: {panes: [{model, sampler, steps, ..., options, kept: [[position, token]]}], seed, text, chat, colour}
 export function encode(state, theme) {
   const out = new URLSearchParams();
   state.panes.forEach((pane, i) => {
@@ -15,6 +15,7 @@ export function encode(state, theme) {
   });
   out.set("seed", state.seed);
   if (state.text) out.set("text", state.text);
+  if (state.chat) out.set("chat", "1");
   if (state.colour !== "new") out.set("colour", state.colour);
   if (theme) out.set("theme", theme);
   return `#${out}`;
@@ -33,5 +34,5 @@ export function decode(fragment) {
     }
     panes.push(pane);
   }
-  return {panes, seed: link.get("seed"), text: link.get("text") ?? "", colour: link.get("colour") ?? "new", theme: link.get("theme")};
+  return {panes, seed: link.get("seed"), text: link.get("text") ?? "", chat: link.has("chat"), colour: link.get("colour") ?? "new", theme: link.get("theme")};
 }

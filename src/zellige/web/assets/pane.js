@@ -8,7 +8,7 @@ const LABEL = {text: "text", smiles: "molecule", image: "picture", grid: "grid",
 const plural = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
 
 export class Pane {
-  // page: {models, text(), seed(), colour(), clicks(), say(text, wrong), progress(step, steps), changed(), look(pane, i)}
+  // page: {models, text(), chat(), seed(), colour(), clicks(), say(text, wrong), progress(step, steps), changed(), look(pane, i)}
   constructor(page, letter, settings) {
     this.page = page;
     this.letter = letter;
@@ -286,7 +286,7 @@ export class Pane {
     if (this.model.classes.length && this.settings.class) Object.assign(own, {class: this.settings.class, options});
     const held = fill ? (_, i) => !this.away.has(i) : (_, i) => this.locked.has(i);
     if (fill || this.locked.size) own.fixed = this.tokens.slice(0, this.size).map((t, i) => held(t, i) ? t : -1);
-    else if (this.model.running) own.text = this.page.text();
+    else if (this.model.running) Object.assign(own, {text: this.page.text(), chat: this.model.kind === "text" && this.page.chat()});
     return own;
   }
 

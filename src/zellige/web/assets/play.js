@@ -34,6 +34,7 @@ const say = (text, wrong = false) => { $("status").textContent = text; $("status
 const page = {
   models, say,
   text: () => $("words").value,
+  chat: () => $("chat").checked,
   seed: () => Number($("seed").value),
   colour: () => checked("colour"),
   clicks: () => checked("click"),
@@ -52,6 +53,8 @@ function show() {
   $("gallery").scrollTo({left: card.parentElement.offsetLeft - $("gallery").offsetLeft - 40, top: $("gallery").scrollTop});
   $("typed").hidden = !panes.some(pane => pane.model.running);
   $("gaps").hidden = model.samplers.every(s => GROWING.includes(s.name));
+  $("asking").hidden = model.kind !== "text";
+  $("template").textContent = model.template && `(${model.template})`;
   $("words").placeholder = model.kind === "smiles" ? "CC(=O)N" : "anything, or nothing";
   $("examples").replaceChildren(...model.examples.map(text => make("button", {
     className: "quiet", textContent: model.running ? text : "an example puzzle", title: text, onclick: () => example(text)})));
@@ -145,7 +148,7 @@ function writeLink() {
   const theme = document.documentElement.dataset.theme;
   const state = {
     panes: panes.map(pane => ({...pane.settings, model: pane.model.name, kept: [...pane.locked].sort((a, b) => a - b).map(i => [i, pane.tokens[i]])})),
-    seed: $("seed").value, text: $("words").value, colour: checked("colour"),
+    seed: $("seed").value, text: $("words").value, chat: $("chat").checked, colour: checked("colour"),
   };
   history.replaceState(null, "", encode(state, theme));
 }
@@ -164,6 +167,7 @@ function restore() {
   }
   if (state.seed !== null && /^\d+$/.test(state.seed)) $("seed").value = state.seed;
   $("words").value = state.text;
+  $("chat").checked = state.chat;
   for (const radio of all("[name=colour]")) radio.checked = radio.value === state.colour;
   if (!all("[name=colour]").some(radio => radio.checked)) document.querySelector("[name=colour]").checked = true;
   for (const pane of panes.splice(0)) { pane.silence(); pane.abort?.abort(); pane.root.remove(); }
@@ -250,7 +254,7 @@ $("beside").onchange = () => {
 };
 $("sampler").onchange = () => { active.settings.sampler = $("sampler").value; active.settings.options = active.advised(); show(); };
 for (const id of ["steps", "temperature", "top_p"]) $(id).oninput = () => { active.settings[id] = $(id).valueAsNumber; remember(); };
-$("seed").oninput = $("words").oninput = remember;
+$("seed").oninput = $("words").oninput = $("chat").onchange = remember;
 $("classes").onchange = () => { active.settings.class = checked("class"); remember(); };
 for (const radio of all("[name=colour]")) radio.onchange = () => {
   for (const pane of panes) { pane.player.colourBy(radio.value); pane.player.draw(pane.player.frame); }
