@@ -320,11 +320,11 @@ def test_a_conversation_that_cannot_be_answered_is_one_sentence(fields, words):
 
 
 def test_a_template_that_refuses_or_never_ends_is_a_400(monkeypatch):
-    monkeypatch.setattr("zellige.data.chat.SECONDS", 0.1)
+    monkeypatch.setattr("zellige.data.chat.SECONDS", 0.5)
     twice = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
     for template, words in (
         ("{{ raise_exception('no system') }}", "`messages`: the chat template refuses the messages (no system)"),
-        (twice, "`messages`: the chat template computes for more than 0.1 seconds; give a tokenizer with another"),
+        (twice, "`messages`: the chat template computes for more than 0.5 seconds; give a tokenizer with another"),
     ):
         with TestClient(application(talker(template), "tiny"), base_url=HERE) as client:
             answer = client.post("/v1/chat/completions", json=TALK)

@@ -79,6 +79,9 @@ def main() -> None:
 
     To stdout {"text"}, {"problem"} or {"limit"} of each.
     """
+    import jinja2.ext
+    import jinja2.sandbox  # noqa: F401  before the limits, which are of the template alone
+
     how = json.loads(sys.stdin.readline())
     template = None
     for line in sys.stdin:
