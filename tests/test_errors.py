@@ -20,6 +20,7 @@ from tokenizers.models import WordPiece
 
 from zellige import cli, load
 from zellige.data.tokenizer import Integers
+from zellige.errors import Diverged
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "errors.md"
 ROWS = re.findall(r"^\| `(zellige .+?)` \| (?:`` ?|`)(.+?)(?: ?``|`) \|$", PAGE.read_text(encoding="utf-8"), re.M)
@@ -103,7 +104,7 @@ def place(tmp_path_factory):
             "zellige.report.write", lambda folder, **_: folder / "report.html"
         )  # no row is about a page's drawing
         small = "--net.layers 2 --net.hidden 16 --net.heads 2 --net.length 32 --train.steps 2 --train.batch 2 --train.samples 0"
-        on = f"--data.name text --data.path notes.txt {small} --train.validate-rows 4 --quiet"
+        on = f"--size small --data.name text --data.path notes.txt {small} --train.validate-rows 4 --quiet"
         for method in (
             "mdlm --run runs/a", "md4 --run timed", "d3pm --run discrete --diffusion-steps 256", "bd3lm --run blocks --block 8",
             "ar --run next",
@@ -253,6 +254,19 @@ def test_the_sentence_is_that_of_the_exception(here):
         zellige.train("mdml", run="runs/b")
     with pytest.raises(ValueError, match="the prompt has 43 tokens, the model takes 32"):
         zellige.sample("runs/a", prompt="the quick brown fox jumps over the lazy dog")
+
+
+def test_a_loss_that_is_not_finite_is_said_in_lines(monkeypatch, capsys):
+    """They were one line with `\\n` in it."""
+
+    def diverge(*_):
+        raise Diverged("loss is NaN at step 3\n  no checkpoint yet\n  again: `train.lr` 1e-4\a")
+
+    monkeypatch.setattr("zellige.cli.dispatch", diverge)
+    assert cli.main(["list", "data"]) == 1
+    assert (
+        capsys.readouterr().err == "error: loss is NaN at step 3\n  no checkpoint yet\n  again: `train.lr` 1e-4\\x07\n"
+    )
 
 
 def test_something_unforeseen_is_one_line_with_a_file(here, monkeypatch, capsys, tmp_path):

@@ -86,13 +86,17 @@ def write_folder(path: str | Path, write: Callable[[Path], None]) -> Path:
 
 def _write_folder(path: Path, write: Callable[[Path], None]) -> None:
     aside, old = (path.with_name(f".{path.name}.{os.getpid()}.{end}") for end in ("part", "old"))
+    sweep(path.parent, (path.name,), of_ended=True)
     try:
         for left in (aside, old):
             if os.path.lexists(left):
                 remove(left)
         aside.mkdir()
         write(aside)
+        readers = stat.S_IMODE(aside.stat().st_mode) & 0o666  # as the umask says; safetensors lets the owner alone read
         for inner in [*aside.rglob("*"), aside]:
+            if inner.is_file():
+                inner.chmod(readers)
             sync(inner)
         if os.path.lexists(path):
             path.rename(old)
@@ -107,22 +111,38 @@ def _write_folder(path: Path, write: Callable[[Path], None]) -> None:
         raise
 
 
-def sweep(folder: Path, names: Container[str] | None = None) -> None:
-    """Remove what an interrupted `write_folder`, `remove` or `point` left in `folder`; put back what was moved away.
+def sweep(folder: Path, names: Container[str] | None = None, of_ended: bool = False) -> None:
+    """Remove what an interrupted `write_folder`, `write_file`, `remove` or `point` left; put back what was moved away.
 
-    names: of what alone; by default of everything.
+    Args:
+        names: of what alone; by default of everything.
+        of_ended: only what a process left that runs no more: others may be writing there.
     """
-    for left in folder.iterdir():
+    for left in [*folder.iterdir()]:
         match = _ASIDE.fullmatch(left.name)
-        if names is not None and not (match and match[1] in names):
+        if not match or (names is not None and match[1] not in names) or (of_ended and _runs(int(match[2]))):
             continue
-        if match and match[2] == "old" and not (folder / match[1]).exists():
-            left.rename(folder / match[1])
-        elif match:
-            remove(left)
+        with contextlib.suppress(FileNotFoundError):  # another process sweeps, too
+            if match[3] == "old" and not (folder / match[1]).exists():
+                left.rename(folder / match[1])
+            else:
+                remove(left)
 
 
-_ASIDE = re.compile(r"\.(.+)\.[0-9]+\.(part|old)")
+_ASIDE = re.compile(r"\.(.+)\.([0-9]{1,9})\.(part|old)")
+
+
+def _runs(process: int) -> bool:
+    """Return whether another process of this number runs, as far as the system says without disturbing it."""
+    if process == os.getpid() or os.name == "nt":
+        return process != os.getpid()
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is somebody else's
+        return True
+    return True
 
 
 def remove(path: Path) -> None:
@@ -178,6 +198,8 @@ def _written_aside(path: Path, data: bytes) -> Iterator[Path]:
     if stat.S_ISREG(_mode(path)) and not os.access(path, os.W_OK):  # a rename would not ask
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     aside = path.with_name(f".{path.name[:40]}.{os.getpid()}.part")
+    with contextlib.suppress(OSError):  # a folder that one may write in, but not list
+        sweep(path.parent, (path.name[:40],), of_ended=True)
     try:
         aside.unlink(missing_ok=True)
         with aside.open("xb") as file:

@@ -522,10 +522,10 @@ def test_a_number_of_yaml_that_it_calls_a_text_is_a_number(run, no_page):
 @pytest.mark.parametrize(
     ("typed", "size"),
     [
-        ([], "tiny"), (["--train.steps", "--data.name"], "tiny"), (["--net.layers"], ""), (["--size"], ""),
+        ([], "tiny"), (["--train.steps", "--net.layers"], "tiny"), (["--train.start"], ""), (["--size"], ""),
     ],
 )  # fmt: skip
-def test_without_a_gpu_the_smallest_size_unless_a_network_is_chosen(typed, size, monkeypatch):
+def test_without_a_gpu_the_smallest_size_unless_one_is_chosen(typed, size, monkeypatch):
     from zellige.cli import train as command
 
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
@@ -724,8 +724,12 @@ def test_what_to_type_next_after_an_own_method(run, no_page, monkeypatch):
 
 
 def test_a_model_with_convolutions_goes_out_in_our_own_layout(run, no_page):
-    on = f"--data.name text --data.path notes.txt {SMALL} --train.steps 2 --quiet"
-    assert run(f"train mdlm --run runs/conv --net.conv 3 {on}")[0] == 0
+    on = f"--data.name text --data.path notes.txt {SMALL} --train.steps 2"
+    note = "short convolutions (--net.conv), so it can be exported in Zellige's own (zellige export --to hub), not as"
+    code, _, err = run(f"train mdlm --run runs/conv --net.conv 3 {on}")
+    assert (code, err.count(note)) == (0, 1)
+    assert note in run("plan mdlm --size tiny --vocabulary 300")[2]  # before hours are spent
+    assert note not in run("plan mdlm --size tiny --vocabulary 300 --net.conv 0")[2]
     code, _, err = run("export runs/conv --to mdlm --out theirs")
     assert code == 2
     assert (

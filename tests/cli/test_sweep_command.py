@@ -2,15 +2,21 @@
 
 import itertools
 import json
+from dataclasses import replace
 
 import pytest
+import torch
 
 import zellige
 from zellige import cli
 from zellige.cli import sweep
+from zellige.cli.train import choose
 from zellige.errors import Diverged, InputError
+from zellige.show.numbers import counted
+from zellige.show.terminal import Terminal
 from zellige.training.requests import Training
 from zellige.training.search import SEARCHES, Axis, grid_points, tpe_points
+from zellige.training.setup import SIZES as SIZES_OF
 from zellige.training.signals import Stopped
 
 SIZES = [
@@ -129,6 +135,43 @@ def test_a_sweep_of_which_all_fails_ends_with_1(capsys, monkeypatch):
     assert capsys.readouterr().err.splitlines()[-1] == "  failed: out of memory"
 
 
+def test_a_sizes_minutes_become_steps_that_all_trials_take(here, capsys, monkeypatch):
+    """As many as the slowest may: each took all 10,000, and hours, without a word. The same sweep again takes the same."""
+    slow = [1.0]
+    monkeypatch.setattr(
+        "zellige.training.forecast.seconds_per_row",
+        lambda method, *_, **__: slow[0] * (0.24 if len(method.network.blocks) == 2 else 0.12),
+    )
+    few = [word for word in SHORT if "steps" not in word and "layers" not in word]
+    words = ["sweep", "mdlm", "--net.layers", "1,2", *few, "--train.validate-every=0", "--run", "s"]
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    size = SIZES_OF["tiny"]
+    monkeypatch.setitem(SIZES_OF, "tiny", replace(size, train=replace(size.train, steps=480, minutes=2)))
+    assert cli.main(words) == 0
+    first, *said = capsys.readouterr().err.splitlines()
+    assert first == (
+        "size tiny but for --net.hidden 16, --net.heads 2, --net.length 32, --train.batch 4: 2 trainings of 100 of 480 "
+        f"steps will take about 2 minutes in all on this CPU ({counted(torch.get_num_threads(), 'thread')}) at its current load; "
+        "for all steps: --train.minutes 0; for a larger network: --size small, base, medium"
+    )
+    assert said[0] == "1 of 2: --net.layers 1"
+    steps = lambda layers: json.loads((here / f"s/net.layers-{layers}/config.json").read_text())["train"]["steps"]  # noqa: E731
+    assert steps(1) == steps(2) == 100  # of the slower: 96 s, of the other one 200 would fit
+    slow[0] = 0.01
+    assert cli.main(words) == 0
+    assert "2 trainings of 100 steps will take" in capsys.readouterr().err.splitlines()[0]
+    assert steps(1) == steps(2) == 100
+
+
+def test_an_axis_of_the_network_keeps_the_size(monkeypatch):
+    """`--net.layers 2,4` took the size away, and with it minutes, lr and convolutions."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    training, axes = choose(["mdlm"], Terminal(), "sweep", [Axis.of("--net.layers", "2,5")])
+    filled = training.with_values({axes[0].setting: "5"}).filled()
+    tiny = SIZES_OF["tiny"]
+    assert (filled.net, filled.train) == (replace(tiny.net, layers=5), tiny.train)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -156,7 +199,7 @@ def test_the_help_has_the_options_of_a_training_but_not_those_of_one_folder():
 
 
 def test_a_sweep_from_python_is_that_of_the_command_line_and_its_record_loads_and_runs_again(here, monkeypatch):
-    shared = Training("mdlm", settings=dict(word.removeprefix("--").split("=") for word in SIZES) | {
+    shared = Training("mdlm", size="tiny", settings=dict(word.removeprefix("--").split("=") for word in SIZES) | {
         "data.path": "notes.txt", "train.steps": 4, "train.validate_rows": 8, "train.tensorboard": False,
     })  # fmt: skip
     record = zellige.sweep(shared, {"train.lr": [1e-3, 1e-2]}, folder="s")

@@ -540,6 +540,37 @@ def test_sweep_puts_back_what_was_moved_away(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["x"]
 
 
+def test_what_an_ended_process_left_goes_with_the_next_write(tmp_path):
+    """`.lock.json.N.part` and `.o.json.N.part` stayed after a kill. What a process may still write stays."""
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    for process in (ended.pid, os.getppid()):
+        (tmp_path / f".o.json.{process}.part").write_text("half")
+        (tmp_path / f".model.{process}.part").mkdir()
+    (tmp_path / f".other.{ended.pid}.part").write_text("of another file")
+    files.write_file(tmp_path / "o.json", "{}")
+    files.write_folder(tmp_path / "model", lambda folder: None)
+    assert {p.name for p in tmp_path.iterdir()} == {
+        "o.json", "model", f".o.json.{os.getppid()}.part", f".model.{os.getppid()}.part", f".other.{ended.pid}.part",
+    }  # fmt: skip
+    files.writable(tmp_path / "other")  # as a command does that begins
+    assert not (tmp_path / f".other.{ended.pid}.part").exists()
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027, 0o077])
+def test_who_may_read_a_checkpoint_is_the_umasks_to_say(umask, tmp_path):
+    """The tensors were for their owner alone, whatever it said."""
+    before = os.umask(umask)
+    try:
+        folder = model().save(tmp_path / "model")
+        there = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+    finally:
+        os.umask(before)
+    assert "model.safetensors" in there
+    assert set(there.values()) == {0o666 & ~umask}
+    assert folder.stat().st_mode & 0o777 == 0o777 & ~umask
+
+
 @pytest.fixture
 def small_disk():
     """Files may not grow beyond 3 kB: the system's own error, at whatever write it comes."""

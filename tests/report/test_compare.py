@@ -1,5 +1,6 @@
 """The comparison: what it writes, that it can be stopped and goes on, and its statistics against enumeration and simulation."""
 
+import io
 import itertools
 import json
 import math
@@ -17,6 +18,7 @@ import pytest
 import torch
 
 import zellige
+import zellige.cli.compare
 from zellige import Data, InputError, Net, Train, cli, exact
 from zellige.core.curves import Linear
 from zellige.core.random import mix
@@ -32,6 +34,7 @@ from zellige.report.compare.measure import Settings, measure_method, measurement
 from zellige.report.compare.record import Bound, Findings
 from zellige.schema import structure
 from zellige.show.record import dumps
+from zellige.show.terminal import Terminal
 from zellige.training.signals import Stopped
 from zellige.training.tables import TABLES
 
@@ -143,6 +146,88 @@ def test_a_second_call_measures_nothing_and_writes_the_same(done, monkeypatch):
     monkeypatch.setattr(comparer, "judge_of", None)
     assert str(go(done.folder)) == str(done)
     assert files(done.folder) == before
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    """A comparison of two methods on a file."""
+    folder = tmp_path_factory.mktemp("texts")
+    (folder / "a.txt").write_text("the cat sat on the mat and looked at the moon and the sun. " * 60)
+    data = Data("text", path=str(folder / "a.txt"), tokenizer="characters", pack="wrap", cache=str(folder / "cache"))
+    return go(folder / "c", data=data, net=replace(NET, length=16)), data
+
+
+def test_trained_runs_are_compared_as_they_are(texts, tmp_path, monkeypatch):
+    """They were trained again, or "unknown method". The same numbers, whatever folder the comparison is in."""
+    made, _ = texts
+    monkeypatch.setattr(comparer, "train_one", lambda *_, **__: pytest.fail("trained"))
+    monkeypatch.chdir(made.folder.parent)
+    folders = ["c/sedd-uniform", made.folder / "mdlm"]
+    again = zellige.compare(folders, run=tmp_path / "new", calls=CALLS, samples=6, draws=2)
+    for row, before in zip(again.findings.methods, made.findings.methods, strict=True):
+        assert (again.folder / row.folder).resolve() == (made.folder / before.folder).resolve()
+        assert row.label == row.variant == f"c/{before.folder}"
+        same = ("method", "bound", "quality", "letters", "parameters", "steps", "sampler")
+        assert all(getattr(row, name) == getattr(before, name) for name in same)
+    assert again.findings.reference == made.findings.reference
+    for wrong, message in (
+        ({"net": NET}, "`net` is for methods that are trained, and these runs are; leave it out"),
+        ({"train": settings()}, "`train` is for methods that are trained"),
+        ({"seeds": 2}, "`seeds` is for methods that are trained"),
+    ):
+        with pytest.raises(InputError, match=message):
+            zellige.compare(folders, run=tmp_path / "wrong", **wrong)
+    with pytest.raises(InputError, match="is trained and 'mdlm' is not; compare methods, or runs"):
+        zellige.compare([*folders, "mdlm"], run=tmp_path / "wrong")
+
+
+def test_runs_of_other_rows_are_not_compared(texts, tmp_path):
+    made, data = texts
+    other = zellige.train("mdlm", data=data, net=NET, train=settings(steps=1), run=tmp_path / "b").folder
+    with pytest.raises(InputError, match=r"b' and '.*mdlm' have other lengths; compare runs whose texts are cut into"):
+        zellige.compare([made.folder / "mdlm", other], run=tmp_path / "c")
+
+
+def test_from_the_command_line_the_preset_is_that_of_train(tmp_path, monkeypatch):
+    """Each option alone: `compare` took 6 layers of 256 for all that was not typed, which is hours on a CPU."""
+    from zellige.report.compare.request import Compare
+    from zellige.training.setup import SIZES
+
+    def asked(words: str) -> Compare:
+        with pytest.raises(ZeroDivisionError):
+            cli.compare.compare(["mdlm", "md4", *words.split()], Terminal(quiet=True), 0.0)
+        return requests.pop()
+
+    requests: list[Compare] = []
+    monkeypatch.setattr(Compare, "run", lambda self, _: requests.append(self) or 1 / 0)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    for size in ("tiny", "base"):
+        chosen, of = f"--size {size}" if size != "tiny" else "", SIZES[size]
+        assert (asked(chosen).net, asked(chosen).train, asked(chosen).size) == (of.net, of.train, size)
+        assert asked(f"{chosen} --net.hidden 96").net == replace(of.net, hidden=96)
+        assert asked(f"{chosen} --net.hidden 96").train == of.train
+        assert asked(f"{chosen} --lr 0.004").train == replace(of.train, lr=0.004)
+        assert asked(f"{chosen} --train.steps 7").train == replace(of.train, steps=7, minutes=0.0)
+        assert asked(f"{chosen} --train.minutes 7").train == replace(of.train, minutes=7.0)
+    images = asked("--data.name mnist")
+    assert (images.net, images.train) == (SIZES["tiny"].image_net, SIZES["tiny"].image_train)
+    assert asked("bd3lm --data.name mnist").net.kind == "dit"
+
+
+def test_all_take_the_steps_that_fit_for_the_slowest(tmp_path, monkeypatch):
+    slow = {"mdlm": 0.06, "md4": 0.11}
+    monkeypatch.setattr(
+        "zellige.training.forecast.seconds_per_row", lambda method, *_, **__: slow[type(method).__name__.lower()]
+    )
+    screen = io.StringIO()
+    how = {"train": settings(steps=470, minutes=1.0, validate_every=0), "methods": ("mdlm", "md4")}
+    found = go(tmp_path / "c", terminal=Terminal(err=screen), **how).findings
+    said = screen.getvalue().splitlines()
+    assert said[0].startswith("note: 2 trainings of 100 of 470 steps will take about 1 minute in all on this CPU")
+    assert said[0].endswith("at its current load; for all steps: `train.minutes` 0")
+    assert [row.steps for row in found.methods] == [100, 100]  # mdlm alone: 200
+    slow.update(mdlm=1e-9, md4=1e-9)
+    assert go(tmp_path / "c", **how).findings.methods == found.methods
 
 
 def test_a_measurement_is_of_these_weights(done, tmp_path):

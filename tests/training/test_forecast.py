@@ -17,6 +17,7 @@ from zellige.show.numbers import count
 from zellige.show.progress import Training
 from zellige.show.terminal import Terminal
 from zellige.training.forecast import (
+    Plan,
     command_line,
     fitted,
     forecast,
@@ -25,6 +26,18 @@ from zellige.training.forecast import (
     seconds_per_row,
     validation_gradients,
 )
+from zellige.training.progress import Silent
+
+
+class Notes(Silent):
+    quiet = False
+
+    def __init__(self):
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
 
 NET = Net(layers=1, hidden=16, heads=2, length=8)
 
@@ -100,7 +113,8 @@ def test_nothing_is_said_of_a_short_run_nor_a_line_of_one_under_an_hour():
 def test_of_a_size_it_is_always_said_and_which_are_larger():
     config, method = example(steps=1000, batch=8, validate_rows=0)
     (line,) = forecast(config, method, Integers(7), 0, 0, "small", clock(0.02))
-    assert line.startswith("size small: 1,000 steps will take about 10 s on this CPU (")
+    assert line.startswith("size small but for `net.layers` 1, `net.hidden` 16, ")
+    assert "`train.batch` 8: 1,000 steps will take about 10 s on this CPU (" in line
     assert line.endswith("at its current load; for a larger network: `size` base, medium")
     assert "larger network" not in forecast(config, method, Integers(7), 0, 0, "medium", clock(0.02))[0]
 
@@ -133,7 +147,8 @@ def test_steps_are_fitted_to_the_minutes(per_step, steps):
     assert steps == 100 or seconds(made, steps, per_row, 0.0) <= 1800
     assert steps == 10_000 or seconds(made, steps + 100, per_row, 0.0) > 1800
     (line, *_) = forecast(made, method, Integers(7), 0, 0, "tiny", per_row=per_row, whole=10_000)
-    assert line.startswith(f"size tiny: {count(steps)}{' of 10,000' if steps < 10_000 else ''} steps will take about")
+    assert line.startswith("size tiny but for `net.layers` 1, ")
+    assert f": {count(steps)}{' of 10,000' if steps < 10_000 else ''} steps will take about" in line
     assert ("for all steps: `train.minutes` 0" in line) == (steps < 10_000)
 
 
@@ -160,6 +175,51 @@ def test_the_run_keeps_its_steps(tmp_path, monkeypatch):
     per_row[0] /= 100
     again = train("mdlm", **how, train=few, run=tmp_path / "a", resume=True)
     assert (again.steps, again.config.train.steps, len(times)) == (200, 200, 1)
+
+
+def test_a_plan_is_made_again_at_the_pace_of_the_first_steps():
+    config, method = example(steps=10_000, minutes=30, batch=16, validate_every=200, validate_rows=48)
+    made, _ = fitted(config, method, 7, 100, clock(9.0, 1.8))  # at 1.8 s a step: busy
+    validation = validation_gradients(config, method, 7, 100)
+    plan = Plan(config, made.train.steps, validation)
+    assert (plan.steps, validation) == (900, 16)  # a validation takes as long as a step
+    assert plan.again(30, 30 * 1.8) == plan.again(30, 30 * 1.8 * 1.1) is None
+    assert plan.again(300, 301 * 0.2) == 8900  # 0.2 s a step, a validation among them
+    assert plan.again(300, 301 * 0.1) == 10_000
+    assert plan.again(30, 30 * 6.0) == 200
+    assert plan.again(100, 100 * 30.0) == 101  # never fewer than are done
+
+
+@pytest.mark.parametrize("planned", [0.02, 500.0])
+def test_a_run_goes_on_to_the_steps_of_the_second_plan(planned, tmp_path, monkeypatch):
+    """Planned on a busy machine or an idle one, it has the weights of a run that was to take these steps from the start."""
+    fake = {"a": planned, "b": 1e-9}
+    monkeypatch.setattr("zellige.training.forecast.seconds_per_row", lambda *_, **__: fake[name])
+    monkeypatch.setattr("zellige.training.forecast.AGAIN", 0.0)
+    passed = 4.0 if planned < 1 else 0.001  # seconds that the first step is said to take
+    monkeypatch.setattr(
+        Plan, "again", lambda self, step, _, again=Plan.again: again(self, step, passed * step) if step == 1 else 1 / 0
+    )
+    tokens = torch.randint(0, 7, (60, 8), generator=torch.Generator().manual_seed(5))
+    how = {"data": Data.of(tokens, vocabulary=7), "net": replace(NET, condition=8)}
+    few = Train(steps=180, minutes=10, batch=4, validate_every=60, validate_rows=4, samples=0, tensorboard=False,
+                device="cpu", warmup=10, decay="constant", save_every=50)  # fmt: skip
+    said, runs = [], {}
+    for name, train_ in (("a", few), ("b", replace(few, minutes=0.0, steps=180 if planned > 1 else 100))):
+        notes = Notes()
+        runs[name] = train("mdlm", **how, train=train_, run=tmp_path / name, progress=notes)
+        said += notes.notes
+    steps, first = (100, 180) if planned < 1 else (180, 100)
+    assert runs["a"].steps == runs["a"].config.train.steps == runs["b"].steps == steps
+    assert f"note: {steps} steps fit into 10 minutes at the pace of the first 1, not {first}" in said
+    assert runs["a"].about["changes"] == [{"step": 1, "train.steps": [first, steps]}]
+    assert json.loads((tmp_path / "a" / "config.json").read_text())["train"]["steps"] == steps
+    a, b = (run.model.method.state_dict() for run in runs.values())
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert runs["a"].validation.value == runs["b"].validation.value
+    assert (tmp_path / "a" / "metrics.csv").read_text().count("\n") == (
+        tmp_path / "b" / "metrics.csv"
+    ).read_text().count("\n")
 
 
 def test_what_no_line_can_name_has_none():

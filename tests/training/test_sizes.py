@@ -10,13 +10,16 @@ import torch
 
 import zellige
 from zellige import Data, InputError, Net, Train
-from zellige.cli.train import form
+from zellige.cli.flags import Flag, flags
+from zellige.cli.train import choose, form
 from zellige.methods import build
 from zellige.models.checkpoint.layout import data_label, default_folder
 from zellige.models.config import Config
+from zellige.nn.block import UNREAD
 from zellige.nn.network import build_network, least_parameters
+from zellige.show.terminal import Terminal
 from zellige.training.plan import training_cost
-from zellige.training.setup import CPU, SIZES
+from zellige.training.setup import CPU, SIZES, described, fitted
 
 
 def test_each_size_costs_more_than_the_one_before_and_the_command_line_has_all():
@@ -42,9 +45,10 @@ def test_what_python_takes_by_default_is_a_size():
 
 def test_a_size_fits_the_data_and_the_kind_of_network():
     tiny = SIZES["tiny"]
-    assert tiny.fitted() == tiny.net
-    assert tiny.fitted(shaped=True) == dataclasses.replace(tiny.net, length=Net().length, conv=0)
-    assert tiny.fitted("unet", shaped=True) == Net(kind="unet")
+    assert fitted(tiny.net, "dit") == tiny.net
+    assert fitted(tiny.net, "dit", shaped=True) == dataclasses.replace(tiny.net, length=Net().length, conv=0)
+    assert fitted(tiny.net, "unet", shaped=True) == Net(kind="unet")
+    assert fitted(tiny.image_net, "unet") == dataclasses.replace(tiny.image_net, kind="unet")
     with pytest.raises(InputError, match="unknown size 'tinny'; did you mean 'tiny'"):
         SIZES["tinny"]
 
@@ -54,13 +58,92 @@ def test_a_size_fits_the_data_and_the_kind_of_network():
     [
         ("mnist", "md4", "", "flat-unet"), ("images", "tauldr", "", "flat-unet"), ("cifar10", "md4", "dit", "dit"),
         ("mnist", "bd3lm", "", "dit"), ("mnist", "ar", "", "dit"), ("digits", "md4", "", "dit"), ("sudoku", "md4", "", "dit"),
+        ("mnist", "md4", "unet", "unet"), ("mnist", "md4", "conv", "conv"),
     ],
 )  # fmt: skip
 def test_images_have_a_network_of_their_own(data, method, kind, expected):
     """What docs/results.md measured: a U-Net, unless the method reads block after block or another is asked for."""
     net, train = SIZES["tiny"].of(data, zellige.METHODS[method], kind)
     assert net.kind == expected
-    assert (train == SIZES["tiny"].image_train) == (expected != "dit")
+    assert (train == SIZES["tiny"].image_train) == net.convolutional
+    assert net.channels == (32 if net.convolutional else Net().channels)
+
+
+# of an option that is given alone: the value, where any other would be refused; and what must stand beside it
+VALUES = {
+    "--data.path": "a.txt", "--data.mix": "a.txt=1", "--data.given": "prefix:3", "--net.hidden": "192", "--net.conv": "5",
+    "--net.heads": "2", "--net.channels": "40", "--net.multipliers": "1 3", "--net.attention": "8",
+    "--train.betas": "0.8 0.95",
+}  # fmt: skip
+OF_UNET = ["--net.kind=unet"]
+# what an option changes beside its own field: a length in steps ends that in minutes, a path says what kind of data it is
+BESIDE = {"--train.steps": "train.minutes", "--data.path": "data.name", "--data.mix": "data.name"}
+
+
+def typed(flag: Flag, default: object) -> list[str]:
+    """An option with a value that is neither its default nor the size's."""
+    if flag.switch:
+        return [flag.off if default else flag.name]
+    if flag.name in VALUES:
+        return [flag.name, *VALUES[flag.name].split()]
+    if flag.words:
+        return [flag.name, next(word for word in flag.words if word != default)]
+    kinds = get_args(flag.kind) or (flag.kind,)
+    if str in kinds:
+        return [flag.name, "some"]
+    return [flag.name, str((default or 0) + 3) if int in kinds else "0.37" if (default or 0) <= 1 else "1.5"]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_one_option_changes_one_thing(device, monkeypatch):
+    """Each option alone beside a method: all others stay as the machine's size has them. `--net.hidden` took lr and conv away."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: device == "cuda")
+    settled = lambda *words: choose(["mdlm", *words], Terminal())[0].filled()  # noqa: E731
+    size, plain, of_unet = SIZES[{"cpu": "tiny", "cuda": "small"}[device]], settled(), settled(*OF_UNET)
+    assert (plain.net, plain.train, of_unet.train) == (size.net, size.train, size.train)
+    kinds = (zellige.METHODS["mdlm"].Config, Data, Net, Train)
+    walked = [flag for flag in flags(form(zellige.METHODS["mdlm"])).values() if flag.owner in kinds]
+    assert len(walked) > 90
+    for flag in walked:
+        if flag.name in (
+            "--train.start",
+            "--train.device",
+        ):  # they choose the network, and the machine whose size it is
+            continue
+        section = flag.name.rpartition(".")[0][2:] or "options"
+        before = of_unet if flag.field in UNREAD["dit"] + ("published",) and section == "net" else plain
+        words = typed(flag, getattr(getattr(before, section), flag.field))
+        words = [flag.name, "16", str(size.net.length // 16)] if flag.field == "grid" else words
+        now = settled(*(OF_UNET if before is of_unet else ()), *words)
+        changed = {
+            f"{name}.{f.name}"
+            for name in ("options", "data", "net", "train")
+            for f in dataclasses.fields(getattr(now, name))
+            if getattr(getattr(now, name), f.name) != getattr(getattr(before, name), f.name)
+        }
+        assert f"{section}.{flag.field}" in changed <= {f"{section}.{flag.field}", BESIDE.get(flag.name, "")}, (
+            words,
+            changed,
+        )
+
+
+def test_the_first_line_has_the_size_and_what_is_not_of_it():
+    tiny = SIZES["tiny"]
+    config = Config("mdlm", zellige.METHODS["mdlm"].Config(), Data(), tiny.net, tiny.train)
+    said = lambda **of: described("tiny", dataclasses.replace(config, **of), zellige.METHODS["mdlm"])  # noqa: E731
+    assert (
+        said() == said(train=dataclasses.replace(tiny.train, steps=300, minutes=0, warmup=150, seed=4)) == "size tiny"
+    )
+    net = dataclasses.replace(tiny.net, hidden=192, layers=2)
+    assert said(net=net) == "size tiny but for `net.layers` 2, `net.hidden` 192"
+    assert (
+        said(train=dataclasses.replace(tiny.train, lr=2e-3, warmup=0))
+        == "size tiny but for `train.lr` 0.002, `train.warmup` 0"
+    )
+    assert said(net=dataclasses.replace(tiny.net, length=64)) == "size tiny but for `net.length` 64"
+    of_images = dataclasses.replace(tiny.image_net, length=784, grid=(28, 28))
+    config = dataclasses.replace(config, data=Data("mnist"), net=of_images, train=tiny.image_train)
+    assert described("tiny", config, zellige.METHODS["md4"], shaped=True) == "size tiny"
 
 
 def test_the_sizes_of_images_cost_more_and_more():

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import __version__
-from ..errors import InputError, unknown
+from ..errors import Diverged, InputError, unknown
 from ..launched import this_process
 from ..show.terminal import Terminal
 from ..trust import allow
@@ -121,7 +121,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2 if wrong else 1
     except Exception as error:
         short = "out of memory; lower --train.batch or --batch, or use a smaller --net" if _memory(error) else None
-        terminal.fail(short or (str(error) if _foreseen(error) else _unforeseen(error)))
+        foreseen = isinstance(error, Diverged)  # its message is of several lines, and says what to do
+        terminal.fail(short or (str(error) if foreseen else _unforeseen(error)), keep="\n" if foreseen else "")
         return 1
 
 
@@ -195,13 +196,6 @@ def _memory(error: Exception) -> bool:
     """Return whether memory ran out, here or on the GPU."""
     message = str(error).lower()
     return isinstance(error, MemoryError) or "out of memory" in message or "can't allocate memory" in message
-
-
-def _foreseen(error: Exception) -> bool:
-    """Return whether it is a failure of the work whose message says what to do: a loss that is not finite."""
-    from ..errors import Diverged
-
-    return isinstance(error, Diverged)
 
 
 def _unforeseen(error: Exception) -> str:

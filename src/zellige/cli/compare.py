@@ -1,7 +1,7 @@
 """`zellige compare METHOD METHOD ...`: data, network and training are those of `train`, the same for all methods.
 
-`zellige compare --table NAME --minutes 5` compares the rows of a paper's table on data at hand, and
-`zellige compare RUN --samplers` the samplers of one trained model.
+`zellige compare RUN RUN` compares runs that are trained, `zellige compare --table NAME --minutes 5` the rows of a paper's table
+on data at hand, and `zellige compare RUN --samplers` the samplers of one trained model.
 """
 
 import itertools
@@ -19,7 +19,8 @@ from ..show.numbers import path
 from ..show.terminal import Terminal
 from . import options
 from .common import OfModel, command_options, load, loading, own_class, put_json, typed_data
-from .train import own_fields
+from .flags import flags
+from .train import default_size, own_fields
 
 SAMPLERS = "--samplers"
 
@@ -28,12 +29,15 @@ def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige compare METHOD METHOD ...`, or `zellige compare RUN --samplers`"""
     if SAMPLERS in options.given(words) and len(leading(words)) < 2:
         return compare_samplers(words, terminal)
-    about = "Train several methods with the same network, data and steps, and compare them.\n"
+    about = "Train several methods with the same network, data and steps, or take trained runs, and compare them.\n"
     about += "The samplers of one model: zellige compare RUN --samplers (-h for its options)\n"
     about += "Samplers of several methods: zellige compare METHOD METHOD --samplers NAME NAME"
     name, _ = options.take([*words], "--table", "compare")
     with terminal.waiting("starting"):
-        Options = form(name or "")
+        known = flags(form())
+        words = options.with_data(known, options.canonical(known, words))
+        size = "" if name else _size(words)
+        Options = form(name or "", size, words)
     arguments: Any = options.parse(Options, words, "compare", terminal, about=about, most=10**9)
     with terminal.waiting("starting"):
         from ..methods import reference
@@ -46,6 +50,7 @@ def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
         for option_field in fields(Compare)
         if option_field.name != "methods"
     }
+    values |= {"size": size or None, **_settled(values, words, size)}
     try:
         comparison = Compare(tuple(methods), **values).run(terminal)
     except KeyboardInterrupt:
@@ -59,9 +64,27 @@ def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
     put_json(terminal, comparison.plain)
     best = comparison.plain["result"]["methods"][0]
     method_option = next((f" --method {path(reference(cls))}" for cls in own_classes if cls.name == best["method"]), "")
-    folder = path(comparison.folder / best["folder"])
+    folder = path((comparison.folder / best["folder"]).resolve())
     terminal.try_next(f"zellige sample {folder}{method_option} --watch", f"zellige report {folder}{method_option}")
     return 0
+
+
+def _size(words: Sequence[str]) -> str:
+    """The size that is typed, or the machine's; "" of trained runs, and of methods that begin with a model."""
+    from ..models.checkpoint.layout import holds_run
+
+    trained = any(holds_run(Path(word)) for word in leading(words))
+    device = options.value_of(words, "--train.device") or "auto"
+    return options.value_of(words, "--size") or ("" if trained else default_size(options.given(words), "", device))
+
+
+def _settled(values: dict[str, Any], words: Sequence[str], size: str) -> dict[str, Any]:
+    """What is None of trained runs, where nothing is typed; and the training without a size's minutes, where steps are."""
+    typed = options.given(words)
+    if not size and "--train.start" not in typed and not values["table"]:
+        return {name: None for name in ("data", "net") if not any(flag.startswith(f"--{name}.") for flag in typed)}
+    minutes = "--train.minutes" in typed or "--train.steps" not in typed
+    return {} if minutes else {"train": replace(values["train"], minutes=0.0)}
 
 
 def leading(words: Sequence[str]) -> list[str]:
@@ -130,15 +153,26 @@ def _own(word: str) -> Any:
     return own_class(f"{where}.py:{title}"), choices
 
 
-def form(table: str = "") -> Any:
-    """The options, as a dataclass; torch comes with them. Of a paper's table data, network and training are those of its rows."""
+def form(table: str = "", size: str = "", words: Sequence[str] = ()) -> Any:
+    """The options, as a dataclass; torch comes with them.
+
+    Args:
+        table: of a paper, whose rows say data, network and training.
+        size: that says network and training, for the data and the methods that are typed beside it.
+    """
+    from ..methods import METHODS
     from ..models.config import Train
     from ..nn import Net
+    from ..report.compare.entrant import preset
     from ..report.compare.paper import substitute
     from ..report.compare.request import Compare
 
     usual = substitute(table, None, None, None, 0.0) if table else (Data(), Net(), Train())
-    about = "two or more, with choices if there are any: mdlm sedd:process=uniform file.py:Class"
+    if size:
+        names = (word.partition(":")[0] for word in leading(words))
+        data, kind = (options.value_of(words, flag) for flag in ("--data.name", "--net.kind"))
+        usual = Data(), *preset(size, data or Data().name, (METHODS[n] for n in names if n in METHODS), kind)
+    about = "two or more, with choices if there are any: mdlm sedd:process=uniform file.py:Class; or folders of trained runs"
     argument = tyro.conf.arg(metavar="METHOD METHOD ...", help=about)
     methods = Annotated[tuple[str, ...], tyro.conf.Positional, argument]
     sections = zip(("data", "net", "train"), (Data, Net, Train), usual)

@@ -40,6 +40,7 @@ def plan(words: Sequence[str], terminal: Terminal, began: float) -> int:
     with terminal.waiting("starting"):
         from ..methods import METHODS
         from ..training.device import DEVICES
+        from ..training.notes import exporting
         from ..training.recipes import RECIPES
 
         _ = DEVICES[request.device]
@@ -58,6 +59,8 @@ def plan(words: Sequence[str], terminal: Terminal, began: float) -> int:
         result = replace(request, training=complete).run()
     for line in _lines(complete.recipe or complete.name, request, result):
         terminal.result(line)
+    if note := exporting(complete.config):
+        terminal.say(note)
     put_json(terminal, result.to_dict() | {"seconds": time.monotonic() - began})
     return 0
 

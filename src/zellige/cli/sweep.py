@@ -56,7 +56,8 @@ def sweep(words: Sequence[str], terminal: Terminal, began: float) -> int:
         raise InputError("sweep needs an option with several values; e.g. --train.lr 1e-3,2e-3")
     training, axes = train.choose(constants, terminal, "sweep", axes)
     terminal.fields |= options.names_of_fields(options.flags(Sweep))
-    record = replace(request, training=training, axes=axes).run(terminal.say, lambda: _Progress(terminal))
+    say = str if terminal.quiet else terminal.say
+    record = replace(request, training=training, axes=axes).run(say, lambda: _Progress(terminal))
     for line in columns(record.table(), ">" * len(record.names) + "<>><"):
         terminal.result(line)
     terminal.result(f"  written   {path(record_file(Path(request.folder)))}")

@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import time
 import typing
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -121,7 +121,7 @@ def choose(
     values: dict[str, Any] = dict(default or {}) | typed_values
     values = options.values_of(entries, flags_of_command, values, file, where) | values
     begins = "--resume" not in values or bool(this_process().launcher)
-    if begins and "--train.start" not in values:
+    if begins:
         recipes = values.get("--recipe", recipe)
         values["--size"] = values.get("--size") or default_size(values, recipes, values.get("--train.device", "auto"))
     varied_axes = tuple(_with_setting(axis, flags_of_command) for axis in axes)
@@ -163,21 +163,13 @@ def _with_setting(axis: "Axis", known: dict[str, Flag]) -> "Axis":
     return replace(axis, values=values, setting=_setting(flag))
 
 
-def default_size(typed: Container[str], recipe: str, device: str = "auto") -> str:
-    """The size where none is typed: tiny, or small where there is a GPU; "" where the network is chosen otherwise.
-
-    typed: the flags of the options that are.
-    """
-    from ..nn import Net
-
-    networks = [f"--net.{entry.name}".replace("_", "-") for entry in dataclasses.fields(Net)]
-    if "--size" in typed or recipe or any(flag in typed for flag in networks):
+def default_size(typed: Iterable[str], recipe: str, device: str = "auto") -> str:
+    """The machine's size where nothing that is typed, of which these are the flags, chooses one; else ""."""
+    if recipe or not {"--size", "--train.start"}.isdisjoint(typed):
         return ""
-    import torch
+    from ..training.setup import machine_size
 
-    from ..training.setup import CPU, GPU
-
-    return CPU if device == "cpu" or (device == "auto" and not torch.cuda.is_available()) else GPU
+    return machine_size(device)
 
 
 def train(words: Sequence[str], terminal: Terminal, began: float) -> int:

@@ -109,9 +109,9 @@ class Terminal:
         """A note that `quiet` does not hold back: something that a command writes is not there."""
         self._stderr(escape(self.spelled(f"note: {text}")))
 
-    def fail(self, sentence: str) -> None:
-        """The one line of an error, red where there is colour; `quiet` does not hold it back."""
-        self._stderr(self.paint("error:", "red") + " " + escape(self.spelled(sentence)))
+    def fail(self, sentence: str, keep: str = "") -> None:
+        """The one line of an error, red where there is colour; `quiet` does not hold it back. `keep`: "\n" if it has several."""
+        self._stderr(self.paint("error:", "red") + " " + escape(self.spelled(sentence), keep=keep))
 
     def try_next(self, *commands: str) -> None:
         """Print the command to run next, the last line of every command."""

@@ -19,8 +19,10 @@ from ..models.checkpoint.layout import CHECKPOINTS, newest, step_name
 from ..models.checkpoint.write import Writer, explain_full_disk, intact, link
 from ..models.model import Model
 from ..show.numbers import byte_size
+from . import forecast
 from .device import promised
 from .ema import EMA
+from .forecast import Plan
 from .logger import MetricLogger, log
 from .meters import Meters, diagnosis
 from .plan import model_flops
@@ -41,8 +43,10 @@ class TrainingCallback(Callback):
         start: the optimizer steps that are done.
         resume: the command that goes on with the run.
         writer: writes the checkpoints.
+        plan: of the steps, to be made again after a minute; None where none is.
 
     Attributes:
+        replanned: as many steps fit as that plan says now, and the training ends for the moment; None where it goes on.
         step: optimizer steps done, the average included.
         settled: the last step that was recorded and, if it was due, validated. A run that goes on settles its step first.
         saved: the last step of which there is a checkpoint, or one is being written.
@@ -59,6 +63,7 @@ class TrainingCallback(Callback):
         start: int,
         resume: str,
         writer: Writer,
+        plan: Plan | None = None,
     ):
         self.folder, self.model, self.config, self.train = folder, model, model.config, model.config.train
         self.progress, self.signals, self.resume, self.writer = progress, signals, resume, writer
@@ -69,6 +74,8 @@ class TrainingCallback(Callback):
         self.meters = Meters(self.train, corpus.train, model.unit if bound else None)
         self.average: dict[str, Any] | None = None  # of the checkpoint, until training starts
         self.halfway = False
+        self.plan = plan
+        self.replanned: int | None = None
 
     # ------------------------------------------------------------------------------------------------ Lightning's hooks
     def on_load_checkpoint(self, trainer: Trainer, module: "Learner", checkpoint: dict[str, Any]) -> None:
@@ -201,10 +208,13 @@ class TrainingCallback(Callback):
                 self.record(result, flush=last)
                 self.settled = self.step
         stop, minutes = self.agree(trainer)
-        if last or better or stop or minutes or (t.save_every and self.step % t.save_every == 0):
+        if not last and not stop and self.plan is not None and time.monotonic() - self.meters.began >= forecast.AGAIN:
+            plan, self.plan = self.plan, None
+            self.replanned = plan.again(self.step, time.monotonic() - self.meters.began)
+        if last or better or stop or minutes or self.replanned or (t.save_every and self.step % t.save_every == 0):
             self.save(trainer, module)
             stop = stop or (self.world == 1 and bool(self.signals.asked))  # it came while saving: no step more
-        if stop or last:
+        if stop or last or self.replanned:
             trainer.should_stop = True
 
     def agree(self, trainer: Trainer) -> tuple[bool, bool]:

@@ -1,7 +1,8 @@
 """Forecast of a training on the CPU, printed before its first step, and the line that takes half an hour.
 
 A few gradients of a copy on random tokens are timed: the weights that are trained and every random state stay as they are.
-By the same clock `train.minutes` becomes a number of steps, which the run keeps: what is resumed goes on to that number.
+By the same clock `train.minutes` becomes a number of steps, once at the start and again after a minute of training (`Plan`); the
+run keeps it: what is resumed goes on to that number.
 A validation costs the network evaluations of its bound, which are counted: T-step models take two or three for each sequence.
 Left out: the optimizer, the samples of a validation, the reading of the data, and whatever else the machine will do.
 """
@@ -11,14 +12,14 @@ import copy
 import dataclasses
 import shlex
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from ..core.batch import Batch
-from ..data import Data
+from ..data import Corpus, Data
 from ..data.corpus import OwnData
 from ..data.tokenizer_base import Tokenizer
 from ..errors import InputError
@@ -29,10 +30,13 @@ from ..methods.method import Method
 from ..models.config import Config
 from ..nn.block import UNREAD, Net
 from ..show.numbers import count, counted, path
+from . import setup
 from .setup import CPU, SIZES
 
 HALF_AN_HOUR = 1800.0
 TIMED = 2.0  # seconds of gradients by which steps are fitted
+AGAIN = 60.0  # seconds of training, after which a plan is made again
+SLACK = 0.2  # of its steps, which are left as they are within it
 SHORT, LONG = 60.0, 3600.0  # seconds: of what is shorter nothing is said, with what is longer the line
 SMALL = {  # the smallest size; of a U-Net what it reads of these
     **{name: getattr(SIZES[CPU].net, name) for name in ("layers", "hidden", "heads", "length", "conv")},
@@ -106,12 +110,123 @@ def fitted(
     config: Config, method: Method, vocabulary: int, sequences: int, clock: Callable[[], float] = time.perf_counter
 ) -> tuple[Config, float]:
     """The config with as many of its steps, in hundreds, as take `train.minutes`, one hundred at least; and seconds of a row."""
-    per_row, t = seconds_per_row(method, vocabulary, clock, TIMED), config.train
-    validation = validation_gradients(config, method, vocabulary, sequences)
+    per_row = seconds_per_row(method, vocabulary, clock, TIMED)
+    return shortened(config, per_row, validation_gradients(config, method, vocabulary, sequences)), per_row
+
+
+def shortened(config: Config, per_row: float, validation: float) -> Config:
+    """The config with as many of its steps as take `train.minutes`, which it then says no more; pace as `seconds` takes it."""
+    t = config.train
     hundreds = (t.steps, *range(t.steps // 100 * 100, 0, -100))
     fits = (n for n in hundreds if seconds(config, n, per_row, validation) <= 60 * t.minutes)
     steps = next(fits, min(t.steps, 100))
-    return replace(config, train=replace(t, steps=steps, minutes=0.0, warmup=min(t.warmup, steps // 2))), per_row
+    return replace(config, train=replace(t, steps=steps, minutes=0.0, warmup=min(t.warmup, steps // 2)))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many steps were fitted into minutes, to be fitted again once there is a pace: the machine may have been busy before.
+
+    Attributes:
+        asked: the config before, with its minutes and all of its steps.
+        steps: that were fitted.
+        validation: gradients of one sequence that a validation costs.
+    """
+
+    asked: Config
+    steps: int
+    validation: float
+
+    def again(self, step: int, passed: float) -> int | None:
+        """The steps that fit at the pace of the first `step` ones, which took `passed` seconds; None where the plan was right."""
+        t = self.asked.train
+        validations = step // t.validate_every if t.validate_every else 0
+        per_row = passed / (step * t.batch + validations * self.validation)
+        steps = min(max(shortened(self.asked, per_row, self.validation).train.steps, step + 1), t.steps)
+        return None if abs(steps - self.steps) <= SLACK * self.steps else steps
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One of several trainings: its config as its data shapes it, and its pace here, as `seconds` takes it."""
+
+    config: Config
+    per_row: float
+    validation: float
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of its steps and validations."""
+        return seconds(self.config, self.config.train.steps, self.per_row, self.validation)
+
+
+def timed(
+    trainings: Sequence[tuple[Config, type[Method]]],
+    corpus: Corpus | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[Timed]:
+    """Several trainings with their paces here; what is the same network on the same data is timed once.
+
+    Args:
+        trainings: the config and the method's class of each.
+        corpus: of all of them, where it has been read.
+    """
+    corpora, paces, results = list[tuple[Any, Corpus]](), list[tuple[Any, tuple[float, float]]](), list[Timed]()
+    for config, method in trainings:
+        start = setup.load_start(config.train.start, method, config.method) if config.train.start else None
+        source = (config.data, setup.row_length(config), config.train.start)
+        read = corpus or next((known for key, known in corpora if key == source), None)
+        if read is None:
+            read = setup.read_corpus(config, start=start)
+            corpora.append((source, read))
+        tokens, t = read.tokenizer, config.train
+        config = setup.shaped(config, tokens.shape, len(read.about.get("classes") or ()))
+        work = (method, config.options, config.net, source, t.validate_rows, t.validate_draws)
+        pace = next((known for key, known in paces if key == work), None)
+        if pace is None:
+            with torch.random.fork_rng(devices=[]):
+                network = build(method, tokens.size, config.net, config.options, config.net.length, tokens.ordered)
+            validation = validation_gradients(config, network, tokens.size, len(read.validation))
+            pace = seconds_per_row(network, tokens.size, clock, TIMED), validation
+            paces.append((work, pace))
+        results.append(Timed(config, *pace))
+    return results
+
+
+def alike(trainings: Sequence[Timed]) -> list[Timed]:
+    """The same trainings without `train.minutes`: all with as many steps as fit into them for the slowest."""
+    steps = min(shortened(one.config, one.per_row, one.validation).train.steps for one in trainings)
+    with_steps = lambda t: replace(t, steps=steps, minutes=0.0, warmup=min(t.warmup, steps // 2))  # noqa: E731
+    return [replace(one, config=replace(one.config, train=with_steps(one.config.train))) for one in trainings]
+
+
+def of_several(
+    trainings: Sequence[Timed] | Sequence[Config], number: int, preset: str, whole: int = 0, size: str = ""
+) -> str:
+    """The first line of several trainings: of which size, how many, how long.
+
+    Args:
+        trainings: what is known of them, or their configs alone where nothing was timed (a GPU).
+        number: of the trainings, which may be more.
+        preset: their size, as `setup.described` names it.
+        whole: steps of each before these were fitted into minutes; 0: they were not.
+    """
+    configs = [one.config if isinstance(one, Timed) else one for one in trainings]
+    steps = sorted({config.train.steps for config in configs})
+    each = count(steps[0]) if len(steps) == 1 else f"{count(steps[0])} to {count(steps[-1])}"
+    fewer = whole > steps[-1]
+    line = f"{preset}: {counted(number, 'training')} of {each}{f' of {count(whole)}' if fewer else ''} steps"
+    times = [one.seconds for one in trainings if isinstance(one, Timed)]
+    if times:
+        threads = counted(torch.get_num_threads(), "thread")
+        line += f" will take about {_about(sum(times) / len(times) * number)} in all on this CPU ({threads}) at its current load"
+    line += "; for all steps: `train.minutes` 0" if fewer else ""
+    return line + (f"; for a larger network: `size` {', '.join(names)}" if (names := larger(size)) else "")
+
+
+def larger(size: str) -> list[str]:
+    """The sizes above this one; none where none is given."""
+    return [*SIZES][[*SIZES].index(size) + 1 :] if size else []
 
 
 def forecast(
@@ -138,9 +253,9 @@ def forecast(
     steps = f"{count(steps)} of {count(whole)}" if fewer else count(steps)
     takes = f"{steps} steps will take about {_about(left)} on this CPU ({threads}) at its current load"
     takes += "; for all steps: `train.minutes` 0" if fewer else ""
-    larger = [name for name in SIZES if size and [*SIZES].index(name) > [*SIZES].index(size)]
-    more = f"; for a larger network: `size` {', '.join(larger)}" if larger else ""
-    lines = [f"size {size}: {takes}{more}" if size else f"note: {takes}"]
+    more = f"; for a larger network: `size` {', '.join(names)}" if (names := larger(size)) else ""
+    preset = setup.described(size, config, type(method), bool(tokenizer.shape))
+    lines = [f"{preset}: {takes}{more}"]
     if left > LONG and not step:
         line = half_an_hour(config, method, tokenizer, per_row, clock)
         lines += [f"note: to finish in about half an hour, run instead:\n  {line}"] if line else []

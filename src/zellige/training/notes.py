@@ -8,6 +8,7 @@ from ..data import Corpus, Rows
 from ..methods.method import Method
 from ..models.config import Config, Train
 from ..models.ends import lengths_given
+from ..models.published.writing import fitting, unpublished
 from ..show.numbers import count, counted, parameters, path
 from ..show.record import versions
 from . import logger
@@ -131,6 +132,17 @@ def ending(config: Config, block: int) -> str:
         return ""
     return (
         f"note: documents end with a shorter block, so that texts rarely end within one; `data.fill` {block} teaches it"
+    )
+
+
+def exporting(config: Config) -> str:
+    """Note on a text model that no published layout can describe, though there is one of its method; else ""."""
+    parts = "" if config.network or config.net.grid or config.net.convolutional else unpublished(config.net)
+    if not parts or not (layouts := fitting(config)):
+        return ""
+    return (
+        f"note: no published layout has a word for {parts}, so it can be exported in Zellige's own (zellige export --to hub), "
+        f"not as {' or '.join(layouts)}"
     )
 
 

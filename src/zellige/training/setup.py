@@ -1,14 +1,14 @@
 """Setup of a run: its choices, checked against an existing run and the data, and the model that it begins with.
 
 SIZES are network, batch, learning rate and steps that belong together, by one word (`zellige train --size`). Whatever is given
-beside it comes first. `small` is what `Net()` and `Train()` are; on a machine without a GPU the command line takes `tiny` where
-no size of a network is typed.
+beside it comes first, one option in the place of one value. `small` is what `Net()` and `Train()` are; on a machine without a
+GPU the command line takes `tiny` where no size is typed.
 """
 
 import dataclasses
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -377,19 +377,20 @@ class Size:
     image_net: Net
     image_train: Train
 
-    def fitted(self, kind: str = "dit", shaped: bool = False) -> Net:
-        """The network as one of this kind; for data whose rows have a shape of their own without what is for a line of tokens."""
-        unread_fields = {"kind", *UNREAD[kind], *(("length", "conv") if shaped else ())}
-        values = {field.name: getattr(self.net, field.name) for field in fields(Net) if field.name not in unread_fields}
-        return Net(kind=kind, **values)  # pyright: ignore[reportArgumentType]
-
     def of(self, data: str, method: type[Method], kind: str = "") -> tuple[Net, Train]:
         """The network and the training for this data and method, of the kind of network that is asked for, if any."""
         source = DATASETS.get(data)
         images = source and {"flip", "path"} <= {*source.reads}  # not the 8 x 8 of scikit-learn, which have no files
-        if images and not kind and not method.blocks(method.Config()):
-            return self.image_net, self.image_train
-        return self.fitted(kind or "dit", bool(source and source.shaped)), self.train
+        if images and kind not in ("dit", "conv") and not method.blocks(method.Config()):
+            return fitted(self.image_net, kind or self.image_net.kind), self.image_train
+        return fitted(self.net, kind or "dit", bool(source and source.shaped)), self.train
+
+
+def fitted(net: Net, kind: str, shaped: bool = False) -> Net:
+    """A network as one of this kind; for data whose rows have a shape of their own without what is for a line of tokens."""
+    unread_fields = {"kind", *UNREAD[kind], *(("length", "conv") if shaped else ())}
+    values = {field.name: getattr(net, field.name) for field in fields(Net) if field.name not in unread_fields}
+    return Net(kind=kind, **values)  # pyright: ignore[reportArgumentType]
 
 
 SIZES: Registry[Size] = Registry("size")
@@ -425,3 +426,33 @@ SIZES |= {
     ),
 }
 CPU, GPU = "tiny", "small"  # of the command line on a machine without a GPU, and with one
+
+
+def machine_size(device: str = "auto") -> str:
+    """The size that suits this machine; `device` as `Train` has it."""
+    return CPU if device == "cpu" or (device == "auto" and not torch.cuda.is_available()) else GPU
+
+
+def described(
+    size: str, config: Config, method: type[Method], shaped: bool = False, varied: Container[str] = ()
+) -> str:
+    """`size tiny but for `net.hidden` 192`: a size, and the values of a config that are not the size's; "note" without a size.
+
+    Left out: how long is trained, what of the network follows from the data (`shaped`: its rows have a shape of their own), and
+    settings that are `varied`.
+    """
+    if not size:
+        return "note"
+    net, train = SIZES[size].of(getattr(config.data, "name", ""), method, config.net.kind)
+    if config.train.warmup == min(train.warmup, config.train.steps // 2):  # of steps that were fitted into minutes
+        train = replace(train, warmup=config.train.warmup)
+    by_data = {"grid", "classes", "given", *(("length",) if shaped else ())}
+    of_net = [entry.name for entry in fields(Net) if entry.name not in by_data]
+    sections = (("net", net, config.net, of_net), ("train", train, config.train, ("batch", "lr", "warmup", "ema")))
+    differing = [
+        f"`{section}.{name}` {typed(getattr(now, name))}"
+        for section, usual, now, names in sections
+        for name in names
+        if getattr(now, name) != getattr(usual, name) and f"{section}.{name}" not in varied
+    ]
+    return f"size {size}" + (f" but for {', '.join(differing)}" if differing else "")

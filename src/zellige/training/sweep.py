@@ -23,8 +23,11 @@ from . import search
 from .requests import Training
 from .search import Axis, Point
 
+FEW = 64  # points of a grid that are all looked at before the first is trained
+
 if TYPE_CHECKING:
     from ..evaluation.result import Result
+    from ..models.config import Train
     from .progress import Progress
 
 
@@ -209,14 +212,13 @@ class _Work:
         total = math.inf if ranges else math.prod(len(axis.values) for axis in self.axes)
         self.total = int(min(total, sweep.trials or total))
         first = tuple(axis.values[0] for axis in self.axes)
-        settings = self.at(first)
-        for i, axis in enumerate(self.axes):
-            for value in axis.values[1:]:
-                self.at((*first[:i], value, *first[i + 1 :]))
-        seed = settings.train.seed
-        self.points = (
-            search.grid_points(self.axes) if self.total == total else search.SEARCHES[sweep.search](self.axes, seed)
-        )
+        more = [(*first[:i], value, *first[i + 1 :]) for i, axis in enumerate(self.axes) for value in axis.values[1:]]
+        self.shared: Train | None = None  # steps and warmup of all, where a size's minutes have become steps
+        self.known = {point: self.at(point) for point in (first, *more)}
+        seed, grid = self.known[first].train.seed, self.total == total
+        self.points = search.grid_points(self.axes) if grid else search.SEARCHES[sweep.search](self.axes, seed)
+        if grid and self.total <= FEW:
+            self.known = {point: self.at(point) for point in search.grid_points(self.axes)}
         self.point = next(self.points)
 
     def at(self, point: Point) -> Training:
@@ -228,17 +230,50 @@ class _Work:
             raise InputError(
                 f"`train.devices` is {complete_request.train.devices}; sweep trains on one device, leave it out"
             )
-        minutes = (
-            complete_request.train.minutes if "train.minutes" in request.settings else 0.0
-        )  # a size's: all take the same steps
+        train = replace(complete_request.train, devices=1)
+        self.sized = bool(train.minutes) and {"train.minutes", "size"}.isdisjoint({*request.settings, *values})
+        if self.sized and self.shared:
+            train = replace(train, steps=self.shared.steps, minutes=self.shared.minutes, warmup=self.shared.warmup)
         labels = {axis.label: value for axis, value in zip(self.axes, point)}
         folder = self.folder / file_suffix(**labels).strip("-")
-        return replace(
-            complete_request, train=replace(complete_request.train, devices=1, minutes=minutes), folder=folder
-        )
+        return replace(complete_request, train=train, folder=folder)
+
+    def announce(self) -> None:
+        """Say how long all trials take. Minutes that a size sets become steps that all of them take, as many as the slowest may.
+
+        The first trial is given the minutes that these steps take it, and so plans them again; the others take its steps.
+        """
+        from . import device, forecast, setup
+
+        self._take_steps()
+        trainings = [self.at(point) for point in self.known]
+        configs = [
+            setup.choose_config(None, of.name, of.method_class, of.data, of.net, of.train, of.options, of.folder)
+            for of in trainings
+        ]
+        first, whole, several = configs[0], 0, configs
+        if not device.cuda(first) and (self.sized or self.say is not str):
+            several = forecast.timed([(config, of.method_class) for config, of in zip(configs, trainings)])
+            if self.sized and self.shared is None:
+                whole, several = first.train.steps, forecast.alike(several)
+                self.shared = replace(first.train, minutes=several[0].seconds / 60 + 1e-9)
+        size, varied = self.training.size or "", [axis.setting for axis in self.axes]
+        preset = setup.described(size, first, trainings[0].method_class, bool(first.net.grid), varied)
+        self.say(forecast.of_several(several, self.total, preset, whole, size))
+
+    def _take_steps(self) -> None:
+        """Let all trials take the steps of one that was begun, if there is one and a size has said how many minutes."""
+        from ..models.checkpoint.layout import holds_run
+        from ..models.checkpoint.read import read_config
+
+        run = next((run for run in sorted(self.folder.glob("*/")) if holds_run(run)), None)
+        if self.sized and run is not None:
+            before, train = read_config(run)["train"], next(iter(self.known.values())).train
+            self.shared = replace(train, steps=before["steps"], warmup=before["warmup"], minutes=0.0)
 
     def go(self) -> list[Trial]:
         """Train at each point. A point that is asked for again is not trained again."""
+        self.announce()
         trials = dict[Point, Trial]()
         for _ in range(100 * self.total):  # a search may come to the same ones over and over
             if self.point not in trials:
@@ -258,6 +293,7 @@ class _Work:
 
         values = " ".join(f"{axis.option} {value}" for axis, value in zip(self.axes, self.point))
         self.say(f"{number} of {self.total}{left}: {values}")
+        self._take_steps()
         training, progress = self.at(self.point), self.progress()
         folder = Path(str(training.folder))
         try:

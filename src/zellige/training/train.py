@@ -13,7 +13,7 @@ import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -39,6 +39,7 @@ from ..models.checkpoint.layout import (
     default_folder,
     holds_run,
     newest,
+    step_name,
     step_of,
 )
 from ..models.checkpoint.read import (
@@ -56,12 +57,15 @@ from ..models.model import Model
 from ..nn.block import Net
 from ..show.numbers import count, path
 from . import device, lock, logger, notes, setup
-from .forecast import fitted, forecast
+from .forecast import Plan, fitted, forecast, validation_gradients
 from .progress import Progress, Silent
 from .recipes import RECIPES
 from .run import Run
 from .setup import SIZES
 from .signals import Interrupted, Quit, Signals, Stopped
+
+if TYPE_CHECKING:
+    from .callback import TrainingCallback
 
 
 @checked
@@ -161,6 +165,7 @@ class Prepared:
 
     Attributes:
         checkpoint: the one it goes on from, taken after `step` steps; None: from the start.
+        plan: of its steps, where they were fitted into minutes.
     """
 
     folder: Path
@@ -171,6 +176,7 @@ class Prepared:
     fleet: device.Fleet
     checkpoint: Path | None
     step: int
+    plan: Plan | None = None
 
 
 def _prepare(
@@ -241,7 +247,10 @@ def begin(
             progress.note(f"note: `train.minutes` is for one process on a CPU; all {count(whole)} steps are taken")
             config = replace(config, train=replace(config.train, minutes=0.0))
         else:
-            config, per_row = fitted(config, method, corpus.tokenizer.size, len(corpus.validation))
+            asked = config
+            config, per_row = fitted(asked, method, corpus.tokenizer.size, len(corpus.validation))
+            validation = validation_gradients(asked, method, corpus.tokenizer.size, len(corpus.validation))
+            prepared = replace(prepared, plan=Plan(asked, config.train.steps, validation))
     about = notes.about_run(prepared.about, corpus, method, changes, prepared.step)
     prepared = replace(prepared, config=config, about=about)
     if not this_process().rank:
@@ -271,54 +280,83 @@ def _announce(
         texts = len(corpus.validation)
         for note in forecast(config, method, corpus.tokenizer, texts, step, size, per_row=per_row, whole=whole):
             progress.note(note)
+    elif size:
+        progress.note(setup.described(size, config, type(method), bool(corpus.tokenizer.shape)))
     progress.note(notes.heading(config, method, corpus, prepared.about, prepared.fleet, prepared.folder))
     if config.recipe in RECIPES:
         progress.note(RECIPES[config.recipe].note(config.recipe))
     for text in corpus.notes:
         progress.note(f"note: {text}")
-    if note := notes.ending(config, method.block):
-        progress.note(note)
+    for note in (notes.ending(config, method.block), "" if resume else notes.exporting(config)):
+        if note:
+            progress.note(note)
     if resume:
         progress.note(notes.resumed(step, config, corpus.train, changes))
 
 
 def _run(prepared: Prepared, progress: Progress, rank: int, signals: Signals, again: str) -> Run:
     """Train to the last step, or until a signal."""
-    folder, method, corpus, config = prepared.folder, prepared.method, prepared.corpus, prepared.config
+    folder = prepared.folder
     with logger.libraries_into(None if rank else folder / LOG):
-        from . import loop
-        from .callback import TrainingCallback
-
-        model = Model(method, corpus.tokenizer, config, prepared.about)
-        writer = loop.LightningWriter(corpus.tokenizer, config, prepared.about, not rank)
-        callback = TrainingCallback(folder, model, corpus, progress, signals, prepared.step, again, writer)
-        is_sharded = prepared.fleet.sharded(config)
-        shape = corpus.tokenizer.shape
-        other = complement(corpus.tokenizer) if config.data.reverse_complement else []
-        rows = corpus.train.crops() if config.data.crop else corpus.train
-        learner = loop.Learner(method, config, rows, prepared.step, prepared.fleet.world, is_sharded, shape, other)
-        method.train()
-        signals.droppable = prepared.fleet.world == 1  # several agree before the first step whether to stop
-        try:
-            loop.fit(callback, learner, writer, prepared.checkpoint, prepared.fleet)
-        except Exception as problem:
-            if signals.asked and callback.saved == callback.step:  # it may have ended a process that reads data, too
-                raise Interrupted from problem
-            last = newest(folder / CHECKPOINTS)
-            if last and not isinstance(problem, (Diverged, InputError)):
-                progress.note(f"saved at step {count(step_of(last))}; go on: {again}")
-            raise
-        finally:
-            callback.close()
-        if callback.step < config.train.steps:  # the signal may have come to another process
+        callback = _fit(prepared, progress, rank, signals, again)
+        while callback.replanned and not signals.asked:
+            prepared = _planned_again(prepared, callback.step, callback.replanned, progress)
+            callback = _fit(prepared, progress, rank, signals, again)
+        if callback.step < prepared.config.train.steps:  # the signal may have come to another process
             raise Interrupted
     if rank:
         raise SystemExit(0)  # the other processes end here: what follows in a script is for the first one
     meters, validation = callback.meters, callback.validation
-    return Run.at(folder, config, prepared.about, {
+    return Run.at(folder, prepared.config, prepared.about, {
         "best": validation.best, "validations": validation.count, "step": callback.step, "seconds": meters.elapsed(),
         "tokens": meters.tokens,
     }, meters.speed(), meters.peak)  # fmt: skip
+
+
+def _fit(prepared: Prepared, progress: Progress, rank: int, signals: Signals, again: str) -> "TrainingCallback":
+    """Train until the last step, a signal, or the plan of the steps is to be another."""
+    from . import loop
+    from .callback import TrainingCallback
+
+    folder, method, corpus, config = prepared.folder, prepared.method, prepared.corpus, prepared.config
+    model = Model(method, corpus.tokenizer, config, prepared.about)
+    writer = loop.LightningWriter(corpus.tokenizer, config, prepared.about, not rank)
+    callback = TrainingCallback(folder, model, corpus, progress, signals, prepared.step, again, writer, prepared.plan)
+    is_sharded = prepared.fleet.sharded(config)
+    shape = corpus.tokenizer.shape
+    other = complement(corpus.tokenizer) if config.data.reverse_complement else []
+    rows = corpus.train.crops() if config.data.crop else corpus.train
+    learner = loop.Learner(method, config, rows, prepared.step, prepared.fleet.world, is_sharded, shape, other)
+    method.train()
+    signals.droppable = prepared.fleet.world == 1  # several agree before the first step whether to stop
+    try:
+        loop.fit(callback, learner, writer, prepared.checkpoint, prepared.fleet)
+    except Exception as problem:
+        if signals.asked and callback.saved == callback.step:  # it may have ended a process that reads data, too
+            raise Interrupted from problem
+        last = newest(folder / CHECKPOINTS)
+        if last and not isinstance(problem, (Diverged, InputError)):
+            progress.note(f"saved at step {count(step_of(last))}; go on: {again}")
+        raise
+    finally:
+        callback.close()
+    return callback
+
+
+def _planned_again(prepared: Prepared, step: int, steps: int, progress: Progress) -> Prepared:
+    """The training from its checkpoint of `step` on, to another last step: a run that is resumed so has the same numbers."""
+    config, about, before = prepared.config, prepared.about, prepared.config.train.steps
+    minutes = prepared.plan.asked.train.minutes if prepared.plan else 0.0
+    config = replace(config, train=replace(config.train, steps=steps))
+    about = {**about, "changes": [*about["changes"], {"step": step, "train.steps": [before, steps]}]}
+    write_config(prepared.folder, config, about)
+    text = (
+        f"{count(steps)} steps fit into {minutes:g} minutes at the pace of the first {count(step)}, not {count(before)}"
+    )
+    progress.note(f"note: {text}")
+    logger.log(prepared.folder, f"step {step}: {text}")
+    checkpoint = prepared.folder / CHECKPOINTS / step_name(step)
+    return replace(prepared, config=config, about=about, checkpoint=checkpoint, step=step, plan=None)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from torch import Tensor
 from ...data.tokenizer_base import Tokenizer
 from ...errors import InputError
 from ...methods.method import Method
-from ...nn.block import Block
+from ...nn.block import Block, Net
 from ...nn.embedding import Modulation
 from ...nn.transformer import DiT
 from ..checkpoint.write import save_tensors
@@ -45,6 +45,13 @@ def fitting(config: Config) -> list[str]:
         for n, layout in LAYOUTS.items()
         if layout.build is None and layout.convert is None and layout.method in (config.method, *free)
     ]
+
+
+def unpublished(net: Net) -> str:
+    """The part of a network that no published layout has, in words; "" where there is none."""
+    if net.conv or net.grid:
+        return "short convolutions (`net.conv`)" if net.conv else "a grid (`net.grid`)"
+    return "a gated MLP (`net.mlp` swiglu)" if net.mlp != "gelu" else ""
 
 
 def write_layout(
@@ -100,13 +107,10 @@ def state_of(
         raise InputError(
             f"the layout {layout.name} is for {layout.method}, and this is {config.method}{time_note}; {hint}"
         )
-    if net.conv or net.grid:
-        has = "short convolutions (`net.conv`)" if net.conv else "a grid (`net.grid`)"
+    if parts := unpublished(net):
         raise InputError(
-            f"this network has {has}, for which no published layout has a word; use `to` hub, or train one without"
+            f"this network has {parts}, for which no published layout has a word; use `to` hub, or train one without"
         )
-    if net.mlp != "gelu":
-        raise InputError("this network has a gated MLP (`net.mlp` swiglu), which no published layout has; use `to` hub")
     if config.method == "ar" and options.get("begin") is None:
         raise InputError(
             "its texts begin with a state of its own, those of the layout ar with a token; train it with `begin`"

@@ -25,6 +25,7 @@ from ...arguments import checked
 from ...data import Data
 from ...data.corpus import as_data
 from ...errors import InputError
+from ...evaluation.corpus import corpus_of
 from ...evaluation.interval import mean
 from ...evaluation.result import Result, difference, summarize
 from ...evaluation.sweep import sampler_of
@@ -42,12 +43,12 @@ from ...show.numbers import count, counted, duration, parameters
 from ...show.progress import Bar, TrainingPart
 from ...show.record import Record, as_file, json_record
 from ...show.terminal import Terminal
-from ...training import lock, logger, setup
+from ...training import forecast, lock, logger, setup
 from ...training.device import cuda, fleet, require_room
 from ...training.signals import Stopped
 from ...training.train import train as train_one
 from . import table
-from .entrant import Entrant, check_folder, check_runs, entrants
+from .entrant import Entrant, check_alike, check_folder, check_runs, config_of, entrants, preset
 from .measure import Settings, check_pairing, data_key, measure_method, measurement_key
 from .paper import Rows
 from .record import Bound, DataMeasurement, Difference, Findings, Judge, Measurement, Paper, Quality, Row
@@ -109,23 +110,33 @@ def compare_methods(
     seeds: int = 1,
     rows: Rows | None = None,
     samplers: Sequence[str] = (),
+    size: str = "",
 ) -> Comparison:
     """Do what a request of a comparison asks (`request.Compare`, which its record names).
 
     rows: of a paper's table, in the place of methods.
     """
-    terminal = terminal or Terminal(quiet=True)
+    terminal, where = terminal or Terminal(quiet=True), Path(folder)
+    several = rows.entrants if rows else entrants(methods, where)
+    if several and several[0].place:
+        settled = {"data": data, "net": net, "size": size or None, "seeds": seeds if seeds > 1 else None}
+        settled["train"] = None if train is None or replace(train, seed=0) == Train() else train
+        if name := next((name for name, value in settled.items() if value is not None), ""):
+            raise InputError(f"`{name}` is for methods that are trained, and these runs are; leave it out")
     data = Data() if data is None else as_data(data)
+    if size:
+        usual = preset(size, getattr(data, "name", ""), [of.method for of in several])
+        net, train = usual[0] if net is None else net, usual[1] if train is None else train
     train = train or Train()
     if train.devices > 1:  # several would each ask for all of the comparison
         raise InputError(f"`train.devices` is {train.devices}; compare trains on one device, leave it out")
     train = replace(train, devices=1)
     how = Settings(tuple(calls), samples, draws, limit, train.seed, tuple(samplers))
-    several, where = rows.entrants if rows else entrants(methods), Path(folder)
     check_folder(where)
     with terminal.waiting("reading"):
-        work = _Work(several, data, net or Net(), train, where, how, terminal, request, seeds, rows)
+        work = _Work(several, data, net or Net(), train, where, how, terminal, request, seeds, rows, size)
     with lock.hold(where, "compared"):
+        work.announce()
         terminal.say(work.heading())
         findings = work.go()
         with terminal.waiting("drawing"):
@@ -137,34 +148,39 @@ class _Work:
 
     def __init__(
         self, several: list[Entrant], data: Data, net: Net, train: Train, folder: Path, how: Settings,
-        terminal: Terminal, request: Request[Comparison], seeds: int = 1, rows: Rows | None = None,
+        terminal: Terminal, request: Request[Comparison], seeds: int = 1, rows: Rows | None = None, size: str = "",
     ):  # fmt: skip
         """Everything is checked here: names, choices, pairings, data, and the runs that are there."""
         self.several, self.folder, self.how, self.terminal, self.data = several, folder, how, terminal, data
-        self.request, self.rows, self.minutes = request, rows, train.minutes
+        self.request, self.rows, self.minutes, self.size = request, rows, train.minutes if rows else 0.0, size
+        self.fits = bool(train.minutes) and rows is None  # as many steps as the slowest may, the same for all
         self.seeds = tuple(range(how.seed, how.seed + seeds))
         if not several:
             raise InputError(
                 f"no row of {rows.name if rows else 'it'} has a recipe; zellige list tables says which have"
             )
+        runs = [run for entrant in several for run in self._runs(entrant)]
+        self.trained = bool(several[0].place)  # before, and nothing is
+        begun = next((self._place(run.folder) for run in runs if holds_run(self._place(run.folder))), folder)
         configs = {
-            run.folder: setup.choose_config(
+            run.folder: config_of(self._place(run.folder)) if self.trained else setup.choose_config(
                 None, run.name, run.method, data, replace(net, **run.net),
-                _steps_of(folder / run.folder, train if run.seed is None else replace(train, seed=run.seed)),
+                _steps_of(folder / run.folder if rows else begun, train if run.seed is None else replace(train, seed=run.seed)),
                 run.options, folder / run.folder,
             )
-            for entrant in several
-            for run in self._runs(entrant)
+            for run in runs
         }  # fmt: skip
         wanted = {name: find_sampler(sampler_of(name)[0]) for name in how.samplers}
         supported = set[str]()
         first = several[0]
-        start = setup.load_start(train.start, first.method, first.name) if train.start else None
-        ends = max(
-            setup.ends_for(configs[run.folder], run.method) for entrant in several for run in self._runs(entrant)
-        )
-        self.corpus = setup.read_corpus(configs[first.folder], ends, start=start)  # all learn the same ends
-        configs = {name: setup.filled_up(config, self.corpus) for name, config in configs.items()}
+        if self.trained:
+            check_alike([(run.title, self._place(run.folder), configs[run.folder]) for run in runs])
+            self.corpus = corpus_of(models.load(self._place(first.folder)))
+        else:
+            start = setup.load_start(train.start, first.method, first.name) if train.start else None
+            ends = max(setup.ends_for(configs[run.folder], run.method) for run in runs)
+            self.corpus = setup.read_corpus(configs[first.folder], ends, start=start)  # all learn the same ends
+            configs = {name: setup.filled_up(config, self.corpus) for name, config in configs.items()}
         tokens = self.corpus.tokenizer
         classes = len(self.corpus.about.get("classes") or ())
         self.configs = {name: setup.shaped(config, tokens.shape, classes) for name, config in configs.items()}
@@ -172,9 +188,9 @@ class _Work:
         for entrant in several:
             try:
                 method = self._built(entrant, self.configs[entrant.folder])
-                size = sum(p.numel() for p in method.parameters())
+                number = sum(p.numel() for p in method.parameters())
                 supported |= {name for name, sampler in wanted.items() if not sampler.refuse(method)}
-                self.parameters |= dict.fromkeys((run.folder for run in self._runs(entrant)), size)
+                self.parameters |= dict.fromkeys((run.folder for run in self._runs(entrant)), number)
             except InputError as reason:
                 if rows is None:
                     raise
@@ -186,12 +202,17 @@ class _Work:
             self.several = self.rows.entrants
             kept = [run.folder for entrant in self.several for run in self._runs(entrant)]
             self.configs = {name: self.configs[name] for name in kept}
-        check_runs(folder, self.configs)
-        for run in (folder / name for name in self.configs):
+        if not self.trained:
+            check_runs(folder, self.configs)
+        for run in map(self._place, self.configs):
             if holds_run(run):
                 setup.same_corpus(read_config(run).get("about") or {}, self.corpus)
         self.unit = models.unit(tokens)
         self.part = f"-limit-{how.limit}" if how.limit is not None and how.limit < len(self.corpus.test) else ""
+
+    def _place(self, name: str) -> Path:
+        """The folder of a run, by its name in the comparison's or its place from there."""
+        return Path(os.path.normpath(self.folder.resolve() / name)) if self.trained else self.folder / name
 
     def _runs(self, entrant: Entrant) -> list[Entrant]:
         """The entrant with each of the seeds."""
@@ -199,6 +220,10 @@ class _Work:
 
     def _built(self, entrant: Entrant, config: Config) -> Method:
         """The method, untrained; InputError where it cannot be built, or not be sampled."""
+        if entrant.place:
+            method = models.load(self._place(entrant.folder)).method
+            check_pairing(method)
+            return method
         require_room(config, fleet(config))
         tokens = self.corpus.tokenizer
         with torch.random.fork_rng(devices=[]):
@@ -211,8 +236,42 @@ class _Work:
         """The first one; they share data, net and train."""
         return next(iter(self.configs.values()))
 
+    def announce(self) -> None:
+        """Say how long the trainings will take that are not done; and let all take the steps that fit for the slowest.
+
+        The first training is given the minutes that these steps take it, and so plans them again; the others take its steps.
+        """
+        runs = [run for entrant in self.several for run in self._runs(entrant)]
+        left = [run for run in runs if not self._is_done(run)]
+        several: Any = [self.configs[run.folder] for run in left]
+        whole, on_cpu = 0, not cuda(self.config)
+        if self.trained or not left:
+            return
+        if on_cpu and (several[0].train.minutes or not self.terminal.quiet):
+            with self.terminal.waiting("timing"):
+                several = forecast.timed([(self.configs[run.folder], run.method) for run in left], self.corpus)
+            if several[0].config.train.minutes and self.rows:
+                each = lambda one: forecast.shortened(one.config, one.per_row, one.validation)  # noqa: E731
+                several = [replace(one, config=each(one)) for one in several]
+            elif several[0].config.train.minutes:
+                whole, several = several[0].config.train.steps, forecast.alike(several)
+                name = left[0].folder
+                budget = replace(self.configs[name].train, minutes=several[0].seconds / 60 + 1e-9)
+                self.configs = {left[i].folder: one.config for i, one in enumerate(several)}
+                self.configs[name] = replace(self.configs[name], train=budget)
+        preset = setup.described(self.size, self.config, self.several[0].method, bool(self.corpus.tokenizer.shape))
+        self.terminal.say(forecast.of_several(several, len(left), preset, whole, self.size))
+
+    def _is_done(self, entrant: Entrant) -> bool:
+        """Return whether a run was trained to its last step."""
+        last = newest(self.folder / entrant.folder / CHECKPOINTS)
+        return last is not None and step_of(last) >= self.configs[entrant.folder].train.steps
+
     def heading(self) -> str:
         t, n, tell = self.config.train, self.config.net, self.corpus
+        if self.trained:
+            names = ", ".join(f"{entrant.title} ({entrant.name})" for entrant in self.several)
+            return f"{names}\n{tell.about['name']}, {count(tell.train.tokens_total)} tokens that they were trained on"
         sizes = str(n) if n.convolutional else f"{counted(n.layers, 'layer')}, hidden {n.hidden}"
         length = f"{self.minutes:g} minutes" if self.minutes else counted(t.steps, "step")
         title = f"{table.heading(self._paper())}\n" if self.rows else ""
@@ -244,8 +303,9 @@ class _Work:
         data = read("data", DataMeasurement) if _is_of(measurements.get("data"), data_wanted) else None
         several = [run for entrant in self.several for run in self._runs(entrant)]
         for number, entrant in enumerate(several, 1):
-            run = self.folder / entrant.folder
-            self._train(entrant, run, f"{number} of {len(several)}  {entrant.label}")
+            run = self._place(entrant.folder)
+            if not self.trained:
+                self._train(entrant, run, f"{number} of {len(several)}  {entrant.label}")
             key = measurement_key(run, self.corpus, self.how)
             if data is not None and _is_of(measurements.get(entrant.folder), key):
                 methods[entrant.folder] = read(entrant.folder, Measurement)
@@ -268,6 +328,8 @@ class _Work:
 
     def _train(self, entrant: Entrant, run: Path, label: str) -> None:
         """The method's run, as far as it is not there."""
+        if self.fits:
+            self._take_steps()
         config, has_run = self.configs[entrant.folder], holds_run(run)
         last = newest(run / CHECKPOINTS)
         step = step_of(last) if last else 0
@@ -290,6 +352,14 @@ class _Work:
                 f"  trained in {duration(finished_run.seconds)}, validation {finished_run.validation or 'without a bound'}"
             )
 
+    def _take_steps(self) -> None:
+        """Let all runs take the steps of one that was begun."""
+        begun = next((self.folder / name for name in self.configs if holds_run(self.folder / name)), None)
+        if begun is not None:
+            before = read_config(begun)["train"]
+            of = lambda t: replace(t, steps=before["steps"], warmup=before["warmup"], minutes=0.0)  # noqa: E731
+            self.configs = {name: replace(config, train=of(config.train)) for name, config in self.configs.items()}
+
     # ------------------------------------------------------------------------------------------------ what is written
     def write(self, measured: "_Measured") -> Comparison:
         """compare.json, compare.md and compare.svg: the same files whenever the same was measured."""
@@ -298,7 +368,7 @@ class _Work:
         data = measured.data
         several = [[measured.methods[run.folder] for run in self._runs(entrant)] for entrant in self.several]
         rows = [
-            replace(row_of(entrant, over_seeds(measurements)), steps=_trained_steps(self.folder / entrant.folder),
+            replace(row_of(entrant, over_seeds(measurements)), steps=_trained_steps(self._place(entrant.folder)),
                     seeds=seed_values(measurements))
             for entrant, measurements in zip(self.several, several)
         ]  # fmt: skip

@@ -1,22 +1,25 @@
-"""Who takes part in a comparison: a method with its choices, its column `variant`, and the folder of its run."""
+"""Who takes part in a comparison: a method with its choices, or a trained run; its column `variant`, the folder of its run."""
 
 import dataclasses
 import json
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from ...arguments import from_text, of_kind
 from ...errors import InputError, unknown
-from ...methods import find
+from ...methods import METHODS, find
 from ...methods.method import Method
-from ...models.checkpoint.layout import holds_run
+from ...models.checkpoint.layout import CHECKPOINTS, CONFIG, holds_run, newest
 from ...models.checkpoint.read import read_config
-from ...models.config import Config, to_json
+from ...models.config import Config, Train, from_json, to_json
+from ...nn.block import Net
 from ...requests import choices_of
 from ...schema import shown
+from ...training.setup import SIZES
 
 OWN = re.compile(r"(compare|measured)(-limit-\d+)?\.(json|md|svg)")  # what a comparison writes beside its runs
 
@@ -33,6 +36,7 @@ class Entrant:
         title: in the place of a label that is made of the choices: the recipe of a paper's row.
         net: fields of the network that are not those of the others.
         seed: of its training, where that is not the comparison's own.
+        place: of a run that was trained before, its folder, as it is reached from that of the comparison.
     """
 
     method: type[Method]
@@ -43,6 +47,16 @@ class Entrant:
     title: str = ""
     net: Mapping[str, Any] = field(default_factory=dict)
     seed: int | None = None
+    place: str = ""
+
+    @classmethod
+    def of_run(cls, run: Path, comparison: Path) -> "Entrant":
+        """Of a run that is trained, in a comparison in that folder. InputError where it holds no checkpoint."""
+        config = config_of(run)
+        if newest(run / CHECKPOINTS) is None:
+            raise InputError(f"'{shown(run)}' holds no checkpoint yet; continue it with `resume`, or leave it out")
+        place = os.path.relpath(run.resolve(), comparison.resolve())
+        return cls(find(config.method), config.method, config.options, {}, title=shown(run), place=place)
 
     @classmethod
     def of(cls, what: Any) -> "Entrant":
@@ -69,6 +83,8 @@ class Entrant:
     @property
     def variant(self) -> str:
         """`uniform`, `uniform, steps=64`; without choices the default process, where the method has several, else `-`."""
+        if self.place:
+            return self.title
         words = [v if isinstance(v, str) else f"{k}={v}" for k, v in self.chosen.items()]
         return ", ".join(words) or getattr(self.options, "process", "-")
 
@@ -80,7 +96,9 @@ class Entrant:
 
     @property
     def folder(self) -> str:
-        """`sedd-uniform`, `sedd-uniform-seed-1`: the name of its run in the folder of the comparison."""
+        """`sedd-uniform`, `sedd-uniform-seed-1`: the name of its run in the folder of the comparison, or its place from there."""
+        if self.place:
+            return self.place
         words = [v if isinstance(v, str) else f"{k}-{v}" for k, v in self.chosen.items()]
         name = self.title or "-".join([self.name, *words])
         return name if self.seed is None else f"{name}-seed-{self.seed}"
@@ -90,9 +108,18 @@ class Entrant:
         return [self, *(replace(self, seed=seed) for seed in range(first + 1, first + seeds))]
 
 
-def entrants(methods: Any) -> list[Entrant]:
-    """All of them; InputError for fewer than two, or one that is named twice."""
-    members = [Entrant.of(entry) for entry in methods]
+def entrants(methods: Any, folder: Path) -> list[Entrant]:
+    """All of them, in a comparison in that folder.
+
+    Raises:
+        InputError: fewer than two, one that is named twice, or methods and trained runs together.
+    """
+    runs = [isinstance(entry, str | Path) and entry not in METHODS and holds_run(Path(entry)) for entry in methods]
+    if any(runs) and not all(runs):
+        raise InputError(
+            f"'{methods[runs.index(True)]}' is trained and '{methods[runs.index(False)]}' is not; compare methods, or runs"
+        )
+    members = [Entrant.of_run(Path(entry), folder) if any(runs) else Entrant.of(entry) for entry in methods]
     if len(members) < 2:
         raise InputError("compare needs two methods or more; e.g. zellige compare mdlm md4 --run runs/compare")
     names = [entry.folder for entry in members]
@@ -144,6 +171,38 @@ def check_runs(folder: Path, wanted: dict[str, Config]) -> None:
                         f"'{shown(run)}' was trained with `{name}` {_value_text(before[section][key])}, "
                         f"not {_value_text(value)}; give the same settings, or use a new `run`"
                     )
+
+
+def config_of(run: Path) -> Config:
+    """The config of a run that is there."""
+    return from_json(read_config(run), source=shown(run / CONFIG))
+
+
+def check_alike(runs: Iterable[tuple[str, Path, Config]]) -> None:
+    """InputError for trained runs that are not of the same rows of tokens: of each its name, its folder and its config."""
+    first, *others = [
+        (name, (replace(config.data, cache=None), config.net.length, *_learnt(run))) for name, run, config in runs
+    ]
+    for name, rows in others:
+        if different := next((what for what, a, b in zip(ROWS, first[1], rows) if a != b), ""):
+            raise InputError(
+                f"'{name}' and '{first[0]}' have other {different}; compare runs whose texts are cut into the same rows"
+            )
+
+
+ROWS = ("options of the data", "lengths", "data", "tokens")
+
+
+def _learnt(run: Path) -> tuple[Any, Any]:
+    """The hash of a run's data, and of its tokenizer."""
+    about = (read_config(run).get("about") or {}).get("data") or {}
+    return about.get("sha256"), (about.get("tokenizer") or {}).get("fingerprint")
+
+
+def preset(size: str, data: str, methods: Iterable[type[Method]], kind: str = "") -> tuple[Net, Train]:
+    """The network and the training of a size that suit all methods: a transformer where one of them reads blocks."""
+    of_blocks = next((method for method in methods if method.blocks(method.Config())), METHODS["mdlm"])
+    return SIZES[size].of(data, of_blocks, kind)
 
 
 def _value_text(value: object) -> str:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ...arguments import checked
 from ...data import Data
@@ -42,7 +42,7 @@ class Compare(Request["Comparison"]):
     """Several methods, the same network, data, seed and budget: trained alike, each measured; one table and one figure."""
 
     methods: Any = option(
-        'names, with choices if there are any ("sedd:process=uniform"); classes; (class, "choice=value")',
+        'names, with choices if there are any ("sedd:process=uniform"); classes; (class, "choice=value"); or folders of runs',
         default=(), hidden=True, read=lambda entries: tuple(map(_method, entries)),
     )  # fmt: skip
     data: Any = option(
@@ -70,6 +70,9 @@ class Compare(Request["Comparison"]):
         "compare the rows of a paper's table on other data, never as a reproduction (zellige list tables)", default=""
     )
     minutes: float | None = option("training of each row of a table, on a CPU", default=None, above=0, unit="minutes")
+    size: Literal["tiny", "small", "base", "medium"] | None = option(
+        "preset of network, batch, learning rate and steps; other options override it", default=None
+    )
     samplers: tuple[str, ...] = option(
         "also sample by these, each method by those that it supports, at as many network evaluations; with options as "
         "psi:kappa=0.9",
@@ -107,7 +110,7 @@ class Compare(Request["Comparison"]):
         return compare_methods(
             self.methods, data=self.data, net=self.net, train=self.train, folder=self.folder, calls=self.calls,
             samples=self.samples, draws=self.draws, limit=self.limit, seeds=self.seeds, terminal=terminal,
-            request=self.saved(), samplers=self.samplers,
+            request=self.saved(), samplers=self.samplers, size=self.size or "",
         )  # fmt: skip
 
     def _run_table(self, terminal: Terminal | None) -> "Comparison":
@@ -116,6 +119,8 @@ class Compare(Request["Comparison"]):
 
         if self.methods:
             raise InputError("`table` says which methods are compared; leave the names out")
+        if self.size:
+            raise InputError("a `table` has the smallest size; leave `size` out")
         if self.minutes is None:
             raise InputError("`minutes` is not given; say how long each row is trained, e.g. `minutes` 5")
         data, net, train = substitute(self.table, self.data, self.net, self.train, self.minutes)
@@ -194,18 +199,21 @@ def compare(
     limit: int | None = None,
     seeds: int = 1,
     samplers: Sequence[str] = (),
+    size: Literal["tiny", "small", "base", "medium"] | None = None,
     terminal: Terminal | None = None,
 ) -> "Comparison":
     """Train methods alike, measure each, and write a table and a figure: `Compare(methods, ..., folder=run).run(terminal)`.
 
     Args:
-        methods: names, with choices if there are any ("sedd:process=uniform"); classes; (class, "choice=value").
+        methods: names, with choices if there are any ("sedd:process=uniform"); classes; (class, "choice=value"); or the
+            folders of runs, which are measured as they are.
         data, net, train: the same for all of them; `train.seed` is that of everything.
         run: folder for the comparison; each method's run has a subfolder.
         calls: sampling steps at which samples are judged.
         samples: how many at each; 0: 64 of a text, 2,000 of enumerable data.
         draws, limit: of the bound, as `evaluate` takes them.
         seeds: how many each method is trained with, `train.seed` and the next ones: mean and deviation over them.
+        size: tiny, small, base or medium: the network and the training where they are not given.
         samplers: also sample by these, at as many network evaluations, each method by those that it supports.
         terminal: where progress is reported; nowhere by default.
 
@@ -216,6 +224,6 @@ def compare(
     methods = methods if isinstance(methods, tuple) else tuple(methods)
     request = Compare(
         methods, data, net, train, Path(run) if run else "", tuple(calls), samples, draws, limit, seeds,
-        samplers=tuple(samplers),
+        size=size, samplers=tuple(samplers),
     )  # fmt: skip
     return request.run(terminal)
