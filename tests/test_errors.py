@@ -6,9 +6,11 @@ import pickle
 import re
 import shlex
 import shutil
+import signal
 import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -267,6 +269,39 @@ def test_a_loss_that_is_not_finite_is_said_in_lines(monkeypatch, capsys):
     assert (
         capsys.readouterr().err == "error: loss is NaN at step 3\n  no checkpoint yet\n  again: `train.lr` 1e-4\\x07\n"
     )
+
+
+def test_without_a_stdout_nothing_is_done(tmp_path):
+    """Samples went nowhere, and the exit code was 0."""
+    words = [sys.executable, "-m", "zellige", "list", "data"]
+    closed = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *words], capture_output=True, text=True, check=False)
+    assert (closed.returncode, closed.stderr) == (
+        2, "error: stdout is closed, and the result would go nowhere; send it to a file, or to /dev/null\n",
+    )  # fmt: skip
+    reader, writer = os.pipe()
+    os.close(reader)
+    unread = subprocess.run(words, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (unread.returncode, unread.stderr) == (141, "")
+
+
+def test_a_signal_while_something_is_cleared_away_is_not_lost(monkeypatch, capsys):
+    """Python prints what is raised in `__del__`, with its traceback, and goes on."""
+
+    class Ends:
+        def __del__(self):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0)
+
+    def work(*_):
+        ends = Ends()
+        del ends
+        time.sleep(10)
+        return 0
+
+    monkeypatch.setattr("zellige.cli.dispatch", work)
+    assert cli.main(["list", "data"]) == 143
+    assert capsys.readouterr().err == "stopped\n"
 
 
 def test_something_unforeseen_is_one_line_with_a_file(here, monkeypatch, capsys, tmp_path):

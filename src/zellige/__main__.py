@@ -1,5 +1,6 @@
 """`python -m zellige`, and what the command `zellige` runs."""
 
+import signal
 import sys
 
 from .cli import main as _main
@@ -9,7 +10,9 @@ from .waiting import settle_waiting
 def main() -> None:
     """The command `zellige`."""
     settle_waiting()
-    sys.exit(_main())
+    code = _main()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is left to interrupt, and Python would print where it was
+    sys.exit(code)
 
 
 if __name__ == "__main__":

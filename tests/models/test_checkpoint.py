@@ -16,7 +16,7 @@ from zellige.data.tokenizer import Characters, Integers
 from zellige.methods import METHODS, build
 from zellige.methods.mdlm import MDLM
 from zellige.models import model as checkpoint
-from zellige.models.checkpoint.layout import newest, steps
+from zellige.models.checkpoint.layout import newest, sample_files, samples_file, steps
 from zellige.models.checkpoint.read import best, load_tensors
 from zellige.models.checkpoint.write import link, pack, prune, save_tensors, unpack, write_checksums
 from zellige.models.config import FORMAT
@@ -431,14 +431,26 @@ def test_what_a_copy_leaves_where_the_links_were(tmp_path):
 
 
 def test_only_folders_of_our_names_are_checkpoints(tmp_path):
-    points = checkpoints(tmp_path / "run", 3, 60, 1_234_567, best=60)
+    points = checkpoints(
+        tmp_path / "run", 3, 60, 999_999, 1_234_567, best=60
+    )  # by name the one before the last comes last
     others = ["step-000060-backup", "step-60", "step-", "step-00060", "Step-000090", "step-000070.old", "last.bak"]
     for name in others:
         (points / name).mkdir()
     (points / "step-000099").write_text("a file")
     (points / "step-000050").symlink_to("step-000003")
-    assert [p.name for p in steps(points)] == ["step-000003", "step-000050", "step-000060", "step-1234567"]
+    of_names = ["step-000003", "step-000050", "step-000060", "step-999999", "step-1234567"]
+    assert [p.name for p in steps(points)] == of_names
     assert newest(points) == points / "step-1234567"
+    link(points)
+    assert os.readlink(points / "last") == "step-1234567"
+    (points / "last").unlink()
+    (points / "best").unlink()
+    for step in (1_000_000, 999_999, 60):
+        samples_file(tmp_path, step).parent.mkdir(exist_ok=True)
+        samples_file(tmp_path, step).touch()
+    names = [file.name for file in sample_files(tmp_path)]
+    assert names == ["step-000060.jsonl", "step-999999.jsonl", "step-1000000.jsonl"]
     prune(points, 1)
     there = {p.name for p in points.iterdir()}
     assert there == {*others, "step-000099", "step-000050", "step-000060", "step-1234567"}

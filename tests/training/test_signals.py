@@ -9,6 +9,7 @@ import importlib
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -108,6 +109,32 @@ NEIGHBOURS = ("building", "announcing", "before Lightning", "after the start", "
 CASES = [
     pytest.param(phase, signal.SIGTERM, marks=pytest.mark.long if phase in NEIGHBOURS else []) for phase in PHASES
 ] + [pytest.param(phase, n, marks=marks) for phase, marks in OTHERS.items() for n in (signal.SIGINT, signal.SIGUSR1)]
+
+
+@pytest.mark.parametrize(("gone", "said"), [(True, ""), (False, "EOFError: nobody there")])
+def test_a_reader_of_data_whose_trainer_was_killed_prints_no_traceback(gone, said, tmp_path):
+    """A thread of a reader hands over tensors: where the trainer goes amid that, it was a traceback after the last line."""
+    reader = tmp_path / "reader.py"
+    reader.write_text(
+        "import os, sys\n"
+        "from zellige.training import signals\n"
+        "begun, begins = os.pipe()\n"
+        "if child := os.fork():\n"  # of the trainer
+        "    os.read(begun, 1)\n"
+        "    sys.argv[1] or os.waitpid(child, 0)\n"
+        "    os._exit(0)\n"
+        "signals.worker()\n"
+        "os.write(begins, b'.')\n"
+        "try:\n"
+        "    raise EOFError('nobody there')\n"
+        "except EOFError:\n"
+        "    sys.excepthook(*sys.exc_info())\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, reader, "gone" if gone else ""], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.stderr.strip().endswith(said)
+    assert bool(ended.stderr) == bool(said)
 
 
 @pytest.mark.parametrize(("phase", "number"), CASES)

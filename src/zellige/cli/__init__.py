@@ -1,6 +1,7 @@
 """The command line: `zellige COMMAND`. Nothing heavy is imported before it is known what to do.
 
-Exit codes: 0 done; 1 the work ran and failed; 2 the input was wrong, nothing was written; 130 Ctrl-C, 143 SIGTERM, 138 SIGUSR1.
+Exit codes: 0 done; 1 the work ran and failed; 2 the input was wrong, nothing was written; 130 Ctrl-C, 143 SIGTERM, 138 SIGUSR1,
+141 nobody reads the output any more.
 """
 
 import contextlib
@@ -15,6 +16,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from .. import __version__
 from ..errors import Diverged, InputError, unknown
@@ -81,6 +83,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     terminal = Terminal(fields=options.EVERYWHERE)
     try:
+        if sys.stdout is None:  # the next file that is opened would be taken for it
+            raise InputError("stdout is closed, and the result would go nowhere; send it to a file, or to /dev/null")
         if any("\0" in word for word in argv):
             raise InputError("the command line holds a NUL character, which no file or text has; leave it out")
         chosen, argv = everywhere(argv)
@@ -106,9 +110,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Terminated as end:
         terminal.say("stopped")
         return 128 + end.args[0]
-    except BrokenPipeError:  # the reader of our output has seen enough
+    except BrokenPipeError:  # the reader of our output has seen enough, or nothing: as other programs end then
         _drop_output()
-        return 0
+        return 141
     except OSError as error:
         from ..files import is_full
         from ..schema import explain
@@ -174,8 +178,19 @@ def _terminable() -> Iterator[None]:
     A signal that is ignored when the command starts (nohup, `trap ''`) stays ignored, as Python leaves SIGINT then.
     """
 
+    over = False
+
     def stop(number: int, frame: object) -> None:
-        raise Terminated(number)
+        if not over:
+            raise Terminated(number)
+
+    def unraisable(info: Any) -> None:
+        """What is raised in `__del__` is printed and lost: a signal is sent again, a little later."""
+        if isinstance(info.exc_value, Terminated | KeyboardInterrupt) and not over:
+            number = info.exc_value.args[0] if isinstance(info.exc_value, Terminated) else signal.SIGINT
+            threading.Timer(0.01, os.kill, (os.getpid(), number)).start()
+        elif isinstance(info.exc_value, Exception):
+            before(info)
 
     handlers = {
         number: signal.getsignal(number) for number in (signal.SIGTERM, getattr(signal, "SIGUSR1", None)) if number
@@ -183,11 +198,15 @@ def _terminable() -> Iterator[None]:
     own_handlers = {number: handler for number, handler in handlers.items() if handler != signal.SIG_IGN}
     if threading.current_thread() is not threading.main_thread():
         own_handlers = {}
+    before = sys.unraisablehook
     try:
         for number in own_handlers:
             signal.signal(number, stop)
+        sys.unraisablehook = unraisable
         yield
     finally:
+        over = True
+        sys.unraisablehook = before
         for number, handler in own_handlers.items():
             signal.signal(number, handler)
 

@@ -6,12 +6,16 @@ signal that is ignored when training starts (nohup, a job in the background of a
 
 import os
 import signal
+import sys
 import threading
+import time
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 
 WARNING = getattr(signal, "SIGUSR1", None)  # which Slurm sends, if set so, before it ends a job; Windows has none
+GONE = 0.5  # seconds in which a process that was killed is gone
 WATCHED = (signal.SIGINT, signal.SIGTERM, *([WARNING] if WARNING else []))
 
 
@@ -90,9 +94,19 @@ def worker(number: int = 0) -> None:
     for number in WATCHED:
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    sys.excepthook = partial(_complain, os.getppid())  # also of the threads that hand over tensors
     if hasattr(signal, "sigwaitinfo"):
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # in every thread: the one below takes them all
         threading.Thread(target=_wait_for_end, args=(os.getppid(),), daemon=True).start()
+
+
+def _complain(trainer: int, kind: type[BaseException], problem: BaseException, *where: Any) -> None:
+    """Print an error of a reader, unless it is that its trainer has gone in the middle of a word; then end."""
+    if isinstance(problem, (EOFError, OSError)):
+        time.sleep(GONE)  # the trainer's files are closed a moment before it is no more
+    if os.getppid() != trainer:
+        os._exit(0)
+    sys.__excepthook__(kind, problem, *where)
 
 
 def _wait_for_end(trainer: int) -> None:
