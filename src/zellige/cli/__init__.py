@@ -1,7 +1,7 @@
 """The command line: `zellige COMMAND`. Nothing heavy is imported before it is known what to do.
 
 Exit codes: 0 done; 1 the work ran and failed; 2 the input was wrong, nothing was written; 130 Ctrl-C, 143 SIGTERM, 138 SIGUSR1,
-141 nobody reads the output any more.
+141 nobody read the output.
 """
 
 import contextlib
@@ -110,9 +110,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Terminated as end:
         terminal.say("stopped")
         return 128 + end.args[0]
-    except BrokenPipeError:  # the reader of our output has seen enough, or nothing: as other programs end then
+    except BrokenPipeError:  # the reader of our output has seen enough, or nothing: then as other programs end
         _drop_output()
-        return 141
+        return 0 if terminal.wrote else 141
     except OSError as error:
         from ..files import is_full
         from ..schema import explain

@@ -29,7 +29,8 @@ def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige compare METHOD METHOD ...`, or `zellige compare RUN --samplers`"""
     if SAMPLERS in options.given(words) and len(leading(words)) < 2:
         return compare_samplers(words, terminal)
-    about = "Train several methods with the same network, data and steps, or take trained runs, and compare them.\n"
+    about = "Train several methods with the same network, data and steps, and compare them.\n"
+    about += "Runs that are trained already: zellige compare RUN RUN\n"
     about += "The samplers of one model: zellige compare RUN --samplers (-h for its options)\n"
     about += "Samplers of several methods: zellige compare METHOD METHOD --samplers NAME NAME"
     name, _ = options.take([*words], "--table", "compare")

@@ -60,6 +60,7 @@ class Terminal:
         self.unicode = _encodes(self.err)
         self._environ = environ
         self._live: Any = None
+        self.wrote = False  # whether a reader has had some of the result
         for stream in (self.out, self.err):  # a character that a stream cannot encode must not end the run
             if getattr(stream, "errors", None) == "strict" and hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")  # pyright: ignore[reportAttributeAccessIssue]
@@ -76,6 +77,7 @@ class Terminal:
         if self.json != "-":
             text = text if painted else escape(text, keep)
             print(text if _encodes(self.out) else ascii_text(text), file=self.out, flush=True)
+            self.wrote = True
 
     def data(self, text: str) -> None:
         """Text that is itself the result, such as a sample: as it is in a pipe; on a terminal line ends and tabs stay."""
@@ -84,6 +86,7 @@ class Terminal:
     def document(self, value: object) -> None:
         """The result as JSON, alone on stdout."""
         print(dumps(value), file=self.out, flush=True)
+        self.wrote = True
 
     def picture(self, lines: "Sequence[Line]") -> None:
         """Lines of (text, look) as a result, with the colours that stdout has."""
