@@ -177,10 +177,10 @@ def timed(
         source = (config.data, setup.row_length(config), config.train.start)
         read = corpus or next((known for key, known in corpora if key == source), None)
         if read is None:
-            read = setup.read_corpus(config, start=start)
+            read = setup.read_corpus(config, setup.ends_for(config, method), start=start)
             corpora.append((source, read))
         tokens, t = read.tokenizer, config.train
-        config = setup.shaped(config, tokens.shape, len(read.about.get("classes") or ()))
+        config = setup.shaped(setup.filled_up(config, read), tokens.shape, len(read.about.get("classes") or ()))
         work = (method, config.options, config.net, source, t.validate_rows, t.validate_draws)
         pace = next((known for key, known in paces if key == work), None)
         if pace is None:
