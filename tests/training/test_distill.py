@@ -11,7 +11,7 @@ from zellige.errors import InputError
 from zellige.exact import enumeration
 from zellige.methods import MDLM, UDLM, build
 from zellige.nn import DiT, Net, Table
-from zellige.training.distill import WAYS, train_rounds
+from zellige.training.distill import WAYS, train_rounds, windows
 
 V, L = 2, 2
 
@@ -60,3 +60,31 @@ def test_a_transformer_reads_the_latent_of_each_row_and_no_class():
         network.features(x)
     with pytest.raises(InputError, match=r"for networks without classes and blocks; leave `net\.latents` out"):
         DiT(Net(layers=1, hidden=8, heads=2, length=4, latents=3, classes=2), 3)
+
+
+def test_each_round_is_taught_by_the_average_that_the_one_before_left():
+    """The first by the teacher; the student keeps the average of its weights, not the last ones."""
+    student, teacher = (build(MDLM, 2, Table(3, 2).double(), length=2) for _ in range(2))
+    rows: Any = Rows(enumeration.states(V, L))
+    taught, after = [], []
+
+    def loss(student, teacher, batch, n, generator):
+        if not torch.is_grad_enabled():  # held-out texts, before a round and after it
+            after.append(student.network.logits.detach().clone())
+        else:
+            taught.append((n, teacher.network.logits.detach().clone(), student.network.logits.detach().clone()))
+        return (student.network.logits - 3.0).square().sum().expand(len(batch))
+
+    train_rounds(student, teacher, loss, rows, rows, [4, 2, 1], ema=0.9, seed=0, steps=6, batch=4, lr=0.1)
+    first, second = ([seen for seen in taught if seen[0] == n] for n in (4, 2))
+    assert all(torch.equal(seen[1], teacher.network.logits) for seen in first)
+    left = after[1]  # by the first round
+    assert all(torch.equal(seen[1], left) for seen in second)
+    assert (left - 3).square().sum() > (first[-1][2] - 3).square().sum()  # behind those before the last step
+    assert torch.equal(student.network.logits, after[-1])
+
+
+def test_some_window_ends_at_clean_tokens():
+    method = build(MDLM, 2, Table(3, 2).double(), length=2)
+    ends = windows(method, 8, 2, 70, torch.Generator().manual_seed(0))
+    assert {*ends[:, -1].tolist()} == {*method.grid(8)[2:].tolist()}  # CLEAN is the last
