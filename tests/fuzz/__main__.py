@@ -1,4 +1,5 @@
-"""`make fuzz`: wrong command lines, damaged files and wrong calls, by thousands, drawn from a seed.
+"""`make fuzz`: attacks by thousands, from a seed: wrong command lines, damaged files, wrong calls, odd config files, hostile
+templates, requests to `serve`, full disks, and signals to trainings.
 
     make fuzz ARGS="--trials 5000 --seed 0"          every family, for 10 minutes at most
     make fuzz ARGS="--family calls --seed 0 --only 17"     one trial again
@@ -18,11 +19,11 @@ from pathlib import Path
 
 from .world import World, Wrong, little_memory, now
 
-FAMILIES = ("commands", "files", "calls", "configs")
+FAMILIES = ("commands", "files", "calls", "configs", "templates", "requests", "disks", "signals")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="make fuzz", description="wrong command lines, damaged files, wrong calls")
+    parser = argparse.ArgumentParser(prog="make fuzz", description="attacks drawn from a seed")
     parser.add_argument("--trials", type=int, default=5000, help="over all families")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=10.0, help="at most")
