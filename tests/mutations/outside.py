@@ -701,8 +701,8 @@ METRICS = of(
     (
         "a Sudoku without boxes",
         "show/kinds/grid.py",
-        "for group in (y, x, y // self.box * self.box + x // self.box):",
-        "for group in (y, x):",
+        'return {"row": y, "column": x, "box": y // self.box * self.box + x // self.box}',
+        'return {"row": y, "column": x}',
         "show/test_kinds.py -k validity",
     ),
     (
