@@ -25,6 +25,7 @@ from zellige.models.checkpoint.layout import newest
 from zellige.models.checkpoint.read import load_tensors, read_metrics
 from zellige.models.checkpoint.write import save_tensors
 from zellige.models.hub import card
+from zellige.training import callback
 from zellige.training.ema import EMA, learning_rate
 from zellige.training.loop import Learner
 from zellige.training.order import BatchSampler, StepSeeds
@@ -392,11 +393,20 @@ def test_keeps_the_last_and_the_best(tmp_path):
 
 
 def test_saves_by_the_minute(tmp_path, monkeypatch):
-    saved = []
-    write = files.write_folder
+    """Of steps of 25 seconds, every fifth is the first that ends two minutes or more after the last checkpoint."""
+    saved, seconds = [], 0.0
+    write, agree = files.write_folder, callback.TrainingCallback.agree
+
+    def step(self, trainer):
+        nonlocal seconds
+        seconds = 25.0 * self.step
+        return agree(self, trainer)
+
     monkeypatch.setattr(files, "write_folder", lambda path, fill: (saved.append(path.name), write(path, fill)))
-    go(tmp_path / "a", validate_every=0, save_minutes=1e-9)
-    assert saved == [f"step-00000{i}" for i in (1, 2, 3, 4)]
+    monkeypatch.setattr(callback, "time", SimpleNamespace(monotonic=lambda: seconds))
+    monkeypatch.setattr(callback.TrainingCallback, "agree", step)
+    go(tmp_path / "a", steps=12, validate_every=0, save_minutes=2)
+    assert saved == ["step-000005", "step-000010", "step-000012"]
 
 
 # ---------------------------------------------------------------------------------------------------- going on
