@@ -13,9 +13,9 @@ from zellige.nn import Bert, BertNet, cross_entropy
 SIZES = {"layers": 4, "hidden": 24, "heads": 3, "inner": 40, "rows": 30, "length": 48}
 MODERN = {
     "positions": "rotary", "types": 0, "before": True, "gated": True, "bias": False, "norm_bias": False, "window": 4,
-    "every": 3, "base": 1.6e5, "local_base": 1e4, "eps": 1e-5, "head_eps": 1e-5,
+    "every": 3, "base": 2e4, "local_base": 3e3, "eps": 0.04, "head_eps": 0.04,
 }  # fmt: skip
-MOSAIC = {"positions": "linear", "gated": True}
+MOSAIC = {"positions": "linear", "gated": True, "eps": 0.02, "head_eps": 0.05}
 
 
 def network(states: int = 27, **more) -> Any:
@@ -52,14 +52,15 @@ def theirs(kind: str, ours: Any) -> Any:
     }
     if kind == "ModernBert":
         more = {"norm_eps": net.eps, "global_attn_every_n_layers": net.every, "local_attention": 2 * net.window}
-        config = transformers.ModernBertConfig(**same, **more)
+        bases = {"global_rope_theta": net.base, "local_rope_theta": net.local_base}
+        config = transformers.ModernBertConfig(**same, **more, **bases)
         model = transformers.ModernBertForMaskedLM(config)
         names = {
             "embedding": "model.embeddings.tok_embeddings", "norm": "model.embeddings.norm", "last": "model.final_norm",
             "transform": "head.dense", "transform_norm": "head.norm",
         }  # fmt: skip
     else:
-        model = transformers.BertForMaskedLM(transformers.BertConfig(**same))
+        model = transformers.BertForMaskedLM(transformers.BertConfig(**same, layer_norm_eps=net.eps))
         parts = {
             "norm1": "attention.output.LayerNorm", "out": "attention.output.dense", "norm2": "output.LayerNorm",
             "up": "intermediate.dense", "down": "output.dense",
@@ -90,7 +91,7 @@ def theirs(kind: str, ours: Any) -> Any:
     return model.eval()
 
 
-@pytest.mark.parametrize(("kind", "more"), [("Bert", {}), ("ModernBert", MODERN)])
+@pytest.mark.parametrize(("kind", "more"), [("Bert", {"eps": 0.03, "head_eps": 0.03}), ("ModernBert", MODERN)])
 def test_equals_transformers(kind, more):
     ours, x = network(**more), tokens()
     with torch.no_grad():
@@ -105,9 +106,9 @@ def test_equals_mosaicbert_by_hand():
     gelu = lambda h: h * (1 + torch.erf(h / math.sqrt(2))) / 2  # noqa: E731
     apart = (torch.arange(L)[:, None] - torch.arange(L)).abs()
 
-    def norm(h, of):
+    def norm(h, of, eps=0.02):
         variance, mean = torch.var_mean(h, -1, correction=0, keepdim=True)
-        return (h - mean) / (variance + 1e-12).sqrt() * of.weight + of.bias
+        return (h - mean) / (variance + eps).sqrt() * of.weight + of.bias
 
     with torch.no_grad():
         h = norm(ours.embedding.weight[x[0]] + ours.types.weight[0], ours.norm)
@@ -120,7 +121,7 @@ def test_equals_mosaicbert_by_hand():
             h = norm(h + torch.cat(heads, -1) @ layer.out.weight.T + layer.out.bias, layer.norm1)
             a, b = (h @ layer.up.weight.T).split(40, -1)
             h = norm(h + (gelu(a) * b) @ layer.down.weight.T + layer.down.bias, layer.norm2)
-        h = norm(gelu(h @ ours.transform.weight.T + ours.transform.bias), ours.transform_norm)
+        h = norm(gelu(h @ ours.transform.weight.T + ours.transform.bias), ours.transform_norm, 0.05)
         want = h @ ours.embedding.weight[:27].T + ours.head.rows[:27]
         torch.testing.assert_close(ours(x)[0], want)
     assert all(layer.up.bias is None for layer in ours.layers)

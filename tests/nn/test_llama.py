@@ -56,8 +56,8 @@ def theirs(kind: str, ours: Llama) -> nn.Module:
     ("kind", "more"),
     [
         ("Llama", {"shared": 6, "base": 500000.0, "eps": 1e-5}),  # as LLaDA: all heads have their own keys
-        ("Llama", {"base": 500000.0}),
-        ("Qwen2", {"bias": True, "base": 1000000.0}),  # as Dream
+        ("Llama", {"base": 20000.0, "eps": 0.03}),
+        ("Qwen2", {"bias": True, "base": 1000000.0, "eps": 0.02}),  # as Dream
     ],
 )
 def test_equals_transformers_reading_in_both_directions(kind, more):

@@ -1,4 +1,7 @@
-"""BERT, MosaicBERT and ModernBERT in the layout they are published in, only small: config.json, tokenizer.json, one file."""
+"""BERT, MosaicBERT and ModernBERT in the layout they are published in, only small: config.json, tokenizer.json, one file.
+
+No number is the published one or a default, and no two that could be taken for each other are equal.
+"""
 
 import json
 from pathlib import Path
@@ -15,29 +18,29 @@ WORDS = [
 MASK = WORDS.index("[MASK]")
 CONFIGS = {
     "bert": {  # google-bert/bert-base-uncased, config.json
-        "architectures": ["BertForMaskedLM"], "attention_probs_dropout_prob": 0.1, "gradient_checkpointing": False,
-        "hidden_act": "gelu", "hidden_dropout_prob": 0.1, "initializer_range": 0.02, "layer_norm_eps": 1e-12,
-        "model_type": "bert", "pad_token_id": 0, "position_embedding_type": "absolute", "type_vocab_size": 2,
+        "architectures": ["BertForMaskedLM"], "attention_probs_dropout_prob": 0.3, "gradient_checkpointing": False,
+        "hidden_act": "gelu", "hidden_dropout_prob": 0.2, "initializer_range": 0.02, "layer_norm_eps": 0.03,
+        "model_type": "bert", "pad_token_id": 0, "position_embedding_type": "absolute", "type_vocab_size": 3,
         "use_cache": True,
     },
     "mosaicbert": {  # mosaicml/mosaic-bert-base
-        "alibi_starting_size": 512, "architectures": ["BertForMaskedLM"], "attention_probs_dropout_prob": 0.0,
+        "alibi_starting_size": 512, "architectures": ["BertForMaskedLM"], "attention_probs_dropout_prob": 0.4,
         "auto_map": {"AutoModelForMaskedLM": "bert_layers.BertForMaskedLM"}, "hidden_act": "gelu",
-        "hidden_dropout_prob": 0.1, "layer_norm_eps": 1e-12, "model_type": "bert", "type_vocab_size": 2,
+        "hidden_dropout_prob": 0.2, "layer_norm_eps": 0.02, "model_type": "bert", "type_vocab_size": 3,
     },
     "modernbert": {  # answerdotai/ModernBERT-base
-        "architectures": ["ModernBertForMaskedLM"], "attention_bias": False, "attention_dropout": 0.0,
+        "architectures": ["ModernBertForMaskedLM"], "attention_bias": False, "attention_dropout": 0.3,
         "classifier_activation": "gelu", "classifier_bias": False, "decoder_bias": True, "embedding_dropout": 0.0,
-        "global_attn_every_n_layers": 3, "global_rope_theta": 160000.0, "hidden_activation": "gelu",
-        "local_attention": 8, "local_rope_theta": 10000.0, "mlp_bias": False, "mlp_dropout": 0.0,
-        "model_type": "modernbert", "norm_bias": False, "norm_eps": 1e-5, "pad_token_id": 0,
+        "global_attn_every_n_layers": 2, "global_rope_theta": 20000.0, "hidden_activation": "gelu",
+        "local_attention": 6, "local_rope_theta": 3000.0, "mlp_bias": False, "mlp_dropout": 0.0,
+        "model_type": "modernbert", "norm_bias": False, "norm_eps": 0.04, "pad_token_id": 0,
     },
 }  # fmt: skip
 
 
 def config(system: str, **more) -> dict:
     """The published config.json with small sizes; the table has two rows more than there are tokens."""
-    sizes = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 48}
+    sizes = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48}
     return CONFIGS[system] | sizes | {"max_position_embeddings": 40, "vocab_size": len(WORDS) + 2} | more
 
 
@@ -77,7 +80,7 @@ def shapes(system: str, said: dict) -> dict[str, tuple[int, ...]]:
         return found
     found |= {
         "bert.embeddings.word_embeddings.weight": (rows, D),
-        "bert.embeddings.token_type_embeddings.weight": (2, D),
+        "bert.embeddings.token_type_embeddings.weight": (said["type_vocab_size"], D),
         **norm("bert.embeddings.LayerNorm"),
         **linear("cls.predictions.transform.dense", D, D),
         **norm("cls.predictions.transform.LayerNorm"),

@@ -1,6 +1,7 @@
 """BERT, MosaicBERT and ModernBERT: what is published in their layout loads as a masked diffusion model that computes the same."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from zellige import cli
 from zellige.core.batch import Batch
 from zellige.errors import InputError
 from zellige.models.model import export, which_weights
+from zellige.nn import BertNet
 
 from . import encoders
 from .encoders import MASK, SYSTEMS, WORDS
@@ -58,30 +60,57 @@ def test_predictions_are_those_of_transformers(system, kind, folders, models):
     assert (model.method.process.mask, model.method.vocabulary) == (MASK, len(WORDS) - 1)
 
 
-def test_the_published_sizes():
-    """Of the real configurations: as many weights as transformers' own classes have, and as MDLM's paper says of MosaicBERT."""
-    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-    base = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
-    base |= {"vocab_size": 30522, "max_position_embeddings": 512}
-    modern = base | {"num_hidden_layers": 22, "intermediate_size": 1152, "vocab_size": 50368, "local_attention": 128}
-    sizes = {
-        "bert": base,
-        "mosaicbert": base | {"vocab_size": 30528},
-        "modernbert": modern | {"max_position_embeddings": 8192},
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_the_network_is_the_one_that_the_config_says(system, models):
+    """Entry by entry; the norm before MosaicBERT's logits has an eps of its own, which its config does not say."""
+    sizes = {"layers": 3, "hidden": 32, "heads": 4, "inner": 48, "rows": len(WORDS) + 2, "length": 40}
+    modern = {
+        "positions": "rotary",
+        "types": 0,
+        "before": True,
+        "bias": False,
+        "norm_bias": False,
+        "window": 3,
+        "every": 2,
     }
-    count = {}
-    for system, entries in sizes.items():
-        said, layout = encoders.CONFIGS[system] | entries, zellige.models.published.LAYOUTS[system]
-        count[system] = sum(p.numel() for p in layout.build(said, layout.read(said, {})).parameters())
-    with torch.device("meta"):
-        theirs = (
-            transformers.BertForMaskedLM(transformers.BertConfig()),
-            transformers.ModernBertForMaskedLM(transformers.ModernBertConfig()),
-        )
-    for system, model in zip(("bert", "modernbert"), theirs):
-        model.tie_weights()
-        assert count[system] == sum(p.numel() for p in model.parameters())
-    assert round(count["mosaicbert"] / 1e6) == 137
+    more = {
+        "bert": {"types": 3, "eps": 0.03, "head_eps": 0.03, "dropout": 0.2, "attention_dropout": 0.3},
+        "mosaicbert": {"positions": "linear", "gated": True, "types": 3, "eps": 0.02, "head_eps": 1e-12, "dropout": 0.2,
+                       "attention_dropout": 0.4},
+        "modernbert": modern | {"gated": True, "base": 2e4, "local_base": 3e3, "eps": 0.04, "head_eps": 0.04,
+                                "attention_dropout": 0.3},
+    }  # fmt: skip
+    method = models[system].method
+    assert method.network.net == BertNet(**sizes | more[system])
+    assert method.shape == (40,)
+
+
+def test_other_sizes():
+    """The tensors of a second config are those of its numbers, as many as in transformers' own classes; those written down for
+    MosaicBERT are, at its public sizes, as many as MDLM's paper says."""
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    sizes = {
+        "hidden_size": 60,
+        "num_hidden_layers": 5,
+        "num_attention_heads": 6,
+        "intermediate_size": 77,
+        "vocab_size": 101,
+    }
+    sizes |= {"max_position_embeddings": 31, "local_attention": 14}
+    for system, kind in (("bert", "Bert"), ("mosaicbert", ""), ("modernbert", "ModernBert")):
+        said, layout = encoders.config(system, **sizes), zellige.models.published.LAYOUTS[system]
+        tensors = dict(layout.build(said, layout.read(said, {})).named_parameters())
+        found = layout.revert({layout.theirs(name): p for name, p in tensors.items()}, None)
+        assert {name: tuple(p.shape) for name, p in found.items()} == encoders.shapes(system, said)
+        if kind:
+            with torch.device("meta"):
+                theirs = getattr(transformers, f"{kind}ForMaskedLM")(getattr(transformers, f"{kind}Config")(**said))
+            theirs.tie_weights()
+            assert sum(p.numel() for p in tensors.values()) == sum(p.numel() for p in theirs.parameters())
+    public = {"hidden_size": 768, "num_hidden_layers": 12, "intermediate_size": 3072, "vocab_size": 30528}
+    public |= {"type_vocab_size": 2}
+    shapes = encoders.shapes("mosaicbert", encoders.config("mosaicbert", **public))
+    assert round(sum(map(math.prod, shapes.values())) / 1e6) == 137
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -141,8 +170,8 @@ def test_what_old_and_new_files_say_otherwise(folders, tmp_path):
     said, _ = encoders.published(tmp_path / "new", "modernbert")
     for name in ("global_attn_every_n_layers", "global_rope_theta", "local_rope_theta"):
         del said[name]
-    kinds = ["full_attention", "sliding_attention", "sliding_attention", "full_attention"]
-    bases = {"full_attention": 160000.0, "sliding_attention": 10000.0}
+    kinds = ["full_attention", "sliding_attention", "full_attention"]
+    bases = {"full_attention": 20000.0, "sliding_attention": 3000.0}
     said |= {
         "layer_types": kinds,
         "rope_parameters": {k: {"rope_type": "default", "rope_theta": b} for k, b in bases.items()},
@@ -160,7 +189,7 @@ def test_what_old_and_new_files_say_otherwise(folders, tmp_path):
         ("bert", {"tie_word_embeddings": False}, "says False for 'tie_word_embeddings'"),
         ("mosaicbert", {"num_hidden_layers": None}, "has no entry 'num_hidden_layers'"),
         ("modernbert", {"norm_bias": True}, "says True for 'norm_bias'"),
-        ("modernbert", {"layer_types": ["sliding_attention"] * 4}, "for 'layer_types'"),
+        ("modernbert", {"layer_types": ["sliding_attention"] * 3}, "for 'layer_types'"),
         ("modernbert", {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "says 'yarn' for 'rope_type'"),
     ],
 )
@@ -259,7 +288,7 @@ def test_an_encoder_is_trained_resumed_and_judged(system, run, capsys):
         (f"train bd3lm --block 4 --train.start bert --run runs/d {NEW}",
          f"'bert' is a mdlm with a network of its own ({system}), and this is bd3lm; train mdlm"),
         (f"train mdlm --net.layers 2 --train.start bert --run runs/d {NEW}",
-         "--net.layers is 2, and 'bert' has 4; leave it out"),
+         "--net.layers is 2, and 'bert' has 3; leave it out"),
     ):  # fmt: skip
         assert run(words) == 2
         assert capsys.readouterr().err == f"error: {said}\n"
