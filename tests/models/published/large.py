@@ -1,4 +1,7 @@
-"""LLaDA and Dream in the layout they are published in, only small: config.json, tokenizer files, weights in several files."""
+"""LLaDA and Dream in the layout they are published in, only small: config.json, tokenizer files, weights in several files.
+
+LLADA and DREAM are the published configs; `config` has other numbers in the place of each, no two of them equal.
+"""
 
 import json
 from pathlib import Path
@@ -76,12 +79,14 @@ def tokenizer(folder: Path, system: str) -> int:
 
 
 def config(system: str, mask: int, **more) -> dict:
-    """The published config.json with small sizes."""
+    """The published config.json with other numbers, the sizes small."""
     if system == "llada":
-        small = {"d_model": 32, "n_layers": 2, "n_heads": 4, "n_kv_heads": 4, "mlp_hidden_size": 48, "vocab_size": 320}
-        return LLADA | small | {"embedding_size": 320, "max_sequence_length": 32, "mask_token_id": mask} | more
-    small = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
-    small |= {"intermediate_size": 48, "vocab_size": 320, "max_position_embeddings": 32}
+        small = {"d_model": 32, "n_layers": 3, "n_heads": 4, "n_kv_heads": 2, "mlp_hidden_size": 48, "vocab_size": 310}
+        small |= {"embedding_size": 320, "max_sequence_length": 40, "rms_norm_eps": 0.03, "rope_theta": 20000.0}
+        return LLADA | small | {"mask_token_id": mask} | more
+    small = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2}
+    small |= {"intermediate_size": 48, "vocab_size": 320, "max_position_embeddings": 40}
+    small |= {"rms_norm_eps": 0.02, "rope_theta": 30000.0}
     return DREAM | small | {"mask_token_id": mask} | more
 
 

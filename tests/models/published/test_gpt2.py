@@ -15,14 +15,15 @@ from zellige.errors import InputError
 from . import large
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-SIZES = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 48, "vocab_size": 293, "n_inner": 40}
+SIZES = {"n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 48, "vocab_size": 293, "n_inner": 40,
+         "layer_norm_epsilon": 0.03}  # fmt: skip
 END, MASK = 290, 293  # <|endoftext|>, and the token more
 
 
 def folder_of(path: Path, **more) -> torch.nn.Module:
     """A folder as transformers writes it, with random weights, none of them zero or one; its model."""
     torch.manual_seed(0)
-    config = transformers.GPT2Config(**SIZES | {"bos_token_id": END, "eos_token_id": END} | more)
+    config = transformers.GPT2Config(**SIZES | {"bos_token_id": END, "eos_token_id": END + 1} | more)
     model = transformers.GPT2LMHeadModel(config).eval()
     with torch.no_grad():
         for name, p in model.named_parameters():
@@ -71,7 +72,7 @@ def test_the_logits_are_those_of_transformers(gpt2):
     parts = torch.cat((h, network.advance(cache, begun[:, 9:])[0]), 1)
     torch.testing.assert_close(network.head(parts)[..., :293], want, atol=1e-5, rtol=1e-5)
     nats = -want.double().log_softmax(-1).gather(-1, x[..., None])[..., 0].sum(-1)
-    assert (model.config.method, model.method.config.begin) == ("ar", END)
+    assert (model.config.method, model.method.config.begin, model.method.shape) == ("ar", END, (48,))
     torch.testing.assert_close(model.method.bound(Batch(x)), nats, atol=2e-5, rtol=1e-5)
     texts = zellige.sample(model, count=2, length=6, seed=3)
     assert texts == zellige.sample(model, count=2, length=6, seed=3)
@@ -91,7 +92,7 @@ def test_older_files(gpt2, tmp_path):
     """Names without `transformer.`, with the causal masks of each layer, and a tokenizer of two files."""
     folder, _, model = gpt2
     old = {name.removeprefix("transformer."): t for name, t in load_file(folder / "model.safetensors").items()}
-    old |= {f"h.{i}.attn.bias": torch.ones(1, 1, 48, 48).tril() for i in range(2)}
+    old |= {f"h.{i}.attn.bias": torch.ones(1, 1, 48, 48).tril() for i in range(3)}
     save_file(old, tmp_path / "model.safetensors", {"format": "pt"})
     (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
     inner = model.tokenizer.inner

@@ -97,7 +97,7 @@ def test_logits_are_those_of_transformers(system, folders, models):
     want = log_distribution(system, folders, x)
     at = x == mask
     torch.testing.assert_close(got[at], want[at], atol=1e-5, rtol=1e-5)
-    assert (method.process.mask, method.vocabulary) == (mask, want.shape[-1] - 1)
+    assert (method.process.mask, method.vocabulary, method.shape) == (mask, want.shape[-1] - 1, (40,))
 
 
 @pytest.mark.parametrize(

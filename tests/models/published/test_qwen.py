@@ -15,19 +15,20 @@ from zellige import cli
 from zellige.core.batch import Batch
 from zellige.errors import InputError
 from zellige.evaluation.corpus import corpus_of
+from zellige.models.model import export
 from zellige.models.published import qwen
 
 from . import large
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 SMALL = {
-    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 48,
-    "vocab_size": 320, "max_position_embeddings": 64, "bos_token_id": 290, "eos_token_id": 290, "rms_norm_eps": 1e-6,
+    "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 48,
+    "vocab_size": 320, "max_position_embeddings": 64, "bos_token_id": 290, "eos_token_id": 291, "rms_norm_eps": 0.03,
 }  # fmt: skip
 SIZES = {
-    "Qwen3": SMALL | {"head_dim": 16, "rope_theta": 1e6, "attention_bias": False},
-    "Qwen2": SMALL | {"rope_theta": 1e6, "tie_word_embeddings": True},
-    "Llama": SMALL | {"rope_theta": 5e5, "vocab_size": 293},
+    "Qwen3": SMALL | {"head_dim": 16, "rope_theta": 2e4, "attention_bias": False},
+    "Qwen2": SMALL | {"rope_theta": 3e4, "tie_word_embeddings": True},
+    "Llama": SMALL | {"rope_theta": 4e4, "vocab_size": 293},
 }
 SDAR = {  # JetLM/SDAR-1.7B-Chat, the entries of config.json that say what it computes
     "architectures": ["SDARForCausalLM"],
@@ -45,9 +46,10 @@ SDAR = {  # JetLM/SDAR-1.7B-Chat, the entries of config.json that say what it co
 MASK = 293  # <|MASK|>, or the first number that no token has
 
 
-def folder_of(path: Path, kind: str, more: dict | None = None, tokens: str = "qwen"):
-    """A folder with random weights as transformers writes it, and its model; `more`: other entries of config.json."""
-    sizes = dict(SIZES[kind])
+def folder_of(path: Path, kind: str, more: dict | None = None, tokens: str = "qwen", **sizes):
+    """A folder with random weights as transformers writes it, and its model; `more`: other entries of config.json; `sizes`: for
+    those of SIZES."""
+    sizes = SIZES[kind] | sizes
     rope = {"rope_parameters": {"rope_type": "default", "rope_theta": sizes.pop("rope_theta")}}
     torch.manual_seed(0)
     model = getattr(transformers, f"{kind}ForCausalLM")(getattr(transformers, f"{kind}Config")(**sizes, **rope)).eval()
@@ -183,17 +185,24 @@ def test_the_first_token_of_a_block_is_read_before_it(tmp_path):
     torch.testing.assert_close(first.double().log(), log_p(theirs, clean, 8, shift=True)[:, 8], atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("eps", [1e-5, 0.03])
 @pytest.mark.parametrize("kind", SIZES)
-def test_an_autoregressive_folder_is_an_ar(kind, tmp_path):
-    theirs = folder_of(tmp_path, kind)
-    model = zellige.load(tmp_path)
+def test_an_autoregressive_folder_is_an_ar(kind, eps, tmp_path):
+    """With the config's eps in every norm, there and back: by transformers' logits."""
+    theirs = folder_of(tmp_path / "theirs", kind, rms_norm_eps=eps)
+    model = zellige.load(tmp_path / "theirs")
     x = torch.randint(256, (2, 9), generator=torch.Generator().manual_seed(2))
     with torch.no_grad():
         begun = torch.cat((torch.full((2, 1), 290), x), 1)
         logits = theirs(input_ids=begun[:, :-1]).logits.double()[..., :293]
     want = -logits.log_softmax(-1).gather(-1, x[..., None])[..., 0].sum(-1)
-    assert model.config.method == "ar"
+    assert (model.config.method, model.method.shape) == ("ar", (64,))
     torch.testing.assert_close(model.method.bound(Batch(x)), want, atol=2e-5, rtol=1e-5)
+    export(model, tmp_path / "back")
+    back = getattr(transformers, f"{kind}ForCausalLM").from_pretrained(tmp_path / "back").eval()
+    with torch.no_grad():
+        again = back(input_ids=begun[:, :-1]).logits.double()[..., :293]
+    torch.testing.assert_close(again, logits, atol=0, rtol=0)
     texts = zellige.sample(model, count=2, length=6, seed=3)
     assert texts == zellige.sample(model, count=2, length=6, seed=3)
 
@@ -265,14 +274,16 @@ def test_the_rules_of_lmdeploy_are_options(options, rule, sdar):
 
 
 def test_a_mask_without_a_number(sdar, tmp_path):
-    """Where neither config.json nor SDAR's own number says it, the mask is the token that the tokenizer names."""
+    """Where neither config.json nor SDAR's own number says it, the mask is the token that the tokenizer names; its blocks are as
+    long as config.json says, or as is chosen."""
     for file in sdar[0].iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     config = json.loads((tmp_path / "config.json").read_text())
     del config["mask_token_id"]
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    model = zellige.load(tmp_path, block=8)
-    assert (model.method.process.mask, model.tokenizer.size, model.method.block) == (MASK, MASK + 1, 8)
+    (tmp_path / "config.json").write_text(json.dumps(config | {"block_size": 16}))
+    for choices, block in (({}, 16), ({"block": 8}, 8)):
+        model = zellige.load(tmp_path, **choices)
+        assert (model.method.process.mask, model.tokenizer.size, model.method.block) == (MASK, MASK + 1, block)
 
 
 # ---------------------------------------------------------------------------------------------------- starts

@@ -14,10 +14,11 @@ from zellige.models.published import tauldr
 from zellige.nn.logistic import within
 
 SMALL = {
-    "data": {"S": 16, "shape": [3, 8, 8]},
-    "loss": {"nll_weight": 0.001, "min_time": 0.01, "one_forward_pass": True},
+    "data": {"S": 16, "shape": [3, 8, 12]},
+    "loss": {"nll_weight": 0.002, "min_time": 0.02, "one_forward_pass": False},
     "model": tauldr.USUAL["model"] | {"ch": 8, "num_res_blocks": 1, "num_scales": 3, "ch_mult": [1, 2, 3], "time_embed_dim": 8,
-                                      "data_min_max": [0, 15], "rate_sigma": 1.0, "Q_sigma": 32.0},
+                                      "data_min_max": [0, 15], "rate_sigma": 1.0, "Q_sigma": 32.0, "time_base": 2.0,
+                                      "time_exponential": 50.0, "dropout": 0.2},
 }  # fmt: skip
 
 
@@ -197,8 +198,13 @@ def test_the_network_of_cifar10_agrees_with_the_published_forward_pass(tmp_path)
 def test_other_sizes_agree_go_back_and_can_be_saved(tmp_path, attended, rescale):
     """The averaged weights are taken; export gives them under the published names, bit for bit."""
     config = {**SMALL, "model": SMALL["model"] | {"scale_count_to_put_attn": attended, "skip_rescale": rescale}}
+    config["loss"] = SMALL["loss"] | {"one_forward_pass": rescale}
     raw, averaged = weights(config), weights(config, 1)
     model = zellige.load(checkpoint(tmp_path / "a" / "ckpt.pt", raw, averaged, config))
+    options = model.config.options
+    assert (options.base, options.growth, options.rate_sigma, options.target_sigma) == (2.0, 50.0, 1.0, 32.0)
+    assert (options.auxiliary, options.min_time, model.config.net.dropout) == (0.002, 0.02, 0.2)
+    assert options.objective == ("one-pass-biased" if rescale else "two-pass")
     model.export(tmp_path / "back")
     back, _ = load_tensors(tmp_path / "back" / "model.safetensors")
     assert {name: tuple(t.shape) for name, t in back.items()} == {
