@@ -170,7 +170,7 @@ def test_signatures_name_every_option():
         assert every <= names(verb)
     assert {*get_type_hints(PublishedChoices)} == {*Choices.__dataclass_fields__} <= names(zellige.load)
     assert {*get_type_hints(pipelines.SamplingChoices)} == names(
-        sample.sample, "model", "prompt", "fixed", "alone", "reconstruct", "noise"
+        sample.sample, "model", "prompt", "chat", "fixed", "alone", "reconstruct", "noise"
     )
     assert {*get_type_hints(pipelines.InfillChoices)} == names(infill.infill, "model", "text", "fixed")
     assert {*get_type_hints(pipelines.ScoreChoices)} == names(conditional.bound_tokens, "method", "pairs", "progress")

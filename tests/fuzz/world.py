@@ -20,7 +20,7 @@ SECONDS, COMPILING = 30, 300  # after which a trial hangs; with a C++ compiler a
 TEXT = "the value of the object is returned by the function and it is the name of a class "
 NET = "--net.layers 1 --net.hidden 16 --net.heads 2"
 TINY = f"{NET} --train.steps 2 --train.batch 2 --train.samples 0 --train.validate-rows 2 --quiet"
-ON = "--data.name text --data.path notes.txt --net.length 16"
+ON = "--net.conv 0 --data.name text --data.path notes.txt --net.length 16"
 RUNS = {"a": "mdlm", "next": "ar", "discrete": "d3pm --diffusion-steps 4", "scores": "csm"}
 
 

@@ -337,7 +337,7 @@ def test_padding_does_not_count(tmp_path):
     """One document a row: losses are per token that counts."""
     text = tmp_path / "a.txt"
     text.write_text("\n".join(["ab", "ba", "abab"] * 60))
-    source = Data("text", path=str(text), cache=str(tmp_path / "cache"), pack="document")
+    source = Data("text", path=str(text), cache=str(tmp_path / "cache"), pack="document", fill=0)
     run = go(tmp_path / "run", data=source, lr=1e-6, steps=2, batch=32)
     per_character = float(rows(run.folder)[0]["loss"])
     assert per_character == pytest.approx(math.log2(run.model.tokenizer.size), abs=0.5)

@@ -46,7 +46,9 @@ class Cosine(Schedule):
 
     def _weight(self, t):
         # with alpha_0 = 1, 1 - alpha cancels at small t; sin(pi/2 t) does not
-        return super()._weight(t) if self.alpha_0 < 1.0 else (math.pi / 2) / torch.tan(math.pi / 2 * t)[..., None]
+        if self.alpha_0 < 1.0:
+            return super()._weight(t)
+        return -self._shape_slope(t) / torch.sin(math.pi / 2 * t)[..., None]
 
 
 class CosinePower(Schedule):

@@ -271,8 +271,10 @@ def own_splits(folder: Path, files: list[Any]) -> dict[str, list[Any]]:
     splits = _named_splits(folder, files)
     found = [*chain.from_iterable(splits.values())]
     by_folder = any(_split_folder(folder, file) for file in found)
+    if len(splits) < 2 or "train" not in splits:
+        return {}
     whole = by_folder or sum(map(size_of, found)) >= NEARLY_ALL * sum(map(size_of, files))
-    return splits if "train" in splits and len(splits) > 1 and whole else {}
+    return splits if whole else {}
 
 
 NEARLY_ALL = 0.9  # of the bytes

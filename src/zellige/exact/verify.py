@@ -25,7 +25,6 @@ from ..show import numbers
 from . import diagnosis, identities
 from .identities import OWN, SHARED, WHOLE, L, Row, V
 
-KEYS = [*SHARED, *OWN, *WHOLE]
 
 
 @dataclass(frozen=True)
@@ -186,15 +185,16 @@ def verify(
     if only is not None:
         only = only.replace("law", "distribution")  # former keys
     classes = [methods.find(m) for m in which] or list(methods.METHODS.values())
+    known = [*SHARED, *OWN, *WHOLE]
     if sampler is not None:
         sampler = find(sampler).name
-        keys = [key for key in KEYS if _is_about(key, sampler)]
+        keys = [key for key in known if _is_about(key, sampler)]
         if not any(_admits(SAMPLERS[sampler](), method) for cls in classes for _, method in identities.variants(cls)):
             keys = [key for key in keys if key not in SHARED]  # whose models are none of these methods
     else:
-        keys = [key for key in KEYS if only is None or key == only or key.startswith((f"{only}.", f"{only}-"))]
+        keys = [key for key in known if only is None or key == only or key.startswith((f"{only}.", f"{only}-"))]
         if not keys:
-            raise unknown("check", str(only), KEYS, "zellige verify --json -")
+            raise unknown("check", str(only), known, "zellige verify --json -")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the tensors are tiny: a second thread only waits, on busy cores for minutes
     try:
@@ -211,7 +211,7 @@ def verify(
 
 
 def _is_about(key: str, sampler: str) -> bool:
-    """Return whether a check is one of a sampler: `sampler.NAME-...`, `decoders.NAME`; of the caches, whose sampler it is."""
+    """Return whether a check is one of a sampler: `sampler.NAME-...` or `decoders.` and its name; a check of the caches is one of `semi_autoregressive`."""
     package, _, name = key.partition(".")
     return (
         name == sampler or name.startswith(f"{sampler}-") or (package == "caches" and sampler == "semi_autoregressive")
