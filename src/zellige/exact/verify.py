@@ -26,7 +26,6 @@ from . import diagnosis, identities
 from .identities import OWN, SHARED, WHOLE, L, Row, V
 
 
-
 @dataclass(frozen=True)
 class Report:
     """All rows; `str()` is the table that `zellige verify` prints.
@@ -211,7 +210,10 @@ def verify(
 
 
 def _is_about(key: str, sampler: str) -> bool:
-    """Return whether a check is one of a sampler: `sampler.NAME-...` or `decoders.` and its name; a check of the caches is one of `semi_autoregressive`."""
+    """Return whether a check is one of a sampler: `sampler.NAME-...`, or `decoders.` and its name.
+
+    The checks of the caches are those of `semi_autoregressive`.
+    """
     package, _, name = key.partition(".")
     return (
         name == sampler or name.startswith(f"{sampler}-") or (package == "caches" and sampler == "semi_autoregressive")
