@@ -71,7 +71,7 @@ def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
 
 
 def _size(words: Sequence[str]) -> str:
-    """The size that is typed, or the machine's; "" of trained runs, and of methods that begin with a model."""
+    """Return the typed size, or the machine's; "" for trained runs, and for methods that begin with a model."""
     from ..models.checkpoint.layout import holds_run
 
     trained = any(holds_run(Path(word)) for word in leading(words))

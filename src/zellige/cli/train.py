@@ -164,7 +164,7 @@ def _with_setting(axis: "Axis", known: dict[str, Flag]) -> "Axis":
 
 
 def default_size(typed: Iterable[str], recipe: str, device: str = "auto") -> str:
-    """The machine's size where nothing that is typed, of which these are the flags, chooses one; else ""."""
+    """Return the machine's size, or "" if one of the typed flags chooses a network."""
     if recipe or not {"--size", "--train.start"}.isdisjoint(typed):
         return ""
     from ..training.setup import machine_size
