@@ -105,10 +105,6 @@ class Process(nn.Module):
         """q(x_t = . | x_0), a row of Q_{0,t}: (*) -> (*, K)."""
         return self.push(self.one_hot(x_0), CLEAN, t)
 
-    def law(self, x_0: Tensor, t: Tensor | float) -> Tensor:
-        """Former name of `marginal`."""
-        return self.marginal(x_0, t)
-
     def sample(self, x_0: Tensor, t: Tensor | float, generator: Randomness = None) -> Tensor:
         """x_t ~ q(. | x_0), (*) -> (*)."""
         return random.categorical(self.marginal(x_0, t), generator)

@@ -13,8 +13,6 @@ from .chain import model_distribution
 from .enumeration import Denoiser, embed, entropy, index, marginal, states
 from .script import Script, run_calls, run_distribution, sample_distribution, sample_distributions, scripts, transition
 
-sample_law, sample_laws, run_law = sample_distribution, sample_distributions, run_distribution  # former names
-
 __all__ = [
     "Denoiser",
     "Script",

@@ -101,9 +101,6 @@ def invariant(method: Method) -> Tensor:
     return pi / pi.sum()
 
 
-law = invariant  # former name
-
-
 def divergence(data: Tensor, method: Method) -> Tensor:
     """KL(data || invariant distribution) of a distribution (V^L,), in nats; infinite if the chain never reaches the data."""
     return maths.kl(data, invariant(method))

@@ -181,8 +181,6 @@ def verify(
     Raises:
         InputError: for an unknown method, check or sampler; or if there is nothing to check.
     """
-    if only is not None:
-        only = only.replace("law", "distribution")  # former keys
     classes = [methods.find(m) for m in which] or list(methods.METHODS.values())
     known = [*SHARED, *OWN, *WHOLE]
     if sampler is not None:

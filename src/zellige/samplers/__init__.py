@@ -56,8 +56,6 @@ def options(sampler: type[Sampler]) -> dict[str, Option]:
     return {name: option for name, option in options_of(sampler).items() if name not in options_of(Truncation)}
 
 
-Law, law_of, laws, Guided, ask = Distribution, distribution_of, distributions, Truncated, predict_at  # former names
-
 __all__ = [
     "ALIASES",
     "P2",

@@ -54,10 +54,6 @@ class Truncation:
         """The prediction, truncated."""
         return truncated(pred, self.temperature, self.top_p, self.top_k, self.drop_crossing)
 
-    def guided(self, method: Any) -> Any:
-        """Former name of `truncated`."""
-        return self.truncated(method)
-
 
 class Wrapper:
     """A method around a method, with its interface and another distribution, so it has no bound.
@@ -196,6 +192,3 @@ def truncated(
 def untruncated(pred: Prediction) -> Prediction:
     """The prediction before truncation: confidence is measured before truncation."""
     return pred.original if isinstance(pred, TruncatedMean) and pred.original is not None else pred
-
-
-Guided, guided = Truncated, truncated  # former names

@@ -22,9 +22,6 @@ HIDDEN = -2  # in `fixed`: a position that is neither given nor sampled; it stay
 GAP = -3  # in `fixed`: any number of tokens, of a sampler that inserts (`insertion`)
 
 
-FORMER = {"law": "distribution", "guided": "truncated"}  # hooks by their former names
-
-
 @dataclass(frozen=True)
 class State:
     """Everything that a sampler carries from step to step.
@@ -83,13 +80,6 @@ class Sampler(Truncation):
     def inner(self) -> "Sampler | None":
         return None
 
-    def __init_subclass__(cls, **more: Any) -> None:
-        """Accept the former names of hooks in a subclass."""
-        super().__init_subclass__(**more)
-        for former, name in FORMER.items():
-            if former in vars(cls) and name not in vars(cls):
-                setattr(cls, name, vars(cls)[former])
-
     def redraws(self) -> int:
         """Largest number of times that a text that repeats itself is sampled again from its beginning; by `watch`, not in
         `run`."""
@@ -106,10 +96,6 @@ class Sampler(Truncation):
         `distribution_of` accounts for temperature and top-p.
         """
         return Distribution("its own distribution")
-
-    def law(self, method: Method, steps: int | None) -> Distribution:
-        """Former name of `distribution`."""
-        return self.distribution(method, steps)
 
     def admit(self, method: Method, fixed: Tensor | None) -> None:
         """Raise InputError if the sampler cannot keep these given tokens, (L,) or (B, L), -1 where free."""
