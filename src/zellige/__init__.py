@@ -63,7 +63,6 @@ if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
     from .training.train import train as train
 
 __version__ = "0.2.0"
-FORMERLY = "tessella"  # the name under which the first folders were written; they still load
 
 _WHERE = {  # public name -> the module that defines it
     "InputError": "errors",

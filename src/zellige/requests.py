@@ -26,7 +26,7 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar, Union, Unpack, dataclass_transform
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Union, Unpack, dataclass_transform
 
 from .arguments import Annotation, checked, misnamed
 from .errors import InputError, nearest
@@ -216,10 +216,6 @@ class Request(Generic[R]):
     only within `run`, so that the command line reads its options without torch.
     """
 
-    renamed: ClassVar[
-        Mapping[str, str]
-    ] = {}  # fields as older files call them: today's name, or "" for one that is gone
-
     def __post_init__(self) -> None:
         """Check what depends on several fields; each one is checked already."""
 
@@ -252,21 +248,18 @@ class Request(Generic[R]):
 
     @classmethod
     def from_dict(cls, entries: Mapping[str, Any], source: str = "it") -> Self:
-        """The request of what `to_dict` gave, now or in an earlier version; a field that is absent has its default.
+        """The request of what `to_dict` gave; a field that is absent has its default.
 
         Raises:
             InputError: a field that there is not, or whose value may not be, which is named.
         """
         fields = cls.fields()
         values = dict[str, Any]()
-        for entry, value in entries.items():
-            name = cls.renamed.get(entry, entry)
-            if not name:
-                continue
+        for name, value in entries.items():
             if name not in fields:
                 near = nearest(name, fields)
                 hint = f"did you mean '{near}'?" if near else f"it has {', '.join(fields)}"
-                raise InputError(f"'{source}': {cls.__name__} has no field '{entry}'; {hint}")
+                raise InputError(f"'{source}': {cls.__name__} has no field '{name}'; {hint}")
             read = fields[name].read
             values[name] = value if read is None else read(value)
         try:

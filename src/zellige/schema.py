@@ -21,6 +21,7 @@ from cattrs.cols import list_structure_factory
 from cattrs.errors import AttributeValidationNote, IterableValidationNote
 from cattrs.gen import make_dict_structure_fn, mapping_structure_factory, typeddicts
 
+from . import __version__
 from .arguments import NAMES, Annotation, is_plain
 from .errors import InputError
 from .trust import may_have_changed
@@ -138,7 +139,7 @@ def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unsealed(value: object, source: str, instead: str) -> Any:
-    """An object without its checksum; one of an earlier version has none."""
+    """An object without its checksum, if it has one."""
     if not isinstance(value, dict) or SEAL not in value:
         return value
     content = {name: entry for name, entry in value.items() if name != SEAL}
@@ -146,6 +147,12 @@ def _unsealed(value: object, source: str, instead: str) -> Any:
         accept = f"or take it as it is with `checksums=False`, or without its entry '{SEAL}'"
         raise InputError(f"{source} has changed since it was written ({SEAL}); {instead}, {accept}")
     return content
+
+
+def check_format(number: object, known: int, source: str) -> None:
+    """InputError where a file has another format than `known`, the one that is read."""
+    if number != known:
+        raise InputError(f"'{source}' has format {quoted(number)}; Zellige {__version__} reads format {known}")
 
 
 # ---------------------------------------------------------------------------------------------------- types

@@ -437,7 +437,6 @@ def test_what_other_programs_call_an_option_is_an_option_of_ours():
     ("form", "typed", "ours"),
     [
         ("train mdlm", "--lr 1e-3 --batch_size=8 --max-steps 9", "--train.lr 1e-3 --train.batch=8 --train.steps 9"),
-        ("train mdlm", "--train.rate 1e-3 --train.seed 3", "--train.lr 1e-3 --train.seed 3"),
         ("train mdlm", "--train.precision bf16 --lr=1", "--train.precision bfloat16 --train.lr=1"),
         ("train mdlm", "--seq-len 64 --output-dir x --seed 3", "--net.length 64 --run x --train.seed 3"),
         ("SampleOptions", "--num-samples 3 --max-steps 9 --seq-len 7", "--count 3 --steps 9 --length 7"),

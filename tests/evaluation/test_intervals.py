@@ -368,8 +368,6 @@ def test_a_damaged_line_of_what_is_done_counts_for_nothing(tmp_path):
     for before, after in (("0.25", "0.75"), ("group", "grouq"), ('{"group": 0', '{"group": 2'), ("3.5]", "3.5}")):
         file.write_text(whole.replace(before, after, 1))
         assert workers.ResultCache(tmp_path, "k").results == {1: two}, before
-    file.write_text(json.dumps([0, one]) + "\n")  # as an earlier version wrote it
-    assert workers.ResultCache(tmp_path, "k").results == {0: one}
 
 
 def test_a_changed_model_or_text_is_another_evaluation(tmp_path):

@@ -1,5 +1,6 @@
 """Requests and records of likelihoods: what is asked is data, and its record says it again, to the bit."""
 
+import contextlib
 import inspect
 import json
 import shutil
@@ -9,14 +10,19 @@ from pathlib import Path
 import pytest
 
 import zellige
-from zellige import InputError
+from zellige import Data, InputError, Net, Train
 from zellige.cli import flags
 from zellige.cli.evaluate import EvaluateOptions
 from zellige.data import Local
 from zellige.evaluation.choices import Question
 from zellige.requests import options_of
 
-WRITTEN = Path(__file__).parents[1] / "written_by_0_2_0"
+TEXT = "the value of the object is returned by the function and it is the name of a class. a list of names; the number is {}. "
+PAIRS = (
+    {"context": "the value of ", "choices": ["the object", "a class"], "answer": 0},
+    {"context": "a list ", "choices": ["of names", "is it"], "answer": 0},
+    {"context": "the ", "continuation": "name of"},
+)
 REQUESTS = {
     "bound": zellige.Evaluate(draws=2, limit=4, seed=1),
     "steps": zellige.EvaluateSteps(steps=("4", "continuous"), draws=2, limit=4),
@@ -26,13 +32,32 @@ REQUESTS = {
 }
 
 
+@pytest.fixture(scope="module")
+def world(tmp_path_factory) -> Path:
+    """A folder with a small model, its text, questions and two sets of a suite."""
+    folder = tmp_path_factory.mktemp("world")
+    for name, lines in {
+        "notes.txt": map(TEXT.format, range(260)),
+        "pairs.jsonl": map(json.dumps, PAIRS),
+        "sets/ag_news/test.csv": (f"{i % 4 + 1},title {i},is the class of a list" for i in range(300)),
+        "sets/lambada/lambada_test.jsonl": (json.dumps({"text": f"the number is {i} of names"}) for i in range(8)),
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("".join(f"{line}\n" for line in lines))
+    train = Train(2, batch=4, device="cpu", ema=0.0, samples=0, tensorboard=False)
+    with contextlib.chdir(folder):
+        data, net = Data("text", path="notes.txt", cache=str(folder / "made")), Net(2, 16, 2, length=32)
+        zellige.train("mdlm", data=data, net=net, train=train, run="trained").model.save("text")
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def _folder(tmp_path, monkeypatch):
-    """The models and texts of 0.2.0, as the working folder; nothing can be fetched."""
-    shutil.copytree(WRITTEN, tmp_path / "old")
+def _folder(world, tmp_path, monkeypatch):
+    """That folder as the working folder; nothing can be fetched."""
+    shutil.copytree(world, tmp_path / "world")
     monkeypatch.setenv("ZELLIGE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.chdir(tmp_path / "old")
+    monkeypatch.chdir(tmp_path / "world")
 
 
 @pytest.mark.parametrize("kind", REQUESTS)
@@ -52,15 +77,6 @@ def test_a_record_is_saved_and_its_request_runs_again(kind):
     held = loaded.holds(loaded.request.run("text"))
     assert held
     assert {*held.values()} == {"bit for bit"}
-
-
-@pytest.mark.parametrize("kind", ["plain", "steps", "bracket", "suite", "pairs"])
-def test_a_file_of_0_2_0_is_a_record(kind):
-    record = zellige.Record.load(f"results/{kind}.json")
-    assert record.loading["run"] == "text"
-    again = record.request.run(record.loading["run"])
-    assert {*record.holds(again).values()} <= {"bit for bit", "up to rounding"}
-    assert [f.value for f in again.figures()] == pytest.approx([f.value for f in record.figures()], rel=1e-6, abs=1e-9)
 
 
 def test_the_function_is_the_request():
@@ -100,7 +116,8 @@ def test_the_command_line_reads_the_fields():
     ],
 )
 def test_a_wrong_field_is_one_line(arguments, wrong):
-    document = json.loads(Path("results/plain.json").read_text())
+    REQUESTS["bound"].run("text").save("plain.json")
+    document = json.loads(Path("plain.json").read_text())
     del document["checksum"]
     document["arguments"] |= arguments
     Path("r.json").write_text(json.dumps(document))
@@ -112,17 +129,20 @@ def test_a_wrong_field_is_one_line(arguments, wrong):
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        ('{"format": 3}', "'r.json' was written by a later version of Zellige; install that one"),
+        (
+            '{"format": 3, "request": "Evaluate"}',
+            "'r.json' has format 3; Zellige 0.2.0 reads format 1",
+        ),
         ("{}", "'r.json' is not a record of Zellige; give a JSON file that it wrote"),
-        ('{"format": 2, "request": "Net"}', "'r.json' is not a record of Zellige; give a JSON file that it wrote"),
-        ("[]", "'r.json': all of it is []; it must be an object; give a file that zellige wrote"),
+        ('{"format": 1, "request": "Net"}', "'r.json' is not a record of Zellige; give a JSON file that it wrote"),
+        ("[]", "'r.json': all of it is []; it must be an object"),
     ],
 )
 def test_what_is_no_record_is_one_line(text, wrong):
     Path("r.json").write_text(text)
     with pytest.raises(InputError) as error:
         zellige.Record.load("r.json")
-    assert str(error.value).startswith(wrong.rpartition(";")[0])
+    assert str(error.value).startswith(wrong)
     with pytest.raises(InputError, match="no file at"):
         zellige.Record.load("absent.json")
 

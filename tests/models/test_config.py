@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from zellige import METHODS, Config, Data, InputError, Net, Train
 from zellige.methods.mdlm import MDLM
-from zellige.models.config import FORMAT, LATER, RENAMED, from_json, to_json
-from zellige.training.settings import with_settings
+from zellige.models.config import from_json, to_json
 
 
 def example(**more) -> Config:
@@ -58,47 +57,6 @@ def test_any_choice_comes_back_exactly(train):
     assert from_json(json.loads(json.dumps(to_json(config)))) == config
 
 
-@dataclass(frozen=True)
-class Former:
-    steps: int = 3
-
-
-class Older(MDLM):
-    name = "older"
-    Config = Former
-
-
-@pytest.mark.parametrize("method", ["mdlm", "md4", "udlm", "d3pm"])
-def test_an_option_under_its_former_name(method):
-    config = replace(example(), method=method, options=METHODS[method].Config(diffusion_steps=64))
-    older = json.loads(json.dumps(to_json(config)))
-    older["options"]["steps"] = older["options"].pop("diffusion_steps")
-    assert from_json(older) == config
-    with pytest.raises(InputError, match=r"unknown entry .options\.steps."):  # which of the two is meant?
-        from_json(older | {"options": older["options"] | {"diffusion_steps": 8}})
-
-
-def test_the_learning_rate_under_its_former_name():
-    """`rate` was the name of `lr`: as an argument, in `replace`, as an attribute, in files and as a setting."""
-    train = Train(rate=2e-3)  # pyright: ignore[reportCallIssue]
-    assert train == Train(lr=2e-3)
-    assert train.rate == 2e-3  # pyright: ignore[reportAttributeAccessIssue]
-    assert replace(train, rate=1e-4) == Train(lr=1e-4)  # pyright: ignore[reportCallIssue]
-    older = plain()
-    assert "rate" not in older["train"]
-    older["train"]["rate"] = older["train"].pop("lr")
-    assert from_json(older) == example()
-    older["train"]["lr"] = 1.0
-    with pytest.raises(InputError, match=r"unknown entry .train\.rate."):  # which of the two is meant?
-        from_json(older)
-    assert with_settings({"train": train}, {"train.rate": "1e-4"}) == {"train": Train(lr=1e-4)}
-
-
-def test_an_own_option_of_a_former_name_stays():
-    config = replace(example(), method="older", options=Former(steps=5))
-    assert from_json(json.loads(json.dumps(to_json(config))), method=Older) == config
-
-
 def test_about_is_beside_the_config():
     assert plain(step=5)["about"] == {"step": 5}
     assert from_json(plain(step=5)) == example()
@@ -116,9 +74,8 @@ def test_about_is_beside_the_config():
         ("netz", {}, "'config.json' has an unknown entry 'netz'; did you mean 'net'?"),
         ("net", 3, "'config.json': net is 3; it must be an object"),
         ("data.path", 3, "'config.json': data.path is 3; it must be a text"),
-        ("format", FORMAT + 1, f"'config.json' was written by format {FORMAT + 1}, this is Zellige 0.2 (format {FORMAT}); "
-                               "install a newer Zellige"),
-        ("format", "x", "'config.json' has format 'x'; it must be a whole number of 1 or more"),
+        ("format", 2, "'config.json' has format 2; Zellige 0.2.0 reads format 1"),
+        ("format", "x", "'config.json' has format 'x'; Zellige 0.2.0 reads format 1"),
         ("method", ["mdlm"], "'config.json': method is ['mdlm']; it must be a text"),
         ("method", "focal", "'focal' is not a method of Zellige; hand its class over, e.g. load(path, method=Focal)"),
     ],
@@ -142,28 +99,12 @@ def test_other_json():
 @pytest.mark.parametrize("section", ["options", "data", "net", "train"])
 def test_an_entry_that_is_missing_is_named(section):
     for entry in plain()[section]:
-        if f"{section}.{entry}" in LATER:
-            continue
         missing = plain()
         del missing[section][entry]
         with pytest.raises(InputError) as caught:
             from_json(missing)
         wanted = f"'config.json' has no entry '{section}.{entry}'; copy it again from where it was trained"
         assert str(caught.value) == wanted
-
-
-def test_what_earlier_versions_wrote(monkeypatch):
-    """An entry that came later has the value that files without it mean, and an entry's earlier name is read."""
-    monkeypatch.setitem(LATER, "net.classes", 3)
-    monkeypatch.setitem(RENAMED, "train.batch_size", "train.batch")
-    earlier = plain()
-    for entry in ("classes", "kind", "channels", "multipliers", "blocks", "attention"):
-        del earlier["net"][entry]
-    earlier["train"]["batch_size"] = earlier["train"].pop("batch")
-    now = from_json(earlier)
-    assert now.net == replace(example().net, classes=3)  # else what a Net is that says nothing of U-Nets
-    assert now.train.batch == example().train.batch
-    assert from_json(plain()) == example()
 
 
 @pytest.mark.parametrize(

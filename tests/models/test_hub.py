@@ -211,10 +211,6 @@ def test_the_tokenizer_file_is_the_librarys(tmp_path):
     assert plain.encode(TEXT, add_special_tokens=False).ids == made.encode(TEXT)
     again = load_tokenizer(tmp_path / "new")
     assert (again.name, again.fingerprint) == (made.name, made.fingerprint)
-    (tmp_path / "old").mkdir()  # as earlier versions wrote it: kind and name within
-    (tmp_path / "old" / "tokenizer.json").write_text(json.dumps(made.to_dict()))
-    old = load_tokenizer(tmp_path / "old")
-    assert (old.name, old.fingerprint) == (made.name, made.fingerprint)
     (tmp_path / "plain").mkdir()  # of another library: called as its folder
     plain.save(str(tmp_path / "plain" / "tokenizer.json"))
     found = load_tokenizer(tmp_path / "plain")

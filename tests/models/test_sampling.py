@@ -4,7 +4,6 @@ import inspect
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -19,8 +18,6 @@ from zellige.models.frames import Group, Samples
 from zellige.models.sampling import DECODING
 from zellige.samplers import Ancestral, Blockwise, Confidence, Truncated
 from zellige.samplers.smc import Constant
-
-OLD = Path(__file__).parents[1] / "written_by_0_2_0" / "results"
 
 
 def test_a_field_of_decoding_stands_everywhere():
@@ -88,14 +85,6 @@ def test_a_block_sampler_that_is_made_is_written_by_name():
     model = small(name="bd3lm", block=4)
     again = zellige.Sample.from_dict(json.loads(json.dumps(entries)))
     assert again.run(model).tokens == zellige.Sample(sampler=made).run(model).tokens
-
-
-@pytest.mark.parametrize("kind", ["sample", "infill"])
-def test_what_0_2_0_wrote_is_read(kind):
-    samples, document = Record.load(OLD / f"{kind}.json"), json.loads((OLD / f"{kind}.json").read_text())
-    assert type(samples.request).__name__.lower() == kind
-    assert samples.texts == [line["text"] for line in document["result"]["samples"]]
-    assert samples.request.seed == document["seed"]
 
 
 def test_a_field_that_there_is_not_is_named(tmp_path):

@@ -74,14 +74,14 @@ def test_half_of_the_bytes_and_all_of_the_model(ours, place):
 
 
 def test_a_name_is_the_model(ours, empty, capsys):
-    assert zellige.load("text").source == ours
-    assert zellige.sample("text", steps=4, seed=3) == zellige.sample(str(ours), steps=4, seed=3)
+    assert zellige.load("tales-mdlm").source == ours
+    assert zellige.sample("tales-mdlm", steps=4, seed=3) == zellige.sample(str(ours), steps=4, seed=3)
     how = {"steps": 4}
     gaps = "once upon a ____"
-    assert zellige.pipeline("infill", "text", **how)(gaps) == zellige.infill(str(ours), gaps, **how)[0]
-    assert cli.main(["sample", "text", "--steps", "4"]) == 0
+    assert zellige.pipeline("infill", "tales-mdlm", **how)(gaps) == zellige.infill(str(ours), gaps, **how)[0]
+    assert cli.main(["sample", "tales-mdlm", "--steps", "4"]) == 0
     err = capsys.readouterr().err
-    assert f"note: 'tales-mdlm', formerly 'text', comes with Zellige: {ship.MODELS['tales-mdlm'].text}\n" in err
+    assert f"note: 'tales-mdlm' comes with Zellige: {ship.MODELS['tales-mdlm'].text}\n" in err
     assert "note: sampled with the model's defaults: --temperature 0.8; --no-defaults ignores them\n" in err
     assert zellige.load(ours).defaults == {"steps": 4, "temperature": 0.8}
     assert cli.main(["list", "models"]) == 0
@@ -119,7 +119,7 @@ def test_an_unknown_name_is_told_what_there_is(ours, empty):
     ):
         zellige.load("poems")
     with pytest.raises(InputError, match="is not a run, so it has no checkpoint 'best'"):
-        zellige.load("text", checkpoint="best")
+        zellige.load("tales-mdlm", checkpoint="best")
 
 
 def test_damage_is_noticed_and_nothing_unpickled(ours, empty):

@@ -14,7 +14,6 @@ from zellige.report.figures import metrics
 from zellige.report.sections import run_facts
 from zellige.training import callback, device
 from zellige.training.device import DEVICES
-from zellige.training.logger import COLUMNS, FORMER, MetricLogger, restore_metrics
 from zellige.training.meters import Meters
 from zellige.training.plan import model_flops, training_cost
 from zellige.training.progress import Speed
@@ -111,18 +110,3 @@ def test_a_run_says_its_speed_everywhere(promise, tmp_path, monkeypatch, no_page
     events = EventAccumulator(str(run.folder)).Reload()
     assert len(events.Scalars("flops_per_second")) == 3
     assert ("utilisation" in events.Tags()["scalars"]) == (promise is not None)
-
-
-def test_a_run_of_before_goes_on_with_its_columns(tmp_path):
-    row = ",".join(["3", *["1"] * (len(FORMER) - 1)]) + "\n"
-    text = ",".join(FORMER) + "\n" + row + row.replace("3", "4", 1)
-    (tmp_path / "metrics.csv").write_text(text)
-    notes: list[str] = []
-    assert restore_metrics(tmp_path, 3, notes.append) == ",".join(FORMER) + "\n" + row
-    log = MetricLogger(tmp_path, 3, notes.append)
-    log.row({"step": 4, "flops_per_second": 1e9, "loss": 2.0})
-    log.close()
-    written = (tmp_path / "metrics.csv").read_text()
-    assert written.splitlines()[-1].split(",") == ["4", "", "", "", "2.0", *[""] * 7]
-    assert notes == []
-    assert COLUMNS[:12] == FORMER

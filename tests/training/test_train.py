@@ -627,29 +627,6 @@ def test_changed_metrics_are_not_read(how, tmp_path, monkeypatch):
     assert read_metrics(folder) == (folder / "metrics.csv").read_text()
 
 
-@pytest.mark.parametrize("how", ["gone", "garbage", "a row less"])
-def test_metrics_of_checkpoints_that_hold_none(how, tmp_path):
-    """As they were before: what cannot be known is said."""
-    folder, notes = tmp_path / "a", Notes()
-    go(folder)
-    for name in ("metrics.csv", "SHA256SUMS"):
-        (folder / "checkpoints" / "step-000004" / name).unlink()
-    ruined(folder / "metrics.csv", how)
-    go(folder, resume=True, steps=6, progress=notes)
-    told = [n for n in notes.notes if n.startswith("note: ")]
-    assert (
-        told
-        == {
-            "gone": ["note: metrics.csv was missing: what it said of the steps up to 4 is lost"],
-            "garbage": [
-                "note: metrics.csv was damaged: the rows that can be read stay; what was there is in metrics-damaged.csv"
-            ],
-            "a row less": [],
-        }[how]
-    )
-    assert [r["step"] for r in rows(folder)][-2:] == ["5", "6"]
-
-
 def test_metrics_without_a_checkpoint(tmp_path):
     folder, notes = tmp_path / "a", Notes()
     go(folder)

@@ -176,8 +176,7 @@ def load(terminal: Terminal, run: str, what: str, chosen: Loading, note: bool = 
         )
         model.method.compute_in(chosen.precision, chosen.compile)
     if note and (name := shipped.name_of(model)):
-        formerly = f", formerly '{run}'," if run in shipped.FORMERLY else ""
-        terminal.note(f"'{name}'{formerly} comes with Zellige: {shipped.card(name)['what']}")
+        terminal.note(f"'{name}' comes with Zellige: {shipped.card(name)['what']}")
     return model
 
 

@@ -30,7 +30,7 @@ from ..errors import InputError, quoted
 from ..requests import Request
 from ..show.numbers import columns, counted, path, pm
 from ..show.progress import Bar
-from ..show.record import SENSES, Figure, Record, json_record, record_of, request_name
+from ..show.record import SENSES, Figure, Record, json_record, record_of
 from ..show.terminal import Terminal
 from . import options
 from .common import Document, refuse_unasked, run_folder
@@ -80,7 +80,7 @@ def again(words: Sequence[str], terminal: Terminal, judge: Judge, modes: Sequenc
     source, rest = options.take(words, "--from", "evaluate")
     assert source is not None
     document = read_result(source)
-    mode = next((mode for mode in modes if mode.request.__name__ == request_name(document)), None)
+    mode = next((mode for mode in modes if mode.request.__name__ == document.get("request")), None)
     if mode is None:
         raise InputError(f"'{source}' is not a result of zellige evaluate; give a JSON file that it wrote")
     before = record_of(document, source)

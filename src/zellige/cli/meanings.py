@@ -3,7 +3,7 @@
 from collections.abc import Container
 
 _SAME = {  # ours: what PyTorch's, Hugging Face's and Lightning's scripts call it; the first that a command has is meant
-    "--train.lr": "lr train.rate learning-rate max-lr",
+    "--train.lr": "lr learning-rate max-lr",
     "--train.batch --batch": "batch-size bs train-batch-size",
     "--count --samples": "num-samples n-samples num-return-sequences",
     "--train.steps --steps": "max-steps num-steps n-steps train-steps max-iters num-train-steps",

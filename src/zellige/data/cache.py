@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NotRequired, TypedDict
+from typing import Any, BinaryIO, Literal, TypedDict
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from .losses import SAMPLED, Comparison
 from .readers import Piece
 from .sums import Sums
 from .token_files import Shards, TokenFile
-from .tokenizer import load
 from .tokenizer_base import Tokenizer
 
 SHARD = 1 << 28  # bytes of one file
@@ -38,14 +37,15 @@ def dtype_for(size: int) -> str:
 class Meta(TypedDict):
     """meta.json: how many tokens of which type there are, in which shards, where each split lies, and the sha256 of them all.
 
-    shards: the tokens of each; earlier versions have one shard, and no such entry.
+    shards: the tokens of each. files: the sha256 of each file.
     """
 
     tokens: int
     dtype: Literal["uint8", "uint16", "uint32"]
     sha256: str
     splits: dict[str, Any]
-    shards: NotRequired[list[int]]
+    shards: list[int]
+    files: dict[str, str]
 
 
 def shard_names(count: int) -> list[str]:
@@ -59,8 +59,7 @@ def shard_names(count: int) -> list[str]:
 
 def _shards(meta: dict[str, Any]) -> dict[str, int]:
     """The names of the shards, and how many tokens each has."""
-    sizes = meta.get("shards") or [meta["tokens"]]
-    return dict(zip(shard_names(len(sizes)), sizes))
+    return dict(zip(shard_names(len(meta["shards"])), meta["shards"]))
 
 
 def open_tokens(folder: Path, meta: dict[str, Any]) -> Shards:
@@ -77,10 +76,7 @@ def read_meta(folder: Path, sums: Sums | None = None) -> dict[str, Any] | None:
     def sizes(meta: dict[str, Any]) -> dict[str, int]:
         return {name: size * np.dtype(meta["dtype"]).itemsize for name, size in _shards(meta).items()}
 
-    meta = read_whole(folder, Meta, "tokens.bin", sizes, sums)
-    if meta is not None and "tokenizer.json" not in meta.get("files", {}):
-        load(folder)  # of a folder without its sum
-    return meta
+    return read_whole(folder, Meta, sizes, sums)
 
 
 def write_tokens(

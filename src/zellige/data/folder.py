@@ -37,14 +37,13 @@ def folder_key(what: dict[str, Any]) -> str:
 
 
 def read_whole(
-    folder: Path, form: type, main: str, sizes: Callable[[Any], dict[str, int]], sums: Sums | None = None
+    folder: Path, form: type, sizes: Callable[[Any], dict[str, int]], sums: Sums | None = None
 ) -> dict[str, Any] | None:
     """meta.json of a finished folder; None if there is none.
 
     Its files are whole as far as `sums` knows them; those that it does not know are read for that, once through.
 
-    form: the TypedDict of meta.json. sizes(meta): the bytes of each large file. main: that of them whose sum is meta's "sha256"
-    (in folders of earlier versions it stands there alone).
+    form: the TypedDict of meta.json, with the sum of each file in "files". sizes(meta): the bytes of each large file.
 
     Raises InputError: a file is missing, or is not what was written.
     """
@@ -55,13 +54,10 @@ def read_whole(
     meta = read_json(folder / "meta.json")
     structure(meta, form, f"'{folder / 'meta.json'}'")
     sizes_of, sum_of = sizes(meta), (sums or Sums(folder)).of
-    expected_sums = {name: meta["sha256"] for name in sizes_of if name == main} | meta.get("files", {})
-    for name in [*sizes_of, *(expected_sums.keys() - sizes_of)]:
+    for name, expected in meta["files"].items():
         try:
             size = (folder / name).stat().st_size
-            right = size == sizes_of.get(name, size) and (
-                name not in expected_sums or sum_of(folder / name) == expected_sums[name]
-            )
+            right = size == sizes_of.get(name, size) and sum_of(folder / name) == expected
         except OSError as problem:
             raise InputError(f"'{folder / name}' is missing ({problem.strerror})") from None
         if not right:

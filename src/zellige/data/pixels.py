@@ -31,11 +31,12 @@ Block = tuple[np.ndarray, Iterable[int]]  # (n, H, W) or (n, H, W, colours) uint
 
 
 class Meta(TypedDict):
-    """meta.json: the shape of an image, which rows each split has, and the sha256 of pixels.bin."""
+    """meta.json: the shape of an image, which rows each split has, and the sha256 of pixels.bin and of each file."""
 
     shape: list[int]
     splits: dict[str, list[int]]
     sha256: str
+    files: dict[str, str]
 
 
 def read_pixels(folder: Path, sums: Sums | None = None) -> dict[str, Any] | None:
@@ -44,7 +45,7 @@ def read_pixels(folder: Path, sums: Sums | None = None) -> dict[str, Any] | None
     def sizes(meta: dict[str, Any]) -> dict[str, int]:
         return {"pixels.bin": math.prod(meta["shape"]) * max(stop for _, stop in meta["splits"].values())}
 
-    return read_whole(folder, Meta, "pixels.bin", sizes, sums)
+    return read_whole(folder, Meta, sizes, sums)
 
 
 def write_pixels(folder: Path, splits: Mapping[str, Iterable[Block]], of: str) -> dict[str, Any]:

@@ -113,12 +113,12 @@ class Meta(TypedDict):
     """meta.json of the cache: the size and the sha256 of symbols.txt, a molecule a line."""
 
     bytes: int
-    sha256: str
+    files: dict[str, str]
 
 
 def read_symbols(folder: Path) -> dict[str, Any] | None:
     """Contents of a finished folder; None if there is none. InputError if one of its files was changed."""
-    return read_whole(folder, Meta, "symbols.txt", lambda meta: {"symbols.txt": meta["bytes"]})
+    return read_whole(folder, Meta, lambda meta: {"symbols.txt": meta["bytes"]})
 
 
 def translated(lines: Sequence[str], cache: Path) -> list[list[str]]:
@@ -133,8 +133,7 @@ def translated(lines: Sequence[str], cache: Path) -> list[list[str]]:
         with written_aside(folder, read_symbols, "molecules") as aside:
             text = END.join(map(_written, lines)).encode()
             (aside / "symbols.txt").write_bytes(text)
-            digest = hashlib.sha256(text).hexdigest()
-            write_meta(aside, {"bytes": len(text), "sha256": digest}, {"symbols.txt": digest})
+            write_meta(aside, {"bytes": len(text)}, {})
     return [_SYMBOL.findall(line) for line in (folder / "symbols.txt").read_text("utf-8").split(END)]
 
 

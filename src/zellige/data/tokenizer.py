@@ -27,7 +27,6 @@ from typing import Any
 
 import numpy as np
 
-from .. import FORMERLY
 from ..arguments import is_number
 from ..errors import InputError
 from ..files import write_file
@@ -230,7 +229,7 @@ def load(folder: str | Path) -> Tokenizer:
     path = path / "tokenizer.json" if path.is_dir() else path
     try:
         data = dict(read_json(path, dict, "give a tokenizer.json"))
-        kind = data.pop(OURS, None) or data.pop(FORMERLY, "tokens")
+        kind = data.pop(OURS, "tokens")
         if kind == "characters":
             return Characters(data["alphabet"], data.get("kind", "text"), data.get("shape", ()))
         if kind == "bytes":
@@ -251,8 +250,7 @@ def load(folder: str | Path) -> Tokenizer:
             return Table(data["columns"])
         from tokenizers import Tokenizer as Inner
 
-        within = {key: data.pop(key) for key in ("name", "rows", "mask") if key in data}  # as it once was
-        extra = within or _beside(path)
+        extra = _beside(path)
         name = extra.get("name") or path.resolve().parent.name
         tokenizer = Tokens(Inner.from_str(json.dumps(data)), name, extra.get("rows"), extra.get("mask"))
         tokenizer.chat = chat_of(path.parent)
@@ -269,7 +267,7 @@ def _beside(path: Path) -> dict[str, Any]:
     """Entries of the config beside a tokenizer.json that the library itself cannot store: its name, its rows."""
     config = path.parent / CONFIG
     entries = read_json(config) if config.is_file() else {}
-    extra = entries.get(OURS, entries.get(FORMERLY))
+    extra = entries.get(OURS)
     return extra if isinstance(extra, dict) else {}
 
 

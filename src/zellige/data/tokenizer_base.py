@@ -9,7 +9,6 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from .. import FORMERLY
 from ..errors import InputError
 from ..files import write_file
 
@@ -131,6 +130,5 @@ class BaseTokenizer:
 
 
 def definition_hash(definition: dict[str, Any]) -> str:
-    """sha256 of a definition, its kind under the name that it has always been hashed with (runs keep fingerprints)."""
-    definition = {FORMERLY if key == OURS else key: value for key, value in definition.items()}
+    """sha256 of a definition."""
     return hashlib.sha256(json.dumps(definition, sort_keys=True).encode()).hexdigest()

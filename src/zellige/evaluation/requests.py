@@ -14,11 +14,11 @@ They import no torch before they run. What they compute stands in the files that
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..arguments import is_number
 from ..data import DATASETS, Corpus, Data, Local
@@ -222,8 +222,6 @@ class EvaluateBracket(Request["Bracket"]):
     From above an importance-weighted bound, from below TUBE; exact are the distributions of an order and those of the samplers
     that take the most confident token first. The method must have a bound, and a row of the data must hold one text.
     """
-
-    renamed: ClassVar[Mapping[str, str]] = {"bracket": ""}
 
     data: Any = option(DATA, default=None, hidden=True, read=partial(data_of_json, Data))
     split: str = option("train, validation or test", default="test")
@@ -532,8 +530,6 @@ class TrainFeatures(Request["FeaturesRecord"]):
     device: Literal["auto", "cpu", "cuda"] = option("where to compute; auto: the GPU if there is one", default="auto")
     reading: Progress | None = aside("called with (bytes read, bytes in all)", default=None)
     progress: Progress | None = aside("called with (steps done, steps in all)", default=None)
-
-    renamed = {"train_features": "folder"}  # noqa: RUF012
 
     @classmethod
     def record(cls) -> "type[FeaturesRecord]":

@@ -31,9 +31,9 @@ from torch import Tensor
 from ..arguments import checked
 from ..errors import InputError
 from ..files import write_file
-from ..schema import structure
+from ..schema import read_json, structure
 from ..show.numbers import pm, quantity
-from ..show.record import Figure, Record, as_file, json_record, read_document
+from ..show.record import Figure, Record, as_file, json_record
 from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS, Proportion, over_draws, over_texts
 from .two_sides import SKEWED, skewness
 
@@ -48,7 +48,7 @@ def read_result(path: str | Path) -> dict[str, Any]:
     path = Path(path)
     if not path.is_file():
         raise InputError(f"no file at '{path}'; give one that zellige evaluate wrote")
-    return read_document(path, "give a file that zellige evaluate wrote")
+    return read_json(path, dict, "give a file that zellige evaluate wrote")
 
 
 class _Numbers(TypedDict, total=False):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from ..data import Data
 from ..errors import InputError
@@ -13,16 +13,9 @@ from ..show.terminal import Terminal
 R = TypeVar("R")
 
 
-def _given(options: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Options of a sampler in a file; of 0.2.0 all that any sampler takes, null where they were not given."""
-    return {name: value for name, value in (options or {}).items() if value is not None} or None
-
-
 @declared
 class SamplesRequest(Decoding, Request[R]):
     """The fields of `requests.EvaluateSamples`, which runs it."""
-
-    renamed: ClassVar[Mapping[str, str]] = {"mode": "", "out": ""}
 
     judge: str = option(
         "autoregressive model that scores text; a folder or hub id of transformers, or a run of ar",
@@ -46,7 +39,7 @@ class SamplesRequest(Decoding, Request[R]):
     sampler: str | None = option(
         "how tokens are sampled (default: the method's own); all: zellige list samplers", default=None
     )
-    options: Mapping[str, Any] | None = option("options of the sampler by name", default=None, hidden=True, read=_given)
+    options: Mapping[str, Any] | None = option("options of the sampler by name", default=None, hidden=True)
     temperature: float = option("below 1 favours likely tokens, 0 takes the likeliest", default=1.0, minimum=0)
     top_p: float = option("keep the likeliest tokens up to this total probability", default=1.0, above=0, maximum=1)
     length: int | None = option("tokens per sample (default: the model's length)", default=None)

@@ -48,8 +48,7 @@ class ResultCache:
             for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
                 with contextlib.suppress(ValueError, KeyError, TypeError):  # damaged, or the last one, cut off
                     entry = parse_as(line, Any, "")
-                    index, result = entry if isinstance(entry, list) else (entry["group"], entry["result"])
-                    self.results[index] = result
+                    self.results[entry["group"]] = entry["result"]
 
     def _files(self) -> list[Path]:
         return sorted(self.folder.glob(f"{self.name}-*.jsonl")) if self.folder is not None else []

@@ -135,7 +135,7 @@ class D3PM(Absorbing):
         it does so only under noise, or with a head, that uses their order"""
 
         strength: str = "paper"
-        """strength of gaussian noise: paper, or matched (for checkpoints of earlier versions)"""
+        """strength of gaussian noise: paper, or matched to that of 256 values for every number of values"""
         matrix: str = ""
         """for matrix: .npy or .csv file (V, V) of probabilities, from row to column; needed whenever the model is loaded"""
         unigrams: str = ""

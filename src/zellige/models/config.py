@@ -8,43 +8,23 @@ the method's name is the tag that says which class its options are.
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial, wraps
-from operator import attrgetter
-from typing import Any, Literal, TypedDict, TypeVar
+from functools import partial
+from typing import Any, Literal, TypedDict
 
-from .. import FORMERLY, __version__
+from .. import __version__
 from ..arguments import Annotation
 from ..data import Data
 from ..errors import InputError, nearest
 from ..methods import find
 from ..nn.block import Net
 from ..requests import check_fields, option
-from ..schema import CONVERTER, either, quoted, structure
+from ..schema import CONVERTER, check_format, either, structure
 from .low_rank import Adapter
 
 AGAIN = "copy it again from where it was trained"
-T = TypeVar("T")
-FORMAT = 1  # of config.json and of model folders; raised when an older Zellige could not read them
+FORMAT = 1  # of config.json and of model folders
 
 
-def also_called(cls: type[T], **names: str) -> type[T]:
-    """Let fields of a dataclass have earlier names too, as arguments and as attributes: `rate="lr"`."""
-    init = cls.__init__
-
-    @wraps(init)
-    def renamed(self: Any, *args: Any, **kwargs: Any) -> None:
-        for before, now in names.items():
-            if before in kwargs:
-                kwargs[now] = kwargs.pop(before)  # also where `dataclasses.replace` gives both
-        init(self, *args, **kwargs)
-
-    cls.__init__ = renamed
-    for before, now in names.items():
-        setattr(cls, before, property(attrgetter(now)))
-    return cls
-
-
-@partial(also_called, rate="lr")
 @partial(check_fields, prefix="train.")
 @dataclass(frozen=True)
 class Train:
@@ -167,68 +147,6 @@ class About(TypedDict, total=False):
     published: dict[str, Any]
 
 
-# What files of earlier versions do not say, or say otherwise. An entry that is in neither table must be in the file.
-DEFAULT = object()  # the value that the method's own Config has
-LATER: dict[str, Any] = {  # an entry that came later -> the value that files without it mean
-    "adapter": None,
-    "data.colours": "",
-    "data.crop": False,
-    "data.documents": "",
-    "data.flip": False,
-    "data.given": "",
-    "data.labels": False,
-    "data.labels_by": "",
-    "data.mix": None,
-    "data.reverse_complement": False,
-    "net.attention": (16,),
-    "net.blocks": 0,
-    "net.channels": 128,
-    "net.drop_channels": False,
-    "net.given": False,
-    "net.kind": "dit",
-    "net.latents": 0,
-    "net.mlp": "gelu",
-    "net.multipliers": (1, 2, 2, 2),
-    "net.published": False,
-    "net.rescale": False,
-    "net.self_condition": False,
-    "options.alpha_1": None,
-    "options.auxiliary_at": "masks",
-    "options.blocks": (),
-    "options.carry_over": True,
-    "options.exponent": None,
-    "options.forward_neighbours": 0,
-    "options.levels": False,
-    "options.log_eps": 0.0,
-    "options.loss": DEFAULT,
-    "options.mask": None,
-    "options.mask_proportion": 0.9,
-    "options.matrix": "",
-    "options.process": DEFAULT,
-    "options.resample": False,
-    "options.row_by_row": False,
-    "options.sigma_max": None,
-    "options.sigma_min": None,
-    "options.strength": "matched",
-    "options.token_share": 1.0,
-    "options.unigrams": "",
-    "options.zero_masking": True,
-    "recipe": "",
-    "train.async_save": False,
-    "train.decay_all": False,
-    "train.ema_warmup": True,
-    "train.given_dropout": 0.0,
-    "train.label_dropout": 0.1,
-    "train.minutes": 0.0,
-    "train.nodes": 1,
-    "train.times": "stratified",
-}
-RENAMED = {  # an entry's earlier name -> its name, where the class has the second and not the first
-    "options.steps": "options.diffusion_steps",
-    "train.rate": "train.lr",
-}
-
-
 def to_json(config: Config, about: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """A config as plain data, with the format's number; `about` is what else is to be known (step, versions, ...)."""
     section = lambda value: CONVERTER.unstructure(value, type(value))  # noqa: E731
@@ -255,34 +173,22 @@ def from_json(entries: Mapping[str, Any], *, method: type | None = None, source:
         source: what to call it in an error.
 
     Raises:
-        InputError: a newer format, an unknown entry, a value of another type or out of range.
+        InputError: another format, an unknown entry, a value of another type or out of range.
     """
     if not isinstance(entries, Mapping) or "format" not in entries or "method" not in entries:
         raise InputError(f"'{source}' is not the config of a Zellige model; give a folder that Zellige wrote")
-    check_format(entries["format"], source)
+    check_format(entries["format"], FORMAT, source)
     names = [f.name for f in dataclasses.fields(Config)]
     structure(entries.get("about") or {}, About, f"'{source}'", "about", AGAIN)
-    refuse_unknown(entries, ["format", "zellige", FORMERLY, "about", *names], f"'{source}' has")
+    refuse_unknown(entries, ["format", "zellige", "about", *names], f"'{source}' has")
     options = _options(_section(entries["method"], str, "method", source), method)
     sections = {"options": options, "data": Data, "net": Net, "train": Train, "adapter": Adapter | None}
     kinds = sections | dict.fromkeys(("run", "network", "method", "recipe"), str)
-    entries = {name: LATER[name] for name in names if name in LATER} | dict(entries)
+    entries = {"adapter": None} | dict(entries)
     missing = [name for name in names if name not in entries]
     if missing:
         raise InputError(f"'{source}' has no entry '{missing[0]}'; {AGAIN}")
     return Config(**{name: _section(entries[name], kinds[name], name, source) for name in names})
-
-
-def check_format(number: object, source: str) -> None:
-    """Refuse what a newer Zellige wrote."""
-    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-        raise InputError(f"'{source}' has format {quoted(number)}; it must be a whole number of 1 or more")
-    if number > FORMAT:
-        version = ".".join(__version__.split(".")[:2])
-        raise InputError(
-            f"'{source}' was written by format {number}, this is Zellige {version} (format {FORMAT}); "
-            "install a newer Zellige"
-        )
 
 
 def _options(name: str, method: type | None) -> type:
@@ -305,22 +211,7 @@ def refuse_unknown(entries: Mapping[str, Any], names: Sequence[str], who: str, p
             raise InputError(f"{who} an unknown entry '{prefix}{key}'; {hint}")
 
 
-def _current(value: object, kind: Annotation, name: str) -> Any:
-    """A section as this version writes it: entries under their names of today, those that came later as they were meant."""
-    if not dataclasses.is_dataclass(kind) or not isinstance(value, Mapping):
-        return value
-    names = {f"{name}.{f.name}": f.default for f in dataclasses.fields(kind)}
-    entries = {f"{name}.{key}": entry for key, entry in value.items()}
-    for before, now in RENAMED.items():
-        if before in entries and before not in names and now in names and now not in entries:
-            entries[now] = entries.pop(before)
-    later = {entry: meant for entry, meant in LATER.items() if entry in names}
-    entries = {entry: names[entry] if meant is DEFAULT else meant for entry, meant in later.items()} | entries
-    return {entry.removeprefix(f"{name}."): content for entry, content in entries.items()}
-
-
 def _section(value: object, kind: Annotation, name: str, source: str) -> Any:
-    value = _current(value, kind, name)
     if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
         refuse_unknown(value, [f.name for f in dataclasses.fields(kind)], f"'{source}' has", f"{name}.")
     return structure(value, kind, f"'{source}'", name, AGAIN)

@@ -27,14 +27,14 @@ from ..errors import InputError, meant, nearest, quoted
 from ..files import write_folder
 from ..methods import METHODS, build
 from ..methods.method import Method
-from ..schema import shown
+from ..schema import check_format, shown
 from ..trust import allow, may_have_changed
 from . import hub, published, shipped, weights
 from .adapter import merge
 from .checkpoint.layout import ADAPTER, ADAPTER_CONFIG, CHECKPOINTS, CONFIG, TOKENIZER, WEIGHTS
 from .checkpoint.read import check_sums, header, load_tensors, load_weights, place_weights, read_config
 from .checkpoint.write import explain_full_disk, nbytes, write_checksums, write_model
-from .config import Config, check_format, from_json
+from .config import FORMAT, Config, from_json
 from .defaults import check_defaults, read_defaults, write_defaults
 from .locate import download, locate
 from .published import layouts
@@ -349,7 +349,7 @@ def load(
             model that was trained with several sizes of block (`blocks` of bd3lm) `block`, the one to read and write in.
 
     Raises:
-        InputError: nothing there; a pickle; truncated; changed since it was written; written by a newer format; keys that do
+        InputError: nothing there; a pickle; truncated; changed since it was written; of another format; keys that do
             not fit; weights that are not finite.
     """
     published.Choices.of(choices)
@@ -396,7 +396,8 @@ def _load(
     entries = read_config(folder)
     check_sums(folder, CONFIG, *TOKENIZER)
     if (folder / WEIGHTS).is_file():
-        check_format(_format(folder / WEIGHTS), shown(folder / WEIGHTS))
+        number = (header(folder / WEIGHTS).get("__metadata__") or {}).get("format", "pt")
+        check_format(FORMAT if number in ("pt", str(FORMAT)) else number, FORMAT, shown(folder / WEIGHTS))
     config = from_json(entries, method=method, source=shown(folder / CONFIG))
     if block is not None:
         config = replace(config, options=_in_blocks(config.options, block, shown(path)))
@@ -471,11 +472,6 @@ def _in_blocks(options: Any, block: int, source: str) -> Any:
         sizes = ", ".join(map(str, trained))
         raise InputError(f"'{source}' was not trained with blocks of {block:,}; it has {sizes}")
     return replace(options, block=block)
-
-
-def _format(path: Path) -> Any:
-    number = (header(path).get("__metadata__") or {}).get("format", "1")
-    return int(number) if is_number(str(number)) else number if number != "pt" else 1
 
 
 class HasModel(Protocol):

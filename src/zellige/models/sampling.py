@@ -7,7 +7,7 @@ line, the web page, the endpoint and the harness read these fields. Importing th
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ..errors import InputError, nearest
 from ..grids import step_size
@@ -167,10 +167,6 @@ KEPT = tuple(
 class Sampling(Decoding, Request[Any]):
     """Fields that all requests for samples share."""
 
-    renamed: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("watch", "frames", "out", "example", "keep", "data", "mark"), ""
-    )  # of the command line alone
-
     count: int = option("number of samples (with classes: of each class)", default=1, minimum=1)
     seed: int | Sequence[tuple[int, int]] = option(
         "random seed; each sample depends only on the seed and on its own number; in Python also a pair (seed, number) for each",
@@ -234,8 +230,8 @@ class Sampling(Decoding, Request[Any]):
     def from_dict(cls, entries: Mapping[str, Any], source: str = "it") -> Self:
         from ..samplers import every_option
 
-        own_entries = {name: value for name, value in entries.items() if name in cls.fields() or name in cls.renamed}
-        options = {name: value for name, value in entries.items() if name not in own_entries and value is not None}
+        own_entries = {name: value for name, value in entries.items() if name in cls.fields()}
+        options = {name: value for name, value in entries.items() if name not in own_entries}
         for name in options:
             if name not in every_option():
                 near = nearest(name, [*cls.fields(), *every_option()])

@@ -79,8 +79,8 @@ class Net:
     rescale: bool = False
     """of unet: residual sums are divided by the root of 2, as tauLDR has it"""
     published: bool = True
-    """of a U-Net: padding, frequencies of the time, biases, dropout and first weights as in the published code; else as models
-    have it that were saved before there was a choice"""
+    """of a U-Net: padding, frequencies of the time, biases, dropout and first weights as in the published code; else
+    conventions of our own, which the included model mnist has"""
 
     def __post_init__(self) -> None:
         self._check_kind()

@@ -4,8 +4,7 @@
     record.save("r.json")
     zellige.Record.load("r.json").request.run(model)      # the same numbers
 
-The JSON has the same keys from every command, and what it ran on (versions, platform, commit). `FORMAT` is its version; what
-0.2.0 and before wrote has none, and `FORMERLY` says which request each of those files holds.
+The JSON has the same keys from every command, and what it ran on (versions, platform, commit). `FORMAT` is its version.
 """
 
 import importlib
@@ -24,9 +23,9 @@ from .. import __version__
 from ..errors import InputError
 from ..files import write_file
 from ..requests import Request
-from ..schema import SEAL, digest, read_json
+from ..schema import SEAL, check_format, digest, read_json
 
-FORMAT = 2  # of the JSON of a record; raised when an older Zellige could not read it
+FORMAT = 1  # of the JSON of a record
 LOADING = (
     "run",
     "method",
@@ -37,26 +36,6 @@ LOADING = (
     "base",
     "block",
 )  # entries of `arguments` that say how the model was loaded
-FORMERLY = (  # of files without a format: command, an argument that only this request has, the request
-    ("evaluate", "mode", "EvaluateSamples"),
-    ("evaluate", "suite", "EvaluateSuite"),
-    ("evaluate", "pairs", "EvaluatePairs"),
-    ("evaluate", "probe", "EvaluateProbe"),
-    ("evaluate", "bracket", "EvaluateBracket"),
-    ("evaluate", "steps", "EvaluateSteps"),
-    ("evaluate", "train_features", "TrainFeatures"),
-    ("evaluate", "", "Evaluate"),
-    ("sample", "", "Sample"),
-    ("infill", "", "Infill"),
-    ("train", "", "Training"),
-    ("plan", "", "Plan"),
-    ("sweep", "", "Sweep"),
-    ("compare", "", "Compare"),
-)
-RENAMED = {  # keys that files without a format call otherwise
-    "law": "distribution",
-    "solved, the surest cell first": "solved, the most confident cell first",
-}
 SENSES = ("within its interval", "up to rounding", "bit for bit")  # in which a number holds, the weakest first
 ROUNDING = 1e-6  # relative: float32 sums in another order
 _PACKAGES = ("torch", "lightning", "numpy", "safetensors")
@@ -87,8 +66,8 @@ class Figure:
         Of the same model, data and seed it is the same to the bit on the same machine. Elsewhere rounding differs, and with
         other seeds the draws, whose part the interval is.
         """
-        if self.distribution is not None and self.distribution.replace("chain's law", "chain") != again.distribution:
-            return ""  # (0.2.0 has "chain's law")
+        if self.distribution is not None and self.distribution != again.distribution:
+            return ""
         apart = abs(again.value - self.value)
         if again.value == self.value or (math.isnan(again.value) and math.isnan(self.value)):
             return SENSES[-1]
@@ -153,20 +132,7 @@ class Record:
         """
         if not Path(path).is_file():
             raise InputError(f"no file at '{path}'; give one that zellige wrote")
-        return record_of(read_document(path, "give a file that zellige wrote"), str(path))
-
-
-def read_document(path: str | Path, instead: str) -> dict[str, Any]:
-    """JSON of a record in a file, with today's keys; `instead` ends the InputError where it is no JSON object."""
-    document = read_json(Path(path), dict, instead)
-    return document if "format" in document else renamed(document)
-
-
-def renamed(value: object) -> Any:
-    """Plain data of JSON with the keys of RENAMED by today's names."""
-    if isinstance(value, dict):
-        return {RENAMED.get(key, key): renamed(entry) for key, entry in value.items()}
-    return [renamed(entry) for entry in value] if isinstance(value, list) else value
+        return record_of(read_json(Path(path), dict, "give a file that zellige wrote"), str(path))
 
 
 def record_of(document: Mapping[str, Any], source: str = "it") -> Any:
@@ -183,22 +149,12 @@ def record_of(document: Mapping[str, Any], source: str = "it") -> Any:
 
 def request_class(document: Mapping[str, Any], source: str = "it") -> type[Request[Any]]:
     """The class of the request that made a document."""
-    if isinstance(number := document.get("format", 1), int) and number > FORMAT:
-        raise InputError(f"'{source}' was written by a later version of Zellige; install that one")
-    name = request_name(document)
-    kind = getattr(importlib.import_module(__name__.partition(".")[0]), name, None) if name else None
+    name = document.get("request")
+    kind = getattr(importlib.import_module(__name__.partition(".")[0]), name, None) if isinstance(name, str) else None
     if not (isinstance(kind, type) and issubclass(kind, Request)):
         raise InputError(f"'{source}' is not a record of Zellige; give a JSON file that it wrote")
+    check_format(document.get("format"), FORMAT, source)
     return kind
-
-
-def request_name(document: Mapping[str, Any]) -> str:
-    """The name of the request that made a document, in files of 0.2.0 and before by its arguments; "" where none did."""
-    if "format" in document:
-        return str(document.get("request") or "")
-    command, arguments = document.get("command"), document.get("arguments")
-    known = arguments if isinstance(arguments, Mapping) else {}
-    return next((name for of, key, name in FORMERLY if of == command and (not key or key in known)), "")
 
 
 def versions() -> dict[str, str]:

@@ -5,7 +5,6 @@ import csv
 import io
 import json
 import logging
-import re
 import sys
 import time
 import warnings
@@ -33,7 +32,6 @@ COLUMNS = (
     "step", "epoch", "seconds", "tokens", "loss", "unit", "rate", "gradient_norm", "tokens_per_second",
     "validation", "validation_low", "validation_high", "flops_per_second", "utilisation", "peak_memory", "seconds_left",
 )  # fmt: skip
-FORMER = COLUMNS[:12]  # of 0.1; a run of then goes on with them
 
 
 class MetricLogger:
@@ -47,7 +45,6 @@ class MetricLogger:
         config: Any = None,
     ):  # fmt: skip
         self.lines = [restore_metrics(folder, step, say)]
-        self.columns = _columns(self.lines[0])
         with accessible("change its permissions"):
             self.file = unlinked(folder / METRICS).open("a", encoding="utf-8", newline="")
         self.events = self.run = None
@@ -61,7 +58,7 @@ class MetricLogger:
     def row(self, values: Mapping[str, Any]) -> None:
         """One row; what is absent or None stays blank."""
         step = values["step"]
-        self.lines.append(_text([[_cell(values.get(name)) for name in self.columns]]))
+        self.lines.append(_text([[_cell(values.get(name)) for name in COLUMNS]]))
         self.file.write(self.lines[-1])
         self.file.flush()
         numbers = {n: v for n, v in values.items() if isinstance(v, (int, float)) and n != "step"}
@@ -99,8 +96,8 @@ def _text(rows: Iterable[Iterable[Any]]) -> str:
 def restore_metrics(folder: Path, step: int, say: Callable[[str], Any]) -> str:
     """metrics.csv of a run that begins, or goes on from `step`: put in its place if need be, and returned.
 
-    It is what the checkpoint holds; of an older one, which holds none, the rows up to its step. What was there goes to another
-    name, and is reported, where it is not that with later rows after it.
+    It is what the checkpoint holds. What was there goes to another name, and is reported, where it is not that with later rows
+    after it.
 
     Raises:
         InputError: what the checkpoint holds has changed since it was written.
@@ -108,24 +105,14 @@ def restore_metrics(folder: Path, step: int, say: Callable[[str], Any]) -> str:
     path = folder / METRICS
     with accessible("change its permissions"):
         present_text = path.read_bytes().decode("utf-8", errors="replace") if path.is_file() else None
-    header = _text([_columns(present_text or "")])
-    source = folder / CHECKPOINTS / step_name(step) / METRICS
-    check_sums(source.parent, METRICS)
-    note = f"restored from the checkpoint of step {step:,}"
-    if step and source.is_file():
+    text, is_damaged = _text([COLUMNS]), False
+    if step:
+        source = folder / CHECKPOINTS / step_name(step) / METRICS
+        check_sums(source.parent, METRICS)
         text = read_text(source)
         is_damaged = present_text is not None and not present_text.startswith(text)
-    else:
-        text, is_damaged = (
-            header + _text(_until(present_text or "", step)),
-            bool(step and present_text and _unreadable(present_text)),
-        )
-        note = (
-            f"what it said of the steps up to {step:,} is lost"
-            if present_text is None
-            else "the rows that can be read stay"
-        )
-    if is_damaged or (present_text is not None and not step and present_text != header):
+    note = f"restored from the checkpoint of step {step:,}"
+    if is_damaged or (present_text is not None and not step and present_text != text):
         name = METRICS_DAMAGED if is_damaged else METRICS_BEFORE
         write_file(folder / name, path.read_bytes())
         why = f"metrics.csv was damaged: {note}" if is_damaged else "no checkpoint yet, so it begins at step 0"
@@ -135,28 +122,6 @@ def restore_metrics(folder: Path, step: int, say: Callable[[str], Any]) -> str:
     if present_text != text:
         write_file(path, text)
     return text
-
-
-def _columns(text: str) -> tuple[str, ...]:
-    """The columns of a metrics.csv."""
-    return FORMER if text.partition("\n")[0] == ",".join(FORMER) else COLUMNS
-
-
-def _until(text: str, step: int) -> list[list[str]]:
-    """The rows up to a step; the last one may have been cut off in writing."""
-    wide = len(_columns(text))
-    rows = [row for row in csv.reader(text.splitlines()) if len(row) == wide and _STEP.fullmatch(row[0])]
-    return [row for row in rows if int(row[0]) <= step]
-
-
-def _unreadable(text: str) -> bool:
-    """Return whether there are lines that are no rows, but for the last one."""
-    first, *lines = text.split("\n")
-    whole = "\n".join([first, *lines[:-1]])
-    return first + "\n" != _text([_columns(text)]) or len(_until(whole, 10**18)) < len(lines) - 1
-
-
-_STEP = re.compile("[0-9]{1,18}")
 
 
 def require_wandb() -> None:

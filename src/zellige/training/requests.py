@@ -91,8 +91,6 @@ class Training(Request["Run"]):
     resume: bool = option("continue the run in this folder", default=False)
     overwrite: bool = option("replace the run in this folder", default=False)
 
-    renamed = {"run": "folder", "network": ""}  # noqa: RUF012
-
     @classmethod
     def record(cls) -> "type[Run]":
         from .run import Run
@@ -326,8 +324,6 @@ class Tune(Request["Run"]):
     resume: bool = option("continue the run in this folder", default=False)
     overwrite: bool = option("replace the run in this folder", default=False)
 
-    renamed = {"run": "folder"}  # noqa: RUF012
-
     @classmethod
     def record(cls) -> "type[Run]":
         from .run import Run
@@ -456,8 +452,6 @@ class Plan(Request["Budget"]):
     mfu: float = _mfu()
     price: float | None = _price()
     vocabulary: int | None = option("size of the vocabulary (default: the recipe's)", default=None, minimum=1)
-
-    renamed = {"words": ""}  # noqa: RUF012
 
     @classmethod
     def record(cls) -> "type[Budget]":

@@ -12,7 +12,6 @@ from ..arguments import Annotation, from_text
 from ..errors import InputError, nearest
 
 SECTIONS = ("options", "data", "net", "train")
-FORMERLY = {"train.rate": "train.lr"}  # settings by their earlier names
 
 
 def with_settings(sections: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -31,7 +30,7 @@ def with_settings(sections: Mapping[str, Any], settings: Mapping[str, Any]) -> d
 
 
 def _field(name: str, sections: Mapping[str, Any]) -> tuple[str, str]:
-    section, _, field = FORMERLY.get(name, name).rpartition(".")
+    section, _, field = name.rpartition(".")
     section = section or "options"
     sections = {name: value for name, value in sections.items() if is_dataclass(value)}  # not an own network
     if section in sections and any(entry.name == field for entry in fields(sections[section])):

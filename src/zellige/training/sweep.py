@@ -141,8 +141,6 @@ class Sweep(Request[SweepRecord]):
         "how to choose trials: random, or tpe near good ones (Optuna; the extra sweep)", default="random"
     )
 
-    renamed = {"words": "", "run": "folder"}  # noqa: RUF012
-
     @classmethod
     def record(cls) -> type[SweepRecord]:
         return SweepRecord

@@ -52,7 +52,7 @@ _LINE = re.compile(r"([0-9a-f]{64})  ([\w.-]+)")
 
 
 def check_sums(folder: Path, *names: str) -> None:
-    """Compare files of a folder with its SHA256SUMS; a folder that has none is of an earlier version, or not ours.
+    """Compare files of a folder with its SHA256SUMS; a folder that has none is taken as it is.
 
     Args:
         names: of the files; where none are named, all that are listed.
@@ -254,7 +254,7 @@ def read_metrics(run: Path) -> str:
 def _saved_metrics(checkpoints: Path) -> tuple[Path, str]:
     """Return the newest checkpoint whose copy of metrics.csv is whole, and that copy; "" where there is none."""
     for folder in reversed(steps(checkpoints)) if not may_have_changed() else ():
-        with contextlib.suppress(InputError):  # damaged, of an earlier version that has none, or pruned beside us
+        with contextlib.suppress(InputError):  # damaged, or pruned beside us
             check_sums(folder, METRICS)
             return folder, read_text(folder / METRICS)
     return checkpoints, ""

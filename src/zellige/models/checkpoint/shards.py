@@ -83,8 +83,7 @@ def held_parts(
     """Return the parts of tensors that this process holds, under the names of a checkpoint (`load_shards`).
 
     Args:
-        optimizer_state: of the checkpoint; its moments are called after the numbers of the parameters, or as earlier versions
-            called them.
+        optimizer_state: of the checkpoint; its moments are called after the numbers of the parameters.
         parameters: of the method, by name.
         trained: those of the optimizer, in its order.
     """

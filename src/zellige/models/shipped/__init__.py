@@ -15,7 +15,6 @@ from ...schema import read_json
 FOLDER = Path(__file__).parent
 CARD = "card.json"
 LOG = "log.csv"  # metrics.csv of the training, thinned
-FORMERLY = {"text": "tales-mdlm", "digits": "mnist"}  # names that meant a data set too -> the model's name
 
 
 def names() -> list[str]:
@@ -24,8 +23,7 @@ def names() -> list[str]:
 
 
 def find(name: str) -> Path | None:
-    """The folder of a model by its name, or by one that it had; None where it is not one of `names`."""
-    name = FORMERLY.get(name, name)
+    """The folder of a model by its name; None where it is not one of `names`."""
     return FOLDER / name if name in names() else None
 
 

@@ -90,7 +90,7 @@ class Comparison(Record):
         findings = structure(document["result"], Findings, f"'{source}'", "result", again, strict=False)
         arguments = document["arguments"]
         name = f"compare-limit-{arguments.get('limit')}" if findings.partial else "compare"
-        return cls(Path(arguments.get("folder") or arguments.get("run") or "."), findings, dict(document), name)
+        return cls(Path(arguments.get("folder") or "."), findings, dict(document), name)
 
 
 @checked

@@ -165,7 +165,7 @@ def check_runs(folder: Path, wanted: dict[str, Config]) -> None:
         for section in ("data", "net", "train", *(["options"] if config else [])):
             for key, value in now[section].items():
                 free = key == "cache" or (key == "seed" and config is None)
-                if before[section].get(key, value) != value and not free:  # an older run may not know it
+                if before[section].get(key, value) != value and not free:
                     name = key if section == "options" else f"{section}.{key}"
                     raise InputError(
                         f"'{shown(run)}' was trained with `{name}` {_value_text(before[section][key])}, "

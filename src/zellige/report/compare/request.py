@@ -27,14 +27,8 @@ TABLE_CALLS = (16, 64)  # of the rows of a table, which are many
 
 
 def _method(entry: object) -> Any:
-    """A method of its JSON: "sedd:process=uniform"; of what 0.2.0 wrote, which names each choice, those that are no defaults."""
-    if not isinstance(entry, Mapping) or "handed_over" in entry:
-        return HandedOver(str(entry["handed_over"])) if isinstance(entry, Mapping) else entry
-    from ...methods import find
-
-    name, usual = str(entry["method"]), find(entry["method"]).Config()
-    words = [f"{key}={value}" for key, value in entry["options"].items() if value != getattr(usual, key, value)]
-    return f"{name}:{','.join(words)}" if words else name
+    """A method of its JSON: "sedd:process=uniform", or what was handed over."""
+    return HandedOver(str(entry["handed_over"])) if isinstance(entry, Mapping) else entry
 
 
 @declared
@@ -78,8 +72,6 @@ class Compare(Request["Comparison"]):
         "psi:kappa=0.9",
         default=(), read=tuple,
     )  # fmt: skip
-
-    renamed = {"run": "folder", "seed": ""}  # noqa: RUF012
 
     @classmethod
     def record(cls) -> "type[Comparison]":
