@@ -265,6 +265,10 @@ def test_the_second_stage_begins_with_the_run_of_the_first(text, tmp_path, monke
             "--recipe bd3lm-owt --run nowhere",
             "no run at 'runs/bd3lm-owt-pretrain'; zellige train --recipe bd3lm-owt-pretrain makes",
         ),
+        (
+            "mdlm --train.start kuleshov-group/mdlm-owt",
+            "no folder at 'kuleshov-group/mdlm-owt', and the Hugging Face hub",
+        ),
         ("--recipe mdlm-owt --train.bach 3", "did you mean '--train.batch'?"),
     ],
 )

@@ -222,8 +222,9 @@ class Start:
 
 def load_start(name: str, method: type[Method], of: str) -> Start:
     """The model `name`: a run, a saved folder or a hub id. method, of: the class of an own method, and its name."""
-    if (first := Path(name).name) in RECIPES and not Path(name).exists():
-        raise InputError(f"no run at '{name}'; zellige train --recipe {first} makes it, or give another `train.start`")
+    recipe = name.removeprefix("runs/")
+    if recipe != name and recipe in RECIPES and not Path(name).exists():
+        raise InputError(f"no run at '{name}'; zellige train --recipe {recipe} makes it, or give another `train.start`")
     folder = locate(name)
     if published.is_published(folder):
         published_model = published.read(folder, name, system=published.beginning(folder, of))
