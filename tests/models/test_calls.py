@@ -51,6 +51,11 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("mdlm", {"self_condition": True}, {"sampler": "confidence"}),
     ("bd3lm", {}, {"sampler": "blockwise", "options": {"block_sampler": "ancestral"}}),
     ("bd3lm", {}, {"sampler": "blockwise", "options": {"block_sampler": "first_hitting"}}),
+    ("mdlm", {"classes": 3}, {"classes": 1}),  # as trained: one pass
+    ("mdlm", {"classes": 3}, {"classes": 1, "guidance": 0.0}),
+    ("mdlm", {"classes": 3}, {"classes": 1, "guidance": 2.5}),  # with and without it
+    ("mdlm", {"classes": 3, "self_condition": True}, {"classes": 1, "guidance": 2.5}),
+    ("udlm", {"classes": 3}, {"classes": 1, "guidance": 2.5, "sampler": "tau_leaping", "options": {"corrector": 2}}),
 ]
 
 

@@ -150,7 +150,7 @@ class Trajectory:
 
     def _frames(self, times: list[float], expected: float | None) -> Iterator[Frame]:
         method, names, tokenizer = self.model.method, self.names or class_names(self.model), self.model.tokenizer
-        mask, training = pairing.blank(method), method.training
+        mask, training, passes = pairing.blank(method), method.training, self.sampler.passes(self.method)
         method.eval()
         try:
             for first in range(0, self.count, self.batch):
@@ -167,7 +167,7 @@ class Trajectory:
                     yield Frame(
                         state, step, len(times) - 1, times[min(step, len(times) - 1)],
                         state.x if before is None else before,
-                        first, self.count, seconds, tokenizer, mask, self.end, expected, labels, self.sampler.passes(method),
+                        first, self.count, seconds, tokenizer, mask, self.end, expected, labels, passes,
                     )  # fmt: skip
                     before = state.x
         finally:

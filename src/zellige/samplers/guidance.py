@@ -138,6 +138,11 @@ class ClassifierFree(Guide):
         self.powers = (strength, 1 - strength)
         self.changes = f"classifier-free guidance {strength:g}"
 
+    @property
+    def passes(self) -> int:
+        """Those of the method, with the class and without."""
+        return 2 * self.method.passes
+
     def predict(self, x_t, t, *, at=None, condition=None, context=None, segments=None) -> Prediction:
         """The product of the prediction with the class and of that without; see `Diffusion.predict`."""
         t = as_time(t, x_t.device).to(x_t.device).expand(x_t.shape)
@@ -306,6 +311,11 @@ class Product(Guide):
                 )
             if method.process is None or (method.block < method.window and method.block):
                 raise InputError(f"a product is of models that see the whole text; {method.name} reads it in blocks")
+
+    @property
+    def passes(self) -> int:
+        """Those of every model."""
+        return sum(each.passes for each in (self.method, *self.others))
 
     def of_length(self, length: int) -> "Product":
         copied = super().of_length(length)

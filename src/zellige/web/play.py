@@ -169,7 +169,7 @@ def draw_job(asked: Draw, model: Model, limits: Limits) -> Job:
     trajectory = request.trajectory(model)
     drawn = trajectory.lengths[0] if trajectory.lengths else int(model.method.shape[0])
     size = drawn if request.fixed is None else len(request.fixed)
-    limits.check_draw(trajectory.sampler, trajectory.model.method, trajectory.steps, size)
+    limits.check_draw(trajectory.sampler, trajectory.method, trajectory.steps, size)
     note = approximate(model) if request.fixed is not None else None
     sampler = trajectory.sampler
     distribution = f"{sampler.name} ({exactness(sampler, model.method)}){f'; {note}' if note else ''}"
