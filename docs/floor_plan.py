@@ -34,14 +34,11 @@ def modules() -> dict[str, Path]:
 
 @cache
 def imports(name: str) -> frozenset[str]:
-    """The modules of the package that a module imports, at its head or in a function; not those for type checkers alone."""
+    """The modules of the package that a module imports: at its head, in a function, or for type checkers alone."""
     files = modules()
     path, package = files[name], name.split(".") if name else []
     package = package if path.name == "__init__.py" else package[:-1]
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            node.body = []
     targets = set()
     for node in ast.walk(tree):
         if not isinstance(node, ast.ImportFrom) or not (node.level or (node.module or "").split(".")[0] == "zellige"):

@@ -9,10 +9,6 @@ import contextlib
 import os
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .methods.method import Method
 
 CHOSEN = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 PRESSURE = Path("/proc/pressure/cpu")
@@ -45,15 +41,12 @@ def busy() -> bool:
 
 
 @contextlib.contextmanager
-def threads_for(method: "Method", rows: int) -> Iterator[None]:
-    """Within the block one thread, where a call of a method's network on so many rows is SMALL work for a CPU."""
+def threads_for(operations: float) -> Iterator[None]:
+    """Within the block one thread, where a network evaluation takes less than SMALL operations of a CPU."""
     import torch
 
-    length = int(method.shape[0])
-    positions = rows * (method.block if 0 < method.block < length else length)
-    parameters = sum(p.numel() for p in method.parameters())
     before = torch.get_num_threads()
-    if 2 * parameters * positions < SMALL and "OMP_NUM_THREADS" not in os.environ:
+    if operations < SMALL and "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(1)
     try:
         yield

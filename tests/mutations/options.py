@@ -129,7 +129,7 @@ OPTIONS = [
     ),
     M(
         "independent times: stratified all the same",
-        "training/loop.py",
+        "training/learner.py",
         "self.device, self.train_config.times)",
         "self.device)",
         why=SEEDS,

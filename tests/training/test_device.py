@@ -12,7 +12,7 @@ from zellige.data.prepare import prepare
 from zellige.methods import METHODS, build
 from zellige.models.config import Config
 from zellige.training import device
-from zellige.training.loop import Learner
+from zellige.training.learner import Learner
 from zellige.training.order import StepSeeds
 from zellige.training.plan import Live
 

@@ -23,7 +23,7 @@ from zellige.errors import InputError
 from zellige.methods import METHODS, build, diffusion
 from zellige.models.config import Config
 from zellige.samplers import choose_sampler
-from zellige.training.loop import Learner
+from zellige.training.learner import Learner
 from zellige.training.order import StepSeeds
 from zellige.training.plan import PEAK, UTILISATION, training_cost
 from zellige.training.recipes import RECIPES

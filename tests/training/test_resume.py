@@ -160,7 +160,7 @@ def attempt(folder: Path, moment: Moment, resume: bool, more: dict) -> None:
 
         setattr(module, name, struck)
     if moment.where == "start":
-        from zellige.training.loop import Learner
+        from zellige.training.learner import Learner
 
         load = Learner.train_dataloader
         begun = lambda learner: (_strike(moment, Fragile.calls, "start"), load(learner))[1]  # noqa: E731

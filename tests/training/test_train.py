@@ -27,7 +27,7 @@ from zellige.models.checkpoint.write import save_tensors
 from zellige.models.hub import card
 from zellige.training import callback
 from zellige.training.ema import EMA, learning_rate
-from zellige.training.loop import Learner
+from zellige.training.learner import Learner
 from zellige.training.order import BatchSampler, StepSeeds
 from zellige.training.progress import Silent
 from zellige.training.run import summary

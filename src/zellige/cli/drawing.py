@@ -26,6 +26,7 @@ from . import options
 from .common import OfModel, SamplerOptions, command_options, load, loading, note_change, put_json, writable
 
 if TYPE_CHECKING:
+    from ..methods.method import Method
     from ..models.frames import Frame, Samples
     from ..models.model import Model
     from ..samplers import Distribution
@@ -132,7 +133,8 @@ def draw(
     if kind.colours and not (terminal.out_hues if out is None else terminal.hues or not chosen.watch):
         terminal.note(f"{kind.many} are shown where there are colours; --out x.png writes them")
     writers = [writer.see for writer in (frame_files, film) if writer is not None]
-    with threads_for(model.method, min(request.count * max(len(request.labels or ()), 1), request.batch)):
+    rows = min(request.count * max(len(request.labels or ()), 1), request.batch)
+    with threads_for(_operations(model.method, rows)):
         length = None if masked_text is None or inserts(model) else len(masked_text.fixed)
         samples = None if own_request is None else _seen(own_request, model, chosen, command, length, writers, terminal)
     if is_shared:
@@ -163,6 +165,13 @@ def draw(
     request = replace(request, batch=chosen.request.batch)  # --watch draws one at a time
     _write_json(samples.made_by(request, loading(chosen)), chosen, panels, terminal, began)
     return 0
+
+
+def _operations(method: "Method", rows: int) -> int:
+    """Operations of a network evaluation of so many rows, about."""
+    length = int(method.shape[0])
+    positions = rows * (method.block if 0 < method.block < length else length)
+    return 2 * sum(p.numel() for p in method.parameters()) * positions
 
 
 def _write_json(samples: "Samples", chosen: Drawing, panels: "Panels", terminal: Terminal, began: float) -> None:

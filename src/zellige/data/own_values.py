@@ -1,16 +1,12 @@
 """Values that are handed over in Python: texts, integers, a data set of the `datasets` library; or a dict of these by split."""
 
-import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ..arguments import of_kind
 from ..errors import InputError, quoted
 from .catalogue import SPLITS
 from .file_names import NAMES
-
-if TYPE_CHECKING:
-    from .text_source import TextSource
 
 
 def by_split(values: Any, field: str | None = None) -> dict[str, Any]:
@@ -90,27 +86,3 @@ def largest_token(parts: Iterable[Any]) -> int:
             if array.size and np.issubdtype(array.dtype, np.integer):
                 largest = max(largest, int(array.max()))
     return largest
-
-
-def open_texts(source: "TextSource", texts: Mapping[str, Sequence[str]], documents: bool, raw: bool) -> None:
-    """Fill in a source that reads these texts: each a document, or one stream with what ends a document between them."""
-    source.tell, source.documents = "the list of texts", documents
-    source.several = max(map(len, texts.values()), default=0) > 1
-    source.total = sum(len(text) for value in texts.values() for text in value)
-    digest = hashlib.sha256()
-    for split, value in texts.items():
-        for text in (f"{split} {len(value)}", *value):
-            try:
-                digest.update(f"{len(text)} {text}".encode())
-            except UnicodeEncodeError:
-                raise InputError(f"{quoted(text[:20])} holds half of a surrogate pair; give texts of Unicode") from None
-    source.about["sha256"] = digest.hexdigest()
-    source.identity = lambda: source.about["sha256"]
-
-    def pieces(value: Sequence[str]) -> Iterator[tuple[str, bool]]:
-        for text in value:
-            source.report(len(text))
-            if text:
-                yield (text.encode().decode("latin-1") if raw else text), True
-
-    source.parts = {split: (lambda report, value=value: pieces(value)) for split, value in texts.items()}

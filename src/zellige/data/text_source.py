@@ -2,26 +2,22 @@
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from ..errors import InputError, not_installed
+from ..errors import InputError, not_installed, quoted
 from ..requests import Progress
 from ..schema import sha256
 from . import catalogue, file_names, readers, remote, unpack
 from .catalogue import DATASETS, SPLITS, Source, own_split
-from .corpus import OwnData
-from .own_values import open_texts
+from .corpus import Data, OwnData
 from .readers import Format, Piece
 from .records import is_conversation
 from .remote_files import RemoteFile
 from .sums import Sums
-
-if TYPE_CHECKING:
-    from .corpus import Data
 
 Report = Callable[[int], None]
 
@@ -39,7 +35,7 @@ class Contents(NamedTuple):
 class TextSource:
     """A source whose files are found: its parts ("all", or the splits as published), read as often as wanted."""
 
-    def __init__(self, data: "Data", entry: Source, progress: Progress | None, sums: Sums | None = None):
+    def __init__(self, data: Data, entry: Source, progress: Progress | None, sums: Sums | None = None):
         self.data, self.entry, self.progress, self.sums = data, entry, progress, sums
         self.tell = f"'{data.path}'" if data.path else data.name
         self.parts: dict[str, Callable[[Report], Iterator[Piece]]] = {}
@@ -143,9 +139,7 @@ def boundaries(source: TextSource, counts: dict[str, int]) -> dict[str, int]:
     return {name: end for name, end in ends.items() if {"validation": validation, "test": test}.get(name, 1) > 0}
 
 
-def open_source(
-    data: "Data", cache: Path, raw: bool, progress: Progress | None, sums: Sums | None = None
-) -> TextSource:
+def open_source(data: Data, cache: Path, raw: bool, progress: Progress | None, sums: Sums | None = None) -> TextSource:
     entry = DATASETS[data.name]
     source = TextSource(data, entry, progress, sums)
     fields = tuple(data.field.split("+")) if data.field else () if data.name == "text" else entry.fields
@@ -154,7 +148,7 @@ def open_source(
     if data.name == "pydocs":
         _from_pydocs(source, form)
     elif isinstance(data, OwnData):
-        open_texts(source, data.values, bool(form.documents), raw)
+        _from_texts(source, data.values, bool(form.documents), raw)
     elif data.path:
         _from_files(source, _sort_files(data, entry), form)
     elif entry.files:
@@ -164,6 +158,30 @@ def open_source(
     else:
         _from_hub(source, form, cache)
     return source
+
+
+def _from_texts(source: TextSource, texts: Mapping[str, Sequence[str]], documents: bool, raw: bool) -> None:
+    """Fill in a source that reads these texts: each a document, or one stream with what ends a document between them."""
+    source.tell, source.documents = "the list of texts", documents
+    source.several = max(map(len, texts.values()), default=0) > 1
+    source.total = sum(len(text) for value in texts.values() for text in value)
+    digest = hashlib.sha256()
+    for split, value in texts.items():
+        for text in (f"{split} {len(value)}", *value):
+            try:
+                digest.update(f"{len(text)} {text}".encode())
+            except UnicodeEncodeError:
+                raise InputError(f"{quoted(text[:20])} holds half of a surrogate pair; give texts of Unicode") from None
+    source.about["sha256"] = digest.hexdigest()
+    source.identity = lambda: source.about["sha256"]
+
+    def pieces(value: Sequence[str]) -> Iterator[tuple[str, bool]]:
+        for text in value:
+            source.report(len(text))
+            if text:
+                yield (text.encode().decode("latin-1") if raw else text), True
+
+    source.parts = {split: (lambda report, value=value: pieces(value)) for split, value in texts.items()}
 
 
 def _from_pydocs(source: TextSource, form: Format) -> None:
@@ -182,7 +200,7 @@ def _from_pydocs(source: TextSource, form: Format) -> None:
     source.parts = {"all": pieces}
 
 
-def _sort_files(data: "Data", entry: Source) -> dict[str, list[Any]]:
+def _sort_files(data: Data, entry: Source) -> dict[str, list[Any]]:
     """The files of `data.path` by split; "all" where the text is to be cut."""
     is_text = data.name == "text"
     files = _of_fields(data, file_names.find_files(data.path or "", unnamed=is_text))
@@ -209,7 +227,7 @@ def _sort_files(data: "Data", entry: Source) -> dict[str, list[Any]]:
     return sorted_files
 
 
-def _of_fields(data: "Data", files: list[Any]) -> list[Any]:
+def _of_fields(data: Data, files: list[Any]) -> list[Any]:
     """Beside a field, of a folder those files that have fields, if any has; the others are named as left out."""
     if not data.field or not Path(data.path or "").expanduser().is_dir():
         return files
@@ -313,7 +331,7 @@ def _taken(source: TextSource) -> str:
     return "; ".join([f"splits of your own: {user_splits}", *remaining])
 
 
-def load_hub(data: "Data", hub: tuple[str, str | None, dict[str, str]], cache: Path) -> dict[str, Any]:
+def load_hub(data: Data, hub: tuple[str, str | None, dict[str, str]], cache: Path) -> dict[str, Any]:
     """A data set of the Hugging Face hub: the rows of each split; of all that are published where `hub` names none."""
     try:
         import datasets  # pyright: ignore[reportMissingImports]

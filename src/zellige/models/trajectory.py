@@ -23,8 +23,8 @@ from ..errors import InputError, check_counts
 from ..samplers import Blockwise, Sampler, State, pairing, run
 from ..samplers.growing import again, merged
 from ..samplers.guide import Wrapper
-from ..samplers.pairing import Distribution, distribution_of, of_length
-from ..samplers.sampler import GAP, below, start_distribution
+from ..samplers.pairing import Distribution, of_length
+from ..samplers.sampler import GAP, below, distribution_of, start_distribution
 from ..show import kinds
 from .frames import Frame
 from .model import Model, class_names

@@ -16,11 +16,11 @@ from .klass import Klass
 from .left_to_right import LeftToRight
 from .metropolis import Metropolis
 from .p2 import P2
-from .pairing import Distribution, blank, distribution_of, of_length
+from .pairing import Distribution, blank, of_length
 from .predict import predict_at
 from .psi import Psi
 from .remasking import Remasking
-from .sampler import ALIASES, SAMPLERS, Sampler, State, check, distributions, find, run
+from .sampler import ALIASES, SAMPLERS, Sampler, State, check, distribution_of, distributions, find, run
 from .semi_autoregressive import SemiAutoregressive
 from .smc import Rewarded, Smc
 from .speculative import Speculative

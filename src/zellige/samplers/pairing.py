@@ -5,15 +5,12 @@ steps sample positions together that continuous time samples one after another.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from ..core.process import Mixture, Process
 from ..grids import CHAINS
 from ..methods.method import Method
-
-if TYPE_CHECKING:
-    from .sampler import Sampler
 
 CONTINUOUS = "the model of continuous time"
 
@@ -43,18 +40,6 @@ def continuous_distribution(method: Method) -> Distribution:
     if not method.steps:
         return Distribution(CONTINUOUS, {})
     return Distribution(CONTINUOUS, {"estimator": "any_order"} if "any_order" in method.estimators() else None)
-
-
-def distribution_of(sampler: "Sampler", method: Method, steps: int | None = None) -> Distribution:
-    """The distribution that a sampler samples texts of the model's length from, in `steps` steps, with the number that bounds
-    it."""
-    distribution = sampler.distribution(method, steps)
-    changes = [str(method.changes)] if getattr(method, "changes", "") else []
-    if sampler.temperature != 1.0 or sampler.truncated(method) is not method:
-        changes.append("its temperature, top-p or top-k")
-    if changes:
-        return Distribution(f"{distribution.of}, changed by {' and '.join(changes)}")
-    return replace(distribution, number=None) if method.shape[0] != method.window else distribution
 
 
 M = TypeVar("M", bound=Method)

@@ -16,7 +16,7 @@ from ..errors import InputError, Registry, at_least, unknown
 from ..methods.method import Method
 from ..requests import declared
 from .guide import Truncation
-from .pairing import Distribution, distribution_of, of_length, ticks
+from .pairing import Distribution, of_length, ticks
 
 HIDDEN = -2  # in `fixed`: a position that is neither given nor sampled; it stays masked, which needs `hides`
 GAP = -3  # in `fixed`: any number of tokens, of a sampler that inserts (`insertion`)
@@ -143,6 +143,18 @@ def find(name: str) -> type[Sampler]:
     if name not in SAMPLERS and name not in ALIASES:
         raise unknown(SAMPLERS.kind, name, [*SAMPLERS, *ALIASES], SAMPLERS.see)
     return SAMPLERS[ALIASES[name][0] if name in ALIASES else name]
+
+
+def distribution_of(sampler: Sampler, method: Method, steps: int | None = None) -> Distribution:
+    """The distribution that a sampler samples texts of the model's length from, in `steps` steps, with the number that bounds
+    it."""
+    distribution = sampler.distribution(method, steps)
+    changes = [str(method.changes)] if getattr(method, "changes", "") else []
+    if sampler.temperature != 1.0 or sampler.truncated(method) is not method:
+        changes.append("its temperature, top-p or top-k")
+    if changes:
+        return Distribution(f"{distribution.of}, changed by {' and '.join(changes)}")
+    return replace(distribution, number=None) if method.shape[0] != method.window else distribution
 
 
 def distributions(method: Method, steps: int | None = None) -> dict[str, Distribution]:

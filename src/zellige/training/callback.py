@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from lightning import Callback, Trainer
@@ -23,15 +23,13 @@ from . import forecast
 from .device import promised
 from .ema import EMA
 from .forecast import Plan
+from .learner import Learner
 from .logger import MetricLogger, log
 from .meters import Meters, diagnosis
 from .plan import model_flops
 from .progress import Progress
 from .signals import Quit, Signals
 from .validation import Validation
-
-if TYPE_CHECKING:
-    from .loop import Learner
 
 
 class TrainingCallback(Callback):
@@ -78,13 +76,13 @@ class TrainingCallback(Callback):
         self.replanned: int | None = None
 
     # ------------------------------------------------------------------------------------------------ Lightning's hooks
-    def on_load_checkpoint(self, trainer: Trainer, module: "Learner", checkpoint: dict[str, Any]) -> None:
+    def on_load_checkpoint(self, trainer: Trainer, module: Learner, checkpoint: dict[str, Any]) -> None:
         self.average, run = checkpoint["average"], checkpoint["run"]
         self.step, self.settled = run["step"], run["settled"]
         self.validation.best, self.validation.count = run["best"], run["validations"]
         self.meters.load(run)
 
-    def on_save_checkpoint(self, trainer: Trainer, module: "Learner", checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(self, trainer: Trainer, module: Learner, checkpoint: dict[str, Any]) -> None:
         meters = self.meters
         checkpoint["average"] = self.ema.state()
         checkpoint["run"] = {
@@ -94,7 +92,7 @@ class TrainingCallback(Callback):
         }  # fmt: skip
         checkpoint["metrics"] = "" if self.logger is None else self.logger.text
 
-    def on_train_start(self, trainer: Trainer, module: "Learner") -> None:
+    def on_train_start(self, trainer: Trainer, module: Learner) -> None:
         self.ema = EMA(self.model.method, self.train.ema, self.train.ema_warmup)
         if self.average is not None:
             self.ema.load(self.average)
@@ -121,12 +119,10 @@ class TrainingCallback(Callback):
         elif self.agree(trainer)[0]:
             trainer.should_stop = True
 
-    def on_before_optimizer_step(self, trainer: Trainer, module: "Learner", optimizer: Optimizer) -> None:
+    def on_before_optimizer_step(self, trainer: Trainer, module: Learner, optimizer: Optimizer) -> None:
         self.halfway = True
 
-    def on_train_batch_end(
-        self, trainer: Trainer, module: "Learner", outputs: object, batch: object, index: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, module: Learner, outputs: object, batch: object, index: int) -> None:
         if (index + 1) % self.train.accumulate:
             return
         self.step += 1
@@ -139,12 +135,12 @@ class TrainingCallback(Callback):
             self.drain(summed=self.world > 1)
             self.settle(trainer, module)
 
-    def on_train_end(self, trainer: Trainer, module: "Learner") -> None:
+    def on_train_end(self, trainer: Trainer, module: Learner) -> None:
         self.wait()
         self.close()
         self.meters.read_peak(module.device)
 
-    def on_exception(self, trainer: Trainer, module: "Learner", exception: BaseException) -> None:
+    def on_exception(self, trainer: Trainer, module: Learner, exception: BaseException) -> None:
         """Save the last whole step, if there is one that is not saved and nothing speaks against it."""
         with self.logged():
             self.wait()
@@ -189,14 +185,14 @@ class TrainingCallback(Callback):
         if numbers:
             self.progress.step(self.step, self.meters.loss(), self.meters.unit, self.meters.speed())
 
-    def settle(self, trainer: Trainer, module: "Learner") -> None:
+    def settle(self, trainer: Trainer, module: Learner) -> None:
         """Do what follows a step: validation, a row, a checkpoint, the end. A full disk is one line, whatever was written."""
         with explain_full_disk(
             self.folder, f"writing what step {self.step:,} gave", 1e5, lambda: intact(self.checkpoints)
         ):
             self._settle(trainer, module)
 
-    def _settle(self, trainer: Trainer, module: "Learner") -> None:
+    def _settle(self, trainer: Trainer, module: Learner) -> None:
         t = self.train
         last = self.step >= t.steps
         result, better = None, False
@@ -241,7 +237,7 @@ class TrainingCallback(Callback):
         if self.logger is not None:
             self.logger.row(row)
 
-    def save(self, trainer: Trainer, module: "Learner") -> None:
+    def save(self, trainer: Trainer, module: Learner) -> None:
         """A checkpoint of this step."""
         if not self.first and not module.sharded:
             self.saved = self.step

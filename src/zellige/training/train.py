@@ -317,6 +317,7 @@ def _fit(prepared: Prepared, progress: Progress, rank: int, signals: Signals, ag
     """Train until the last step, a signal, or the plan of the steps is to be another."""
     from . import loop
     from .callback import TrainingCallback
+    from .learner import Learner
 
     folder, method, corpus, config = prepared.folder, prepared.method, prepared.corpus, prepared.config
     model = Model(method, corpus.tokenizer, config, prepared.about)
@@ -326,7 +327,7 @@ def _fit(prepared: Prepared, progress: Progress, rank: int, signals: Signals, ag
     shape = corpus.tokenizer.shape
     other = complement(corpus.tokenizer) if config.data.reverse_complement else []
     rows = corpus.train.crops() if config.data.crop else corpus.train
-    learner = loop.Learner(method, config, rows, prepared.step, prepared.fleet.world, is_sharded, shape, other)
+    learner = Learner(method, config, rows, prepared.step, prepared.fleet.world, is_sharded, shape, other)
     method.train()
     signals.droppable = prepared.fleet.world == 1  # several agree before the first step whether to stop
     try:
