@@ -28,7 +28,7 @@ from zellige.exact.script import branches
 from zellige.methods import METHODS, build
 from zellige.nn import Table
 from zellige.report.bracket import bracket_figure
-from zellige.samplers import Ancestral, AnyOrder, Confidence, FirstHitting, FixedOrder
+from zellige.samplers import Ancestral, AnyOrder, Confidence, Distribution, FirstHitting, FixedOrder
 from zellige.samplers.replay import Oracle, Replayed, Trajectory, path_of, weigh
 from zellige.show.record import dumps
 
@@ -259,7 +259,7 @@ def test_a_deterministic_sampler_has_the_likelihood_of_its_own_code(sampler, ste
     for name, choices in [("mdlm", {}), *(others if steps == 2 else [])]:
         method = table(name, choices, 3)
         if sampler.refuse(method) is None:
-            p = weigh(method, Batch(texts(3)), Replayed(sampler, "", steps)).log_w[:, 0].exp()
+            p = weigh(method, Batch(texts(3)), Replayed(sampler, Distribution("own", ""), steps)).log_w[:, 0].exp()
             law = exact.sample_distribution(sampler, method, len(sampler.times(method, steps)) - 1)
             assert torch.allclose(p, law[method.process.clean[exact.states(4, 3)].all(-1)])
             assert float(p.sum()) == pytest.approx(1)
@@ -285,7 +285,7 @@ def test_a_model_of_t_steps_is_weighed_by_its_own_chain(name, choices):
     for rows, log_w, q in drawn:
         mean.index_add_(1, rows, q * torch.stack((log_w.exp(), -log_w)))
     truth = exact.log_likelihood(method, method.grid(2))
-    assert path.distribution == "ancestral, T = 2"
+    assert (path.distribution.key, path.distribution.text) == ("steps 2", "ancestral, T = 2")
     assert torch.allclose(mean[0].log(), truth, rtol=0, atol=1e-9)
     assert torch.allclose(mean[1], exact.step_bound(method, texts(2), method.grid(2)), rtol=0, atol=1e-9)
     below = torch.zeros(9, dtype=torch.float64)  # psi of one draw, p of others, whose mean is known
@@ -335,7 +335,7 @@ def test_what_is_chosen_once_makes_a_law_of_the_texts(seed):
 
 def test_blocks_one_after_another_are_the_order_of_both():
     method = table("bd3lm", {"block": 2}, 4, 0, block=2)
-    path = Replayed(FixedOrder("forward"), "")
+    path = Replayed(FixedOrder("forward"), Distribution("own", ""))
     written = weigh(method, Batch(texts(4)), path)
     assert torch.allclose(-written.log_w.sum(1), method.in_order(Batch(texts(4)), torch.arange(4)))
     assert (written.calls == 5).all()  # a call a token, and one that reads the first block
@@ -395,7 +395,7 @@ def test_the_exact_value_lies_between_the_rows(name, choices):
     width = [values(f"width, n = {n}") for n in (1, 8, 64)]
     assert width[0].value > width[1].value > width[2].value
     assert width[2].draws_high > 0
-    law = result.named("TUBE, n = 64").distribution
+    law = result.named("TUBE, n = 64").distribution.text
     bounded = "the model of 2 steps" if law == "ancestral, T = 2" else "the model of continuous time"
     assert (result.protocol["distribution"], result.protocol["bound of"]) == (law, bounded)
     if (

@@ -11,7 +11,7 @@ from test_bracket import classes, table
 from zellige.core.batch import Batch
 from zellige.evaluation import bracket
 from zellige.evaluation.bracket import bound_gaps, bracket_gaps
-from zellige.samplers import FixedOrder
+from zellige.samplers import Distribution, FixedOrder
 from zellige.samplers.replay import Replayed, weigh
 
 TEXT = [0, 2, 1, 0]
@@ -22,7 +22,9 @@ def test_the_exact_value_lies_between_the_two_sides(held):
     """Of any order: p is the mean over all orders of the product of the tokens' probabilities; what is given has none."""
     method = table("mdlm", {}, 4)
     batch = Batch(torch.tensor([TEXT]), None if not any(held) else ~torch.tensor([held]))
-    orders = [Replayed(FixedOrder(order), "an order") for order in itertools.permutations(range(4))]
+    orders = [
+        Replayed(FixedOrder(order), Distribution("order", "an order")) for order in itertools.permutations(range(4))
+    ]
     p = sum(math.exp(float(weigh(method, batch, path).log_w.sum())) for path in orders) / len(orders)
     sides = torch.tensor(list(bracket_gaps(method, TEXT, held, sets=20, n=64)), dtype=torch.float64)
     above, below = sides.mean(0).tolist()

@@ -73,7 +73,7 @@ def test_guidance_is_inside_of_the_truncation():
     assert zellige.infill(model, "a ____", around=sharpen) == zellige.infill(model, "a ____", temperature=0.0)
     assert samples.request.around is None
     unchanged = zellige.Sample(steps=4, around=lambda method: method).run(model).distribution
-    assert unchanged.of.endswith("changed by guidance")
+    assert unchanged.key.endswith(", guided")
     assert unchanged.number is None
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import time
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 import pytest
 import torch
@@ -30,14 +30,16 @@ from zellige.samplers import (
     run,
 )
 from zellige.samplers.predict import predict_at
+from zellige.samplers.sampler import Exactness
 
 
 # ---------------------------------------------------------------------------------- names and pairings
 def test_every_sampler_says_what_it_is():
     for name, cls in samplers.SAMPLERS.items():
         assert cls.name == name
-        for field in ("error", "order", "needs", "calls"):
+        for field in ("claim", "needs", "calls"):
             assert isinstance(getattr(cls, field), str), name
+        assert cls.exactness in get_args(Exactness), name
     for alias, (name, _) in samplers.ALIASES.items():
         assert samplers.find(alias) is samplers.find(name)
     with pytest.raises(InputError, match="unknown sampler 'analyti'; did you mean 'analytic'"):

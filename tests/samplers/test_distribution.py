@@ -96,7 +96,7 @@ def test_a_number_names_the_distribution_that_it_bounds_as_the_samplers_do(cls):
         for name, distribution in distributions(method, method.steps or 8).items():
             if distribution.number is not None:
                 asked = Likelihood(method, **distribution.number)
-                assert asked.distribution == distribution.of, name
+                assert asked.distribution.key == distribution.key, name
                 assert name in asked.bounds
 
 
@@ -118,7 +118,7 @@ def test_a_model_of_t_steps_is_drawn_in_t_unless_told(name, sampler):
         assert len(cls().times(method, None)) == 7
         assert len(cls().times(METHODS["mdlm"](None, 2, (4,)), None)) == 65
     distribution = distribution_of(Ancestral(), method)
-    assert (distribution.of, distribution.number) == ("the model of 6 steps", {})
+    assert (distribution.text, distribution.number) == ("the model of 6 steps", {})
     assert [admissible(method, n) for n in (64, 4, 2)] == [6, 4, 2]
     if name == "d3pm":
         with pytest.raises(InputError, match="8 steps are more than the 6 of d3pm; use 6 or fewer"):
@@ -135,7 +135,7 @@ def test_a_coarse_chain_names_the_number_that_bounds_it(name, grid):
     for steps in (2, 4):
         distribution = distribution_of(Ancestral(grid), method, steps)
         ask = Likelihood(method, **distribution.number)
-        assert ask.distribution == distribution.of
+        assert ask.distribution.key == distribution.key
         assert torch.equal(ask.times, Ancestral(grid).times(method, steps))
         assert ("ancestral" in ask.bounds) == (grid == "uniform")  # without options
 

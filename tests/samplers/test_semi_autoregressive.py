@@ -143,7 +143,7 @@ def test_evaluations_that_read_the_whole_text(methods, monkeypatch):
 def test_the_distribution_says_that_it_is_an_approximation(methods):
     method = methods["dit"]
     of = {
-        (cache, refresh): SemiAutoregressive("any_order", S, cache, refresh).distribution(method, None).of
+        (cache, refresh): SemiAutoregressive("any_order", S, cache, refresh).distribution(method, None).text
         for cache, refresh in [*CACHES, ("dual", 1)]
     }
     assert "out of date (cache dual)" in of["dual", None]

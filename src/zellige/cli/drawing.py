@@ -213,9 +213,9 @@ def _note_blank(model: "Model", prompt: str, terminal: Terminal) -> None:
 def described(distribution: "Distribution") -> str:
     """The distribution of the samples, and the command that bounds their likelihood."""
     if distribution.number is None:
-        return f"{distribution.of}; no bound on its likelihood"
+        return f"{distribution.text}; no bound on its likelihood"
     words = [f"--{name} {value}" for name, value in distribution.number.items()]
-    return f"{distribution.of}; {' '.join(['zellige evaluate', *words])} bounds its likelihood"
+    return f"{distribution.text}; {' '.join(['zellige evaluate', *words])} bounds its likelihood"
 
 
 def _seen(

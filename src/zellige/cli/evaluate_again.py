@@ -110,7 +110,8 @@ def describe_held(before: Record, now: Record, senses: Mapping[str, str], source
             new_figure = new_figures.get(figure.name)
             became = "is not there" if new_figure is None else f"is {new_figure.value:.6g}"
             if new_figure is not None and figure.distribution not in (None, new_figure.distribution):
-                became += f"; it was of {figure.distribution}, is of {new_figure.distribution or 'no distribution'}"
+                now_of = f"`{new_figure.distribution}`" if new_figure.distribution else "no distribution"
+                became += f"; it was of `{figure.distribution}`, is of {now_of}"
             lines.append(f"  does not hold  {figure.name} was {figure.value:.6g} ± {figure.half:.2g}, {became}")
     return lines
 

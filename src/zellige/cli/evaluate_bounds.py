@@ -284,15 +284,19 @@ def describe_bracket(result: "BracketResult") -> list[str]:
     rows_with_values = [row for row in result.rows if row.result]
     exact = [row for row in rows_with_values if row.side in ("exact", "oracle") and row.name != "bound"]
     own_rows = [row for row in rows_with_values if row.own]
-    parts = {
-        f"distribution: {p['distribution']}": [row for row in rows_with_values if row not in exact and not row.own],
-        "other distributions": exact,
-        f"samples of the model, {p['own samples']}": own_rows,
-    }
+    parts = (
+        (f"distribution: {p['distribution']}", [row for row in rows_with_values if row not in exact and not row.own]),
+        ("other distributions", exact),
+        (f"samples of the model, {p['own samples']}", own_rows),
+    )
     header, body = (f"{unit} (95%)", "± over draws", "NFE per text"), []
-    for title, rows in parts.items():
+    for title, rows in parts:
         if rows:
-            body += [(title, *header), *(_bracket_cells(row, p["distribution"]) for row in rows), ("", "", "", "")]
+            body += [
+                (title, *header),
+                *(_bracket_cells(row, p.get("distribution_key")) for row in rows),
+                ("", "", "", ""),
+            ]
     lines += columns(body, "<>>>")
     if why := {row.why for row in rows_with_values if not row.determined}:
         lines += [*textwrap.wrap("; ".join(filter(None, why)), 78, initial_indent="  ", subsequent_indent="  "), ""]
@@ -311,10 +315,11 @@ def describe_bracket(result: "BracketResult") -> list[str]:
     return [*lines, *textwrap.wrap(protocol, 78, initial_indent="  protocol  ", subsequent_indent=" " * 12)]
 
 
-def _bracket_cells(row: "BracketRow", distribution: str) -> tuple[str, ...]:
+def _bracket_cells(row: "BracketRow", key: str | None) -> tuple[str, ...]:
     r = row.result
     assert r is not None
-    name = f"bound, {row.distribution}" if row.name == "bound" and row.distribution != distribution else row.name
+    other = row.distribution if row.name == "bound" and row.distribution and row.distribution.key != key else None
+    name = f"bound, {other.text}" if other else row.name
     value = (
         pm(r.value, r.half) if row.side == "difference" else quantity(r.value, r.half, "", r.kind).partition("  (")[0]
     )

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path as File
-from typing import Any, Required, TypedDict
+from typing import Any, ClassVar, Required, TypedDict
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ from ..models.model import fingerprint
 from ..requests import Progress
 from ..samplers import Confidence, FixedOrder, Sampler
 from ..samplers.confidence import Measure
-from ..samplers.pairing import of_length
+from ..samplers.pairing import CONTINUOUS, OWN, Distribution, of_length
 from ..samplers.replay import Oracle, Path, Replayed, Trajectory, no_order, path_of, weigh
 from ..schema import structure
 from ..show.record import Figure, Record, json_record
@@ -149,7 +149,7 @@ class BracketRow:
     """
 
     name: str
-    distribution: str
+    distribution: Distribution | None
     side: str
     result: Result | None = None
     n: int = 0
@@ -159,14 +159,16 @@ class BracketRow:
     effective: float | None = None
     skewness: float | None = None
 
+    PLAIN: ClassVar = ("name", "side", "n", "calls", "own", "why", "effective", "skewness")  # as in JSON
+
     @property
     def determined(self) -> bool:
         return self.skewness is None or self.skewness <= SKEWED
 
     def to_dict(self) -> dict[str, Any]:
         r = self.result
-        names = ("name", "distribution", "side", "n", "calls", "own", "why", "effective", "skewness")
-        entries = {k: getattr(self, k) for k in names}
+        entries = {name: getattr(self, name) for name in self.PLAIN}
+        entries |= {"distribution": ""} if self.distribution is None else self.distribution.protocol
         if r is None:
             return entries | {"value": None}
         ends = {"low": r.low, "high": r.high} if self.determined else {"low": None, "high": None}
@@ -177,8 +179,8 @@ class BracketRow:
     @classmethod
     def from_dict(cls, row: "_Row", unit: str) -> "BracketRow":
         """Of what `to_dict` gave; sides that are exact are so of their result, too."""
-        names = ("name", "distribution", "side", "n", "calls", "own", "why", "effective", "skewness")
-        entries: dict[str, Any] = {name: value for name, value in row.items() if name in names}
+        entries: dict[str, Any] = {name: value for name, value in row.items() if name in cls.PLAIN}
+        entries["distribution"] = Distribution.of_protocol(row)
         if row["value"] is None:
             return cls(**entries)
         over_draws = row.get("over_draws", {"low": None, "high": None, "freedom": None})
@@ -214,7 +216,7 @@ class Bracket(Record):
         return [
             Figure(
                 f"{row.name}{' of its own samples' * row.own}: {self.unit}", row.result.value,
-                row.result.half if row.determined else math.inf, self.unit, row.side, row.distribution,
+                row.result.half if row.determined else math.inf, self.unit, row.side, row.distribution and row.distribution.key,
                 size if row.side == "difference" else 0.0,
             )
             for row in self.rows if row.result is not None
@@ -246,6 +248,7 @@ class _Drawn(TypedDict):
 class _Row(TypedDict, total=False):
     name: Required[str]
     distribution: Required[str]
+    distribution_key: str
     side: Required[str]
     n: Required[int]
     value: Required[float | None]
@@ -308,7 +311,7 @@ class BracketTable:
         return float(self.values("calls", name).mean())
 
     def row(
-        self, name: str, distribution: str, side: str, table: Tensor, n: int, calls: float, own: bool = False
+        self, name: str, distribution: Distribution, side: str, table: Tensor, n: int, calls: float, own: bool = False
     ) -> BracketRow:
         result = self.result(table, "exact" if side == "oracle" else side, n, own)
         why = None if result else "infinite: no draw comes near the text; more draws of one estimate"
@@ -421,7 +424,7 @@ def bracket_rows(
         method, rows, indices, path, exact_paths, numbers, 0 if path is None else min(own, N), seed, batch, device
     )
     protocol = data.protocol | getattr(rows, "losses", LOSSLESS).protocol | {
-        "name": PROTOCOL, "distribution": "its own, exact" if path is None else path.distribution,
+        "name": PROTOCOL, **(replace(OWN, text="its own, exact") if path is None else path.distribution).protocol,
         "numbers": [*numbers], "sets": SETS,
         "psi": "the mean of n draws, p of n others", "bound draws": bound_draws, "own samples": work.own,
         "texts": f"{N} of {len(rows)}, evenly spaced" if len(rows) > N else f"all {N}", "seed": seed, "device": device.type,
@@ -455,8 +458,8 @@ def bracket_rows(
     cache.remove()
     protocol["bound of"] = bounds[-1].protocol["distribution"]
     table = BracketTable(parts, bounds[0], data, max(numbers))
-    own_law = "its own" if path is None else path.distribution
-    first = "continuous time" if len(bounds) > 1 else own_law
+    own_distribution = OWN if path is None else path.distribution
+    first = replace(CONTINUOUS, text="continuous time") if len(bounds) > 1 else own_distribution
     lines = [BracketRow("bound", first, bounds[0].kind, bounds[0], bounds[0].draws, float(bounds[0].draws))]
     if path is None:
         reasons = {"importance-weighted, TUBE": f"{method.name}'s -log p is exact", **reasons}
@@ -465,7 +468,7 @@ def bracket_rows(
         lines += table.sides(path, numbers) + table.widths(path, numbers)
     lines += table.exact(exact_paths)
     lines += table.own(path, numbers) if path else []
-    lines += [BracketRow(name, "", "none", why=why) for name, why in reasons.items()]
+    lines += [BracketRow(name, None, "none", why=why) for name, why in reasons.items()]
     return Bracket(lines, bounds[0].unit, data.about, protocol, seed)
 
 
@@ -483,14 +486,15 @@ def exact_distributions(
         return {}, dict.fromkeys([*makers, "greedy order, an oracle"], why)
     block = method.block if 0 < method.block < method.shape[0] else method.shape[0]
     inside, paths, reasons = of_length(method, block), dict[str, Path](), dict[str, str]()
-    for name, (distribution, make) in makers.items():
+    for name, (text, make) in makers.items():
         for k in per_step:
             sampler, size = make(k), "one a step" if k == 1 else f"{k} a step"
             if why := sampler.refuse(inside):
                 reasons[name] = f"'{sampler.name}' {why}"
                 continue
             where = f" in each block of {block}" if block < method.shape[0] else ""
-            paths[f"{name}, {size}"] = Replayed(sampler, f"{distribution}, {size}{where}", -(-block // k))
+            own_distribution = Distribution(f"{name}, {size}", f"{text}, {size}{where}")
+            paths[f"{name}, {size}"] = Replayed(sampler, own_distribution, -(-block // k))
     return paths | {"greedy order, an oracle": Oracle()}, reasons
 
 

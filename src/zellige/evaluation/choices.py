@@ -197,7 +197,7 @@ def scores(
     protocol = {
         "name": PROTOCOL,
         "estimator": "bound of the conditional: the context is given, clean",
-        "distribution": bounded_distribution(method),
+        **bounded_distribution(method).protocol,
         "draws": bounds.draws,
         "strata": strata,
         "tokens": "the whole text is tokenized; a token across the border counts as continuation",

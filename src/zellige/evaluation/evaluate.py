@@ -100,7 +100,7 @@ def evaluate_rows(
         "texts": f"{N} of {len(rows)}, evenly spaced" if len(rows) > N else f"all {N}",
         "seed": seed,
         "device": device.type,
-        "distribution": ask.distribution,
+        **({"distribution": None} if ask.distribution is None else ask.distribution.protocol),
         "bounds samples of": ask.bounds,
     } | (protocol or {})
     full_protocol |= getattr(rows, "losses", LOSSLESS).protocol

@@ -28,7 +28,7 @@ from ..methods.method import MIXTURE, Method
 from ..nn.attention import documents
 from ..samplers import distributions
 from ..samplers.grid import grid_of, spaced
-from ..samplers.pairing import CONTINUOUS, steps_distribution
+from ..samplers.pairing import AUTOREGRESSION, BLOCKS, CHAIN, CONTINUOUS, Distribution, steps_distribution
 
 DIVERGENCE = "divergence"  # the estimator of methods without a bound, on a space that can be enumerated
 ENDS = ("model", "jumps", "none", "published")
@@ -181,12 +181,12 @@ class Likelihood:
         return f"{low} {spacing}, {'without' if self.ends == 'none' else 'with'} the ends of time"
 
     @property
-    def distribution(self) -> str | None:
-        """Whose distribution it bounds, or is -log p of, as `samplers.Distribution` has it; None where it is no bound."""
+    def distribution(self) -> Distribution | None:
+        """The distribution that it bounds, or is -log p of; None where it is no bound."""
         if self.published or self.kind == "loss" or not isinstance(self.method, Method):
             return None
         distribution = bounded_distribution(self.method, self.estimator, self.steps, self.grid)
-        return f"{distribution}, with a jump at each end" if self.ends == "jumps" else distribution
+        return distribution.changed("jumps", "with a jump at each end") if self.ends == "jumps" else distribution
 
     @property
     def bounds(self) -> list[str]:
@@ -367,17 +367,19 @@ def estimator_of(method: Method, name: str) -> Estimator | None:
     return estimators[name]
 
 
-def bounded_distribution(method: Method, estimator: str = "bound", steps: int = 0, grid: str = "uniform") -> str:
-    """Name of the distribution that an estimator of a method bounds, in T steps if any; as in `samplers.Distribution`."""
+def bounded_distribution(
+    method: Method, estimator: str = "bound", steps: int = 0, grid: str = "uniform"
+) -> Distribution:
+    """The distribution that an estimator of a method bounds, in T steps if any."""
     if estimator in (DIVERGENCE, "path"):
-        return "its chain, after many proposals"
+        return CHAIN
     if method.parameterization == "next":
-        return "autoregression"
+        return AUTOREGRESSION
     T = 0 if estimator in ("any_order", "random") else steps or method.steps
-    distribution = steps_distribution(T, method.steps, grid).of if T else CONTINUOUS
+    distribution = steps_distribution(T, method.steps, grid) if T else CONTINUOUS
     if estimator in ("forward", "backward"):
-        distribution = f"autoregression, {estimator}"
-    return f"{distribution}, block after block" if 0 < method.block < method.shape[0] else distribution
+        distribution = AUTOREGRESSION.changed(estimator, estimator)
+    return distribution.changed(*BLOCKS) if 0 < method.block < method.shape[0] else distribution
 
 
 def _no_steps(method: Method, other: bool) -> str | None:

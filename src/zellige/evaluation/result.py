@@ -265,7 +265,7 @@ class Result(Record):
         """The number and its perplexity; `where` stands before their names."""
         value = math.nan if self.value is None else self.value  # a file has no infinity
         half = 0.0 if self.kind == "exact" else min(self.half, self.draws_half)  # exact: for these very texts
-        distribution = self.protocol.get("distribution")
+        distribution = self.protocol.get("distribution_key")
         number = Figure(f"{where}{self.unit}", value, half, self.unit, self.kind, distribution)
         p = _exp(value * self.scale)
         if self.kind == "loss" or not math.isfinite(p):

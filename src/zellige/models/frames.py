@@ -237,7 +237,7 @@ class Samples(Record):
         } | ({"leaps": [asdict(leap) for leap in self.leaps]} if self.leaps else {})  # fmt: skip
         return json_record(
             None if request is None else type(request).__name__.lower(), self.arguments, result,
-            protocol=None if distribution is None else {"distribution": distribution.of, "bounded by": distribution.number},
+            protocol=None if distribution is None else distribution.protocol | {"bounded by": distribution.number},
             seed=request.seed if request is not None and isinstance(request.seed, int) else None,
             seconds=self.seconds, request=request,
         )  # fmt: skip
@@ -248,12 +248,11 @@ class Samples(Record):
         lines, protocol = result["samples"], document.get("protocol") or {}
         classes = [line.get("class") for line in document["result"]["samples"]]
         groups = [line.get("particles") for line in document["result"]["samples"]]
-        name = protocol.get("distribution")
         return cls(
             [line["text"] for line in lines], [line["tokens"] for line in lines], [line["calls"] for line in lines],
             result["steps"], result["sampling_seconds"], expected_calls=result["expected_calls"],
             tries=[0] * len(lines), classes=classes,
-            distribution=None if name is None else Distribution(name, protocol.get("bounded by")),
+            distribution=Distribution.of_protocol(protocol, protocol.get("bounded by")),
             groups=[None if group is None else Group(**group) for group in groups],
             leaps=[Leap(**leap) for leap in document["result"].get("leaps") or ()],
             forbidden=[line.get("forbidden", False) for line in document["result"]["samples"]],

@@ -71,12 +71,11 @@ class Trajectory:
         method = self.method
         distribution = distribution_of(self.sampler, method, self.steps)
         if self.lengths:
-            distribution = replace(
-                distribution, of=f"{distribution.of}, given a length, which is drawn from those of its training"
-            )
+            given = "given a length, which is drawn from those of its training"
+            distribution = distribution.changed("given a length", given, distribution.number)
         if self.around is None or isinstance(method, Wrapper):
             return distribution
-        return Distribution(f"{distribution.of}, changed by guidance")
+        return distribution.changed("guided", "changed by guidance")
 
     @property
     def method(self) -> Any:

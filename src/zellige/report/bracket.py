@@ -79,7 +79,11 @@ def bracket_sections(folder: Path) -> str:
 
 
 def _section(path: Path, bracket: Bracket) -> str:
-    rows = [(row.name, _cell(row), row.distribution or row.why or "") for row in bracket.rows if not row.own]
+    rows = [
+        (row.name, _cell(row), row.distribution.text if row.distribution else row.why or "")
+        for row in bracket.rows
+        if not row.own
+    ]
     table = page.html_table(rows, ("", f"{bracket.unit} (over the draws)", "distribution"), numbers=False)
     text = "Triangles down bound -log p from above, triangles up from below; between the tightest two lies the model's own."
     protocol = page.html_table(page.flat(bracket.protocol), ("protocol", ""), numbers=False)

@@ -56,7 +56,7 @@ from .grid import OnGrid, grid_of
 from .guide import Truncated, Wrapper
 from .pairing import Distribution, choosable, one_alpha, reverses, scores_masks, steps_distribution
 from .predict import choose_then_predict, expected_evaluations, fill, free, predict_then_choose, redraw
-from .sampler import State
+from .sampler import Exactness, State
 
 Argmax = Literal["none", "last", "every", "mu"]
 
@@ -86,8 +86,9 @@ class Ancestral(OnGrid):
     name: ClassVar[str] = "ancestral"
     label: ClassVar[str] = "A few positions each step"
     sentence: ClassVar[str] = "At random positions; more steps change fewer of them at once."
-    error: ClassVar[str] = "none"
-    order: ClassVar[str] = "1"
+    exactness: ClassVar[Exactness] = "limit"
+    claim: ClassVar[str] = "exact in the limit of many steps"
+    convergence: ClassVar[int | None] = 1
     needs: ClassVar[str] = "reverse kernel: not csm"
     calls: ClassVar[str] = "up to steps"
     reconstructs: ClassVar[bool] = True
@@ -100,15 +101,18 @@ class Ancestral(OnGrid):
 
     def distribution(self, method: Diffusion, steps):
         if self.argmax != "none":
-            return Distribution("the likeliest states, not the model's distribution")
+            return Distribution(f"argmax {self.argmax}", "the likeliest states, not the model's distribution")
         if self.gumbel_bits:
-            return Distribution("states of truncated Gumbel noise, not the model's distribution")
+            return Distribution(
+                f"gumbel {self.gumbel_bits}", "states of truncated Gumbel noise, not the model's distribution"
+            )
         if self.carries:
-            return Distribution("its own: the network reads what it said in the step before")
+            return Distribution("carried estimate", "its own: the network reads what it said in the step before")
         times = self.times(method, steps)
         if method.latents:
             return Distribution(
-                f"the mixture of {method.latents:,} models of {len(times) - 1:,} steps, one drawn in each"
+                f"mixture {method.latents}, steps {len(times) - 1}",
+                f"the mixture of {method.latents:,} models of {len(times) - 1:,} steps, one drawn in each",
             )
         even = torch.equal(times, method.grid(len(times) - 1))
         return steps_distribution(len(times) - 1, method.steps, "uniform" if even else grid_of(method, self.grid))

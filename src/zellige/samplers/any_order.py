@@ -27,7 +27,7 @@ from ..requests import declared, option
 from ..truncation import PER_STEP
 from .pairing import Distribution, absorbs, continuous_distribution
 from .predict import expected_time, free, pick, redraw
-from .sampler import Sampler
+from .sampler import Exactness, Sampler
 
 
 @declared
@@ -39,8 +39,8 @@ class AnyOrder(Sampler):
     name: ClassVar[str] = "any_order"
     label: ClassVar[str] = "One position at a time, in random order"
     sentence: ClassVar[str] = "As many network evaluations as positions, or several positions a step."
-    error: ClassVar[str] = "none (all orders)"
-    order: ClassVar[str] = "-"
+    exactness: ClassVar[Exactness] = "exact"
+    claim: ClassVar[str] = "exact (all orders)"
     needs: ClassVar[str] = "absorbing, time-free"
     calls: ClassVar[str] = "one per token"
 
@@ -53,7 +53,9 @@ class AnyOrder(Sampler):
         return (
             continuous_distribution(method)
             if self.per_step == 1
-            else Distribution(f"{self.per_step} tokens of a random order at once")
+            else Distribution(
+                f"any order, {self.per_step} at once", f"{self.per_step} tokens of a random order at once"
+            )
         )
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:

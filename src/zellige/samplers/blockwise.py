@@ -34,7 +34,7 @@ from ..requests import declared, option
 from ..truncation import TOKENS
 from .growing import Ending, Growing, Growth, begin, check_given, close, pieces, window_of
 from .in_blocks import InBlocks
-from .pairing import Distribution, absorbs, continuous_distribution, of_length, reverses
+from .pairing import BLOCKS, absorbs, continuous_distribution, of_length, reverses
 from .sampler import State
 
 
@@ -93,11 +93,7 @@ class Blockwise(InBlocks, Growing):
             return super().distribution(method, steps)
         if method.exact and distribution.number is not None:  # a token a block: steps draw none together
             distribution = continuous_distribution(method)
-        return (
-            distribution
-            if first_block == method.shape[0]
-            else Distribution(f"{distribution.of}, block after block", distribution.number)
-        )
+        return distribution if first_block == method.shape[0] else distribution.changed(*BLOCKS, distribution.number)
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """Times (steps of all blocks + 1, 3): blocks left, and the inner sampler's times from and to; then zeros."""

@@ -49,7 +49,7 @@ from ..truncation import PER_STEP
 from .guide import untruncated
 from .pairing import STEPS, Distribution, absorbs
 from .predict import expected_time, fill, free, predict_at
-from .sampler import Sampler, State
+from .sampler import Exactness, Sampler, State
 
 Measure = Literal["probability", "margin", "entropy"]
 RULES = ("per_step", "threshold", "factor", "entropy_bound")  # at most one of them; none: equally many
@@ -59,8 +59,8 @@ RULES = ("per_step", "threshold", "factor", "entropy_bound")  # at most one of t
 class NetworkChooses(Sampler):
     """The network chooses the order: it is evaluated at all masks in each step, and tokens are sampled where `choose` says."""
 
-    error: ClassVar[str] = "not the model's distribution"
-    order: ClassVar[str] = "-"
+    exactness: ClassVar[Exactness] = "heuristic"
+    claim: ClassVar[str] = "not the model's distribution"
     needs: ClassVar[str] = "absorbing"
 
     @classmethod
@@ -124,7 +124,7 @@ class Confidence(NetworkChooses):
             raise InputError(f"`{given[0]}` and `{given[1]}` both say how many tokens a step reveals; give one of them")
 
     def distribution(self, method, steps):
-        return Distribution("its own order, most confident first")
+        return Distribution(self.name, "its own order, most confident first")
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """A counter of the steps left; with a rule as many as can be needed, most of which may evaluate nothing."""

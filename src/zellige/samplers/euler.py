@@ -20,8 +20,9 @@ from ..core.prediction import Prediction, Score, kernel, posterior, revealed_pro
 from ..methods.diffusion import Diffusion
 from ..requests import declared, option
 from .grid import OnGrid
-from .pairing import CONTINUOUS, Distribution, absorbs, choosable, rateless, scores_masks
+from .pairing import NEAR_CONTINUOUS, absorbs, choosable, rateless, scores_masks
 from .predict import choose_then_predict, expected_evaluations, free, predict_then_choose, redraw
+from .sampler import Exactness
 
 
 @declared
@@ -35,8 +36,9 @@ class Euler(OnGrid):
     name: ClassVar[str] = "euler"
     label: ClassVar[str] = "A few positions each step, by Euler"
     sentence: ClassVar[str] = "A first-order approximation; it needs more steps for the same quality."
-    error: ClassVar[str] = "none"
-    order: ClassVar[str] = "1"
+    exactness: ClassVar[Exactness] = "limit"
+    claim: ClassVar[str] = "exact in the limit of many steps"
+    convergence: ClassVar[int | None] = 1
     needs: ClassVar[str] = "a rate: not d3pm"
     calls: ClassVar[str] = "up to steps"
     reconstructs: ClassVar[bool] = True
@@ -46,7 +48,7 @@ class Euler(OnGrid):
         return rateless(method)
 
     def distribution(self, method, steps):
-        return Distribution(f"near {CONTINUOUS}, to order 1 in 1/steps")
+        return NEAR_CONTINUOUS
 
     def step(self, method: Diffusion, state, t, s, generator=None):
         if self.choose and choosable(method) and absorbs(method, one=True) is None:

@@ -30,7 +30,7 @@ from ..methods.diffusion import Diffusion
 from ..requests import declared
 from .pairing import absorbs, continuous_distribution, ticks, unnormalised
 from .predict import fill, free, predict_at, redraw
-from .sampler import Sampler, State
+from .sampler import Exactness, Sampler, State
 
 
 @declared
@@ -40,8 +40,8 @@ class FirstHitting(Sampler):
     name: ClassVar[str] = "first_hitting"
     label: ClassVar[str] = "One position at a time"
     sentence: ClassVar[str] = "At its exact time: as many network evaluations as positions."
-    error: ClassVar[str] = "none"
-    order: ClassVar[str] = "-"
+    exactness: ClassVar[Exactness] = "exact"
+    claim: ClassVar[str] = "exact"
     needs: ClassVar[str] = "absorbing: not sedd, d3pm"
     calls: ClassVar[str] = "one per token"
 

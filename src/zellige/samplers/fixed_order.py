@@ -20,7 +20,8 @@ from ..errors import InputError
 from ..requests import declared, option
 from ..truncation import PER_STEP
 from .any_order import AnyOrder
-from .pairing import Distribution
+from .pairing import AUTOREGRESSION, Distribution
+from .sampler import Exactness
 
 
 @declared
@@ -41,7 +42,8 @@ class FixedOrder(AnyOrder):
     name: ClassVar[str] = "fixed_order"
     label: ClassVar[str] = "One position at a time, in your order"
     sentence: ClassVar[str] = "Forward, backward, or in an order that you list under More options."
-    error: ClassVar[str] = "none (one order)"
+    exactness: ClassVar[Exactness] = "exact"
+    claim: ClassVar[str] = "exact (one order)"
 
     def __post_init__(self):
         _ = self.positions  # an order that is none is refused at once
@@ -53,11 +55,11 @@ class FixedOrder(AnyOrder):
 
     def distribution(self, method, steps):
         if self.per_step > 1:
-            return Distribution(f"{self.per_step} tokens of one order at once")
+            return Distribution(f"one order, {self.per_step} at once", f"{self.per_step} tokens of one order at once")
         if isinstance(self.positions, str):
             number = {"estimator": self.positions} if self.positions in method.estimators() else None
-            return Distribution(f"autoregression, {self.positions}", number)
-        return Distribution("autoregression, in this order")
+            return AUTOREGRESSION.changed(self.positions, self.positions, number)
+        return AUTOREGRESSION.changed(",".join(map(str, self.positions)), "in this order")
 
     def init(self, method, shape, *, fixed=None, generator=None):
         if not isinstance(self.positions, str) and len(self.positions) != shape[1]:

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from ..errors import InputError
 from ..requests import declared, option
-from .sampler import Sampler, find
+from .sampler import Exactness, Sampler, find
 
 
 @declared
@@ -17,8 +17,8 @@ class InBlocks(Sampler):
         default="ancestral",
     )
 
-    error: ClassVar[str] = "that of the block sampler"
-    order: ClassVar[str] = "-"
+    exactness: ClassVar[Exactness] = "inner"
+    claim: ClassVar[str] = "as exact as the block sampler"
     needs: ClassVar[str] = "absorbing"
     calls: ClassVar[str] = "inner, per block"
 

@@ -40,7 +40,7 @@ from .ancestral import Ancestral
 from .guide import temperature
 from .pairing import Distribution, absorbs, ticks
 from .predict import pick, predict_at
-from .sampler import State
+from .sampler import Exactness, State
 
 CORRECTIONS = 1_000  # after a step, at most; each is a network evaluation
 
@@ -65,8 +65,9 @@ class Informed(Ancestral):
     name: ClassVar[str] = "informed"
     label: ClassVar[str] = "With corrections"
     sentence: ClassVar[str] = "After each step some tokens are sampled again, given all the others."
-    error: ClassVar[str] = "vanishes, by default"
-    order: ClassVar[str] = "-"
+    exactness: ClassVar[Exactness] = "heuristic"
+    claim: ClassVar[str] = "near the model's distribution, by default"
+    convergence: ClassVar[int | None] = None
     needs: ClassVar[str] = "reverse kernel: not csm"
     calls: ClassVar[str] = "steps or more"
     reconstructs: ClassVar[bool] = True
@@ -83,9 +84,9 @@ class Informed(Ancestral):
 
     def distribution(self, method: Diffusion, steps):
         if self.revise:
-            return Distribution("texts that the network revised")
+            return Distribution("revised", "texts that the network revised")
         exact = self.corrections == 0 or (self.resample == 1 and self.pick == "random")
-        return Distribution(f"its own distribution, {'near' if exact else 'away from'} that of the model")
+        return Distribution(self.name, f"its own distribution, {'near' if exact else 'away from'} that of the model")
 
     def times(self, method, steps):
         """Those of `ancestral`, and CLEAN once more for each step of self-correction."""

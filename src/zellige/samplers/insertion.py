@@ -29,7 +29,7 @@ from ..methods.flexmdm import FlexMDM
 from ..methods.method import Method
 from ..requests import declared
 from .pairing import Distribution, usual_steps
-from .sampler import GAP, HIDDEN, Sampler, State, check
+from .sampler import GAP, HIDDEN, Exactness, Sampler, State, check
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,9 @@ class Insertion(Sampler):
     name: ClassVar[str] = "insertion"
     label: ClassVar[str] = "Grow from nothing"
     sentence: ClassVar[str] = "Masks are inserted anywhere, and become tokens: the text finds its own length."
-    error: ClassVar[str] = "none"
-    order: ClassVar[str] = "1"
+    exactness: ClassVar[Exactness] = "limit"
+    claim: ClassVar[str] = "exact in the limit of many steps"
+    convergence: ClassVar[int | None] = 1
     needs: ClassVar[str] = "insertion: flexmdm"
     calls: ClassVar[str] = "steps + 1"
 
@@ -65,7 +66,7 @@ class Insertion(Sampler):
         return None if method.parameterization == "insertion" else "needs a network that inserts tokens"
 
     def distribution(self, method, steps):
-        return Distribution("near the model, to order 1 in 1/steps")
+        return Distribution("near insertion", "near the model, to order 1 in 1/steps")
 
     def admit(self, method, fixed):
         if method.shape[0] != method.window:

@@ -47,7 +47,7 @@ class Klass(NetworkChooses):
     calls: ClassVar[str] = "≤ one per token"
 
     def distribution(self, method, steps):
-        return Distribution("its own order, settled tokens first")
+        return Distribution(self.name, "its own order, settled tokens first")
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """A counter of the steps left, as many as tokens, most of which may evaluate nothing."""

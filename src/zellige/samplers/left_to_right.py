@@ -19,8 +19,8 @@ from ..methods.ar import AR
 from ..methods.method import Method
 from ..requests import declared
 from .growing import Growing, Growth, begin, check_given, close, pieces, window_of
-from .pairing import Distribution
-from .sampler import State, check
+from .pairing import AUTOREGRESSION
+from .sampler import Exactness, State, check
 
 
 @declared
@@ -30,8 +30,8 @@ class LeftToRight(Growing):
     name: ClassVar[str] = "left_to_right"
     label: ClassVar[str] = "Left to right"
     sentence: ClassVar[str] = "One token after another, as autoregressive models do."
-    error: ClassVar[str] = "none"
-    order: ClassVar[str] = "-"
+    exactness: ClassVar[Exactness] = "exact"
+    claim: ClassVar[str] = "exact"
     needs: ClassVar[str] = "the next token: ar"
     calls: ClassVar[str] = "one per token"
     grows: ClassVar[bool] = True
@@ -42,7 +42,7 @@ class LeftToRight(Growing):
 
     def distribution(self, method, steps):
         unchanged_model = self.window in (None, method.window) and self.ending.entropy is None
-        return Distribution("autoregression", {}) if unchanged_model else super().distribution(method, steps)
+        return replace(AUTOREGRESSION, number={}) if unchanged_model else super().distribution(method, steps)
 
     def times(self, method: Method, steps: int | None) -> Tensor:
         """A counter of the tokens left, whatever `steps` is."""

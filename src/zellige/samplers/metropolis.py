@@ -29,8 +29,8 @@ from ..errors import InputError
 from ..methods.csm_neighbourhood import Neighbourhood, on
 from ..methods.method import Method
 from ..requests import declared, option
-from .pairing import Distribution
-from .sampler import Sampler
+from .pairing import CHAIN
+from .sampler import Exactness, Sampler
 
 STEPS = 1000  # by default
 
@@ -98,8 +98,8 @@ class Metropolis(Sampler):
     name: ClassVar[str] = "metropolis"
     label: ClassVar[str] = "Change one, keep it if it fits"
     sentence: ClassVar[str] = "Each proposal changes one token; it is kept with the right probability."
-    error: ClassVar[str] = "none (invariant distribution)"
-    order: ClassVar[str] = "-"
+    exactness: ClassVar[Exactness] = "limit"
+    claim: ClassVar[str] = "exact in the limit of many proposals"
     needs: ClassVar[str] = "a score: csm"
     calls: ClassVar[str] = "one per proposal"
 
@@ -113,7 +113,7 @@ class Metropolis(Sampler):
 
     def distribution(self, method, steps):
         number = None if enumerable(method) else {"estimator": "divergence"}
-        return Distribution("its chain, after many proposals", number)
+        return replace(CHAIN, number=number)
 
     def times(self, method: Method, steps: int | None) -> Tensor:
         """A counter of the proposals left."""

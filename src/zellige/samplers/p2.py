@@ -33,7 +33,7 @@ from ..methods.diffusion import Diffusion
 from ..requests import declared, option
 from .pairing import STEPS, Distribution
 from .predict import as_masks, free, hidden_at, reads_tokens
-from .sampler import Sampler
+from .sampler import Exactness, Sampler
 
 
 @declared
@@ -47,8 +47,8 @@ class P2(Sampler):
     name: ClassVar[str] = "p2"
     label: ClassVar[str] = "Keep the likeliest"
     sentence: ClassVar[str] = "Each step keeps the likeliest tokens and draws the others again."
-    error: ClassVar[str] = "not the model's distribution"
-    order: ClassVar[str] = "-"
+    exactness: ClassVar[Exactness] = "heuristic"
+    claim: ClassVar[str] = "not the model's distribution"
     needs: ClassVar[str] = "absorbing, p(x_0 | x_t)"
     calls: ClassVar[str] = "steps"
 
@@ -57,7 +57,7 @@ class P2(Sampler):
         return reads_tokens(method)
 
     def distribution(self, method, steps):
-        return Distribution("its own path, likely tokens first")
+        return Distribution(self.name, "its own path, likely tokens first")
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """From 1 to 0, the share of masks."""

@@ -5,22 +5,50 @@ steps sample positions together that continuous time samples one after another.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ..core.process import Mixture, Process
 from ..grids import CHAINS
 from ..methods.method import Method
 
-CONTINUOUS = "the model of continuous time"
-
 
 @dataclass(frozen=True)
 class Distribution:
-    """Name of a sampled distribution, and the arguments with which `evaluate` bounds its -log p; None if no number does."""
+    """A distribution of texts.
 
-    of: str
+    Attributes:
+        key: names it among the distributions of a model; only keys are compared.
+        text: the same in words, for print alone.
+        number: arguments with which `evaluate` bounds its -log p; None if no number does.
+    """
+
+    key: str
+    text: str
     number: Mapping[str, Any] | None = None
+
+    def changed(self, key: str, text: str, number: Mapping[str, Any] | None = None) -> "Distribution":
+        """Another distribution, made from this one."""
+        return Distribution(f"{self.key}, {key}", f"{self.text}, {text}", number)
+
+    @property
+    def protocol(self) -> dict[str, Any]:
+        """Entries of a record's protocol."""
+        return {"distribution": self.text, "distribution_key": self.key}
+
+    @classmethod
+    def of_protocol(cls, protocol: Mapping[str, Any], number: Mapping[str, Any] | None = None) -> "Distribution | None":
+        """The distribution of a record's protocol; None if it has none."""
+        key = protocol.get("distribution_key")
+        return None if key is None else cls(key, protocol["distribution"], number)
+
+
+CONTINUOUS = Distribution("continuous", "the model of continuous time")
+AUTOREGRESSION = Distribution("autoregression", "autoregression")
+CHAIN = Distribution("chain", "its chain, after many proposals")  # of Metropolis-Hastings
+NEAR_CONTINUOUS = Distribution("near continuous", "near the model of continuous time, to order 1 in 1/steps")
+OWN = Distribution("own", "its own")
+BLOCKS = ("blocks", "block after block")
 
 
 def steps_distribution(steps: int, own: int, grid: str = "uniform") -> Distribution:
@@ -30,16 +58,16 @@ def steps_distribution(steps: int, own: int, grid: str = "uniform") -> Distribut
     Fewer steps than T are a coarse chain of it, which has a bound; more are no part of the model.
     """
     uniform = grid == "uniform"
-    of = f"the model of {steps:,} steps" + ("" if uniform else f" on the grid {grid}")
+    key = f"steps {steps}" + ("" if uniform else f" {grid}")
+    text = f"the model of {steps:,} steps" + ("" if uniform else f" on the grid {grid}")
     number = {} if steps == own and uniform else {"steps": steps} | ({} if uniform else {"grid": grid})
-    return Distribution(of, number if grid in CHAINS and (not own or steps <= own) else None)
+    return Distribution(key, text, number if grid in CHAINS and (not own or steps <= own) else None)
 
 
 def continuous_distribution(method: Method) -> Distribution:
     """Distribution of the continuous-time model. One with steps of its own is bounded in any order, if at all."""
-    if not method.steps:
-        return Distribution(CONTINUOUS, {})
-    return Distribution(CONTINUOUS, {"estimator": "any_order"} if "any_order" in method.estimators() else None)
+    by_order = {"estimator": "any_order"} if "any_order" in method.estimators() else None
+    return replace(CONTINUOUS, number=by_order if method.steps else {})
 
 
 M = TypeVar("M", bound=Method)

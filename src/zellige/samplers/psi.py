@@ -44,7 +44,7 @@ from .grid import spaced
 from .pairing import Distribution, one_alpha, reverses, ticks, usual_steps
 from .predict import free, redraw
 from .remasking import most_masked
-from .sampler import Sampler
+from .sampler import Exactness, Sampler
 
 RULES = ("cap", "rescale", "rescale-published")
 KAPPA = "a number from 0 to 1, cap:ETA, rescale:ETA or rescale-published:ETA"
@@ -85,8 +85,8 @@ class Psi(Sampler):
     name: ClassVar[str] = "psi"
     label: ClassVar[str] = "With fresh noise"
     sentence: ClassVar[str] = "Each step noises its own prediction again, in part, so that any token may still change."
-    error: ClassVar[str] = "keeps the marginals alone"
-    order: ClassVar[str] = "-"
+    exactness: ClassVar[Exactness] = "marginals"
+    claim: ClassVar[str] = "keeps the marginals alone"
     needs: ClassVar[str] = "reverse kernel: not csm"
     calls: ClassVar[str] = "steps"
     reconstructs: ClassVar[bool] = True
@@ -103,7 +103,7 @@ class Psi(Sampler):
         return reverses(method)
 
     def distribution(self, method, steps):
-        return Distribution("its own distribution, that keeps the marginals")
+        return Distribution(self.name, "its own distribution, that keeps the marginals")
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """A grid; with `pause` its three parts, each even in t."""

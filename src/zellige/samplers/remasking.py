@@ -41,7 +41,7 @@ from .grid import spaced
 from .guide import untruncated
 from .pairing import Distribution, absorbs, ticks, usual_steps
 from .predict import fill, free, predict_at
-from .sampler import Sampler, State
+from .sampler import Exactness, Sampler, State
 
 
 def most_masked(alpha_t: Tensor, alpha_s: Tensor) -> Tensor:
@@ -69,8 +69,8 @@ class Remasking(Sampler):
     name: ClassVar[str] = "remasking"
     label: ClassVar[str] = "With second thoughts"
     sentence: ClassVar[str] = "Masks some tokens again, so that mistakes can be repaired."
-    error: ClassVar[str] = "keeps the marginals alone"
-    order: ClassVar[str] = "-"
+    exactness: ClassVar[Exactness] = "marginals"
+    claim: ClassVar[str] = "keeps the marginals alone"
     needs: ClassVar[str] = "absorbing, one schedule"
     calls: ClassVar[str] = "up to steps"
 
@@ -87,9 +87,8 @@ class Remasking(Sampler):
         return absorbs(method, one=True)
 
     def distribution(self, method, steps):
-        return Distribution(
-            "its own distribution, that keeps the marginals" if self.remasking != "conf" else "its own distribution"
-        )
+        keeps = "" if self.remasking == "conf" else ", that keeps the marginals"
+        return Distribution(f"{self.name} {self.remasking}", f"its own distribution{keeps}")
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """Evenly spaced; for `loop` the times at which alpha has its values, constant from t_on to t_off."""

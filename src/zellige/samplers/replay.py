@@ -36,7 +36,7 @@ from ..methods.method import Method
 from .ancestral import Ancestral
 from .any_order import AnyOrder
 from .first_hitting import FirstHitting
-from .pairing import choosable, of_length, one_alpha
+from .pairing import BLOCKS, CONTINUOUS, Distribution, choosable, of_length, one_alpha, steps_distribution
 from .predict import expected_time, fill, free, hides, predict_at
 from .sampler import Sampler, State, start_distribution
 
@@ -59,7 +59,7 @@ class Path(Protocol):
     """
 
     @property
-    def distribution(self) -> str: ...  # whose
+    def distribution(self) -> Distribution: ...
     def calls(self, method: Method) -> int: ...  # of the network for a text, or a block, at most
     def __call__(
         self, method: Method, batch: Batch, context: Any, generator: Randomness, draw: bool
@@ -125,7 +125,7 @@ class Replayed:
     """A sampler that samples the token of each position once (absorbing noise, choose then predict), replayed."""
 
     sampler: Sampler
-    distribution: str
+    distribution: Distribution
     steps: int | None = None
 
     def calls(self, method):
@@ -142,11 +142,14 @@ class Replayed:
         return state.x, source.log_w, state.calls
 
 
+ORACLE = Distribution("oracle", "none: the order is chosen by the text itself")
+
+
 @dataclass(frozen=True)
 class Oracle:
     """The greedy order given the text: the position of the likeliest token comes next, ties from the left."""
 
-    distribution: str = "none: the order is chosen by the text itself"
+    distribution: Distribution = ORACLE
 
     def calls(self, method):
         return method.shape[0]
@@ -177,8 +180,8 @@ class Trajectory:
     steps: int
 
     @property
-    def distribution(self) -> str:
-        return f"ancestral, T = {self.steps:,}"
+    def distribution(self) -> Distribution:
+        return replace(steps_distribution(self.steps, 0), text=f"ancestral, T = {self.steps:,}")
 
     def calls(self, method):
         return self.steps
@@ -259,7 +262,6 @@ def path_of(method: Method, steps: int) -> Path:
             "out for its bound"
         )
     inside, blocks = _one_block(method), 0 < method.block < method.shape[0]
-    where = f" in each block of {method.block}" if blocks else ""
     T = method.steps
     if isinstance(method, Diffusion) and not method.retraces:
         raise InputError(
@@ -268,10 +270,12 @@ def path_of(method: Method, steps: int) -> Path:
         )
     if not (hides(inside) and choosable(inside) and one_alpha(inside.process)):
         return Trajectory(T or steps)
-    if T:
-        return Replayed(Ancestral("uniform"), f"ancestral, T = {T:,}{where}", T)
-    sampler = FirstHitting() if method.time_conditioned else AnyOrder()
-    return Replayed(sampler, f"{sampler.name}{where}")
+    sampler = Ancestral("uniform") if T else FirstHitting() if method.time_conditioned else AnyOrder()
+    distribution = steps_distribution(T, T) if T else CONTINUOUS
+    distribution = distribution.changed(*BLOCKS) if blocks else distribution
+    text = f"ancestral, T = {T:,}" if T else sampler.name
+    text += f" in each block of {method.block}" if blocks else ""
+    return Replayed(sampler, replace(distribution, text=text), T or None)
 
 
 def no_order(method: Method) -> str | None:

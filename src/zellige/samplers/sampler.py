@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -20,6 +20,8 @@ from .pairing import Distribution, of_length, ticks
 
 HIDDEN = -2  # in `fixed`: a position that is neither given nor sampled; it stays masked, which needs `hides`
 GAP = -3  # in `fixed`: any number of tokens, of a sampler that inserts (`insertion`)
+
+Exactness = Literal["exact", "limit", "marginals", "heuristic", "inner"]
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,10 @@ class Sampler(Truncation):
 
     Attributes:
         name: in SAMPLERS; label, sentence: the same for somebody who knows no term of the field.
-        error: how far its distribution is from the model's with many network evaluations; order: of that error in 1/steps.
-        needs, calls: what it needs of a method, and how many network evaluations it takes.
+        exactness: of its distribution: that of the model ("exact"); in the limit of many steps, proposals or particles ("limit");
+            of the model in each marginal alone ("marginals"); another one ("heuristic"); as exact as its inner sampler ("inner").
+        convergence: order in 1/steps at which it approaches the model's distribution; None where steps are not what limits it.
+        claim, needs, calls: its exactness, what it needs of a method, and how many network evaluations it takes, in words.
         grows: whether it writes from left to right, and a text may pass the network's own length.
         reconstructs: whether it can begin with a noisy text: it has a grid of times, and its state is the text alone.
         inner: the sampler inside of it, if there is one.
@@ -69,8 +73,9 @@ class Sampler(Truncation):
     name: ClassVar[str]
     label: ClassVar[str] = ""
     sentence: ClassVar[str] = ""
-    error: ClassVar[str]
-    order: ClassVar[str]
+    exactness: ClassVar[Exactness] = "heuristic"
+    claim: ClassVar[str] = "not the model's distribution"
+    convergence: ClassVar[int | None] = None
     needs: ClassVar[str]
     calls: ClassVar[str]
     grows: ClassVar[bool] = False
@@ -95,7 +100,7 @@ class Sampler(Truncation):
 
         `distribution_of` accounts for temperature and top-p.
         """
-        return Distribution("its own distribution")
+        return Distribution(self.name, "its own distribution")
 
     def admit(self, method: Method, fixed: Tensor | None) -> None:
         """Raise InputError if the sampler cannot keep these given tokens, (L,) or (B, L), -1 where free."""
@@ -153,7 +158,7 @@ def distribution_of(sampler: Sampler, method: Method, steps: int | None = None) 
     if sampler.temperature != 1.0 or sampler.truncated(method) is not method:
         changes.append("its temperature, top-p or top-k")
     if changes:
-        return Distribution(f"{distribution.of}, changed by {' and '.join(changes)}")
+        return distribution.changed("changed", f"changed by {' and '.join(changes)}")
     return replace(distribution, number=None) if method.shape[0] != method.window else distribution
 
 
@@ -183,8 +188,8 @@ def check(sampler: Sampler, method: Any) -> None:
     _answers(method)
     why = sampler.refuse(method)
     if why is not None:
-        is_exact = lambda name, s: s.error.startswith("none") or name == method.sampler  # noqa: E731
-        alternatives = [name for name, s in SAMPLERS.items() if is_exact(name, s) and s.refuse(method) is None]
+        names = [name for name, s in SAMPLERS.items() if s.exactness in ("exact", "limit") or name == method.sampler]
+        alternatives = [name for name in names if SAMPLERS[name].refuse(method) is None]
         *leading, last = alternatives[:3] or ["another method"]
         use = f"{', '.join(leading)} or {last}" if leading else last
         raise InputError(f"sampler '{sampler.name}' {why}; with {method.name} use {use}")

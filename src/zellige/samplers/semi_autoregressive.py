@@ -42,8 +42,8 @@ from ..requests import declared, option
 from ..truncation import TOKENS
 from .guide import Truncated, Wrapper
 from .in_blocks import InBlocks
-from .pairing import Distribution, absorbs, of_length
-from .sampler import State
+from .pairing import BLOCKS, absorbs, of_length
+from .sampler import Exactness, State
 
 Kind = Literal["none", "prefix", "dual"]
 TIMED = (
@@ -193,7 +193,8 @@ class SemiAutoregressive(InBlocks):
     name: ClassVar[str] = "semi_autoregressive"
     label: ClassVar[str] = "Block after block inside the text"
     sentence: ClassVar[str] = "Each block is written by the block sampler under More options, from left to right."
-    error: ClassVar[str] = "that of the block sampler, and of the cache"
+    exactness: ClassVar[Exactness] = "inner"
+    claim: ClassVar[str] = "as exact as the block sampler and the cache"
 
     def __post_init__(self):
         super().__post_init__()
@@ -223,12 +224,13 @@ class SemiAutoregressive(InBlocks):
 
     def distribution(self, method: Diffusion, steps):
         sizes = self._sizes(method.shape[0])
-        of = self.inner.distribution(of_length(method, sizes[0]), steps).of
+        distribution = self.inner.distribution(of_length(method, sizes[0]), steps)
         if self.cache != "none" and self.refresh != 1:
-            return Distribution(f"{of}, block after block, with keys and values out of date (cache {self.cache})")
+            cached = f"with keys and values out of date (cache {self.cache})"
+            return distribution.changed(*BLOCKS).changed(f"cache {self.cache} {self.refresh}", cached)
         if len(sizes) == 1:
             return self.inner.distribution(method, steps)
-        return Distribution(f"{of}, block after block")
+        return distribution.changed(*BLOCKS)
 
     def _sizes(self, length: int) -> list[int]:
         """Lengths of the blocks of a text."""

@@ -57,7 +57,7 @@ from .grid import OnGrid, grid_of
 from .guide import Wrapper
 from .pairing import Distribution, reverses, steps_distribution
 from .predict import free, predict_at
-from .sampler import State, check, start
+from .sampler import Exactness, State, check, start
 
 USUAL = 8  # particles of a sample, where something weighs them
 MOST = 1000
@@ -216,8 +216,9 @@ class Smc(OnGrid):
     name: ClassVar[str] = "smc"
     label: ClassVar[str] = "Several candidates, weighed"
     sentence: ClassVar[str] = "Several candidates are drawn together, and those of larger weight go on."
-    error: ClassVar[str] = "none with many particles"
-    order: ClassVar[str] = "1"
+    exactness: ClassVar[Exactness] = "limit"
+    claim: ClassVar[str] = "exact in the limit of many steps and particles"
+    convergence: ClassVar[int | None] = 1
     needs: ClassVar[str] = "reverse kernel: not csm"
     calls: ClassVar[str] = "steps x particles"
 
@@ -237,7 +238,8 @@ class Smc(OnGrid):
         if self.anneal == 1 and getattr(method, "reward", None) is None:
             return distribution
         power = "" if self.anneal == 1 else f" to the power {self.anneal:g}"
-        return Distribution(f"{distribution.of}{power}, by {count:,} weighted particle{'s' * (count > 1)}")
+        particles = f"by {count:,} weighted particle{'s' * (count > 1)}"
+        return Distribution(f"{distribution.key}{power}, particles {count}", f"{distribution.text}{power}, {particles}")
 
     def most_calls(self, times):
         return super().most_calls(times) * self.size(None)

@@ -54,7 +54,7 @@ from ..truncation import TOKENS
 from .fixed_order import permutation
 from .pairing import Distribution
 from .predict import as_masks, free, hidden_at, reads_tokens
-from .sampler import Sampler, State
+from .sampler import Exactness, Sampler, State
 
 NAMED = ("random", "forward", "backward")  # orders
 HEADLESS = "needs a causal head: train one with zellige train speculative RUN, and give its folder as `head`"
@@ -64,6 +64,10 @@ HEADLESS = "needs a causal head: train one with zellige train speculative RUN, a
 class Speculative(Sampler):
     """Tokens drafted together by the network, verified one after another by its causal head."""
 
+    order: str | Sequence[int] = option(
+        "random, forward, backward, or a list such as 2,0,1; the positions in the order in which they are drafted",
+        default="random",
+    )
     window: int | None = option(
         "tokens drafted in each pass at most (default: all masks)", default=None, minimum=1, maximum=TOKENS
     )
@@ -79,15 +83,12 @@ class Speculative(Sampler):
         minimum=1,
         maximum=TOKENS,
     )
-    order: str | Sequence[int] = option(
-        "random, forward, backward, or a list such as 2,0,1; the positions in the order in which they are drafted",
-        default="random",
-    )
 
     name: ClassVar[str] = "speculative"
     label: ClassVar[str] = "Draft several, then verify"
     sentence: ClassVar[str] = "Tokens are drafted together and verified one after another in the same evaluation."
-    error: ClassVar[str] = "not the model's distribution"
+    exactness: ClassVar[Exactness] = "heuristic"
+    claim: ClassVar[str] = "not the model's distribution"
     needs: ClassVar[str] = "absorbing, a causal head"
     calls: ClassVar[str] = "≤ one per token"
 
@@ -105,7 +106,7 @@ class Speculative(Sampler):
         return HEADLESS if method.verifier is None else None
 
     def distribution(self, method, steps):
-        return Distribution("its passes, verified by its head")
+        return Distribution(self.name, "its passes, verified by its head")
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """A counter of the passes left, as many as tokens, most of which may evaluate nothing."""

@@ -46,9 +46,9 @@ from ..methods.diffusion import Diffusion
 from ..requests import declared, option
 from .ancestral import is_greedy, likeliest
 from .grid import OnGrid
-from .pairing import CONTINUOUS, Distribution, absorbs, choosable, rateless
+from .pairing import NEAR_CONTINUOUS, absorbs, choosable, rateless
 from .predict import choose_then_predict, expected_evaluations, fill, free, predict_at, redraw
-from .sampler import State
+from .sampler import Exactness, State
 
 CORRECTOR = 1_000  # steps after a step, at most; each is a network evaluation
 
@@ -138,8 +138,9 @@ class TauLeaping(OnGrid):
     name: ClassVar[str] = "tau_leaping"
     label: ClassVar[str] = "Many jumps each step"
     sentence: ClassVar[str] = "Tau-leaping: Poisson numbers of jumps, and corrector steps if you ask for them."
-    error: ClassVar[str] = "none"
-    order: ClassVar[str] = "1"
+    exactness: ClassVar[Exactness] = "limit"
+    claim: ClassVar[str] = "exact in the limit of many steps"
+    convergence: ClassVar[int | None] = 1
     needs: ClassVar[str] = "a rate: not d3pm"
     calls: ClassVar[str] = "steps or more"
     reconstructs: ClassVar[bool] = True
@@ -149,7 +150,7 @@ class TauLeaping(OnGrid):
         return rateless(method)
 
     def distribution(self, method, steps):
-        return Distribution(f"near {CONTINUOUS}, to order 1 in 1/steps")
+        return NEAR_CONTINUOUS
 
     def init(self, method: Diffusion, shape, *, fixed=None, generator=None):
         if self.jumps == "sum" and not method.ordered:

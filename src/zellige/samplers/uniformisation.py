@@ -45,7 +45,7 @@ from ..requests import declared
 from .ancestral import Ancestral
 from .pairing import STEPS, continuous_distribution, one_alpha, rateless, unnormalised
 from .predict import fill, free, predict_at
-from .sampler import Sampler, State
+from .sampler import Exactness, Sampler, State
 
 NOISY, NEAR_CLEAN = 1e-3, 1e-5  # how many positions remember, or hold noise, where the kernel steps
 PARTS = 16
@@ -58,8 +58,8 @@ class Uniformisation(Sampler):
     name: ClassVar[str] = "uniformisation"
     label: ClassVar[str] = "One jump at a time, without error"
     sentence: ClassVar[str] = "Jumps at random times, each accepted with the right probability."
-    error: ClassVar[str] = "none at any number"
-    order: ClassVar[str] = "-"
+    exactness: ClassVar[Exactness] = "exact"
+    claim: ClassVar[str] = "exact at any number of steps"
     needs: ClassVar[str] = "a rate: not sedd, d3pm"
     calls: ClassVar[str] = "candidate jumps"
 

@@ -48,7 +48,7 @@ class Figure:
     Attributes:
         half: half its 95% interval over the draws; where that is not known, over the texts; infinite where neither is.
         kind: "bound", "exact", "estimate", ...
-        distribution: that it is about; None where it is about none, or the record does not say it.
+        distribution: key of the one that it is about; None where it is about none, or the record does not say it.
         size: of the numbers that it is a difference of, to which rounding is relative; 0: it is none.
     """
 
@@ -66,7 +66,7 @@ class Figure:
         Of the same model, data and seed it is the same to the bit on the same machine. Elsewhere rounding differs, and with
         other seeds the draws, whose part the interval is.
         """
-        if self.distribution is not None and self.distribution != again.distribution:
+        if self.distribution not in (None, again.distribution):
             return ""
         apart = abs(again.value - self.value)
         if again.value == self.value or (math.isnan(again.value) and math.isnan(self.value)):

@@ -89,7 +89,7 @@ def admitted(method: Method) -> list[dict[str, Any]]:
     """The samplers that support a method: {name, label, about, error, counted, options}; `counted`: `steps` changes it."""
     return [
         {
-            "name": name, "label": cls.label or name, "about": cls.sentence, "error": cls.error,
+            "name": name, "label": cls.label or name, "about": cls.sentence, "error": cls.claim,
             "counted": counted(cls, method), "options": sampler_fields(cls),
         }
         for name, cls in samplers.SAMPLERS.items()
@@ -172,7 +172,7 @@ def draw_job(asked: Draw, model: Model, limits: Limits) -> Job:
     limits.check_draw(trajectory.sampler, trajectory.method, trajectory.steps, size)
     note = approximate(model) if request.fixed is not None else None
     sampler = trajectory.sampler
-    distribution = f"{sampler.name} ({exactness(sampler, model.method)}){f'; {note}' if note else ''}"
+    distribution = f"{sampler.name} ({sampler.claim}){f'; {note}' if note else ''}"
     recorder = Recorder(model)
     frames = dataclasses.replace(trajectory, sampler=recorded(sampler, recorder.predictions)).frames()
 
@@ -181,13 +181,6 @@ def draw_job(asked: Draw, model: Model, limits: Limits) -> Job:
             yield step | {"size": size, "distribution": distribution} if "start" in step else step
 
     return Job(object(), start, lambda job, step: step)
-
-
-def exactness(sampler: samplers.Sampler, method: Method) -> str:
-    """How far a sampler's distribution is from the model's, in words."""
-    none = "exact in the limit of many steps" if counted(type(sampler), method) else "exact"
-    exact = sampler.error.replace("none at any number", "exact at any number of steps")
-    return exact.replace("none", none).replace("that of", "as exact as")
 
 
 def bound_job(asked: AskedBound, model: Model, limits: Limits) -> Job:
@@ -205,7 +198,7 @@ def bound_job(asked: AskedBound, model: Model, limits: Limits) -> Job:
 
     method, given_positions = model.method, [bool(h) for h in asked.held]
     exact, both_sides = bool(method.exact), asked.both and not method.exact
-    distribution = path_of(method, GAP_STEPS).distribution if both_sides else "the model's own distribution"
+    distribution = path_of(method, GAP_STEPS).distribution.text if both_sides else "the model's own distribution"
 
     def start(jobs: Sequence[Job]) -> Iterator[tuple[float, float | None]]:
         if both_sides:

@@ -142,7 +142,7 @@ def test_two_sides_of_its_likelihood_add_up_over_blocks(sdar, tmp_path):
     request = zellige.EvaluateBracket(data=data, limit=2, numbers=(1, 32), own=None, orders=(), per_step=(1,))
     model = zellige.load(folder, length=8)
     bracket = request.run(model)
-    assert (bracket.rows[0].distribution, bracket.protocol["name"]) == (
+    assert (bracket.rows[0].distribution.text, bracket.protocol["name"]) == (
         "any_order in each block of 4",
         "zellige-bracket-1",
     )

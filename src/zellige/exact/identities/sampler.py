@@ -41,7 +41,7 @@ from ...samplers import (
     run,
 )
 from ...samplers.ancestral import Argmax
-from ...samplers.pairing import of_length
+from ...samplers.pairing import OWN, of_length
 from ...samplers.predict import clean_where_fixed, expected_time
 from ...samplers.replay import Replayed, weigh
 from ...samplers.sampler import start_distribution
@@ -206,7 +206,7 @@ def _converges(name: str) -> None:
 
 
 for _name, _sampler in SAMPLERS.items():
-    if _sampler.order == "1":
+    if _sampler.convergence == 1:
         _converges(_name)
 
 
@@ -337,7 +337,7 @@ def an_entropy_bound_bounds_the_error(method: Diffusion):
     for bound in BOUNDS:
         sampler = Confidence(entropy_bound=bound)
         samples = script.sample_distribution(sampler, truth, L)
-        steps = weigh(truth, rows, Replayed(sampler, "")).calls.double()
+        steps = weigh(truth, rows, Replayed(sampler, OWN)).calls.double()
         missed = maths.kl(data, samples[enumeration.index(X, method.process.K)])
         worst.see((missed - bound * (data * steps).sum()).clamp_min(0.0), 0.0, f"bound {bound} nats")
     yield worst.row(SAMPLER, "confidence, entropy bound: KL <= g E[steps]")
@@ -351,7 +351,7 @@ def a_choice_of_the_network_has_a_likelihood(method: Diffusion):
         return
     worst, X = Largest(), enumeration.states(V, L)
     for sampler in NETWORK_CHOOSES:
-        likelihood = weigh(method, Batch(X), Replayed(sampler, "")).log_w.sum(-1).exp()
+        likelihood = weigh(method, Batch(X), Replayed(sampler, OWN)).log_w.sum(-1).exp()
         if isinstance(sampler, Klass):  # it has a memory
             samples = script.run_distribution(sampler, method, L)
         else:

@@ -84,12 +84,12 @@ def the_two_sides_are_those_of_the_bound(method: Diffusion) -> Iterator[Row]:
     w, minus_log, inverse = expected(method, path, x_0)
     integrated = isinstance(path, Replayed) and isinstance(path.sampler, FirstHitting)  # integrated, not summed
     samples = Largest()
-    samples.see(of_own_samples(method, path), 1.0, path.distribution)
+    samples.see(of_own_samples(method, path), 1.0, path.distribution.text)
     yield samples.row(BOUND, "own samples: sum of 1/w = 1 for each text", PRECISE if integrated else EXACT)
     bound = Largest()
     if not method.approximate:
         bound.see(
-            minus_log, bounds.step_bound(method, x_0, times) if of_steps else total(method, x_0), path.distribution
+            minus_log, bounds.step_bound(method, x_0, times) if of_steps else total(method, x_0), path.distribution.text
         )
         yield bound.row(BOUND, "E -log w (n = 1) = the bound of it", PRECISE)
     if of_steps or method.clean(Batch(x_0)) is None:
@@ -99,14 +99,19 @@ def the_two_sides_are_those_of_the_bound(method: Diffusion) -> Iterator[Row]:
             if of_steps
             else of_clean(method, distributions.continuous_distribution(method))
         )
-        distribution.see(w, p, path.distribution)
+        distribution.see(w, p, path.distribution.text)
         yield distribution.row(
             BOUND, "E w = p(x) of the bounded distribution", PRECISE if integrated or not of_steps else EXACT
         )
         below = minus_log + 1 - p * inverse  # the tangent at one draw, E p/psi = p E 1/w (TUBE)
         gap = torch.minimum(minus_log + p.log(), -p.log() - below)
         yield above(
-            BOUND, "-log p lies between both sides, smallest gap", float(gap.min()), -PRECISE, "≥ 0", path.distribution
+            BOUND,
+            "-log p lies between both sides, smallest gap",
+            float(gap.min()),
+            -PRECISE,
+            "≥ 0",
+            path.distribution.text,
         )
 
 
