@@ -190,7 +190,8 @@ def _check(data: Data) -> None:
     entry = DATASETS[data.name]
     for option in dataclasses.fields(Data):
         anywhere = option.name in ("name", "validation", "test", "given", "cache")
-        if not anywhere and option.name not in entry.reads and getattr(data, option.name) != option.default:
+        given = getattr(data, option.name) not in (option.default, 0)  # fill 0 is what data without documents has
+        if given and not anywhere and option.name not in entry.reads:
             if option.name == "path":
                 raise InputError(
                     f"`data.path` has no effect on {data.name}; to read your own files give `data.name` text"
