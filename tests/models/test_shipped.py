@@ -35,7 +35,7 @@ def test_each_is_as_its_card_says(name):
 @pytest.mark.parametrize("name", shipped.names())
 def test_its_data_can_be_asked_for(name):
     """Nothing in its config is refused: where its files are not given, that is all that is missing."""
-    with pytest.raises(zellige.InputError, match="cannot download|comes without its text|needs a file"):
+    with pytest.raises(zellige.InputError, match=r"cannot download|comes without its text|needs a file"):
         zellige.evaluate(zellige.load(name), split="test")
 
 
