@@ -39,7 +39,7 @@ def child(case: str) -> None:
     from zellige import Net, Train
     from zellige.models.config import Config
     from zellige.training.device import DEVICES
-    from zellige.training.plan import gpu_chunks, plan
+    from zellige.training.plan import budget_of, gpu_chunks
 
     method, V, sizes, rows = CASES[case]
     net = Net(**sizes)
@@ -67,7 +67,7 @@ def child(case: str) -> None:
     done.set()
     thread.join()
     config = Config(method, options, net=run.config.net, train=run.config.train)
-    memory = plan(config, run.model.tokenizer.size, 1, DEVICES["h100"]).ddp
+    memory = budget_of(config, run.model.tokenizer.size, 1, DEVICES["h100"]).ddp
     print(json.dumps([memory.total, most[0] - before, memory.activations]))
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import importlib
 import inspect
 import re
 import runpy
@@ -144,6 +145,21 @@ def test_links_between_the_pages_lead_somewhere():
         for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
             if "://" not in target and not target.startswith("pictures/plan"):  # which `make docs` draws
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_a_label_stands_in_one_page():
+    labels = [label for page in PAGES for label in re.findall(r"^\((.+)\)=$", page.read_text(), re.MULTILINE)]
+    assert len(labels) == len(set(labels))
+
+
+def test_scripts_import_names_that_are_there():
+    """Within functions, too, which no other test runs."""
+    for script in (path for folder in ("benchmarks", "docs", "examples") for path in (ROOT / folder).glob("*.py")):
+        for node in ast.walk(ast.parse(script.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("zellige"):
+                module = importlib.import_module(node.module or "")
+                for name in (alias.name for alias in node.names):
+                    assert hasattr(module, name) or importlib.import_module(f"{node.module}.{name}"), script.name
 
 
 def test_the_pages_that_help_to_choose_name_every_method_and_sampler():
