@@ -528,6 +528,9 @@ def test_what_is_no_json_is_answered_in_one_sentence(client, path, content):
     answer = client.post(path, content=content, headers={"content-type": "application/json"})
     assert answer.status_code == 400
     assert {"error", "code", "field"} == answer.json().keys()
+    answer = client.post(path, content=content or b"{}", headers={"content-type": "text/plain"})
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith("the header content-type is not application/json")
 
 
 @pytest.mark.parametrize(

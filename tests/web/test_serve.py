@@ -308,7 +308,7 @@ def test_stops_and_several_answers_of_a_conversation():
         ({"messages": "hi"}, "`messages`: it should be a valid list"),
         ({"messages": [{"role": "user", "content": "a" * 300}]}, "300 characters in a conversation; at most 200"),
         ({"tools": [{"type": "function"}]}, "`tools` is not supported; leave it out"),
-        ({"prompt": "a"}, "`prompt`: no such field"),
+        ({"prompt": "a"}, "`prompt`: no such field; leave it out"),
         ({"stop": ["a"] * 5}, "`stop` has an empty text or more than 4; give up to 4 texts"),
     ],
 )  # fmt: skip
@@ -341,7 +341,8 @@ def test_a_body_that_does_not_say_its_length_has_the_same_limit(client):
 @pytest.mark.parametrize(
     ("fields", "status", "words"),
     [
-        ({"text": "a"}, 400, "`text`: no such field"),
+        ({"text": "a"}, 400, "`text`: no such field; leave it out"),
+        ({"model": "m" * 3000}, 404, f"no model '{'m' * 100}' here"),
         ({"max_tokens": 400}, 400, "use `max_tokens` 20 or less"),
         ({"temperature": -1}, 400, "`temperature`"),
         ({"sampler": "ancestrall"}, 400, "did you mean 'ancestral'?"),
@@ -363,6 +364,23 @@ def test_a_wrong_request_is_answered_in_one_sentence(client, fields, status, wor
     assert answer.status_code == status
     assert words in error["message"]
     assert {"message", "type", "param", "code"} == error.keys()
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+@pytest.mark.parametrize("headers", [{}, {"content-type": "text/plain"}, {"content-type": "x"}])
+@pytest.mark.parametrize("content", ["[]", '{"prompt": "the "}', '{"prompt"'])
+def test_a_body_that_is_not_sent_as_json_is_a_400(client, path, headers, content):
+    answer = client.post(path, content=content, headers=headers)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"].startswith(
+        "the header content-type is not application/json; send an object"
+    )
+
+
+def test_a_missing_field_and_a_long_address_are_one_sentence(client):
+    answer = client.post("/v1/chat/completions", json={})
+    assert answer.json()["error"]["message"] == "`messages`: missing; it should be given"
+    assert len(client.put("/v1/models/" + "a" * 3000).json()["error"]["message"]) < 300
 
 
 @pytest.mark.parametrize("number", ["Infinity", "-Infinity", "NaN", "1e400"])

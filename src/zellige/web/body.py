@@ -20,7 +20,9 @@ class Body(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _text(cls, body: Any) -> Any:
-        """JSON may hold half a character, `\\ud800`, of which no tokenizer, no log and no answer can be made."""
+        """Refuse bytes, a body that was not sent as JSON; and half a character, `\\ud800`, which cannot be encoded."""
+        if isinstance(body, bytes):
+            raise PydanticCustomError("no_json", "the header content-type is not application/json")
         try:
             json.dumps(body, ensure_ascii=False).encode()
         except UnicodeEncodeError as problem:

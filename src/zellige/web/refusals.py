@@ -54,13 +54,17 @@ class Refusals:
         kind, place = first["type"], first["loc"][1:]
         field = "" if kind == "json_invalid" else ".".join(str(part) for part in place)
         says = first["msg"].replace("Input should", "it should").replace("String should", "it should")
-        message = {"extra_forbidden": "no such field", "json_invalid": "the body is no JSON"}.get(kind, says)
+        message = {
+            "extra_forbidden": "no such field; leave it out",
+            "missing": "missing; it should be given",
+            "json_invalid": "the body is no JSON",
+        }.get(kind, says)
         whole = f"`{field}`: {message}" if field else f"{message}; send {self.body}"
         return JSONResponse(self.form(400, kind, whole, field or None), 400)
 
     async def _nowhere(self, request: Request, error: Any) -> JSONResponse:
         if error.status_code in (404, 405):
-            message = f"{request.method} {request.url.path}: {error.detail}; there are {self.urls}"
+            message = f"{request.method} {request.url.path:.100}: {error.detail}; there are {self.urls}"
             return JSONResponse(self.form(error.status_code, "no_such_url", message, None), error.status_code)
         message = f"{error.detail}; send {self.body}"
         return JSONResponse(self.form(error.status_code, "invalid_value", message, None), error.status_code)

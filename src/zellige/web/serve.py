@@ -127,4 +127,4 @@ def application(
 
 
 def _no_model(asked: str, name: str) -> tuple[dict[str, Any], int]:
-    return refusal(404, "model_not_found", f"no model '{asked}' here; there is '{name}'", "model"), 404
+    return refusal(404, "model_not_found", f"no model '{asked:.100}' here; there is '{name}'", "model"), 404
