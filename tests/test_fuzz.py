@@ -1,14 +1,18 @@
 """The fuzzer (`make fuzz`), for some seconds with a fixed seed: a few trials of each family, and what it finds wrong."""
 
 import random
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from fuzz import calls, commands, configs, files
+from fuzz import calls, commands, configs, files, requests, templates
 from fuzz.world import Outcome, World, Wrong, judge
 
-TRIALS = {"commands": (commands, 20), "files": (files, 12), "calls": (calls, 100), "configs": (configs, 40)}
+TRIALS = {
+    "commands": (commands, 20), "files": (files, 12), "calls": (calls, 100), "configs": (configs, 40),
+    "requests": (requests, 100), "templates": (templates, 6),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -18,6 +22,8 @@ def world(tmp_path_factory):
 
 @pytest.mark.parametrize("family", TRIALS)
 def test_some_trials(world, family):
+    if family == "requests":
+        pytest.importorskip("fastapi.testclient", reason="the extra `web` is missing")
     module, count = TRIALS[family]
     for number in range(count):
         module.trial(world, random.Random(f"test {number}"))
@@ -42,6 +48,15 @@ def test_what_it_finds_wrong(world):
         with pytest.raises(Wrong, match=r"changed \['notes.txt'\]"):
             judge(world, Outcome(2, "", ERROR))
     assert not world.touched
+    trial = world.trial()
+    trial.__enter__()
+    (world.temporary / "other").write_text("")
+    waiting = subprocess.Popen(["tee"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+    waiting.stdin.write(b"begun\n")
+    assert waiting.stdout.readline() == b"begun\n"
+    with pytest.raises(Wrong, match=r"left: \['other', 'tee '\]"):
+        trial.__exit__(None, None, None)
+    waiting.communicate()
     sound, other = Outcome(0, "a text\n", ""), Outcome(0, "another\n", "")
     with pytest.raises(Wrong, match="another result without a word"):
         files.judge(world, sound, other)

@@ -1,6 +1,7 @@
 """Chat templates of others that loop, grow or reach for what they must not: a text, or refused in one line, within the limits."""
 
 import random
+import resource
 
 from . import world
 from .calls import call
@@ -22,6 +23,8 @@ FORMS = (
     "{% set n = namespace(x='a') %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}{{ n.x }}", "{{ V", "{% V %}",
 )  # fmt: skip
 
+STARTING = 2.0  # seconds of computing before a template begins
+
 
 def trial(here: world.World, rng: random.Random) -> str:
     """One template, rendered for a conversation. Raises Wrong."""
@@ -31,10 +34,14 @@ def trial(here: world.World, rng: random.Random) -> str:
     while "V" in source:
         source = source.replace("V", rng.choice(VALUES) + rng.choice(FILTERS), 1)
     messages = [{"role": "user", "content": "the value"}]
-    form = chat.Template(source, {"bos_token": "<s>"})
+    form = chat.Template(source, (("bos_token", "<s>"),))
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     try:
         with here.trial():
             call(chat.render, [form, [{"messages": messages, "add_generation_prompt": True}], ["line 1"]], {})
+            seconds = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+            if seconds > chat.SECONDS + STARTING:
+                raise world.Wrong(f"computed for {seconds:.1f} s")
     except (world.Wrong, world.Hang) as problem:
         raise world.Wrong(f"{source}\n    {problem}") from None
     return source

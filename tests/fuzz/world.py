@@ -17,6 +17,7 @@ from pathlib import Path
 from unittest import mock
 
 SECONDS, COMPILING = 30, 300  # after which a trial hangs; with a C++ compiler at work
+patience = 1.0  # times as many, on a machine with other work
 TEXT = "the value of the object is returned by the function and it is the name of a class "
 NET = "--net.layers 1 --net.hidden 16 --net.heads 2"
 TINY = f"{NET} --train.steps 2 --train.batch 2 --train.samples 0 --train.validate-rows 2 --quiet"
@@ -49,6 +50,7 @@ def limited(seconds: float = SECONDS) -> Iterator[None]:
         raise Hang(f"still busy after {seconds:g} s")
 
     before = signal.signal(signal.SIGALRM, stop)
+    seconds *= patience
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
@@ -67,6 +69,16 @@ def tree(folder: Path) -> dict[str, tuple]:
             at = (stat.st_mtime_ns, stat.st_size) if name in files else ()  # a lock comes and goes in a folder
             names[os.path.relpath(path, folder)] = (stat.st_mode, *at)
     return names
+
+
+def processes() -> list[str]:
+    """Command lines of this process's children, but for those that Python and PyTorch's compiler start once (on Linux)."""
+    found = []
+    for thread in os.listdir("/proc/self/task") if sys.platform == "linux" else ():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            for number in Path(f"/proc/self/task/{thread}/children").read_text().split():
+                found.append(Path(f"/proc/{number}/cmdline").read_text().replace("\0", " "))
+    return [words for words in found if words and "resource_tracker" not in words and "compile_worker" not in words]
 
 
 class World:
@@ -115,7 +127,7 @@ class World:
         os.chdir(folder)
         own = {
             "ZELLIGE_CACHE": str(self.cache), "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HOME": str(self.box),
-            "HF_HOME": str(self.box / "hub"),
+            "HF_HOME": str(self.box / "hub"), "TMPDIR": str(self.temporary),
         }  # fmt: skip
         try:
             with (
@@ -134,9 +146,13 @@ class World:
         """Make `work` a fresh copy of the template."""
         shutil.rmtree(self.work, ignore_errors=True)
         shutil.copytree(self.template, self.work, symlinks=True)
+        self.clear()
+        self.before = tree(self.work)
+
+    def clear(self) -> None:
+        """Remove the temporary files of a trial."""
         for left in self.left_over():
             shutil.rmtree(left) if left.is_dir() else left.unlink()
-        self.before = tree(self.work)
 
     @contextlib.contextmanager
     def trial(self, environ: dict[str, str] | None = None, seconds: float = SECONDS) -> Iterator[None]:
@@ -150,6 +166,8 @@ class World:
                 outside[1],
             ):
                 raise Wrong("something was written outside of the folder")
+            if left := [*(path.name for path in self.left_over()), *processes()]:
+                raise Wrong(f"left: {left}")
         finally:
             if tree(self.work) != self.before or self.left_over():
                 self.restore()
