@@ -41,7 +41,7 @@ LIKELIHOODS: dict[str, tuple[Any, str]] = {  # page: the file that computes it; 
     "bound": (bound, ""),
     "bracket": (two_sides, ""),
     "conditional": (conditional, ""),
-    "probe": (probe, "zellige evaluate runs/demo --probe ag_news"),
+    "probe": (probe, "zellige evaluate runs/mdlm-notes --probe ag_news"),
 }
 
 
