@@ -1,5 +1,6 @@
 """What a newcomer calls by mistake: each is one sentence that says what was wrong and what would be right."""
 
+import inspect
 import re
 from pathlib import Path
 
@@ -173,3 +174,105 @@ def test_a_public_name_that_is_nearly_right_is_known_to_python():
     with pytest.raises(AttributeError) as caught:
         zellige.samples  # noqa: B018
     assert (caught.value.name, caught.value.obj) == ("samples", zellige)
+
+
+# ---------------------------------------------------------------------------------------------------- every public name
+WRONG = (None, 5, -1, 1.5, "x", b"x", object(), {}, [], [1], ["a"])
+NOWHERE = (b"x", object())  # right for no argument: of what computes for long where the argument is right
+LONG = re.compile(
+    r"train$|^sample$|verify$|report.write$|exact.(run|sample)_|(Training|Tune|Sweep|Plan|Evaluate)\w*\.(run|start)$"
+)
+LEFT_OUT = {
+    "__version__": "no function",
+    "InputError": "what is raised",
+    "demo": "the script of a command, whose functions are given what the command made",
+    "Method": "called in each evaluation of the network, and overridden by methods: it checks what `METHODS` below has",
+    "exact.Script": "made for each outcome of an enumeration",
+}
+METHODS = ("of_length", "of_network", "compute_in", "terms", "bound", "loss", "predict", "corrupt")  # that check
+
+
+def members(owner, name, instance):
+    """The public methods of a class, as they are called on it or on an instance."""
+    for member in dir(owner):
+        static = inspect.getattr_static(owner, member)
+        if member.startswith("_") or not getattr(static, "__module__", "").startswith("zellige"):
+            continue
+        if inspect.isfunction(static) or isinstance(static, (classmethod, staticmethod)):
+            yield f"{name}.{member}", getattr(instance() if inspect.isfunction(static) else owner, member)
+
+
+def public_calls(few, x):
+    """Everything public that can be called, by its name; methods are those of the model `few`, and of what is made of `x`."""
+    state = zellige.State(x, x > 0, x[:, 0])
+    instances = {
+        "Batch": lambda: Batch(x), "State": lambda: state, "Model": lambda: few, "Config": lambda: few.config,
+        "Sweep": lambda: zellige.Sweep("mdlm", {}),
+    }  # fmt: skip
+    for name in zellige.__all__:
+        value = getattr(zellige, name)
+        if name in LEFT_OUT or not (callable(value) or inspect.ismodule(value)):
+            continue
+        if inspect.ismodule(value):
+            here = [n for n, v in vars(value).items() if getattr(v, "__module__", "") == value.__name__]
+            for part in getattr(value, "__all__", here):
+                if callable(getattr(value, part)) and not part.startswith("_") and f"{name}.{part}" not in LEFT_OUT:
+                    yield f"{name}.{part}", getattr(value, part)
+            continue
+        yield name, value
+        if inspect.isclass(value):
+            yield from members(value, name, instances.get(name, value))
+    yield "Method", zellige.Method
+    yield from ((f"Method.{name}", getattr(few.method, name)) for name in METHODS)
+    yield from members(type(few.tokenizer), "tokenizer", lambda: few.tokenizer)
+    levels = Levels(4, (2, 2), "image", "dim", True)
+    yield from members(Levels, "levels", lambda: levels)
+
+
+def outcome(function, arguments):
+    """What is wrong with how a call ended; "" if it worked, or said in one line what is wrong."""
+    try:
+        result = function(**arguments)
+        next(result, None) if hasattr(result, "__next__") else None
+    except NotImplementedError:  # of a base class
+        return ""
+    except InputError as error:
+        return "" if "\n" not in str(error) else f"several lines: {error}"
+    except TypeError as error:  # of names of arguments
+        return "" if re.search(r"argument.*; ", str(error)) else repr(error)
+    except Exception as error:
+        return repr(error)
+    return ""
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_every_public_name_with_wrong_values_says_so(tmp_path, monkeypatch):
+    """Each argument of each public function and method gets values of wrong kinds, the others right ones."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ZELLIGE_CACHE", str(tmp_path / "cache"))
+    few, x = (
+        model(tk.Characters("ab"), Net(layers=1, hidden=16, heads=2, length=4)),
+        torch.zeros(2, 4, dtype=torch.long),
+    )
+    method = few.method
+    right = {
+        "method": method, "model": few, "tokenizer": few.tokenizer, "process": method.process,
+        "batch": Batch(x), "distribution": torch.ones(4) / 4, "p": torch.ones(2, 3) / 3, "x": x, "x_0": x, "x_t": x, "t": 0.5,
+        "s": 0.4, "times": torch.tensor([1.0, 0.0]), "value": 0.5, "K": 3, "L": 2, "n": 4, "length": 2, "rows": x[:, 0],
+        "text": "a", "run": "nothing", "sampler": zellige.SAMPLERS["ancestral"](), "shape": (2, 4), "states": [],
+    }  # fmt: skip
+    wrong, count = [], 0
+    for name, function in public_calls(few, x):
+        parameters = [
+            p
+            for p in inspect.signature(function).parameters.values()
+            if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+        ]
+        needed = {p.name: right.get(p.name, "x") for p in parameters if p.default is p.empty}
+        for p in parameters:
+            for value in NOWHERE if LONG.search(name) else WRONG:
+                count += 1
+                if problem := outcome(function, needed | {p.name: value}):
+                    wrong.append(f"{name}({p.name}={value!r}): {problem}")
+    assert not wrong, "\n".join([f"{len(wrong)} of {count}:", *wrong])
+    assert count > 5000

@@ -6,12 +6,15 @@
     sample(count="two")     # InputError: `count` is 'two'; it must be a whole number
     sample(n=2)             # TypeError: sample() has no argument 'n'; did you mean 'count'?
 
+`checked_methods` does the same for the public methods of a class, `check_functions` for the public functions of a package.
+
 What an annotation says is checked here and nowhere else: values of Python by `checked`, those that are typed or stand in a file
 of options by `from_text`. Ranges are declared with `requests.option`; what depends on other arguments a function checks itself.
 It costs some microseconds a call. Numbers of NumPy become Python's. What an annotation does not say (`Any`, a name that is
 imported for type checkers alone) is not checked.
 """
 
+import builtins
 import collections.abc
 import dataclasses
 import functools
@@ -30,6 +33,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, Union
 from .errors import SYNONYMS, InputError, meant, nearest, quoted
 
 F = TypeVar("F", bound=Callable[..., Any])
+C = TypeVar("C", bound=type)
 Annotation: TypeAlias = Any  # a type as an annotation says it: a class, `int | None`, `Literal["a", "b"]`
 MOST = 10**9  # of whole numbers that count something
 MOST_SEED = 2**63 - 1
@@ -73,7 +77,33 @@ def _checked(
         return function(*bound.args, **bound.kwargs)
 
     call.__signature__ = _spelled_out(_CHECKED[number].signature)  # pyright: ignore[reportAttributeAccessIssue]
+    call.is_checked = True  # pyright: ignore[reportAttributeAccessIssue]
     return call
+
+
+def checked_methods(cls: C) -> C:
+    """A class whose own public methods check their arguments; those of its bases and its constructor are left as they are."""
+    for name, member in [*vars(cls).items()]:
+        function = member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
+        if name.startswith("_") or not _may_check(function):
+            continue
+        setattr(cls, name, checked(function) if function is member else type(member)(checked(function)))
+    return cls
+
+
+def check_functions(package: str) -> None:
+    """Let the public functions of a package (`__all__`) check their arguments; its own modules call them unchecked."""
+    names = vars(sys.modules[package])
+    names |= {name: checked(names[name]) for name in names["__all__"] if _may_check(names[name])}
+
+
+def _may_check(value: object) -> bool:
+    """Return whether a value is a function with annotated arguments that does not check them already."""
+    return (
+        inspect.isfunction(value)
+        and bool(value.__annotations__.keys() - {"return"})
+        and not hasattr(value, "is_checked")
+    )
 
 
 class _Arguments:
@@ -118,6 +148,7 @@ class _Arguments:
 
 
 _CHECKED: list[_Arguments] = []
+_OWNER = frozenset(("self", "cls"))  # what a method is given of itself
 
 
 def _compiling() -> bool:
@@ -150,7 +181,7 @@ def _spelled_out(signature: inspect.Signature) -> inspect.Signature:
 def argument_names(signature: inspect.Signature) -> list[str]:
     """The arguments that have a name of their own: neither `self` nor those that `*` and `**` collect."""
     parameters = signature.parameters.values()
-    return [p.name for p in parameters if p.name != "self" and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    return [p.name for p in parameters if p.name not in _OWNER and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
 
 
 def misnamed(title: str, signature: inspect.Signature, args: Collection[Any], kwargs: Iterable[str]) -> TypeError:
@@ -165,7 +196,7 @@ def misnamed(title: str, signature: inspect.Signature, args: Collection[Any], kw
                 + (f"did you mean '{near}'?" if near else f"it has {', '.join(names)}")
             )
     positional = [n for n in names if signature.parameters[n].kind is not inspect.Parameter.KEYWORD_ONLY]
-    count = len(args) - ("self" in signature.parameters)
+    count = len(args) - (not _OWNER.isdisjoint(signature.parameters))
     if count > len(positional):
         takes = (
             f"give {', '.join(names[count - 1 :][:3])} by name"
@@ -207,19 +238,23 @@ def _a(name: str) -> str:
     return f"{'an' if name[:1].lower() in 'aeio' else 'a'} {name}"
 
 
+class _Names(dict[str, Any]):
+    """Names that annotations use; one that is imported for type checkers alone may be anything."""
+
+    def __missing__(self, name: str) -> Any:
+        return Any
+
+
 def _checks(function: Callable[..., Any], signature: inspect.Signature) -> dict[str, tuple[_Check, str]]:
     """For each argument whose annotation says something: its check, and in words what it must be."""
     checks = {}
-    spaces = {**vars(sys.modules[function.__module__]), **getattr(function, "__globals__", {})}
+    names = _Names(vars(builtins) | vars(sys.modules[function.__module__]) | getattr(function, "__globals__", {}))
     for name, parameter in signature.parameters.items():
         hint = parameter.annotation
         if hint is inspect.Parameter.empty or parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
             continue
         if isinstance(hint, str):
-            try:
-                hint = eval(hint, spaces)  # the package's own annotation, as typing.get_type_hints does
-            except NameError:
-                continue
+            hint = eval(hint, {}, names)  # the package's own annotation, as typing.get_type_hints does
         rule = _rule(hint, name)
         if rule is not None:
             checks[name] = rule
@@ -247,15 +282,19 @@ def _rule(hint: Annotation, name: str) -> tuple[_Check, str] | None:
         return _is(type), "a class"
     if origin in _GROUPS or hint in _GROUPS:
         return _group(origin or hint, inner, name)
+    if origin is collections.abc.Iterable:
+        others = (bytes, collections.abc.Mapping, *(() if str in inner else (str,)))
+        return _where(lambda value: isinstance(value, origin) and not isinstance(value, others)), "a list"
     if origin is collections.abc.Callable:
         return (_where(callable), "a function")
     if isinstance(hint, type) and getattr(hint, "_is_protocol", False):
         parts = [part for part in vars(hint) if not part.startswith("_")]
-        return _where(lambda value: not isinstance(value, type) and all(hasattr(value, part) for part in parts)), _a(
-            hint.__name__
-        )
-    if isinstance(hint, type) and hint is not object:
-        return _is(hint), _a(hint.__name__)
+        has = lambda value, part: hasattr(type(value), part) or hasattr(value, part)  # noqa: E731 - properties may be costly
+        holds = lambda value: not isinstance(value, type) and all(has(value, part) for part in parts)  # noqa: E731
+        return _where(holds), _a(hint.__name__)
+    kind = origin or hint
+    if isinstance(kind, type) and kind is not object:
+        return _is(kind), _a(kind.__name__)
     return None
 
 
@@ -269,7 +308,8 @@ def _where(holds: Callable[[Any], bool]) -> _Check:
 
 
 def _is(kind: type) -> _Check:
-    return _where(lambda value: isinstance(value, kind))
+    """An instance, or what `stands_for` its class: a guided method is used as a Method."""
+    return _where(lambda value: isinstance(value, kind) or issubclass(kind, getattr(type(value), "stands_for", ())))
 
 
 def is_plain(value: object, kind: type) -> bool:
@@ -401,6 +441,7 @@ _PLAIN: dict[Any, tuple[_Check, str]] = {
 }  # fmt: skip
 _GROUPS: dict[Any, Any] = {
     tuple: (tuple, list), list: (tuple, list), collections.abc.Sequence: collections.abc.Sequence,
+    collections.abc.Collection: collections.abc.Collection,
     dict: collections.abc.Mapping, collections.abc.Mapping: collections.abc.Mapping,
 }  # fmt: skip
 _NAMES = {tuple: "a tuple", dict: "a dict", collections.abc.Mapping: "a dict"}

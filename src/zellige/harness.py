@@ -24,13 +24,13 @@ from typing import Any
 
 import torch
 
-from .core.batch import by_length
+from .core.batch import by_length, usable
 from .core.random import Streams, mix
 from .errors import InputError, check_counts, not_installed
 from .evaluation import conditional
 from .models.defaults import end_token, trained_on_documents
 from .models.frames import Frame
-from .models.model import as_model, identity, told_none, usable
+from .models.model import as_model, identity, told_none
 from .models.sampling import Decoding
 from .samplers import Sampler, run
 from .samplers.pairing import blank, of_length

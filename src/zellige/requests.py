@@ -28,8 +28,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Union, Unpack, dataclass_transform
 
-from .arguments import Annotation, checked, misnamed
-from .errors import InputError, nearest
+from .arguments import Annotation, checked, checked_methods, misnamed
+from .errors import InputError, nearest, unknown
 
 Progress = Callable[[int, int], None]  # called with (done, total)
 C = TypeVar("C", bound=type)
@@ -208,6 +208,7 @@ def _kinds(hint: Annotation) -> list[type]:
 
 
 # ---------------------------------------------------------------------------------------------------- requests
+@checked_methods
 @dataclass(frozen=True)
 class Request(Generic[R]):
     """Request as data: its fields are its options; equal requests ask for the same.
@@ -215,6 +216,11 @@ class Request(Generic[R]):
     A subclass is `declared`, public in `zellige` under its own name (a record's file names it so), and imports what computes
     only within `run`, so that the command line reads its options without torch.
     """
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Add the checks of arguments to the methods of a subclass."""
+        super().__init_subclass__(**more)
+        checked_methods(cls)
 
     def __post_init__(self) -> None:
         """Check what depends on several fields; each one is checked already."""
@@ -235,7 +241,9 @@ class Request(Generic[R]):
 
     def differs(self, name: str) -> bool:
         """Return whether a field has another value than its default."""
-        return getattr(self, name) != self.fields()[name].default
+        if name not in (fields := self.fields()):
+            raise unknown("field", name, fields)
+        return getattr(self, name) != fields[name].default
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it: each field that is saved, by its name."""

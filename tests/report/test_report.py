@@ -29,6 +29,7 @@ from zellige.evaluation import sweep
 from zellige.evaluation.ngram import NGrams
 from zellige.evaluation.result import Result
 from zellige.methods import D3PM, MD4, MDLM, build
+from zellige.methods.method import Method
 from zellige.models.config import Config
 from zellige.models.frames import Frame
 from zellige.models.model import Model
@@ -566,12 +567,18 @@ def test_what_is_filled_in_keeps_what_was_given(monkeypatch):
     assert (given == (np.arange(30) < 15)).all()
 
 
+class Noise(SimpleNamespace):
+    """A method of which the page reads the noise alone."""
+
+    stands_for = Method
+
+
 def test_noise_may_absorb_into_a_level_of_the_data():
     """Its mask is a token: at the end what stands there is a pixel, not a hole."""
     tokenizer = Levels(3, (2, 2), "image", "dim", ordered=True)
     x = torch.tensor([[[1, 1, 1, 1]], [[1, 2, 1, 1]], [[0, 2, 1, 1]]])
     states = [SimpleNamespace(x=row, fixed=torch.zeros(1, 4, dtype=torch.bool), calls=torch.zeros(1)) for row in x]
-    method = SimpleNamespace(process=SimpleNamespace(mask=1))
+    method = Noise(process=SimpleNamespace(mask=1))
     (sample,) = report.record(method, tokenizer, states)["samples"]
     assert sample["pieces"] == ["0", "255", "128", "128"]
     assert sample["reveal"] == [2, 1, 2, 2]
@@ -585,11 +592,11 @@ def test_pages_of_noise_that_moves_every_pixel_stay_small():
         SimpleNamespace(x=row, fixed=torch.zeros(1, 3072, dtype=torch.bool), calls=torch.tensor([k]), step=k)
         for k, row in enumerate(x)
     ]
-    method = SimpleNamespace(process=SimpleNamespace(mask=None))
+    method = Noise(process=SimpleNamespace(mask=None))
     kept = report.fewer(states, method)
     assert [kept[0].step, kept[-1].step, len(kept)] == [0, 64, 32]
     assert len(json.dumps(report.record(method, tokenizer, kept))) < 1_900_000
-    assert report.fewer(states, SimpleNamespace(process=SimpleNamespace(mask=256))) is states
+    assert report.fewer(states, Noise(process=SimpleNamespace(mask=256))) is states
 
 
 # ---------------------------------------------------------------------------------------------------- in a browser

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ..arguments import checked, of_kind
+from ..arguments import checked, checked_methods, of_kind
 from ..errors import InputError
 from .random import Randomness
 
@@ -24,10 +24,21 @@ def whole_numbers(name: str, value: object) -> Tensor:
         tokens = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError, OverflowError):
         tokens = None
-    if tokens is None or (tokens.dtype not in WHOLE and tokens.numel()):
+    if tokens is None or tokens.ndim == 0 or (tokens.dtype not in WHOLE and tokens.numel()):
         description = of_kind(value) if tokens is None else tensor(tokens)
         raise InputError(f"`{name}` is {description}; it must be a tensor, array or list of whole numbers")
     return tokens.long()
+
+
+def usable(device: torch.device | str) -> torch.device:
+    """A device of torch; InputError where there is none of this name, or it is not there."""
+    try:
+        torch_device = torch.device(device)
+        torch.empty(0, device=torch_device)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        choices = "cpu or cuda" if torch.cuda.is_available() else "cpu: there is no GPU that torch can use here"
+        raise InputError(f"`device` is {of_kind(str(device))}; it must be {choices}") from None
+    return torch_device
 
 
 @dataclass(frozen=True)
@@ -45,6 +56,7 @@ class Estimate:
         return Estimate(self.p[rows])
 
 
+@checked_methods
 @checked
 @dataclass(frozen=True)
 class Batch:
@@ -82,6 +94,7 @@ class Batch:
 
     def to(self, device: torch.device | str) -> "Batch":
         """Move the batch to another device, without waiting if it is in pinned memory."""
+        device = usable(device)
         return self._each(lambda field: field.to(device, non_blocking=True))
 
     def pin_memory(self) -> "Batch":

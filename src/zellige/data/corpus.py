@@ -34,7 +34,7 @@ class Local:
     """folder for downloads; ZELLIGE_CACHE or ~/.cache/zellige if not given"""
 
 
-@partial(check_fields, prefix="data.", kinds=False)
+@partial(check_fields, prefix="data.")
 @dataclass(frozen=True)
 class Data:
     """The corpus on which a model is trained or evaluated.

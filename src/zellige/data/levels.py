@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from .tokenizer_base import BaseTokenizer
+from .tokenizer_base import BaseTokenizer, token_ids
 
 NOTES = ("C", "C#", "D", "D#", "E", "F", "F#", "G", "G#", "A", "A#", "B")
 VOICES = ("soprano", "alto", "tenor", "bass")
@@ -66,8 +66,7 @@ class Levels(BaseTokenizer):
 
     def decode(self, tokens: Iterable[int], mask: str = "·") -> str:
         """A row as text: an image or a grid line by line, music voice by voice; what is not a level is drawn as `mask`."""
-        values = tokens.tolist() if hasattr(tokens, "tolist") else tokens  # pyright: ignore[reportAttributeAccessIssue]
-        signs = [self._signs[t] if 0 <= t < self.size else mask for t in values]
+        signs = [self._signs[t] if 0 <= t < self.size else mask for t in token_ids(tokens)]
         if self.kind == "roll" and len(signs) == math.prod(self.shape):
             count = self.shape[1]
             names = VOICES if count == len(VOICES) else [f"voice {v + 1}" for v in range(count)]

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import InputError
 from .folder import folder_key, read_whole, write_meta, written_aside
-from .tokenizer_base import BaseTokenizer, Kind, OutsideVocabulary
+from .tokenizer_base import BaseTokenizer, Kind, OutsideVocabulary, token_ids
 
 END = "\n"
 _JOINS = "-=#:/\\("  # SMILES that goes on after an atom begins with one of these
@@ -94,7 +94,7 @@ class Selfies(BaseTokenizer):
         return [self._numbers[symbol] for symbol in symbols]
 
     def decode(self, tokens: Iterable[int], mask: str = "·") -> str:
-        values = tokens.tolist() if hasattr(tokens, "tolist") else [*tokens]  # pyright: ignore[reportAttributeAccessIssue]
+        values = token_ids(tokens)
         if any(not 0 <= token < self.size for token in values):
             return "".join(self.symbols[token] if 0 <= token < self.size else mask for token in values)
         import selfies

@@ -16,7 +16,7 @@ from ..errors import InputError
 from . import unpack
 from .array_source import Fetch, Raw, locate_files
 from .file_names import kind
-from .tokenizer_base import BaseTokenizer
+from .tokenizer_base import BaseTokenizer, token_ids
 
 if TYPE_CHECKING:
     from .corpus import Data
@@ -56,7 +56,7 @@ class Table(BaseTokenizer):
 
     def words(self, tokens: Iterable[int], mask: str = "·") -> list[str]:
         """The value in each column; `mask` where a token is none of its values."""
-        return [values[t] if 0 <= t < len(values) else mask for t, values in zip(tokens, self.values)]
+        return [values[t] if 0 <= t < len(values) else mask for t, values in zip(token_ids(tokens), self.values)]
 
     def decode(self, tokens: Iterable[int], mask: str = "·") -> str:
         """A row as a line of .csv."""

@@ -33,7 +33,16 @@ from ..files import write_file
 from ..schema import read_json
 from .chat import chat_of
 from .readers import MARK
-from .tokenizer_base import CONFIG, OURS, BaseTokenizer, Kind, OutsideVocabulary, Tokenizer, definition_hash
+from .tokenizer_base import (
+    CONFIG,
+    OURS,
+    BaseTokenizer,
+    Kind,
+    OutsideVocabulary,
+    Tokenizer,
+    definition_hash,
+    token_ids,
+)  # fmt: skip
 
 TEXT8 = " abcdefghijklmnopqrstuvwxyz"
 END = MARK  # of ours: the token that ends a document
@@ -133,8 +142,7 @@ class Integers(BaseTokenizer):
         return tokens
 
     def decode(self, tokens: Iterable[int], mask: str = "·") -> str:
-        values = tokens.tolist() if hasattr(tokens, "tolist") else tokens  # pyright: ignore[reportAttributeAccessIssue]
-        return " ".join(str(t) if 0 <= t < self.size else mask for t in values)
+        return " ".join(str(t) if 0 <= t < self.size else mask for t in token_ids(tokens))
 
     def describe(self) -> str:
         return f"integers 0 to {self.size - 1:,}"
@@ -187,8 +195,7 @@ class Tokens(BaseTokenizer):
         return arrays
 
     def decode(self, tokens: Iterable[int], mask: str = "·") -> str:
-        values = tokens.tolist() if hasattr(tokens, "tolist") else tokens  # pyright: ignore[reportAttributeAccessIssue]
-        return super().decode([t if t < self.known else -1 for t in values], mask)
+        return super().decode([t if t < self.known else -1 for t in token_ids(tokens)], mask)
 
     def decode_pieces(self, pieces: Sequence[np.ndarray]) -> list[str]:
         return self.inner.decode_batch([tokens.tolist() for tokens in pieces], skip_special_tokens=False)

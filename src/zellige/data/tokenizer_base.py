@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
+from ..arguments import checked_methods, of_kind
 from ..errors import InputError
 from ..files import write_file
 
@@ -61,6 +62,7 @@ class Tokenizer(Protocol):
     def save(self, folder: str | Path) -> None: ...
 
 
+@checked_methods
 class BaseTokenizer:
     name: str
     size: int
@@ -72,6 +74,11 @@ class BaseTokenizer:
     kind: str = "text"
     shape: tuple[int, ...] = ()
     ordered: bool = False
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Add the checks of arguments to the methods that a subclass overrides."""
+        super().__init_subclass__(**more)
+        checked_methods(cls)
 
     def to_dict(self) -> dict[str, Any]:
         """All that defines it, as JSON."""
@@ -110,7 +117,7 @@ class BaseTokenizer:
     def decode(self, tokens: Iterable[int], mask: str = "·") -> str:
         """The text of `tokens` (integers, an array or a tensor); anything that is not a token is drawn as `mask`."""
         parts, run = [], []
-        for token in tokens.tolist() if hasattr(tokens, "tolist") else tokens:  # pyright: ignore[reportAttributeAccessIssue]
+        for token in token_ids(tokens):
             if 0 <= token < self.size and token != self.mask:
                 run.append(token)
                 continue
@@ -127,6 +134,18 @@ class BaseTokenizer:
 
     def __repr__(self) -> str:
         return f"<tokenizer {self.name} ({self.size:,}): {self.describe()}>"
+
+
+def token_ids(tokens: Iterable[int]) -> list[int]:
+    """Token ids of any form, (L,), as a list; InputError for anything else."""
+    try:
+        ids = np.asarray(tokens.tolist() if hasattr(tokens, "tolist") else [*tokens])  # pyright: ignore[reportAttributeAccessIssue]
+    except (TypeError, ValueError):  # rows of different lengths
+        ids = None
+    if ids is None or ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
+        form = of_kind(tokens) if ids is None else f"{ids.shape} {ids.dtype}"
+        raise InputError(f"`tokens` is {form}; it must be a row of whole numbers: a list, an array or a tensor")
+    return ids.tolist()
 
 
 def definition_hash(definition: dict[str, Any]) -> str:

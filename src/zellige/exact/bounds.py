@@ -12,6 +12,7 @@ from ..core import bound
 from ..core.batch import Batch
 from ..core.prediction import truth
 from ..core.schedule import CLEAN, PRIOR
+from ..errors import at_least, check_counts
 from ..methods.diffusion import Diffusion
 from .chain import model_distribution
 from .enumeration import index, states
@@ -82,6 +83,7 @@ def expectation(
 
 def quadrature(n: int = 60) -> tuple[Tensor, Tensor]:
     """Times in (0, 1) and weights, (2 n + 1,) each: tanh-sinh, which does not mind singular or steep ends."""
+    at_least("n", n, 1)
     h = 4.0 / n  # beyond |x| = 4 the weights are below 1e-35
     x = torch.arange(-n, n + 1, dtype=torch.float64) * h
     g = math.pi / 2 * torch.sinh(x)
@@ -93,6 +95,7 @@ def quadrature(n: int = 60) -> tuple[Tensor, Tensor]:
 
 def parts(n: int, each: int = 36) -> tuple[Tensor, Tensor]:
     """`quadrature` on each of n equal parts of (0, 1): for what jumps between them, such as a number of masks drawn there."""
+    check_counts(n=n, each=each)
     t, weight = quadrature(each)
     t = t.clamp(1e-12, 1 - 1e-12)  # the strata of `random.stratified` round
     return ((torch.arange(n)[:, None] + t) / n).reshape(-1), (weight / n).repeat(n)

@@ -15,6 +15,7 @@ from torch.nn.functional import one_hot
 
 from ..core.prediction import kernel
 from ..errors import InputError
+from ..methods.diffusion import Diffusion
 from .enumeration import of_index
 
 MEMORY = 1 << 30  # bytes
@@ -24,7 +25,7 @@ VECTORS = 3  # of K^L numbers: a distribution, the next one, a product on its wa
 
 @torch.no_grad()
 def model_distribution(
-    method: Any, times: Tensor, *, context: Tensor | None = None, memory: int = MEMORY, trust: bool = True
+    method: Diffusion, times: Tensor, *, context: Tensor | None = None, memory: int = MEMORY, trust: bool = True
 ) -> Tensor:
     """Distribution of x at the end of the reverse kernels between `times` (T + 1,), from the prior: (K^L,), float64.
 

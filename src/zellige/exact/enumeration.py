@@ -10,16 +10,20 @@ A distribution on the space is a vector (K^L,) over `states(K, L)`, the last pos
 import torch
 from torch import Tensor
 
+from ..arguments import checked
 from ..core import maths
 from ..core.prediction import LeaveOneOut, Score, restricted
 from ..core.process import Process
 from ..core.schedule import CLEAN, PRIOR
+from ..errors import InputError, at_least
 from ..methods.diffusion import Diffusion
 
 
 # ---------------------------------------------------------------------------------- the space
 def states(K: int, L: int) -> Tensor:
     """All K^L sequences, (K^L, L) long."""
+    at_least("K", K, 1)
+    at_least("L", L, 0)
     return of_index(torch.arange(K**L), K, L)
 
 
@@ -39,12 +43,14 @@ def embed(process: Process, distribution: Tensor, L: int) -> Tensor:
     X = states(process.K, L)
     clean = process.clean[X].all(-1)
     if int(clean.sum()) != len(distribution):
-        raise ValueError(f"the distribution has {len(distribution)} entries; {int(clean.sum())} sequences are clean")
+        raise InputError(f"the distribution has {len(distribution)} entries; {int(clean.sum())} sequences are clean")
     return torch.zeros(len(X), dtype=distribution.dtype).masked_scatter(clean, distribution)
 
 
 def marginal(process: Process, distribution: Tensor, L: int, t: float, s: float = CLEAN) -> Tensor:
     """Distribution of x_t if x_s has `distribution`: (K^L,) -> (K^L,)."""
+    if distribution.numel() != process.K**L:
+        raise InputError(f"the distribution has {distribution.numel():,} entries; there are {process.K**L:,} sequences")
     Q = process.matrix(s, t)
     p = distribution.reshape([process.K] * L)
     for axis in range(L):
@@ -75,7 +81,9 @@ class Denoiser(Diffusion):
 
     name = "exact"
 
+    @checked
     def __init__(self, process: Process, distribution: Tensor, length: int, predicts: str = "mean"):
+        at_least("length", length, 1)
         super().__init__(vocabulary=int(process.clean.sum()), shape=(length,), process=process)
         self.parameterization = predicts  # pyright: ignore[reportAttributeAccessIssue]
         X = states(process.K, length)

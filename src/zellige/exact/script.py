@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..core import maths
-from ..errors import InputError
+from ..errors import InputError, at_least
 from ..methods.method import Method
 from ..samplers import Sampler, State
 from ..samplers.growing import Growth
@@ -224,6 +224,7 @@ def _followed(
         read = () if inner is None or reading is None else (*reading.x[0].tolist(), int(inner.calls))
         return (*state.x[0].tolist(), *(() if inner is None else tokens(inner)), *read)
 
+    at_least("length", length, 1)
     method = of_length(method, length)
     given = None if fixed is None else fixed[None]
     begin = lambda script: sampler.init(method, (1, length), fixed=given, generator=script)  # noqa: E731

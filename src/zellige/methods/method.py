@@ -166,6 +166,7 @@ class Method(nn.Module):
             if name in vars(cls):
                 setattr(cls, name, of_rows(vars(cls)[name], getattr(Method, name)))
 
+    @arguments.checked
     def __init__(
         self,
         network: nn.Module | None = None,
@@ -203,12 +204,14 @@ class Method(nn.Module):
         """Number of passes of the network in one evaluation: two with self-conditioning, else one."""
         return getattr(self.network, "passes", 1)
 
+    @arguments.checked
     def of_length(self, length: int) -> Self:
         """The same method for sequences of `length` tokens. It shares the network, whose own length stays the `window`."""
         copied = copy_of(self)
         copied.shape = (length,)
         return copied
 
+    @arguments.checked
     def of_network(self, network: nn.Module) -> Self:
         """The same method with another network."""
         copied = copy_of(self)
@@ -306,6 +309,7 @@ class Method(nn.Module):
         return f"discrete time, T = {self.steps:,}" if self.steps else ""
 
     # ---------------------------------------------------------------------------------- asking the network
+    @arguments.checked
     def compute_in(self, precision: str, compile: bool = False) -> Self:
         """Set the precision of the network's matrix products; with `compile` torch compiles its hidden states.
 

@@ -101,6 +101,7 @@ class Shared(ModelHubMixin, library_name="zellige"):
             where = f"no model at '{pretrained_model_name_or_path}' ({first_line(problem)})"
             raise InputError(f"{where}; give a folder, or the id of a model on the Hugging Face hub") from problem
 
+    @checked
     def push_to_hub(self, repo_id: str, *, license: str | None = None, **how: Any) -> str:
         """Upload the model to the Hugging Face hub as "owner/model"; the address is returned.
 

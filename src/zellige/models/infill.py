@@ -110,8 +110,10 @@ class Infill(Sampling):
     def masked_texts(self, model: "Model") -> "list[MaskedText]":
         """The texts, read for a model."""
         from .masked_text import masked_text
+        from .model import as_model
         from .trajectory import length_of
 
+        model = as_model(model)
         length = length_of(model, self.length)
         return [masked_text(model, text, length, self.mask_token) for text in self.given_texts()]
 

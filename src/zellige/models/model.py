@@ -19,13 +19,13 @@ import torch
 from torch import Tensor, nn
 
 from ..arguments import checked, is_number, of_kind
-from ..core.batch import whole_numbers
+from ..core.batch import usable, whole_numbers
 from ..data import load as load_tokenizer
 from ..data.tokenizer_base import Tokenizer
 from ..elsewhere import ELSEWHERE, no_attribute
 from ..errors import InputError, meant, nearest, quoted
 from ..files import write_folder
-from ..methods import METHODS, build
+from ..methods import METHODS, build, find
 from ..methods.method import Method
 from ..schema import check_format, shown
 from ..trust import allow, may_have_changed
@@ -174,8 +174,10 @@ class Model(hub.Shared):
             raise InputError(
                 f"`tokenizer` is {of_kind(tokenizer)}; it must be a tokenizer, as `prepare(...).tokenizer` is one"
             )
+        if not isinstance(about, Mapping | None):
+            raise InputError(f"`about` is {of_kind(about)}; it must be a dict or None")
         self.method, self.tokenizer, self.config, self.about = method.eval(), tokenizer, config, dict(about or {})
-        self.defaults = defaults or {}
+        self.defaults = {} if defaults is None else defaults
 
     if not TYPE_CHECKING:  # a type checker knows what there is
 
@@ -191,7 +193,7 @@ class Model(hub.Shared):
 
     @defaults.setter
     def defaults(self, values: Mapping[str, Any]) -> None:
-        self._defaults = check_defaults(values, self.method) if values else {}
+        self._defaults = check_defaults(values, self.method)
 
     @property
     def unit(self) -> str:
@@ -204,8 +206,8 @@ class Model(hub.Shared):
         tokens = whole_numbers("tokens", getattr(tokens, "x", tokens))
         low, high = (int(x) for x in tokens.aminmax()) if tokens.numel() else (0, 0)
         most = self.method.vocabulary  # a mask stands there until the last step
-        if tokens.ndim == 0 or low < 0 or high > most:
-            wrong = "a single number" if tokens.ndim == 0 else f"{low if low < 0 else high:,} among them"
+        if low < 0 or high > most:
+            wrong = f"{low if low < 0 else high:,} among them"
             raise InputError(f"tokens are {wrong}; they must be (B, L) or (L,) numbers of 0 to {most:,}")
         return [
             self.tokenizer.decode(row.tolist())
@@ -248,17 +250,6 @@ class Model(hub.Shared):
     def __repr__(self) -> str:
         step = f", step {self.about['step']:,}" if "step" in self.about else ""
         return f"<model {self.config.method}{step}, {self.tokenizer!r}>"
-
-
-def usable(device: torch.device | str) -> torch.device:
-    """A device of torch; InputError where there is none of this name, or it is not there."""
-    try:
-        torch_device = torch.device(device)
-        torch.empty(0, device=torch_device)
-    except (RuntimeError, AssertionError, NotImplementedError):
-        choices = "cpu or cuda" if torch.cuda.is_available() else "cpu: there is no GPU that torch can use here"
-        raise InputError(f"`device` is {of_kind(str(device))}; it must be {choices}") from None
-    return torch_device
 
 
 # ---------------------------------------------------------------------------------------------------- writing
@@ -353,6 +344,7 @@ def load(
             not fit; weights that are not finite.
     """
     published.Choices.of(choices)
+    method = None if method is None else find(method)
     device = usable(device)
     while True:
         folder = locate(path, checkpoint)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Self
 
+from ..arguments import checked_methods
 from ..errors import InputError, nearest
 from ..grids import step_size
 from ..requests import Request, aside, declared, option, options_of
@@ -33,6 +34,7 @@ def own(about: Mapping[str, Any], otherwise: str) -> dict[str, Any]:
     return {**about, "help": f"{about['help']}; default: the model's own, else {otherwise}"}
 
 
+@checked_methods
 @declared
 class Decoding:
     """Sampling strategy. A field that is None is left to the model's defaults, then to the method and the sampler."""

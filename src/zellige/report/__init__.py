@@ -10,6 +10,7 @@ loads nothing. Every figure is a public function that returns a matplotlib Figur
 bound. What is not there (no checkpoint yet, texts that were moved) is a sentence on the page, never an error.
 """
 
+from ..arguments import check_functions
 from .assemble import write
 from .figures import curves, learnt, loss_against_t, metrics, reveal_counts, revealed, schedule, terms
 from .trace import Trace, entropies, fewer, integrand, pieces, record, trace
@@ -18,3 +19,4 @@ __all__ = [
     "Trace", "curves", "entropies", "fewer", "integrand", "learnt", "loss_against_t", "metrics", "pieces", "record",
     "reveal_counts", "revealed", "schedule", "terms", "trace", "write",
 ]  # fmt: skip
+check_functions(__name__)

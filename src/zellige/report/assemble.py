@@ -17,7 +17,7 @@ from ..evaluation.result import Result, fullest
 from ..files import writable, write_file
 from ..methods.method import MIXTURE
 from ..models.checkpoint.layout import CONFIG, EVALUATIONS, REPORT, folder_of_run
-from ..models.model import Model
+from ..models.model import Model, as_model
 from ..requests import Progress
 from ..schema import read_json
 from ..show.kinds import of
@@ -67,7 +67,7 @@ def write(
     target = Path(out) if out is not None else folder / REPORT
     writable(target)
     log, unit = metrics(folder)
-    model, problem = _model(folder, model)
+    model, problem = _model(folder, None if model is None else as_model(model))
     corpus, missing = _corpus(model)
     evaluations = {path: Result.from_json(path) for path in sorted(folder.glob(EVALUATIONS))}
     best = fullest(evaluations.values(), (config.get("data") or {}).get("name", ""))

@@ -235,6 +235,8 @@ def learnt(values: Mapping[str, Any], name: Callable[[int], str] = str, most: in
         name: how a token is called.
         most: how many of either end.
     """
+    if not values:
+        raise InputError("`values` is empty; give a learned quantity of each token, by its name")
     early, late = extremes(next(iter(values.values())), most)
     at, rows = [*early, *late], [*range(len(early)), *range(len(early) + 1, len(early) + 1 + len(late))]
     fig = Figure(figsize=(6.4, 1.0 + 0.17 * len(rows)), layout="constrained")

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..arguments import of_kind
 from ..core.batch import Batch
 from ..core.maths import xlogy
 from ..core.prediction import posterior
 from ..data.levels import SILENT
 from ..data.tokenizer_base import Tokenizer
-from ..errors import InputError
+from ..errors import InputError, at_least
 from ..methods.diffusion import Diffusion
 from ..methods.method import Method
 from ..show.kinds import Grid, Image, Modality, Roll, of
@@ -53,8 +54,7 @@ class Trace:
 def trace(states: Iterable[Any]) -> Trace:
     """History of frames or states as arrays. Needs all of them, in order, from the initial one."""
     states = list(states)
-    if not states:
-        raise InputError("no states to draw; give all that watch or run yields, in order")
+    refuse_states(states)
     array = lambda tensors: np.stack([torch.as_tensor(x).cpu().numpy() for x in tensors])  # noqa: E731
     times = [getattr(s, "t", None) for s in states]
     return Trace(
@@ -63,6 +63,14 @@ def trace(states: Iterable[Any]) -> Trace:
         calls=array(s.calls for s in states),
         t=None if None in times else np.clip(np.array([float(t) for t in times if t is not None]), 0.0, 1.0),
     )
+
+
+def refuse_states(states: Sequence[Any]) -> None:
+    """Raise InputError unless these are frames or states of sampling, one or more."""
+    wrong = next((state for state in states if not all(hasattr(state, name) for name in ("x", "fixed", "calls"))), None)
+    if not states or wrong is not None:
+        what = "no states to draw" if wrong is None else f"`states` holds {of_kind(wrong)}"
+        raise InputError(f"{what}; give all that watch or run yields, in order")
 
 
 def integrand(
@@ -74,6 +82,7 @@ def integrand(
     where sampling starts, so that the mean over all of them is the bound without the prior's term.
     passed: called with the rows that were asked about.
     """
+    at_least("points", points, 1)
     times, T = (np.arange(points) + 0.5) / points, method.steps
     times = np.unique(np.ceil(times * T)) / T if T else times
     grid = method.grid(T) if T else torch.empty(0)
@@ -133,6 +142,7 @@ def fewer(states: Sequence[Any], method: Method, most: int = 100_000) -> Sequenc
 
     Of an absorbing process, of which one number is kept for each token, all of them.
     """
+    refuse_states(states)
     keep = max(2, most // states[0].x.shape[-1])
     if getattr(method.process, "mask", None) is not None or len(states) <= keep:
         return states

@@ -18,8 +18,8 @@ from ..arguments import checked, of_kind
 from ..core.batch import Batch
 from ..core.prediction import Mean, Prediction, posterior
 from ..core.random import Randomness
-from ..errors import InputError
-from ..methods.method import NoBound
+from ..errors import InputError, at_least
+from ..methods.method import Method, NoBound
 from ..requests import declared, option
 from ..truncation import TEMPERATURE, TOP_K, TOP_P
 from .pairing import of_length
@@ -63,6 +63,7 @@ class Wrapper:
 
     bounded = False
     changes: str = ""
+    stands_for = Method  # where an argument must be one
 
     def __init__(self, method: Any):
         if isinstance(method, type) or not hasattr(method, "parameterization"):
@@ -127,8 +128,10 @@ class Truncated(Wrapper):
 
 
 # ---------------------------------------------------------------------------------- a distribution, changed
+@checked
 def temperature(p: Tensor, value: float) -> Tensor:
     """p^(1/value), not normalised, (*, K) -> (*, K); value 0 keeps only the largest."""
+    at_least("value", value, 0)
     if value == 1.0:
         return p
     top = p.amax(-1, keepdim=True)
@@ -137,6 +140,7 @@ def temperature(p: Tensor, value: float) -> Tensor:
     return (p / top) ** (1 / value)
 
 
+@checked
 def top_p(p: Tensor, value: float, drop: bool = False) -> Tensor:
     """The smallest set of tokens whose probability reaches value, the others at zero; not normalised, (*, K) -> (*, K).
 
@@ -156,13 +160,16 @@ def top_p(p: Tensor, value: float, drop: bool = False) -> Tensor:
     return torch.where(p >= descending.gather(-1, size - 1), p, 0.0)
 
 
+@checked
 def top_k(p: Tensor, value: int | None) -> Tensor:
     """The `value` likeliest tokens and ties with the last of them, the others at zero; not normalised, (*, K) -> (*, K)."""
     if value is None:
         return p
+    at_least("value", value, 1)
     return torch.where(p >= p.topk(min(value, p.shape[-1])).values[..., -1:], p, 0.0)
 
 
+@checked
 def truncate(p: Tensor, heat: float, nucleus: float, most: int | None, drop: bool = False) -> Tensor:
     """p^(1/heat), then its top-k `most`, then its top-p `nucleus`; not normalised, (*, K) -> (*, K)."""
     return top_p(top_k(temperature(p, heat), most), nucleus, drop)
@@ -176,6 +183,7 @@ class TruncatedMean(Mean):
     original: Prediction | None = None
 
 
+@checked
 def truncated(
     pred: Prediction, heat: float = 1.0, nucleus: float = 1.0, most: int | None = None, drop: bool = False
 ) -> Prediction:
@@ -189,6 +197,7 @@ def truncated(
     return TruncatedMean(pred.process, p / p.sum(-1, keepdim=True), pred.x_t, pred.t, original=pred)
 
 
+@checked
 def untruncated(pred: Prediction) -> Prediction:
     """The prediction before truncation: confidence is measured before truncation."""
     return pred.original if isinstance(pred, TruncatedMean) and pred.original is not None else pred

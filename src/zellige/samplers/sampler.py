@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from ..arguments import checked, of_kind
+from ..arguments import checked, checked_methods, of_kind
 from ..core import random
 from ..core.batch import WHOLE, Batch, tensor
 from ..core.random import Randomness, Streams
@@ -24,6 +24,7 @@ GAP = -3  # in `fixed`: any number of tokens, of a sampler that inserts (`insert
 Exactness = Literal["exact", "limit", "marginals", "heuristic", "inner"]
 
 
+@checked_methods
 @dataclass(frozen=True)
 class State:
     """Everything that a sampler carries from step to step.

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from .. import __version__
+from ..arguments import checked_methods
 from ..errors import InputError
 from ..files import write_file
 from ..requests import Request
@@ -76,6 +77,7 @@ class Figure:
         return SENSES[-3] if apart <= self.half else ""
 
 
+@checked_methods
 @dataclass(frozen=True, kw_only=True)
 class Record:
     """Result of a request.
@@ -87,6 +89,11 @@ class Record:
 
     request: Request[Any] | None = None
     loading: Mapping[str, Any] | None = None
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Add the checks of arguments to the methods of a subclass."""
+        super().__init_subclass__(**more)
+        checked_methods(cls)
 
     def made_by(self, request: Request[Any], loading: Mapping[str, Any] | None = None) -> Self:
         """The record with the request that made it, and how the model was loaded."""

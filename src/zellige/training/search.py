@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from ..arguments import of_kind
 from ..errors import InputError, not_installed
 
 Point = tuple[str, ...]
@@ -75,6 +76,8 @@ def axes_of(values: Mapping[str, Any]) -> tuple[Axis, ...]:
     """Return the axes of settings by their names, each with a list of values, or with a text, "1e-4..1e-2" or "1e-3,2e-3"."""
     axes = []
     for name, several in values.items():
+        if not isinstance(name, str) or not isinstance(several, Iterable):
+            raise InputError(f"the axis {name!r} is {of_kind(several)}; give a setting's name with a list of values")
         axis = Axis.of(name, several) if isinstance(several, str) else Axis.listed(name, several)
         if axis is None or not axis.values:
             raise InputError(f"`{name}` has one value; give a list, or a range such as 1e-4..1e-2")

@@ -127,7 +127,7 @@ class Sweep(Request[SweepRecord]):
         hidden=True,
         read=_of_json,
     )
-    axes: Any = option(
+    axes: Mapping[str, Any] | Sequence[Axis] | None = option(
         'settings with several values each, {"train.lr": [1e-3, 2e-3]}, or with a range of them, "1e-4..1e-2"',
         default=None, hidden=True,
     )  # fmt: skip
