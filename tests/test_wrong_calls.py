@@ -122,7 +122,7 @@ CALLS = {
     "z.METHODS['mdlm'].Config(foo=3)": "Config() has no argument 'foo'; it has",
     "train('mdlm', resume=True)": "no run at 'x' to resume; drop `resume` to start one",
     "Train(epochs=3)": "Train() has no argument 'epochs'; did you mean 'steps'?",
-    "Train(rate=-1)": "`train.lr` is -1; it must be above 0",
+    "Train(lr=-1)": "`train.lr` is -1; it must be above 0",
     "Net(hidden=10, heads=3)": "`net.hidden` 10 does not split into `net.heads` 3 of an even width; try `net.hidden` 12",
     "Data.of(['a'], labels=[1])": "`labels` goes with integers, and the data is texts; leave it out",
     "z.compare('mdlm')": "`methods` is 'mdlm'; it must be a list",
