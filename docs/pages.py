@@ -24,6 +24,7 @@ from zellige.evaluation import conditional, probe, two_sides
 from zellige.evaluation.metrics import KNOWN, METRICS, Metric
 from zellige.methods import build
 from zellige.requests import option_of, options_of
+from zellige.samplers.speculative import Speculative
 
 DOCS = Path(__file__).parent
 MARK = "<!-- what follows is from the code: docs/pages.py -->\n"
@@ -120,7 +121,7 @@ def method_page(name: str) -> Iterator[str]:
     cls = METHODS[name]
     module = sys.modules[cls.__module__]
     yield listed("methods", name)
-    if "in one order" in next(row["likelihood"] for row in help.table("methods") if row["name"] == name):
+    if help.in_one_order(cls):
         yield IN_ONE_ORDER
     yield "Check its formulas on a small space (`verify` prints the largest error of each), and train it:\n"
     yield shell(f"zellige verify {name}", f"zellige train {name} --run runs/{name}")
@@ -143,7 +144,7 @@ def sampler_page(name: str) -> Iterator[str]:
     yield f"Works with {', '.join(f'[{method}](../methods/{method}.md)' for method in fits)}, with their default options.\n"
     method = "mdlm" if "mdlm" in fits else fits[0]
     yield "Check its distribution on a small space, and sample with it:\n"
-    head = f" --head runs/{method}-head" if "head" in cls.needs else ""
+    head = f" --head runs/{method}-head" if issubclass(cls, Speculative) else ""
     yield shell(f"zellige verify {method} --sampler {name}", f"zellige sample runs/{method} --sampler {name}{head}")
     yield docstring(module)
     yield f"## Options\n\n{option_table(cls)}"

@@ -40,10 +40,11 @@ def test_what_is_quoted_is_what_the_other_paper_reports():
     """To the digits that are quoted: 3.44 of 3.435, 27.0 of 27.04."""
     checked = 0
     for _, table, row in ROWS:
-        if not row.note.startswith("quoted from"):
+        if not row.quoted:
             continue
-        paper = row.note.removeprefix("quoted from ").partition(",")[0]
-        theirs = [(t, r) for t in TABLES.values() for r in t.rows if t.paper == paper and r.recipe == row.recipe]
+        theirs = [
+            (t, r) for t in TABLES.values() for r in t.rows if t.paper == row.quoted_from and r.recipe == row.recipe
+        ]
         known = {float(plain(v)) for _, r in theirs for v in r.values if v}
         for value in filter(None, row.values[:1]) if row.recipe else ():
             digits = len(plain(value).partition(".")[2])

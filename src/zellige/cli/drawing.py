@@ -311,8 +311,8 @@ class Panels:
             self.captions = ["given", *names, *["truth"] * len(truths)]
             verdicts = [(name, kind.verdict(tokens, row.truth)) for name, tokens in zip(names, rows)]
             self.verdicts = [f"{name}: {verdict}" for name, verdict in verdicts if verdict]
-        elif any(verdicts_of_rows := [kind.verdict(tokens) for tokens in rows]):
-            self.verdicts = [f"valid: {verdicts_of_rows.count('valid')} of {len(verdicts_of_rows)}"]
+        elif any(kind.verdict(tokens) for tokens in rows):
+            self.verdicts = [f"valid: {int(kind.valid(rows).sum())} of {len(rows)}"]
 
     @property
     def fixed(self) -> Any:

@@ -225,7 +225,7 @@ def describe_suite(table: "SuiteTable") -> list[str]:
     out += [f"  {row.name}: {row.reason.partition('; ')[0]}" for row in table.rows if row.result is None]
     out += [f"  {row.name}: {row.note}" for row in table.rows if row.note]
     out += [
-        f"  {row.name}: a partial result, {row.result.partial}"
+        f"  {row.name}: a partial result, {row.result.judged}"
         for row in table.rows
         if row.result and row.result.partial
     ]

@@ -50,7 +50,7 @@ def describe(result: Result) -> list[str]:
     label += f" given {p['given']}" if "given" in p else ""
     lines += ["", f"  {result}{label}" + ("" if loss else f"   perplexity {result.perplexity_text}")]
     if result.partial:
-        lines.append(f"    a partial result: {result.partial}")
+        lines.append(f"    a partial result: {result.judged}")
     if (bits := result.per_character) is not None:
         text = quantity(bits.value, bits.half, bits.unit, result.kind)
         lines.append(f"  {text}   {result.about['characters_per_token']:.3f} characters a token")

@@ -101,25 +101,25 @@ def tables() -> dict[str, list[dict[str, str]]]:
     }
 
 
-def methods() -> list[dict[str, str]]:
-    """A row for each method, from its own file: the docstring's title and its row of the table of systems."""
-    import sys
-
-    from ..methods import METHODS
+def in_one_order(cls: Any) -> bool:
+    """Return whether a method has an exact likelihood in one order of the positions: a masked one whose network sees no time."""
     from ..methods.absorbing import Masked
+
+    return issubclass(cls, Masked) and not cls.timed(cls.Config())
+
+
+def methods() -> list[dict[str, str]]:
+    """A row for each method, from what it says of itself."""
+    from ..methods import METHODS
 
     rows = []
     for name, cls in METHODS.items():
-        page = sys.modules[cls.__module__].__doc__ or cls.__doc__ or ""
-        paper = re.search(r"arXiv \d{4}\.\d{5}", page)
-        free = issubclass(cls, Masked) and not cls.timed(cls.Config())  # such a network knows any order's likelihood
-        bound = "bound; = in one order" if free else "bound" if cls.bounded else "none"
-        noise = re.search(r"^\|---.*\n\| ([^|]+) \|", page, re.M)
+        bound = "bound; = in one order" if in_one_order(cls) else "bound" if cls.bounded else "none"
         rows.append(
             {
                 "name": name,
-                "system, paper": page.partition(":")[0] + (f", {paper[0]}" if paper else ""),
-                "noise": noise[1].strip() if noise else "-",
+                "system, paper": cls.system + (f", arXiv {cls.paper}" if cls.paper else ""),
+                "noise": cls.noise,
                 "network gives": {
                     "leave_one_out": "leave-one-out",
                     "next": "next token",
@@ -143,12 +143,11 @@ def samplers() -> list[dict[str, str]]:
         method.verifier = lambda h, x, turn: h
     for name, cls in SAMPLERS.items():
         distribution = next(cls().distribution(method, None) for method in methods if cls.refuse(method) is None)
-        words = distribution.of.partition(",")[0].replace("the model of ", "").replace("64 steps", "T steps")
         number = "none" if distribution.number is None else distribution.number.get("estimator", "bound")
         number += " of T steps" if distribution.number and "steps" in distribution.number else ""
         rows.append(
             {
-                "name": name, "draws from": words, "needs": cls.needs,
+                "name": name, "draws from": cls.samples_from, "needs": cls.needs,
                 "bounded by": number, "evaluations": cls.calls,
             }
         )  # fmt: skip

@@ -51,7 +51,7 @@ def prepare_arrays(
 ) -> "Corpus":
     """Read `data` into rows of its own shape: what `prepare` does for data that is not text."""
     from .cache import dtype_for
-    from .corpus import Corpus, count_rows, describe_tokenizer
+    from .corpus import NO_SEPARATOR, Corpus, count_rows, describe_tokenizer
     from .rows import Rows
     from .token_files import Shards, TokenFile
     from .tokenizer import require_same
@@ -117,7 +117,7 @@ def prepare_arrays(
         "levels": levels.size,
         "protocol": protocol,
         "pack": "rows",
-        "separator": "none",
+        **NO_SEPARATOR,
         "length": places,
         "dtype": dtype,
     }

@@ -257,6 +257,10 @@ class Corpus:
         return self.split("test")
 
 
+# Entries of `Corpus.about`: what separates texts, in words; a "token", a "space" or "none"; "documents", "texts" or "files"
+NO_SEPARATOR = {"separator": "none", "end": "none", "separates": ""}
+
+
 def fill_of(data: Data, tokenizer: "Tokenizer", ends: int) -> int:
     """The multiple of tokens that documents are filled up to: `data.fill`; where it is not given `ends`, if the tokenizer has a
     token that ends documents and stands in none of them."""

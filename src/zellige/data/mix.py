@@ -163,6 +163,8 @@ def prepare_mix(
         "pack": data.pack,
         "fill": 0 if data.pack == "wrap" else fill_of(data, tokenizer, ends),
         "separator": " or ".join(dict.fromkeys(about["separator"] for about in abouts.values())),
+        "end": next(about["end"] for about in abouts.values()),
+        "separates": "documents" if any(about["separates"] == "documents" for about in abouts.values()) else "",
         "length": length,
         "tokens_sha256": _digest([about.get("tokens_sha256", about.get("sha256")) for about in abouts.values()]),
     }

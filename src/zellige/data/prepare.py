@@ -12,7 +12,18 @@ from ..errors import InputError, at_least, not_installed, quoted
 from ..requests import Progress
 from . import catalogue, readers
 from .catalogue import DATASETS
-from .corpus import PACKS, Corpus, Data, OwnData, count_rows, describe_tokenizer, document_layout, fill_of, require_rows
+from .corpus import (
+    NO_SEPARATOR,
+    PACKS,
+    Corpus,
+    Data,
+    OwnData,
+    count_rows,
+    describe_tokenizer,
+    document_layout,
+    fill_of,
+    require_rows,
+)
 from .remote import installed
 from .remote_files import is_remote
 from .sums import Sums
@@ -125,7 +136,7 @@ def prepare(
         "tokenizer": describe_tokenizer(tokenizer),
         "pack": data.pack,
         "fill": 0 if data.pack == "wrap" else fill_of(data, tokenizer, ends),
-        "separator": _separator(tokenizer, source),
+        **_separator(tokenizer, source),
         "length": length,
         "dtype": meta["dtype"],
         "tokens_sha256": meta["sha256"],
@@ -288,18 +299,16 @@ def _rows(
     return ready
 
 
-def _separator(tokenizer: "Tokenizer", source: TextSource) -> str:
-    if tokenizer.separator is None or not (
-        source.documents or source.several or len(source.about.get("files", [])) > 1
-    ):
-        return "none"
-    name = tokenizer.decode([tokenizer.separator])
-    name = {"\n": "newline", " ": "space"}.get(name, name)
-    return (
-        f"{name} after each document"
-        if source.documents
-        else f"{name} between {'texts' if source.several else 'files'}"
-    )
+def _separator(tokenizer: "Tokenizer", source: TextSource) -> dict[str, str]:
+    """Entries of `about`, as in NO_SEPARATOR."""
+    files = len(source.about.get("files", [])) > 1
+    separates = "documents" if source.documents else "texts" if source.several else "files" if files else ""
+    if tokenizer.separator is None or not separates:
+        return NO_SEPARATOR
+    token = tokenizer.decode([tokenizer.separator])
+    name = {"\n": "newline", " ": "space"}.get(token, token)
+    where = "after each document" if source.documents else f"between {separates}"
+    return {"separator": f"{name} {where}", "end": "space" if token == " " else "token", "separates": separates}
 
 
 def _check_pack(data: Data) -> None:

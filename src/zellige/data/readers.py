@@ -19,7 +19,7 @@ from typing import IO
 from ..errors import InputError, nearest
 from ..schema import parse
 from . import records
-from .file_names import FASTA, form_of, is_documents, kind, require_label
+from .file_names import FASTA, IMAGE, form_of, is_documents, kind, require_label
 from .unpack import BLOCK, Readable, arrow_library, of_rows, opened
 
 MARK = "<|endoftext|>"  # ends a document in a file
@@ -132,7 +132,7 @@ def text_column(path: Readable, form: Format) -> tuple[str, tuple[str, ...]] | N
 def _not_text(path: Readable, byte: int, at: int) -> InputError:
     with opened(path, lambda count: None) as file:
         form = form_of(file.read(4096))
-    if form == "an image":
+    if form == IMAGE:
         return InputError(f"'{path}' is an image, and no text; a folder of .png and .jpg files is `data.name` images")
     if form:
         return InputError(f"'{path}' is {form}, and no text; save it as plain text, or use `data.tokenizer` bytes")

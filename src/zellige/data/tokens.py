@@ -14,7 +14,17 @@ from . import cache as store
 from . import catalogue, tokenizer_by_name
 from . import tokenizer as tk
 from .catalogue import DATASETS
-from .corpus import Corpus, Data, OwnData, count_rows, describe_tokenizer, document_layout, fill_of, require_rows
+from .corpus import (
+    NO_SEPARATOR,
+    Corpus,
+    Data,
+    OwnData,
+    count_rows,
+    describe_tokenizer,
+    document_layout,
+    fill_of,
+    require_rows,
+)
 from .file_names import form_of
 from .text_source import TextSource, boundaries
 from .token_files import Shards, find_shards, index_of, read_shard
@@ -72,7 +82,7 @@ def prepare_tokens(data: Data, length: int, tokenizer: "Tokenizer | None", ends:
         "tokenizer": describe_tokenizer(tokenizer),
         "pack": data.pack if starts is not None else "rows" if tokens.ndim == 2 else "wrap",
         "fill": 0 if starts is None else fill_of(data, tokenizer, ends),
-        "separator": "none",
+        **NO_SEPARATOR,
         "length": length,
         "dtype": str(narrow.dtype),
     }

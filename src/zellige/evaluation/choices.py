@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ..data.losses import losses_of
 from ..errors import InputError
-from ..models.model import Model, class_names, find_classes, fingerprint, identity, which_weights
+from ..models.model import WITHOUT_CLASS, Model, class_names, find_classes, fingerprint, identity, which_weights
 from ..schema import parse, read_text, shown, structure
 from ..show.record import Figure, Record
 from .conditional import Conditional
@@ -241,7 +241,7 @@ def classes_of(
     """The class (choices of all questions,) of each choice for the model, -1 for none, and how that is called."""
     labels = [None if unconditional else question.label if label is None else label for question in questions]
     if all(label_of_question is None for label_of_question in labels):
-        return None, "without the class" if class_names(model) else ""
+        return None, WITHOUT_CLASS if class_names(model) else ""
     numbers = [
         -1 if label_of_question is None else int(find_classes(model, label_of_question)) for label_of_question in labels
     ]

@@ -10,7 +10,7 @@ import numpy as np
 from ..data.corpus import Corpus
 from ..data.own_values import are_texts, by_split, integers
 from ..errors import InputError
-from ..models.model import Model, class_names, fingerprint
+from ..models.model import WITHOUT_CLASS, Model, class_names, fingerprint
 from ..requests import Progress
 from ..show.kinds import of
 from ..trust import refuse_remote
@@ -79,7 +79,7 @@ def rows_with_classes(model: Model, corpus: Corpus, split: str, unconditional: b
     """
     rows, names = corpus.split(split), class_names(model)
     if getattr(rows, "labels", None) is None:
-        return rows, "without the class" if names else ""
+        return rows, WITHOUT_CLASS if names else ""
     if not names:
         raise InputError("the model was trained without classes, and the data has labels; leave out `data.labels`")
     if names != (data_classes := list(corpus.about.get("classes") or ())):
@@ -87,7 +87,7 @@ def rows_with_classes(model: Model, corpus: Corpus, split: str, unconditional: b
             f"the model knows the classes {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}, the data has "
             f"{', '.join(data_classes[:5])}{', ...' if len(data_classes) > 5 else ''}; leave out `data.labels`, or use other data"
         )
-    return (rows.unlabelled(), "without the class") if unconditional else (rows, "given the class")
+    return (rows.unlabelled(), WITHOUT_CLASS) if unconditional else (rows, "given the class")
 
 
 def beside_training(model: Model, corpus: Corpus) -> dict[str, Any]:

@@ -143,6 +143,7 @@ def evaluate_rows(
         protocol=full_protocol,
         seconds=time.perf_counter() - began,
         document=per_document,
+        partial=len(rows) > N,
     )
     if not (ask.draws_times and (ask.T or ask.importance)):
         return result
@@ -213,8 +214,8 @@ def rows_of(model: Model, corpus: Corpus, split: str, unconditional: bool = Fals
         }
         | beside_training(model, corpus)
     )
-    separator = corpus.about.get("separator", "")
-    between = f"{separator}, no BOS" if "after each document" in separator else "no BOS/EOS"
+    of_documents = corpus.about.get("separates") == "documents"
+    between = f"{corpus.about['separator']}, no BOS" if of_documents else "no BOS/EOS"
     protocol = {"packing": _packing(method, corpus.about, rows), "separators": between, "weights": about["weights"]}
     if tokenizer.shape:
         protocol = {

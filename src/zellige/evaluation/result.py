@@ -31,6 +31,7 @@ from torch import Tensor
 from ..arguments import checked
 from ..errors import InputError
 from ..files import write_file
+from ..models.model import WITHOUT_CLASS
 from ..schema import read_json, structure
 from ..show.numbers import pm, quantity
 from ..show.record import Figure, Record, as_file, json_record
@@ -58,6 +59,7 @@ class _Numbers(TypedDict, total=False):
     draws: int
     units: float
     about: dict[str, Any]
+    partial: str | None
     perplexity: dict[str, Any]
     tasks: dict[str, dict[str, Any]]
     over_draws: dict[str, Any] | None
@@ -150,6 +152,7 @@ class Result(Record):
         per_sequence: the mean of the texts' own perplexities; None where the number is no likelihood.
         undetermined: why there are no intervals, where the draws are too few for any; else "".
         tasks: what the data's task asks (`tasks`), by name: a share of puzzles that are solved.
+        partial: whether only some texts of the split were judged.
         nats, sizes: (N,) float64 of each text, the mean over its draws and its number of units; not in the JSON.
     """
 
@@ -173,14 +176,14 @@ class Result(Record):
     per_sequence: PerSequence | None = None
     undetermined: str = ""
     tasks: dict[str, Proportion] = field(default_factory=dict)
+    partial: bool = False
     nats: Tensor | None = field(default=None, repr=False, compare=False)
     sizes: Tensor | None = field(default=None, repr=False, compare=False)
 
     @property
-    def partial(self) -> str:
-        """`4 of 76, evenly spaced` where not all texts of the split were judged, else ""."""
-        texts = str(self.protocol.get("texts", "all"))
-        return "" if texts.startswith("all") else texts
+    def judged(self) -> str:
+        """Which texts were judged, in words: `4 of 76, evenly spaced`."""
+        return str(self.protocol.get("texts", "all"))
 
     @property
     def file_name(self) -> str:
@@ -196,7 +199,7 @@ class Result(Record):
         parts += [estimator if estimator not in ("bound", "divergence") else None]
         parts += [f"ends-{self.protocol['ends']}" if self.protocol.get("ends", "model") != "model" else None]
         parts += ["terms-all" if self.protocol.get("terms") == "all" else None]
-        parts += ["unconditional" if self.protocol.get("class") == "without the class" else None]
+        parts += ["unconditional" if self.protocol.get("class") == WITHOUT_CLASS else None]
         parts += [f"symmetries-{self.protocol['symmetries']}" if "symmetries" in self.protocol else None]
         parts += [f"block-{self.about['block']}" if "block" in self.about else None]
         parts += [f"limit-{self.sequences}" if self.partial else None]
@@ -313,7 +316,7 @@ class Result(Record):
             "over_draws": {
                 "low": self.draws_low, "high": self.draws_high, "level": LEVEL, "method": OVER_DRAWS, "freedom": self.freedom,
             },
-            "partial": self.partial or None,
+            "partial": self.judged if self.partial else None,
             "sequences": self.sequences, "draws": self.draws, "units": self.units, "between": self.between,
             "about": self.about,
         }  # fmt: skip
@@ -367,6 +370,7 @@ class Result(Record):
                 *interval_ends(ends_of_draws or {"low": None, "high": None}), (ends_of_draws or {}).get("freedom"),
                 per_sequence_from(per_sequence) if per_sequence else None, interval.get("why", ""),
                 {name: Proportion(share["right"], share["total"]) for name, share in result.get("tasks", {}).items()},
+                result.get("partial") is not None,
             )  # fmt: skip
         except (KeyError, TypeError, AttributeError) as missing:
             raise InputError(

@@ -20,7 +20,7 @@ from ..data.given import Given
 from ..data.properties import COUNTED, Property
 from ..data.rows import evenly_spaced
 from ..errors import InputError
-from ..models.model import class_names, find_classes, identity, which_weights
+from ..models.model import WITHOUT_CLASS, class_names, find_classes, identity, which_weights
 from ..schema import entries_of, structure
 from ..show import kinds
 from ..show.numbers import byte_size
@@ -258,7 +258,7 @@ def class_text(request: Request, model: "Model | None") -> str | None:
         return None
     classes = [names[i] for i in class_numbers(request, model)]
     text = "all in turn" if classes == names else f"{', '.join(classes)}{' in turn' if len(classes) > 1 else ''}"
-    return f"given the class, {text}" if classes else "without the class"
+    return f"given the class, {text}" if classes else WITHOUT_CLASS
 
 
 def ways_of(request: Request, model: "Model | None") -> list[Way]:

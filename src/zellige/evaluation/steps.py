@@ -47,7 +47,7 @@ class StepsTable(Record):
         last = self.reference
         rows = [_row(*columns) for columns in zip(self.steps, self.results, self.apart)]
         return json_record(
-            "evaluate", self.arguments, {"steps": rows, "partial": last.partial or None, "about": last.about},
+            "evaluate", self.arguments, {"steps": rows, "partial": last.judged if last.partial else None, "about": last.about},
             unit=last.unit, kind=last.kind, protocol=last.protocol, seed=last.seed,
             seconds=sum(columns.seconds or 0 for columns in self.results), request=self.request,
         )  # fmt: skip

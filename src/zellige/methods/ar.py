@@ -32,6 +32,7 @@ class AR(Method):
     """One token after another, left to right; see the module for the equations."""
 
     name = "ar"
+    system, paper, noise = "AR", "", "none"
     parameterization = "next"
     exact = True
     sampler = "left_to_right"

@@ -89,6 +89,7 @@ class Blocks(Diffusion):
     `BD3LMUniform`."""
 
     name = "bd3lm"
+    system, paper, noise = "BD3-LM", "2503.09573", "absorbing, by blocks"
     time_input = "sigma"
     choices: ClassVar = {"process": ("absorbing", "uniform"), "prediction": ("mean", "score"), "schedule": SCHEDULES}
     sampler = "blockwise"

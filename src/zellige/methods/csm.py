@@ -79,6 +79,7 @@ class CSM(Method):
     """The concrete score of the data over a neighbourhood; see the module for the equations."""
 
     name = "csm"
+    system, paper, noise = "CSM", "2211.00802", "none"
     choices: ClassVar = {
         "neighbourhood": NEIGHBOURHOODS,
         "objective": ("csm", "denoising", "score-entropy", "ratio-matching", "discrete-marginalisation"),

@@ -51,6 +51,7 @@ class D3PM(Absorbing):
     """Discrete time, any transition matrices; see the module for the equations."""
 
     name = "d3pm"
+    system, paper, noise = "D3PM", "2107.03006", "any chain Q_1..Q_T"
     choices: ClassVar = {
         "process": (
             "absorbing",

@@ -98,6 +98,7 @@ class FlexMDM(Method):
     """Masks are inserted, then become tokens; see the module for the equations."""
 
     name = "flexmdm"
+    system, paper, noise = "FlexMDM", "2509.01025", "deletion and masks"
     parameterization = "insertion"
     sampler = "insertion"
     variants: ClassVar = ({}, {"unmasking": 3.0, "spans": 0.0})

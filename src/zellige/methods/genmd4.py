@@ -43,6 +43,7 @@ class GenMD4(Absorbing):
     """Masked diffusion with a learnt exponent for each token; see the module for the equations."""
 
     name = "genmd4"
+    system, paper, noise = "GenMD4", "2406.04329", "absorbing, learnt by token"
     published_end = 0.0
 
     @declared

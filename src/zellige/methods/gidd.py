@@ -178,6 +178,7 @@ class GIDD(Diffusion):
     """Masks and random tokens, so that a token that stands may be wrong; see the module for the equations."""
 
     name = "gidd"
+    system, paper, noise = "GIDD", "2503.04482", "masks and random tokens"
     parameterization = "leave_one_out"
     choices: ClassVar = {"weights": ("none", "clip", "dynamic", "dynamic-published")}
     published_end = T_EPS

@@ -40,6 +40,7 @@ class MD4(Masked):
     """Masked diffusion conditioned on t, with MD4's schedules; see the module for the equations."""
 
     name = "md4"
+    system, paper, noise = "MD4", "2406.04329", "absorbing"
     published_end = 0.0
     choices: ClassVar = {"schedule": ("linear", "cosine", "polynomial"), "loss": ("bound", "maskgit")}
     variants = ({}, {"schedule": "cosine"}, {"schedule": "polynomial"}, {"diffusion_steps": 4})

@@ -42,6 +42,7 @@ class MDLM(Masked):
     """Masked diffusion with the SUBS parameterization; see the module for the equations."""
 
     name = "mdlm"
+    system, paper, noise = "MDLM", "2406.07524", "absorbing"
     published_end = 1e-5
     time_input = "sigma"
     choices: ClassVar = {"schedule": SCHEDULES}
@@ -105,6 +106,7 @@ class MDLMWithoutSUBS(Diffusion):
     """
 
     name = "mdlm"
+    system, paper, noise = "MDLM", "2406.07524", "absorbing"
     Config = MDLM.Config
     choices: ClassVar = MDLM.choices
     parameterization = "leave_one_out"

@@ -112,6 +112,7 @@ class Method(nn.Module):
 
     Class attributes:
         name: on the command line.
+        system, paper, noise: what its authors call it, the arXiv number of their paper, and its noise in a few words.
         Config: a frozen dataclass of the method's options.
         choices: the allowed names of a field of Config; `checked` rejects others.
         of_levels: those that need ordered tokens.
@@ -138,6 +139,9 @@ class Method(nn.Module):
     """
 
     name: ClassVar[str]
+    system: ClassVar[str] = ""
+    paper: ClassVar[str] = ""
+    noise: ClassVar[str] = "-"
     Config: ClassVar[type]
     choices: ClassVar[Mapping[str, Collection[str]]] = {}
     of_levels: ClassVar[Mapping[str, Collection[Any]]] = {}

@@ -44,6 +44,7 @@ class RADD(Masked):
     """Masked diffusion without time, trained by any of the paper's losses; see the module for the equations."""
 
     name = "radd"
+    system, paper, noise = "RADD", "2406.03736", "absorbing"
     published_end = 1e-5
     published_fills = False
     choices: ClassVar = {"loss": ("k-dce", "lambda-dce", "t-dce", "t-dse"), "schedule": SCHEDULES}

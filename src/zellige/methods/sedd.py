@@ -45,6 +45,7 @@ class SEDD(Scored):
     """Score entropy for absorbing or uniform noise; see the module for the equations."""
 
     name = "sedd"
+    system, paper, noise = "SEDD", "2310.16834", "absorbing, uniform"
     published_end = 1e-5
     time_input = "sigma"
     choices: ClassVar = {

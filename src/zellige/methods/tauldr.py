@@ -60,6 +60,7 @@ class TauLDR(Diffusion):
     """A CTMC of any rates, the network read as p(x_0 | x_t); see the module for the equations."""
 
     name = "tauldr"
+    system, paper, noise = "tauLDR", "2205.14987", "any continuous-time chain"
     choices: ClassVar = {
         "process": ("uniform", "gaussian", "birth-death", "absorbing"),
         "objective": ("two-pass", "one-pass", "one-pass-biased", "generic"),

@@ -44,6 +44,7 @@ class UDLM(Uniform):
     """Uniform noise, the network read as the distribution of a token given the others; see the module for the equations."""
 
     name = "udlm"
+    system, paper, noise = "UDLM", "2412.10193", "uniform"
     published_end = 1e-5
     time_input = "sigma"
     choices: ClassVar = {"schedule": SCHEDULES, "loss": ("bound", "sundae")}

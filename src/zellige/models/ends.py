@@ -40,8 +40,8 @@ def learns_ends(method: Method, about: Mapping[str, Any], length: int) -> bool:
     """
     if method.parameterization == "insertion":
         return True
-    fill, word = about.get("fill", 0), about["separator"].partition(" ")[0]
-    has_end = word != "space" and (fill > 0 or word != "none")  # a space ends no document, since it stands within them
+    fill, end = about.get("fill", 0), about["end"]
+    has_end = end != "space" and (fill > 0 or end != "none")  # a space ends no document, since it stands within them
     return has_end and (fill >= length or max(fill, 1) % (method.block or length) == 0)
 
 

@@ -161,18 +161,17 @@ def card(model: Shared, repo_id: str | None = None, license: str | None = None) 
     method, tokenizer, config = model.method, model.tokenizer, model.config
     page = (sys.modules[type(method).__module__].__doc__ or type(method).__doc__ or "").strip()
     title = " ".join(page.partition("\n\n")[0].split()).rstrip(".")
-    paper = re.search(r"arXiv (\d{4}\.\d{5})", page)
     name = repo_id or "PATH"
     text = getattr(tokenizer, "kind", "text") in ("text", "smiles")
     tags = ["discrete-diffusion" if method.parameterization != "next" else "autoregressive", method.name]
-    tags += [f"arxiv:{paper[1]}"] if paper else []
+    tags += [f"arxiv:{method.paper}"] if method.paper else []
     head = ["library_name: zellige", *([f"license: {license}"] if license else [])]
     head += ["pipeline_tag: text-generation"] if text else []
     source = DATASETS.get(config.data.name)
     corpus = f"{config.data.name}: {source.what}; licence of the data: {source.licence}" if source else config.data.name
     rows = {
         "System": title,
-        "Paper": f"[arXiv {paper[1]}](https://arxiv.org/abs/{paper[1]})" if paper else "-",
+        "Paper": f"[arXiv {method.paper}](https://arxiv.org/abs/{method.paper})" if method.paper else "-",
         "Time": method.discrete_time or ("continuous" if method.process or method.time_conditioned else "-"),
         "Choices": ", ".join(f"{k} = {v}" for k, v in vars(config.options).items()) or "-",
         "Network": _network(config, method),
@@ -232,10 +231,10 @@ def _numbers(source: Path | None) -> list[str]:
             sign = {"bound": "≤ ", "exact": "= "}.get(result.get("kind"), "")
             on = " ".join(str(about[key]) for key in ("data", "split") if about.get(key)) or path.stem
             number = f"{sign}{value:.3f} ± {(high - low) / 2:.3f} {result['unit']}"
-            part = str(protocol.get("texts", "all"))
-            part = "" if part.startswith("all") else f", a partial result: {part}"
+            partial = result["result"].get("partial")
+            part = f", a partial result: {partial}" if partial else ""
             draws = f", {protocol['draws']} draws, seed {result.get('seed')}" if "draws" in protocol else ""
-            rows.append((bool(part), f"| {Path(on).name}{part} | {number} | {protocol.get('name', '-')}{draws} |"))
+            rows.append((bool(partial), f"| {Path(on).name}{part} | {number} | {protocol.get('name', '-')}{draws} |"))
         except (ValueError, KeyError, TypeError):  # something else, or of another version
             continue
     if not rows:

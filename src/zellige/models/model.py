@@ -53,9 +53,12 @@ def class_names(model: "Model") -> list[str]:
     return list(data.get("classes") or map(str, range(count)))
 
 
+WITHOUT_CLASS = "without the class"  # `class` of a protocol
+
+
 def told_none(model: "Model") -> dict[str, str]:
     """The entry of a protocol for a class-conditional model that is given no class; {} for any other model."""
-    return {"class": "without the class"} if class_names(model) else {}
+    return {"class": WITHOUT_CLASS} if class_names(model) else {}
 
 
 def find_classes(model: "Model", asked: Any) -> Tensor:

@@ -31,7 +31,7 @@ def run_facts(
     result = fullest(evaluations.values(), (config.get("data") or {}).get("name", ""))
     has_validation = np.isfinite(log.validation)
     if result:
-        part = f", a partial result: {page.esc(result.partial)}" if result.partial else ""
+        part = f", a partial result: {page.esc(result.judged)}" if result.partial else ""
         facts.append(f"<b>{page.esc(str(result))}</b> test{part}")
     elif has_validation.any():
         best = np.flatnonzero(has_validation)[log.validation[has_validation].argmin()]
@@ -67,7 +67,7 @@ def evaluation_part(path: Path, result: Result) -> str:
     rows.append(("total", f"{sum(result.terms.values()):,.3f}"))
     perplexity = "" if loss else f"perplexity {result.perplexity_text}"
     draws = ", exact for each" if result.kind == "exact" else f" x {result.draws} draws"
-    part = [f"a partial result: {result.partial}"] if result.partial else []
+    part = [f"a partial result: {result.judged}"] if result.partial else []
     facts = (str(result), *([perplexity] if perplexity else []), f"{counted(result.sequences)} sequences{draws}", *part)
     bar = ""
     if len(result.terms) > 1:
@@ -167,7 +167,7 @@ def infilled(
     text = f"{', '.join(captions[:-1])} and {captions[-1]}, {'from left to right' if across else 'from above'}."
     verdicts = [kind.verdict(row) for row in samples.reshape(-1, truth.shape[-1])]
     if any(verdicts):
-        valid = sum(verdict.startswith("valid") for verdict in verdicts)
+        valid = int(kind.valid(samples.reshape(-1, truth.shape[-1])).sum())
         text += f" {valid} of {len(verdicts)} are valid; what stands twice in a row, a column or a box is shaded."
     if note := approximate(model):
         text += f" {note[:1].upper()}{note[1:]}."

@@ -87,6 +87,7 @@ class Ancestral(OnGrid):
     label: ClassVar[str] = "A few positions each step"
     sentence: ClassVar[str] = "At random positions; more steps change fewer of them at once."
     exactness: ClassVar[Exactness] = "limit"
+    samples_from: ClassVar[str] = "T steps"
     claim: ClassVar[str] = "exact in the limit of many steps"
     convergence: ClassVar[int | None] = 1
     needs: ClassVar[str] = "reverse kernel: not csm"

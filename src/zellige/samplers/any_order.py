@@ -40,6 +40,7 @@ class AnyOrder(Sampler):
     label: ClassVar[str] = "One position at a time, in random order"
     sentence: ClassVar[str] = "As many network evaluations as positions, or several positions a step."
     exactness: ClassVar[Exactness] = "exact"
+    samples_from: ClassVar[str] = "continuous time"
     claim: ClassVar[str] = "exact (all orders)"
     needs: ClassVar[str] = "absorbing, time-free"
     calls: ClassVar[str] = "one per token"

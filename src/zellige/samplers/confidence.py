@@ -60,6 +60,7 @@ class NetworkChooses(Sampler):
     """The network chooses the order: it is evaluated at all masks in each step, and tokens are sampled where `choose` says."""
 
     exactness: ClassVar[Exactness] = "heuristic"
+    samples_from: ClassVar[str] = "its own order"
     claim: ClassVar[str] = "not the model's distribution"
     needs: ClassVar[str] = "absorbing"
 

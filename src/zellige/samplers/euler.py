@@ -37,6 +37,7 @@ class Euler(OnGrid):
     label: ClassVar[str] = "A few positions each step, by Euler"
     sentence: ClassVar[str] = "A first-order approximation; it needs more steps for the same quality."
     exactness: ClassVar[Exactness] = "limit"
+    samples_from: ClassVar[str] = "near continuous time"
     claim: ClassVar[str] = "exact in the limit of many steps"
     convergence: ClassVar[int | None] = 1
     needs: ClassVar[str] = "a rate: not d3pm"

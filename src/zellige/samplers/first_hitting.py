@@ -41,6 +41,7 @@ class FirstHitting(Sampler):
     label: ClassVar[str] = "One position at a time"
     sentence: ClassVar[str] = "At its exact time: as many network evaluations as positions."
     exactness: ClassVar[Exactness] = "exact"
+    samples_from: ClassVar[str] = "continuous time"
     claim: ClassVar[str] = "exact"
     needs: ClassVar[str] = "absorbing: not sedd, d3pm"
     calls: ClassVar[str] = "one per token"

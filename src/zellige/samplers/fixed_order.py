@@ -43,6 +43,7 @@ class FixedOrder(AnyOrder):
     label: ClassVar[str] = "One position at a time, in your order"
     sentence: ClassVar[str] = "Forward, backward, or in an order that you list under More options."
     exactness: ClassVar[Exactness] = "exact"
+    samples_from: ClassVar[str] = "autoregression"
     claim: ClassVar[str] = "exact (one order)"
 
     def __post_init__(self):

@@ -18,6 +18,7 @@ class InBlocks(Sampler):
     )
 
     exactness: ClassVar[Exactness] = "inner"
+    samples_from: ClassVar[str] = "T steps"
     claim: ClassVar[str] = "as exact as the block sampler"
     needs: ClassVar[str] = "absorbing"
     calls: ClassVar[str] = "inner, per block"

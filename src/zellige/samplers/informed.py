@@ -66,6 +66,7 @@ class Informed(Ancestral):
     label: ClassVar[str] = "With corrections"
     sentence: ClassVar[str] = "After each step some tokens are sampled again, given all the others."
     exactness: ClassVar[Exactness] = "heuristic"
+    samples_from: ClassVar[str] = "its own distribution"
     claim: ClassVar[str] = "near the model's distribution, by default"
     convergence: ClassVar[int | None] = None
     needs: ClassVar[str] = "reverse kernel: not csm"

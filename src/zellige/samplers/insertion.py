@@ -56,6 +56,7 @@ class Insertion(Sampler):
     label: ClassVar[str] = "Grow from nothing"
     sentence: ClassVar[str] = "Masks are inserted anywhere, and become tokens: the text finds its own length."
     exactness: ClassVar[Exactness] = "limit"
+    samples_from: ClassVar[str] = "near the model"
     claim: ClassVar[str] = "exact in the limit of many steps"
     convergence: ClassVar[int | None] = 1
     needs: ClassVar[str] = "insertion: flexmdm"

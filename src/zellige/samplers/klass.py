@@ -44,6 +44,7 @@ class Klass(NetworkChooses):
     name: ClassVar[str] = "klass"
     label: ClassVar[str] = "All confident positions at once"
     sentence: ClassVar[str] = "Each step writes every position whose distribution is confident and stable."
+    samples_from: ClassVar[str] = "its own order"
     calls: ClassVar[str] = "≤ one per token"
 
     def distribution(self, method, steps):

@@ -31,6 +31,7 @@ class LeftToRight(Growing):
     label: ClassVar[str] = "Left to right"
     sentence: ClassVar[str] = "One token after another, as autoregressive models do."
     exactness: ClassVar[Exactness] = "exact"
+    samples_from: ClassVar[str] = "autoregression"
     claim: ClassVar[str] = "exact"
     needs: ClassVar[str] = "the next token: ar"
     calls: ClassVar[str] = "one per token"

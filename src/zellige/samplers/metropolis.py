@@ -99,6 +99,7 @@ class Metropolis(Sampler):
     label: ClassVar[str] = "Change one, keep it if it fits"
     sentence: ClassVar[str] = "Each proposal changes one token; it is kept with the right probability."
     exactness: ClassVar[Exactness] = "limit"
+    samples_from: ClassVar[str] = "its chain"
     claim: ClassVar[str] = "exact in the limit of many proposals"
     needs: ClassVar[str] = "a score: csm"
     calls: ClassVar[str] = "one per proposal"

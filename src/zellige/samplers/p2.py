@@ -48,6 +48,7 @@ class P2(Sampler):
     label: ClassVar[str] = "Keep the likeliest"
     sentence: ClassVar[str] = "Each step keeps the likeliest tokens and draws the others again."
     exactness: ClassVar[Exactness] = "heuristic"
+    samples_from: ClassVar[str] = "its own path"
     claim: ClassVar[str] = "not the model's distribution"
     needs: ClassVar[str] = "absorbing, p(x_0 | x_t)"
     calls: ClassVar[str] = "steps"

@@ -65,7 +65,8 @@ class Sampler(Truncation):
         exactness: of its distribution: that of the model ("exact"); in the limit of many steps, proposals or particles ("limit");
             of the model in each marginal alone ("marginals"); another one ("heuristic"); as exact as its inner sampler ("inner").
         convergence: order in 1/steps at which it approaches the model's distribution; None where steps are not what limits it.
-        claim, needs, calls: its exactness, what it needs of a method, and how many network evaluations it takes, in words.
+        samples_from, claim, needs, calls: its distribution, its exactness, what it needs of a method and how many network
+            evaluations it takes, in words, which are only printed.
         grows: whether it writes from left to right, and a text may pass the network's own length.
         reconstructs: whether it can begin with a noisy text: it has a grid of times, and its state is the text alone.
         inner: the sampler inside of it, if there is one.
@@ -75,6 +76,7 @@ class Sampler(Truncation):
     label: ClassVar[str] = ""
     sentence: ClassVar[str] = ""
     exactness: ClassVar[Exactness] = "heuristic"
+    samples_from: ClassVar[str] = "its own distribution"
     claim: ClassVar[str] = "not the model's distribution"
     convergence: ClassVar[int | None] = None
     needs: ClassVar[str]

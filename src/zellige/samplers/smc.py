@@ -217,6 +217,7 @@ class Smc(OnGrid):
     label: ClassVar[str] = "Several candidates, weighed"
     sentence: ClassVar[str] = "Several candidates are drawn together, and those of larger weight go on."
     exactness: ClassVar[Exactness] = "limit"
+    samples_from: ClassVar[str] = "T steps"
     claim: ClassVar[str] = "exact in the limit of many steps and particles"
     convergence: ClassVar[int | None] = 1
     needs: ClassVar[str] = "reverse kernel: not csm"

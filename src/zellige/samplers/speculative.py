@@ -88,6 +88,7 @@ class Speculative(Sampler):
     label: ClassVar[str] = "Draft several, then verify"
     sentence: ClassVar[str] = "Tokens are drafted together and verified one after another in the same evaluation."
     exactness: ClassVar[Exactness] = "heuristic"
+    samples_from: ClassVar[str] = "its passes"
     claim: ClassVar[str] = "not the model's distribution"
     needs: ClassVar[str] = "absorbing, a causal head"
     calls: ClassVar[str] = "≤ one per token"

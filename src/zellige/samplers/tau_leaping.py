@@ -139,6 +139,7 @@ class TauLeaping(OnGrid):
     label: ClassVar[str] = "Many jumps each step"
     sentence: ClassVar[str] = "Tau-leaping: Poisson numbers of jumps, and corrector steps if you ask for them."
     exactness: ClassVar[Exactness] = "limit"
+    samples_from: ClassVar[str] = "near continuous time"
     claim: ClassVar[str] = "exact in the limit of many steps"
     convergence: ClassVar[int | None] = 1
     needs: ClassVar[str] = "a rate: not d3pm"

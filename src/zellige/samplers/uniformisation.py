@@ -59,6 +59,7 @@ class Uniformisation(Sampler):
     label: ClassVar[str] = "One jump at a time, without error"
     sentence: ClassVar[str] = "Jumps at random times, each accepted with the right probability."
     exactness: ClassVar[Exactness] = "exact"
+    samples_from: ClassVar[str] = "continuous time"
     claim: ClassVar[str] = "exact at any number of steps"
     needs: ClassVar[str] = "a rate: not sedd, d3pm"
     calls: ClassVar[str] = "candidate jumps"

@@ -173,7 +173,7 @@ class Training:
     def _loss(self, word: bool = False) -> str:
         if self.loss is None:
             return ""
-        if self.unit is None or "bound" in self.unit:
+        if self.unit is None:
             return f"loss {self.loss:.3f} (not a bound)"
         return f"{'loss ' if word else ''}{self.loss:.2f} {self.unit}"
 

@@ -47,6 +47,7 @@ class TableRow:
         values: what it reports, in the order of the table's columns, with its spread: `1.61 ± 0.02`; "" where it has none.
         recipe: the recipe that trains it; "" where there is none, and `note` says why.
         exact: its likelihood is exact, no bound.
+        quoted_from: the paper whose number it is, if it is another paper's.
         note: what else is known of the row.
     """
 
@@ -54,7 +55,13 @@ class TableRow:
     values: tuple[str, ...]
     recipe: str = ""
     exact: bool = False
+    quoted_from: str = ""
     note: str = ""
+
+    @property
+    def quoted(self) -> bool:
+        """Return whether the number is another paper's."""
+        return bool(self.quoted_from)
 
     @property
     def kind(self) -> str:
@@ -79,7 +86,7 @@ class PublishedTable:
 
     Attributes:
         paper, arxiv: what the paper is called, and its number.
-        number: of the table: "3", or "figure 5".
+        number: of the table, or (`figure`) of the figure.
         what: it is about, in a few words.
         protocol: on what the numbers were measured.
         evaluation: the command that measures a trained row, with RUN in the place of its folder.
@@ -93,6 +100,7 @@ class PublishedTable:
     columns: tuple[Column, ...]
     rows: tuple[TableRow, ...]
     evaluation: str = "zellige evaluate RUN"
+    figure: bool = False
 
     @property
     def title(self) -> str:
@@ -101,7 +109,7 @@ class PublishedTable:
 
     @property
     def place(self) -> str:
-        return self.number if self.number.startswith("figure") else f"table {self.number}"
+        return f"{'figure' if self.figure else 'table'} {self.number}"
 
     @property
     def recipes(self) -> tuple[str, ...]:
@@ -132,8 +140,9 @@ def plain(value: str) -> str:
 
 
 # ---------------------------------------------------------------------------------- what several tables share
-def _row(name: str, *values: str, by: str = "", exact: bool = False, note: str = "") -> TableRow:
-    return TableRow(name, values, by, exact, note)
+def _row(name: str, *values: str, by: str = "", exact: bool = False, quoted: str = "", note: str = "") -> TableRow:
+    notes = (quoted and f"quoted from {quoted}", note)
+    return TableRow(name, values, by, exact, quoted, ", ".join(filter(None, notes)))
 
 
 PPL, BITS = (Column("PPL"),), (Column("bits/char"),)
@@ -233,8 +242,8 @@ _add(
 _add(
     "tauldr-1", *_TAULDR, "1", "CIFAR-10", "test", IMAGE,
     (
-        _row("D3PM absorbing", "4.40", "30.97", "6.78", by="d3pm-cifar10-absorbing", note="quoted from D3PM"),
-        _row("D3PM Gauss", "3.44", "7.34", "8.56", by="d3pm-cifar10-gauss", note="quoted from D3PM"),
+        _row("D3PM absorbing", "4.40", "30.97", "6.78", by="d3pm-cifar10-absorbing", quoted="D3PM"),
+        _row("D3PM Gauss", "3.44", "7.34", "8.56", by="d3pm-cifar10-gauss", quoted="D3PM"),
         _row("tauLDR, 10 correctors", "3.59", "3.74", "9.49", by="tauldr-cifar10"),
         _row("tauLDR, no corrector", "3.59", "8.10", "8.74", by="tauldr-cifar10", note="drawn with `corrector` 0"),
     ),
@@ -267,9 +276,9 @@ _add(
 _add(
     "sedd-2", *_SEDD, "2", "text8", "test", BITS,
     (
-        _row("Autoregressive", "1.23", by="d3pm-text8-ar", exact=True, note="quoted from D3PM"),
-        _row("D3PM uniform", "1.61", by="d3pm-text8-uniform", note="quoted from D3PM"),
-        _row("D3PM absorb", "1.45", by="d3pm-text8", note="quoted from D3PM"),
+        _row("Autoregressive", "1.23", by="d3pm-text8-ar", exact=True, quoted="D3PM"),
+        _row("D3PM uniform", "1.61", by="d3pm-text8-uniform", quoted="D3PM"),
+        _row("D3PM absorb", "1.45", by="d3pm-text8", quoted="D3PM"),
         _row("SEDD uniform", "1.47", by="sedd-text8-uniform"),
         _row("SEDD absorb", "1.39", by="sedd-text8"),
     ),
@@ -278,7 +287,7 @@ _add(
     "sedd-3", *_SEDD, "3", "LM1B", "test, packed", PPL,
     (
         _row("Transformer", "31.98", by="sedd-lm1b-ar", exact=True),
-        _row("D3PM absorb", "77.50", note="quoted from DiffusionBERT, whose configuration was not read"),
+        _row("D3PM absorb", "77.50", quoted="DiffusionBERT", note="whose configuration was not read"),
         _row("SEDD uniform", "40.25", by="sedd-lm1b-uniform"),
         _row("SEDD absorb", "32.79", by="sedd-lm1b"),
     ),
@@ -294,9 +303,9 @@ _add(
 _add(
     "radd-1", *_RADD, "1", "trained on OpenWebText, small", "zero-shot", FIVE,
     (
-        _row("SEDD-Uniform", "65.40", "50.27", "140.12", "49.60", "101.37", by="sedd-owt-uniform", note="quoted from SEDD"),
+        _row("SEDD-Uniform", "65.40", "50.27", "140.12", "49.60", "101.37", by="sedd-owt-uniform", quoted="SEDD"),
         _row("SEDD-Unscale", "52.21", "44.75", "130.49", "43.14", "80.70", by="sedd-owt-unscaled"),
-        _row("SEDD-Scale", "50.92", "41.84", "114.24", "40.62", "79.29", by="sedd-owt", note="quoted from SEDD"),
+        _row("SEDD-Scale", "50.92", "41.84", "114.24", "40.62", "79.29", by="sedd-owt", quoted="SEDD"),
         _row("RADD-DSE", "49.57", "38.83", "111.74", "37.46", "72.35", by="radd-owt-dse"),
         _row("RADD-t-DCE", "50.56", "39.02", "109.03", "36.38", "72.60", by="radd-owt-t-dce"),
         _row("RADD-lambda-DCE", "51.70", "39.98", "107.85", "37.98", "72.99", by="radd-owt"),
@@ -308,7 +317,7 @@ _add(
     "radd-2", *_RADD, "2", "trained on OpenWebText, medium", "zero-shot", FIVE,
     (
         _row("SEDD-Unscale", "44.60", "34.85", "93.26", "32.97", "67.91", by="sedd-owt-medium-unscaled"),
-        _row("SEDD-Scale", "42.77", "31.04", "87.12", "29.98", "61.19", by="sedd-owt-medium", note="quoted from SEDD"),
+        _row("SEDD-Scale", "42.77", "31.04", "87.12", "29.98", "61.19", by="sedd-owt-medium", quoted="SEDD"),
         _row("RADD-DSE", "42.30", "29.17", "75.16", "28.03", "57.45", by="radd-owt-medium-dse"),
         _row("RADD-t-DCE", "43.24", "30.19", "78.77", "29.36", "57.95", by="radd-owt-medium-t-dce"),
         _row("RADD-lambda-DCE", "44.10", "30.60", "82.08", "29.29", "60.32", by="radd-owt-medium"),
@@ -341,8 +350,8 @@ _add(
 _add(
     "mdlm-1", *_MDLM, "1", "LM1B", "test, a sentence a row", PPL,
     (
-        _row("D3PM (absorb)", "76.90", by="d3pm-lm1b", note="quoted from D3PM, which counts words"),
-        _row("SEDD (33B tokens)", "32.79", by="sedd-lm1b", note="quoted from SEDD"),
+        _row("D3PM (absorb)", "76.90", by="d3pm-lm1b", quoted="D3PM", note="which counts words"),
+        _row("SEDD (33B tokens)", "32.79", by="sedd-lm1b", quoted="SEDD"),
         _row("AR (33B tokens)", "22.32", by="mdlm-lm1b-ar", exact=True),
         _row("AR (327B tokens)", "20.86", by="mdlm-lm1b-ar-327b", exact=True),
         _row("MDLM (33B tokens)", "27.04", by="mdlm-lm1b"),
@@ -400,7 +409,7 @@ _add(
     (
         _row("SEDD absorb, small", "49.73", "38.94", "107.54", "39.15", "72.96", by="md4-owt-sedd"),
         _row("MD4, small", "48.43", "34.94", "102.26", "35.90", "68.10", by="md4-owt"),
-        _row("SEDD absorb, medium", "42.77", "31.04", "87.12", "29.98", "61.19", by="sedd-owt-medium", note="quoted from SEDD"),
+        _row("SEDD absorb, medium", "42.77", "31.04", "87.12", "29.98", "61.19", by="sedd-owt-medium", quoted="SEDD"),
         _row("MD4, medium", "44.12", "25.84", "66.07", "25.84", "51.45", by="md4-owt-medium"),
     ),
     evaluation=ZERO_SHOT,
@@ -408,10 +417,10 @@ _add(
 _add(
     "md4-2", *_MD4, "2", "text8", "test", BITS,
     (
-        _row("Transformer AR", "1.23", by="d3pm-text8-ar", exact=True, note="quoted from D3PM"),
-        _row("D3PM uniform", "1.61", by="d3pm-text8-uniform", note="quoted from D3PM"),
-        _row("D3PM absorb", "1.45", by="d3pm-text8", note="quoted from D3PM"),
-        _row("SEDD absorb", "1.39", by="sedd-text8", note="quoted from SEDD"),
+        _row("Transformer AR", "1.23", by="d3pm-text8-ar", exact=True, quoted="D3PM"),
+        _row("D3PM uniform", "1.61", by="d3pm-text8-uniform", quoted="D3PM"),
+        _row("D3PM absorb", "1.45", by="d3pm-text8", quoted="D3PM"),
+        _row("SEDD absorb", "1.39", by="sedd-text8", quoted="SEDD"),
         _row("MD4", "1.37", by="md4-text8"),
         _row("GenMD4", "1.34", by="genmd4-text8"),
     ),
@@ -419,9 +428,9 @@ _add(
 _add(
     "md4-3", *_MD4, "3", "CIFAR-10 and ImageNet 64", "test (ImageNet: validation)", (Column("bits/dim"),),
     (
-        _row("CIFAR-10: D3PM absorb", "4.40", by="d3pm-cifar10-absorbing", note="quoted from D3PM"),
-        _row("CIFAR-10: D3PM Gauss", "3.44", by="d3pm-cifar10-gauss", note="quoted from D3PM"),
-        _row("CIFAR-10: tauLDR", "3.59", by="tauldr-cifar10", note="quoted from tauLDR"),
+        _row("CIFAR-10: D3PM absorb", "4.40", by="d3pm-cifar10-absorbing", quoted="D3PM"),
+        _row("CIFAR-10: D3PM Gauss", "3.44", by="d3pm-cifar10-gauss", quoted="D3PM"),
+        _row("CIFAR-10: tauLDR", "3.59", by="tauldr-cifar10", quoted="tauLDR"),
         _row("CIFAR-10: tauLDR absorb", "3.52", by="md4-cifar10-tauldr"),
         _row("CIFAR-10: MD4", "2.75", by="md4-cifar10"),
         _row("ImageNet 64: MD4", "3.40", by="md4-imagenet64"),
@@ -451,20 +460,21 @@ _add(
     evaluation=SAMPLES,
 )  # fmt: skip
 _add(
-    "md4-figure-5", *_MD4, "figure 5", "FineWeb-Edu, HellaSwag", "accuracy by training step", (Column("accuracy"),),
+    "md4-figure-5", *_MD4, "5", "FineWeb-Edu, HellaSwag", "accuracy by training step", (Column("accuracy"),),
     tuple(
         _row(f"{label}, {size}", "", by=f"md4-fineweb{kind}-{size}", note=FIGURE)
         for label, kind in (("MD4", ""), ("AR", "-ar"))
         for size in ("small", "medium", "large")
     ),
     evaluation="zellige evaluate RUN --pairs hellaswag.jsonl",
+    figure=True,
 )  # fmt: skip
 _add(
     "duo-1", *_DUO, "1", "LM1B, the rows of uniform noise", "test, a sentence a row", PPL,
     (
-        _row("AR Transformer", "22.3", by="mdlm-lm1b-ar", exact=True, note="quoted from MDLM"),
-        _row("MDLM", "27.0", by="mdlm-lm1b", note="quoted from MDLM"),
-        _row("SEDD uniform", "40.3", by="sedd-lm1b-uniform", note="quoted from SEDD"),
+        _row("AR Transformer", "22.3", by="mdlm-lm1b-ar", exact=True, quoted="MDLM"),
+        _row("MDLM", "27.0", by="mdlm-lm1b", quoted="MDLM"),
+        _row("SEDD uniform", "40.3", by="sedd-lm1b-uniform", quoted="SEDD"),
         _row("UDLM", "31.3", by="udlm-lm1b"),
     ),
 )  # fmt: skip
@@ -576,8 +586,7 @@ def reported(recipe: str, paper: str) -> Reported:
 
     def rank(one: tuple[PublishedTable, TableRow]) -> tuple[bool, ...]:
         table, row = one
-        quoted, likelihood = row.note.startswith("quoted"), table.columns[0].unit in LIKELIHOODS
-        return not any(row.values), quoted, not likelihood, table.evaluation == ZERO_SHOT
+        return not any(row.values), row.quoted, table.columns[0].unit not in LIKELIHOODS, table.evaluation == ZERO_SHOT
 
     table, row = min(found, key=rank)
     return table.reported(row, "" if table.paper == paper else f"{table.paper}'s ")

@@ -378,7 +378,7 @@ class _Work:
         for (_, i), letter in zip(ranking, labels):
             rows[i] = replace(rows[i], letters=letter)
         firsts = [bounds[i][0] for _, i in ranking]
-        partial = firsts[0].partial if firsts else ""
+        partial = firsts[0].judged if firsts and self.part and data.judge.grams else ""
         order = [i for _, i in ranking] + [i for i, row in enumerate(rows) if row.bound is None]
         findings = Findings(
             data=self.corpus.about["name"], rows="text" if self.corpus.tokenizer.kind == "text" else "data", unit=self.unit,

@@ -153,6 +153,10 @@ class Modality:
         """Verdict on an infilled sequence; "" if nothing can be wrong."""
         return ""
 
+    def valid(self, rows: ArrayLike) -> np.ndarray:
+        """(N,) bool, whether nothing is missing and no rule is broken; of data without rules whether nothing is missing."""
+        return np.logical_not(self.absent(self.rows(rows)).any(-1))
+
     # arrays ----------------------------------------------------------------------------------------------------
     def rows(self, rows: ArrayLike) -> np.ndarray:
         """(N, L) integers of tensors, arrays or lists (N, L) or (L,)."""
