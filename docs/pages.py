@@ -100,7 +100,8 @@ def about_fields(cls: type) -> dict[str, str]:
     for entry, text in zip(tree.body, tree.body[1:]):
         if isinstance(entry, ast.AnnAssign) and isinstance(text, ast.Expr):
             below[entry.target.id] = " ".join(inspect.cleandoc(text.value.value).split())  # pyright: ignore
-    declared = {field.name: option_of(field) for field in dataclasses.fields(cls)}
+    ordered = sorted(dataclasses.fields(cls), key=lambda field: field.kw_only is True)  # as in the constructor
+    declared = {field.name: option_of(field) for field in ordered}
     texts = {name: below.get(name) or (option and option.help) for name, option in declared.items()}
     return {name: text for name, text in texts.items() if text}
 

@@ -262,7 +262,7 @@ def test_a_model_is_read_in_another_size_of_block(tmp_path):
     net = Net(layers=1, hidden=8, heads=2, length=8)
     settings = Train(steps=2, batch=2, validate_every=0, validate_rows=2, samples=0, device="cpu")
     run = train(
-        BD3LM, data=data, net=net, train=settings, run=tmp_path / "run", options=BD3LM.Config(4, blocks=(1, 2, 4))
+        BD3LM, data=data, net=net, train=settings, run=tmp_path / "run", options=BD3LM.Config(block=4, blocks=(1, 2, 4))
     )
     whole, x = model.load(run.folder), torch.arange(8)[None] % 3
     for block in (1, 2, 4):

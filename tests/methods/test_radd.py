@@ -27,7 +27,7 @@ GIVEN = torch.tensor([[True, False], [True, True], [False, True], [False, False]
 
 
 def radd(loss="k-dce", length=L, eps=0.0, **config):
-    method = RADD(table(V + 1, length), V, (length,), RADD.Config(loss, **config))
+    method = RADD(table(V + 1, length), V, (length,), RADD.Config(loss=loss, **config))
     method.process.schedule = Linear(eps)  # alpha from exactly 1 to exactly 0, unless said
     return method
 

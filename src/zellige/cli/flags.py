@@ -90,7 +90,7 @@ def named_fields(cls: type) -> tuple[tuple[Any, str | None, Any], ...]:
     import tyro
 
     hints, fields = typing.get_type_hints(cls, include_extras=True), []
-    for field in dataclasses.fields(cls):
+    for field in sorted(dataclasses.fields(cls), key=lambda field: field.kw_only is True):  # as in the constructor
         hint, name = hints[field.name], field.name
         option = option_of(field)
         if option is not None:

@@ -5,13 +5,13 @@ Each is a few lines: the curve on [0, 1], its slope and its inverse. What all sc
 """
 
 import math
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import InputError, Registry
-from ..requests import option
+from ..requests import declared, option
 from .schedule import CLEAN, Schedule, as_time, joined
 
 
@@ -347,35 +347,34 @@ def named(
 
 
 # ---------------------------------------------------------------------------------- as options of a method
-class ScheduleChoice(Protocol):
-    """The fields of a method's Config that choose its schedule; `schedule_option` declares each."""
+@declared
+class ScheduleChoice:
+    """The fields of a method's Config that choose its schedule."""
 
-    @property
-    def schedule(self) -> str: ...
-    @property
-    def sigma_min(self) -> float | None: ...
-    @property
-    def sigma_max(self) -> float | None: ...
-    @property
-    def alpha_1(self) -> float | None: ...
+    schedule: str = option(
+        "noise schedule alpha_t; loglinear, cosine, cosine-power, logarithmic, polynomial, square, square-root, geometric or "
+        "linear-sigma",
+        default="loglinear",
+    )
+    sigma_min: float | None = option(
+        "sigma at t = 0 of geometric and linear-sigma; default 1e-4 and 0 (published: 1e-4 and 1e-3)",
+        default=None, kw_only=True,
+    )  # fmt: skip
+    sigma_max: float | None = option(
+        "sigma at t = 1 of geometric and linear-sigma; default 20 and 10 (published: 20 and 7)",
+        default=None, kw_only=True,
+    )  # fmt: skip
+    alpha_1: float | None = option(
+        "alpha at t = 1 of the other schedules, 1e-3 by default (the eps of loglinear); 0 only without sigma as input",
+        default=None, kw_only=True,
+    )  # fmt: skip
+    exponent: float | None = option(
+        "for polynomial: w of alpha = 1 - t^w; for cosine-power: the power of the cosine; 2 by default",
+        default=None, kw_only=True,
+    )  # fmt: skip
 
 
-_HELP = {
-    "schedule": "noise schedule alpha_t; loglinear, cosine, cosine-power, logarithmic, polynomial, square, square-root, "
-    "geometric or linear-sigma",
-    "exponent": "for polynomial: w of alpha = 1 - t^w; for cosine-power: the power of the cosine; 2 by default",
-    "sigma_min": "sigma at t = 0 of geometric and linear-sigma; default 1e-4 and 0 (published: 1e-4 and 1e-3)",
-    "sigma_max": "sigma at t = 1 of geometric and linear-sigma; default 20 and 10 (published: 20 and 7)",
-    "alpha_1": "alpha at t = 1 of the other schedules, 1e-3 by default (the eps of loglinear); 0 only without sigma as input",
-}
-
-
-def schedule_option(name: str, default: str | None = None) -> Any:
-    """The field `name` of a ScheduleChoice in a Config."""
-    return option(_HELP[name], default=default)
-
-
-def schedule_of(config: ScheduleChoice) -> Schedule:
-    """Return the schedule that a Config chooses."""
+def schedule_of(config: Any) -> Schedule:
+    """Return the schedule that a Config chooses: a ScheduleChoice, or one with fields of these names."""
     exponent = getattr(config, "exponent", None)  # sedd has no schedule with one
     return named(config.schedule, config.sigma_min, config.sigma_max, config.alpha_1, exponent)

@@ -42,7 +42,7 @@ from torch import Tensor, nn
 
 from ..core import random
 from ..core.batch import Batch
-from ..core.curves import SCHEDULES, schedule_of, schedule_option
+from ..core.curves import SCHEDULES, ScheduleChoice, schedule_of
 from ..core.process import absorbing, uniform
 from ..core.random import Randomness
 from ..errors import InputError
@@ -102,7 +102,7 @@ class Blocks(Diffusion):
     )
 
     @declared
-    class Config:
+    class Config(ScheduleChoice):
         """BD3-LM's options."""
 
         block: int = option(default=16, minimum=1)
@@ -114,21 +114,16 @@ class Blocks(Diffusion):
         """kind of noise in a block: absorbing or uniform"""
         prediction: str = "mean"
         """parameterization in a block: mean or score; as MDLM (UDLM with uniform noise) or as SEDD"""
-        schedule: str = schedule_option("schedule", "loglinear")
         time: bool = False
         """condition the network on each block's noise sigma"""
         clip: tuple[float, float] = (0.0, 1.0)
         """training draws t from this interval alone; the reported bound covers all t"""
         search: bool = False
         """look for the interval of least variance at each validation, beginning with `clip`"""
-        sigma_min: float | None = schedule_option("sigma_min")
-        sigma_max: float | None = schedule_option("sigma_max")
-        alpha_1: float | None = schedule_option("alpha_1")
         resample: bool = False
         """with `clip`: draw a block again until its fraction of masks is in the interval, too, as the published code does"""
         row_by_row: bool = False
         """spread the times row by row (the first row of a batch gets the largest), as the published code does"""
-        exponent: float | None = schedule_option("exponent")
         mask: int | None = option(default=None, minimum=0)
         """id of the tokenizer's own mask token, if it has one; by default the vocabulary has one more token, the mask"""
 

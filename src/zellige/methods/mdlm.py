@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core import random
-from ..core.curves import SCHEDULES, schedule_of, schedule_option
+from ..core.curves import SCHEDULES, ScheduleChoice, schedule_of
 from ..core.prediction import Substituted
 from ..core.process import absorbing
 from ..core.schedule import CLEAN
@@ -49,10 +49,9 @@ class MDLM(Masked):
     variants = ({}, {"time": True}, {"diffusion_steps": 4})
 
     @declared
-    class Config:
+    class Config(ScheduleChoice):
         """MDLM's options."""
 
-        schedule: str = schedule_option("schedule", "loglinear")
         time: bool = False
         """condition the network on the total noise sigma (the paper's best models are not)"""
         diffusion_steps: int = option(default=0, minimum=0)
@@ -63,10 +62,6 @@ class MDLM(Masked):
         """give the mask no probability; False, in discrete time: the network may predict it"""
         mask: int | None = option(default=None, minimum=0)
         """id of the tokenizer's own mask token, if it has one; by default the vocabulary has one more token, the mask"""
-        sigma_min: float | None = schedule_option("sigma_min")
-        sigma_max: float | None = schedule_option("sigma_max")
-        alpha_1: float | None = schedule_option("alpha_1")
-        exponent: float | None = schedule_option("exponent")
 
     def __init__(
         self,
@@ -79,16 +74,8 @@ class MDLM(Masked):
         config = self.checked(config)
         vocabulary, mask = without_mask(vocabulary, config.mask)
         more = more if mask is None else more | {"mask": mask}
-        super().__init__(
-            network,
-            vocabulary,
-            shape,
-            config,
-            schedule_of(config),
-            config.time,
-            config.diffusion_steps,
-            **more,
-        )
+        steps = config.diffusion_steps
+        super().__init__(network, vocabulary, shape, config, schedule_of(config), config.time, steps, **more)
 
     @classmethod
     def states(cls, vocabulary, config):

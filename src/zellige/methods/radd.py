@@ -32,7 +32,7 @@ from torch import Tensor, nn
 
 from ..core import random
 from ..core.batch import Batch
-from ..core.curves import SCHEDULES, schedule_of, schedule_option
+from ..core.curves import SCHEDULES, ScheduleChoice, schedule_of
 from ..nn.network import build_network
 from ..requests import declared
 from . import diffusion
@@ -51,16 +51,11 @@ class RADD(Masked):
     variants = ({}, {"loss": "lambda-dce"}, {"loss": "t-dce"}, {"loss": "t-dse"})
 
     @declared
-    class Config:
+    class Config(ScheduleChoice):
         """RADD's options."""
 
         loss: str = "k-dce"
         """loss: k-dce, lambda-dce, t-dce or t-dse; all have the same expectation, the first has the least variance"""
-        schedule: str = schedule_option("schedule", "loglinear")
-        sigma_min: float | None = schedule_option("sigma_min")
-        sigma_max: float | None = schedule_option("sigma_max")
-        alpha_1: float | None = schedule_option("alpha_1")
-        exponent: float | None = schedule_option("exponent")
 
     def __init__(
         self,
@@ -71,15 +66,7 @@ class RADD(Masked):
         **more: Any,
     ):
         config = self.checked(config)
-        super().__init__(
-            network,
-            vocabulary,
-            shape,
-            config,
-            schedule_of(config),
-            False,
-            **more,
-        )
+        super().__init__(network, vocabulary, shape, config, schedule_of(config), timed=False, **more)
 
     @classmethod
     def timed(cls, config):

@@ -33,7 +33,7 @@ from torch import Tensor, nn
 
 from ..core import random
 from ..core.batch import Batch
-from ..core.curves import SCHEDULES, schedule_of, schedule_option
+from ..core.curves import SCHEDULES, ScheduleChoice, schedule_of
 from ..errors import InputError
 from ..requests import declared, option
 from .diffusion import per_position
@@ -51,20 +51,15 @@ class UDLM(Uniform):
     variants = ({}, {"diffusion_steps": 4})
 
     @declared
-    class Config:
+    class Config(ScheduleChoice):
         """UDLM's options."""
 
-        schedule: str = schedule_option("schedule", "loglinear")
         time: bool = True
         """condition the network on the total noise sigma"""
         diffusion_steps: int = option(default=0, minimum=0)
         """T of discrete time, with its T-step bound; 0: continuous time"""
         loss: str = "bound"
         """training loss: bound, or sundae, which is no bound"""
-        sigma_min: float | None = schedule_option("sigma_min")
-        sigma_max: float | None = schedule_option("sigma_max")
-        alpha_1: float | None = schedule_option("alpha_1")
-        exponent: float | None = schedule_option("exponent")
 
     def __init__(
         self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: Config | None = None
