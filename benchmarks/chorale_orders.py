@@ -30,7 +30,7 @@ from zellige import Data
 from zellige.core.prediction import posterior
 from zellige.data.prepare import prepare
 from zellige.evaluation import interval
-from zellige.report.palette import BLUE, VERMILION, styled
+from zellige.plugins.report.palette import BLUE, VERMILION, styled
 
 BATCH = 64
 

@@ -21,9 +21,9 @@ from zellige.core.curves import Geometric
 from zellige.core.matrices import CTMC
 from zellige.core.prediction import kernel, reverse_rate
 from zellige.core.process import Process, uniform
-from zellige.exact.identities.check import numbers
 from zellige.methods import tauldr_rates
-from zellige.report.palette import COLOURS
+from zellige.plugins.report.palette import COLOURS
+from zellige.plugins.verify.identities.check import numbers
 from zellige.samplers.euler import stepped
 from zellige.samplers.grid import spaced
 from zellige.samplers.tau_leaping import corrector_rate, leap_distribution, single_distribution

@@ -29,7 +29,7 @@ from zellige import exact
 from zellige.core.curves import LinearSigma
 from zellige.core.prediction import reverse_rate
 from zellige.core.process import uniform
-from zellige.exact.identities.check import numbers
+from zellige.plugins.verify.identities.check import numbers
 from zellige.samplers.tau_leaping import single_distribution
 
 S, D = 5, 2

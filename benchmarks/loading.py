@@ -43,8 +43,8 @@ def config(layers: int, hidden: int, tokens: int) -> dict:
 def make(folder: Path, layers: int, hidden: int, tokens: int) -> None:
     """Every way's folder."""
     from zellige.data.tokenizer import Integers
-    from zellige.models.published import ddit
     from zellige.nn import DiT, Net
+    from zellige.plugins.published import ddit
 
     torch.manual_seed(0)
     network = DiT(Net(layers, hidden, hidden // 64, 1024), tokens + 1, time=True)

@@ -29,8 +29,8 @@ import torch
 
 import zellige
 from zellige import cli
+from zellige.base.files import write_folder
 from zellige.data import DATASETS
-from zellige.files import write_folder
 from zellige.models import shipped
 from zellige.models.checkpoint.layout import WEIGHTS
 from zellige.models.checkpoint.write import write_checksums

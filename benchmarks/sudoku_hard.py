@@ -27,7 +27,7 @@ from zellige.data.puzzles import solved as valid
 from zellige.evaluation.interval import Proportion
 from zellige.models.frames import collect
 from zellige.models.sample import watch
-from zellige.report.palette import BLUE, VERMILION, styled
+from zellige.plugins.report.palette import BLUE, VERMILION, styled
 
 ROW, COLUMN = np.divmod(np.arange(81), 9)
 BOX = ROW // 3 * 3 + COLUMN // 3

@@ -19,10 +19,10 @@ import torch
 
 import zellige
 from zellige import exact
+from zellige.base.errors import Diverged
 from zellige.core import maths
 from zellige.core.batch import Batch
 from zellige.data import Data, prepare
-from zellige.errors import Diverged
 from zellige.evaluation.interval import student
 from zellige.exact import metropolis
 from zellige.nn import Net

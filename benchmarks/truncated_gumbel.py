@@ -15,7 +15,7 @@ from matplotlib.ticker import PercentFormatter
 
 from zellige.core.maths import xlogy
 from zellige.core.random import truncated_gumbel
-from zellige.report.palette import BLUE, GREEN, VERMILION, styled
+from zellige.plugins.report.palette import BLUE, GREEN, VERMILION, styled
 
 TOKENS, STEPS = (27, 1024, 50257), (64, 1024, 4096)
 

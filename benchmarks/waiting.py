@@ -1,4 +1,4 @@
-"""A training step of size tiny and a sample of `tales` by how threads wait (`zellige.waiting`): milliseconds, in alternation.
+"""A training step of size tiny and a sample of `tales` by how threads wait (`zellige.base.waiting`): milliseconds, in alternation.
 
 python benchmarks/waiting.py                 # beside other work, or on an idle machine: the load stands in each line
 """
@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from zellige import waiting
+from zellige.base import waiting
 
 WAYS: dict[str, dict[str, str]] = {
     "as it comes": {}, "passive": {"OMP_WAIT_POLICY": "passive"}, "10,000 turns": {"GOMP_SPINCOUNT": "10000"},

@@ -8,8 +8,8 @@
 from pathlib import Path
 
 from zellige.cli.drawing import described
-from zellige.exact.identities import variants
 from zellige.methods import METHODS
+from zellige.plugins.verify.identities import variants
 from zellige.samplers import distributions
 
 PAGE = Path(__file__).with_name("laws.md")

@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from zellige import METHODS, SAMPLERS, Net
+from zellige.base.requests import option_of, options_of
 from zellige.cli import help
 from zellige.core import bound
-from zellige.evaluation import conditional, probe, two_sides
+from zellige.evaluation import conditional, two_sides
 from zellige.evaluation.metrics import KNOWN, METRICS, Metric
 from zellige.methods import build
-from zellige.requests import option_of, options_of
+from zellige.plugins.studies.probes import probe
 from zellige.samplers.speculative import Speculative
 
 DOCS = Path(__file__).parent

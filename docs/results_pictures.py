@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from zellige import load
 from zellige.models import shipped
-from zellige.report.palette import BLUE, INK, SOFT, STYLE, VERMILION
+from zellige.plugins.report.palette import BLUE, INK, SOFT, STYLE, VERMILION
 
 DOCS = Path(__file__).parent
 PAGE = DOCS / "results.md"

@@ -31,7 +31,7 @@ def golden_folder() -> Path:
 @pytest.fixture
 def no_page(monkeypatch):
     """The page that ends a training is not drawn: for tests that are about something else, and then ten times as quick."""
-    monkeypatch.setattr("zellige.report.write", lambda folder, **_: folder / "report.html")
+    monkeypatch.setattr("zellige.plugins.report.write", lambda folder, **_: folder / "report.html")
 
 
 @pytest.fixture(autouse=True)

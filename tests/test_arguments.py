@@ -8,7 +8,7 @@ import torch
 
 import zellige
 from zellige import Batch, InputError, Net, Train
-from zellige.arguments import checked
+from zellige.base.arguments import checked
 from zellige.methods import build
 from zellige.models.model import as_model
 
@@ -112,7 +112,7 @@ def test_a_path_that_no_file_can_have(path):
     for call, name in [
         (zellige.load, "path"),
         (zellige.watch, "path"),
-        (zellige.report.write, "run"),
+        (zellige.plugins.report.write, "run"),
         (lambda run: zellige.train("mdlm", run=run), "run"),
         (lambda run: zellige.compare(["mdlm", "md4"], run=run), "run"),
     ]:

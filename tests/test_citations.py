@@ -4,7 +4,7 @@ import importlib
 import re
 from pathlib import Path
 
-from zellige.exact import identities
+from zellige.plugins.verify import identities
 
 ROOT = Path(__file__).parents[1]
 LIST = ROOT / "docs" / "citations.md"

@@ -21,8 +21,8 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 
 from zellige import cli, load
+from zellige.base.errors import Diverged
 from zellige.data.tokenizer import Integers
-from zellige.errors import Diverged
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "errors.md"
 ROWS = re.findall(r"^\| `(zellige .+?)` \| (?:`` ?|`)(.+?)(?: ?``|`) \|$", PAGE.read_text(encoding="utf-8"), re.M)
@@ -103,7 +103,7 @@ def place(tmp_path_factory):
         patch.chdir(folder)
         patch.setenv("ZELLIGE_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setattr(
-            "zellige.report.write", lambda folder, **_: folder / "report.html"
+            "zellige.plugins.report.write", lambda folder, **_: folder / "report.html"
         )  # no row is about a page's drawing
         small = "--net.layers 2 --net.hidden 16 --net.heads 2 --net.length 32 --train.steps 2 --train.batch 2 --train.samples 0"
         on = f"--size small --data.name text --data.path notes.txt {small} --train.validate-rows 4 --quiet"

@@ -19,7 +19,7 @@ from zellige.evaluation.result import Result
 from zellige.models.checkpoint.layout import newest
 from zellige.models.checkpoint.read import check_sums, load_tensors, read_config, read_metrics, read_state
 from zellige.models.config import from_json
-from zellige.report import sections
+from zellige.plugins.report import sections
 
 TEXT = "the quick brown fox jumps over the lazy dog and the cat sat on the mat "
 NET = Net(layers=1, hidden=16, heads=2, length=16, condition=8)

@@ -75,7 +75,7 @@ def results(saved, tasks, tmp_path_factory):
     import lm_eval
     from lm_eval.tasks import TaskManager
 
-    import zellige.harness  # noqa: F401
+    import zellige.plugins.adapters.harness  # noqa: F401
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_DATASETS_CACHE", str(tmp_path_factory.mktemp("cache")))
@@ -109,7 +109,7 @@ def test_rolling_is_the_bound_of_the_text(results, saved):
 
 
 def test_the_results_say_which_model_it_was_and_what_it_was_told(results, saved, tmp_path):
-    from zellige.harness import Zellige
+    from zellige.plugins.adapters.harness import Zellige
 
     assert results["config"]["identity"]["weights_sha256"] == identity(load(str(saved)))["weights_sha256"]
     assert "class" not in results["config"]
@@ -130,7 +130,7 @@ def test_what_is_written_ends_where_it_should(results):
 @pytest.mark.parametrize("name", ["mdlm", pytest.param("udlm", marks=pytest.mark.long), "ar", "bd3lm"])
 def test_texts_do_not_depend_on_the_others(name, tmp_path):
     """Nor on the batch; a request that comes twice gives two texts where it asks to sample; all at temperature 0 are one."""
-    from zellige.harness import Zellige
+    from zellige.plugins.adapters.harness import Zellige
 
     path = str(model(name, 32).save(tmp_path / "model"))
     ask = lambda text, **how: SimpleNamespace(args=(text, {"until": ["\n"], "max_gen_toks": 7} | how))  # noqa: E731
@@ -155,7 +155,7 @@ def test_texts_do_not_depend_on_the_others(name, tmp_path):
 
 def test_a_cache_is_an_option_of_the_model(saved):
     """Block after block: the texts do not depend on the batch; read anew in each evaluation, a cache changes none."""
-    from zellige.harness import Zellige
+    from zellige.plugins.adapters.harness import Zellige
 
     requests = [
         SimpleNamespace(args=(text, {"max_gen_toks": 7, "do_sample": True})) for text in ("the sky", "the sea is", "a")
@@ -172,7 +172,7 @@ def test_a_cache_is_an_option_of_the_model(saved):
 
 
 def test_a_continuation_is_greedy_if_it_is_what_ar_writes(tmp_path):
-    from zellige.harness import Zellige
+    from zellige.plugins.adapters.harness import Zellige
 
     lm = Zellige(str(model("ar").save(tmp_path / "model")))
     (text,) = lm.generate_until([SimpleNamespace(args=("the sky is", {"max_gen_toks": 4}))], disable_tqdm=True)
@@ -185,7 +185,7 @@ def test_a_continuation_is_greedy_if_it_is_what_ar_writes(tmp_path):
 
 
 def test_wrong_input(saved, tmp_path):
-    from zellige.harness import Zellige
+    from zellige.plugins.adapters.harness import Zellige
 
     for arguments, error in [
         ({}, "the harness needs a model; "),
@@ -199,15 +199,17 @@ def test_wrong_input(saved, tmp_path):
 
 QUICK = (  # what `-m` does, without the index of the harness's own 14,000 tasks, which takes a minute
     "import runpy; from lm_eval.tasks import TaskManager; TaskManager.__init__.__defaults__ = (None, None, False, None); "
-    "runpy.run_module('zellige.harness', run_name='__main__', alter_sys=True)"
+    "runpy.run_module('zellige.plugins.adapters.harness', run_name='__main__', alter_sys=True)"
 )
 
 
 @pytest.mark.parametrize(
-    "program", [["-c", QUICK], pytest.param(["-m", "zellige.harness"], marks=pytest.mark.long)], ids=["quick", "typed"]
+    "program",
+    [["-c", QUICK], pytest.param(["-m", "zellige.plugins.adapters.harness"], marks=pytest.mark.long)],
+    ids=["quick", "typed"],
 )
 def test_the_command(program, saved, tasks, tmp_path):
-    """`python -m zellige.harness` is `lm_eval` with one model more; where no device is named it finds one."""
+    """`python -m zellige.plugins.adapters.harness` is `lm_eval` with one model more; where no device is named it finds one."""
     command = f"--model zellige --model_args path={saved},draws=8,seed=3 --tasks local_choice"
     offline = {"HF_DATASETS_CACHE": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
     words = [sys.executable, *program, *command.split(), "--include_path", str(tasks)]
@@ -221,7 +223,7 @@ def test_the_command(program, saved, tasks, tmp_path):
 def test_wrong_input_is_one_line(tmp_path, tasks, monkeypatch, capsys):
     from lm_eval.tasks import TaskManager
 
-    from zellige.harness import main
+    from zellige.plugins.adapters.harness import main
 
     monkeypatch.setattr(TaskManager.__init__, "__defaults__", (None, None, False, None))  # not its 14,000 tasks
     for more, message in [

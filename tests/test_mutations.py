@@ -10,8 +10,8 @@ import pytest
 
 from mutations import __main__ as mutations
 from mutations.catalogue import CATALOGUE
-from zellige.exact import identities
 from zellige.methods import METHODS
+from zellige.plugins.verify import identities
 
 ROOT = Path(__file__).parents[1]
 

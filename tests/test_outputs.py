@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from zellige import Data, InputError, Net, Train, cli, files, load
+from zellige import Data, InputError, Net, Train, cli, load
+from zellige.base import files
 from zellige.show import kinds
 from zellige.training.train import train
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import zellige
-from zellige import InputError, Net, pipelines
+from zellige import InputError, Net
 from zellige.data import tokenizer as tk
 from zellige.data.levels import Levels
 from zellige.evaluation import conditional
@@ -18,7 +18,8 @@ from zellige.methods import build
 from zellige.models import infill, sample
 from zellige.models.choices import SamplerChoices
 from zellige.models.config import Config
-from zellige.models.published.layout import Choices, PublishedChoices
+from zellige.plugins.adapters import pipelines
+from zellige.plugins.published.layout import Choices, PublishedChoices
 
 L = 16
 

@@ -278,7 +278,7 @@ WITH_EXTRA = {
     "train mdlm --data.name lm1b --run runs/b": "data",
     "train mdlm --data.name text --data.path a.parquet --run runs/b": "data",
     "train mdlm --train.wandb project --run runs/b": "wandb",
-    "-m zellige.harness --model zellige --model_args path=runs/text --tasks x": "harness",
+    "-m zellige.plugins.adapters.harness --model zellige --model_args path=runs/text --tasks x": "harness",
 }
 
 

@@ -7,7 +7,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 
-from zellige.errors import InputError
+from zellige.base.errors import InputError
 from zellige.methods import BD3LM, build
 from zellige.nn import Llama, LlamaNet
 from zellige.samplers import Blockwise, run
@@ -40,9 +40,9 @@ def adapter(monkeypatch):
     for name in names:
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
     monkeypatch.setitem(sys.modules, "sglang.srt.dllm.algorithm.base", base)
-    monkeypatch.delitem(sys.modules, "zellige.sglang", raising=False)
-    yield importlib.import_module("zellige.sglang")
-    sys.modules.pop("zellige.sglang", None)
+    monkeypatch.delitem(sys.modules, "zellige.plugins.adapters.sglang", raising=False)
+    yield importlib.import_module("zellige.plugins.adapters.sglang")
+    sys.modules.pop("zellige.plugins.adapters.sglang", None)
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +141,7 @@ def test_a_wrong_entry_stops_the_engine_when_it_starts(entries, said, adapter):
 
 
 def test_without_sglang_it_says_so():
-    sys.modules.pop("zellige.sglang", None)
-    module = importlib.import_module("zellige.sglang")
+    sys.modules.pop("zellige.plugins.adapters.sglang", None)
+    module = importlib.import_module("zellige.plugins.adapters.sglang")
     with pytest.raises(InputError, match="'sglang' is not installed"):
         module.Algorithm(SimpleNamespace(block_size=2, mask_id=3, algorithm_config={}))

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import zellige
+from zellige.base.schema import read_json
 from zellige.data.prepare import prepare
 from zellige.evaluation.metrics import METRICS
 from zellige.models import shipped
-from zellige.schema import read_json
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "docs"))

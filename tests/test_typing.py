@@ -16,9 +16,9 @@ import zellige
 from zellige import Data, Model, Net, Train
 from zellige.evaluation.result import Result
 from zellige.evaluation.conditional import TextScore
-from zellige.exact.verify import Report
-from zellige.pipelines import Infilling, Sampling, Scoring
-from zellige.report.compare.comparison import Comparison
+from zellige.plugins.verify.verify import Report
+from zellige.plugins.adapters.pipelines import Infilling, Sampling, Scoring
+from zellige.plugins.studies.compare.comparison import Comparison
 from zellige.training.run import Run
 
 data = Data.of(["a text", "another"], tokenizer="bytes", pack="document")

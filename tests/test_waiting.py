@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from zellige import waiting
+from zellige.base import waiting
 
 PRESSURE = "some avg10={} avg60=0.00 avg300=0.00 total=5\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
 IDLE, BUSY = {"GOMP_SPINCOUNT": "10000"}, {"OMP_WAIT_POLICY": "passive"}

@@ -9,12 +9,12 @@ import torch
 
 import zellige
 from zellige import Batch, Data, InputError, Net, Train
+from zellige.base.elsewhere import ELSEWHERE
 from zellige.data import tokenizer as tk
 from zellige.data.levels import Levels
-from zellige.elsewhere import ELSEWHERE
 from zellige.methods import build
 from zellige.models.config import Config
-from zellige.pipelines import TASKS
+from zellige.plugins.adapters.pipelines import TASKS
 
 NET = Net(layers=1, hidden=16, heads=2, length=16)
 

@@ -18,8 +18,8 @@ from zellige.core import matrices
 from zellige.core.curves import Cosine, Linear, Polynomial
 from zellige.core.process import Mixture, Process, absorbing, uniform
 from zellige.core.schedule import PRIOR
-from zellige.exact.identities.check import L, V, chains
 from zellige.nn import Table
+from zellige.plugins.verify.identities.check import L, V, chains
 
 # a busy machine is no failure; the same examples always
 settings.register_profile("zellige", deadline=None, derandomize=True)

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
     from . import exact as exact
-    from . import report as report
+    from .base.errors import InputError as InputError
     from .cli import demo as demo
     from .core.batch import Batch as Batch
     from .core.schedule import CLEAN as CLEAN
     from .core.schedule import PRIOR as PRIOR
     from .data import Data as Data
-    from .errors import InputError as InputError
     from .evaluation.requests import Evaluate as Evaluate
     from .evaluation.requests import EvaluateBracket as EvaluateBracket
     from .evaluation.requests import EvaluateGlue as EvaluateGlue
@@ -26,7 +25,6 @@ if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
     from .evaluation.requests import EvaluateSuite as EvaluateSuite
     from .evaluation.requests import TrainFeatures as TrainFeatures
     from .evaluation.requests import evaluate as evaluate
-    from .exact.verify import verify as verify
     from .methods import METHODS as METHODS
     from .methods.method import Method as Method
     from .models.config import Config as Config
@@ -40,10 +38,14 @@ if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
     from .models.sample import sample as sample
     from .models.sample import watch as watch
     from .nn.block import Net as Net
-    from .pipelines import pipeline as pipeline
-    from .report.compare.request import Compare as Compare
-    from .report.compare.request import CompareSamplers as CompareSamplers
-    from .report.compare.request import compare as compare
+    from .plugins import report as report
+    from .plugins.adapters.pipelines import pipeline as pipeline
+    from .plugins.studies.compare.request import Compare as Compare
+    from .plugins.studies.compare.request import CompareSamplers as CompareSamplers
+    from .plugins.studies.compare.request import compare as compare
+    from .plugins.studies.sweep.sweep import Sweep as Sweep
+    from .plugins.studies.sweep.sweep import sweep as sweep
+    from .plugins.verify.verify import verify as verify
     from .samplers import SAMPLERS as SAMPLERS
     from .samplers import State as State
     from .samplers import guidance as guidance
@@ -58,14 +60,12 @@ if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
     from .training.requests import TrainSpeculative as TrainSpeculative
     from .training.requests import Tune as Tune
     from .training.requests import plan as plan
-    from .training.sweep import Sweep as Sweep
-    from .training.sweep import sweep as sweep
     from .training.train import train as train
 
 __version__ = "0.2.0"
 
 _WHERE = {  # public name -> the module that defines it
-    "InputError": "errors",
+    "InputError": "base.errors",
     "CLEAN": "core.schedule",
     "PRIOR": "core.schedule",
     "Batch": "core.batch",
@@ -86,7 +86,7 @@ _WHERE = {  # public name -> the module that defines it
     "Sample": "models.sample",
     "Infill": "models.infill",
     "embed": "models.embed",
-    "pipeline": "pipelines",
+    "pipeline": "plugins.adapters.pipelines",
     "train": "training.train",
     "Training": "training.requests",
     "TrainClassifier": "training.requests",
@@ -96,8 +96,8 @@ _WHERE = {  # public name -> the module that defines it
     "Plan": "training.requests",
     "PlanTable": "training.requests",
     "plan": "training.requests",
-    "Sweep": "training.sweep",
-    "sweep": "training.sweep",
+    "Sweep": "plugins.studies.sweep.sweep",
+    "sweep": "plugins.studies.sweep.sweep",
     "evaluate": "evaluation.requests",
     "Evaluate": "evaluation.requests",
     "EvaluateSteps": "evaluation.requests",
@@ -109,13 +109,13 @@ _WHERE = {  # public name -> the module that defines it
     "EvaluateProbe": "evaluation.requests",
     "TrainFeatures": "evaluation.requests",
     "Record": "show.record",
-    "verify": "exact.verify",
-    "Compare": "report.compare.request",
-    "CompareSamplers": "report.compare.request",
-    "compare": "report.compare.request",
+    "verify": "plugins.verify.verify",
+    "Compare": "plugins.studies.compare.request",
+    "CompareSamplers": "plugins.studies.compare.request",
+    "compare": "plugins.studies.compare.request",
 }
 _MODULES = {
-    "report": "report",
+    "report": "plugins.report",
     "guide": "samplers.guide",
     "guidance": "samplers.guidance",
     "exact": "exact",
@@ -130,7 +130,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.{_MODULES[name]}")
     if name in _WHERE:
         return getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
-    from .elsewhere import no_attribute
+    from .base.elsewhere import no_attribute
 
     raise AttributeError(no_attribute(__name__, name), name=name, obj=sys.modules[__name__])
 

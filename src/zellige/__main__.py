@@ -3,8 +3,8 @@
 import signal
 import sys
 
+from .base.waiting import settle_waiting
 from .cli import main as _main
-from .waiting import settle_waiting
 
 
 def main() -> None:

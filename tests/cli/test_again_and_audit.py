@@ -14,10 +14,10 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from zellige import Config, Data, Net, Record, cli
+from zellige.base.errors import InputError
 from zellige.cli.evaluate_again import compared, of_unit, read_claims
 from zellige.data import prepare
 from zellige.data.tokenizer import Bytes
-from zellige.errors import InputError
 from zellige.evaluation.image_features import save_features, train_classifier
 from zellige.evaluation.interval import Proportion
 from zellige.evaluation.repeat import changes

@@ -26,17 +26,17 @@ from safetensors.torch import load_file, save_file
 import zellige
 from small import RECORD
 from zellige import cli
+from zellige.base.errors import InputError
+from zellige.base.requests import check_fields, declared, option
 from zellige.cli import common, flags, help, meanings, options
 from zellige.cli.common import IdleSeed
 from zellige.cli.evaluate import FLAGS, TRAIN
 from zellige.cli.flags import short_help
 from zellige.data.smiles import is_molecule
-from zellige.errors import InputError
 from zellige.evaluation.result import Result, fullest
 from zellige.models import choices, hub
 from zellige.models.checkpoint.write import write_checksums
 from zellige.models.config import FORMAT
-from zellige.requests import check_fields, declared, option
 from zellige.show.terminal import Terminal
 
 TEXT = "the value of the object is returned by the function and it is the name of a class "
@@ -307,25 +307,16 @@ def test_fields_are_spelt_as_the_options_of_the_command_that_runs():
 
 def forms() -> dict[str, type]:
     """The dataclass of the options of each command, by what is typed."""
-    from zellige.cli import (
-        compare,
-        demo,
-        drawing,
-        evaluate,
-        evaluate_bounds,
-        evaluate_classifiers,
-        import_export,
-        lists,
-        plan,
-        report,
-        serve,
-        sweep,
-        train,
-        train_on_model,
-        tune,
-        verify,
-    )
+    from zellige.cli import demo, drawing, evaluate, evaluate_bounds, lists, train, train_on_model, tune
     from zellige.cli.generate import GenerateOptions
+    from zellige.plugins.published import command as import_export
+    from zellige.plugins.report import command as report
+    from zellige.plugins.studies.compare import command as compare
+    from zellige.plugins.studies.plan import command as plan
+    from zellige.plugins.studies.probes import command as evaluate_classifiers
+    from zellige.plugins.studies.sweep import command as sweep
+    from zellige.plugins.verify import command as verify
+    from zellige.plugins.web import command as serve
 
     made = {f"train {name}": train.form(method) for name, method in zellige.METHODS.items()}
     places = (
@@ -583,7 +574,7 @@ def test_lists(what, run):
     assert all(len(line) <= (120 if what in ("checkpoints", "recipes") else 80) for line in rows)
     names = [line.split()[0] for line in rows[1:] if line[0] != " "]  # others go on a row
     from zellige.data import DATASETS
-    from zellige.models.published import CATALOGUE
+    from zellige.plugins.published import CATALOGUE
     from zellige.samplers import ALIASES
     from zellige.training.recipes import RECIPES
     from zellige.training.tables import TABLES
@@ -717,7 +708,7 @@ def test_what_to_type_next_after_an_own_method(run, no_page, monkeypatch):
     assert sample.strip() == "zellige sample runs/next --method mine.py:Mine --watch"
     for line in (f"{evaluate} --limit 4", f"{sample} --steps 2"):
         assert run(line.strip().removeprefix("zellige "))[0] == 0
-    monkeypatch.setattr("zellige.report.write", mock.Mock(side_effect=InputError("a damaged result")))
+    monkeypatch.setattr("zellige.plugins.report.write", mock.Mock(side_effect=InputError("a damaged result")))
     code, out, err = run("train mine.py:Mine --run runs/next --resume --train.steps 3 --quiet")
     assert (code, "report.html" in out) == (0, False)
     assert err.startswith("note: no report.html (InputError: a damaged result); ")  # quiet or not
@@ -1163,7 +1154,7 @@ def test_verify_fails_with_code_1(run, monkeypatch):
 
     report = verify("mdlm", only="process.semigroup")
     rows = tuple(dataclasses.replace(row, ok=False) for row in report.rows)
-    monkeypatch.setattr("zellige.exact.verify.verify", lambda *_, **__: dataclasses.replace(report, rows=rows))
+    monkeypatch.setattr("zellige.plugins.verify.verify.verify", lambda *_, **__: dataclasses.replace(report, rows=rows))
     code, out, _ = run("verify mdlm")
     assert code == 1
     assert "FAIL" in out

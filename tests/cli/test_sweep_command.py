@@ -9,13 +9,13 @@ import torch
 
 import zellige
 from zellige import cli
-from zellige.cli import sweep
+from zellige.base.errors import Diverged, InputError
 from zellige.cli.train import choose
-from zellige.errors import Diverged, InputError
+from zellige.plugins.studies.sweep import command as sweep
+from zellige.plugins.studies.sweep.search import SEARCHES, Axis, grid_points, tpe_points
 from zellige.show.numbers import counted
 from zellige.show.terminal import Terminal
 from zellige.training.requests import Training
-from zellige.training.search import SEARCHES, Axis, grid_points, tpe_points
 from zellige.training.setup import SIZES as SIZES_OF
 from zellige.training.signals import Stopped
 

@@ -107,7 +107,7 @@ def test_compare_is_per_token(lossy, monkeypatch):
 def test_the_page_is_per_token(lossy, monkeypatch):
     """`play` bounds a text of the model per token."""
     client_of = pytest.importorskip("fastapi.testclient", reason="the extra `web` is missing").TestClient
-    from zellige.web import play
+    from zellige.plugins.web import play
 
     folder, _, data = lossy
     monkeypatch.chdir(folder)

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 import zellige
-from zellige import Config, Data, Net, cli, trust
+from zellige import Config, Data, Net, cli
+from zellige.base import trust
 from zellige.data.tokenizer import Bytes
 from zellige.methods import METHODS, build
 from zellige.models.config import Train
@@ -54,7 +55,7 @@ def folder(tmp_path_factory):
 def run(folder, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(folder)
     monkeypatch.setenv("ZELLIGE_CACHE", str(tmp_path))
-    monkeypatch.setattr("zellige.report.write", lambda folder, **_: folder / "report.html")  # it takes seconds
+    monkeypatch.setattr("zellige.plugins.report.write", lambda folder, **_: folder / "report.html")  # it takes seconds
 
     def call(command: str):
         code = cli.main(shlex.split(command))

@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
+from zellige.base.errors import InputError
 from zellige.core import counting, random
 from zellige.core.counting import philox
 from zellige.core.positions import positions
 from zellige.core.random import Counter, Streams
-from zellige.errors import InputError
 
 
 def test_each_call_seed_and_step_has_numbers_of_its_own():

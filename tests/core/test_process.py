@@ -25,14 +25,14 @@ from worlds import (
     processes,
 )
 from zellige import exact
+from zellige.base.errors import InputError
 from zellige.core import matrices
 from zellige.core.curves import Linear, LinearSigma, Polynomial
 from zellige.core.matrices import CTMC as CTMC_
 from zellige.core.prediction import reverse_rate
 from zellige.core.process import Mixture, Process, absorbing, uniform
 from zellige.core.schedule import CLEAN, PRIOR, Tabulated
-from zellige.errors import InputError
-from zellige.exact.identities.check import chains
+from zellige.plugins.verify.identities.check import chains
 
 D = torch.float64
 TIMES = [CLEAN, 0.0, 0.2, 0.5, 0.9, 1.0, PRIOR]

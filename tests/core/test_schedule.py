@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from worlds import per_token
 from zellige import methods
+from zellige.base.errors import InputError
 from zellige.core.curves import (
     SCHEDULES,
     Cosine,
@@ -21,7 +22,6 @@ from zellige.core.curves import (
     Polynomial,
 )
 from zellige.core.schedule import CLEAN, PRIOR, Schedule, Tabulated
-from zellige.errors import InputError
 
 D = torch.float64
 close = torch.testing.assert_close

@@ -17,13 +17,13 @@ import pytest
 import torch
 
 import zellige
+from zellige.base.errors import InputError
 from zellige.data import DATASETS, Data, catalogue
 from zellige.data.array_source import cut_splits
 from zellige.data.images import cifar_images, idx
 from zellige.data.pixels import overlap, quantised, smaller
 from zellige.data.prepare import prepare
 from zellige.data.puzzles import grids4, invariants, puzzles_and_solutions, solved, symmetric
-from zellige.errors import InputError
 from zellige.show.kinds import of
 
 
@@ -498,7 +498,7 @@ def test_a_run_on_digits(run, tmp_path):
     (text,) = model.text(prepare(Data("digits", size=4)).test[0]["tokens"])
     assert [len(line.split()) for line in text.splitlines()] == [4, 4, 4, 4]
     assert len(zellige.sample(model, steps=4, count=2)) == 2
-    assert zellige.report.write(run.folder).stat().st_size > 1000
+    assert zellige.plugins.report.write(run.folder).stat().st_size > 1000
     with pytest.raises(InputError, match=r"use `data.size` 4 `data.levels` 17"):
         zellige.evaluate(model, "digits")
     with pytest.raises(InputError, match="the run was trained on 4 x 4 images of 17 levels, and this data is text"):

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from zellige import Data, cli
+from zellige.base.errors import InputError
 from zellige.data import catalogue, folder, sums, tokenizer_by_name
 from zellige.data.prepare import prepare
 from zellige.data.remote import Unreachable
-from zellige.errors import InputError
 
 TEXT = "the sun rose over the hill and the bird sang.\n" * 60
 

@@ -7,10 +7,10 @@ from importlib.resources import files
 
 import pytest
 
+from zellige.base.errors import InputError
 from zellige.data import chat
 from zellige.data.chat import PLAIN, SMALL, Template
 from zellige.data.tokenizer import TEXT8, Bytes, Characters, load
-from zellige.errors import InputError
 
 TOLD = [
     {"role": "system", "content": "Be <b>brief</b>."},

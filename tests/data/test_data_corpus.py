@@ -17,10 +17,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+from zellige.base.errors import InputError
+from zellige.base.schema import CONVERTER
 from zellige.data import DATASETS, Data, catalogue, collate
 from zellige.data.prepare import prepare
-from zellige.errors import InputError
-from zellige.schema import CONVERTER
 
 GREEK = "Ἐν ἀρχῇ ἦν ὁ Λόγος, καὶ ὁ Λόγος ἦν πρὸς τὸν Θεόν.\n"
 

@@ -8,12 +8,12 @@ import zipfile
 
 import pytest
 
+from zellige.base.errors import InputError
 from zellige.data import DATASETS, Data, readers, unpack
 from zellige.data.corpus import as_data
 from zellige.data.file_names import FASTA, MOST, is_text
 from zellige.data.prepare import prepare
 from zellige.data.readers import Format, read_pieces
-from zellige.errors import InputError
 from zellige.training import notes
 
 TEXT = "Ünïcödé – 日本語 text.\nSecond line.\n" * 70_000  # several blocks, and characters of 1 to 3 bytes across them

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from zellige.base.errors import InputError
 from zellige.data import Data, cache, load, require_same, tokenizer_by_name
 from zellige.data import tokenizer as tk
 from zellige.data.prepare import prepare
 from zellige.data.tokenizer_by_name import named_tokenizer
-from zellige.errors import InputError
 
 TEXT = "the cat, the dog and the end.\n" * 40
 

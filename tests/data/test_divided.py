@@ -4,9 +4,9 @@ import gzip
 
 import pytest
 
+from zellige.base.errors import InputError
 from zellige.data import Data, readers
 from zellige.data.prepare import prepare
-from zellige.errors import InputError
 
 STORIES = [
     f"Once there {'was' if i % 3 else 'were'} {i}.\r\nIt ran\n\n to {'é' * (i % 4)}.\nThe <end> of {i}."

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 import zellige
+from zellige.base.errors import InputError
 from zellige.data import Data, prepare
 from zellige.data.given import Given, GivenRows
 from zellige.data.rows import Rows
-from zellige.errors import InputError
 from zellige.methods import METHODS
 from zellige.models.given import needs_sight, refuse_given
 

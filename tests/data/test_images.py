@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from zellige.base.errors import InputError
 from zellige.data import Data, catalogue, image_files
 from zellige.data.corpus import as_data
 from zellige.data.pixels import read_pixels, smaller
 from zellige.data.prepare import prepare
-from zellige.errors import InputError
 
 RNG = np.random.default_rng(0)
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zellige.base.errors import InputError
 from zellige.data import load, require_same
 from zellige.data.levels import Levels, note_name
 from zellige.data.tokenizer import Characters
-from zellige.errors import InputError
 
 SUDOKU = Levels(9, (9, 9), labels=range(1, 10))
 PUZZLE = "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79"

@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
+from zellige.base.errors import InputError
 from zellige.data import Data
 from zellige.data.file_names import own_splits
 from zellige.data.prepare import prepare
 from zellige.data.readers import Format, read_pieces
-from zellige.errors import InputError
 from zellige.methods import METHODS
 from zellige.training import notes
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+from zellige.base.errors import InputError
 from zellige.data import Data, Rows, collate
 from zellige.data.prepare import prepare
 from zellige.data.rows import best_fit, evenly_spaced
-from zellige.errors import InputError
 
 
 def fewest(sizes, length):

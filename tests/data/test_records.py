@@ -5,9 +5,9 @@ import json
 
 import pytest
 
+from zellige.base.errors import InputError
 from zellige.data import Data, chat, prepare, records
 from zellige.data.given import read_pairs
-from zellige.errors import InputError
 
 ASKED, SAID = "Who are you?", "A fox — a red one.\nOr not."
 TOLD = [{"role": "user", "content": ASKED}, {"role": "assistant", "content": SAID}]

@@ -10,10 +10,10 @@ import pytest
 
 import zellige
 from zellige import cli
+from zellige.base.errors import InputError
 from zellige.data import Data, remote
 from zellige.data.prepare import prepare
 from zellige.data.tokenizer import Tokens
-from zellige.errors import InputError
 
 ASK = remote._ask
 HUB = "the Hugging Face hub cannot be reached (Name or service not known)"

@@ -9,9 +9,9 @@ import fsspec
 import numpy as np
 import pytest
 
+from zellige.base.errors import InputError
 from zellige.data import Data, remote
 from zellige.data.prepare import prepare
-from zellige.errors import InputError
 
 draw = random.Random(0)
 TEXTS = [" ".join(draw.choices(["cat", "mat", "naïve", "日本", "sat"], k=30)) for _ in range(80)]

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+from zellige.base.errors import InputError
+from zellige.base.schema import sha256
 from zellige.data import Data, sums
 from zellige.data import cache as store
 from zellige.data.prepare import prepare
 from zellige.data.sums import Sums
-from zellige.errors import InputError
-from zellige.schema import sha256
 
 WORDS = ["a", "the", "naïve", "x1,", "cat", "don't", "日本"]
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from zellige.base.errors import InputError
 from zellige.data import Data
 from zellige.data.levels import Levels
 from zellige.data.puzzles import grids4, solved
 from zellige.data.symmetry import symmetries
 from zellige.data.tokenizer import Characters
-from zellige.errors import InputError
 
 
 def images(x, found):

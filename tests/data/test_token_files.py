@@ -6,10 +6,10 @@ import struct
 import numpy as np
 import pytest
 
+from zellige.base.errors import InputError
 from zellige.data import Data
 from zellige.data.prepare import prepare
 from zellige.data.token_files import Shards, TokenFile
-from zellige.errors import InputError
 
 TOKENS = np.random.default_rng(0).integers(0, 300, 5000)
 SIZES = np.array([5, 40, 1, 0, 954, 2000, 1990, 10])  # of documents; one is empty

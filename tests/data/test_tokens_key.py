@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from zellige.base.errors import InputError
 from zellige.data import DATASETS, Data
 from zellige.data import tokenizer as tk
 from zellige.data.prepare import OF_ROWS, RESOLVED, prepare, tokens_key
-from zellige.errors import InputError
 
 COLUMNS = ">b,c,label\n" + "".join(f"ac{'gt'[i % 2]}{i % 10},tt gg{i % 7},{i % 3}\nc;ga,ta,2\n" for i in range(40))
 LINES = "".join(json.dumps({"b": f"ac{i} g", "c": "tt g" * (i % 5 + 1), "label": i % 3}) + "\n" for i in range(80))

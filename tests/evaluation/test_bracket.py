@@ -15,9 +15,9 @@ from torch import Tensor
 from small import Rows
 from worlds import numbers
 from zellige import Net, exact
+from zellige.base.errors import InputError
 from zellige.cli.evaluate_bounds import describe_bracket
 from zellige.core.batch import Batch
-from zellige.errors import InputError
 from zellige.evaluation import two_sides
 from zellige.evaluation.bracket import Bracket, bracket_rows, exact_distributions
 from zellige.evaluation.evaluate import EvaluationRows
@@ -27,7 +27,7 @@ from zellige.evaluation.two_sides import bidirectional, effective, from_above, f
 from zellige.exact.script import branches
 from zellige.methods import METHODS, build
 from zellige.nn import Table
-from zellige.report.bracket import bracket_figure
+from zellige.plugins.report.bracket import bracket_figure
 from zellige.samplers import Ancestral, AnyOrder, Confidence, Distribution, FirstHitting, FixedOrder
 from zellige.samplers.replay import Oracle, Replayed, Trajectory, path_of, weigh
 from zellige.show.record import dumps

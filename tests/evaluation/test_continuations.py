@@ -11,11 +11,11 @@ import torch
 
 import zellige
 from zellige import Data, Net, cli, exact
+from zellige.base.errors import InputError
 from zellige.data import prepare
 from zellige.data.given import Given
 from zellige.data.levels import Levels
 from zellige.data.tokenizer import Characters
-from zellige.errors import InputError
 from zellige.evaluation import continuations, metrics, sweep
 from zellige.evaluation.interval import Number
 from zellige.methods import build

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from zellige.errors import InputError
+from zellige.base.errors import InputError
 from zellige.evaluation import distances, metrics
 from zellige.evaluation.interval import Number, from_jackknife, mean, student
 from zellige.evaluation.judge import JudgeReading

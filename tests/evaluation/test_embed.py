@@ -9,7 +9,12 @@ from small import make
 from zellige import METHODS, Config, Data, InputError, embed
 from zellige.core.batch import Batch
 from zellige.data.tokenizer import Characters
-from zellige.evaluation.probe import (
+from zellige.models.config import Train
+from zellige.models.embed import embed_tokens, features, tokens_at_once
+from zellige.models.model import Model
+from zellige.nn.block import Net
+from zellige.nn.classifier import Classifier
+from zellige.plugins.studies.probes.probe import (
     Labelled,
     ProbeRecord,
     bags,
@@ -23,11 +28,6 @@ from zellige.evaluation.probe import (
     standardized,
     untrained,
 )
-from zellige.models.config import Train
-from zellige.models.embed import embed_tokens, features, tokens_at_once
-from zellige.models.model import Model
-from zellige.nn.block import Net
-from zellige.nn.classifier import Classifier
 from zellige.show.record import dumps
 
 TEXTS = [[0, 1, 2, 1], [2], [1, 1, 0, 2, 0, 1, 2, 2, 1, 0, 1], [2, 0, 1, 1], [0, 1, 2, 1]]

@@ -10,11 +10,21 @@ from scipy import stats
 
 from zellige import Config, Data, EvaluateGlue, InputError, cli
 from zellige.data.tokenizer import Characters, Tokens
-from zellige.evaluation.glue import METRICS, TASKS, Examples, GlueRecord, _trained, encoded, examples, glue, tasks_of
 from zellige.methods import METHODS, build
 from zellige.models.config import Train
 from zellige.models.model import Model
 from zellige.nn.block import Net
+from zellige.plugins.studies.probes.glue import (
+    METRICS,
+    TASKS,
+    Examples,
+    GlueRecord,
+    _trained,
+    encoded,
+    examples,
+    glue,
+    tasks_of,
+)
 from zellige.show.record import dumps
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz "
@@ -225,8 +235,8 @@ def test_from_the_hub(monkeypatch):
         asked.append(hub)
         return {split: [{"premise": "a", "hypothesis": split, "label": 2, "idx": 0}] for split in hub[2]}
 
-    monkeypatch.setattr("zellige.evaluation.glue.installed", lambda _: True)
-    monkeypatch.setattr("zellige.evaluation.glue.load_hub", rows_of)
+    monkeypatch.setattr("zellige.plugins.studies.probes.glue.installed", lambda _: True)
+    monkeypatch.setattr("zellige.plugins.studies.probes.glue.load_hub", rows_of)
     found = examples("mnli")
     names = ("train", "validation_matched", "validation_mismatched")
     assert asked == [("nyu-mll/glue", "mnli", {name: name for name in names})]

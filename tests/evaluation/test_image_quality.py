@@ -16,9 +16,9 @@ from sklearn.datasets import load_digits
 
 import zellige
 from zellige import Data, Net, cli
+from zellige.base.errors import InputError
 from zellige.data.levels import Levels
 from zellige.data.prepare import prepare
-from zellige.errors import InputError
 from zellige.evaluation import image_features, image_quality, metrics
 from zellige.evaluation.image_features import features_of, trained
 from zellige.evaluation.image_quality import Views, frechet, inception, kernel_distance, radii, within
@@ -29,7 +29,7 @@ from zellige.methods import build
 from zellige.models.config import Config
 from zellige.models.model import Model
 from zellige.nn.classifier import ImageClassifier
-from zellige.report.sweep import sweep_figure
+from zellige.plugins.report.sweep import sweep_figure
 from zellige.show import kinds
 from zellige.show.record import record_of
 

@@ -8,15 +8,15 @@ import torch
 
 import zellige
 from zellige import Data, Net
+from zellige.base.errors import InputError
+from zellige.base.schema import sealed
 from zellige.core.batch import Batch
 from zellige.data.tokenizer import Characters, Tokens
-from zellige.errors import InputError
 from zellige.evaluation.evaluate import evaluate_rows
 from zellige.evaluation.judge import Judge, causal_model
 from zellige.methods import build
 from zellige.models.config import Config
 from zellige.models.model import Model
-from zellige.schema import sealed
 
 WORDS = "the value of the object is returned by the function and it is the name of a class in this module "
 TEXTS = [WORDS[:30], "a", WORDS * 3, "the", WORDS[10:60], "", "it is"]

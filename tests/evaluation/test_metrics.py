@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from zellige.base.errors import InputError
 from zellige.cli import evaluate_print
-from zellige.errors import InputError
 from zellige.evaluation import metrics
 from zellige.evaluation.interval import Number, mean, student
 from zellige.evaluation.metrics import METRICS, Metric

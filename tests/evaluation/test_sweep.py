@@ -11,8 +11,8 @@ import torch
 
 import zellige
 from zellige import Data, Net, cli
+from zellige.base.errors import InputError
 from zellige.data.tokenizer import Characters
-from zellige.errors import InputError
 from zellige.evaluation import sweep
 from zellige.evaluation.interval import Number
 from zellige.evaluation.judge import Judge
@@ -21,7 +21,7 @@ from zellige.evaluation.sweep import ScoredSet, Set, Way
 from zellige.methods import build
 from zellige.models.config import Config
 from zellige.models.model import Model
-from zellige.report import sweep as figures
+from zellige.plugins.report import sweep as figures
 from zellige.show.record import Record, dumps
 
 TEXT = "the value of the object is returned by the function and it is the name of a class "

@@ -12,17 +12,17 @@ import zellige
 from small import Rows
 from worlds import L, V
 from zellige import exact
+from zellige.base.errors import InputError
 from zellige.cli.evaluate_print import describe
 from zellige.core.batch import Batch
 from zellige.core.proposal import EVEN, Proposal, octaves
-from zellige.errors import InputError
 from zellige.evaluation.evaluate import evaluate_rows
 from zellige.evaluation.likelihood import Likelihood
 from zellige.evaluation.pilot import pilot, proposal_of
 from zellige.evaluation.result import Result, summarize
-from zellige.exact.identities.check import enumerable
 from zellige.methods import build, diffusion
 from zellige.nn import Net
+from zellige.plugins.verify.identities.check import enumerable
 
 D = torch.float64
 X = exact.states(V, L)

@@ -7,8 +7,8 @@ import torch
 
 from zellige import verify
 from zellige.core.prediction import Mean
-from zellige.exact import diagnosis
 from zellige.methods import MD4, MDLM, METHODS, UDLM
+from zellige.plugins.verify import diagnosis
 
 
 class WeightOfOneMinusT(MDLM):

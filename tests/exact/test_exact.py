@@ -8,16 +8,16 @@ import torch
 
 from worlds import L, V, all_processes, data_distribution, numbers, table
 from zellige import exact
+from zellige.base.errors import InputError
 from zellige.core import bound, maths, random
 from zellige.core.batch import Batch
 from zellige.core.curves import Linear
 from zellige.core.prediction import Mean, kernel, posterior
 from zellige.core.process import absorbing, uniform
 from zellige.core.schedule import CLEAN, PRIOR
-from zellige.errors import InputError
 from zellige.exact import Denoiser
-from zellige.exact.identities import variants
 from zellige.methods import MD4, MDLM, METHODS, build
+from zellige.plugins.verify.identities import variants
 from zellige.samplers import Ancestral, FirstHitting
 from zellige.samplers.guidance import Product
 

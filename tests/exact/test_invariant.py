@@ -6,9 +6,9 @@ import torch
 from worlds import L, V, data_distribution, numbers, table
 from zellige import InputError, exact
 from zellige.exact import metropolis
-from zellige.exact.identities.score import matrix
 from zellige.methods import CSM
 from zellige.methods.csm_neighbourhood import NEIGHBOURHOODS, Grid, Hamming
+from zellige.plugins.verify.identities.score import matrix
 from zellige.samplers import Metropolis
 
 close = torch.testing.assert_close

@@ -10,11 +10,11 @@ import torch
 
 from zellige import InputError, verify
 from zellige.core.curves import SCHEDULES, named
-from zellige.exact.combinations import LEFT_OUT, VALUES, Combinations, combinations
-from zellige.exact.identities import options
-from zellige.exact.identities.check import L, V
 from zellige.methods import METHODS
 from zellige.methods.bd3lm import BD3LMScore
+from zellige.plugins.verify.combinations import LEFT_OUT, VALUES, Combinations, combinations
+from zellige.plugins.verify.identities import options
+from zellige.plugins.verify.identities.check import L, V
 
 QUICK = ("ar", "csm", "flexmdm", "mdlm", "md4", "bd3lm")  # the others also draw, in the long tests
 

@@ -11,17 +11,17 @@ import torch
 
 from worlds import CTMC, generator_matrix
 from zellige import methods, verify
+from zellige.base.errors import InputError
 from zellige.core import maths
 from zellige.core.prediction import LeaveOneOut
-from zellige.errors import InputError
-from zellige.exact import identities
-from zellige.exact.identities.check import near
-from zellige.exact.verify import Report, _admits
 from zellige.methods import D3PM, METHODS, RADD, SEDD, UDLM, GenMD4
 from zellige.methods.diffusion import Diffusion
+from zellige.plugins.verify import identities
+from zellige.plugins.verify.identities.check import near
+from zellige.plugins.verify.verify import Report, _admits
 from zellige.samplers import SAMPLERS
 
-verify_module = importlib.import_module("zellige.exact.verify")
+verify_module = importlib.import_module("zellige.plugins.verify.verify")
 KEYS = [*identities.SHARED, *identities.OWN]
 
 

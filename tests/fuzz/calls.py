@@ -70,7 +70,7 @@ def targets(models: dict[str, Any]) -> dict[str, tuple[Any, Callable[[], tuple[l
         "load": (zellige.load, lambda: (["runs/a"], {"checkpoint": "last", "device": "cpu", "method": None, "net": None})),
         "verify": (zellige.verify, lambda: (["mdlm"], {"only": "process.rows", "sampler": None})),
         "compare": (zellige.compare, lambda: ([["mdlm", "md4"]], settings("runs") | {"calls": [2]})),
-        "report": (zellige.report.write, lambda: (["missing"], {"out": "out.html", "steps": 2, "seed": 0})),
+        "report": (zellige.plugins.report.write, lambda: (["missing"], {"out": "out.html", "steps": 2, "seed": 0})),
         "prepare": (prepare, lambda: ([data(), 16], {})),
         "build": (methods.build, lambda: (["mdlm", 5], {"net": net(), "length": 16, "ordered": False})),
         "Data": (zellige.Data, lambda: (["text"], {"path": "notes.txt", "tokenizer": "bytes", "pack": "wrap"})),

@@ -69,8 +69,8 @@ class _Seen(Exception):
 @cache
 def grammar(start: str) -> dict[str, Any]:
     """The options of a command, as its own parser knows them: the command is asked for its help, and its form is looked at."""
+    from zellige.base.errors import InputError
     from zellige.cli import dispatch, options
-    from zellige.errors import InputError
     from zellige.show.terminal import Terminal
 
     form: list[Any] = []
@@ -102,7 +102,7 @@ def _start(words: list[str]) -> str:
 
 def value(flag: Any, rng: random.Random) -> str:
     """Something that a flag may be given: of its kind, or not."""
-    from zellige.arguments import choices_of_kind
+    from zellige.base.arguments import choices_of_kind
 
     if flag.words and rng.random() < 0.6:
         return rng.choice(flag.words)

@@ -32,7 +32,7 @@ def folders(here: world.World) -> dict[str, Path]:
     from zellige.data.tokenizer import Characters
     from zellige.methods import METHODS, build
     from zellige.models.config import Config
-    from zellige.models.published.writing import fitting
+    from zellige.plugins.published.writing import fitting
 
     box = here.box / "published"
     for system in encoders.SYSTEMS:

@@ -49,8 +49,8 @@ def client(here: world.World) -> Any:
     from fastapi.testclient import TestClient
 
     import zellige
-    from zellige.web.guard import Limits
-    from zellige.web.serve import application
+    from zellige.plugins.web.guard import Limits
+    from zellige.plugins.web.serve import application
 
     served = application(zellige.load(here.template / "runs" / "a"), "tiny", Limits(body=5_000, steps=50))
     found = TestClient(served, base_url="http://127.0.0.1", raise_server_exceptions=False)
@@ -61,7 +61,7 @@ def client(here: world.World) -> Any:
 @cache
 def fields() -> dict[str, list[str]]:
     """The fields of the body at each address, and one that there is not."""
-    from zellige.web.completions import Chat, Completion
+    from zellige.plugins.web.completions import Chat, Completion
 
     bodies = {COMPLETIONS: Completion, CHAT: Chat}
     return {

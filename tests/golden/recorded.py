@@ -17,8 +17,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from places import GOLDEN, GUIDANCE
-from zellige.models.published.ddit import BUFFERS, ours, theirs
 from zellige.nn import DiT, Net
+from zellige.plugins.published.ddit import BUFFERS, ours, theirs
 
 if not GOLDEN.is_dir():
     pytest.skip(f"no recorded numbers at {GOLDEN}: set ZELLIGE_GOLDEN", allow_module_level=True)

@@ -9,10 +9,10 @@ import torch
 
 from zellige import exact
 from zellige.exact import metropolis
-from zellige.exact.identities.score import explicit
 from zellige.methods import CSM
 from zellige.methods.csm_neighbourhood import NEIGHBOURHOODS
 from zellige.nn import Table
+from zellige.plugins.verify.identities.score import explicit
 
 from .recorded import JAX
 

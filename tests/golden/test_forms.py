@@ -518,8 +518,8 @@ def test_flow_matching(V, kind):
 @pytest.mark.parametrize("S", [4, 7, 12])
 def test_mean_over_neighbours(S):
     """The third party's loss is a mean over the neighbours, the paper's and ours the sum."""
-    from zellige.exact.identities.score import explicit
     from zellige.methods.csm_neighbourhood import NEIGHBOURHOODS
+    from zellige.plugins.verify.identities.score import explicit
 
     g = torch.Generator().manual_seed(S)
     distribution, table = torch.randn(S, generator=g, dtype=D).softmax(0), torch.randn(S, S, generator=g, dtype=D)

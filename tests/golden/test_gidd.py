@@ -12,8 +12,8 @@ from zellige.core.prediction import LeaveOneOut, kernel
 from zellige.core.schedule import CLEAN
 from zellige.methods import MDLM
 from zellige.methods.gidd import GIDD, T_EPS, Drifting, Hybrid
-from zellige.models.published.ddit import ours
 from zellige.nn import DiT, Net
+from zellige.plugins.published.ddit import ours
 from zellige.samplers import Ancestral, Informed, State
 
 from .recorded import LATER, RecordedLogits, RecordedUniforms

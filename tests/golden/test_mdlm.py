@@ -18,7 +18,7 @@ from zellige.core.process import absorbing
 from zellige.core.schedule import CLEAN, PRIOR
 from zellige.methods import D3PM, MDLM
 from zellige.methods.diffusion import jumps_at
-from zellige.models.published.ddit import ours
+from zellige.plugins.published.ddit import ours
 from zellige.samplers import Ancestral, run
 from zellige.training.ema import EMA
 

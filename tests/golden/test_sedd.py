@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from zellige.base.errors import InputError
 from zellige.core import bound
 from zellige.core.batch import Batch
 from zellige.core.curves import Geometric, Linear, LinearSigma
 from zellige.core.prediction import Score, kernel, reverse, reverse_rate, score, truth
 from zellige.core.process import Mixture, absorbing, uniform
 from zellige.core.schedule import CLEAN, PRIOR
-from zellige.errors import InputError
 from zellige.methods import SEDD
 from zellige.samplers import Ancestral, Euler, run
 from zellige.samplers.euler import stepped

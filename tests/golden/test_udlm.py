@@ -13,7 +13,7 @@ from zellige.core.schedule import CLEAN
 from zellige.methods import MDLM, UDLM
 from zellige.methods.diffusion import jumps_at
 from zellige.methods.method import Method
-from zellige.models.published import classifier
+from zellige.plugins.published import classifier
 from zellige.samplers.guidance import ByClassifier, ClassifierFree
 
 from .recorded import EPS, TORCH, FixedTime, K, L, RecordedLogits, V, published_network, race, rounded, vanishes

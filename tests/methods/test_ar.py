@@ -12,7 +12,7 @@ from zellige import Data, Net, Train, exact
 from zellige.core.batch import Batch
 from zellige.methods import AR, build
 from zellige.nn import Table
-from zellige.report import write
+from zellige.plugins.report import write
 
 close = torch.testing.assert_close
 V, LENGTH = 3, 3

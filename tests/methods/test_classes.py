@@ -7,8 +7,8 @@ from torch import nn
 import small
 from worlds import L, V, data_distribution
 from zellige import exact
+from zellige.base.errors import InputError
 from zellige.core.batch import Batch
-from zellige.errors import InputError
 from zellige.methods import MDLM, METHODS, UDLM
 from zellige.samplers import SAMPLERS, choose_sampler, run
 from zellige.samplers.pairing import of_length

@@ -15,9 +15,9 @@ from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from zellige import methods, samplers
+from zellige.base.errors import InputError
 from zellige.core.batch import Batch
 from zellige.core.random import Counter
-from zellige.errors import InputError
 from zellige.nn.block import Net
 from zellige.nn.cross_entropy import cross_entropy
 from zellige.training.compiled import check_gradient, compile_step

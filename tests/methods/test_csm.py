@@ -161,7 +161,7 @@ BASELINES = [("hamming", {"objective": "ratio-matching"}), ("hamming", {"objecti
 )  # fmt: skip
 def test_the_true_scores_are_the_minimum(name, choices):
     """Of the data's distribution; of the denoising loss that of the noised data."""
-    from zellige.exact.identities.score import ONCE, noised
+    from zellige.plugins.verify.identities.score import ONCE, noised
 
     distribution = data_distribution()
     kept = distribution @ noised(distribution, 0.1) if choices.get("objective") == "denoising" else distribution
@@ -352,4 +352,4 @@ def test_samples_and_report(run):
     assert set(drawn.calls) == {200}
     filled = collect(watch(run.model, count=4, steps=50, fixed=[1, 2, -1, -1]))
     assert all(row[:2] == [1, 2] for row in filled.tokens)
-    assert "no bound" in zellige.report.write(run.folder, steps=8).read_text()
+    assert "no bound" in zellige.plugins.report.write(run.folder, steps=8).read_text()

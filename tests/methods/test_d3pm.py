@@ -11,13 +11,13 @@ import torch
 
 from worlds import L, V, data_distribution, numbers, table
 from zellige import exact, methods
+from zellige.base.errors import InputError
 from zellige.core import bound, maths
 from zellige.core.batch import Batch
 from zellige.core.matrices import CTMC, Chain
 from zellige.core.prediction import LeaveOneOut, kernel, posterior, restricted, reverse, truth
 from zellige.core.process import Mixture
 from zellige.core.schedule import CLEAN, PRIOR
-from zellige.errors import InputError
 from zellige.methods import D3PM, TauLDR, d3pm_transitions
 from zellige.nn import Net
 from zellige.samplers import Ancestral

@@ -9,9 +9,9 @@ from test_d3pm import X_0, D, close, d3pm
 
 from worlds import L, LogitsOf, V, numbers
 from zellige import exact, methods
+from zellige.base.errors import InputError
 from zellige.core.batch import Batch
 from zellige.core.schedule import CLEAN
-from zellige.errors import InputError
 from zellige.methods import D3PM, d3pm_transitions
 from zellige.nn.logistic import logistic
 from zellige.samplers import Ancestral

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from worlds import numbers
+from zellige.base.errors import InputError
 from zellige.core import maths
 from zellige.core.matrices import Chain, Kernels, afford
 from zellige.core.process import Mixture, Process
 from zellige.core.process import absorbing as absorbing_noise
 from zellige.core.process import uniform as uniform_noise
 from zellige.core.schedule import CLEAN, PRIOR, Tabulated
-from zellige.errors import InputError
 from zellige.methods import D3PM
 from zellige.methods import d3pm_transitions as tr
 from zellige.methods.d3pm_transitions import table

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from small import make
+from zellige.base.errors import InputError
 from zellige.core.batch import Batch
-from zellige.errors import InputError
 from zellige.methods.gidd import GIDD
 
 

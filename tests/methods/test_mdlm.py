@@ -7,9 +7,9 @@ import torch
 
 import zellige
 from zellige.core.prediction import combined, tilted
-from zellige.exact.identities.check import V, enumerable
 from zellige.methods import MDLM, build
 from zellige.nn.block import Net
+from zellige.plugins.verify.identities.check import V, enumerable
 from zellige.samplers.replay import path_of
 
 

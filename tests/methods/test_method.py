@@ -8,13 +8,13 @@ import torch
 import small
 from worlds import CTMC, Given, L, V, data_distribution, five_sigma, generator_matrix, numbers, orders, table
 from zellige import exact, methods
+from zellige.base.errors import InputError
 from zellige.core import random
 from zellige.core.batch import Batch
 from zellige.core.curves import Cosine, Linear, Polynomial
 from zellige.core.prediction import LeaveOneOut, Mean, posterior, restricted
 from zellige.core.process import absorbing, uniform
 from zellige.core.schedule import CLEAN, PRIOR
-from zellige.errors import InputError
 from zellige.methods import BD3LM, MD4, MDLM, METHODS
 from zellige.methods.bd3lm import BD3LMScore
 from zellige.methods.diffusion import Diffusion, between

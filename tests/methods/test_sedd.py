@@ -10,10 +10,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from worlds import Counting, L, V, data_distribution, five_sigma, numbers, positions, table, value_and_gradient
 from zellige import exact, guide
+from zellige.base.errors import InputError
 from zellige.core.batch import Batch
 from zellige.core.prediction import Score, kernel, posterior, score
 from zellige.core.schedule import PRIOR
-from zellige.errors import InputError
 from zellige.methods import SEDD, UDLM, build
 from zellige.methods.diffusion import Diffusion
 from zellige.nn import Net, chunks

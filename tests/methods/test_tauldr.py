@@ -9,10 +9,10 @@ import torch
 
 from worlds import L, LogitsOf, V, numbers, table
 from zellige import exact
+from zellige.base.errors import InputError
 from zellige.core import random
 from zellige.core.batch import Batch
 from zellige.core.schedule import CLEAN
-from zellige.errors import InputError
 from zellige.methods import TauLDR, build, tauldr_rows
 from zellige.nn import Net, chunks
 from zellige.samplers import Ancestral, TauLeaping

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from zellige.errors import InputError
+from zellige.base.errors import InputError
 from zellige.methods import tauldr_rates
 
 D = torch.float64

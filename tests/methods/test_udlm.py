@@ -9,9 +9,9 @@ from torch import nn
 
 from worlds import L, V, data_distribution, five_sigma, numbers, positions, table, value_and_gradient
 from zellige import exact
+from zellige.base.errors import InputError
 from zellige.core.batch import Batch
 from zellige.core.prediction import LeaveOneOut
-from zellige.errors import InputError
 from zellige.methods import UDLM, build
 from zellige.methods.diffusion import Diffusion
 from zellige.nn import Net

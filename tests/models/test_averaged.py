@@ -13,7 +13,7 @@ from zellige.methods import METHODS, build
 from zellige.models.averaged import averaged
 from zellige.models.config import Config
 from zellige.models.model import Model
-from zellige.web.guard import Limits
+from zellige.plugins.web.guard import Limits
 
 NET = Net(layers=1, hidden=8, heads=2, length=16, condition=8, self_condition=True)
 

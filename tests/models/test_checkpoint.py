@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from zellige import Config, Data, InputError, Net, Train, files, load
+from zellige import Config, Data, InputError, Net, Train, load
+from zellige.base import files
 from zellige.data.tokenizer import Characters, Integers
 from zellige.methods import METHODS, build
 from zellige.methods.mdlm import MDLM

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import zellige
+from zellige.base.errors import InputError
 from zellige.cli import main
 from zellige.core.batch import Batch
 from zellige.data import Data
-from zellige.errors import InputError
 from zellige.evaluation.choices import Question
 from zellige.evaluation.requests import EvaluatePairs
 from zellige.evaluation.samples import real_images
@@ -152,7 +152,7 @@ def test_frames_and_the_page_show_the_class(run, model):
     assert [frame.classes for frame in frames if frame.step == 3] == [("cat", "cat", "fox"), ("fox",)]
     lines = sorted((run.folder / "samples").glob("*.jsonl"))[-1].read_text().splitlines()
     assert [json.loads(line)["class"] for line in lines] == ANIMALS
-    page = zellige.report.write(run.folder).read_text()
+    page = zellige.plugins.report.write(run.folder).read_text()
     assert 'value="1">2, class dog</option>' in page
     assert "cat, dog, fox" in page
 

@@ -9,10 +9,10 @@ import torch
 
 from small import Rows, make
 from zellige import Config, Data, Model, Net, Record, TrainClassifier, TrainDistill, TrainSpeculative, cli, load
+from zellige.base.errors import InputError
 from zellige.core.batch import Batch
 from zellige.core.schedule import CLEAN, PRIOR
 from zellige.data import prepare
-from zellige.errors import InputError
 from zellige.methods import build
 from zellige.models.classifier import (
     AtNoise,

@@ -149,7 +149,7 @@ def test_the_commands_say_so_in_a_line(folder, tmp_path, monkeypatch, capsys):
 
 def test_served_and_played_alike(folder):
     client = pytest.importorskip("fastapi.testclient", reason="the extra `web` is missing").TestClient
-    from zellige.web import play, serve
+    from zellige.plugins.web import play, serve
 
     model = zellige.load(folder)
     with client(serve.application(model, "tiny"), base_url="http://127.0.0.1") as people:

@@ -21,7 +21,7 @@ from zellige.samplers.smc import Constant
 
 
 def test_a_field_of_decoding_stands_everywhere():
-    body = pytest.importorskip("zellige.web.body", reason="the extra `web` is missing")
+    body = pytest.importorskip("zellige.plugins.web.body", reason="the extra `web` is missing")
     for function in (zellige.sample, zellige.watch, zellige.infill, zellige.pipeline):
         assert {*DECODING} <= {*inspect.signature(function).parameters}
     for command in (SampleOptions, InfillOptions):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from zellige.errors import InputError
+from zellige.base.errors import InputError
 from zellige.nn import Bert, BertNet, cross_entropy
 
 SIZES = {"layers": 4, "hidden": 24, "heads": 3, "inner": 40, "rows": 30, "length": 48}

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from zellige.base.errors import InputError
 from zellige.core.batch import Batch
-from zellige.errors import InputError
 from zellige.methods import MDLM
 from zellige.methods.diffusion import summed
 from zellige.nn import DiT, Net, attention

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from zellige.errors import InputError
+from zellige.base.errors import InputError
 from zellige.nn import DiT, Net
 
 NET = Net(layers=2, hidden=16, heads=2, length=12, condition=8)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from zellige.errors import InputError
+from zellige.base.errors import InputError
 from zellige.nn import Llama, LlamaNet, cross_entropy
 
 SIZES = {"layers": 3, "hidden": 48, "heads": 6, "shared": 2, "inner": 80, "rows": 40, "length": 64}

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from small import LENGTH, V, make
+from zellige.base.errors import InputError
 from zellige.core.batch import Batch
 from zellige.core.counting import Streams
-from zellige.errors import InputError
 from zellige.methods import METHODS
 from zellige.nn.precision import float32_products, products
 from zellige.samplers import find, run

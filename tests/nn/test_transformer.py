@@ -9,12 +9,12 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+from zellige.base.errors import InputError
 from zellige.core.positions import positions
-from zellige.errors import InputError
-from zellige.models.published.ddit import ours
 from zellige.nn import DiT, Net
 from zellige.nn.block import ShortConv
 from zellige.nn.embedding import axial_table, rotary_table, rotate
+from zellige.plugins.published.ddit import ours
 
 
 def rename(weights):

@@ -9,9 +9,9 @@ import torch
 
 import zellige
 from zellige import Data, Train, exact
+from zellige.base.errors import InputError
 from zellige.cli import main
 from zellige.core.batch import Batch
-from zellige.errors import InputError
 from zellige.methods import D3PM, MD4, METHODS, build, diffusion
 from zellige.models.config import Config, from_json, to_json
 from zellige.models.weights import unfilled

@@ -18,8 +18,9 @@ import pytest
 import torch
 
 import zellige
-import zellige.cli.compare
+import zellige.plugins.studies.compare.command
 from zellige import Data, InputError, Net, Train, cli, exact
+from zellige.base.schema import structure
 from zellige.core.curves import Linear
 from zellige.core.random import mix
 from zellige.data.prepare import prepare
@@ -27,12 +28,11 @@ from zellige.evaluation.interval import student
 from zellige.evaluation.ngram import NGrams
 from zellige.evaluation.result import difference, summarize
 from zellige.methods.mdlm import MDLM
-from zellige.report.compare import comparison, entrant, figure, table
-from zellige.report.compare import comparison as comparer
-from zellige.report.compare import reference as judge
-from zellige.report.compare.measure import Settings, measure_method, measurement_key
-from zellige.report.compare.record import Bound, Findings
-from zellige.schema import structure
+from zellige.plugins.studies.compare import comparison, entrant, figure, table
+from zellige.plugins.studies.compare import comparison as comparer
+from zellige.plugins.studies.compare import reference as judge
+from zellige.plugins.studies.compare.measure import Settings, measure_method, measurement_key
+from zellige.plugins.studies.compare.record import Bound, Findings
 from zellige.show.record import dumps
 from zellige.show.terminal import Terminal
 from zellige.training.signals import Stopped
@@ -190,7 +190,7 @@ def test_runs_of_other_rows_are_not_compared(texts, tmp_path):
 
 def test_from_the_command_line_the_preset_is_that_of_train(tmp_path, monkeypatch):
     """Each option alone: `compare` took 6 layers of 256 for all that was not typed, which is hours on a CPU."""
-    from zellige.report.compare.request import Compare
+    from zellige.plugins.studies.compare.request import Compare
     from zellige.training.setup import SIZES
 
     def asked(words: str) -> Compare:
@@ -843,7 +843,7 @@ def test_a_table_goes_on_and_is_read_again(papers, monkeypatch):
 
 
 def test_recipes_that_are_the_same_training_are_trained_once():
-    from zellige.report.compare.paper import rows_of
+    from zellige.plugins.studies.compare.paper import rows_of
 
     rows = rows_of("mdlm-1", 32)
     assert rows.folders == ("d3pm-lm1b", "sedd-lm1b", "mdlm-lm1b-ar", "mdlm-lm1b-ar", "mdlm-lm1b", "mdlm-lm1b")

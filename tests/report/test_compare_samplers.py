@@ -11,12 +11,12 @@ import torch
 
 import zellige
 from zellige import CompareSamplers, Data, Net, Train, cli
-from zellige.cli.compare import all_samplers
 from zellige.data.prepare import prepare
 from zellige.evaluation.interval import Number
 from zellige.evaluation.sweep import Set, Way
-from zellige.report.compare import samplers as compared
-from zellige.report.compare.samplers_figure import samplers_figure
+from zellige.plugins.studies.compare import samplers as compared
+from zellige.plugins.studies.compare.command import all_samplers
+from zellige.plugins.studies.compare.samplers_figure import samplers_figure
 from zellige.show.record import Record
 
 NET = Net(layers=1, hidden=16, heads=2, length=8, conv=3)
@@ -124,8 +124,8 @@ def test_what_is_measured_is_kept_and_gives_the_same(model, data, done, tmp_path
 def test_the_same_command_goes_on(model, data, done, capsys, monkeypatch):
     """In the folder that is there already; and without a name every sampler is compared."""
     monkeypatch.setattr(compared, "measure_point", lambda *_: pytest.fail("measured again"))
-    monkeypatch.setattr("zellige.cli.compare.load", lambda *_: model)
-    monkeypatch.setattr("zellige.cli.compare.typed_data", lambda *_: data)
+    monkeypatch.setattr("zellige.plugins.studies.compare.command.load", lambda *_: model)
+    monkeypatch.setattr("zellige.plugins.studies.compare.command.typed_data", lambda *_: data)
     command = f"compare runs/a --samplers {' '.join(NAMES)} --steps 2 4 --samples 6 --limit 3 --out {done[0]}"
     assert cli.main(command.split()) == 0
     assert str(done[1]).splitlines()[1] in capsys.readouterr().out

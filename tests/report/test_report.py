@@ -17,14 +17,13 @@ import pytest
 import torch
 from torch import nn
 
-from zellige import report
+from zellige.base.errors import InputError
 from zellige.core.batch import Batch
 from zellige.core.curves import Cosine, Linear
 from zellige.core.schedule import Tabulated
 from zellige.data import Corpus, Rows
 from zellige.data.levels import Levels
 from zellige.data.tokenizer import Bytes, Characters
-from zellige.errors import InputError
 from zellige.evaluation import sweep
 from zellige.evaluation.ngram import NGrams
 from zellige.evaluation.result import Result
@@ -36,7 +35,8 @@ from zellige.models.model import Model
 from zellige.models.sample import watch
 from zellige.models.weights import unfilled
 from zellige.nn import Net
-from zellige.report import assemble, figures, page, sections, work
+from zellige.plugins import report
+from zellige.plugins.report import assemble, figures, page, sections, work
 from zellige.samplers import Ancestral, run
 from zellige.show import kinds
 from zellige.training.logger import write_samples

@@ -8,11 +8,11 @@ from pairs import close, d3pm, denoiser, distance, genmd4, md4, mdlm, sedd
 
 from worlds import CTMC, L, V, data_distribution, generator_matrix, per_token, table
 from zellige import exact
+from zellige.base.errors import InputError
 from zellige.core.curves import Geometric, Linear, Polynomial
 from zellige.core.prediction import kernel
 from zellige.core.process import absorbing, uniform
 from zellige.core.schedule import CLEAN, PRIOR
-from zellige.errors import InputError
 from zellige.methods import MD4, MDLM, RADD, SEDD
 from zellige.samplers import Ancestral, Euler, TauLeaping, run
 

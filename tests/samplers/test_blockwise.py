@@ -10,7 +10,7 @@ from pairs import close, generators
 
 from worlds import data_distribution
 from zellige import exact
-from zellige.errors import InputError
+from zellige.base.errors import InputError
 from zellige.samplers import (
     Ancestral,
     AnyOrder,

@@ -11,11 +11,11 @@ from pairs import CANNOT, METHODS, PAIRS, SAMPLERS, Constant, close, d3pm, gener
 
 from worlds import Counting, L, V, five_sigma, table
 from zellige import exact, samplers
+from zellige.base.errors import InputError
+from zellige.base.requests import declared, option
 from zellige.cli import help
 from zellige.core.schedule import CLEAN
-from zellige.errors import InputError
 from zellige.methods import MDLM
-from zellige.requests import declared, option
 from zellige.samplers import (
     Ancestral,
     AnyOrder,

@@ -8,10 +8,10 @@ from pairs import METHODS, close, constant, distance, md4, mdlm
 
 from worlds import V, data_distribution, per_token
 from zellige import exact
+from zellige.base.errors import InputError
 from zellige.core.curves import Cosine, Linear, Polynomial
 from zellige.core.prediction import posterior
 from zellige.core.process import absorbing
-from zellige.errors import InputError
 from zellige.samplers import AnyOrder, Confidence, Klass, run
 from zellige.samplers.predict import expected_time
 

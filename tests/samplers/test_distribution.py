@@ -8,14 +8,14 @@ import torch
 
 from worlds import V, table
 from zellige import exact
-from zellige.errors import InputError
+from zellige.base.errors import InputError
 from zellige.evaluation.likelihood import Likelihood
 from zellige.exact import distributions as exact_distributions
-from zellige.exact.identities.check import apart, enumerable, variants
-from zellige.exact.identities.distributions import coarse, of_clean
 from zellige.methods import METHODS
 from zellige.methods.md4 import MD4
 from zellige.methods.mdlm import MDLM
+from zellige.plugins.verify.identities.check import apart, enumerable, variants
+from zellige.plugins.verify.identities.distributions import coarse, of_clean
 from zellige.samplers import (
     SAMPLERS,
     Ancestral,

@@ -6,10 +6,10 @@ from pairs import close, constant, denoiser, generators, mdlm
 
 from worlds import Given, L, V, data_distribution, five_sigma, per_token, table
 from zellige import exact
+from zellige.base.errors import InputError
 from zellige.core.curves import Linear, Polynomial
 from zellige.core.prediction import posterior
 from zellige.core.process import absorbing
-from zellige.errors import InputError
 from zellige.methods import MD4, MDLM
 from zellige.samplers import AnyOrder, FirstHitting, run
 

@@ -13,11 +13,11 @@ from pairs import generators, mdlm
 
 from worlds import L, all_processes, data_distribution, numbers
 from zellige import exact, guide, samplers
+from zellige.base.errors import InputError
 from zellige.core import maths
 from zellige.core.batch import Batch
 from zellige.core.prediction import kernel, posterior
 from zellige.core.schedule import CLEAN
-from zellige.errors import InputError
 from zellige.methods.method import NoBound
 from zellige.samplers import Ancestral, Blockwise, Confidence, LeftToRight, Remasking, Truncated, run
 

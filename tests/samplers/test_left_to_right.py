@@ -7,8 +7,8 @@ from growing import Counting, L, Uncached, V, ar, table
 from pairs import close, generators, mdlm
 
 from zellige import exact
+from zellige.base.errors import InputError
 from zellige.core.batch import Batch
-from zellige.errors import InputError
 from zellige.methods import AR
 from zellige.samplers import LeftToRight, run
 

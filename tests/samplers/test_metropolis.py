@@ -10,9 +10,9 @@ import torch
 from worlds import L, V, data_distribution, table
 from zellige import InputError, exact
 from zellige.exact import metropolis
-from zellige.exact.identities.score import matrix
 from zellige.methods import CSM, MDLM
 from zellige.methods.csm_neighbourhood import NEIGHBOURHOODS, Cycle, Grid, Hamming
+from zellige.plugins.verify.identities.score import matrix
 from zellige.samplers import Metropolis, choose_sampler, run
 from zellige.samplers.metropolis import Walk, autocorrelation_time, report
 

@@ -9,10 +9,10 @@ from pairs import close, denoiser, mdlm
 
 from worlds import L, V, data_distribution
 from zellige import exact
+from zellige.base.errors import InputError
 from zellige.core.curves import Linear
 from zellige.core.prediction import posterior
 from zellige.core.process import absorbing
-from zellige.errors import InputError
 from zellige.samplers import AnyOrder, FixedOrder
 
 THREE = 3

@@ -9,10 +9,10 @@ from pairs import METHODS, close, denoiser, distance, md4, mdlm
 
 from worlds import L, V, data_distribution
 from zellige import exact
+from zellige.base.errors import InputError
 from zellige.core.curves import Cosine, Linear
 from zellige.core.process import absorbing
 from zellige.core.schedule import CLEAN, PRIOR
-from zellige.errors import InputError
 from zellige.methods import MDLM
 from zellige.samplers import Ancestral, Remasking, State, run
 

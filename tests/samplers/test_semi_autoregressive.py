@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import zellige
-from zellige.errors import InputError
+from zellige.base.errors import InputError
 from zellige.exact.script import Forced
 from zellige.methods import BD3LM, MD4, MDLM, build
 from zellige.models.sampling import Decoding

@@ -10,11 +10,11 @@ from pairs import METHODS, close, denoiser
 
 from worlds import L, V
 from zellige import exact
+from zellige.base.errors import InputError
 from zellige.core.curves import Linear
 from zellige.core.process import absorbing
 from zellige.core.random import Streams
 from zellige.core.student import student
-from zellige.errors import InputError
 from zellige.samplers import Rewarded, Smc, run
 from zellige.samplers.smc import Constant, Particles
 

@@ -10,12 +10,12 @@ from pairs import generators
 from small import Rows, make
 from worlds import Counting
 from zellige import exact
+from zellige.base.errors import InputError
 from zellige.core.batch import Batch
-from zellige.errors import InputError
-from zellige.exact.identities.speculative import samples
 from zellige.models.model import fingerprint
 from zellige.models.speculative import HeadConfig, Verifier, load_verifier
 from zellige.nn.speculative import CausalHead
+from zellige.plugins.verify.identities.speculative import samples
 from zellige.samplers import Speculative, run
 from zellige.samplers.guidance import ClassifierFree
 from zellige.samplers.replay import weigh

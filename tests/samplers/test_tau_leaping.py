@@ -9,13 +9,13 @@ from pairs import METHODS, close, denoiser, distance, generators, md4, mdlm, sed
 
 from worlds import Given, L, V, data_distribution, five_sigma, numbers, per_token
 from zellige import exact
+from zellige.base.errors import InputError
 from zellige.core import random
 from zellige.core.curves import Geometric, Linear, LinearSigma, Polynomial
 from zellige.core.matrices import CTMC
 from zellige.core.prediction import kernel, reverse_rate
 from zellige.core.process import absorbing, uniform
 from zellige.core.schedule import CLEAN, PRIOR
-from zellige.errors import InputError
 from zellige.methods import tauldr_rates
 from zellige.samplers import Ancestral, State, TauLeaping, run
 from zellige.samplers.tau_leaping import (

@@ -7,12 +7,12 @@ from pairs import close, denoiser, generators, genmd4, md4, sedd
 from worlds import CTMC as NO_SCHEDULE
 from worlds import L, V, data_distribution, five_sigma, generator_matrix, numbers
 from zellige import exact
+from zellige.base.errors import InputError
 from zellige.core.curves import Cosine, Exponential, Geometric, Linear, LinearSigma
 from zellige.core.matrices import CTMC
 from zellige.core.prediction import LeaveOneOut, Mean, restricted, reverse_rate
 from zellige.core.process import Mixture, absorbing, uniform
 from zellige.core.schedule import CLEAN, PRIOR
-from zellige.errors import InputError
 from zellige.methods import TauLDR, build, tauldr_rates
 from zellige.nn import Net
 from zellige.samplers import Uniformisation, run

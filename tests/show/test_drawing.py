@@ -11,11 +11,11 @@ import pytest
 from PIL import Image
 
 from zellige import cli
+from zellige.base.errors import InputError
 from zellige.cli import drawing
 from zellige.cli.drawing import frames_folder
 from zellige.data import load
 from zellige.data.levels import Levels
-from zellige.errors import InputError
 from zellige.show import kinds
 from zellige.show.terminal import Terminal
 
@@ -34,7 +34,7 @@ def place(tmp_path_factory):
         patch.setenv("ZELLIGE_CACHE", str(tmp_path_factory.mktemp("cache")))
         for run, data in RUNS.items():
             if run != "images":  # whose page is read
-                patch.setattr("zellige.report.write", lambda folder, **_: folder / "report.html")
+                patch.setattr("zellige.plugins.report.write", lambda folder, **_: folder / "report.html")
             assert cli.main(shlex.split(f"train mdlm --run {run} --data.name {data} {SMALL}")) == 0
     return folder
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
+from zellige.base.errors import InputError
 from zellige.cli.drawing import Panels
 from zellige.data.levels import Levels
 from zellige.data.tokenizer import TEXT8, Characters
-from zellige.errors import InputError
 from zellige.show import kinds
 from zellige.show.kinds.image import GAP, MASKED
 from zellige.show.style import painted

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 import zellige
+from zellige.base.errors import InputError
 from zellige.core.batch import Batch
 from zellige.data import Data
 from zellige.data.prepare import prepare
-from zellige.errors import InputError
 from zellige.training.order import Augmentation, Order
 
 SHAPE = (4, 3, 2)

@@ -10,8 +10,8 @@ import zellige
 from zellige import Data, Net, Train
 from zellige.methods import METHODS, build
 from zellige.models.config import Config
-from zellige.report.figures import metrics
-from zellige.report.sections import run_facts
+from zellige.plugins.report.figures import metrics
+from zellige.plugins.report.sections import run_facts
 from zellige.training import callback, device
 from zellige.training.device import DEVICES
 from zellige.training.meters import Meters

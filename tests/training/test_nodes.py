@@ -21,9 +21,9 @@ import torch
 from test_resume import ACCUMULATE, STEPS, TERM, Moment, assert_same, curve, run, saved_step, server  # noqa: F401
 
 from zellige import Sample, Train
+from zellige.base.errors import InputError
+from zellige.base.launched import Place, this_process
 from zellige.cli import main
-from zellige.errors import InputError
-from zellige.launched import Place, this_process
 from zellige.models.checkpoint.layout import SHARDS
 from zellige.models.checkpoint.shards import load_shards, save_shards
 from zellige.models.config import Config

@@ -15,11 +15,11 @@ import torch
 
 import zellige
 from zellige import Data, Net, Train, samplers
+from zellige.base.errors import InputError
 from zellige.cli import help, main
 from zellige.core.batch import Batch
 from zellige.core.curves import Exponential
 from zellige.data.rows import Rows
-from zellige.errors import InputError
 from zellige.methods import METHODS, build, diffusion
 from zellige.models.config import Config
 from zellige.samplers import choose_sampler

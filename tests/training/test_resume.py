@@ -26,7 +26,8 @@ from typing import Any
 import pytest
 import torch
 
-from zellige import Data, Net, Train, files
+from zellige import Data, Net, Train
+from zellige.base import files
 from zellige.methods.mdlm import MDLM
 from zellige.models import model
 from zellige.models.checkpoint import write

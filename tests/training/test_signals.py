@@ -35,7 +35,7 @@ PHASES = {  # where the signal comes, at which call, and the step that is saved 
     "validation": ("zellige.training.validation", "Validation._bound", 1, 2),
     "the last save": ("zellige.models.checkpoint.write", "Writer.save_checkpoint", 2, 3),
     "the end": ("zellige.training.callback", "TrainingCallback.close", 1, 3),
-    "the report": ("zellige.report", "write", 1, 3),
+    "the report": ("zellige.plugins.report", "write", 1, 3),
 }
 
 
@@ -85,7 +85,7 @@ def server():
             "zellige.training.loop",
             "zellige.training.train",
             "zellige.cli.train",
-            "zellige.report",
+            "zellige.plugins.report",
             __name__,
         ]
     )

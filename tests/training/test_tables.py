@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import zellige
+from zellige.base.errors import InputError
 from zellige.cli import main
-from zellige.errors import InputError
 from zellige.training import tables
 from zellige.training.plan import Step
 from zellige.training.recipes import RECIPES

@@ -14,10 +14,12 @@ import pytest
 import torch
 
 import zellige
-from zellige import Data, InputError, Net, Train, files, load
+from zellige import Data, InputError, Net, Train, load
+from zellige.base import files
+from zellige.base.errors import Diverged
+from zellige.base.trust import allow
 from zellige.cli.evaluate_print import heading as results_heading
 from zellige.core.counting import Counter, Independent
-from zellige.errors import Diverged
 from zellige.evaluation.result import summarize
 from zellige.methods import D3PM
 from zellige.methods.mdlm import MDLM
@@ -33,7 +35,6 @@ from zellige.training.progress import Silent
 from zellige.training.run import summary
 from zellige.training.train import train
 from zellige.training.validation import Validation
-from zellige.trust import allow
 
 NET = Net(layers=1, hidden=16, heads=2, length=8, conv=3)
 

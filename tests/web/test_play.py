@@ -18,11 +18,11 @@ import torch
 import zellige
 from zellige import cli, samplers
 from zellige.cli import flags
-from zellige.cli import serve as serve_command
 from zellige.cli.common import SamplerOptions
 from zellige.cli.drawing import SampleOptions
 from zellige.core.batch import Batch
 from zellige.models import shipped
+from zellige.plugins.web import command as serve_command
 from zellige.samplers import Confidence, FixedOrder
 from zellige.samplers.replay import Replayed, weigh
 from zellige.show import kinds
@@ -31,13 +31,13 @@ from zellige.show.kinds import roll
 from .small_models import LENGTH, at_once, small
 
 TestClient = pytest.importorskip("fastapi.testclient", reason="the extra `web` is missing").TestClient
-Limits = pytest.importorskip("zellige.web.guard").Limits
-export = pytest.importorskip("zellige.web.export")
-play = pytest.importorskip("zellige.web.play")
-drawn = pytest.importorskip("zellige.web.drawn")
-examples = pytest.importorskip("zellige.web.examples")
-worker = pytest.importorskip("zellige.web.worker")
-sampler_fields = pytest.importorskip("zellige.web.play").sampler_fields
+Limits = pytest.importorskip("zellige.plugins.web.guard").Limits
+export = pytest.importorskip("zellige.plugins.web.export")
+play = pytest.importorskip("zellige.plugins.web.play")
+drawn = pytest.importorskip("zellige.plugins.web.drawn")
+examples = pytest.importorskip("zellige.plugins.web.examples")
+worker = pytest.importorskip("zellige.plugins.web.worker")
+sampler_fields = pytest.importorskip("zellige.plugins.web.play").sampler_fields
 
 HERE = "http://127.0.0.1"
 MODELS = {
@@ -704,7 +704,7 @@ async def next_one(works: Any) -> list:
 @pytest.fixture
 def served():
     """A page under uvicorn whose models of text and images count, and wait a little before, each evaluation; its application."""
-    listening_at = pytest.importorskip("zellige.web.guard")
+    listening_at = pytest.importorskip("zellige.plugins.web.guard")
     models, evaluations = {"text": small(), "images": small("image")}, []
     for model in models.values():
         evaluate = model.method.network.features

@@ -20,8 +20,8 @@ from .small_models import small
 pytest.importorskip("fastapi", reason="the extra `web` is missing")
 uvicorn = pytest.importorskip("uvicorn", reason="the extra `web` is missing")
 api = pytest.importorskip("playwright.sync_api", reason="playwright is missing")
-listen = pytest.importorskip("zellige.web.guard").listen
-application = pytest.importorskip("zellige.web.play").application
+listen = pytest.importorskip("zellige.plugins.web.guard").listen
+application = pytest.importorskip("zellige.plugins.web.play").application
 CHROMIUM = next((path for path in ("/usr/bin/chromium", "/usr/bin/google-chrome") if Path(path).exists()), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 long = pytest.mark.long

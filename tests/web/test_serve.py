@@ -11,15 +11,15 @@ import pytest
 
 import zellige
 from zellige import cli
-from zellige.errors import InputError
+from zellige.base.errors import InputError
 
 from .small_models import LENGTH, at_once, small
 
 TestClient = pytest.importorskip("fastapi.testclient", reason="the extra `web` is missing").TestClient
-Limits = pytest.importorskip("zellige.web.guard").Limits
-listening_at = pytest.importorskip("zellige.web.guard")
-worker = pytest.importorskip("zellige.web.worker")
-application = pytest.importorskip("zellige.web.serve").application
+Limits = pytest.importorskip("zellige.plugins.web.guard").Limits
+listening_at = pytest.importorskip("zellige.plugins.web.guard")
+worker = pytest.importorskip("zellige.plugins.web.worker")
+application = pytest.importorskip("zellige.plugins.web.serve").application
 
 HERE = "http://127.0.0.1"
 JSON = {"content-type": "application/json"}

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from ..errors import Diverged, InputError, unknown
-from ..launched import this_process
+from ..base.errors import Diverged, InputError, unknown
+from ..base.launched import this_process
+from ..base.trust import allow
 from ..show.terminal import Terminal
-from ..trust import allow
 from . import help, options
 
 
@@ -114,8 +114,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _drop_output()
         return 0 if terminal.wrote else 141
     except OSError as error:
-        from ..files import is_full
-        from ..schema import explain
+        from ..base.files import is_full
+        from ..base.schema import explain
 
         wrong = explain(error)
         if is_full(error):
@@ -219,7 +219,7 @@ def _memory(error: Exception) -> bool:
 
 def _unforeseen(error: Exception) -> str:
     """Message for an unexpected exception: one line, and where the rest is."""
-    from ..files import write_file
+    from ..base.files import write_file
 
     text = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".")
     file = Path(tempfile.gettempdir()) / f"zellige-error-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"

@@ -6,22 +6,22 @@ this module imports no torch: a command does, once its options are read.
 
 from collections.abc import Callable, Sequence
 
+from ..plugins.published.command import export, import_
+from ..plugins.report.command import report
+from ..plugins.studies.compare.command import compare
+from ..plugins.studies.plan.command import plan
+from ..plugins.studies.sweep.command import sweep
+from ..plugins.verify.command import verify
+from ..plugins.web.command import play, serve
 from ..show.terminal import Terminal
-from .compare import compare
 from .completion import completion
 from .demo import command as demo
 from .doctor import doctor
 from .drawing import infill, sample
 from .evaluate import evaluate
-from .import_export import export, import_
 from .lists import list_
-from .plan import plan
-from .report import report
-from .serve import play, serve
-from .sweep import sweep
 from .train import train
 from .tune import tune
-from .verify import verify
 
 Command = Callable[[Sequence[str], Terminal, float], int]
 COMMANDS: dict[str, Command] = {

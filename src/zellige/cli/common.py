@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, dataclass_tr
 
 import tyro
 
-from .. import files
+from ..base import files
+from ..base.errors import InputError
+from ..base.files import file_suffix as file_suffix
+from ..base.launched import this_process
+from ..base.own_code import object_of
+from ..base.requests import KINDS, check_fields, declared, option
+from ..base.trust import names_code, refuse_code, refuse_remote
 from ..data import DATASETS, Data
 from ..data.remote_files import is_remote
-from ..errors import InputError
-from ..files import file_suffix as file_suffix
-from ..launched import this_process
-from ..own_code import object_of
-from ..requests import KINDS, check_fields, declared, option
 from ..show.numbers import count, parameters, path
 from ..show.progress import Bar
 from ..show.record import LOADING, as_file, json_record
 from ..show.terminal import Terminal
-from ..trust import names_code, refuse_code, refuse_remote
 from . import help, options
 from .flags import IDLE
 
@@ -117,7 +117,7 @@ def put_json(terminal: Terminal, document: Mapping[str, Any]) -> None:
     if terminal.json == "-":
         terminal.document(document)
     elif terminal.json is not None:
-        from ..files import write_file
+        from ..base.files import write_file
 
         write_file(terminal.json, as_file(document))
 
@@ -231,7 +231,7 @@ def refuse_unasked(words: Iterable[str], source: str) -> None:
 
 def run_folder(source: str) -> Path | None:
     """The folder that a result is written into: that of the run, if it is one. InputError where nothing can be written."""
-    from .. import files
+    from ..base import files
     from ..models.checkpoint.layout import CHECKPOINTS, holds_run
 
     folder = Path(source)
@@ -243,7 +243,7 @@ def run_folder(source: str) -> Path | None:
 
 def write_result(terminal: Terminal, file: Path, document: Mapping[str, Any]) -> None:
     """Write a result as JSON into a run, and say so."""
-    from ..files import write_file
+    from ..base.files import write_file
 
     write_file(file, as_file(document))
     terminal.result(f"  written   {path(file)}")

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from ..errors import InputError
+from ..base.errors import InputError
 from ..show.terminal import Terminal
 from . import help, options
 from .evaluate import FLAGS, TRAIN

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..files import free
-from ..requests import declared, option
+from ..base.files import free
+from ..base.requests import declared, option
 from ..show.numbers import byte_size, count, counted, duration, parameters, path, pm
 from ..show.progress import Bar, Training
 from ..show.terminal import Terminal
@@ -264,7 +264,7 @@ class _Parts:
 
     def report(self) -> None:
         """6: the page that holds all of it."""
-        from ..report import write
+        from ..plugins.report import write
 
         since = time.perf_counter()
         with Bar(self.terminal, "draw", 1) as bar:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ..base.schema import entries_of
 from ..data.catalogue import cache_folder
-from ..schema import entries_of
 from ..show.numbers import byte_size, counted, path
 from ..show.record import version_of, versions, why_broken
 from ..show.terminal import Terminal

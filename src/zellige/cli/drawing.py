@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import tyro
 
+from ..base.errors import InputError
+from ..base.launched import this_process
+from ..base.requests import option
+from ..base.trust import refuse_remote
+from ..base.waiting import threads_for
 from ..data import Local
-from ..errors import InputError
-from ..launched import this_process
 from ..models.infill import Infill
 from ..models.sample import Sample
 from ..models.sampling import Sampling
-from ..requests import option
 from ..show.numbers import byte_size, counted, path
 from ..show.progress import Bar
 from ..show.style import Mark
 from ..show.terminal import Terminal
-from ..trust import refuse_remote
-from ..waiting import threads_for
 from . import options
 from .common import OfModel, SamplerOptions, command_options, load, loading, note_change, put_json, writable
 
@@ -338,7 +338,7 @@ class Panels:
     def write(self, out: Path, samples: "Samples") -> list[Path]:
         """Write a file, or several; a picture shows the given part and the true row too, other formats the samples alone."""
         if out.suffix == ".png" and self.row is None and len(set(self.captions)) > 1:
-            from ..files import write_file
+            from ..base.files import write_file
 
             write_file(out, self.kind.sheet(self.rows, self.captions))
             return [out]
@@ -362,7 +362,7 @@ class FrameFiles:
 
     def see(self, frame: "Frame") -> None:
         """Write a frame."""
-        from ..files import make, write_file
+        from ..base.files import make, write_file
         from ..show import kinds
 
         interval = -(-frame.steps // MOST) or 1
@@ -394,7 +394,7 @@ class FilmFile:
 
     def close(self) -> list[Path]:
         """Write the film."""
-        from ..files import write_file
+        from ..base.files import write_file
         from ..show import film, kinds
 
         assert self.frame is not None
@@ -405,7 +405,7 @@ class FilmFile:
 
 def frames_folder(name: str, kind: "Modality") -> Path:
     """The folder of --frames. InputError where such rows make no pictures, where nothing can be written, or some are there."""
-    from ..files import writable
+    from ..base.files import writable
 
     if ".png" not in kind.suffixes:
         raise InputError(f"--frames writes pictures, and this model makes {kind.many}; use --watch, or --out x.jsonl")

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from ..base.errors import InputError
+from ..base.launched import this_process
 from ..data import Data
-from ..errors import InputError
 from ..evaluation.requests import Evaluate
-from ..launched import this_process
+from ..plugins.studies.probes.command import FEATURES, GLUE, PROBE, train_features
 from ..show.numbers import byte_size, path
 from ..show.record import Record
 from ..show.terminal import Terminal
@@ -30,7 +31,6 @@ from .common import (
 )
 from .evaluate_again import Mode, again, audit, status
 from .evaluate_bounds import BRACKET, PAIRS, STEPS, SUITE
-from .evaluate_classifiers import FEATURES, GLUE, PROBE, train_features
 from .flags import SHOWN
 from .generate import GENERATE
 

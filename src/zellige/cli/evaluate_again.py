@@ -26,8 +26,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError, quoted
-from ..requests import Request
+from ..base.errors import InputError, quoted
+from ..base.requests import Request
 from ..show.numbers import columns, counted, path, pm
 from ..show.progress import Bar
 from ..show.record import SENSES, Figure, Record, json_record, record_of

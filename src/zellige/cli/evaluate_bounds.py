@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from ..base.errors import InputError
+from ..base.launched import this_process
 from ..data import Data
-from ..errors import InputError
 from ..evaluation.protocol import protocol_named
 from ..evaluation.requests import CONTINUOUS, EvaluateBracket, EvaluatePairs, EvaluateSteps, EvaluateSuite
-from ..launched import this_process
 from ..show.numbers import byte_size, columns, count, counted, decimals, path, pm, quantity
 from ..show.record import as_file
 from ..show.terminal import Terminal
@@ -331,8 +331,8 @@ def _bracket_cells(row: "BracketRow", key: str | None) -> tuple[str, ...]:
 
 def save_bracket(result: "BracketResult", folder: Path, terminal: Terminal) -> None:
     """Write the JSON into a run, and the figure beside it; the name has every choice that is not the default's."""
-    from ..files import write_file
-    from ..report.bracket import bracket_figure
+    from ..base.files import write_file
+    from ..plugins.report.bracket import bracket_figure
 
     request, usual = result.request, EvaluateBracket()
     assert isinstance(request, EvaluateBracket)

@@ -5,7 +5,7 @@ import os
 import textwrap
 from pathlib import Path
 
-from ..errors import InputError
+from ..base.errors import InputError
 from ..evaluation.evaluate import PROTOCOL
 from ..evaluation.interval import FREEDOM, Proportion
 from ..evaluation.metrics import METRICS, Metric, find, grouped

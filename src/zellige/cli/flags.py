@@ -10,8 +10,8 @@ import types
 import typing
 from typing import Any, Union
 
-from ..arguments import Annotation, choices_of_kind, from_text
-from ..requests import Option, option_of
+from ..base.arguments import Annotation, choices_of_kind, from_text
+from ..base.requests import Option, option_of
 
 IDLE = "idle"  # marks, in a field's annotation, an option that a command takes only because every command does
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from ..base.errors import InputError
+from ..base.files import make, writable, write_file
 from ..data import Data
-from ..errors import InputError
 from ..evaluation.requests import EvaluateSamples
-from ..files import make, writable, write_file
 from ..show.numbers import path
 from ..show.record import as_file
 from ..show.terminal import Terminal
@@ -113,7 +113,7 @@ def generate_lines(record: "SamplesRecord") -> list[str]:
 
 def save_samples(record: "SamplesRecord", folder: Path, terminal: Terminal, chosen: GenerateOptions) -> None:
     """Write the JSON, the table and the figures, and name them."""
-    from ..report.sweep import sweep_figure
+    from ..plugins.report.sweep import sweep_figure
     from .evaluate_print import describe_samples, of_cheats, tables
 
     request: Any = record.request

@@ -133,8 +133,8 @@ def methods() -> list[dict[str, str]]:
 
 def samplers() -> list[dict[str, str]]:
     """A row for each sampler, from what it says of itself without options; then the other names that some of them have."""
-    from ..exact.identities.check import enumerable
     from ..methods import METHODS
+    from ..plugins.verify.identities.check import enumerable
     from ..samplers import ALIASES, SAMPLERS
 
     first = sorted(METHODS.values(), key=lambda cls: cls.name != "mdlm")  # which admits most
@@ -253,7 +253,7 @@ def models() -> list[dict[str, str]]:
 
 def checkpoints() -> list[dict[str, str]]:
     """A row for each published model that loads by its id; `-` where its card says nothing."""
-    from ..models.published import CATALOGUE
+    from ..plugins.published import CATALOGUE
 
     return [row_of_catalogue.row() for row_of_catalogue in CATALOGUE]
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from ..errors import InputError, nearest
+from ..base.errors import InputError, nearest
 from ..show.numbers import wrapped
 from ..show.terminal import Terminal
 from . import help, options

@@ -24,12 +24,12 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from ..arguments import Annotation
+from ..base.arguments import Annotation
+from ..base.errors import InputError, nearest
+from ..base.requests import option_of
+from ..base.schema import shown
 from ..data import DATASETS
 from ..data.file_names import data_of
-from ..errors import InputError, nearest
-from ..requests import option_of
-from ..schema import shown
 from ..show.terminal import Terminal
 from .flags import Flag, descriptions, flags, named_fields, positionals, short_help
 from .meanings import meaning, same_value, synonym

@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import tyro
 
+from ..base.errors import InputError
+from ..base.launched import this_process
+from ..base.requests import option_of
+from ..base.trust import allow, refuse_code
 from ..data import Data
-from ..errors import InputError
-from ..launched import this_process
-from ..requests import option_of
 from ..show.numbers import path
 from ..show.progress import Bar, Training
 from ..show.terminal import Terminal
 from ..training.requests import SECTIONS
 from ..training.requests import Training as Request
-from ..trust import allow, refuse_code
 from . import options
 from .common import own_class, put_json
 from .flags import Flag, flags
 
 if TYPE_CHECKING:
     from ..methods.method import Method
+    from ..plugins.studies.sweep.search import Axis
     from ..training.run import Run
-    from ..training.search import Axis
 
 
 def form(method: Any) -> Any:
@@ -202,7 +202,7 @@ def trained(terminal: Terminal, run: "Run", rows: int, method: "type[Method] | N
     with Bar(terminal, "draw the report", 1) as bar:
         from ..methods import METHODS, reference
         from ..models.model import load
-        from ..report import write
+        from ..plugins.report import write
         from ..training.run import summary
 
         own = None if method is None or method in METHODS.values() else reference(method)

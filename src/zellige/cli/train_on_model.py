@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from ..base.errors import InputError
 from ..data import Data
-from ..errors import InputError
 from ..show.numbers import columns, counted, path
 from ..show.progress import Bar
 from ..show.terminal import Terminal

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ..arguments import checked, checked_methods, of_kind
-from ..errors import InputError
+from ..base.arguments import checked, checked_methods, of_kind
+from ..base.errors import InputError
 from .random import Randomness
 
 WHOLE = (torch.int64, torch.int32, torch.int16, torch.uint8, torch.int8)

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError, Registry
-from ..requests import declared, option
+from ..base.errors import InputError, Registry
+from ..base.requests import declared, option
 from .schedule import CLEAN, Schedule, as_time, joined
 
 

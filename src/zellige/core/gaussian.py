@@ -18,7 +18,7 @@ import math
 import torch
 from torch import Tensor
 
-from ..errors import InputError
+from ..base.errors import InputError
 from . import random
 from .random import Randomness
 from .schedule import Schedule

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from ..errors import InputError
+from ..base.errors import InputError
 from . import maths
 from .process import Process
 from .schedule import CLEAN, Schedule, on_grid

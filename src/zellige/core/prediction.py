@@ -21,7 +21,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from ..errors import InputError
+from ..base.errors import InputError
 from . import maths
 from .process import Process
 from .schedule import CLEAN, as_time

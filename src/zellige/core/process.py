@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import InputError
+from ..base.errors import InputError
 from . import maths, random
 from .random import Randomness
 from .schedule import CLEAN, PRIOR, Schedule, as_time

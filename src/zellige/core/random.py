@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ..errors import InputError
+from ..base.errors import InputError
 from .counting import Counter, Independent, Streams
 from .positions import positions
 

@@ -26,7 +26,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError
+from ..base.errors import InputError
 
 CLEAN = -math.inf
 PRIOR = math.inf

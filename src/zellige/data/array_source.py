@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InputError
+from ..base.errors import InputError
 from . import file_names, unpack
 from .catalogue import DATASETS, SPLITS, Source, own_split
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InputError
-from ..requests import Progress
+from ..base.errors import InputError
+from ..base.requests import Progress
 from . import catalogue, dna, image_files, images, own_arrays, puzzles, symbols, table
 from .array_source import Raw, cut_splits, tell
 from .catalogue import DATASETS

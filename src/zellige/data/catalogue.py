@@ -13,8 +13,8 @@ import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..errors import InputError, Registry
-from ..requests import Progress
+from ..base.errors import InputError, Registry
+from ..base.requests import Progress
 from . import remote
 from .folder import make_place, own_cache
 from .sums import Sums

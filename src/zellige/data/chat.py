@@ -18,8 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError
-from ..schema import read_json, read_text
+from ..base.errors import InputError
+from ..base.schema import read_json, read_text
 from . import template
 from .records import Message, Pair
 from .tokenizer_base import CONFIG, OutsideVocabulary

@@ -6,9 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..arguments import checked, refuse_path
-from ..errors import InputError, quoted, unknown
-from ..requests import check_fields, option
+from ..base.arguments import checked, refuse_path
+from ..base.errors import InputError, quoted, unknown
+from ..base.requests import check_fields, option
 from .catalogue import DATASETS, SPLITS
 from .file_names import data_of
 from .own_values import are_texts, by_split, integers, largest_token

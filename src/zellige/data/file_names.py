@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any
 
-from ..errors import InputError, nearest
+from ..base.errors import InputError, nearest
 from .records import FORMS, is_known
 from .remote_files import RemoteFile, find_remote, is_remote
 from .unpack import BLOCK, opened, size_of

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError
-from ..schema import read_json, sealed, sha256, structure
+from ..base.errors import InputError
+from ..base.schema import read_json, sealed, sha256, structure
 from .sums import Sums
 
 FORMAT = 1

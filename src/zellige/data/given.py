@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from ..arguments import is_number
-from ..errors import InputError, quoted
+from ..base.arguments import is_number
+from ..base.errors import InputError, quoted
 from . import catalogue, chat, file_names, readers, records, tokenizer_by_name
 from .corpus import Corpus, Data, OwnData, count_rows, fill_of
 from .losses import losses_of

@@ -31,9 +31,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arguments import is_number
-from ..errors import InputError
-from ..requests import Progress
+from ..base.arguments import is_number
+from ..base.errors import InputError
+from ..base.requests import Progress
 from . import catalogue, file_names, unpack
 from .array_source import Raw, cut_splits
 from .catalogue import DATASETS, SPLITS

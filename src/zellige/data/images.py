@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InputError
+from ..base.errors import InputError
 from . import file_names, unpack
 from .array_source import Fetch, Raw, locate_files, sums
 from .catalogue import DATASETS, cache_folder

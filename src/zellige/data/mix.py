@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from ..errors import InputError, quoted
-from ..requests import Progress
+from ..base.errors import InputError, quoted
+from ..base.requests import Progress
 from . import catalogue, tokenizer_by_name
 from .catalogue import DATASETS, SPLITS
 from .corpus import Corpus, Data, as_data, count_rows, describe_tokenizer, fill_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError
+from ..base.errors import InputError
 from . import file_names
 from .array_source import Fetch, Raw, sums
 from .corpus import Data, OwnData

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..arguments import of_kind
-from ..errors import InputError, quoted
+from ..base.arguments import of_kind
+from ..base.errors import InputError, quoted
 from .catalogue import SPLITS
 from .file_names import NAMES
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
-from ..errors import InputError
+from ..base.errors import InputError
 from .array_source import Raw
 from .folder import folder_key, read_whole, write_meta, written_aside
 from .sums import Sums

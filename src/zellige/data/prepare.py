@@ -7,9 +7,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..arguments import checked
-from ..errors import InputError, at_least, not_installed, quoted
-from ..requests import Progress
+from ..base.arguments import checked
+from ..base.errors import InputError, at_least, not_installed, quoted
+from ..base.requests import Progress
 from . import catalogue, readers
 from .catalogue import DATASETS
 from .corpus import (

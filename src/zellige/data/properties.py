@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..arguments import is_number
-from ..errors import InputError, quoted
+from ..base.arguments import is_number
+from ..base.errors import InputError, quoted
 from .smiles import Atom, atoms_of
 
 

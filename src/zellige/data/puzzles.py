@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..arguments import is_number
-from ..errors import InputError
+from ..base.arguments import is_number
+from ..base.errors import InputError
 from . import unpack
 from .array_source import Fetch, Raw, cut_splits, locate_files
 from .catalogue import DATASETS

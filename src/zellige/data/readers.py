@@ -16,8 +16,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import IO
 
-from ..errors import InputError, nearest
-from ..schema import parse
+from ..base.errors import InputError, nearest
+from ..base.schema import parse
 from . import records
 from .file_names import FASTA, IMAGE, form_of, is_documents, kind, require_label
 from .unpack import BLOCK, Readable, arrow_library, of_rows, opened

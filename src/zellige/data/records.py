@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import InputError
+from ..base.errors import InputError
 
 FORMS = "text; prompt and answer (or completion); messages; conversations (ShareGPT); instruction and output (Alpaca)"
 ROLES = {

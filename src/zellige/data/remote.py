@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
-from ..errors import InputError
+from ..base.errors import InputError
 
 PATIENCE = 3.0  # seconds for an answer, with the look-up of the name
 PAUSE = 30.0  # seconds in which a silent host is not asked again

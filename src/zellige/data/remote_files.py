@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import IO, Any
 
-from ..errors import InputError, nearest
+from ..base.errors import InputError, nearest
 from .remote import Unreachable, silence
 
 SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)(?:://|::.*://)")  # simplecache::s3://... is one of fsspec's, too

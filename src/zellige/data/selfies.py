@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from ..errors import InputError
+from ..base.errors import InputError
 from .folder import folder_key, read_whole, write_meta, written_aside
 from .tokenizer_base import BaseTokenizer, Kind, OutsideVocabulary, token_ids
 

@@ -18,8 +18,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError
-from ..schema import read_json, sealed, sha256
+from ..base.errors import InputError
+from ..base.schema import read_json, sealed, sha256
 
 SETTLED = 2.0  # seconds since a file was written after which its times tell a later writing apart
 NAME = "sums.json"

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InputError
-from ..schema import parse
+from ..base.errors import InputError
+from ..base.schema import parse
 from . import file_names, own_arrays, readers, unpack
 from .array_source import Fetch, Raw, locate_files, sums
 from .catalogue import DATASETS, cache_folder

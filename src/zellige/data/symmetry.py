@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import InputError
+from ..base.errors import InputError
 from . import puzzles
 from .dna import complement
 

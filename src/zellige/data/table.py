@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InputError
+from ..base.errors import InputError
 from . import unpack
 from .array_source import Fetch, Raw, locate_files
 from .file_names import kind

@@ -8,9 +8,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import InputError, not_installed, quoted
-from ..requests import Progress
-from ..schema import sha256
+from ..base.errors import InputError, not_installed, quoted
+from ..base.requests import Progress
+from ..base.schema import sha256
 from . import catalogue, file_names, readers, remote, unpack
 from .catalogue import DATASETS, SPLITS, Source, own_split
 from .corpus import Data, OwnData

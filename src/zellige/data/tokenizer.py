@@ -27,10 +27,10 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import is_number
-from ..errors import InputError
-from ..files import write_file
-from ..schema import read_json
+from ..base.arguments import is_number
+from ..base.errors import InputError
+from ..base.files import write_file
+from ..base.schema import read_json
 from .chat import chat_of
 from .readers import MARK
 from .tokenizer_base import (

@@ -9,9 +9,9 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from ..arguments import checked_methods, of_kind
-from ..errors import InputError
-from ..files import write_file
+from ..base.arguments import checked_methods, of_kind
+from ..base.errors import InputError
+from ..base.files import write_file
 
 Kind = Literal["case", "accents", "Unicode forms", "spaces", "characters", "spelling", "unknown"]  # of what is lost
 CONFIG, OURS = "tokenizer_config.json", "zellige"  # transformers' file, and our entry in it

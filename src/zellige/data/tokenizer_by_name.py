@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from ..arguments import is_number
-from ..errors import InputError, nearest
+from ..base.arguments import is_number
+from ..base.errors import InputError, nearest
 from . import remote
 from .tokenizer import END, TEXT8, Bytes, Characters, Tokens, load
 from .tokenizer_base import Tokenizer

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InputError
+from ..base.errors import InputError
 from . import cache as store
 from . import catalogue, tokenizer_by_name
 from . import tokenizer as tk

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from ..errors import InputError, not_installed
-from ..requests import Progress
-from ..schema import sha256
+from ..base.errors import InputError, not_installed
+from ..base.requests import Progress
+from ..base.schema import sha256
 from .remote_files import RemoteFile, answering
 
 BLOCK = 1 << 20

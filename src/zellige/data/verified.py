@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ..errors import InputError
-from ..schema import sha256
+from ..base.errors import InputError
+from ..base.schema import sha256
 from . import cache as store
 from .catalogue import DATASETS, download_path
 from .pixels import read_pixels

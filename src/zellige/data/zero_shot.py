@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..errors import InputError, not_installed
-from ..requests import Progress
+from ..base.errors import InputError, not_installed
+from ..base.requests import Progress
 from . import catalogue, file_names, remote
 from .catalogue import DATASETS
 from .corpus import Data

@@ -13,18 +13,18 @@ from typing import Any, ClassVar, Required, TypedDict
 import torch
 from torch import Tensor
 
+from ..base.errors import InputError, check_counts
+from ..base.requests import Progress
+from ..base.schema import structure
 from ..core.batch import Batch
 from ..core.random import mix
 from ..data.losses import LOSSLESS
-from ..errors import InputError, check_counts
 from ..methods.method import Method
 from ..models.model import fingerprint
-from ..requests import Progress
 from ..samplers import Confidence, FixedOrder, Sampler
 from ..samplers.confidence import Measure
 from ..samplers.pairing import CONTINUOUS, OWN, Distribution, of_length
 from ..samplers.replay import Oracle, Path, Replayed, Trajectory, no_order, path_of, weigh
-from ..schema import structure
 from ..show.record import Figure, Record, json_record
 from . import workers
 from .conditional import RowStreams

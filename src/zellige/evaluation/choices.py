@@ -17,10 +17,10 @@ from typing import Any, TypedDict
 import torch
 from torch import Tensor
 
+from ..base.errors import InputError
+from ..base.schema import parse, read_text, shown, structure
 from ..data.losses import losses_of
-from ..errors import InputError
 from ..models.model import WITHOUT_CLASS, Model, class_names, find_classes, fingerprint, identity, which_weights
-from ..schema import parse, read_text, shown, structure
 from ..show.record import Figure, Record
 from .conditional import Conditional
 from .interval import Proportion

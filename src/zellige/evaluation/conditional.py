@@ -24,18 +24,18 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from ..base.errors import InputError, check_counts
+from ..base.requests import Progress
 from ..core import random
 from ..core.batch import Batch, by_length
 from ..core.prediction import posterior
 from ..core.random import mix
 from ..data.tokenizer_base import Tokenizer
-from ..errors import InputError, check_counts
 from ..methods.ar import AR
 from ..methods.diffusion import Diffusion
 from ..methods.method import Method
 from ..models.masked_text import approximate
 from ..models.model import Model, ModelSource, as_model
-from ..requests import Progress
 from ..samplers.predict import clean_where_fixed, expected_time
 from ..samplers.sampler import State
 from ..show.kinds import of

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from ..base.errors import InputError
 from ..data import Corpus
 from ..data.given import Given
 from ..data.rows import Rows, evenly_spaced
-from ..errors import InputError
 from ..models.model import fingerprint
 from . import metrics
 from .interval import Number

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from ..base.errors import InputError
+from ..base.requests import Progress
+from ..base.trust import refuse_remote
 from ..data.corpus import Corpus
 from ..data.own_values import are_texts, by_split, integers
-from ..errors import InputError
 from ..models.model import WITHOUT_CLASS, Model, class_names, fingerprint
-from ..requests import Progress
 from ..show.kinds import of
-from ..trust import refuse_remote
 
 
 def corpus_of(model: Model, data: Any = None, progress: Progress | None = None, split: str = "test") -> Any:

@@ -10,17 +10,17 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..base.errors import InputError, check_counts
+from ..base.launched import this_process
+from ..base.requests import Progress
 from ..data.corpus import Corpus
 from ..data.losses import LOSSLESS
 from ..data.rows import Rows
 from ..data.tokenizer import Tokenizer
-from ..errors import InputError, check_counts
-from ..launched import this_process
 from ..methods.method import Method
 from ..models.ends import learns_ends
 from ..models.given import refuse_given
 from ..models.model import Model, fingerprint, identity
-from ..requests import Progress
 from . import workers
 from .corpus import beside_training, rows_with_classes
 from .likelihood import DIVERGENCE, Likelihood, Work, entropy_and_divergence

@@ -19,14 +19,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..base.errors import InputError, not_installed
+from ..base.files import writable
+from ..base.requests import Progress
+from ..base.schema import sha256, shown, structure
 from ..core.random import mix
 from ..data import Corpus
-from ..errors import InputError, not_installed
-from ..files import writable
 from ..models.network_folder import files_of, load_network, save_network
 from ..nn.classifier import ImageClassifier
-from ..requests import Progress
-from ..schema import sha256, shown, structure
 from ..show.record import Figure, Record, json_record
 from .image_quality import Views
 from .interval import Proportion

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..base.errors import InputError
 from ..core.random import mix
-from ..errors import InputError
 from .interval import Number, student
 
 M = TypeVar("M")

@@ -31,14 +31,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..base.errors import InputError, nearest, not_installed
+from ..base.requests import Progress
+from ..base.schema import read_json
 from ..core.batch import Batch
 from ..core.random import categorical, mix
 from ..data import remote
 from ..data.tokenizer_base import Tokenizer
-from ..errors import InputError, nearest, not_installed
 from ..models.model import Model, fingerprint
-from ..requests import Progress
-from ..schema import read_json
 
 GPT2 = "gpt2-large"
 LOGITS = 2**28  # of one call at most: 1 GB in float32

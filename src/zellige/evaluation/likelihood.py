@@ -13,14 +13,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from ..base.errors import InputError, unknown
+from ..base.grids import bounded as bounded_grid
 from ..core import maths, random
 from ..core.batch import Batch, Estimator
 from ..core.proposal import Proposal
 from ..core.random import Randomness, mix
 from ..core.schedule import PRIOR
-from ..errors import InputError, unknown
 from ..exact import enumeration, metropolis
-from ..grids import bounded as bounded_grid
 from ..methods import diffusion as bound_terms
 from ..methods.absorbing import Masked
 from ..methods.diffusion import Diffusion

@@ -21,8 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..base.errors import InputError, not_installed
 from ..core.random import mix
-from ..errors import InputError, not_installed
 from . import molecules as of_molecules
 from .distances import LEAST, LITTLE, discrepancy, euclidean, inverted
 from .image_quality import (

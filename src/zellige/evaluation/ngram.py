@@ -11,7 +11,7 @@ model it sees nothing outside its own row.
 
 import numpy as np
 
-from ..errors import InputError
+from ..base.errors import InputError
 
 EM_GAP, EM_STEPS = 1e-4, 2000  # nats per token
 

@@ -20,23 +20,23 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..arguments import is_number
+from ..base.arguments import is_number
+from ..base.errors import InputError, check_counts
+from ..base.grids import bounded as bounded_grid
+from ..base.requests import HandedOver, Progress, Request, alone, aside, data_of_json, declared, option, verb
 from ..data import DATASETS, Corpus, Data, Local
-from ..errors import InputError, check_counts
-from ..grids import bounded as bounded_grid
 from ..models.sampling import SYMMETRIES
-from ..requests import HandedOver, Progress, Request, alone, aside, data_of_json, declared, option, verb
 from .protocol import Protocol, protocol_named
 from .sample_options import SamplesRequest
 
 if TYPE_CHECKING:
     from ..methods.method import Method
     from ..models.model import ModelSource
+    from ..plugins.studies.probes.glue import GlueRecord
+    from ..plugins.studies.probes.probe import ProbeRecord
     from .bracket import Bracket
     from .choices import ChoiceScores, Question
-    from .glue import GlueRecord
     from .image_features import FeaturesRecord
-    from .probe import ProbeRecord
     from .result import Result
     from .samples import SamplesRecord
     from .steps import StepsTable
@@ -458,13 +458,13 @@ class EvaluateProbe(Request["ProbeRecord"]):
 
     @classmethod
     def record(cls) -> "type[ProbeRecord]":
-        from .probe import ProbeRecord
+        from ..plugins.studies.probes.probe import ProbeRecord
 
         return ProbeRecord
 
     def run(self, model: "ModelSource", /) -> "ProbeRecord":
         """Probe a `Model`, or a run folder, a saved folder or a hub id."""
-        from .probe import labelled, probe_folds
+        from ..plugins.studies.probes.probe import labelled, probe_folds
 
         how = {} if self.progress is None else {"progress": self.progress}
         data, epochs = labelled(self.probe, self.data.path, self.data.cache), 0 if self.linear else self.epochs
@@ -494,13 +494,13 @@ class EvaluateGlue(Request["GlueRecord"]):
 
     @classmethod
     def record(cls) -> "type[GlueRecord]":
-        from .glue import GlueRecord
+        from ..plugins.studies.probes.glue import GlueRecord
 
         return GlueRecord
 
     def run(self, model: "ModelSource", /) -> "GlueRecord":
         """Fine-tune and judge a `Model`, or a run folder, a saved folder or a hub id."""
-        from .glue import glue, tasks_of
+        from ..plugins.studies.probes.glue import glue, tasks_of
 
         how = {} if self.progress is None else {"progress": self.progress}
         record = glue(

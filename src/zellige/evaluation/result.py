@@ -28,11 +28,11 @@ from typing import Any, TypedDict
 import torch
 from torch import Tensor
 
-from ..arguments import checked
-from ..errors import InputError
-from ..files import write_file
+from ..base.arguments import checked
+from ..base.errors import InputError
+from ..base.files import write_file
+from ..base.schema import read_json, structure
 from ..models.model import WITHOUT_CLASS
-from ..schema import read_json, structure
 from ..show.numbers import pm, quantity
 from ..show.record import Figure, Record, as_file, json_record
 from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS, Proportion, over_draws, over_texts

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeVar
 
+from ..base.errors import InputError
+from ..base.requests import Request, aside, data_of_json, declared, option
 from ..data import Data
-from ..errors import InputError
 from ..models.sampling import Decoding
-from ..requests import Request, aside, data_of_json, declared, option
 from ..show.terminal import Terminal
 
 R = TypeVar("R")

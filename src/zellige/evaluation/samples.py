@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 
+from ..base.errors import InputError
+from ..base.schema import entries_of, structure
 from ..data.catalogue import SPLITS
 from ..data.given import Given
 from ..data.properties import COUNTED, Property
 from ..data.rows import evenly_spaced
-from ..errors import InputError
 from ..models.model import WITHOUT_CLASS, class_names, find_classes, identity, which_weights
-from ..schema import entries_of, structure
 from ..show import kinds
 from ..show.numbers import byte_size
 from ..show.progress import Bar

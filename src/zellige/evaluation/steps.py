@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import InputError
+from ..base.errors import InputError
 from ..show.record import Figure, Record, json_record
 from .result import Result, difference, interval_ends
 

@@ -10,12 +10,12 @@ from typing import Any, TypedDict
 
 import torch
 
+from ..base.errors import InputError, Registry, unknown
+from ..base.schema import structure
 from ..data import zero_shot as sets
 from ..data.remote import Unreachable
-from ..errors import InputError, Registry, unknown
 from ..models.model import Model, fingerprint, told_none, which_weights
 from ..samplers.pairing import of_length
-from ..schema import structure
 from ..show.record import Figure, Record, json_record
 from .evaluate import evaluate_rows
 from .likelihood import Likelihood

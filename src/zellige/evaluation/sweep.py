@@ -33,23 +33,23 @@ import numpy as np
 import torch
 
 from .. import samplers
-from ..arguments import from_text
+from ..base.arguments import from_text
+from ..base.errors import InputError, check_counts, unknown
+from ..base.requests import Progress, choices_of
+from ..base.schema import read_lines, read_text
 from ..core.random import categorical, mix
 from ..data.corpus import Corpus
 from ..data.given import GivenRows
 from ..data.rows import Rows
 from ..data.tokenizer_base import Tokenizer
-from ..errors import InputError, check_counts, unknown
 from ..models.defaults import end_token, trained_on_documents
 from ..models.frames import Frame, collect
 from ..models.model import Model, fingerprint
 from ..models.sample import watch
-from ..requests import Progress, choices_of
 from ..samplers import choose_sampler
 from ..samplers.choice import PLAIN
 from ..samplers.pairing import admissible, of_length
 from ..samplers.tau_leaping import Leap
-from ..schema import read_lines, read_text
 from . import metrics
 from .interval import Number, from_jackknife
 from .judge import Judge, JudgeReading, read_texts

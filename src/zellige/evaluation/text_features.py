@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..errors import InputError
+from ..base.errors import InputError
+from ..base.schema import read_json
 from ..models.model import fingerprint
-from ..schema import read_json
 from .distances import LEAST
 from .image_features import CONFIG
 from .interval import Number

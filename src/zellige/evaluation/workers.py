@@ -18,10 +18,10 @@ from typing import Any
 
 import torch
 
-from ..errors import InputError
-from ..files import make, unlinked, unwritable
-from ..launched import Place, join, this_process
-from ..schema import parse_as, sealed
+from ..base.errors import InputError
+from ..base.files import make, unlinked, unwritable
+from ..base.launched import Place, join, this_process
+from ..base.schema import parse_as, sealed
 
 GroupResult = dict[str, Any]  # what a group gives: plain lists of numbers, by name
 

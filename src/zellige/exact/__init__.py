@@ -8,7 +8,7 @@ their probabilities), the distribution of its samples, the T-step bound and the 
 A distribution on the space is a vector (K^L,) over `states(K, L)`, the last position running fastest.
 """
 
-from ..arguments import check_functions
+from ..base.arguments import check_functions
 from .bounds import any_order, continuous_terms, expectation, expected, log_likelihood, parts, quadrature, step_bound
 from .chain import model_distribution
 from .enumeration import Denoiser, embed, entropy, index, marginal, states

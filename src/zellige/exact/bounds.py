@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..base.errors import at_least, check_counts
 from ..core import bound
 from ..core.batch import Batch
 from ..core.prediction import truth
 from ..core.schedule import CLEAN, PRIOR
-from ..errors import at_least, check_counts
 from ..methods.diffusion import Diffusion
 from .chain import model_distribution
 from .enumeration import index, states

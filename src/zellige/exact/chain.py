@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from ..base.errors import InputError
 from ..core.prediction import kernel
-from ..errors import InputError
 from ..methods.diffusion import Diffusion
 from .enumeration import of_index
 

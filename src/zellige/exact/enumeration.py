@@ -10,12 +10,12 @@ A distribution on the space is a vector (K^L,) over `states(K, L)`, the last pos
 import torch
 from torch import Tensor
 
-from ..arguments import checked
+from ..base.arguments import checked
+from ..base.errors import InputError, at_least
 from ..core import maths
 from ..core.prediction import LeaveOneOut, Score, restricted
 from ..core.process import Process
 from ..core.schedule import CLEAN, PRIOR
-from ..errors import InputError, at_least
 from ..methods.diffusion import Diffusion
 
 

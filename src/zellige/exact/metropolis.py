@@ -13,9 +13,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from ..base.errors import InputError
 from ..core import maths
 from ..core.prediction import DataScore
-from ..errors import InputError
 from ..methods.method import Method
 from ..samplers.metropolis import TEXTS, OverNeighbours, enumerable
 from .enumeration import index, states

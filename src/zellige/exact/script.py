@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from ..base.errors import InputError, at_least
 from ..core import maths
-from ..errors import InputError, at_least
 from ..methods.method import Method
 from ..samplers import Sampler, State
 from ..samplers.growing import Growth

@@ -5,8 +5,8 @@ from typing import Any
 
 from torch import nn
 
-from ..arguments import checked, of_kind
-from ..errors import InputError, Registry, at_least
+from ..base.arguments import checked, of_kind
+from ..base.errors import InputError, Registry, at_least
 from ..nn.block import Net
 from .ar import AR
 from .bd3lm import BD3LM

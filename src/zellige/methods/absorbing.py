@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..base.errors import InputError
 from ..core import maths, random
 from ..core.batch import Batch, Estimator
 from ..core.positions import positions
@@ -19,7 +20,6 @@ from ..core.prediction import Mean, restricted
 from ..core.process import absorbing
 from ..core.random import Randomness
 from ..core.schedule import PRIOR, Schedule
-from ..errors import InputError
 from ..nn.cross_entropy import cross_entropy
 from . import diffusion
 from .diffusion import Diffusion, per_position, places

@@ -19,12 +19,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..base.errors import InputError
+from ..base.requests import declared, option
 from ..core import random
 from ..core.batch import Batch
 from ..core.positions import positions
-from ..errors import InputError
 from ..nn.cross_entropy import cross_entropy
-from ..requests import declared, option
 from .method import Method
 
 

@@ -40,14 +40,14 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
+from ..base.errors import InputError
+from ..base.requests import declared, option
 from ..core import random
 from ..core.batch import Batch
 from ..core.curves import SCHEDULES, ScheduleChoice, schedule_of
 from ..core.process import absorbing, uniform
 from ..core.random import Randomness
-from ..errors import InputError
 from ..nn.attention import documents
-from ..requests import declared, option
 from .absorbing import Masked, without_mask
 from .diffusion import Diffusion, per_position
 from .method import copy_of

@@ -48,14 +48,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from ..arguments import checked
+from ..base.arguments import checked
+from ..base.errors import InputError
+from ..base.requests import declared, option
 from ..core import random
 from ..core.batch import Batch, Estimator
 from ..core.prediction import DataScore
 from ..core.random import Randomness
-from ..errors import InputError
 from ..nn.chunks import each_position
-from ..requests import declared, option
 from .csm_neighbourhood import NEIGHBOURHOODS
 from .method import Method, NoBound, refuse_times, refuse_tokens
 

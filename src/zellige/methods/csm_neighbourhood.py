@@ -10,9 +10,9 @@ from functools import cached_property, lru_cache
 import torch
 from torch import Tensor
 
+from ..base.errors import InputError
 from ..core import random
 from ..core.random import Randomness
-from ..errors import InputError
 
 
 class Neighbourhood:

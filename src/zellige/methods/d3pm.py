@@ -34,13 +34,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..base.errors import InputError
+from ..base.requests import declared, option
 from ..core import maths
 from ..core.prediction import LeaveOneOut, as_leave_one_out, restricted
 from ..core.process import Process
 from ..core.schedule import CLEAN, PRIOR
-from ..errors import InputError
 from ..nn.logistic import near
-from ..requests import declared, option
 from . import diffusion, uniform
 from .absorbing import Absorbing
 from .d3pm_rows import RowTables, rows_of

@@ -26,10 +26,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..base.errors import InputError, at_least
 from ..core import maths, process
 from ..core.matrices import CTMC, THIN, Chain, Kernels, afford
 from ..core.schedule import Tabulated
-from ..errors import InputError, at_least
 
 D = torch.float64
 FORGOTTEN = 6.0  # -log of what T steps must leave of the slowest mode; the paper's betas on many levels: 6.2

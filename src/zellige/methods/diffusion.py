@@ -27,7 +27,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .. import arguments
+from ..base import arguments
+from ..base.errors import InputError
 from ..core import bound, random
 from ..core.batch import Batch
 from ..core.positions import Positions, positions
@@ -36,7 +37,6 @@ from ..core.process import Process
 from ..core.proposal import Proposal
 from ..core.random import Randomness
 from ..core.schedule import CLEAN, PRIOR, as_time, coarse
-from ..errors import InputError
 from ..nn.chunks import each_position
 from .method import Method, refuse_times, refuse_tokens
 

@@ -49,14 +49,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from ..base.errors import InputError
+from ..base.requests import declared, option
 from ..core import maths, random
 from ..core.batch import Batch
 from ..core.positions import positions
 from ..core.random import Randomness
-from ..errors import InputError
 from ..nn.block import Net
 from ..nn.chunks import each_position
-from ..requests import declared, option
 from .method import Method
 
 TINY = 1e-9  # the smallest u: 2 (q + n) u of the bound is not sampled

@@ -28,14 +28,14 @@ import math
 import torch
 from torch import Tensor, nn
 
+from ..base.errors import InputError
+from ..base.requests import declared
 from ..core import maths, random
 from ..core.batch import Batch
 from ..core.curves import Polynomial
 from ..core.positions import positions
 from ..core.process import absorbing
 from ..core.schedule import CLEAN
-from ..errors import InputError
-from ..requests import declared
 from .absorbing import Absorbing
 
 

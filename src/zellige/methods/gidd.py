@@ -30,11 +30,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from ..base.requests import declared, option
 from ..core import maths, random
 from ..core.prediction import LeaveOneOut
 from ..core.process import Process
 from ..core.schedule import BISECTIONS, CLEAN, PRIOR, Schedule
-from ..requests import declared, option
 from .diffusion import Diffusion, per_position, summed
 
 T_EPS = 1e-4  # the weighted losses draw t this far from both ends

@@ -28,10 +28,10 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
+from ..base.errors import InputError
+from ..base.requests import declared, option
 from ..core.curves import Cosine, Linear, Polynomial
 from ..core.schedule import Schedule
-from ..errors import InputError
-from ..requests import declared, option
 from .absorbing import Masked
 from .diffusion import per_position
 

@@ -26,13 +26,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from ..base.errors import InputError
+from ..base.requests import declared, option
 from ..core import random
 from ..core.curves import SCHEDULES, ScheduleChoice, schedule_of
 from ..core.prediction import Substituted
 from ..core.process import absorbing
 from ..core.schedule import CLEAN
-from ..errors import InputError
-from ..requests import declared, option
 from . import diffusion
 from .absorbing import Masked, without_mask
 from .diffusion import Diffusion

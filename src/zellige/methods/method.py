@@ -15,14 +15,14 @@ from typing import Any, ClassVar, Self, TypeVar
 import torch
 from torch import Tensor, nn
 
-from .. import arguments
-from ..arguments import checked
+from ..base import arguments
+from ..base.arguments import checked
+from ..base.errors import InputError, unknown
 from ..core.batch import Batch, Estimate, Estimator, tensor
 from ..core.positions import Positions
 from ..core.process import Process
 from ..core.random import Counter, Randomness, uniform
 from ..core.schedule import CLEAN, as_time
-from ..errors import InputError, unknown
 from ..nn.attention import documents
 from ..nn.block import Net
 from ..nn.network import build_network

@@ -30,11 +30,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from ..base.requests import declared
 from ..core import random
 from ..core.batch import Batch
 from ..core.curves import SCHEDULES, ScheduleChoice, schedule_of
 from ..nn.network import build_network
-from ..requests import declared
 from . import diffusion
 from .absorbing import Masked
 from .diffusion import Diffusion

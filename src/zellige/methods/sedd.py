@@ -31,11 +31,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from ..base.errors import InputError
+from ..base.requests import declared
 from ..core.curves import schedule_of
 from ..core.prediction import score, truth
 from ..core.process import absorbing, uniform
-from ..errors import InputError
-from ..requests import declared
 from . import diffusion
 from .diffusion import per_position
 from .score import Scored

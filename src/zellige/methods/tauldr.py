@@ -42,12 +42,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..base.errors import InputError
+from ..base.requests import declared, option
 from ..core import random
 from ..core.batch import Batch
 from ..core.prediction import LeaveOneOut, score, score_given, subs
-from ..errors import InputError
 from ..nn.logistic import near, within
-from ..requests import declared, option
 from . import diffusion, tauldr_rows
 from .diffusion import Diffusion
 from .tauldr_rates import ORDERED, Noise

@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..base.errors import InputError
 from ..core import process
 from ..core.curves import Exponential, LinearSigma
 from ..core.matrices import CTMC, afford
-from ..errors import InputError
 
 ORDERED = ("gaussian", "birth-death")  # on a line of states
 ONLY = {"growth": ORDERED, "rate_sigma": ("gaussian",), "target_sigma": ("gaussian",)}

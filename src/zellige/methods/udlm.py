@@ -31,11 +31,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..base.errors import InputError
+from ..base.requests import declared, option
 from ..core import random
 from ..core.batch import Batch
 from ..core.curves import SCHEDULES, ScheduleChoice, schedule_of
-from ..errors import InputError
-from ..requests import declared, option
 from .diffusion import per_position
 from .uniform import Uniform, as_mean
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from torch import nn
 
-from ..errors import InputError, nearest, not_installed
+from ..base.errors import InputError, nearest, not_installed
+from ..base.schema import shown
 from ..methods.method import Method
-from ..schema import shown
 from .config import Adapter
 
 _AGAIN = "copy the folder again"

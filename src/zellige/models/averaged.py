@@ -4,8 +4,8 @@ import copy
 
 import torch
 
+from ..base.errors import InputError
 from ..data.symmetry import symmetries
-from ..errors import InputError
 from ..nn.averaged import Averaged
 from ..samplers.predict import reads_tokens
 from .model import Model

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ..base.errors import InputError
+from ..base.trust import names_code
 from ..core.process import Process
 from ..core.schedule import CLEAN
-from ..errors import InputError
 from ..methods.method import Method
 from ..nn.block import Net
 from ..nn.classifier import Classifier
 from ..nn.network import build_network
 from ..samplers.guidance import ByClassifier, ClassifierFree
-from ..trust import names_code
 from .network_folder import load_network, save_network
 
 if TYPE_CHECKING:

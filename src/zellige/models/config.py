@@ -12,13 +12,13 @@ from functools import partial
 from typing import Any, Literal, TypedDict
 
 from .. import __version__
-from ..arguments import Annotation
+from ..base.arguments import Annotation
+from ..base.errors import InputError, nearest
+from ..base.requests import check_fields, option
+from ..base.schema import CONVERTER, check_format, either, structure
 from ..data import Data
-from ..errors import InputError, nearest
 from ..methods import find
 from ..nn.block import Net
-from ..requests import check_fields, option
-from ..schema import CONVERTER, check_format, either, structure
 from .low_rank import Adapter
 
 AGAIN = "copy it again from where it was trained"

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from ..arguments import of_kind
+from ..base.arguments import of_kind
+from ..base.errors import InputError
+from ..base.schema import parse, read_text, shown, structure
 from ..data.tokenizer_base import Tokenizer
-from ..errors import InputError
 from ..methods.method import Method
 from ..samplers import every_option
-from ..schema import parse, read_text, shown, structure
 from .checkpoint.read import check_sums
 from .config import AGAIN, refuse_unknown
 from .sampling import DECODING, INFILL, Decoding

@@ -14,15 +14,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from ..arguments import checked
+from ..base.arguments import checked
+from ..base.errors import InputError, check_counts
+from ..base.requests import Progress
 from ..core.batch import Batch, by_length
 from ..core.random import mix
-from ..errors import InputError, check_counts
 from ..methods.ar import AR
 from ..methods.diffusion import Diffusion
 from ..methods.flexmdm import FlexMDM
 from ..methods.method import Method
-from ..requests import Progress
 from ..show.kinds import of
 from .model import as_model
 

@@ -11,9 +11,10 @@ from typing import Any, TypedDict, TypeVar
 import torch
 from torch import Tensor
 
-from ..errors import InputError
-from ..files import write_file
-from ..launched import Place, join
+from ..base.errors import InputError
+from ..base.files import write_file
+from ..base.launched import Place, join
+from ..base.schema import structure
 from ..samplers import State
 from ..samplers.growing import Ending, Growth, again
 from ..samplers.insertion import Inserted
@@ -21,7 +22,6 @@ from ..samplers.metropolis import Walk, report
 from ..samplers.pairing import Distribution
 from ..samplers.smc import Constant, Particles
 from ..samplers.tau_leaping import Leap, Leaps, describe_leaps, joined_leaps
-from ..schema import structure
 from ..show.numbers import count, counted, duration, pm, token_rate
 from ..show.record import Record, json_record
 from ..show.style import Mark

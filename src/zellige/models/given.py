@@ -1,7 +1,7 @@
 """Which methods can be trained and evaluated with a given part (`data.given`)."""
 
+from ..base.errors import InputError
 from ..data.given import Given
-from ..errors import InputError
 from ..methods.method import Method
 
 

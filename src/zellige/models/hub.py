@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, Self
 from huggingface_hub import ModelCard, ModelHubMixin
 
 from .. import __version__
-from ..arguments import checked, of_kind
+from ..base.arguments import checked, of_kind
+from ..base.errors import InputError
+from ..base.schema import read_json
 from ..data import DATASETS
 from ..data.tokenizer import Tokens
 from ..data.tokenizer_base import Tokenizer
-from ..errors import InputError
 from ..methods.method import Method
-from ..schema import read_json
 from .checkpoint.layout import EVALUATIONS
 
 if TYPE_CHECKING:

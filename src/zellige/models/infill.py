@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
-from ..arguments import checked
-from ..errors import InputError
-from ..requests import declared, option, takes
+from ..base.arguments import checked
+from ..base.errors import InputError
+from ..base.requests import declared, option, takes
 from .choices import InfillChoices, SamplerChoices
 from .sample import Sample
 from .sampling import Sampling

@@ -5,12 +5,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+from ..base.errors import InputError, nearest
+from ..base.files import FULL
+from ..base.schema import shown
 from ..data import remote
-from ..errors import InputError, nearest
-from ..files import FULL
 from ..methods import METHODS
-from ..schema import shown
-from . import hub, published, shipped
+from ..plugins import published
+from . import hub, shipped
 from .checkpoint.layout import BEST, CHECKPOINTS, CHECKSUMS, CONFIG, LAST, WEIGHTS
 from .checkpoint.read import named_checkpoint, refuse_pickle
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ..requests import check_fields, option
+from ..base.requests import check_fields, option
 
 
 @check_fields

@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..base.errors import InputError
 from ..data.tokenizer_base import Tokenizer
-from ..errors import InputError
 from ..samplers.sampler import GAP
 from ..show.kinds import added, of
 from .defaults import end_token, trained_on_documents

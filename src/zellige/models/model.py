@@ -18,18 +18,21 @@ from typing import TYPE_CHECKING, Any, Protocol, Unpack, cast
 import torch
 from torch import Tensor, nn
 
-from ..arguments import checked, is_number, of_kind
+from ..base.arguments import checked, is_number, of_kind
+from ..base.elsewhere import ELSEWHERE, no_attribute
+from ..base.errors import InputError, meant, nearest, quoted
+from ..base.files import write_folder
+from ..base.schema import check_format, shown
+from ..base.trust import allow, may_have_changed
 from ..core.batch import usable, whole_numbers
 from ..data import load as load_tokenizer
 from ..data.tokenizer_base import Tokenizer
-from ..elsewhere import ELSEWHERE, no_attribute
-from ..errors import InputError, meant, nearest, quoted
-from ..files import write_folder
 from ..methods import METHODS, build, find
 from ..methods.method import Method
-from ..schema import check_format, shown
-from ..trust import allow, may_have_changed
-from . import hub, published, shipped, weights
+from ..plugins import published
+from ..plugins.published import layouts
+from ..plugins.published.layout import PublishedChoices
+from . import hub, shipped, weights
 from .adapter import merge
 from .checkpoint.layout import ADAPTER, ADAPTER_CONFIG, CHECKPOINTS, CONFIG, TOKENIZER, WEIGHTS
 from .checkpoint.read import check_sums, header, load_tensors, load_weights, place_weights, read_config
@@ -37,8 +40,6 @@ from .checkpoint.write import explain_full_disk, nbytes, write_checksums, write_
 from .config import FORMAT, Config, from_json
 from .defaults import check_defaults, read_defaults, write_defaults
 from .locate import download, locate
-from .published import layouts
-from .published.layout import PublishedChoices
 from .speculative import load_verifier
 
 LISTED = 12  # of the names, in an error

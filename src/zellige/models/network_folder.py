@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 import torch
 from torch import nn
 
-from ..errors import InputError
-from ..files import write_folder
-from ..schema import read_json, shown
+from ..base.errors import InputError
+from ..base.files import write_folder
+from ..base.schema import read_json, shown
 from ..show.record import as_file
 from .checkpoint.read import check_sums, load_tensors
 from .checkpoint.write import save_tensors, write_checksums

@@ -7,14 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..arguments import of_kind
+from ..base.arguments import of_kind
+from ..base.errors import InputError
+from ..base.own_code import object_of
+from ..base.trust import may_run_code, names_code
 from ..core.schedule import CLEAN
-from ..errors import InputError
-from ..own_code import object_of
 from ..samplers.growing import Ending
 from ..samplers.smc import Rewarded, Smc
 from ..show import kinds
-from ..trust import may_run_code, names_code
 from .classifier import check_pair, load_classifier
 
 

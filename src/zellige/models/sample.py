@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
-from ..arguments import checked
-from ..errors import InputError
-from ..requests import declared, option, takes
+from ..base.arguments import checked
+from ..base.errors import InputError
+from ..base.requests import declared, option, takes
 from .choices import SampleChoices, SamplerChoices
 from .sampling import Sampling
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from ..arguments import checked_methods
-from ..errors import InputError, nearest
-from ..grids import step_size
-from ..requests import Request, aside, declared, option, options_of
-from ..truncation import TEMPERATURE, TOP_K, TOP_P
+from ..base.arguments import checked_methods
+from ..base.errors import InputError, nearest
+from ..base.grids import step_size
+from ..base.requests import Request, aside, declared, option, options_of
+from ..base.truncation import TEMPERATURE, TOP_K, TOP_P
 
 if TYPE_CHECKING:
     from ..methods.method import Method

@@ -11,9 +11,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..errors import InputError
+from ..base.errors import InputError
+from ..base.schema import shown
 from ..nn.speculative import CausalHead
-from ..schema import shown
 from .network_folder import load_network, save_network
 
 NAME = "head"  # of its files

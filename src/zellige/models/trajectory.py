@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from ..base.errors import InputError, check_counts
 from ..core.batch import tensor, whole_numbers
 from ..core.random import Streams, mix
 from ..data.tokenizer_base import Tokenizer
-from ..errors import InputError, check_counts
 from ..samplers import Blockwise, Sampler, State, pairing, run
 from ..samplers.growing import again, merged
 from ..samplers.guide import Wrapper

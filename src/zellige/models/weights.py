@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from ..errors import InputError
+from ..base.errors import InputError
 
 _FILLS = {"fill_", "zero_", "normal_", "uniform_", "truncated_", "copy_"}
 

@@ -1,11 +1,11 @@
 """Networks: what reads x_t (and the time) and returns hidden states, a head on them, and the loss on the head."""
 
-from .bert import Bert, BertNet
+from ..plugins.published.nn.bert import Bert, BertNet
+from ..plugins.published.nn.gpt2 import GPT2
+from ..plugins.published.nn.llama import Llama, LlamaNet
 from .block import Net
 from .classifier import Classifier
 from .cross_entropy import cross_entropy
-from .gpt2 import GPT2
-from .llama import Llama, LlamaNet
 from .table import Table
 from .transformer import DiT
 from .unet import UNet

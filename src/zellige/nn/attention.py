@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ..errors import InputError
+from ..base.errors import InputError
 
 CHUNK = 128  # queries at one time, or one block if that is longer
 TILE = 128  # queries and keys that FlexAttention leaves out together; streams are padded to whole ones

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError
+from ..base.errors import InputError
 
 
 class Averaged(nn.Module):

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ..errors import InputError
-from ..requests import check_fields, option
+from ..base.errors import InputError
+from ..base.requests import check_fields, option
 from .attention import ALL, Beside, Past, Sight, attend
 from .embedding import Modulation, Places, add, chosen, modulate, rotate
 

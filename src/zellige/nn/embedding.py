@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import InputError
+from ..base.errors import InputError
 
 
 def rotary_table(length: int, width: int, base: float = 1e4) -> Tensor:

@@ -5,8 +5,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ..errors import InputError
-from ..memory import require_memory
+from ..base.errors import InputError
+from ..base.memory import require_memory
 from .block import Net
 from .transformer import DiT
 from .unet import UNet

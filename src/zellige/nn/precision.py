@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..errors import InputError
+from ..base.errors import InputError
 
 PRECISIONS = {"float32": None, "tf32": None, "bfloat16": torch.bfloat16}  # None: that of the weights
 _MATRICES = (nn.Linear, nn.Conv1d, nn.Conv2d)

@@ -3,7 +3,7 @@
 The blocks are the DiT blocks that SEDD (Lou et al. 2024), MDLM (Sahoo et al. 2024) and their successors share: rotary
 positions, layer norms without bias, a tanh-GELU MLP four times as wide, and, only in a network that is conditioned on time or
 class, adaptive layer norm (Peebles & Xie 2023). A time-free network has none of the adaptive part: it is not fed a constant,
-but where its weights are published ones (`Net.constant`). Those load by renaming keys (`zellige.models.published`).
+but where its weights are published ones (`Net.constant`). Those load by renaming keys (`zellige.plugins.published`).
 
 `features` and `head` are apart so that the head, which is most of the work at 50,000 states, is paid only at the
 positions that are read.
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ..errors import InputError
+from ..base.errors import InputError
 from .attention import ALL, Cache, InParts, Reading, check_context, check_whole, remembered, sight
 from .block import Block, Net
 from .conv import ConvBlock, refuse_blocks

@@ -28,7 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ..errors import InputError
+from ..base.errors import InputError
 from .attention import ALL
 from .block import Block, Net
 from .embedding import Modulation, TimeEmbedding, add, axial_table, check_inputs, embed_classes, modulate

@@ -1,6 +1,6 @@
 """Samplers; each works with every method that it supports. SAMPLERS is the only table of their names."""
 
-from ..requests import Option, options_of
+from ..base.requests import Option, options_of
 from .ancestral import Ancestral
 from .any_order import AnyOrder
 from .blockwise import Blockwise

@@ -44,13 +44,13 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from ..base.errors import InputError
+from ..base.requests import declared, option
 from ..core import random
 from ..core.positions import positions
 from ..core.prediction import LeaveOneOut, Mean, Prediction, kernel, posterior, revealed_probability
 from ..core.random import Randomness, truncated_gumbel
-from ..errors import InputError
 from ..methods.diffusion import Diffusion
-from ..requests import declared, option
 from . import carried
 from .grid import OnGrid, grid_of
 from .guide import Truncated, Wrapper

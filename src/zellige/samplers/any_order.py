@@ -20,11 +20,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from ..base.requests import declared, option
+from ..base.truncation import PER_STEP
 from ..core.prediction import posterior
 from ..core.random import Randomness
 from ..methods.diffusion import Diffusion
-from ..requests import declared, option
-from ..truncation import PER_STEP
 from .pairing import Distribution, absorbs, continuous_distribution
 from .predict import expected_time, free, pick, redraw
 from .sampler import Exactness, Sampler

@@ -26,12 +26,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from ..base.errors import InputError
+from ..base.requests import declared, option
+from ..base.truncation import TOKENS
 from ..core import random
 from ..core.random import Randomness
-from ..errors import InputError
 from ..methods.diffusion import Diffusion
-from ..requests import declared, option
-from ..truncation import TOKENS
 from .growing import Ending, Growing, Growth, begin, check_given, close, pieces, window_of
 from .in_blocks import InBlocks
 from .pairing import BLOCKS, absorbs, continuous_distribution, of_length, reverses

@@ -19,13 +19,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from ..base.errors import InputError
 from ..core import bound as kl
 from ..core import random
 from ..core.batch import Batch, Estimate
 from ..core.positions import Positions, positions
 from ..core.prediction import Prediction, kernel, truth
 from ..core.random import Randomness
-from ..errors import InputError
 from ..methods.diffusion import Diffusion
 from .guide import Truncated, Wrapper, truncated
 from .predict import clean_where_fixed

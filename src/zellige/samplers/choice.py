@@ -3,10 +3,10 @@
 from collections.abc import Collection
 from typing import Any
 
-from ..arguments import of_kind
-from ..errors import InputError, meant
+from ..base.arguments import of_kind
+from ..base.errors import InputError, meant
+from ..base.requests import Option, options_of
 from ..methods.method import Method
-from ..requests import Option, options_of
 from .guide import Truncation
 from .sampler import SAMPLERS, Sampler, check, find
 

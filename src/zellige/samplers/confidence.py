@@ -40,12 +40,12 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from ..base.errors import InputError
+from ..base.requests import declared, option
+from ..base.truncation import PER_STEP
 from ..core import maths, random
 from ..core.prediction import posterior
-from ..errors import InputError
 from ..methods.diffusion import Diffusion
-from ..requests import declared, option
-from ..truncation import PER_STEP
 from .guide import untruncated
 from .pairing import STEPS, Distribution, absorbs
 from .predict import expected_time, fill, free, predict_at

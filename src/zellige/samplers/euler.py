@@ -16,9 +16,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from ..base.requests import declared, option
 from ..core.prediction import Prediction, Score, kernel, posterior, revealed_probability, reverse_rate, total_score
 from ..methods.diffusion import Diffusion
-from ..requests import declared, option
 from .grid import OnGrid
 from .pairing import NEAR_CONTINUOUS, absorbs, choosable, rateless, scores_masks
 from .predict import choose_then_predict, expected_evaluations, free, predict_then_choose, redraw

@@ -22,12 +22,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from ..base.requests import declared
 from ..core import random
 from ..core.curves import Polynomial
 from ..core.prediction import posterior
 from ..core.random import Randomness
 from ..methods.diffusion import Diffusion
-from ..requests import declared
 from .pairing import absorbs, continuous_distribution, ticks, unnormalised
 from .predict import fill, free, predict_at, redraw
 from .sampler import Exactness, Sampler, State

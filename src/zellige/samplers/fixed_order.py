@@ -16,9 +16,9 @@ from typing import ClassVar, Literal
 
 import torch
 
-from ..errors import InputError
-from ..requests import declared, option
-from ..truncation import PER_STEP
+from ..base.errors import InputError
+from ..base.requests import declared, option
+from ..base.truncation import PER_STEP
 from .any_order import AnyOrder
 from .pairing import AUTOREGRESSION, Distribution
 from .sampler import Exactness

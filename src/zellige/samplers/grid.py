@@ -15,12 +15,12 @@ import math
 import torch
 from torch import Tensor
 
+from ..base.errors import InputError
+from ..base.grids import GRID, known, size_steps, step_size
+from ..base.requests import declared, option
 from ..core.schedule import CLEAN
-from ..errors import InputError
-from ..grids import GRID, known, size_steps, step_size
 from ..methods.diffusion import Diffusion
 from ..methods.method import Method
-from ..requests import declared, option
 from .pairing import one_alpha, ticks, usual_steps
 from .sampler import Sampler
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from ..base.errors import InputError
+from ..base.requests import declared, option
+from ..base.truncation import TOKENS
 from ..core import maths
-from ..errors import InputError
 from ..methods.method import Method
-from ..requests import declared, option
-from ..truncation import TOKENS
 from .sampler import Sampler, State
 
 SPAN = 256  # the tokens whose entropy tells whether a text repeats itself

@@ -30,12 +30,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ..arguments import checked
+from ..base.arguments import checked
+from ..base.errors import InputError
 from ..core import maths
 from ..core.prediction import Prediction, combined, tilted
 from ..core.process import Process
 from ..core.schedule import CLEAN, PRIOR, as_time
-from ..errors import InputError
 from .guide import Wrapper
 from .pairing import blank
 

@@ -14,14 +14,14 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from ..arguments import checked, of_kind
+from ..base.arguments import checked, of_kind
+from ..base.errors import InputError, at_least
+from ..base.requests import declared, option
+from ..base.truncation import TEMPERATURE, TOP_K, TOP_P
 from ..core.batch import Batch
 from ..core.prediction import Mean, Prediction, posterior
 from ..core.random import Randomness
-from ..errors import InputError, at_least
 from ..methods.method import Method, NoBound
-from ..requests import declared, option
-from ..truncation import TEMPERATURE, TOP_K, TOP_P
 from .pairing import of_length
 
 

@@ -3,8 +3,8 @@
 import functools
 from typing import ClassVar
 
-from ..errors import InputError
-from ..requests import declared, option
+from ..base.errors import InputError
+from ..base.requests import declared, option
 from .sampler import Exactness, Sampler, find
 
 

@@ -27,15 +27,15 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from ..base.errors import InputError
+from ..base.requests import declared, option
+from ..base.truncation import TOKENS
 from ..core import maths, random
 from ..core.positions import positions
 from ..core.prediction import as_leave_one_out, given_others
 from ..core.random import Randomness
 from ..core.schedule import CLEAN
-from ..errors import InputError
 from ..methods.diffusion import Diffusion
-from ..requests import declared, option
-from ..truncation import TOKENS
 from .ancestral import Ancestral
 from .guide import temperature
 from .pairing import Distribution, absorbs, ticks

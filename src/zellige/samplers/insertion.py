@@ -22,12 +22,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from ..base.errors import InputError
+from ..base.requests import declared
 from ..core import random
 from ..core.random import Randomness
-from ..errors import InputError
 from ..methods.flexmdm import FlexMDM
 from ..methods.method import Method
-from ..requests import declared
 from .pairing import Distribution, usual_steps
 from .sampler import GAP, HIDDEN, Exactness, Sampler, State, check
 

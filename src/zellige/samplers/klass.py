@@ -19,10 +19,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from ..base.requests import declared, option
+from ..base.truncation import TOKENS
 from ..core import maths
 from ..methods.diffusion import Diffusion
-from ..requests import declared, option
-from ..truncation import TOKENS
 from .confidence import NetworkChooses, confidence_at
 from .pairing import Distribution
 from .sampler import start_distribution

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from ..base.requests import declared
 from ..core import random
 from ..methods.ar import AR
 from ..methods.method import Method
-from ..requests import declared
 from .growing import Growing, Growth, begin, check_given, close, pieces, window_of
 from .pairing import AUTOREGRESSION
 from .sampler import Exactness, State, check

@@ -23,12 +23,12 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
+from ..base.errors import InputError
+from ..base.requests import declared, option
 from ..core import random
 from ..core.prediction import DataScore
-from ..errors import InputError
 from ..methods.csm_neighbourhood import Neighbourhood, on
 from ..methods.method import Method
-from ..requests import declared, option
 from .pairing import CHAIN
 from .sampler import Exactness, Sampler
 

@@ -25,12 +25,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from ..base.errors import InputError
+from ..base.requests import declared, option
 from ..core import maths, random
 from ..core.positions import positions
 from ..core.prediction import posterior
-from ..errors import InputError
 from ..methods.diffusion import Diffusion
-from ..requests import declared, option
 from .pairing import STEPS, Distribution
 from .predict import as_masks, free, hidden_at, reads_tokens
 from .sampler import Exactness, Sampler

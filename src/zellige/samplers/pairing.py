@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from ..base.grids import CHAINS
 from ..core.process import Mixture, Process
-from ..grids import CHAINS
 from ..methods.method import Method
 
 

@@ -32,13 +32,13 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from ..base.errors import InputError
+from ..base.grids import GRID, known
+from ..base.requests import declared, option
 from ..core.positions import positions
 from ..core.prediction import Prediction, kernel, posterior
 from ..core.schedule import CLEAN
-from ..errors import InputError
-from ..grids import GRID, known
 from ..methods.diffusion import Diffusion
-from ..requests import declared, option
 from .ancestral import ended, is_greedy
 from .grid import spaced
 from .pairing import Distribution, one_alpha, reverses, ticks, usual_steps

@@ -29,13 +29,13 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from ..base.errors import InputError
+from ..base.grids import GRID, known
+from ..base.requests import declared, option
 from ..core import random
 from ..core.prediction import posterior
 from ..core.schedule import CLEAN
-from ..errors import InputError
-from ..grids import GRID, known
 from ..methods.diffusion import Diffusion
-from ..requests import declared, option
 from .ancestral import is_greedy, likeliest
 from .grid import spaced
 from .guide import untruncated

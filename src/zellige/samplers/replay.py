@@ -25,12 +25,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from ..base.errors import InputError
 from ..core import maths, random
 from ..core.batch import Batch
 from ..core.prediction import kernel, posterior, truth
 from ..core.random import Randomness
 from ..core.schedule import PRIOR
-from ..errors import InputError
 from ..methods.diffusion import Diffusion, where_noised
 from ..methods.method import Method
 from .ancestral import Ancestral

@@ -8,13 +8,13 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from ..arguments import checked, checked_methods, of_kind
+from ..base.arguments import checked, checked_methods, of_kind
+from ..base.errors import InputError, Registry, at_least, unknown
+from ..base.requests import declared
 from ..core import random
 from ..core.batch import WHOLE, Batch, tensor
 from ..core.random import Randomness, Streams
-from ..errors import InputError, Registry, at_least, unknown
 from ..methods.method import Method
-from ..requests import declared
 from .guide import Truncation
 from .pairing import Distribution, of_length, ticks
 

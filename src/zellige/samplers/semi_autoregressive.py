@@ -32,14 +32,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from ..base.errors import InputError
+from ..base.requests import declared, option
+from ..base.truncation import TOKENS
 from ..core.positions import positions
 from ..core.prediction import Prediction
 from ..core.schedule import as_time
-from ..errors import InputError
 from ..methods.diffusion import Diffusion
 from ..nn.attention import Reading
-from ..requests import declared, option
-from ..truncation import TOKENS
 from .guide import Truncated, Wrapper
 from .in_blocks import InBlocks
 from .pairing import BLOCKS, absorbs, of_length

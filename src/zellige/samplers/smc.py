@@ -43,16 +43,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ..arguments import checked
+from ..base.arguments import checked
+from ..base.errors import InputError
+from ..base.requests import declared, option
 from ..core import maths, random
 from ..core.positions import positions
 from ..core.prediction import LeaveOneOut, Prediction, kernel, posterior
 from ..core.random import Randomness
 from ..core.schedule import CLEAN
 from ..core.student import student
-from ..errors import InputError
 from ..methods.diffusion import Diffusion
-from ..requests import declared, option
 from .grid import OnGrid, grid_of
 from .guide import Wrapper
 from .pairing import Distribution, reverses, steps_distribution

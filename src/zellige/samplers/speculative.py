@@ -42,15 +42,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from ..base.errors import InputError
+from ..base.requests import declared, option
+from ..base.truncation import TOKENS
 from ..core import maths, random
 from ..core.batch import Batch
 from ..core.positions import positions
 from ..core.prediction import posterior
 from ..core.random import Randomness
-from ..errors import InputError
 from ..methods.diffusion import Diffusion
-from ..requests import declared, option
-from ..truncation import TOKENS
 from .fixed_order import permutation
 from .pairing import Distribution
 from .predict import as_masks, free, hidden_at, reads_tokens

@@ -37,13 +37,13 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from ..base.errors import InputError
+from ..base.requests import declared, option
 from ..core import random
 from ..core.prediction import Prediction, kernel, posterior, reverse_rate
 from ..core.process import Mixture
 from ..core.random import Randomness
-from ..errors import InputError
 from ..methods.diffusion import Diffusion
-from ..requests import declared, option
 from .ancestral import is_greedy, likeliest
 from .grid import OnGrid
 from .pairing import NEAR_CONTINUOUS, absorbs, choosable, rateless

@@ -33,15 +33,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from ..base.errors import InputError
+from ..base.requests import declared
 from ..core import random
 from ..core.matrices import CTMC
 from ..core.prediction import score
 from ..core.process import Mixture, Process
 from ..core.random import Randomness
 from ..core.schedule import CLEAN
-from ..errors import InputError
 from ..methods.diffusion import Diffusion
-from ..requests import declared
 from .ancestral import Ancestral
 from .pairing import STEPS, continuous_distribution, one_alpha, rateless, unnormalised
 from .predict import fill, free, predict_at

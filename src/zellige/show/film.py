@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import not_installed
+from ..base.errors import not_installed
 from .kinds import Modality
 from .numbers import escape
 

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from .. import __version__
-from ..arguments import checked_methods
-from ..errors import InputError
-from ..files import write_file
-from ..requests import Request
-from ..schema import SEAL, check_format, digest, read_json
+from ..base.arguments import checked_methods
+from ..base.errors import InputError
+from ..base.files import write_file
+from ..base.requests import Request
+from ..base.schema import SEAL, check_format, digest, read_json
 
 FORMAT = 1  # of the JSON of a record
 LOADING = (

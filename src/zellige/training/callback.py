@@ -11,9 +11,9 @@ import torch
 from lightning import Callback, Trainer
 from torch.optim import Optimizer
 
-from .. import files
+from ..base import files
+from ..base.errors import Diverged, InputError
 from ..data import Corpus
-from ..errors import Diverged, InputError
 from ..evaluation.result import Result
 from ..models.checkpoint.layout import CHECKPOINTS, newest, step_name
 from ..models.checkpoint.write import Writer, explain_full_disk, intact, link

@@ -14,13 +14,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..base.errors import InputError
+from ..base.requests import Progress
+from ..base.schema import structure
 from ..core import random
 from ..core.batch import Batch
 from ..core.random import mix
 from ..core.schedule import CLEAN, PRIOR
 from ..data import Data
 from ..data.rows import Rows
-from ..errors import InputError
 from ..evaluation.corpus import corpus_of
 from ..evaluation.interval import Proportion
 from ..methods.diffusion import where_noised
@@ -28,9 +30,7 @@ from ..methods.method import Method
 from ..models.classifier import AtNoise, ClassifierConfig, TextClassifier, fresh, noise_of
 from ..models.model import Model
 from ..nn.block import Net
-from ..requests import Progress
 from ..samplers.pairing import blank
-from ..schema import structure
 from ..show.record import Figure, Record, json_record
 from .fit import fit
 

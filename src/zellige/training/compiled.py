@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..base.errors import InputError
 from ..core.batch import Batch
 from ..core.random import Randomness
-from ..errors import InputError
 from ..show.numbers import counted
 
 CHECKED = (0, 10, 100, 1000)  # steps since the start or the resumption

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from ..base.errors import InputError, Registry
+from ..base.launched import this_process
+from ..base.memory import machine_memory, require_memory
 from ..data import DATASETS
-from ..errors import InputError, Registry
 from ..evaluation.workers import limit_processes
-from ..launched import this_process
-from ..memory import machine_memory, require_memory
 from ..models.config import Config, Train
 from ..nn.network import LAYER, least_parameters
 from ..nn.precision import float32_products

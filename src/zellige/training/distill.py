@@ -15,13 +15,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..base.errors import InputError
+from ..base.requests import Progress
+from ..base.schema import structure
 from ..core import random
 from ..core.batch import Batch
 from ..core.gaussian import on_path
 from ..core.process import Mixture
 from ..core.random import Randomness, mix
 from ..data.rows import Rows
-from ..errors import InputError
 from ..evaluation.corpus import corpus_of
 from ..methods import build
 from ..methods.diffusion import Diffusion
@@ -29,10 +31,8 @@ from ..methods.method import Method
 from ..models.config import Config
 from ..models.model import Model, fingerprint
 from ..nn.transformer import DiT
-from ..requests import Progress
 from ..samplers import distillation
 from ..samplers.pairing import absorbs, reverses
-from ..schema import structure
 from ..show.numbers import counted
 from ..show.record import Figure, Record, json_record
 from .ema import EMA

@@ -6,10 +6,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from ..base.requests import Progress
 from ..core.batch import Batch
 from ..core.random import mix
 from ..data.rows import Rows
-from ..requests import Progress
 
 WARM_UP = 0.05  # of the steps
 

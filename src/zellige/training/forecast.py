@@ -18,11 +18,11 @@ from typing import Any
 
 import torch
 
+from ..base.errors import InputError
 from ..core.batch import Batch
 from ..data import Corpus, Data
 from ..data.corpus import OwnData
 from ..data.tokenizer_base import Tokenizer
-from ..errors import InputError
 from ..evaluation.likelihood import Likelihood, bounded
 from ..evaluation.pilot import EACH, pilot_edges
 from ..methods import build, reference

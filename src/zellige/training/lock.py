@@ -16,9 +16,9 @@ from typing import TypedDict
 
 from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 
-from ..errors import InputError
-from ..files import made, unlinked, unwritable, write_file
-from ..schema import read_json, shown
+from ..base.errors import InputError
+from ..base.files import made, unlinked, unwritable, write_file
+from ..base.schema import read_json, shown
 
 LOCK, HOLDER, SOFT = ".lock", ".lock.json", ".lock.soft"
 WAIT = 0.5  # seconds, for a holder that is just ending

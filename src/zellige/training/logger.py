@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError, not_installed
-from ..files import make, unlinked, write_file
+from ..base.errors import InputError, not_installed
+from ..base.files import make, unlinked, write_file
+from ..base.schema import accessible, read_text, sealed
 from ..models.checkpoint.layout import (
     CHECKPOINTS,
     LOG,
@@ -25,7 +26,6 @@ from ..models.checkpoint.layout import (
     step_name,
 )
 from ..models.checkpoint.read import check_sums
-from ..schema import accessible, read_text, sealed
 from ..show.record import why_broken
 
 COLUMNS = (

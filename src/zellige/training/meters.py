@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import files
+from ..base import files
 from ..data import Rows
 from ..models.config import Config, Train
 from ..show.numbers import counted

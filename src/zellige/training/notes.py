@@ -8,7 +8,7 @@ from ..data import Corpus, Rows
 from ..methods.method import Method
 from ..models.config import Config, Train
 from ..models.ends import lengths_given
-from ..models.published.writing import fitting, unpublished
+from ..plugins.published.writing import fitting, unpublished
 from ..show.numbers import count, counted, parameters, path
 from ..show.record import versions
 from . import logger

@@ -25,9 +25,9 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from ..base.errors import InputError
 from ..core.batch import Batch
 from ..core.random import Counter
-from ..errors import InputError
 from ..methods import METHODS, build
 from ..methods.method import Method
 from ..models.config import Config

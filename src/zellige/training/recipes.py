@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from ..base.errors import InputError, Registry
 from ..data import Data
-from ..errors import InputError, Registry
 from ..methods import METHODS
 from ..methods.method import Method
 from ..models.config import Config, Train

@@ -20,15 +20,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..base.errors import InputError
+from ..base.files import writable
+from ..base.launched import this_process
+from ..base.requests import HandedOver, Request, alone, aside, data_of_json, declared, may_follow, option
+from ..base.schema import read_json, shown, structure
 from ..data import DATASETS, Data
 from ..data.corpus import as_data
 from ..data.file_names import data_of
-from ..errors import InputError
-from ..files import writable
-from ..launched import this_process
 from ..models.low_rank import Adapter
-from ..requests import HandedOver, Request, alone, aside, data_of_json, declared, may_follow, option
-from ..schema import read_json, shown, structure
 from .settings import SECTIONS, read_value, with_settings
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError
+from ..base.errors import InputError
+from ..base.schema import shown
 from ..evaluation.result import Result
 from ..models.checkpoint.layout import CHECKPOINTS, CONFIG, newest
 from ..models.checkpoint.read import read_config, read_state
 from ..models.config import Config, from_json
 from ..models.model import Model, load
-from ..schema import shown
 from ..show.numbers import byte_size, count, counted, duration, path, scaled
 from ..show.record import Record, json_record
 from .progress import HEAD, Speed

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from ..arguments import Annotation, from_text
-from ..errors import InputError, nearest
+from ..base.arguments import Annotation, from_text
+from ..base.errors import InputError, nearest
 
 SECTIONS = ("options", "data", "net", "train")
 

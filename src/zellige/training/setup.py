@@ -16,14 +16,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..arguments import of_kind
+from ..base.arguments import of_kind
+from ..base.errors import InputError, Registry
+from ..base.requests import Progress
+from ..base.schema import shown
 from ..data import DATASETS, Corpus, Data, require_same
 from ..data import load as load_tokenizer
 from ..data.prepare import prepare
 from ..data.tokenizer_base import OutsideVocabulary, Tokenizer
-from ..errors import InputError, Registry
 from ..methods.method import Method
-from ..models import published
 from ..models.checkpoint.layout import CONFIG, TOKENIZER, WEIGHTS
 from ..models.checkpoint.read import check_sums, load_tensors, place_weights, read_config
 from ..models.config import Config, Train, from_json
@@ -31,8 +32,7 @@ from ..models.ends import fill_for
 from ..models.locate import locate
 from ..models.model import load
 from ..nn.block import UNREAD, Net
-from ..requests import Progress
-from ..schema import shown
+from ..plugins import published
 from .recipes import RECIPES
 
 ADDED = ("classes", "self_condition")  # of a network, which `train.start` may lack

@@ -16,10 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..base.errors import InputError
+from ..base.requests import Progress
+from ..base.schema import structure
 from ..core.batch import Batch
 from ..core.random import mix
 from ..data.rows import Rows
-from ..errors import InputError
 from ..evaluation.corpus import corpus_of
 from ..methods.absorbing import Masked
 from ..methods.diffusion import where_noised
@@ -28,11 +30,9 @@ from ..models.speculative import HeadConfig, Verifier
 from ..nn.cross_entropy import cross_entropy
 from ..nn.precision import products
 from ..nn.speculative import CausalHead
-from ..requests import Progress
 from ..samplers import Speculative, State
 from ..samplers.predict import expected_time
 from ..samplers.speculative import HEADLESS
-from ..schema import structure
 from ..show.record import Figure, Record, json_record
 from .fit import fit
 

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from .. import files
-from ..arguments import checked
+from ..base import files
+from ..base.arguments import checked
+from ..base.errors import Diverged, InputError
+from ..base.launched import this_process
 from ..core.random import mix
 from ..data import Corpus, Data
 from ..data import load as load_tokenizer
 from ..data.corpus import as_data
 from ..data.dna import complement
 from ..data.table import refuse_mixed
-from ..errors import Diverged, InputError
-from ..launched import this_process
 from ..methods import build, find, reference
 from ..methods.method import Method
 from ..models.checkpoint.layout import (

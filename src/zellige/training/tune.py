@@ -14,13 +14,14 @@ from typing import Any
 
 import torch
 
+from ..base.errors import InputError
+from ..base.launched import this_process
+from ..base.schema import shown
 from ..core.random import mix
 from ..data import Data
 from ..data.prepare import prepare
 from ..data.table import refuse_mixed
 from ..data.tokenizer_base import OutsideVocabulary
-from ..errors import InputError
-from ..launched import this_process
 from ..methods import METHODS
 from ..models import shipped
 from ..models.adapter import inject, lora_config, resolve_targets
@@ -37,7 +38,6 @@ from ..models.ends import fill_for
 from ..models.given import needs_sight, refuse_given
 from ..models.locate import locate
 from ..models.model import Model, fingerprint, load
-from ..schema import shown
 from ..show.numbers import path
 from . import device, logger, setup
 from .progress import Progress, Silent

@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 
 import zellige
 from zellige import cli
+from zellige.base.errors import InputError
 from zellige.core.batch import Batch
-from zellige.errors import InputError
 from zellige.models.model import export, which_weights
 from zellige.nn import BertNet
 
@@ -98,7 +98,7 @@ def test_other_sizes():
     }
     sizes |= {"max_position_embeddings": 31, "local_attention": 14}
     for system, kind in (("bert", "Bert"), ("mosaicbert", ""), ("modernbert", "ModernBert")):
-        said, layout = encoders.config(system, **sizes), zellige.models.published.LAYOUTS[system]
+        said, layout = encoders.config(system, **sizes), zellige.plugins.published.LAYOUTS[system]
         tensors = dict(layout.build(said, layout.read(said, {})).named_parameters())
         found = layout.revert({layout.theirs(name): p for name, p in tensors.items()}, None)
         assert {name: tuple(p.shape) for name, p in found.items()} == encoders.shapes(system, said)
@@ -117,7 +117,7 @@ def test_other_sizes():
 def test_every_tensor_has_its_place(system, folders, models):
     """Each published tensor is in the network, whole, under its name; the names go both ways."""
     _, _, weights = folders[system]
-    layout = zellige.models.published.LAYOUTS[system]
+    layout = zellige.plugins.published.LAYOUTS[system]
     state = models[system].method.network.state_dict()
     ours = {name: layout.theirs(name) for name in state}
     assert all(layout.ours(theirs) == name for name, theirs in ours.items())

@@ -12,7 +12,7 @@ from zellige.core.batch import Batch
 from zellige.core.curves import Linear
 from zellige.core.prediction import posterior
 from zellige.core.process import uniform
-from zellige.models import published
+from zellige.plugins import published
 
 from . import hub
 

@@ -9,8 +9,8 @@ from safetensors.torch import load_file, save_file
 
 import zellige
 from zellige import cli
+from zellige.base.errors import InputError
 from zellige.core.batch import Batch
-from zellige.errors import InputError
 
 from . import large
 

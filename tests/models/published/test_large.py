@@ -11,10 +11,10 @@ import torch
 from safetensors.torch import load_file
 
 import zellige
+from zellige.base.errors import InputError
 from zellige.core.batch import Batch
-from zellige.errors import InputError
 from zellige.models.model import export
-from zellige.models.published import dream, llada
+from zellige.plugins.published import dream, llada
 
 from . import large
 

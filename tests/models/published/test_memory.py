@@ -9,9 +9,9 @@ import torch
 from safetensors.torch import save_file
 
 from zellige.data.tokenizer import Integers
-from zellige.models.published import ddit
 from zellige.models.weights import unfilled
 from zellige.nn import DiT, Net
+from zellige.plugins.published import ddit
 
 ONCE = """
 import json, sys, time

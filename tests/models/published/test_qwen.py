@@ -12,11 +12,11 @@ from safetensors.torch import load_file
 
 import zellige
 from zellige import cli
+from zellige.base.errors import InputError
 from zellige.core.batch import Batch
-from zellige.errors import InputError
 from zellige.evaluation.corpus import corpus_of
 from zellige.models.model import export
-from zellige.models.published import qwen
+from zellige.plugins.published import qwen
 
 from . import large
 

@@ -12,10 +12,11 @@ from safetensors.torch import load_file, save_file
 
 import zellige
 from zellige.data.tokenizer import Integers
-from zellige.models import published, weights
+from zellige.models import weights
 from zellige.models.checkpoint.write import write_checksums
-from zellige.models.published import ddit, layouts
 from zellige.nn import DiT, Net
+from zellige.plugins import published
+from zellige.plugins.published import ddit, layouts
 
 from . import hub
 
@@ -344,7 +345,7 @@ def test_malicious_pickles(mdlm, tmp_path, monkeypatch, file, zipped, sly):
 
 def test_second_gate_refuses_alone(mdlm, tmp_path, monkeypatch):
     """Should the names be read wrongly, torch's own unpickler still knows nothing but tensors and stand-ins."""
-    from zellige.models.published import opening
+    from zellige.plugins.published import opening
 
     monkeypatch.setattr(opening, "refuse_code", lambda *_: None)
     torch.save({"state_dict": mdlm, "x": Evil(tmp_path / "ran")}, tmp_path / "last.ckpt")

@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 
 import zellige
-from zellige.errors import InputError
+from zellige.base.errors import InputError
 from zellige.models.checkpoint.read import load_tensors
-from zellige.models.published import tauldr
 from zellige.nn.logistic import within
+from zellige.plugins.published import tauldr
 
 SMALL = {
     "data": {"S": 16, "shape": [3, 8, 12]},

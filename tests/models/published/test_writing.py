@@ -12,10 +12,10 @@ import zellige
 from zellige import cli
 from zellige.data.tokenizer import Integers
 from zellige.methods import METHODS, build
-from zellige.models import published
 from zellige.models.config import Config
 from zellige.models.model import Model
-from zellige.models.published import layouts, writing
+from zellige.plugins import published
+from zellige.plugins.published import layouts, writing
 from zellige.training import setup
 
 from . import hub

@@ -25,11 +25,11 @@ import os
 import re
 from pathlib import Path
 
-from ... import files
-from ...arguments import of_kind, refuse_path
+from ...base import files
+from ...base.arguments import of_kind, refuse_path
+from ...base.errors import InputError
+from ...base.launched import this_process
 from ...data import Data
-from ...errors import InputError
-from ...launched import this_process
 
 WEIGHTS, CONFIG, TOKENIZER = "model.safetensors", "config.json", ("tokenizer.json", "tokenizer_config.json")
 ADAPTER, ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"

@@ -18,12 +18,12 @@ from typing import Any, TypedDict
 import torch
 from torch import Tensor, nn
 
-from ...errors import InputError
-from ...files import follow
+from ...base.errors import InputError
+from ...base.files import follow
+from ...base.schema import read_json, read_text, sha256, shown, structure
+from ...base.trust import may_have_changed
 from ...methods.method import Method
-from ...schema import read_json, read_text, sha256, shown, structure
 from ...show.numbers import count
-from ...trust import may_have_changed
 from .. import weights
 from ..adapter import of_adapter, own_name
 from ..config import AGAIN, Config, from_json

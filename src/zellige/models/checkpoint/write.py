@@ -18,11 +18,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ... import files
+from ...base import files
+from ...base.errors import InputError
+from ...base.memory import size
+from ...base.schema import sealed, sha256
 from ...data.tokenizer_base import Tokenizer
-from ...errors import InputError
-from ...memory import size
-from ...schema import sealed, sha256
 from ..adapter import of_adapter, peft_name, write_adapter
 from ..config import FORMAT, Config, to_json
 from ..defaults import write_defaults

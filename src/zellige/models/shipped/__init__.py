@@ -10,7 +10,7 @@ its metrics.csv was kept.
 from pathlib import Path
 from typing import Any
 
-from ...schema import read_json
+from ...base.schema import read_json
 
 FOLDER = Path(__file__).parent
 CARD = "card.json"

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ...base.errors import InputError
 from ...core.batch import whole_numbers
 from ...data.levels import Levels
-from ...errors import InputError
 from ..numbers import counted
 from ..style import Line, Mark
 from .modality import Modality, halves

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ...base.errors import InputError
 from ...data.tokenizer_base import Tokenizer
-from ...errors import InputError
 from ..numbers import cells
 from ..style import Line, Mark
 
@@ -90,7 +90,7 @@ class Modality:
         self, path: Path, rows: ArrayLike, fixed: ArrayLike | None = None, captions: Sequence[str] = ()
     ) -> list[Path]:
         """Write rows in the format that the path's ending names; the files, of which music needs one for each row."""
-        from ...files import write_file
+        from ...base.files import write_file
 
         if path.suffix == ".png":
             write_file(path, self.png(rows, fixed, captions))

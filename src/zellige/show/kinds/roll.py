@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ...base.errors import not_installed
 from ...data.levels import SILENT, VOICES, Levels, note_name
-from ...errors import not_installed
 from ..style import Line, Mark
 from .modality import Modality
 
@@ -139,7 +139,7 @@ class Roll(Modality):
         """As any kind; of several rows as MIDI a file each: x-1.mid, x-2.mid, ..."""
         if path.suffix != ".mid":
             return super().save(path, rows, fixed, captions)
-        from ...files import write_file
+        from ...base.files import write_file
 
         rows = self.rows(rows)
         files = [path.with_name(f"{path.stem}-{i + 1}.mid") for i in range(len(rows))] if len(rows) > 1 else [path]

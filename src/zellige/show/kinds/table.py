@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ...base.errors import InputError
 from ...data.table import Table as Columns
-from ...errors import InputError
 from .grid import Grid
 from .modality import Modality
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from ...base.errors import InputError
 from ...data.tokenizer_base import Tokenizer
-from ...errors import InputError
 from .modality import Modality
 
 CHARACTER = 8  # tokens of which one or two characters may be made

@@ -1,0 +1,100 @@
+"""`zellige import` and `zellige export`: published models in, and out again."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import tyro
+
+from zellige.base.errors import InputError
+from zellige.cli import options
+from zellige.cli.common import write_json
+from zellige.show.numbers import count, counted, parameters, path
+from zellige.show.terminal import Terminal
+
+
+def import_(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`zellige import SOURCE --out DIR`"""
+    with terminal.waiting("starting"):
+        from . import Choices
+
+    source = tyro.conf.arg(metavar="SOURCE", help="a hub id, a folder or a file of weights")
+    form = dataclasses.make_dataclass(
+        "Import",
+        [
+            ("source", Annotated[str, tyro.conf.Positional, source], field(default="")),
+            ("out", Annotated[str, tyro.conf.arg(help="folder to write the model into")], field(default="")),
+            ("choices", Annotated[Choices, tyro.conf.arg(name="")], field(default=Choices())),
+        ],
+        frozen=True,
+    )  # fmt: skip
+    about = "Convert a published model into a folder in Zellige's format."
+    arguments: Any = options.parse(form, words, "import", terminal, about=about, most=1)
+    if not arguments.source or not arguments.out:
+        raise InputError(
+            f"import needs a {'source' if not arguments.source else 'folder'}; "
+            f"e.g. zellige import {arguments.source or 'louaaron/sedd-small'} --out models/mine (all: zellige list checkpoints)"
+        )
+    choices = {name: value for name, value in dataclasses.asdict(arguments.choices).items() if value is not None}
+    with terminal.waiting("loading"):
+        from zellige.models.model import load
+
+        model = load(arguments.source, **choices)
+    published_entries = model.about.get("published")
+    if published_entries is None:
+        raise InputError(f"'{arguments.source}' is a model of Zellige's own already; use it as it is")
+    with terminal.waiting("writing"):
+        folder = model.save(arguments.out)
+    net, tokenizer = model.config.net, model.tokenizer
+    number = sum(p.numel() for p in model.method.parameters())
+    average_note = ", averaged (EMA) weights" if published_entries["weights"] == "ema" else ""
+    terminal.result(
+        f"{model.config.method} from layout {published_entries['layout']}, {parameters(number)}, {counted(net.layers, 'layer')}, "
+        f"length {count(net.length)}, tokenizer {tokenizer.name}{average_note}"
+    )
+    terminal.result(f"  written   {path(folder)}")
+    terminal.try_next(
+        f"zellige sample {path(folder)} --watch", f"zellige export {path(folder)} --out {path(folder)}-back"
+    )
+    result = {"folder": str(folder), "method": model.config.method, "parameters": number, **published_entries}
+    write_json(terminal, "import", {"source": arguments.source, "out": arguments.out, **choices}, result, began)
+    return 0
+
+
+@dataclass(frozen=True)
+class Export:
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")] = ""
+    """a run, a saved folder or a hub id"""
+    to: str | None = None
+    """layout to write: sedd, radd, mdlm, bd3lm, ar, sedd-noeos, udlm, duo, llada, dream, llama, sdar, fast-dllm-v2, a2d, gpt2,
+    a2d-gpt2, gpt2-blocks, bert, mosaicbert, modernbert, or hub for Zellige's own with a model card; default: the layout in which
+    the model was published, of a model that was trained here hub"""
+    out: str = ""
+    """folder to write into"""
+
+
+def export(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`zellige export MODEL --to LAYOUT --out DIR`"""
+    about = "Save a model in a layout that the published code can read."
+    arguments = options.parse(Export, words, "export", terminal, about=about, most=1)
+    if not arguments.model or not arguments.out:
+        raise InputError(
+            f"export needs a {'model' if not arguments.model else 'folder'}; "
+            f"e.g. zellige export {arguments.model or 'runs/mine'} --out exported"
+        )
+    with terminal.waiting("loading"):
+        from zellige.models.model import load
+
+        from . import layout_name
+
+        model = load(arguments.model)
+        layout = layout_name(model.about, arguments.to)
+    with terminal.waiting("writing"):
+        folder = model.export(arguments.out, arguments.to)
+    came = model.about.get("published", {}).get("layout") == layout
+    terminal.result(f"{model.config.method} in layout {layout}{', as it came' if came else ''}")
+    terminal.result(f"  written   {path(folder)}")
+    result = {"folder": str(folder), "layout": layout}
+    write_json(terminal, "export", dataclasses.asdict(arguments), result, began)
+    return 0

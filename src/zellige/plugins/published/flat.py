@@ -1,0 +1,193 @@
+"""MDLM, BD3-LM, AR, UDLM, Duo, and the SEDD of BD3-LM's authors: a flat config of their own class, and `backbone.` before names.
+
+A Lightning checkpoint of theirs holds a Hydra config, which `flattened` turns into the flat one.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from zellige.base.errors import InputError
+from zellige.nn.block import Net
+
+from .ddit import ddit_layout, noise
+from .layout import Description, Shapes, count_in, field_of, number_or
+
+
+def flattened(config: Mapping[str, Any], shapes: Shapes) -> dict[str, Any] | None:
+    """The flat config of a Lightning checkpoint's Hydra config; None where it is no such config."""
+    model = config.get("model")
+    if not isinstance(model, Mapping) or "hidden_size" not in model or "tokens" in config:
+        return None
+    algo = config.get("algo") if isinstance(config.get("algo"), Mapping) else config
+    uniform = config.get("diffusion") == "uniform"
+    name = str(field_of(config, "algo", "name", default=""))
+    parameterization = str(algo.get("parameterization", ""))  # pyright: ignore[reportOptionalMemberAccess]
+    kind = "DUO" if name.startswith(("duo", "distil")) else name if name in ("bd3lm", "udlm") else None
+    kind = kind or ("udlm" if uniform else {"subs": "mdlm", "sedd": "sedd", "ar": "ar"}.get(parameterization))
+    if kind is None or (kind == "mdlm" and parameterization == "d3pm"):
+        raise InputError(
+            f"its parameterization is '{parameterization}'; it must be subs, sedd, ar or, with uniform noise, d3pm"
+        )
+    classes = field_of(config, "data", "num_classes") if "cond_map.embedding_table.weight" in shapes else None
+    flat = {
+        "model_type": kind,
+        "vocab_size": shapes.get("vocab_embed.embedding", (0,))[0],
+        "model_length": model.get("length"),
+        "hidden_dim": model.get("hidden_size"),
+        "cond_dim": model.get("cond_dim", 128),
+        "n_blocks": model.get("n_blocks"),
+        "n_heads": model.get("n_heads"),
+        "dropout": model.get("dropout", 0.0),
+        "time_conditioning": bool(algo.get("time_conditioning", kind in ("udlm", "DUO", "sedd"))),  # pyright: ignore
+        "noise": str(field_of(config, "noise", "type", default="loglinear")),
+    }
+    if kind == "bd3lm":
+        flat["block_size"] = config.get("block_size")
+        flat |= {end: field_of(config, "training", end) for end in ("sampling_eps_min", "sampling_eps_max")}
+    if classes:
+        flat |= {"cfg": True, "cfg_num_classes": classes}
+    return flat
+
+
+def _flat_net(config: Mapping[str, Any], shapes: Shapes, **more: Any) -> Net:
+    return Net(
+        count_in(config, "n_blocks"), count_in(config, "hidden_dim"), count_in(config, "n_heads"),
+        count_in(config, "model_length"), dropout=number_or(config, "dropout", 0.0),
+        condition=count_in(config, "cond_dim"), **more,
+    )  # fmt: skip
+
+
+def _tokenizer(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The tokenizer that a table of so many rows is known for, and its data."""
+    if config.get("vocab_size") == 30522:
+        return {"tokenizer": "bert-base-uncased", "data": "lm1b"}
+    return {"tokenizer": "gpt2", "data": "openwebtext" if config.get("vocab_size") in (50257, 50258) else ""}
+
+
+def _schedule(config: Mapping[str, Any]) -> str:
+    return noise({"noise": {"type": config.get("noise", "loglinear")}}, ("loglinear", "cosine"))
+
+
+def _read_mdlm(config: Mapping[str, Any], shapes: Shapes) -> Description:
+    time = bool(config.get("time_conditioning", False))
+    net = _flat_net(config, shapes, constant=not time)
+    return Description(
+        net, count_in(config, "vocab_size"), {"time": time, "schedule": _schedule(config)}, **_tokenizer(config)
+    )
+
+
+def _read_bd3lm(config: Mapping[str, Any], shapes: Shapes) -> Description:
+    time = bool(config.get("time_conditioning", False))
+    clip = tuple(
+        float(f"{number_or(config, f'sampling_eps_{end}', edge):.6g}") for end, edge in (("min", 0.0), ("max", 1.0))
+    )
+    options = {
+        "block": count_in(config, "block_size"),
+        "time": time,
+        "clip": clip,
+        "schedule": _schedule(config),
+    }
+    net = _flat_net(config, shapes, constant=not time)
+    return Description(net, count_in(config, "vocab_size"), options, **_tokenizer(config))
+
+
+def _read_ar(config: Mapping[str, Any], shapes: Shapes) -> Description:
+    net = _flat_net({"cond_dim": 128, **config}, shapes)
+    return Description(net, count_in(config, "vocab_size"), {}, **_tokenizer(config))
+
+
+def _read_sedd_noeos(config: Mapping[str, Any], shapes: Shapes) -> Description:
+    net = _flat_net(config, shapes)
+    return Description(net, count_in(config, "vocab_size"), {"schedule": _schedule(config)}, **_tokenizer(config))
+
+
+def _read_uniform(config: Mapping[str, Any], shapes: Shapes) -> Description:
+    time = bool(config.get("time_conditioning", True))
+    classes = int(config.get("cfg_num_classes", -1)) if config.get("cfg") else 0
+    net = _flat_net(config, shapes, constant=not time, classes=max(classes, 0))
+    return Description(
+        net, count_in(config, "vocab_size"), {"time": time, "schedule": _schedule(config)}, **_tokenizer(config)
+    )
+
+
+def _flat(description: Description, kind: str, **more: Any) -> dict[str, Any]:
+    net = description.net
+    return {
+        "model_type": kind, "vocab_size": description.rows, "model_length": net.length, "hidden_dim": net.hidden,
+        "cond_dim": net.condition, "n_blocks": net.layers, "n_heads": net.heads, "dropout": net.dropout, **more,
+    }  # fmt: skip
+
+
+def _write_mdlm(description: Description) -> dict[str, Any]:
+    return _flat(description, "mdlm", time_conditioning=description.options.get("time", False))
+
+
+def _write_bd3lm(description: Description) -> dict[str, Any]:
+    low, high = description.options.get("clip", (0.0, 1.0))
+    block = description.options.get("block", 16)
+    return _flat(
+        description, "bd3lm", block_size=block, cross_attn=block < description.net.length, adaln=True, attn_backend="sdpa",
+        causal=False, time_conditioning=description.options.get("time", False), var_min=True, sampling_eps_min=low,
+        sampling_eps_max=high,
+    )  # fmt: skip
+
+
+def _write_ar(description: Description) -> dict[str, Any]:
+    return _flat(
+        description, "bd3lm", block_size=1, cross_attn=False, adaln=False, causal=True, time_conditioning=False
+    )
+
+
+def _write_sedd_noeos(description: Description) -> dict[str, Any]:
+    if (
+        description.options.get("process", "absorbing") != "absorbing"
+        or description.options.get("scale_by_sigma") is False
+    ):
+        raise InputError("the layout sedd-noeos is for absorbing noise, scaled by sigma; use `to` sedd")
+    return _flat(description, "sedd", time_conditioning=True)
+
+
+def _write_udlm(description: Description) -> dict[str, Any]:
+    classes = description.net.classes
+    return _flat(
+        description,
+        "udlm",
+        time_conditioning=description.options.get("time", True),
+        cfg=classes > 0,
+        cfg_num_classes=classes or -1,
+    )
+
+
+def _write_duo(description: Description) -> dict[str, Any]:
+    if description.net.classes or not description.options.get("time", True):
+        raise InputError("the layout duo is time-conditioned and has no classes; use `to` udlm")
+    return _flat(description, "DUO", causal=False, var_min=True)
+
+
+def _typed(*kinds: str) -> Callable[[Mapping[str, Any]], bool]:
+    return lambda config: str(config.get("model_type", "")).lower() in kinds and "hidden_dim" in config
+
+
+def _is_ar(config: Mapping[str, Any]) -> bool:
+    return (bool(config.get("causal")) and _typed("bd3lm", "ar")(config)) or _typed("ar")(config)
+
+
+def _layout(
+    name: str,
+    method: str,
+    about: str,
+    knows: Callable[[Mapping[str, Any]], bool],
+    read: Callable[..., Description],
+    write: Callable[..., dict[str, Any]],
+):
+    return ddit_layout(name, method, about, "backbone.", knows, read, write)
+
+
+LAYOUTS = [
+    _layout("mdlm", "mdlm", "MDLM", _typed("mdlm"), _read_mdlm, _write_mdlm),
+    _layout("bd3lm", "bd3lm", "BD3-LM", lambda c: _typed("bd3lm")(c) and not _is_ar(c), _read_bd3lm, _write_bd3lm),
+    _layout("ar", "ar", "AR of the same authors", _is_ar, _read_ar, _write_ar),
+    _layout("sedd-noeos", "sedd", "SEDD of the same authors", _typed("sedd"), _read_sedd_noeos, _write_sedd_noeos),
+    _layout("udlm", "udlm", "UDLM, with classes or without", _typed("udlm"), _read_uniform, _write_udlm),
+    _layout("duo", "udlm", "Duo", _typed("duo"), _read_uniform, _write_duo),
+]

@@ -1,0 +1,21 @@
+"""The table of published layouts."""
+
+from zellige.base.errors import Registry
+
+from . import bert, dream, flat, gpt2, hydra, llada, qwen, tauldr
+from .layout import Layout
+
+LAYOUTS: Registry[Layout] = Registry("layout", "zellige export --help")
+LAYOUTS |= {
+    layout.name: layout
+    for layout in [
+        *hydra.LAYOUTS,
+        *flat.LAYOUTS,
+        llada.LAYOUT,
+        dream.LAYOUT,
+        *qwen.LAYOUTS,
+        *gpt2.LAYOUTS,
+        *bert.LAYOUTS,
+        tauldr.LAYOUT,
+    ]
+}

@@ -1,0 +1,344 @@
+"""A published model as ours: which layout, what it says, which tensors, renamed and placed."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from zellige.base.errors import InputError, unknown
+from zellige.base.schema import read_json, shown
+from zellige.data import DATASETS, Data
+from zellige.data.chat import chat_of
+from zellige.data.tokenizer_base import Tokenizer
+from zellige.methods import METHODS, build
+from zellige.methods.method import Method
+from zellige.models import weights
+from zellige.models.checkpoint.read import check_sums
+from zellige.models.config import Config
+
+from . import ddit
+from .catalogue import CATALOGUE
+from .flat import flattened
+from .layout import Choices, Description, Layout, Shapes
+from .opening import SUFFIXES, WeightsFile, open_weights, weights_in
+from .tokens import first_token, tokenizer_of
+
+BESIDE = ("config.json", "tokenizer.json", "tokenizer_config.json")  # the weights, in a folder that has checksums
+
+UNREAD = {  # `model_type` -> what it is, and where to go with it
+    "diffusion_gemma": "a DiffusionGemma (uniform noise in blocks, an encoder beside the decoder, mixtures of experts), which "
+    "Zellige does not read; sample it with transformers' own class, DiffusionGemmaForBlockDiffusion (from 5.23 on)",
+}
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A published model: what `Model` is made of."""
+
+    method: Method
+    tokenizer: Any
+    config: Config
+    about: dict[str, Any]
+
+
+def is_published(path: Path) -> bool:
+    """Return whether a file or a folder holds weights without a config of Zellige's."""
+    if path.is_file():
+        return path.suffix in SUFFIXES and not _own(path.parent if path.name == "model.safetensors" else path)
+    return path.is_dir() and not _own(path) and weights_in(path) is not None
+
+
+def _own(folder: Path) -> bool:
+    """Return whether a folder's config is one that Zellige wrote."""
+    try:
+        entries = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(entries, dict) and "format" in entries
+
+
+def read(source: str | Path, hub: str = "", **choices: Any) -> Imported:
+    """A published model from its folder or its file.
+
+    Args:
+        hub: the id it was downloaded by; the catalogue may know its layout.
+        choices: see `Choices`.
+
+    Raises:
+        InputError: no layout is known for it; keys, shapes, tokenizer or vocabulary that do not fit; a file that is damaged or
+            asks to run something. Nothing is loaded half.
+    """
+    values = Choices.of(choices)
+    file, entries = weights_and_config(Path(source))
+    config = entries if entries is None else _inner(entries)
+    _refuse_pickle(file, config, values)
+    loaded_tensors = open_weights(file)
+    layout, tensors = _layout(file, config, loaded_tensors, values, hub)
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    config = config if config is not None else loaded_tensors.config
+    if config is not None and layout.build is None:
+        config = flattened(config, shapes) or config
+    if config is not None and layout.adopt is not None and not layout.knows(config):
+        config = entries = layout.adopt(config) or config
+    description = _describe(layout, config, shapes, values)
+    if layout.tokenizer is not None:
+        place = Path(values.tokenizer or file.parent).expanduser()
+        place = place.parent if place.is_file() else place
+        tokenizer = layout.tokenizer(place, description)
+        if place.is_dir():
+            tokenizer.chat = chat_of(place)
+        mask = getattr(tokenizer, "mask", None)
+        description = replace(description, rows=tokenizer.size, mask=description.mask if mask is None else mask)
+    else:
+        tokenizer = tokenizer_of(layout, description, values, file.parent)
+    cls, options = METHODS[layout.method], _options(layout, description, values, tokenizer)
+    with weights.unfilled(), torch.random.fork_rng(devices=[]):
+        net = layout.build(config or {}, description) if layout.build else description.net
+        method = build(cls, tokenizer.size, net, options, description.net.length, tokenizer.ordered)
+    assert isinstance(method.network, nn.Module)
+    if config is not None and layout.revise is not None:
+        entries = layout.revise(config, asdict(options))
+    is_average = _take(method.network, layout, tensors, loaded_tensors, values, description)
+    about = {
+        "published": {
+            "layout": layout.name,
+            "source": hub or shown(source),
+            "config": next((c for c in (entries, config, layout.usual) if c is not None), None)
+            or layout.write(description),
+            "weights": "ema" if is_average else "raw",
+            "rows": description.rows,
+        }
+        | _rest(layout, loaded_tensors, tensors)
+    }
+    if loaded_tensors.step is not None:
+        about["step"] = loaded_tensors.step  # pyright: ignore[reportArgumentType]
+    name = description.data if description.data in DATASETS else "text"
+    data = Data(name, tokenizer=values.tokenizer or description.tokenizer)
+    run = Config(layout.method, options, data, description.net, network=layout.name if layout.build else "")
+    return Imported(method.eval(), tokenizer, run, about)
+
+
+def weights_and_config(source: Path) -> tuple[Path, dict[str, Any] | None]:
+    """The file of weights and the config.json beside it, if there is one."""
+    file = source if source.is_file() else weights_in(source) if source.is_dir() else None
+    if file is None:
+        raise InputError(
+            f"'{shown(source)}' holds no weights; give a file of {', '.join(SUFFIXES)} or the folder that holds one"
+        )
+    check_sums(file.parent, *BESIDE)
+    path = file.parent / "config.json"
+    if not path.is_file():
+        return file, None
+    return file, read_json(path, dict, "copy or download it again")
+
+
+def _refuse_pickle(file: Path, config: Mapping[str, Any] | None, chosen: Choices) -> None:
+    """InputError where the weights are a pickle, and the layout has only safetensors."""
+    from .layouts import LAYOUTS
+
+    named = LAYOUTS.get(chosen.system or "")
+    known = (layout for layout in LAYOUTS.values() if layout.safetensors and layout.knows(config or {}))
+    layout = named or next(known, None)
+    if layout is not None and layout.safetensors and ".safetensors" not in file.suffixes:
+        raise InputError(
+            f"'{shown(file)}' is a pickle, and a model of layout {layout.name} is read from safetensors only; save it again with "
+            "transformers' save_pretrained, which writes model.safetensors"
+        )
+
+
+def _inner(config: dict[str, Any]) -> dict[str, Any]:
+    """A config that the hub's mixin has wrapped, by the name of the argument it was."""
+    inside = config.get("config")
+    return inside if isinstance(inside, dict) and "model" in inside else config
+
+
+# ---------------------------------------------------------------------------------------------------- which layout
+def _layout(
+    file: Path, config: Mapping[str, Any] | None, opened: WeightsFile, chosen: Choices, hub: str
+) -> tuple[Layout, dict[str, Tensor]]:
+    """The layout, and the tensors by their names without prefixes."""
+    from .layouts import LAYOUTS
+
+    layout_name = chosen.system or next((p.layout for p in CATALOGUE if p.id == hub), None)
+    if layout_name is not None and layout_name not in LAYOUTS:
+        raise unknown("system", layout_name, LAYOUTS, "zellige import --help")
+    config = config if config is not None else opened.config
+    if layout_name is None and config is not None:
+        bare = stripped(opened.tensors, LAYOUTS["mdlm"].strips)
+        flat = flattened(config, {name: tuple(t.shape) for name, t in bare.items()}) or config
+        layout_name = next((layout.name for layout in LAYOUTS.values() if layout.knows(flat)), None)
+        if layout_name is None:
+            kind = config.get("model_type", config.get("architectures", "-"))
+            if isinstance(kind, str) and kind in UNREAD:
+                raise InputError(f"'{shown(file)}' is {UNREAD[kind]}")
+            raise InputError(
+                f"no layout is known for the config.json beside '{shown(file)}' (model_type {kind})"
+                f"{', and code that comes with a model is never run' if 'auto_map' in config else ''}; "
+                f"choose with `system`: {', '.join(LAYOUTS)}"
+            )
+    if layout_name is None:
+        raise InputError(
+            f"'{shown(file)}' comes without a config.json; choose with `system`: {', '.join(LAYOUTS)}, and `length`"
+        )
+    layout = LAYOUTS[layout_name]
+    tensors = stripped(opened.tensors, layout.strips)
+    if layout.build is None and "output_layer.weight" in tensors:
+        raise InputError(
+            f"'{shown(file)}' is a classifier, not a model of text; read it with zellige.plugins.published.classifier(...)"
+        )
+    return layout, tensors
+
+
+def stripped(tensors: Mapping[str, Tensor], strips: tuple[str, ...]) -> dict[str, Tensor]:
+    """Tensors by their names without the prefixes that wrappers add."""
+    bare: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        short = bare_name(name, strips)
+        if short in bare:
+            raise InputError(
+                f"two tensors are called '{short}' when prefixes are taken away; give a file with one model"
+            )
+        bare[short] = tensor
+    return bare
+
+
+def bare_name(name: str, strips: tuple[str, ...]) -> str:
+    """A name without the prefixes that wrappers add."""
+    while any(name.startswith(prefix) for prefix in strips):
+        name = name.removeprefix(next(prefix for prefix in strips if name.startswith(prefix)))
+    return name
+
+
+# ---------------------------------------------------------------------------------------------------- what it says
+def _describe(layout: Layout, config: Mapping[str, Any] | None, shapes: Shapes, chosen: Choices) -> Description:
+    """Description from the config, or from the tensors; a choice outranks them."""
+    if config is None:
+        if layout.build is not None:
+            raise InputError(f"a model of layout {layout.name} needs its config.json; copy it beside the weights")
+        usual = layout.usual
+        description = ddit.bare(layout, shapes, chosen) if usual is None else layout.read(usual, shapes)
+    else:
+        description = layout.read(config, shapes)
+    rows = shapes.get("vocab_embed.embedding", (description.rows,))[0]
+    if rows != description.rows:
+        raise InputError(
+            f"the config.json says {description.rows:,} rows, the table of embeddings has {rows:,}; copy both again"
+        )
+    net, options = description.net, dict(description.options)
+    if chosen.length is not None or chosen.heads is not None:
+        net = replace(net, length=chosen.length or net.length, heads=chosen.heads or net.heads)
+    for name in ("block", "process", "schedule", "time"):
+        value = getattr(chosen, name)
+        if value is not None and name not in METHODS[layout.method].Config.__dataclass_fields__:
+            raise InputError(f"`{name}` is no choice of {layout.method}; leave it out")
+        if value is not None:
+            options[name] = value
+    if layout.name == "sedd" and chosen.process is not None:
+        options["scale_by_sigma"] = None
+    if chosen.time is not None:
+        net = replace(net, constant=not chosen.time)
+    return replace(description, net=net, options=options)
+
+
+def _options(layout: Layout, description: Description, chosen: Choices, tokenizer: Tokenizer) -> Any:
+    options = dict(description.options)
+    if description.mask is not None:
+        options["mask"] = description.mask
+    if layout.method == "ar":
+        begin = chosen.begin if chosen.begin is not None else options.get("begin", first_token(tokenizer))
+        if begin is None:
+            raise InputError("nothing says which token begins a text; give `begin`, e.g. `begin` 0")
+        options["begin"] = begin
+    return METHODS[layout.method].Config(**options)
+
+
+# ---------------------------------------------------------------------------------------------------- its tensors
+def _take(
+    network: nn.Module,
+    layout: Layout,
+    tensors: dict[str, Tensor],
+    opened: WeightsFile,
+    chosen: Choices,
+    description: Description,
+) -> bool:
+    """Place the tensors, the averaged ones where there are any; whether they are averages."""
+    state = network.state_dict()
+    names_of_layout = {layout.theirs(name): name for name in state}
+    average = None if chosen.weights == "raw" else opened.average
+    if chosen.weights == "ema" and average is None:
+        raise InputError(f"'{shown(opened.file)}' holds no averaged weights; leave `weights` out")
+    if isinstance(average, list):
+        names = (
+            list(names_of_layout)
+            if layout.convert is None
+            else [name for name in tensors if name not in layout.buffers]
+        )
+        names_in_order = layout.order(names)
+        if len(average) != len(names_in_order):
+            raise InputError(
+                f"the averaged weights are {len(average)} tensors, the model has {len(names_in_order)}; "
+                "take the others with `weights` raw"
+            )
+        by_name = dict(zip(names_in_order, average))
+    elif average is not None:
+        by_name = stripped(average, layout.strips)
+    else:
+        by_name = tensors
+    by_name = {name: tensor for name, tensor in by_name.items() if name not in layout.buffers}
+    sizes = str(description.net) if description.net.convolutional else f"{description.net.layers} layers"
+    what = f"the layout is {layout.name}, of {sizes}"
+    by_name = by_name if layout.convert is None else layout.convert(by_name, description.net)
+    for name in layout.tables:
+        if name in by_name and name in names_of_layout:
+            by_name[name] = with_row(by_name[name], len(state[names_of_layout[name]]))
+    weights.check_fit({name: state[names_of_layout[name]] for name in names_of_layout}, by_name, what)
+    state_by_name = {names_of_layout[name]: tensor.detach() for name, tensor in by_name.items()}
+    weights.place(network, state_by_name, what, take=True)
+    return average is not None
+
+
+def with_row(table: Tensor, rows: int) -> Tensor:
+    """A table (R, D) of so many rows, if it lacks one: the mean of the others."""
+    return torch.cat((table, table.float().mean(0, keepdim=True).to(table))) if len(table) == rows - 1 else table
+
+
+def _rest(layout: Layout, opened: WeightsFile, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Requirements of the way back beside the weights: the prefix, the type of numbers, and the buffers."""
+    whole = next((n for n in opened.tensors if bare_name(n, layout.strips) not in layout.buffers), "")
+    buffers = {n: t for n, t in opened.tensors.items() if bare_name(n, layout.strips) in layout.buffers}
+    first = next(t for n, t in tensors.items() if n not in layout.buffers)
+    return {
+        "prefix": whole.removesuffix(bare_name(whole, layout.strips)),
+        "dtype": str(first.dtype).removeprefix("torch."),
+        "buffers": {
+            n: {"dtype": str(t.dtype).removeprefix("torch."), "values": t.tolist()} for n, t in buffers.items()
+        },
+    }
+
+
+def rebuild(layout: Layout, about: Mapping[str, Any], config: Config) -> nn.Module:
+    """The network of a layout with a class of its own, for a model that was imported and saved; its weights unset."""
+    published_entries = about.get("published", {})
+    entries = published_entries.get("config")
+    if layout.build is None or not isinstance(entries, Mapping) or not isinstance(published_entries.get("rows"), int):
+        raise InputError(f"the model does not say how its network ({layout.name}) was published; import it again")
+    description = replace(
+        layout.read(entries, {}), net=config.net, rows=published_entries["rows"], options=asdict(config.options)
+    )
+    with weights.unfilled():
+        return layout.build(entries, description)
+
+
+def beginning(folder: Path, method: str) -> str | None:
+    """The layout in which a published model begins one of this method, where its own layout is of another; None: its own."""
+    from .layouts import LAYOUTS
+
+    config = weights_and_config(folder)[1] or {}
+    if any(layout.knows(config) and layout.method == method for layout in LAYOUTS.values()):
+        return None
+    fits = (n for n, of in LAYOUTS.items() if of.method == method and of.adopt is not None and of.adopt(config))
+    return next(fits, None)

@@ -1,0 +1,546 @@
+"""`zellige compare`: several methods, the same network, data, seed and budget: one table and one figure.
+
+    result = compare(["mdlm", "md4", "sedd:process=uniform"], data=Data("pydocs"), net=Net(layers=4), run="runs/compare")
+    print(result)
+
+Each method is a run of its own, in a folder of the comparison's, made by `train`; what is finished is used again, what was
+interrupted goes on. Then each is measured: the bound on the test split, samples at several numbers of network evaluations, the
+speed of its training. measured.json keeps that (with the nats of each text), so that a second call measures nothing;
+compare.json, compare.md and compare.svg are made of it. With a limit the names of all four say so (compare-limit-20.json).
+"""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+
+from zellige.base import files
+from zellige.base.arguments import checked
+from zellige.base.errors import InputError
+from zellige.base.requests import Request
+from zellige.base.schema import entries_of, read_json, shown, structure
+from zellige.data import Data
+from zellige.data.corpus import as_data
+from zellige.evaluation.corpus import corpus_of
+from zellige.evaluation.interval import mean
+from zellige.evaluation.result import Result, difference, summarize
+from zellige.evaluation.sweep import sampler_of
+from zellige.methods import build
+from zellige.methods.method import Method
+from zellige.models import model as models
+from zellige.models.checkpoint.layout import CHECKPOINTS, holds_run, newest, step_of
+from zellige.models.checkpoint.read import read_config
+from zellige.models.config import Config, Train
+from zellige.nn.block import Net
+from zellige.samplers import find as find_sampler
+from zellige.show.numbers import count, counted, duration, parameters
+from zellige.show.progress import Bar, TrainingPart
+from zellige.show.record import Record, as_file, json_record
+from zellige.show.terminal import Terminal
+from zellige.training import forecast, lock, logger, setup
+from zellige.training.device import cuda, fleet, require_room
+from zellige.training.signals import Stopped
+from zellige.training.train import train as train_one
+
+from . import table
+from .entrant import Entrant, check_alike, check_folder, check_runs, config_of, entrants, preset
+from .measure import Settings, check_pairing, data_key, measure_method, measurement_key
+from .paper import Rows
+from .record import Bound, DataMeasurement, Difference, Findings, Judge, Measurement, Paper, Quality, Row
+from .reference import judge_of
+
+PROTOCOL = "zellige-compare-1"
+MEANS = ("value", "low", "high", "entropy", "inside", "reached", "calls")  # of samples, over the seeds of a method
+MEASURE = "remove it to measure again"
+
+
+@dataclass(frozen=True)
+class Comparison(Record):
+    """A finished comparison; `print` it for the table.
+
+    Attributes:
+        folder: where compare.json, compare.md, compare.svg and the runs are.
+        findings: the table.
+        plain: all that compare.json holds, findings included.
+        name: of the three files without their endings; `compare-limit-20` where only so many texts were judged.
+    """
+
+    folder: Path
+    findings: Findings
+    plain: dict[str, Any]
+    name: str = "compare"
+
+    def __str__(self) -> str:
+        return "\n".join(table.terminal_lines(self.findings))
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.plain
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "Comparison":
+        again = "give a compare.json that zellige compare wrote"
+        for name in ("result", "arguments"):
+            if not isinstance(document.get(name), Mapping):
+                raise InputError(f"'{source}' has no '{name}'; {again}")
+        findings = structure(document["result"], Findings, f"'{source}'", "result", again, strict=False)
+        arguments = document["arguments"]
+        name = f"compare-limit-{arguments.get('limit')}" if findings.partial else "compare"
+        return cls(Path(arguments.get("folder") or "."), findings, dict(document), name)
+
+
+@checked
+def compare_methods(
+    methods: Sequence[Any],
+    *,
+    data: Any,
+    net: Net | None,
+    train: Train | None,
+    folder: str | os.PathLike,
+    calls: Sequence[int],
+    samples: int,
+    draws: int,
+    limit: int | None,
+    terminal: Terminal | None,
+    request: Request[Comparison],
+    seeds: int = 1,
+    rows: Rows | None = None,
+    samplers: Sequence[str] = (),
+    size: str = "",
+) -> Comparison:
+    """Do what a request of a comparison asks (`request.Compare`, which its record names).
+
+    rows: of a paper's table, in the place of methods.
+    """
+    terminal, where = terminal or Terminal(quiet=True), Path(folder)
+    several = rows.entrants if rows else entrants(methods, where)
+    if several and several[0].place:
+        settled = {"data": data, "net": net, "size": size or None, "seeds": seeds if seeds > 1 else None}
+        settled["train"] = None if train is None or replace(train, seed=0) == Train() else train
+        if name := next((name for name, value in settled.items() if value is not None), ""):
+            raise InputError(f"`{name}` is for methods that are trained, and these runs are; leave it out")
+    data = Data() if data is None else as_data(data)
+    if size:
+        usual = preset(size, getattr(data, "name", ""), [of.method for of in several])
+        net, train = usual[0] if net is None else net, usual[1] if train is None else train
+    train = train or Train()
+    if train.devices > 1:  # several would each ask for all of the comparison
+        raise InputError(f"`train.devices` is {train.devices}; compare trains on one device, leave it out")
+    train = replace(train, devices=1)
+    how = Settings(tuple(calls), samples, draws, limit, train.seed, tuple(samplers))
+    check_folder(where)
+    with terminal.waiting("reading"):
+        work = _Work(several, data, net or Net(), train, where, how, terminal, request, seeds, rows, size)
+    with lock.hold(where, "compared"):
+        work.announce()
+        terminal.say(work.heading())
+        findings = work.go()
+        with terminal.waiting("drawing"):
+            return work.write(findings)
+
+
+class _Work:
+    """State that the steps of a comparison share."""
+
+    def __init__(
+        self, several: list[Entrant], data: Data, net: Net, train: Train, folder: Path, how: Settings,
+        terminal: Terminal, request: Request[Comparison], seeds: int = 1, rows: Rows | None = None, size: str = "",
+    ):  # fmt: skip
+        """Everything is checked here: names, choices, pairings, data, and the runs that are there."""
+        self.several, self.folder, self.how, self.terminal, self.data = several, folder, how, terminal, data
+        self.request, self.rows, self.minutes, self.size = request, rows, train.minutes if rows else 0.0, size
+        self.fits = bool(train.minutes) and rows is None  # as many steps as the slowest may, the same for all
+        self.seeds = tuple(range(how.seed, how.seed + seeds))
+        if not several:
+            raise InputError(
+                f"no row of {rows.name if rows else 'it'} has a recipe; zellige list tables says which have"
+            )
+        runs = [run for entrant in several for run in self._runs(entrant)]
+        self.trained = bool(several[0].place)  # before, and nothing is
+        begun = next((self._place(run.folder) for run in runs if holds_run(self._place(run.folder))), folder)
+        configs = {
+            run.folder: config_of(self._place(run.folder)) if self.trained else setup.choose_config(
+                None, run.name, run.method, data, replace(net, **run.net),
+                _steps_of(folder / run.folder if rows else begun, train if run.seed is None else replace(train, seed=run.seed)),
+                run.options, folder / run.folder,
+            )
+            for run in runs
+        }  # fmt: skip
+        wanted = {name: find_sampler(sampler_of(name)[0]) for name in how.samplers}
+        supported = set[str]()
+        first = several[0]
+        if self.trained:
+            check_alike([(run.title, self._place(run.folder), configs[run.folder]) for run in runs])
+            self.corpus = corpus_of(models.load(self._place(first.folder)))
+        else:
+            start = setup.load_start(train.start, first.method, first.name) if train.start else None
+            ends = max(setup.ends_for(configs[run.folder], run.method) for run in runs)
+            self.corpus = setup.read_corpus(configs[first.folder], ends, start=start)  # all learn the same ends
+            configs = {name: setup.filled_up(config, self.corpus) for name, config in configs.items()}
+        tokens = self.corpus.tokenizer
+        classes = len(self.corpus.about.get("classes") or ())
+        self.configs = {name: setup.shaped(config, tokens.shape, classes) for name, config in configs.items()}
+        self.parameters, reasons = dict[str, int](), dict[str, str]()
+        for entrant in several:
+            try:
+                method = self._built(entrant, self.configs[entrant.folder])
+                number = sum(p.numel() for p in method.parameters())
+                supported |= {name for name, sampler in wanted.items() if not sampler.refuse(method)}
+                self.parameters |= dict.fromkeys((run.folder for run in self._runs(entrant)), number)
+            except InputError as reason:
+                if rows is None:
+                    raise
+                reasons[entrant.folder] = str(reason)
+        if alone := next((name for name in wanted if name not in supported), None):
+            raise InputError(f"no method here supports the sampler {alone}; leave it out (zellige list samplers)")
+        if rows is not None:
+            self.rows = rows.without(reasons)
+            self.several = self.rows.entrants
+            kept = [run.folder for entrant in self.several for run in self._runs(entrant)]
+            self.configs = {name: self.configs[name] for name in kept}
+        if not self.trained:
+            check_runs(folder, self.configs)
+        for run in map(self._place, self.configs):
+            if holds_run(run):
+                setup.same_corpus(read_config(run).get("about") or {}, self.corpus)
+        self.unit = models.unit(tokens)
+        self.part = f"-limit-{how.limit}" if how.limit is not None and how.limit < len(self.corpus.test) else ""
+
+    def _place(self, name: str) -> Path:
+        """The folder of a run, by its name in the comparison's or its place from there."""
+        return Path(os.path.normpath(self.folder.resolve() / name)) if self.trained else self.folder / name
+
+    def _runs(self, entrant: Entrant) -> list[Entrant]:
+        """The entrant with each of the seeds."""
+        return entrant.seeded(self.seeds[0], len(self.seeds))
+
+    def _built(self, entrant: Entrant, config: Config) -> Method:
+        """The method, untrained; InputError where it cannot be built, or not be sampled."""
+        if entrant.place:
+            method = models.load(self._place(entrant.folder)).method
+            check_pairing(method)
+            return method
+        require_room(config, fleet(config))
+        tokens = self.corpus.tokenizer
+        with torch.random.fork_rng(devices=[]):
+            fresh = build(entrant.method, tokens.size, config.net, entrant.options, config.net.length, tokens.ordered)
+        check_pairing(fresh)
+        return fresh
+
+    @property
+    def config(self) -> Config:
+        """The first one; they share data, net and train."""
+        return next(iter(self.configs.values()))
+
+    def announce(self) -> None:
+        """Say how long the trainings will take that are not done; and let all take the steps that fit for the slowest.
+
+        The first training is given the minutes that these steps take it, and so plans them again; the others take its steps.
+        """
+        runs = [run for entrant in self.several for run in self._runs(entrant)]
+        left = [run for run in runs if not self._is_done(run)]
+        several: Any = [self.configs[run.folder] for run in left]
+        whole, on_cpu = 0, not cuda(self.config)
+        if self.trained or not left:
+            return
+        if on_cpu and (several[0].train.minutes or not self.terminal.quiet):
+            with self.terminal.waiting("timing"):
+                several = forecast.timed([(self.configs[run.folder], run.method) for run in left], self.corpus)
+            if several[0].config.train.minutes and self.rows:
+                each = lambda one: forecast.shortened(one.config, one.per_row, one.validation)  # noqa: E731
+                several = [replace(one, config=each(one)) for one in several]
+            elif several[0].config.train.minutes:
+                whole, several = several[0].config.train.steps, forecast.alike(several)
+                name = left[0].folder
+                budget = replace(self.configs[name].train, minutes=several[0].seconds / 60 + 1e-9)
+                self.configs = {left[i].folder: one.config for i, one in enumerate(several)}
+                self.configs[name] = replace(self.configs[name], train=budget)
+        preset = setup.described(self.size, self.config, self.several[0].method, bool(self.corpus.tokenizer.shape))
+        self.terminal.say(forecast.of_several(several, len(left), preset, whole, self.size))
+
+    def _is_done(self, entrant: Entrant) -> bool:
+        """Return whether a run was trained to its last step."""
+        last = newest(self.folder / entrant.folder / CHECKPOINTS)
+        return last is not None and step_of(last) >= self.configs[entrant.folder].train.steps
+
+    def heading(self) -> str:
+        t, n, tell = self.config.train, self.config.net, self.corpus
+        if self.trained:
+            names = ", ".join(f"{entrant.title} ({entrant.name})" for entrant in self.several)
+            return f"{names}\n{tell.about['name']}, {count(tell.train.tokens_total)} tokens that they were trained on"
+        sizes = str(n) if n.convolutional else f"{counted(n.layers, 'layer')}, hidden {n.hidden}"
+        length = f"{self.minutes:g} minutes" if self.minutes else counted(t.steps, "step")
+        title = f"{table.heading(self._paper())}\n" if self.rows else ""
+        return (
+            f"{title}{', '.join(entrant.label for entrant in self.several)}\n"
+            f"{tell.about['name']}, {count(tell.train.tokens_total)} tokens to train on; {sizes}, "
+            f"length {tell.train.length}; {length} of {t.batch} sequences a step, {_seeds_text(self.seeds)}"
+        )
+
+    def _paper(self) -> Paper:
+        assert self.rows is not None
+        path = getattr(self.data, "path", None)  # of data of one's own, whose name says little
+        return self.rows.record(Path(path).name if path else self.corpus.about["name"], self.minutes)
+
+    # ------------------------------------------------------------------------------------------------ the work
+    def go(self) -> "_Measured":
+        """Train and measure what is not there yet; all that measured.json then holds."""
+        file = self.folder / f"measured{self.part}.json"
+        measurements = read_json(file, dict, MEASURE) if file.is_file() else {}
+        if self.minutes and measurements.setdefault("minutes", self.minutes) != self.minutes:
+            raise InputError(
+                f"the rows in '{shown(self.folder)}' were trained {measurements['minutes']:g} minutes each, "
+                f"not {self.minutes:g}; "
+                "use a new `run`"
+            )
+        files.write_file(file, as_file(measurements))
+        judge, methods, data_wanted = None, dict[str, Measurement](), data_key(self.corpus, self.how)
+        read = lambda name, kind: structure(measurements[name], kind, f"'{shown(file)}'", name, MEASURE, strict=False)  # noqa: E731
+        data = read("data", DataMeasurement) if _is_of(measurements.get("data"), data_wanted) else None
+        several = [run for entrant in self.several for run in self._runs(entrant)]
+        for number, entrant in enumerate(several, 1):
+            run = self._place(entrant.folder)
+            if not self.trained:
+                self._train(entrant, run, f"{number} of {len(several)}  {entrant.label}")
+            key = measurement_key(run, self.corpus, self.how)
+            if data is not None and _is_of(measurements.get(entrant.folder), key):
+                methods[entrant.folder] = read(entrant.folder, Measurement)
+                continue
+            if judge is None:
+                with self.terminal.waiting("counting"):
+                    judge = judge_of(self.corpus, self.unit)
+                reference = judge.reference(self.how.samples or judge.count)
+                data = DataMeasurement(
+                    key=data_wanted, judge=Judge(judge.kind, judge.name, self.unit), reference=reference
+                )
+            device = "cuda" if cuda(self.config) else "cpu"
+            model = models.load(run, method=None if entrant.named else entrant.method, device=device)
+            with _Bars(self.terminal) as bars:
+                methods[entrant.folder] = measure_method(model, run, key, judge, self.how, bars)
+            measurements |= {"data": entries_of(data), entrant.folder: entries_of(methods[entrant.folder])}
+            files.write_file(file, as_file(measurements))
+        assert data is not None
+        return _Measured(data, methods)
+
+    def _train(self, entrant: Entrant, run: Path, label: str) -> None:
+        """The method's run, as far as it is not there."""
+        if self.fits:
+            self._take_steps()
+        config, has_run = self.configs[entrant.folder], holds_run(run)
+        last = newest(run / CHECKPOINTS)
+        step = step_of(last) if last else 0
+        state = "reused" if step >= config.train.steps else f"goes on at step {count(step)}" if step else ""
+        self.terminal.say(f"{label}, {parameters(self.parameters[entrant.folder])}{', ' if state else ''}{state}")
+        progress = TrainingPart(self.terminal)
+        try:
+            finished_run = train_one(
+                entrant.name if entrant.named else entrant.method, data=self.data, net=config.net, train=config.train,
+                options=entrant.options, run=run, resume=has_run, progress=progress,
+            )  # fmt: skip
+        except Stopped:
+            again = logger.typed_command() or "the same call"
+            self.terminal.say(f"  go on: {again}")
+            raise
+        finally:
+            progress.close()
+        if state != "reused":
+            self.terminal.say(
+                f"  trained in {duration(finished_run.seconds)}, validation {finished_run.validation or 'without a bound'}"
+            )
+
+    def _take_steps(self) -> None:
+        """Let all runs take the steps of one that was begun."""
+        begun = next((self.folder / name for name in self.configs if holds_run(self.folder / name)), None)
+        if begun is not None:
+            before = read_config(begun)["train"]
+            of = lambda t: replace(t, steps=before["steps"], warmup=before["warmup"], minutes=0.0)  # noqa: E731
+            self.configs = {name: replace(config, train=of(config.train)) for name, config in self.configs.items()}
+
+    # ------------------------------------------------------------------------------------------------ what is written
+    def write(self, measured: "_Measured") -> Comparison:
+        """compare.json, compare.md and compare.svg: the same files whenever the same was measured."""
+        from . import figure
+
+        data = measured.data
+        several = [[measured.methods[run.folder] for run in self._runs(entrant)] for entrant in self.several]
+        rows = [
+            replace(row_of(entrant, over_seeds(measurements)), steps=_trained_steps(self._place(entrant.folder)),
+                    seeds=seed_values(measurements))
+            for entrant, measurements in zip(self.several, several)
+        ]  # fmt: skip
+        bounds = [[m.bound.result() for m in measurements if m.bound is not None] for measurements in several]
+        ranking = sorted((row.bound.value, i) for i, row in enumerate(rows) if row.bound is not None)
+        pairs, labels = differences([(rows[i].label, bounds[i]) for _, i in ranking])
+        for (_, i), letter in zip(ranking, labels):
+            rows[i] = replace(rows[i], letters=letter)
+        firsts = [bounds[i][0] for _, i in ranking]
+        partial = firsts[0].judged if firsts and self.part and data.judge.grams else ""
+        order = [i for _, i in ranking] + [i for i, row in enumerate(rows) if row.bound is None]
+        findings = Findings(
+            data=self.corpus.about["name"], rows="text" if self.corpus.tokenizer.kind == "text" else "data", unit=self.unit,
+            steps=max(row.steps or 0 for row in rows), partial=partial or None, calls=tuple(self.how.calls), judge=data.judge,
+            reference=data.reference, methods=tuple(rows[i] for i in order), differences=tuple(pairs),
+            command=logger.typed_command(), paper=self._paper() if self.rows else None,
+            seeds=self.seeds if len(self.seeds) > 1 else (),
+        )  # fmt: skip
+        protocol = self._protocol(data, findings.samples, firsts)
+        seconds = sum(method.seconds for method in measured.methods.values())
+        contents = json_record(
+            "compare", self.request.to_dict(), entries_of(findings), unit=self.unit, kind="bound", protocol=protocol,
+            seed=self.how.seed,
+            seconds=seconds, request=self.request,
+        )  # fmt: skip
+        name = f"compare{self.part if partial else ''}"
+        files.write_file(self.folder / f"{name}.json", as_file(contents))
+        files.write_file(self.folder / f"{name}.md", table.markdown(findings, protocol, f"{name}.svg"))
+        files.write_file(self.folder / f"{name}.svg", figure.svg(findings))
+        return Comparison(self.folder, findings, contents, name, request=self.request)
+
+    def _protocol(self, data: DataMeasurement, samples: int, bounds: list[Result]) -> dict[str, Any]:
+        first = bounds[0].protocol if bounds else {}
+        alike = {
+            k: v for k, v in first.items() if all(b.protocol.get(k) == v for b in bounds)
+        }  # each row has its own too
+        return {
+            "name": PROTOCOL, "bound": alike,
+            "samples": f"{samples} of each method at each number of steps, the same random numbers",
+            "judge": data.judge.name, "real": f"{data.reference.rows} rows",
+            "data sha256": self.corpus.about.get("sha256"), "network": "EMA weights, the best of the validations",
+            "device": "cuda" if cuda(self.config) else "cpu", "seed": self.how.seed,
+        } | ({"training": _seeds_text(self.seeds)} if len(self.seeds) > 1 else {})  # fmt: skip
+
+
+def _seeds_text(seeds: Sequence[int]) -> str:
+    """`seed 0`, or `seeds 0 to 2`."""
+    return f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
+
+
+def _steps_of(run: Path, train: Train) -> Train:
+    """The training of a run whose length is said in minutes: where it is there, the steps that these have become."""
+    if not train.minutes or not holds_run(run):
+        return train
+    before = read_config(run)["train"]
+    return replace(train, steps=before["steps"], warmup=before["warmup"], minutes=0.0)
+
+
+def _trained_steps(run: Path) -> int:
+    """The steps of a finished run."""
+    return int(read_config(run)["train"]["steps"])
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """The judge and the data, and each method by the folder of its run."""
+
+    data: DataMeasurement
+    methods: Mapping[str, Measurement]
+
+
+def _is_of(entry: object, key: dict[str, Any]) -> bool:
+    """Return whether an entry of measured.json was measured with these settings."""
+    return isinstance(entry, dict) and entry.get("key") == key
+
+
+class _Bars:
+    """One bar after another, called with (what, done, total); a new `what` begins a new one."""
+
+    def __init__(self, terminal: Terminal):
+        self.terminal, self.what, self.stack = terminal, "", ExitStack()
+
+    def __enter__(self) -> "_Bars":
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        self.stack.close()
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        if what != self.what:
+            self.stack.close()
+            self.what, self.bar = what, self.stack.enter_context(Bar(self.terminal, what, total))
+        self.bar.update(done)
+
+
+def row_of(entrant: Entrant, measured: Measurement) -> Row:
+    """One method in the table: without the nats of each text."""
+    bound = None if measured.bound is None else replace(measured.bound, nats=None, sizes=None)
+    return Row(
+        method=entrant.name, variant=entrant.variant, label=entrant.label, folder=entrant.folder, parameters=measured.parameters,
+        sampler=measured.sampler, bound=bound, quality=measured.quality, tokens_per_second=measured.tokens_per_second,
+        by_sampler=measured.by_sampler,
+    )  # fmt: skip
+
+
+def seed_values(measurements: Sequence[Measurement]) -> tuple[float, ...]:
+    """The bound of each seed's run of a method, where it was trained with several."""
+    return tuple(m.bound.value for m in measurements if m.bound is not None) if len(measurements) > 1 else ()
+
+
+def over_seeds(measurements: Sequence[Measurement]) -> Measurement:
+    """One measurement of a method that was trained with several seeds: the means; the bound with its interval over texts."""
+    first = measurements[0]
+    if len(measurements) == 1:
+        return first
+    bound = None if first.bound is None else replace(
+        Bound.of(_mean([m.bound.result() for m in measurements if m.bound is not None])),
+        kind=first.bound.kind, draws=first.bound.draws, protocol=first.bound.protocol,
+        terms=_means([m.bound.terms for m in measurements if m.bound is not None]),
+    )  # fmt: skip
+    quality = _mean_quality([m.quality for m in measurements])
+    by_sampler = tuple(
+        replace(at[0], quality=_mean_quality([m.quality for m in at]))
+        for at in zip(*(m.by_sampler for m in measurements))
+    )
+    speeds = [m.tokens_per_second for m in measurements if m.tokens_per_second]
+    speed = fmean(speeds) if speeds else None
+    return replace(first, bound=bound, quality=quality, by_sampler=by_sampler, tokens_per_second=speed)
+
+
+def _mean_quality(of_seeds: Sequence[Sequence[Quality]]) -> tuple[Quality, ...]:
+    """The means over the seeds, at each number of steps."""
+    return tuple(
+        replace(at[0], **_means([{k: v for k in MEANS if (v := getattr(q, k)) is not None} for q in at]))
+        for at in zip(*of_seeds)
+    )
+
+
+def _means(entries: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: fmean(entry[name] for entry in entries) for name in entries[0]}
+
+
+def _mean(results: Sequence[Result]) -> Result:
+    """The mean over seeds, with the interval over texts of each text's own mean."""
+    first = results[0]
+    if len(results) == 1:
+        return first
+    assert first.sizes is not None
+    nats = torch.stack([r.nats for r in results if r.nats is not None]).mean(0)
+    return summarize(nats, first.sizes, first.unit, first.kind)
+
+
+def differences(named: list[tuple[str, list[Result]]]) -> tuple[list[Difference], list[str]]:
+    """Each pair's difference on the same texts with its interval, and the letters; best first.
+
+    Args:
+        named: of each method the results of its seeds. Of several, the interval is over texts and never narrower than
+            Student's over the seeds, paired: the same seed has the same order of the data.
+    """
+    pairs, same = [], set()
+    for j, (b, second) in enumerate(named):
+        for i, (a, first) in enumerate(named[:j]):
+            ends = [math.inf] * 3
+            finite = [all(math.isfinite(result.value) for result in results) for results in (first, second)]
+            if finite[1]:  # the bound of a score may be infinite; such a one comes last
+                gap = difference(_mean(second), _mean(first))
+                half = (gap.high - gap.low) / 2
+                if len(first) > 1:
+                    half = max(half, mean([b.value - a.value for a, b in zip(first, second)]).half)
+                ends = [gap.value, gap.value - half, gap.value + half]
+            apart = ends[1] > 0 and finite[0]
+            pairs.append(Difference(b, a, *ends, same=not apart))
+            same |= set() if apart else {(i, j), (j, i)}
+    return pairs, table.letters(len(named), lambda i, j: (i, j) in same)

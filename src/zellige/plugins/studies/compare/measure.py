@@ -1,0 +1,153 @@
+"""Measure one trained method: its bound, its samples at each number of network evaluations, its speed in training."""
+
+import csv
+import io
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from zellige import __version__, samplers
+from zellige.base.errors import InputError, check_counts
+from zellige.base.schema import sha256
+from zellige.core.random import mix
+from zellige.data import Corpus
+from zellige.evaluation.sweep import sampler_of
+from zellige.exact import metropolis
+from zellige.methods.method import Method
+from zellige.models import model as checkpoint
+from zellige.models.checkpoint.layout import WEIGHTS
+from zellige.models.checkpoint.read import read_metrics
+from zellige.models.frames import Frame, collect
+from zellige.models.locate import locate
+from zellige.models.sample import watch
+from zellige.samplers.choice import PLAIN
+from zellige.samplers.pairing import admissible
+
+from .record import Bound, BySampler, Measurement, Quality
+from .reference import Enumerated, Grams
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings by which the trained models are compared.
+
+    Attributes:
+        calls: numbers of steps at which samples are judged.
+        samples: how many at each; 0: as many as the judge asks for.
+        draws, limit: of the bound, as `evaluate` takes them.
+        seed: of everything that is drawn.
+        samplers: that are compared at as many network evaluations, each with every method that supports it.
+    """
+
+    calls: Sequence[int]
+    samples: int = 0
+    draws: int = 4
+    limit: int | None = None
+    seed: int = 0
+    samplers: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_counts(draws=self.draws, calls=min(self.calls, default=0))
+        if self.samples and self.samples < 2:
+            raise InputError(f"`samples` is {self.samples}; it must be 2 or more: an interval needs two")
+        if self.limit is not None and self.limit < 2:
+            raise InputError(f"`limit` is {self.limit}; it must be 2 or more: an interval needs two texts")
+
+
+def check_pairing(method: Method) -> None:
+    """InputError where the method's sampler refuses it."""
+    samplers.check(samplers.find(method.sampler)(), method)
+
+
+def measurement_key(run: Path, corpus: Corpus, how: Settings) -> dict[str, Any]:
+    """All that a measurement depends on: where it is the same, nothing is measured again."""
+    weights = locate(run) / WEIGHTS
+    return {"model": sha256(weights)} | data_key(corpus, how)
+
+
+def data_key(corpus: Corpus, how: Settings) -> dict[str, Any]:
+    data = corpus.about.get("tokens_sha256") or corpus.about.get("sha256")
+    entries = vars(how) | {"calls": list(how.calls), "samplers": list(how.samplers)}
+    if not how.samplers:  # as files have it that were written before there were any
+        del entries["samplers"]
+    return {"zellige": __version__, "data": data, "length": corpus.train.length} | entries
+
+
+def measure_method(
+    model: checkpoint.Model, run: Path, key: dict[str, Any], judge: Grams | Enumerated, how: Settings,
+    progress: Callable[[str, int, int], None],
+) -> Measurement:  # fmt: skip
+    """The numbers of one method, made with these settings (`key`); calls progress(title, done, total)."""
+    began = time.perf_counter()
+    method = model.method
+    length, states = int(method.shape[0]), getattr(method.process, "K", method.vocabulary)
+    result = None
+    if method.bounded or metropolis.enumerable(method) is None:  # without a bound: its chain's distribution
+        result = judge.bound(model, how.draws, how.seed, how.limit, lambda done, total: progress("bound", done, total))
+    count = how.samples or judge.count
+    batch = max(1, min(count, 2**14 // length, 2**26 // (length * states)))
+    blocks = max(1, length // method.block) if method.block else 1  # steps are those of each block
+    step_counts = [admissible(method, max(1, round(steps / blocks))) for steps in how.calls]
+    sampled = {"": step_counts}
+    for name in how.samplers:
+        if not samplers.find(name.partition(":")[0]).refuse(method):
+            sampled[name] = [steps_within(method, name, most, blocks) for most in how.calls]
+    if sampled.get(method.sampler) == step_counts:  # the same samples
+        del sampled[""]
+    work, done = count * sum(map(sum, sampled.values())), 0
+    found: dict[str, list[Quality]] = {name: [] for name in sampled}
+    for name, steps_of in sampled.items():
+        chosen, options = sampler_of(name) if name else (None, {})
+        for asked, steps in zip(how.calls, steps_of):
+            frames = watch(
+                model, count=count, steps=steps, sampler=chosen, seed=mix(how.seed, "compare"), batch=batch, defaults=False,
+                **options,
+            )  # fmt: skip
+
+            def report_frame(frame: Frame, before: int = done, steps: int = steps) -> None:
+                share = (frame.first + len(frame.x) * frame.step / max(frame.steps, 1)) / count
+                progress("samples", round(before + count * share * steps), work)
+
+            drawn = collect(frames, report_frame)
+            done += count * steps
+            score, calls = judge.score(padded_rows(drawn.tokens)), float(np.mean(drawn.calls))
+            quality = Quality(
+                **vars(score), asked=asked, steps=steps, calls=calls, samples=count, example=drawn.texts[0]
+            )
+            found[name].append(quality)
+    own = found.pop("") if "" in found else found[method.sampler]
+    return Measurement(
+        parameters=sum(p.numel() for p in method.parameters()), sampler=method.sampler,
+        bound=None if result is None else Bound.of(result), quality=tuple(own), tokens_per_second=speed(run),
+        key=key, seconds=time.perf_counter() - began,
+        by_sampler=tuple(BySampler(sampler=name, quality=tuple(quality)) for name, quality in found.items()),
+    )  # fmt: skip
+
+
+def steps_within(method: Method, sampler: str, most: int, blocks: int = 1) -> int:
+    """The largest number of steps, of each block, in which a sampler makes at most so many network evaluations; at least 1."""
+    name, options = sampler_of(sampler)
+    plain = {name: float(options.pop(name)) for name in PLAIN if name in options}
+    chosen = samplers.choose_sampler(name, method, plain.get("temperature"), plain.get("top_p"), options)
+    steps = admissible(method, max(1, most // blocks))
+    while steps > 1 and chosen.most_calls(chosen.times(method, steps)) > most:
+        steps -= 1
+    return steps
+
+
+def padded_rows(texts: Sequence[Sequence[int]]) -> np.ndarray:
+    """Texts that may have ended before others, as rows: -1 where there is none."""
+    return np.array(list(zip(*zip_longest(*texts, fillvalue=-1))))
+
+
+def speed(run: Path) -> float | None:
+    """Tokens a second in training, the median of metrics.csv."""
+    rows = csv.DictReader(io.StringIO(read_metrics(run)))
+    rates = [float(row["tokens_per_second"]) for row in rows if row.get("tokens_per_second")]
+    return median(rates) if rates else None

@@ -1,0 +1,159 @@
+"""`zellige evaluate` with `--probe` or `--train-features`: classifiers, in a model's features (GLUE too) and of images."""
+
+import contextlib
+import textwrap
+from collections.abc import Sequence
+from dataclasses import field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from zellige.base.errors import InputError
+from zellige.cli import options
+from zellige.cli.common import (
+    OfModel,
+    bars,
+    command_options,
+    file_suffix,
+    load,
+    of_model,
+    put_json,
+    write_result,
+)
+from zellige.cli.evaluate_again import Mode
+from zellige.data import Data
+from zellige.evaluation.requests import EvaluateGlue, EvaluateProbe, TrainFeatures
+from zellige.show.numbers import byte_size, columns, path, pm
+from zellige.show.progress import Bar
+from zellige.show.terminal import Terminal
+
+if TYPE_CHECKING:
+    from .glue import GlueRecord
+    from .probe import ProbeRecord
+
+
+@command_options
+class ProbeOptions(OfModel):
+    request: Annotated[EvaluateProbe, tyro.conf.arg(name="")] = field(default_factory=EvaluateProbe)
+
+
+@command_options
+class GlueOptions(OfModel):
+    request: Annotated[EvaluateGlue, tyro.conf.arg(name="")] = field(default_factory=EvaluateGlue)
+
+
+def probe(chosen: ProbeOptions | GlueOptions, words: Sequence[str], terminal: Terminal) -> "ProbeRecord | GlueRecord":
+    """The record of what is asked for; each classifier has a bar of its own."""
+    if not chosen.run:
+        raise InputError(f"evaluate needs a run; e.g. zellige evaluate runs/demo --probe {chosen.request.probe}")
+    model = load(terminal, chosen.run, "evaluate", chosen)
+    with contextlib.ExitStack() as stack:
+        bars = dict[str, Bar]()
+
+        def show(title: str, done: int, total: int) -> None:
+            if title not in bars:
+                stack.close()
+                bars[title] = stack.enter_context(Bar(terminal, title, total))
+            bars[title].update(done, total=total)
+
+        return replace(chosen.request, progress=show).run(model)
+
+
+def describe_probe(record: "ProbeRecord") -> list[str]:
+    """The lines that are printed: model and texts, accuracies, what training brings, the protocol."""
+    about, protocol = record.about, record.protocol
+    lines = [
+        f"{of_model(about)}, trained on {about['trained on']}",
+        f"{about['data']}: {protocol.texts}; {protocol.length}",
+        "",
+    ]
+    rows = [("classifier", "accuracy (95%, Wilson)", "chosen")]
+    rows += [(row.name, str(row.accuracy), row.chosen) for row in record.rows]
+    lines += [*columns(rows, "<<<", indent=2, gap=3), ""]
+    rows = [("difference, on the same texts", "points (95%)")]
+    rows += [(gain.name, pm(100 * gain.value, 100 * gain.half, 1)) for gain in record.differences]
+    lines += columns(rows, "<>", indent=2, gap=3)
+    if record.folds:
+        rows = [(f"over {len(record.folds[0].accuracies)} folds", "mean", "lowest", "highest")]
+        shown = lambda share: f"{100 * share:.1f}%"  # noqa: E731
+        rows += [(f.name, shown(f.mean), shown(min(f.accuracies)), shown(max(f.accuracies))) for f in record.folds]
+        lines += ["", *columns(rows, "<>>>", indent=2, gap=3)]
+    parts = [protocol.name, protocol.data, protocol.features, protocol.regression, protocol.fine_tuning]
+    text = ", ".join([*parts, *filter(None, [protocol.class_]), f"seed {protocol.seed}"])
+    return [*lines, "", *textwrap.wrap(text, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)]
+
+
+def save_probe(record: "ProbeRecord", folder: Path, terminal: Terminal) -> None:
+    """Write it into a run; the options that are not the default's stand in its name."""
+    request: EvaluateProbe = record.request  # pyright: ignore[reportAssignmentType]
+    names = ("linear", "layer", "epochs", "rate", "seed", "folds")
+    values = {name: getattr(request, name) for name in names if request.differs(name)}
+    if request.linear:
+        values.pop("epochs", None)
+    write_result(terminal, folder / f"probe-{request.probe}{file_suffix(**values)}.json", record.to_dict())
+
+
+PROBE = Mode(
+    EvaluateProbe, ProbeOptions, "evaluate --probe",
+    "Classify by the hidden states (also: --probe glue).", probe, describe_probe, save_probe,
+)  # fmt: skip
+
+
+def describe_glue(record: "GlueRecord") -> list[str]:
+    """The lines that are printed: the model, a row for each task and split, their mean, the protocol."""
+    about, protocol = record.about, record.protocol
+    rows = [("task", "metric", "x 100 (95%, bootstrap)", "trained on", "judged on", "others")]
+    rows += [
+        (
+            row.name, row.metric, pm(100 * row.value, 100 * row.half, 2), f"{row.train:,}", f"{row.judged:,}",
+            ", ".join(f"{name} {100 * value:.2f}" for name, value in row.others.items()) or "-",
+        )
+        for row in record.rows
+    ]  # fmt: skip
+    lines = [f"{of_model(about)}, trained on {about['trained on']}", "", *columns(rows, "<<>>><", indent=2, gap=3)]
+    if len(record.rows) > 1:
+        lines += ["", f"  mean of {len(record.rows)}: {100 * record.mean:.2f}"]
+    cut = sum(row.cut for row in record.rows)
+    parts = [protocol.name, protocol.data, protocol.input + (f" ({cut:,} cut)" if cut else ""), protocol.features]
+    text = ", ".join([*parts, protocol.fine_tuning, *filter(None, [protocol.class_]), f"seed {protocol.seed}"])
+    return [*lines, "", *textwrap.wrap(text, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)]
+
+
+def save_glue(record: "GlueRecord", folder: Path, terminal: Terminal) -> None:
+    """Write it into a run; the options that are not the default's stand in its name."""
+    request: EvaluateGlue = record.request  # pyright: ignore[reportAssignmentType]
+    values = {name: getattr(request, name) for name in ("epochs", "rate", "batch", "seed") if request.differs(name)}
+    name = record.about["data"].replace(":", "-")
+    write_result(terminal, folder / f"probe-{name}{file_suffix(**values)}.json", record.to_dict())
+
+
+GLUE = Mode(
+    EvaluateGlue, GlueOptions, "evaluate --probe glue",
+    "Fine-tune on GLUE: accuracy, F1 and correlations.", probe, describe_glue, save_glue,
+)  # fmt: skip
+
+
+FEATURES = "Train an image classifier for FID and KID."
+
+
+@command_options
+class FeaturesOptions:
+    request: Annotated[TrainFeatures, tyro.conf.arg(name="")] = field(default_factory=TrainFeatures)
+    data: Data = field(default_factory=Data)
+    """images with classes: mnist, fashion-mnist, cifar10"""
+
+
+def train_features(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`zellige evaluate --train-features FOLDER`"""
+    chosen = options.parse(FeaturesOptions, words, "evaluate --train-features", terminal, about=FEATURES, most=0)
+    with bars(terminal) as show:
+        record = replace(
+            chosen.request, data=chosen.data, reading=show("read", as_text=byte_size), progress=show("train", "steps")
+        ).run()
+    folder = path(chosen.request.folder)
+    terminal.result(f"{record.config.features} features of {record.config.name}")
+    terminal.result(f"  written   {folder}")
+    terminal.result(f"  next      zellige evaluate RUN --generate --features {folder}")
+    put_json(terminal, record.to_dict())
+    return 0

@@ -1,0 +1,94 @@
+"""`zellige sweep METHOD`: a training for each combination of options that have several values, and which came out best.
+
+A trial is what `zellige train` does with one value of each: a run, in a folder of its own in that of the sweep. The same command
+again goes on where it was stopped, since what is finished is there.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zellige.base.errors import InputError
+from zellige.cli import options, train
+from zellige.cli.common import put_json
+from zellige.cli.train import About
+from zellige.show.numbers import columns, path
+from zellige.show.progress import TrainingPart
+from zellige.show.terminal import Terminal
+
+from .sweep import Sweep, record_file
+
+if TYPE_CHECKING:
+    from .search import Axis
+
+
+ABOUT = About(
+    "sweep",
+    Sweep,
+    ("folder", "resume", "overwrite"),
+    "Train every combination of the options that have several values.",
+)
+form = ABOUT.form
+
+
+class _Progress(TrainingPart):
+    """The bar alone: what each validation came to stands in the run's metrics.csv."""
+
+    def validated(self, step: int, result: object, sample: str | None = None, best: bool = False) -> None: ...
+
+
+def sweep(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`zellige sweep METHOD`: the rest is flags."""
+    ABOUT.help(words, terminal)
+    if not words:
+        raise InputError("sweep needs a method; e.g. zellige sweep mdlm --data.path notes/ --train.lr 1e-3,2e-3")
+    request, rest = ABOUT.split(words, terminal)
+    with terminal.waiting("starting"):
+        from zellige.methods import reference
+
+        from .search import require_optuna
+    if request.search == "tpe":
+        require_optuna()
+    axes, constants = _axes(rest)
+    if wrong := next((flag for flag in ("--resume", "--overwrite") if flag in rest), None):
+        raise InputError(f"sweep has no {wrong}: it goes on with what is in --run; give it another folder")
+    if not axes:
+        raise InputError("sweep needs an option with several values; e.g. --train.lr 1e-3,2e-3")
+    training, axes = train.choose(constants, terminal, "sweep", axes)
+    terminal.fields |= options.names_of_fields(options.flags(Sweep))
+    say = str if terminal.quiet else terminal.say
+    record = replace(request, training=training, axes=axes).run(say, lambda: _Progress(terminal))
+    for line in columns(record.table(), ">" * len(record.names) + "<>><"):
+        terminal.result(line)
+    terminal.result(f"  written   {path(record_file(Path(request.folder)))}")
+    put_json(terminal, record.to_dict() | {"seconds": time.monotonic() - began})
+    if record.best.error:
+        return 1
+    method_option = "" if isinstance(training.method, str | None) else f" --method {path(reference(training.method))}"
+    terminal.try_next(
+        *(
+            f"zellige {command} {path(record.best.folder)}{method_option}"
+            for command in ("evaluate", "report", "sample")
+        )
+    )
+    return 0
+
+
+def _axes(words: Sequence[str]) -> tuple[list["Axis"], list[str]]:
+    """The options that have several values, and the rest of the command line."""
+    from .search import Axis
+
+    axes, constants, rest = list[Axis](), list[str](), [*words]
+    while rest:
+        word = rest.pop(0)
+        name, equals, text = word.partition("=")
+        if word.startswith("--") and not equals and rest and not rest[0].startswith("--"):
+            text = rest.pop(0)
+        axis = Axis.of(name, text) if word.startswith("--") else None
+        if axis is not None:
+            axes.append(axis)
+        else:
+            constants += [word] if equals or not text else [word, text]
+    return axes, constants
