@@ -1,4 +1,4 @@
-"""A training step of size tiny and a sample of `tales` by how threads wait (`zellige.base.waiting`): milliseconds, in alternation.
+"""A training step of size tiny and a sample of `tales` by how threads wait (`zellige.base.waiting`): milliseconds, in turn.
 
 python benchmarks/waiting.py                 # beside other work, or on an idle machine: the load stands in each line
 """

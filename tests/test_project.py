@@ -17,9 +17,11 @@ from pathlib import Path
 import pytest
 
 import zellige
-from zellige.cli import help, main
-from zellige.cli.evaluate import FLAGS
+from zellige.cli import COMMANDS, help, main
+from zellige.cli.evaluate import EVALUATIONS
 from zellige.data import DATASETS
+
+MODES = [f"--{name}" for name in EVALUATIONS.names()]  # flags that make another command of `evaluate`
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -197,10 +199,13 @@ def test_make_targets_exist(command):
 def test_commands_and_options_exist(command, capsys):
     """The command is there, and so is each of its options: they stand in its help."""
     _, name, *words = shlex.split(command)
-    assert name in help.COMMANDS
+    assert name in COMMANDS.names()
     method = words[: 2 if words[0] == "--recipe" else 1] if name == "train" else []
-    mode = next((words[i : i + 2] for i, word in enumerate(words) if name == "evaluate" and word in FLAGS), [])
-    mode = [word for word in mode if word in FLAGS or not word.startswith("--")]  # a mode has a help of its own
+    mode = next(
+        (words[i : i + 2] for i, word in enumerate(words) if name == "evaluate" and word in MODES),
+        [],
+    )
+    mode = [word for word in mode if word in MODES or not word.startswith("--")]  # a mode has a help of its own
     one = name == "compare" and words[1].startswith("--")  # of one model, not of several methods
     mode += [word for word in words if one and word == "--samplers"]
     assert main([name, *method, *mode, "--help-all"]) == 0

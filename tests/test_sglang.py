@@ -9,7 +9,7 @@ import torch
 
 from zellige.base.errors import InputError
 from zellige.methods import BD3LM, build
-from zellige.nn import Llama, LlamaNet
+from zellige.plugins.published.nn import Llama, LlamaNet
 from zellige.samplers import Blockwise, run
 from zellige.samplers.choice import choose_sampler
 

@@ -17,9 +17,7 @@ if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
     from .data import Data as Data
     from .evaluation.requests import Evaluate as Evaluate
     from .evaluation.requests import EvaluateBracket as EvaluateBracket
-    from .evaluation.requests import EvaluateGlue as EvaluateGlue
     from .evaluation.requests import EvaluatePairs as EvaluatePairs
-    from .evaluation.requests import EvaluateProbe as EvaluateProbe
     from .evaluation.requests import EvaluateSamples as EvaluateSamples
     from .evaluation.requests import EvaluateSteps as EvaluateSteps
     from .evaluation.requests import EvaluateSuite as EvaluateSuite
@@ -43,6 +41,8 @@ if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
     from .plugins.studies.compare.request import Compare as Compare
     from .plugins.studies.compare.request import CompareSamplers as CompareSamplers
     from .plugins.studies.compare.request import compare as compare
+    from .plugins.studies.probes.requests import EvaluateGlue as EvaluateGlue
+    from .plugins.studies.probes.requests import EvaluateProbe as EvaluateProbe
     from .plugins.studies.sweep.sweep import Sweep as Sweep
     from .plugins.studies.sweep.sweep import sweep as sweep
     from .plugins.verify.verify import verify as verify
@@ -105,8 +105,8 @@ _WHERE = {  # public name -> the module that defines it
     "EvaluateSuite": "evaluation.requests",
     "EvaluatePairs": "evaluation.requests",
     "EvaluateSamples": "evaluation.requests",
-    "EvaluateGlue": "evaluation.requests",
-    "EvaluateProbe": "evaluation.requests",
+    "EvaluateGlue": "plugins.studies.probes.requests",
+    "EvaluateProbe": "plugins.studies.probes.requests",
     "TrainFeatures": "evaluation.requests",
     "Record": "show.record",
     "verify": "plugins.verify.verify",

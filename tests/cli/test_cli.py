@@ -28,9 +28,9 @@ from small import RECORD
 from zellige import cli
 from zellige.base.errors import InputError
 from zellige.base.requests import check_fields, declared, option
-from zellige.cli import common, flags, help, meanings, options
+from zellige.cli import COMMANDS, common, flags, help, meanings, options
 from zellige.cli.common import IdleSeed
-from zellige.cli.evaluate import FLAGS, TRAIN
+from zellige.cli.evaluate import EVALUATIONS, TRAIN
 from zellige.cli.flags import short_help
 from zellige.data.smiles import is_molecule
 from zellige.evaluation.result import Result, fullest
@@ -98,7 +98,7 @@ def test_help_fits_80_columns_and_names_every_command(capsys):
     for text in (help.HELP, help.TRAIN):
         assert all(len(line) <= 80 for line in text.splitlines())
     named = re.findall(r"^  (\w+)  ", help.HELP, re.M)
-    assert sorted(named) == sorted(help.COMMANDS)
+    assert sorted(named) == sorted(COMMANDS.names())
     assert [name for name in zellige.METHODS if not re.search(rf"\b{name}\b", help.TRAIN)] == []
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out == f"zellige {zellige.__version__}\n"
@@ -136,12 +136,12 @@ def test_the_short_help_of_a_switch_that_is_on_says_that_it_is_turned_off(capsys
 
 
 def test_the_commands_are_those_of_the_help_and_need_no_torch():
-    code = "import sys; from zellige.cli.commands import COMMANDS; print(*COMMANDS, 'torch' in sys.modules)"
-    assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == [*help.COMMANDS, "False"]
+    code = "import sys; from zellige.cli import COMMANDS; print(*COMMANDS.names(), 'torch' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == [*COMMANDS.names(), "False"]
 
 
 PAGES = [
-    *help.COMMANDS, *(f"train {name}" for name in zellige.METHODS), "train --recipe mdlm-owt",
+    *COMMANDS.names(), *(f"train {name}" for name in zellige.METHODS), "train --recipe mdlm-owt",
     *(f"evaluate {mode}" for mode in ("--suite zero-shot", "--generate", "--pairs x", "--probe ag_news", "--bracket", "--steps")),
     "evaluate --train-features x", "train classifier", "train speculative", "train distill",
 ]  # fmt: skip
@@ -168,7 +168,7 @@ def test_the_help_of_evaluate_has_a_line_for_each_of_its_modes(capsys):
     named = re.findall(
         r"^  (--[\w-]+(?: --frontier)?)", capsys.readouterr().out.partition("Other evaluations")[2], re.M
     )
-    assert sorted(named) == sorted([*FLAGS, "--generate --frontier", TRAIN])
+    assert sorted(named) == sorted([*(f"--{name}" for name in EVALUATIONS.names()), "--generate --frontier", TRAIN])
 
 
 @pytest.mark.parametrize("command", PAGES[1:])

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from zellige import METHODS, cli
-from zellige.cli import completion, doctor, help
-from zellige.cli.commands import COMMANDS
+from zellige.cli import COMMANDS, completion, doctor
 from zellige.data import DATASETS
 from zellige.samplers import ALIASES, SAMPLERS
 from zellige.training.device import DEVICES
@@ -95,7 +94,7 @@ def test_the_extras_are_those_of_the_package():
 
 @pytest.fixture(scope="module")
 def known():
-    return completion.tables(COMMANDS)
+    return completion.tables()
 
 
 @pytest.fixture
@@ -111,7 +110,7 @@ def place(tmp_path):
 
 def test_completion_knows_every_command_method_option_and_value(known):
     follow, values = known
-    assert {key[0] for key in follow} == set(help.COMMANDS)
+    assert {key[0] for key in follow} == set(COMMANDS.names())
     assert follow["train",] == [*METHODS, "--recipe"]
     assert {"--block", "--train.lr", "--size", "--config", "--json"} <= set(follow["train", "bd3lm"])
     assert {"--judge", "--bracket", "--draws", "--suite", "RUN"} <= set(follow["evaluate",])

@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from zellige.base.errors import InputError
-from zellige.nn import Bert, BertNet, cross_entropy
+from zellige.nn import cross_entropy
+from zellige.plugins.published.nn import Bert, BertNet
 
 SIZES = {"layers": 4, "hidden": 24, "heads": 3, "inner": 40, "rows": 30, "length": 48}
 MODERN = {

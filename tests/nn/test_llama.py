@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from zellige.base.errors import InputError
-from zellige.nn import Llama, LlamaNet, cross_entropy
+from zellige.nn import cross_entropy
+from zellige.plugins.published.nn import Llama, LlamaNet
 
 SIZES = {"layers": 3, "hidden": 48, "heads": 6, "shared": 2, "inner": 80, "rows": 40, "length": 64}
 

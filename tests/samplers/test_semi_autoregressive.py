@@ -10,7 +10,8 @@ from zellige.base.errors import InputError
 from zellige.exact.script import Forced
 from zellige.methods import BD3LM, MD4, MDLM, build
 from zellige.models.sampling import Decoding
-from zellige.nn import DiT, Llama, LlamaNet, Net
+from zellige.nn import DiT, Net
+from zellige.plugins.published.nn import Llama, LlamaNet
 from zellige.samplers import Ancestral, AnyOrder, Confidence, Klass, SemiAutoregressive, run
 
 K, L, S = 6, 12, 4

@@ -3,9 +3,7 @@
 import difflib
 import re
 from collections.abc import Iterable
-from typing import TypeVar
 
-T = TypeVar("T")
 _LONG = re.compile(r"\S{200,}")
 
 
@@ -68,24 +66,6 @@ def unknown(kind: str, name: str, names: Iterable[str], see: str = "") -> InputE
     see = see or ", ".join(names)
     hint = f"did you mean '{near}'? (all: {see})" if near else f"all of them: {see}"
     return InputError(f"unknown {kind} '{name}'; {hint}")
-
-
-class Registry(dict[str, T]):
-    """Things by name, empty at first; asked for a name that is not there, it raises the error of `unknown`.
-
-    >>> sizes = Registry("size")
-    >>> sizes |= {"tiny": 1, "small": 2}
-    >>> sizes["tyny"]
-    Traceback (most recent call last):
-    zellige.base.errors.InputError: unknown size 'tyny'; did you mean 'tiny'? (all: tiny, small)
-    """
-
-    def __init__(self, kind: str, see: str = ""):
-        super().__init__()
-        self.kind, self.see = kind, see
-
-    def __missing__(self, name: str) -> T:
-        raise unknown(self.kind, str(name), self, self.see)
 
 
 def not_installed(what: str, package: str, extra: str, otherwise: str = "") -> InputError:

@@ -13,17 +13,21 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from ..base.errors import Diverged, InputError, unknown
+from ..base.errors import Diverged, InputError
 from ..base.launched import this_process
+from ..base.plugins import Fits, Registry
 from ..base.trust import allow
 from ..show.terminal import Terminal
 from . import help, options
+
+Command = Callable[[Sequence[str], Terminal, float], int]  # of the words after it and when it began: the exit code
+COMMANDS: Registry[Command] = Registry("command", "zellige --help", "zellige.commands", Fits(callable, "a function"))
 
 
 class Terminated(BaseException):
@@ -145,10 +149,9 @@ def dispatch(argv: Sequence[str], terminal: Terminal) -> int:
     if first in ("--version", "-V"):
         terminal.result(f"zellige {__version__}")
         return 0
-    if first not in help.COMMANDS:
-        if first.startswith("-"):
-            raise InputError(f"unknown option '{first}'; a command comes first (all: zellige --help)")
-        raise unknown("command", first, help.COMMANDS, "zellige --help")
+    if first not in COMMANDS and first.startswith("-"):
+        raise InputError(f"unknown option '{first}'; a command comes first (all: zellige --help)")
+    command = COMMANDS[first]
     if first == "train" and (not rest or options.asks_help(rest[:1])):
         if not rest:
             raise InputError(
@@ -156,9 +159,7 @@ def dispatch(argv: Sequence[str], terminal: Terminal) -> int:
             )
         terminal.result(help.TRAIN, keep="\n")
         return 0
-    from .commands import COMMANDS
-
-    return COMMANDS[first](rest, terminal, time.monotonic())
+    return command(rest, terminal, time.monotonic())
 
 
 @contextlib.contextmanager

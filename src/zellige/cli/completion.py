@@ -5,7 +5,7 @@ tyro writes such scripts of its own parser, for bash and zsh; it does not know o
 
 import contextlib
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -13,10 +13,9 @@ import tyro
 
 from ..base.errors import InputError
 from ..show.terminal import Terminal
-from . import help, options
-from .evaluate import FLAGS, TRAIN
+from . import COMMANDS, help, options
+from .evaluate import EVALUATIONS, TRAIN
 
-Commands = Mapping[str, Callable[[Sequence[str], Terminal, float], int]]
 Follow = dict[tuple[str, ...], list[str]]  # what may follow a command, or `train METHOD`; RUN stands for a model
 Values = dict[str, list[str]]  # what an option takes, of one command `plan --device`: words, RUN, or nothing known
 SHELLS = ("bash", "zsh", "fish")
@@ -59,8 +58,8 @@ class Shell:
     """bash, zsh or fish"""
 
 
-def completion(commands: Commands, words: Sequence[str], terminal: Terminal) -> int:
-    """`zellige completion SHELL`, of these commands."""
+def completion(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`zellige completion SHELL`"""
     about = "Complete commands and options by Tab: source <(zellige completion bash)"
     if words and not words[0].startswith("-") and words[0] not in SHELLS:
         raise InputError(f"no completion for '{words[0]}'; it must be bash, zsh or fish")
@@ -68,7 +67,7 @@ def completion(commands: Commands, words: Sequence[str], terminal: Terminal) -> 
     if arguments.shell is None:
         raise InputError("completion needs a shell; e.g. zellige completion bash")
     with terminal.waiting("looking"):
-        follow, values = tables(commands)
+        follow, values = tables()
     script = fish(follow, values) if arguments.shell == "fish" else bash(arguments.shell, follow, values)
     terminal.result(script, keep="\n")
     return 0
@@ -92,11 +91,11 @@ def registered() -> Values:
     }  # fmt: skip
 
 
-def listed(commands: Commands, *words: str) -> tuple[list[str], Values]:
+def listed(*words: str) -> tuple[list[str], Values]:
     """The options of a command and RUN if it takes one, as it names them itself, and what they take."""
     text = io.StringIO()
     with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
-        commands[words[0]]([*words[1:], options.LIST], Terminal(quiet=True), 0.0)
+        COMMANDS[words[0]]([*words[1:], options.LIST], Terminal(quiet=True), 0.0)
     follow, values = [], {}
     for line in text.getvalue().splitlines():
         name, takes, line_values = line.partition("=")
@@ -106,13 +105,13 @@ def listed(commands: Commands, *words: str) -> tuple[list[str], Values]:
     return follow, values
 
 
-def tables(commands: Commands) -> tuple[Follow, Values]:
+def tables() -> tuple[Follow, Values]:
     """Completions of a command or of `train METHOD`, and the values of each option."""
     follow, values, methods = Follow(), registered(), names("methods")
     first = {"plan": [*names("recipes"), *methods, *names("tables")]} | dict.fromkeys(
         ("compare", "sweep", "verify"), methods
     )
-    for command in help.COMMANDS:
+    for command in COMMANDS.names():
         word_lists = [(command,)]
         if command == "train":
             follow[command,] = [*methods, "--recipe"]
@@ -123,10 +122,10 @@ def tables(commands: Commands) -> tuple[Follow, Values]:
             follow[command,] = [*SHELLS]
             continue
         elif command == "evaluate":
-            word_lists += [(command, mode) for mode in (*FLAGS, TRAIN)]
+            word_lists += [(command, mode) for mode in (*(f"--{name}" for name in EVALUATIONS.names()), TRAIN)]
         for words in word_lists:
             key = words if command == "train" else (command,)
-            options_of_command, takes = listed(commands, *words)
+            options_of_command, takes = listed(*words)
             follow[key] = [*dict.fromkeys([*follow.get(key, first.get(command, [])), *options_of_command, *EVERYWHERE])]
             values |= {name: words_of_value for name, words_of_value in takes.items() if not values.get(name)}
     return follow, values
@@ -147,7 +146,7 @@ def bash(shell: str, follow: Follow, values: Values) -> str:
         takes += [f'    {pattern}) words="{" ".join(words_of_value)}"; files="{files}" ;;'] if words_of_value else []
     takes.append(f"    {'|'.join(branches)}) ;;")
     return BASH.format(
-        shell=shell, before=before, commands=" ".join(help.COMMANDS), cases="\n".join(cases), options="\n".join(takes),
+        shell=shell, before=before, commands=" ".join(COMMANDS.names()), cases="\n".join(cases), options="\n".join(takes),
         models=" ".join(names("models")), run=RUN,
     )  # fmt: skip
 
@@ -159,7 +158,7 @@ def fish(follow: Follow, values: Values) -> str:
     spelt = lambda words: " ".join(runs if word == RUN else word for word in words)  # noqa: E731
     lines = [
         "# zellige completion fish > ~/.config/fish/completions/zellige.fish",
-        f"complete -c zellige -n 'not {condition} {' '.join(help.COMMANDS)}' -f -a '{' '.join(help.COMMANDS)}'",
+        f"complete -c zellige -n 'not {condition} {' '.join(COMMANDS.names())}' -f -a '{' '.join(COMMANDS.names())}'",
     ]
     for key, words in follow.items():
         where = "; and ".join(f"{condition} {word}" for word in key)

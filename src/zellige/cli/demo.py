@@ -264,11 +264,13 @@ class _Parts:
 
     def report(self) -> None:
         """6: the page that holds all of it."""
-        from ..plugins.report import write
+        from .. import report
 
         since = time.perf_counter()
         with Bar(self.terminal, "draw", 1) as bar:
-            page = write(self.folder, model=self.model, progress=lambda done, total: bar.update(done, total=total))
+            page = report.write(
+                self.folder, model=self.model, progress=lambda done, total: bar.update(done, total=total)
+            )
         self.say(f"6 report    {path(page)}, {byte_size(page.stat().st_size)}", since)
 
     def end(self, better: "Result", stopped: bool, seconds: float) -> int:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import field, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,9 +9,9 @@ import tyro
 
 from ..base.errors import InputError
 from ..base.launched import this_process
+from ..base.plugins import Fits, Registry
 from ..data import Data
 from ..evaluation.requests import Evaluate
-from ..plugins.studies.probes.command import FEATURES, GLUE, PROBE, train_features
 from ..show.numbers import byte_size, path
 from ..show.record import Record
 from ..show.terminal import Terminal
@@ -30,14 +29,16 @@ from .common import (
     unfinished_folder,
 )
 from .evaluate_again import Mode, again, audit, status
-from .evaluate_bounds import BRACKET, PAIRS, STEPS, SUITE
+from .evaluate_features import FEATURES, train_features
 from .flags import SHOWN
-from .generate import GENERATE
 
 if TYPE_CHECKING:
     from ..evaluation.result import Result
 
-FLAGS = ("--suite", "--generate", "--pairs", "--probe", "--bracket", "--steps")  # make another command of `evaluate`
+EVALUATIONS: Registry[Mode] = Registry(  # by the flag that makes another command of `evaluate`, without its dashes
+    "evaluation", "zellige evaluate -h", "zellige.evaluations",
+    Fits(lambda value: isinstance(value, Mode), "a zellige.cli.evaluate_again.Mode"),
+)  # fmt: skip
 TRAIN = "--train-features"  # trains, and judges nothing
 
 
@@ -67,7 +68,7 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
         put_json(terminal, document)
         return status(document)
     if "--from" in flags and runs:
-        document = again(words, terminal, judge, [BOUND, *MODES.values(), GLUE])
+        document = again(words, terminal, judge, _all_modes())
     else:
         record = judge_words(words, terminal, began)
         document = None if record is None else record.to_dict()
@@ -79,16 +80,27 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
 
 def judge_words(words: Sequence[str], terminal: Terminal, began: float, write: bool = True) -> Record | None:
     """Judge what a command line asks for, and print it; `write`: into the run, if it is one. None: another process speaks."""
-    flags = options.given(words)
-    mode = next((MODES[flag] for flag in MODES if flag in flags), BOUND)
-    if mode is PROBE and any(
-        " ".join(pair).replace("=", " ").startswith("--probe glue") for pair in pairwise([*words, ""])
-    ):
-        mode = GLUE
+    mode = mode_of(words)
     words = [word for word in words if word != "--generate"]  # the one flag of a mode that is no option of it
     return judge(
         mode, options.parse(mode.options, words, mode.where, terminal, about=mode.about, most=1), words, terminal, write
     )
+
+
+def mode_of(words: Sequence[str]) -> Mode:
+    """What a command line of `evaluate` asks for: by its flag, and by the value of that flag."""
+    typed = options.given(words)
+    strange = [flag.removeprefix("--") for flag in typed - options.flags(EvaluateOptions).keys()]
+    name = next((n for n in [*EVALUATIONS.names(), *strange] if f"--{n}" in typed and n in EVALUATIONS), None)
+    if name is None:
+        return BOUND
+    mode = EVALUATIONS[name]
+    return mode.others.get(options.value_of(words, f"--{name}").partition(":")[0], mode)
+
+
+def _all_modes() -> list[Mode]:
+    modes = [EVALUATIONS[name] for name in EVALUATIONS.names()]
+    return [BOUND, *modes, *(other for mode in modes for other in mode.others.values())]
 
 
 def judge(mode: Mode, chosen: Any, words: Sequence[str], terminal: Terminal, write: bool = True) -> Record | None:
@@ -151,7 +163,9 @@ FRONTIER = ("--generate --frontier", "Perplexity against entropy, as a curve.")
 
 def _modes() -> str:
     """The other commands of `evaluate`, a line each, for its help."""
-    mode_titles = {mode.options.__name__: mode.about for mode in (GENERATE, STEPS, BRACKET, SUITE, PAIRS, PROBE)}
+    order = ("generate", "steps", "bracket", "suite", "pairs", "probe")
+    modes = [EVALUATIONS[name] for name in [*order, *(n for n in EVALUATIONS.names() if n not in order)]]
+    mode_titles = {mode.options.__name__: mode.about for mode in modes}
     lines = [(SHOWN[name][0], about) for name, about in [*mode_titles.items(), ("FeaturesOptions", FEATURES)]]
     lines = [(usage.removeprefix("RUN ").removesuffix(" [options]"), about) for usage, about in lines]
     lines.insert(1, FRONTIER)
@@ -169,14 +183,6 @@ BOUND = Mode(
     bound_lines,
     save_bound,
 )
-MODES: dict[str, Mode] = {  # by the flag of `evaluate` that makes another command of it
-    "--suite": SUITE,
-    "--generate": GENERATE,
-    "--pairs": PAIRS,
-    "--probe": PROBE,
-    "--bracket": BRACKET,
-    "--steps": STEPS,  # last: others have an option of that name
-}
 
 
 def _show(words: Sequence[str], terminal: Terminal) -> int:

@@ -22,7 +22,7 @@ import math
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,7 @@ class Mode:
         save: writes a record into a folder, with the options that made it.
         folder: where its files go, by its options; None: nowhere.
         early: whether `run` writes some of them itself, and gets the folder.
+        others: what is done instead, by the value of the flag up to a colon: `--probe glue:sst2`.
     """
 
     request: type[Request[Any]]
@@ -62,6 +63,7 @@ class Mode:
     save: Callable[..., None]
     folder: Callable[[Any], Path | None] = lambda chosen: run_folder(chosen.run)
     early: bool = False
+    others: Mapping[str, "Mode"] = field(default_factory=dict)
 
     def of(self, record: Record, source: str) -> Any:
         """The options that made a record."""

@@ -331,8 +331,8 @@ def _bracket_cells(row: "BracketRow", key: str | None) -> tuple[str, ...]:
 
 def save_bracket(result: "BracketResult", folder: Path, terminal: Terminal) -> None:
     """Write the JSON into a run, and the figure beside it; the name has every choice that is not the default's."""
+    from .. import report
     from ..base.files import write_file
-    from ..plugins.report.bracket import bracket_figure
 
     request, usual = result.request, EvaluateBracket()
     assert isinstance(request, EvaluateBracket)
@@ -343,7 +343,7 @@ def save_bracket(result: "BracketResult", folder: Path, terminal: Terminal) -> N
     file = folder / f"bracket-{where}{suffix}.json"
     write_file(file, as_file(result.to_dict()))
     svg, picture = io.StringIO(), file.with_suffix(".svg")
-    bracket_figure(result).savefig(svg, format="svg", metadata={"Date": None})
+    report.bracket_figure(result).savefig(svg, format="svg", metadata={"Date": None})
     write_file(picture, svg.getvalue())
     terminal.result(f"  written   {path(file)}   {path(picture)}")
 

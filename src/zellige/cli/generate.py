@@ -113,7 +113,7 @@ def generate_lines(record: "SamplesRecord") -> list[str]:
 
 def save_samples(record: "SamplesRecord", folder: Path, terminal: Terminal, chosen: GenerateOptions) -> None:
     """Write the JSON, the table and the figures, and name them."""
-    from ..plugins.report.sweep import sweep_figure
+    from .. import report
     from .evaluate_print import describe_samples, of_cheats, tables
 
     request: Any = record.request
@@ -131,7 +131,9 @@ def save_samples(record: "SamplesRecord", folder: Path, terminal: Terminal, chos
         write_file(files[-1], "\n".join([*body, "```text", *describe_samples(record), "```"]) + "\n")
     features = record.protocol.features
     for by in ("frontier", "calls"):
-        figure = sweep_figure(record.points, record.real, by, record.judge if features is None else features.name)
+        figure = report.sweep_figure(
+            record.points, record.real, by, record.judge if features is None else features.name
+        )
         if figure is not None:
             files.append(folder / f"{stem}-{by}.svg")
             svg = io.StringIO()

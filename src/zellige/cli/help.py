@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
+from ..base.plugins import part
 
 HELP = f"""Zellige {__version__}: discrete diffusion for text and any tokens
 
@@ -49,11 +50,6 @@ TRAIN = """usage: zellige train METHOD [options]   options of one: zellige train
                          options override them (zellige list recipes)
 example
   zellige train mdlm --data.path notes/"""
-
-COMMANDS = (
-    "demo", "train", "tune", "evaluate", "sample", "infill", "verify", "compare", "sweep", "plan", "report", "play", "serve",
-    "list", "import", "export", "doctor", "completion",
-)  # fmt: skip
 
 LISTS = {
     "models": "trained models included in Zellige; try: zellige sample tales",
@@ -134,11 +130,10 @@ def methods() -> list[dict[str, str]]:
 def samplers() -> list[dict[str, str]]:
     """A row for each sampler, from what it says of itself without options; then the other names that some of them have."""
     from ..methods import METHODS
-    from ..plugins.verify.identities.check import enumerable
     from ..samplers import ALIASES, SAMPLERS
 
     first = sorted(METHODS.values(), key=lambda cls: cls.name != "mdlm")  # which admits most
-    methods, rows = [enumerable(cls) for cls in first], []
+    methods, rows = [part("verify").enumerable(cls) for cls in first], []
     for method in methods:
         method.verifier = lambda h, x, turn: h
     for name, cls in SAMPLERS.items():
@@ -253,9 +248,7 @@ def models() -> list[dict[str, str]]:
 
 def checkpoints() -> list[dict[str, str]]:
     """A row for each published model that loads by its id; `-` where its card says nothing."""
-    from ..plugins.published import CATALOGUE
-
-    return [row_of_catalogue.row() for row_of_catalogue in CATALOGUE]
+    return [entry.row() for entry in part("published").CATALOGUE]
 
 
 def recipe(name: str) -> dict[str, str]:

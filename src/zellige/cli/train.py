@@ -29,7 +29,6 @@ from .flags import Flag, flags
 
 if TYPE_CHECKING:
     from ..methods.method import Method
-    from ..plugins.studies.sweep.search import Axis
     from ..training.run import Run
 
 
@@ -80,17 +79,17 @@ def choose(
     words: Sequence[str],
     terminal: Terminal,
     command: str = "train",
-    axes: Sequence["Axis"] = (),
+    varied: Sequence[str] = (),
     default: Mapping[str, str] | None = None,
-) -> tuple[Request, tuple["Axis", ...]]:
+) -> tuple[Request, dict[str, Flag]]:
     """Read what is typed after `zellige train`: a method or a recipe, then options.
 
     Args:
-        axes: the options that have several values, in a sweep.
+        varied: an option with one of its values, `--train.lr=1e-3`, for each that has several, in a sweep.
         default: values by their flags, where they are not typed.
 
     Returns:
-        The training, and the axes with the names of their settings.
+        The training, and the options that it may have.
 
     Raises:
         InputError: what is typed is wrong, or the file of options.
@@ -113,9 +112,7 @@ def choose(
         about = f"Train {recipe or name}; everything goes into --run FOLDER."
         options.parse(Options, words, where, terminal, default=shown_options, about=about)
     terminal.fields = options.names_of_fields(flags_of_command)
-    typed_values, more = options.read(
-        flags_of_command, [*words, *(f"{axis.option}={axis.values[0]}" for axis in axes)], where
-    )
+    typed_values, more = options.read(flags_of_command, [*words, *varied], where)
     if more:
         raise InputError(f"'{more[0]}' is one argument too many for {where}; see zellige {where} --help")
     values: dict[str, Any] = dict(default or {}) | typed_values
@@ -124,14 +121,13 @@ def choose(
     if begins:
         recipes = values.get("--recipe", recipe)
         values["--size"] = values.get("--size") or default_size(values, recipes, values.get("--train.device", "auto"))
-    varied_axes = tuple(_with_setting(axis, flags_of_command) for axis in axes)
     whole = {flag: values.pop(flag) for flag in [*values] if flags_of_command[flag].owner is Options}
     request = Request(
         method, recipe=whole.get("--recipe", recipe), size=whole.get("--size") or None, folder=whole.get("--run"),
         resume=whole.get("--resume", False), overwrite=whole.get("--overwrite", False),
-        settings={_setting(flags_of_command[flag]): value for flag, value in values.items()},
+        settings={setting(flags_of_command[flag]): value for flag, value in values.items()},
     )  # fmt: skip
-    return request.with_values({"epochs": whole["--epochs"]} if "--epochs" in whole else {}), varied_axes
+    return request.with_values({"epochs": whole["--epochs"]} if "--epochs" in whole else {}), flags_of_command
 
 
 def _with_column(words: Sequence[str]) -> list[str]:
@@ -145,22 +141,10 @@ def _with_column(words: Sequence[str]) -> list[str]:
     ]
 
 
-def _setting(flag: Flag) -> str:
+def setting(flag: Flag) -> str:
     """The name of an option's field among the settings of a training."""
     section = flag.name.removeprefix("--").rpartition(".")[0]
     return f"{section}.{flag.field}" if section else flag.field
-
-
-def _with_setting(axis: "Axis", known: dict[str, Flag]) -> "Axis":
-    """An axis with the name of its setting, and its values as the library calls them."""
-    flag = known[options.canonical(known, [axis.option])[0].replace("_", "-")]
-    if flag.name == "--config":
-        raise InputError("--config is one file of options; give several values to the options themselves")
-    words = options.canonical(known, [f"{flag.name}={value}" for value in axis.values])
-    values = tuple(word.partition("=")[2] for word in words)
-    for value in values:
-        flag.check(value)
-    return replace(axis, values=values, setting=_setting(flag))
 
 
 def default_size(typed: Iterable[str], recipe: str, device: str = "auto") -> str:
@@ -200,9 +184,9 @@ def trained(terminal: Terminal, run: "Run", rows: int, method: "type[Method] | N
     """
     folder = run.folder
     with Bar(terminal, "draw the report", 1) as bar:
+        from .. import report
         from ..methods import METHODS, reference
         from ..models.model import load
-        from ..plugins.report import write
         from ..training.run import summary
 
         own = None if method is None or method in METHODS.values() else reference(method)
@@ -211,7 +195,7 @@ def trained(terminal: Terminal, run: "Run", rows: int, method: "type[Method] | N
             model = load(folder, method=method) if method_option else None
             with allow(remote=True):  # what it was trained on was asked for
                 show_progress = lambda done, total: bar.update(done, total=total)  # noqa: E731
-                page = f", {write(folder, model=model, rows=rows, progress=show_progress).name}"
+                page = f", {report.write(folder, model=model, rows=rows, progress=show_progress).name}"
         except Exception as error:  # the model is there: a page that fails is no reason to end with an error
             page = ""
             terminal.warn(

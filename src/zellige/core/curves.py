@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..base.errors import InputError, Registry
+from ..base.errors import InputError
+from ..base.plugins import Registry, subclass
 from ..base.requests import declared, option
 from .schedule import CLEAN, Schedule, as_time, joined
 
@@ -289,7 +290,9 @@ class Exponential(_OfSigma):
         return f"{super().extra_repr()}, growth={self.growth:g}"
 
 
-SCHEDULES: Registry[type[Schedule]] = Registry("schedule")
+SCHEDULES: Registry[type[Schedule]] = Registry(
+    "schedule", group="zellige.schedules", fits=subclass(Schedule, "a class of zellige.core.schedule.Schedule")
+)
 SCHEDULES |= {
     "linear": Linear,
     "loglinear": Linear,

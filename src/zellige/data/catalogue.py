@@ -13,7 +13,8 @@ import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..base.errors import InputError, Registry
+from ..base.errors import InputError
+from ..base.plugins import Fits, Registry
 from ..base.requests import Progress
 from . import remote
 from .folder import make_place, own_cache
@@ -89,7 +90,9 @@ _PUBLISHED = "as published"
 _TEST = "train / test / test"  # no validation split is published; the test split stands in, as in the literature
 
 # fmt: off
-DATASETS: Registry[Source] = Registry("data set", "zellige list data")
+DATASETS: Registry[Source] = Registry(
+    "data set", "zellige list data", "zellige.datasets", Fits(lambda value: isinstance(value, Source), "a zellige.data.Source")
+)
 DATASETS |= {
     "pydocs": Source("English of Python's docs", "0.3 MB", _SHARES, "PSF", "nothing", "text8",
                      reads=("tokenizer", "pack", "fill", "crop")),

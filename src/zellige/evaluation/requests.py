@@ -32,8 +32,6 @@ from .sample_options import SamplesRequest
 if TYPE_CHECKING:
     from ..methods.method import Method
     from ..models.model import ModelSource
-    from ..plugins.studies.probes.glue import GlueRecord
-    from ..plugins.studies.probes.probe import ProbeRecord
     from .bracket import Bracket
     from .choices import ChoiceScores, Question
     from .image_features import FeaturesRecord
@@ -429,85 +427,6 @@ class EvaluateSamples(SamplesRequest["SamplesRecord"]):
         if model is None and self.cheats:
             raise InputError("`cheats` are made of a run's training text; give the run too")
         return evaluate_samples(self, None if model is None else as_model(model)).made_by(self)
-
-
-@declared
-class EvaluateProbe(Request["ProbeRecord"]):
-    """Classify texts by the features of a trained denoiser: a linear probe and a fine-tuned classifier, with baselines.
-
-    The record has `.rows`, each with its `.accuracy`, `.differences`, `.protocol` and `.save(path)`.
-    """
-
-    probe: str = option(
-        "labelled texts: ag_news; a task of Genomic Benchmarks; or GLUE, with options of its own: glue, glue:sst2",
-        default="ag_news",
-    )
-    data: Local = option(
-        "where they are; `path` has test.csv, or the tasks", default=Local(), read=partial(data_of_json, Local)
-    )
-    layer: int | None = option(
-        "block of the network that the linear probe reads (default: what the head reads)", default=None, minimum=0
-    )
-    linear: bool = option("only the linear probes; much faster", default=False)
-    epochs: int = option("epochs of fine-tuning", default=3, minimum=1)
-    rate: float = option("peak learning rate of fine-tuning", default=1e-3, above=0)
-    batch: int = option("texts per step of fine-tuning", default=32, minimum=1)
-    seed: int = option("random seed of the split, the weights and the data order", default=0)
-    folds: int = option("times that all is done, each with a split and seeds of its own", default=1, minimum=1)
-    progress: Callable[[str, int, int], None] | None = aside("called with (title, done, total)", default=None)
-
-    @classmethod
-    def record(cls) -> "type[ProbeRecord]":
-        from ..plugins.studies.probes.probe import ProbeRecord
-
-        return ProbeRecord
-
-    def run(self, model: "ModelSource", /) -> "ProbeRecord":
-        """Probe a `Model`, or a run folder, a saved folder or a hub id."""
-        from ..plugins.studies.probes.probe import labelled, probe_folds
-
-        how = {} if self.progress is None else {"progress": self.progress}
-        data, epochs = labelled(self.probe, self.data.path, self.data.cache), 0 if self.linear else self.epochs
-        record = probe_folds(
-            model, data, self.folds, seed=self.seed, epochs=epochs, rate=self.rate, batch=self.batch, layer=self.layer,
-            **how,
-        )  # fmt: skip
-        return record.made_by(self)
-
-
-@declared
-class EvaluateGlue(Request["GlueRecord"]):
-    """Fine-tune a trained denoiser on GLUE, by the protocol of MDLM's appendix D.6.
-
-    The record has `.rows`, each with its `.metric` and `.value`, `.mean`, `.protocol` and `.save(path)`.
-    """
-
-    probe: str = option("glue, all its tasks, or one: glue:sst2", default="glue")
-    data: Local = option(
-        "where it is; `path` has a folder for each task", default=Local(), read=partial(data_of_json, Local)
-    )
-    epochs: int = option("epochs of fine-tuning", default=3, minimum=1)
-    rate: float = option("first learning rate, which falls to 0", default=2e-5, above=0)
-    batch: int = option("texts per step", default=16, minimum=1)
-    seed: int = option("random seed of the linear map and the data order", default=0)
-    progress: Callable[[str, int, int], None] | None = aside("called with (title, done, total)", default=None)
-
-    @classmethod
-    def record(cls) -> "type[GlueRecord]":
-        from ..plugins.studies.probes.glue import GlueRecord
-
-        return GlueRecord
-
-    def run(self, model: "ModelSource", /) -> "GlueRecord":
-        """Fine-tune and judge a `Model`, or a run folder, a saved folder or a hub id."""
-        from ..plugins.studies.probes.glue import glue, tasks_of
-
-        how = {} if self.progress is None else {"progress": self.progress}
-        record = glue(
-            model, tasks_of(self.probe), path=self.data.path, cache=self.data.cache, seed=self.seed, epochs=self.epochs,
-            rate=self.rate, batch=self.batch, **how,
-        )  # fmt: skip
-        return record.made_by(self)
 
 
 @declared

@@ -10,7 +10,8 @@ from typing import Any, TypedDict
 
 import torch
 
-from ..base.errors import InputError, Registry, unknown
+from ..base.errors import InputError, unknown
+from ..base.plugins import Registry
 from ..base.schema import structure
 from ..data import zero_shot as sets
 from ..data.remote import Unreachable

@@ -6,7 +6,8 @@ from typing import Any
 from torch import nn
 
 from ..base.arguments import checked, of_kind
-from ..base.errors import InputError, Registry, at_least
+from ..base.errors import InputError, at_least
+from ..base.plugins import Registry, subclass
 from ..nn.block import Net
 from .ar import AR
 from .bd3lm import BD3LM
@@ -24,7 +25,9 @@ from .sedd import SEDD
 from .tauldr import TauLDR
 from .udlm import UDLM
 
-METHODS: Registry[type[Method]] = Registry("method", "zellige list methods")
+METHODS: Registry[type[Method]] = Registry(
+    "method", "zellige list methods", "zellige.methods", subclass(Method, "a class of zellige.Method")
+)
 METHODS |= {
     "d3pm": D3PM,
     "csm": CSM,

@@ -10,10 +10,10 @@ from ..base.files import FULL
 from ..base.schema import shown
 from ..data import remote
 from ..methods import METHODS
-from ..plugins import published
 from . import hub, shipped
 from .checkpoint.layout import BEST, CHECKPOINTS, CHECKSUMS, CONFIG, LAST, WEIGHTS
 from .checkpoint.read import named_checkpoint, refuse_pickle
+from .published import is_published
 
 _ID = re.compile(r"[\w.-]+/[\w.-]+")
 
@@ -31,7 +31,7 @@ def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
         if meant is not None:
             return meant
     if folder.is_file():
-        if published.is_published(folder):
+        if is_published(folder):
             return folder
         refuse_pickle(folder)
         inside = folder.parent if folder.name in (WEIGHTS, CONFIG) else None
@@ -68,7 +68,7 @@ def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
 
 def _may_hold_a_model(path: Path) -> bool:
     inside = (CONFIG, WEIGHTS, CHECKPOINTS)
-    return path.is_file() or any((path / name).exists() for name in inside) or published.is_published(path)
+    return path.is_file() or any((path / name).exists() for name in inside) or is_published(path)
 
 
 def _near(path: Path) -> str:

@@ -29,10 +29,7 @@ from ..data import load as load_tokenizer
 from ..data.tokenizer_base import Tokenizer
 from ..methods import METHODS, build, find
 from ..methods.method import Method
-from ..plugins import published
-from ..plugins.published import layouts
-from ..plugins.published.layout import PublishedChoices
-from . import hub, shipped, weights
+from . import hub, published, shipped, weights
 from .adapter import merge
 from .checkpoint.layout import ADAPTER, ADAPTER_CONFIG, CHECKPOINTS, CONFIG, TOKENIZER, WEIGHTS
 from .checkpoint.read import check_sums, header, load_tensors, load_weights, place_weights, read_config
@@ -231,7 +228,7 @@ class Model(hub.Shared):
 
     @checked
     def export(self, folder: str | Path, to: str | None = None) -> Path:
-        """Write the model in a published layout (`published.LAYOUTS`) into a folder; see `export`."""
+        """Write the model in a published layout (`zellige export --help` names them) into a folder; see `export`."""
         return export(self, folder, to)
 
     def _complete(self, folder: Path, complete: Callable[[Path], None]) -> None:
@@ -280,21 +277,22 @@ def export(model: Model, folder: str | Path, to: str | None = None) -> Path:
     """Write a model into a folder in a published layout, all or nothing.
 
     Args:
-        to: a name in `published.LAYOUTS`; if not given, the layout that the model came in: with the same keys, bytes of tensors
+        to: its name; if not given, the layout that the model came in: with the same keys, bytes of tensors
             and config.json, and beside them SHA256SUMS. "hub" is no layout of others: Zellige's own folder with a model card
             (`Model.save_pretrained`), and the default of a model that was trained here.
 
     Raises:
         InputError: the model does not fit the layout; the folder holds something else, or the disk is full.
     """
-    name = published.layout_name(model.about, to)
-    if name == published.HUB:
+    layouts = published.plugin()
+    name = layouts.layout_name(model.about, to)
+    if name == layouts.HUB:
         model.save_pretrained(folder)
         return Path(folder)
-    layout = published.LAYOUTS[name]
+    layout = layouts.LAYOUTS[name]
 
     def fill(here: Path) -> None:
-        published.write_layout(here, model.method, model.tokenizer, model.config, model.about, layout)
+        layouts.write_layout(here, model.method, model.tokenizer, model.config, model.about, layout)
         write_defaults(here, model.defaults)
         write_checksums(here)
 
@@ -326,7 +324,7 @@ def load(
     checksums: bool = True,
     head: str | os.PathLike | None = None,
     base: str | os.PathLike | None = None,
-    **choices: Unpack[PublishedChoices],
+    **choices: Unpack[published.PublishedChoices],
 ) -> Model:
     """A model from a run, a checkpoint, a saved folder, a published one (`zellige list checkpoints`), or from the Hugging Face
     hub by its id ("owner/model").
@@ -340,14 +338,15 @@ def load(
         checksums: refuse a folder whose files are not those that were written (SHA256SUMS).
         head: a folder of `zellige train speculative`, for the sampler `speculative`.
         base: of a tuned model, where its base is now, if not where it was.
-        choices: of a published model, what nothing in it says: system="mdlm", length=1024, ... (`published.Choices`); of a
-            model that was trained with several sizes of block (`blocks` of bd3lm) `block`, the one to read and write in.
+        choices: of a published model, what nothing in it says: system="mdlm", length=1024, ... (`published.PublishedChoices`); of
+            a model that was trained with several sizes of block (`blocks` of bd3lm) `block`, the one to read and write in.
 
     Raises:
         InputError: nothing there; a pickle; truncated; changed since it was written; of another format; keys that do
             not fit; weights that are not finite.
     """
-    published.Choices.of(choices)
+    if choices:
+        published.plugin().Choices.of(choices)
     method = None if method is None else find(method)
     device = usable(device)
     while True:
@@ -375,7 +374,7 @@ def _load(
 ) -> Model:
     if published.is_published(folder):
         hub = str(path) if not Path(path).exists() else ""
-        published_model = published.read(folder, hub, **choices)
+        published_model = published.plugin().read(folder, hub, **choices)
         defaults = read_defaults(folder, published_model.method, ours=False) if folder.is_dir() else {}
         return Model(
             published_model.method.to(device),
@@ -402,9 +401,8 @@ def _load(
     if base is not None:
         raise InputError(f"'{shown(path)}' is no tuned model and has no `base`; leave it out")
     builds_network = net is None
-    layout = layouts.LAYOUTS.get(config.network)
-    if net is None and layout is not None and layout.build is not None:
-        net = published.rebuild(layout, entries.get("about") or {}, config)
+    if net is None:
+        net = published.network_of(config, entries.get("about") or {})
     if config.network and net is None:
         raise InputError(
             f"'{shown(path)}' was trained with an own network ({config.network}); hand it over: load(path, net=...)"

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from ..base.arguments import checked, checked_methods, of_kind
-from ..base.errors import InputError, Registry, at_least, unknown
+from ..base.errors import InputError, at_least, unknown
+from ..base.plugins import Registry, subclass
 from ..base.requests import declared
 from ..core import random
 from ..core.batch import WHOLE, Batch, tensor
@@ -137,7 +138,9 @@ class Sampler(Truncation):
         ...
 
 
-SAMPLERS: Registry[type[Sampler]] = Registry("sampler", "zellige list samplers")  # the package fills it
+SAMPLERS: Registry[type[Sampler]] = Registry(  # the package fills it
+    "sampler", "zellige list samplers", "zellige.samplers", subclass(Sampler, "a class of zellige.samplers.Sampler")
+)
 INSIDE = ("ancestral", "first_hitting", "any_order")  # of a block, in `distributions`
 ALIASES = {  # another name: the sampler, and why they are one
     "analytic": ("ancestral", "the same step, called analytic by SEDD, Tweedie by RADD, ddpm by MDLM"),

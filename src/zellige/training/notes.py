@@ -6,9 +6,9 @@ from typing import Any
 
 from ..data import Corpus, Rows
 from ..methods.method import Method
+from ..models import published
 from ..models.config import Config, Train
 from ..models.ends import lengths_given
-from ..plugins.published.writing import fitting, unpublished
 from ..show.numbers import count, counted, parameters, path
 from ..show.record import versions
 from . import logger
@@ -137,12 +137,13 @@ def ending(config: Config, block: int) -> str:
 
 def exporting(config: Config) -> str:
     """Note on a text model that no published layout can describe, though there is one of its method; else ""."""
-    parts = "" if config.network or config.net.grid or config.net.convolutional else unpublished(config.net)
-    if not parts or not (layouts := fitting(config)):
+    layouts = published.plugin()
+    parts = "" if config.network or config.net.grid or config.net.convolutional else layouts.unpublished(config.net)
+    if not parts or not (names := layouts.fitting(config)):
         return ""
     return (
         f"note: no published layout has a word for {parts}, so it can be exported in Zellige's own (zellige export --to hub), "
-        f"not as {' or '.join(layouts)}"
+        f"not as {' or '.join(names)}"
     )
 
 

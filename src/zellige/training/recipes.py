@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from ..base.errors import InputError, Registry
+from ..base.errors import InputError
+from ..base.plugins import Registry
 from ..data import Data
 from ..methods import METHODS
 from ..methods.method import Method

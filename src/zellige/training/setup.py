@@ -17,7 +17,8 @@ import torch
 from torch import nn
 
 from ..base.arguments import of_kind
-from ..base.errors import InputError, Registry
+from ..base.errors import InputError
+from ..base.plugins import Registry
 from ..base.requests import Progress
 from ..base.schema import shown
 from ..data import DATASETS, Corpus, Data, require_same
@@ -25,6 +26,7 @@ from ..data import load as load_tokenizer
 from ..data.prepare import prepare
 from ..data.tokenizer_base import OutsideVocabulary, Tokenizer
 from ..methods.method import Method
+from ..models import published
 from ..models.checkpoint.layout import CONFIG, TOKENIZER, WEIGHTS
 from ..models.checkpoint.read import check_sums, load_tensors, place_weights, read_config
 from ..models.config import Config, Train, from_json
@@ -32,7 +34,6 @@ from ..models.ends import fill_for
 from ..models.locate import locate
 from ..models.model import load
 from ..nn.block import UNREAD, Net
-from ..plugins import published
 from .recipes import RECIPES
 
 ADDED = ("classes", "self_condition")  # of a network, which `train.start` may lack
@@ -99,7 +100,7 @@ def choose_config(
                 "`net.latents` is for a mixture, which zellige train distill --by di4c makes of a run; leave it out"
             )
         return config
-    if has_class(saved) and not network_name:
+    if published.has_class(saved) and not network_name:
         network_name = saved.network
     if saved.network and not network_name:
         raise InputError(f"the run has an own network ({saved.network}); hand it over: train(..., net=...)")
@@ -227,7 +228,8 @@ def load_start(name: str, method: type[Method], of: str) -> Start:
         raise InputError(f"no run at '{name}'; zellige train --recipe {recipe} makes it, or give another `train.start`")
     folder = locate(name)
     if published.is_published(folder):
-        published_model = published.read(folder, name, system=published.beginning(folder, of))
+        layouts = published.plugin()
+        published_model = layouts.read(folder, name, system=layouts.beginning(folder, of))
         config, state = published_model.config, published_model.method.state_dict()
         of_network = _of_network(published_model.about) if config.network else {}
         return Start(name, config, published_model.tokenizer, state, of_network)
@@ -247,17 +249,10 @@ def _of_network(about: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in (about.get("published") or {}).items() if name != "weights"}
 
 
-def has_class(config: Config) -> bool:
-    """Whether the network is that of a published layout with a class of its own."""
-    layout = published.LAYOUTS.get(config.network)
-    return layout is not None and layout.build is not None
-
-
 def own_network(config: Config, about: Mapping[str, Any]) -> nn.Module | None:
     """The network of a published layout with a class of its own, to be filled; None where the network is another."""
-    if not has_class(config):
-        return None
-    return published.rebuild(published.LAYOUTS[config.network], about, config).to_empty(device="cpu")
+    network = published.network_of(config, about)
+    return None if network is None else network.to_empty(device="cpu")
 
 
 def ends_for(config: Config, method: type[Method]) -> int:

@@ -10,7 +10,8 @@ left out. A row without a recipe says why in its note. The recipes have their re
 
 from dataclasses import dataclass
 
-from ..base.errors import InputError, Registry
+from ..base.errors import InputError
+from ..base.plugins import Registry
 from ..show.numbers import SIGN
 
 

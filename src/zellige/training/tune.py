@@ -23,7 +23,7 @@ from ..data.prepare import prepare
 from ..data.table import refuse_mixed
 from ..data.tokenizer_base import OutsideVocabulary
 from ..methods import METHODS
-from ..models import shipped
+from ..models import published, shipped
 from ..models.adapter import inject, lora_config, resolve_targets
 from ..models.checkpoint.layout import holds_run
 from ..models.checkpoint.read import (
@@ -143,7 +143,7 @@ def base_of(model: Any, name: str) -> Model:
     if not isinstance(model, Model):
         return load(name)
     cls, config = type(model.method), model.config
-    own = bool(config.network) and not setup.has_class(config)
+    own = bool(config.network) and not published.has_class(config)
     method, net = None if cls in METHODS.values() else cls, copy.deepcopy(model.method.network) if own else None
     base = load(name, method=method, net=net)
     if fingerprint(base.method) != fingerprint(model.method):

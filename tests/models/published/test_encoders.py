@@ -13,7 +13,7 @@ from zellige import cli
 from zellige.base.errors import InputError
 from zellige.core.batch import Batch
 from zellige.models.model import export, which_weights
-from zellige.nn import BertNet
+from zellige.plugins.published.nn import BertNet
 
 from . import encoders
 from .encoders import MASK, SYSTEMS, WORDS

@@ -12,10 +12,10 @@ from .catalogue import CATALOGUE, Published
 from .classifiers import classifier
 from .layout import Choices, Description, Layout
 from .layouts import LAYOUTS
-from .reading import Imported, beginning, is_published, read, rebuild
-from .writing import HUB, layout_name, write_layout
+from .reading import Imported, beginning, read, rebuild
+from .writing import HUB, fitting, layout_name, unpublished, write_layout
 
 __all__ = [
     "CATALOGUE", "HUB", "LAYOUTS", "Choices", "Description", "Imported", "Layout", "Published", "beginning", "classifier",
-    "is_published", "layout_name", "read", "rebuild", "write_layout",
+    "fitting", "layout_name", "read", "rebuild", "unpublished", "write_layout",
 ]  # fmt: skip

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -51,21 +51,6 @@ class Choices:
         if values.weights not in (None, "ema", "raw"):
             raise InputError(f"weights is '{values.weights}'; it must be ema or raw")
         return values
-
-
-class PublishedChoices(TypedDict, total=False):
-    """The same, as arguments of `zellige.load`."""
-
-    system: str | None
-    length: int | None
-    tokenizer: str | None
-    heads: int | None
-    block: int | None
-    process: str | None
-    schedule: str | None
-    time: bool | None
-    begin: int | None
-    weights: str | None
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,13 @@
 """The table of published layouts."""
 
-from zellige.base.errors import Registry
+from zellige.base.plugins import Fits, Registry
 
 from . import bert, dream, flat, gpt2, hydra, llada, qwen, tauldr
 from .layout import Layout
 
-LAYOUTS: Registry[Layout] = Registry("layout", "zellige export --help")
+LAYOUTS: Registry[Layout] = Registry(
+    "layout", "zellige export --help", "zellige.layouts", Fits(lambda value: isinstance(value, Layout), "a Layout")
+)
 LAYOUTS |= {
     layout.name: layout
     for layout in [

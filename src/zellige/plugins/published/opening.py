@@ -19,10 +19,6 @@ from zellige.base.errors import InputError
 from zellige.base.schema import read_json, shown
 from zellige.models.checkpoint.read import check_sums, load_tensors, refuse_code
 
-PICKLES = (".bin", ".ckpt", ".pt", ".pth")
-SUFFIXES = (".safetensors", *PICKLES)
-_FIRST = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
-
 
 class Inert:
     """Stands for an object of a training checkpoint: it keeps what it was made of, and does nothing."""
@@ -83,18 +79,6 @@ class WeightsFile:
     config: dict[str, Any] | None = None
     step: int | None = None
     metadata: dict[str, str] = field(default_factory=dict)
-
-
-def weights_in(folder: Path) -> Path | None:
-    """The file of a folder that holds its weights; None if there is none. InputError if there are several."""
-    for name in _FIRST:
-        if (folder / name).is_file():
-            return folder / name
-    files = sorted(f for f in folder.iterdir() if f.suffix in SUFFIXES and f.is_file() and not f.name.startswith("."))
-    if len(files) > 1:
-        names = ", ".join(f.name for f in files[:5])
-        raise InputError(f"'{shown(folder)}' holds {len(files)} files of weights ({names}); give one of them")
-    return files[0] if files else None
 
 
 def open_weights(file: Path) -> WeightsFile:

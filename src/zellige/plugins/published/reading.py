@@ -1,6 +1,5 @@
 """A published model as ours: which layout, what it says, which tensors, renamed and placed."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,12 +18,13 @@ from zellige.methods.method import Method
 from zellige.models import weights
 from zellige.models.checkpoint.read import check_sums
 from zellige.models.config import Config
+from zellige.models.published import SUFFIXES, weights_in
 
 from . import ddit
 from .catalogue import CATALOGUE
 from .flat import flattened
 from .layout import Choices, Description, Layout, Shapes
-from .opening import SUFFIXES, WeightsFile, open_weights, weights_in
+from .opening import WeightsFile, open_weights
 from .tokens import first_token, tokenizer_of
 
 BESIDE = ("config.json", "tokenizer.json", "tokenizer_config.json")  # the weights, in a folder that has checksums
@@ -43,22 +43,6 @@ class Imported:
     tokenizer: Any
     config: Config
     about: dict[str, Any]
-
-
-def is_published(path: Path) -> bool:
-    """Return whether a file or a folder holds weights without a config of Zellige's."""
-    if path.is_file():
-        return path.suffix in SUFFIXES and not _own(path.parent if path.name == "model.safetensors" else path)
-    return path.is_dir() and not _own(path) and weights_in(path) is not None
-
-
-def _own(folder: Path) -> bool:
-    """Return whether a folder's config is one that Zellige wrote."""
-    try:
-        entries = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(entries, dict) and "format" in entries
 
 
 def read(source: str | Path, hub: str = "", **choices: Any) -> Imported:

@@ -1,4 +1,4 @@
-"""`zellige evaluate` with `--probe` or `--train-features`: classifiers, in a model's features (GLUE too) and of images."""
+"""`zellige evaluate --probe`: classifiers in a model's features, GLUE too."""
 
 import contextlib
 import textwrap
@@ -10,23 +10,20 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from zellige.base.errors import InputError
-from zellige.cli import options
 from zellige.cli.common import (
     OfModel,
-    bars,
     command_options,
     file_suffix,
     load,
     of_model,
-    put_json,
     write_result,
 )
 from zellige.cli.evaluate_again import Mode
-from zellige.data import Data
-from zellige.evaluation.requests import EvaluateGlue, EvaluateProbe, TrainFeatures
-from zellige.show.numbers import byte_size, columns, path, pm
+from zellige.show.numbers import columns, pm
 from zellige.show.progress import Bar
 from zellige.show.terminal import Terminal
+
+from .requests import EvaluateGlue, EvaluateProbe
 
 if TYPE_CHECKING:
     from .glue import GlueRecord
@@ -94,12 +91,6 @@ def save_probe(record: "ProbeRecord", folder: Path, terminal: Terminal) -> None:
     write_result(terminal, folder / f"probe-{request.probe}{file_suffix(**values)}.json", record.to_dict())
 
 
-PROBE = Mode(
-    EvaluateProbe, ProbeOptions, "evaluate --probe",
-    "Classify by the hidden states (also: --probe glue).", probe, describe_probe, save_probe,
-)  # fmt: skip
-
-
 def describe_glue(record: "GlueRecord") -> list[str]:
     """The lines that are printed: the model, a row for each task and split, their mean, the protocol."""
     about, protocol = record.about, record.protocol
@@ -133,27 +124,7 @@ GLUE = Mode(
     "Fine-tune on GLUE: accuracy, F1 and correlations.", probe, describe_glue, save_glue,
 )  # fmt: skip
 
-
-FEATURES = "Train an image classifier for FID and KID."
-
-
-@command_options
-class FeaturesOptions:
-    request: Annotated[TrainFeatures, tyro.conf.arg(name="")] = field(default_factory=TrainFeatures)
-    data: Data = field(default_factory=Data)
-    """images with classes: mnist, fashion-mnist, cifar10"""
-
-
-def train_features(words: Sequence[str], terminal: Terminal, began: float) -> int:
-    """`zellige evaluate --train-features FOLDER`"""
-    chosen = options.parse(FeaturesOptions, words, "evaluate --train-features", terminal, about=FEATURES, most=0)
-    with bars(terminal) as show:
-        record = replace(
-            chosen.request, data=chosen.data, reading=show("read", as_text=byte_size), progress=show("train", "steps")
-        ).run()
-    folder = path(chosen.request.folder)
-    terminal.result(f"{record.config.features} features of {record.config.name}")
-    terminal.result(f"  written   {folder}")
-    terminal.result(f"  next      zellige evaluate RUN --generate --features {folder}")
-    put_json(terminal, record.to_dict())
-    return 0
+PROBE = Mode(
+    EvaluateProbe, ProbeOptions, "evaluate --probe",
+    "Classify by the hidden states (also: --probe glue).", probe, describe_probe, save_probe, others={"glue": GLUE},
+)  # fmt: skip

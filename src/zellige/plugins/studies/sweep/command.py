@@ -8,21 +8,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from zellige.base.errors import InputError
 from zellige.cli import options, train
 from zellige.cli.common import put_json
+from zellige.cli.flags import Flag
 from zellige.cli.train import About
 from zellige.show.numbers import columns, path
 from zellige.show.progress import TrainingPart
 from zellige.show.terminal import Terminal
 
+from .search import Axis
 from .sweep import Sweep, record_file
-
-if TYPE_CHECKING:
-    from .search import Axis
-
 
 ABOUT = About(
     "sweep",
@@ -56,7 +53,9 @@ def sweep(words: Sequence[str], terminal: Terminal, began: float) -> int:
         raise InputError(f"sweep has no {wrong}: it goes on with what is in --run; give it another folder")
     if not axes:
         raise InputError("sweep needs an option with several values; e.g. --train.lr 1e-3,2e-3")
-    training, axes = train.choose(constants, terminal, "sweep", axes)
+    varied = [f"{axis.option}={axis.values[0]}" for axis in axes]
+    training, known = train.choose(constants, terminal, "sweep", varied)
+    axes = tuple(_with_setting(axis, known) for axis in axes)
     terminal.fields |= options.names_of_fields(options.flags(Sweep))
     say = str if terminal.quiet else terminal.say
     record = replace(request, training=training, axes=axes).run(say, lambda: _Progress(terminal))
@@ -76,7 +75,7 @@ def sweep(words: Sequence[str], terminal: Terminal, began: float) -> int:
     return 0
 
 
-def _axes(words: Sequence[str]) -> tuple[list["Axis"], list[str]]:
+def _axes(words: Sequence[str]) -> tuple[list[Axis], list[str]]:
     """The options that have several values, and the rest of the command line."""
     from .search import Axis
 
@@ -92,3 +91,15 @@ def _axes(words: Sequence[str]) -> tuple[list["Axis"], list[str]]:
         else:
             constants += [word] if equals or not text else [word, text]
     return axes, constants
+
+
+def _with_setting(axis: Axis, known: dict[str, Flag]) -> Axis:
+    """An axis with the name of its setting, and its values as the library calls them."""
+    flag = known[options.canonical(known, [axis.option])[0].replace("_", "-")]
+    if flag.name == "--config":
+        raise InputError("--config is one file of options; give several values to the options themselves")
+    words = options.canonical(known, [f"{flag.name}={value}" for value in axis.values])
+    values = tuple(word.partition("=")[2] for word in words)
+    for value in values:
+        flag.check(value)
+    return replace(axis, values=values, setting=train.setting(flag))
