@@ -50,7 +50,11 @@ def test_no_file_takes_what_is_private_of_another():
     files = {path: ast.parse(path.read_text(encoding="utf-8")) for path in floor_plan.modules().values()}
     taken = []
     for path, tree in files.items():
-        imports = [n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and (n.level or f"{n.module}.".startswith("zellige."))]
+        imports = [
+            n
+            for n in ast.walk(tree)
+            if isinstance(n, ast.ImportFrom) and (n.level or f"{n.module}.".startswith("zellige."))
+        ]
         names = {name.asname or name.name: name.name for n in imports for name in n.names}
         taken += [f"{path.name}: {name}" for name in names.values() if private(name)]
         asked = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)]
