@@ -25,6 +25,8 @@ zellige compare --table mdlm-1 --minutes 5
 
 - `plan` counts the FLOPs, the memory and the hours of each row.
 - `train --recipe` trains a row as the paper says. [Recipes](recipes.md) has every configuration, with its source.
+- `evaluate --generate` needs `pip install 'zellige[eval]'`, with `--mauve` also `mauve`; data of the Hugging Face hub need `data`
+  ([extras](start.md#more-ways-to-install)).
 - `compare --table` runs the methods of all rows on data that is at hand, for the same minutes each. The first line says which
   data that is. Numbers there are not the paper's numbers on other hardware: data, network and budget differ. What it shows is
   how the methods compare on that data, with paired intervals. The same command goes on where it was stopped.
@@ -46,7 +48,11 @@ LISTS: dict[
             "mutual-information schedule with the frequencies of the training data",
             "zellige train d3pm --process uniform --schedule mutual-information --unigrams counts.npy",
         ),
-        ("table 5", "absorbing with nearest neighbours", "zellige train d3pm --process absorbing-nearest"),
+        (
+            "table 5",
+            "absorbing with nearest neighbours",
+            "zellige train d3pm --process absorbing-nearest --embedding embedding.npy",
+        ),
         (
             "3.1",
             "transition matrices of one's own, from a file",
