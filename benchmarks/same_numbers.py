@@ -102,7 +102,7 @@ WRONG = """\
 build("mdml", V) ;; build("mdlm", 0) ;; build("mdlm", V, NET, METHODS["md4"].Config())
 build("tauldr", V, NET, METHODS["tauldr"].Config(process="gaussian")) ;; build("csm", 1, NET)
 METHODS["bd3lm"].Config(clip=(0.8, 0.3)) ;; METHODS["csm"].Config(noise=2.0) ;; METHODS["mdlm"].Config(tim=True)
-Net(hidden=10, heads=3) ;; Net(grid=(2, 2), length=5) ;; Train(rate=-1.0) ;; Train(stps=3) ;; Batch(x[0]) ;; Batch(x, x)
+Net(hidden=10, heads=3) ;; Net(grid=(2, 2), length=5) ;; Train(lr=-1.0) ;; Train(stps=3) ;; Batch(x[0]) ;; Batch(x, x)
 method.loss(x) ;; method.loss(Batch(x + V)) ;; method.loss(Batch(x.repeat(1, 2))) ;; method.bound(Batch(x), 0)
 method.predict(x, torch.zeros(3)) ;; method.predict(x, 0.5, at=x) ;; method.predict(x, 0.5, condition=x[:, 0])
 method.corrupt(Batch(x), torch.zeros(2, 2)) ;; draw("ancestral", method, steps=0) ;; draw("ancestral", method, steps=x)
@@ -290,7 +290,7 @@ def verbs(record: Record) -> None:
     (record.folder / "words.txt").write_text(" ".join(chance.choices(known, k=4000)), encoding="utf-8")
     data = Data("text", path=str(record.folder / "words.txt"), cache=str(record.folder / "cache"))
     net, train = replace(NET, length=16), Train(
-        batch=8, rate=1e-2, warmup=5, ema=0.9, validate_every=15, validate_rows=8, sample_steps=4, log_every=5,
+        batch=8, lr=1e-2, warmup=5, ema=0.9, validate_every=15, validate_rows=8, sample_steps=4, log_every=5,
         device="cpu", precision="float32", tensorboard=False,
     )  # fmt: skip
     for name in ("mdlm", "udlm", "ar"):
