@@ -96,8 +96,8 @@ class Clock:
         (t.pm(1.5, float("inf")), "1.500 ± unknown"),
         (t.quantity(1.412, 0.006, "bits/char", "bound"), "≤ 1.412 ± 0.006 bits/char (95%)"),
         (t.quantity(4.0871, 0.0121, "bits/char", "exact"), "= 4.087 ± 0.012 bits/char (95%)"),
-        (t.quantity(2.661, 0.011, "per character", "bound"), "≤ 2.661 ± 0.011 per character"),
-        (t.quantity(17.4, 0.31, "per token", "bound"), "≤ 17.40 ± 0.31 per token"),
+        (t.perplexity(2.661, 0.011, "character", "bound"), "≤ 2.661 ± 0.011 per character"),
+        (t.perplexity(17.4, 0.31, "token", "bound"), "≤ 17.40 ± 0.31 per token"),
     ],
 )
 def test_numbers(said, text):

@@ -32,6 +32,7 @@ from ..show.numbers import columns, counted, path, pm
 from ..show.progress import Bar
 from ..show.record import SENSES, Figure, Record, json_record, record_of
 from ..show.terminal import Terminal
+from ..show.units import unit_of
 from . import options
 from .common import Document, refuse_unasked, run_folder
 
@@ -293,13 +294,13 @@ def of_unit(numbers: Sequence[Figure], unit: str) -> Figure:
     """
     same = [figure for figure in numbers if unit in (figure.name, figure.unit)]
     if not same:
-        measure, _, per = unit.partition("/")
-        scale = {"bits": 1 / math.log(2), "nats": math.log(2)}.get(measure)
-        other_measure = {"bits": "nats", "nats": "bits"}.get(measure)
+        wanted, other = unit_of(unit), {"bits": "nats", "nats": "bits"}
+        given = wanted.measured(other.get(wanted.measure, ""))
+        scale = given.scale / wanted.scale
         same = [
             replace(figure, unit=unit, value=figure.value * scale, half=figure.half * scale)
             for figure in numbers
-            if scale and figure.unit == f"{other_measure}/{per}"
+            if figure.unit == given.key
         ]
     if len(same) != 1:
         names = ", ".join(dict.fromkeys(figure.name for figure in same or numbers))

@@ -15,7 +15,7 @@ from ..base.launched import this_process
 from ..data import Data
 from ..evaluation.protocol import protocol_named
 from ..evaluation.requests import CONTINUOUS, EvaluateBracket, EvaluatePairs, EvaluateSteps, EvaluateSuite
-from ..show.numbers import byte_size, columns, count, counted, decimals, path, pm, quantity
+from ..show.numbers import SIGN, byte_size, columns, count, counted, decimals, half_width, parts, path, pm
 from ..show.record import as_file
 from ..show.terminal import Terminal
 from .common import (
@@ -82,7 +82,7 @@ def describe_pairs(judged: "ChoiceScores") -> list[str]:
     elif judged.drawn == math.inf:
         lines.append("    ± over other pairs of the same kind; too few replicates for one over draws")
     else:
-        half = pm(0, judged.drawn).partition("± ")[2]
+        half = half_width(judged.drawn)
         lines.append(f"    ± over other pairs of the same kind; over other draws for these pairs: ± {half}")
     if judged.accuracy is not None:
         lines += [
@@ -136,7 +136,7 @@ def steps_lines(table: "StepsTable") -> list[str]:
         (
             step_name(T),
             f"≤ {pm(r.value, r.half)}",
-            f"≤ {r.perplexity:.{decimals(r.perplexity, 'per ')}f}",
+            f"≤ {r.perplexity:.{decimals(r.perplexity)}f}",
             "" if d is None else pm(d.value, d.half),
         )
         for T, r, d in zip(table.steps, table.results, table.apart)
@@ -245,16 +245,14 @@ def describe_suite(table: "SuiteTable") -> list[str]:
 
 
 def _suite_row(name: str, result: Any) -> tuple[str, ...]:
-    from ..show.numbers import SIGN
-
     sign, per_sequence = SIGN[result.kind], result.per_sequence
-    draws = "-" if result.between is None else f"± {pm(0, result.draws_half).partition('± ')[2]}"
+    draws = "-" if result.between is None else f"± {half_width(result.draws_half)}"
     return (
         name,
         count(result.units),
         f"{sign} {pm(result.value, result.half)}",
-        f"{sign} {result.perplexity:.{decimals(result.perplexity, 'per token')}f}",
-        f"{sign} {per_sequence.value:.{decimals(per_sequence.value, 'per token')}f}",
+        f"{sign} {result.perplexity:.{decimals(result.perplexity)}f}",
+        f"{sign} {per_sequence.value:.{decimals(per_sequence.value)}f}",
         str(result.draws) if result.kind == "exact" else f"{result.draws}, {draws}",
     )
 
@@ -320,12 +318,10 @@ def _bracket_cells(row: "BracketRow", key: str | None) -> tuple[str, ...]:
     assert r is not None
     other = row.distribution if row.name == "bound" and row.distribution and row.distribution.key != key else None
     name = f"bound, {other.text}" if other else row.name
-    value = (
-        pm(r.value, r.half) if row.side == "difference" else quantity(r.value, r.half, "", r.kind).partition("  (")[0]
-    )
-    draws = "-" if r.kind == "exact" else pm(0, r.draws_half).partition("± ")[2]
-    if not row.determined:
-        value, draws = value.partition(" ±")[0], "undetermined"
+    value, half = parts(r.value, r.half)
+    draws = "-" if r.kind == "exact" else half_width(r.draws_half)
+    value = value if row.side == "difference" else f"{SIGN[r.kind]} {value}"
+    value, draws = (f"{value} ± {half}", draws) if row.determined else (value, "undetermined")
     return (name, value, draws, "-" if row.calls is None else count(row.calls))
 
 

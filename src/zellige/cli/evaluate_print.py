@@ -13,8 +13,20 @@ from ..evaluation.result import Result
 from ..evaluation.samples import SamplesRecord
 from ..evaluation.sweep import ScoredSet, curves_of
 from ..samplers.tau_leaping import describe_leaps
-from ..show.numbers import beside, columns, count, counted, parameters, path, percent, pm, quantity
+from ..show.numbers import (
+    beside,
+    columns,
+    count,
+    counted,
+    half_width,
+    parameters,
+    path,
+    percent,
+    perplexity,
+    quantity,
+)
 from ..show.terminal import Terminal
+from ..show.units import unit_of
 from .common import of_model
 
 
@@ -52,10 +64,10 @@ def describe(result: Result) -> list[str]:
     if result.partial:
         lines.append(f"    a partial result: {result.judged}")
     if (bits := result.per_character) is not None:
-        text = quantity(bits.value, bits.half, bits.unit, result.kind)
+        text = quantity(bits.value, bits.half, unit_of(bits.unit).title, result.kind)
         lines.append(f"  {text}   {result.about['characters_per_token']:.3f} characters a token")
         if (bits := result.per_word) is not None:
-            text = quantity(bits.value, bits.half, bits.unit, result.kind)
+            text = quantity(bits.value, bits.half, unit_of(bits.unit).title, result.kind)
             lines.append(f"  {text}   {1 / result.about['words_per_unit']:.3f} tokens a word")
     if result.document is not None:
         lines.append(f"  {result.document}   {counted(round(result.document.units), 'document')}")
@@ -79,7 +91,7 @@ def describe(result: Result) -> list[str]:
         lines.append(f"    {FREEDOM} degrees of freedom{_freedom(result)}; take more texts or draws")
     else:
         lines.append(f"{counts}; {percent(result.between)} of the variance lies between the texts,")
-        half = pm(0, result.floor).partition("± ")[2]
+        half = half_width(result.floor)
         text = (
             f"{percent(1 - result.between)} in the draws: ever more draws would narrow the interval to about ± {half}"
         )
@@ -114,7 +126,7 @@ def _law(result: Result) -> str:
 
 def _both(result: Result) -> list[str]:
     """The two intervals by their names, and the other perplexity."""
-    half, draws = (pm(0, h).partition("± ")[2] for h in (result.half, result.draws_half))
+    half, draws = (half_width(h) for h in (result.half, result.draws_half))
     if result.undetermined:
         return []
     lines = [f"    ± {half} over the population of texts, ± {draws} over draws of these texts"]
@@ -124,7 +136,7 @@ def _both(result: Result) -> list[str]:
         lines = [f"    ± {half} over the population of texts; for these texts it is exact"]
     per_sequence = result.per_sequence
     if per_sequence is not None:
-        mean = quantity(per_sequence.value, per_sequence.half, f"per {result.per}", result.kind)
+        mean = perplexity(per_sequence.value, per_sequence.half, result.per, result.kind)
         lines.append(f"    mean perplexity per sequence {mean} (above: corpus)")
     return lines
 

@@ -40,6 +40,7 @@ from ..samplers.predict import clean_where_fixed, expected_time
 from ..samplers.sampler import State
 from ..show.kinds import of
 from ..show.numbers import pm, quantity
+from ..show.units import unit_of
 from .interval import student
 
 DRAWS = 32
@@ -327,7 +328,7 @@ class TextScore:
     @property
     def scale(self) -> float:
         """From nats of the whole text to `unit`."""
-        return 1 / self.units / (math.log(2) if self.unit.startswith("bits") else 1)
+        return 1 / self.units / unit_of(self.unit).scale
 
     @property
     def value(self) -> float:
@@ -337,7 +338,7 @@ class TextScore:
     def __str__(self) -> str:
         """`≤ 2.269 ± 0.034 bits/char (95%), in all 28.3 ± 0.4 nats`."""
         in_all = f"{pm(self.nats, self.half)} nats"
-        return f"{quantity(self.value, self.half * self.scale, self.unit, self.kind)}, in all {in_all}"
+        return f"{quantity(self.value, self.half * self.scale, unit_of(self.unit).title, self.kind)}, in all {in_all}"
 
 
 def text_scores(model: Model, bounds: Conditional, tokens: Iterable[int], units: Iterable[int]) -> list[TextScore]:

@@ -21,6 +21,7 @@ from ..methods.method import Method
 from ..models.ends import learns_ends
 from ..models.given import refuse_given
 from ..models.model import Model, fingerprint, identity
+from ..show.units import unit_of
 from . import workers
 from .corpus import beside_training, rows_with_classes
 from .likelihood import DIVERGENCE, Likelihood, Work, entropy_and_divergence
@@ -84,7 +85,7 @@ def evaluate_rows(
     ask = Likelihood(method, estimator, t_min, ends, steps, terms, grid=grid)
     kind, draws = ask.kind, 1 if ask.certain else draws
     if kind == "loss":
-        characters, unit = None, f"loss/{unit.partition('/')[2] or 'token'}"
+        characters, unit = None, unit_of(unit or "nats/token").measured("loss").key
     device = torch.device(device) if device is not None else _device(method)
     texts, replicates = max(1, GROUP // draws), 2 if draws % 2 == 0 else draws
     work = Work(ask, rows, indices, texts, draws // replicates, replicates, seed, batch, device)

@@ -33,8 +33,9 @@ from ..base.errors import InputError
 from ..base.files import write_file
 from ..base.schema import read_json, structure
 from ..models.model import WITHOUT_CLASS
-from ..show.numbers import pm, quantity
+from ..show.numbers import perplexity, pm, quantity
 from ..show.record import Figure, Record, as_file, json_record
+from ..show.units import unit_of
 from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS, Proportion, over_draws, over_texts
 from .two_sides import SKEWED, skewness
 
@@ -139,7 +140,7 @@ class Result(Record):
 
     Attributes:
         value, low, high: the number and the ends of its 95% interval over the population of texts, unrounded.
-        unit: "bits/char", "bits/dim", "bits/note", "bits/cell" or "nats/token".
+        unit: key of its unit, as in `show.units`: "bits/char", "bits/dim", "bits/note", "bits/cell" or "nats/token".
         kind: "bound" (the number is an upper bound), "exact", "estimate" (of a bound of which a part was left out, as papers
             do), "difference", or "loss" (no likelihood).
         terms: nats a sequence of each term.
@@ -232,7 +233,7 @@ class Result(Record):
     @property
     def scale(self) -> float:
         """Nats in one of the number's information units."""
-        return math.log(2) if self.unit.startswith("bits") else 1.0
+        return unit_of(self.unit).scale
 
     @property
     def perplexity(self) -> float:
@@ -250,19 +251,19 @@ class Result(Record):
     @property
     def per(self) -> str:
         """Unit of which a perplexity is: "character", "token", "dimension", "note", "cell" or "document"."""
-        return {"char": "character", "dim": "dimension"}.get(self.unit.partition("/")[2], self.unit.partition("/")[2])
+        return unit_of(self.unit).per
 
     @property
     def perplexity_text(self) -> str:
         """`≤ 2.661 ± 0.011 per character`; to first order in the interval."""
-        return quantity(self.perplexity, self.perplexity * self.half * self.scale, f"per {self.per}", self.kind)
+        return perplexity(self.perplexity, self.perplexity * self.half * self.scale, self.per, self.kind)
 
     def __str__(self) -> str:
         if self.kind == "difference":
-            return f"{pm(self.value, self.half)} {self.unit} (95%)"
+            return f"{pm(self.value, self.half)} {unit_of(self.unit).title} (95%)"
         if self.kind == "loss":
             return f"loss {pm(self.value, self.half)} per {self.per} (95%), not a bound"
-        return quantity(self.value, self.half, self.unit, self.kind)
+        return quantity(self.value, self.half, unit_of(self.unit).title, self.kind)
 
     def figures(self, where: str = "") -> list[Figure]:
         """The number and its perplexity; `where` stands before their names."""
@@ -408,7 +409,7 @@ def summarize(
     """
     table = nats.double().reshape(len(nats), -1)
     sizes = sizes.double()
-    N, scale = len(table), math.log(2) if unit.startswith("bits") else 1.0
+    N, scale = len(table), unit_of(unit).scale
     mean, total = table.mean(1), float(sizes.sum())
     value = float(mean.sum()) / total
     group = torch.arange(N) if group is None else group

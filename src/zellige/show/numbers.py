@@ -83,9 +83,9 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f}%"
 
 
-def decimals(value: float, unit: str) -> int:
-    """Bits and nats have three decimals; a perplexity two, or three below 10."""
-    return 2 if unit.startswith("per ") and value >= 10 else 3
+def decimals(perplexity: float) -> int:
+    """Of a perplexity: two, or three below 10. Bits and nats have three."""
+    return 2 if perplexity >= 10 else 3
 
 
 def pm(value: float, half: float, places: int = 3) -> str:
@@ -93,14 +93,24 @@ def pm(value: float, half: float, places: int = 3) -> str:
 
     A number of a million or more, such as the perplexity of a model that has learnt nothing, is `5.6e+18 ± 2.1e+18`.
     """
+    return " ± ".join(parts(value, half, places))
+
+
+def parts(value: float, half: float, places: int = 3) -> tuple[str, str]:
+    """A value and half its interval, as `pm` has them."""
     finite = math.isfinite(half)
     if max(abs(value), half if finite else 0.0) >= 1e6:
-        return f"{value:.1e} ± " + (f"{half:.1e}" if finite else "unknown")
+        return f"{value:.1e}", f"{half:.1e}" if finite else "unknown"
     if not finite:
-        return f"{value:.{places}f} ± unknown"
+        return f"{value:.{places}f}", "unknown"
     least = 10.0**-places
     value = 0.0 if abs(value) < least / 2 else value  # no -0.000
-    return f"{value:.{places}f} ± " + (f"<{least:.{places}f}" if half < least / 2 else f"{half:.{places}f}")
+    return f"{value:.{places}f}", f"<{least:.{places}f}" if half < least / 2 else f"{half:.{places}f}"
+
+
+def half_width(half: float) -> str:
+    """Half an interval alone: `0.006`."""
+    return parts(0, half)[1]
 
 
 SIGN = {"bound": "≤", "exact": "=", "estimate": "≈", "lower": "≥"}
@@ -109,11 +119,14 @@ SIGN = {"bound": "≤", "exact": "=", "estimate": "≈", "lower": "≥"}
 def quantity(value: float, half: float, unit: str, kind: str) -> str:
     """A number as it always stands: sign, value, interval, unit: `≤ 1.412 ± 0.006 bits/char (95%)`.
 
-    `kind` is "bound" (≤), "exact" (=), "estimate" (≈) or "lower" (≥); a unit "per token" is that of a perplexity and stands
-    without the level.
+    `kind` is "bound" (≤), "exact" (=), "estimate" (≈) or "lower" (≥).
     """
-    text = f"{SIGN[kind]} {pm(value, half, decimals(value, unit))} {unit}"
-    return text if unit.startswith("per ") else text + " (95%)"
+    return f"{SIGN[kind]} {pm(value, half)} {unit} (95%)"
+
+
+def perplexity(value: float, half: float, per: str, kind: str) -> str:
+    """`≤ 2.661 ± 0.011 per character`; `kind` as in `quantity`."""
+    return f"{SIGN[kind]} {pm(value, half, decimals(value))} per {per}"
 
 
 # ------------------------------------------------------------------------------------------------------------- text

@@ -14,6 +14,7 @@ from ..base import files
 from ..data import Rows
 from ..models.config import Config, Train
 from ..show.numbers import counted
+from ..show.units import unit_of
 from .device import precision
 from .ema import learning_rate
 from .order import epochs
@@ -45,7 +46,7 @@ class Meters:
         self.train, self.sources, self.unit = train, rows.sources, unit
         self.tokens_per_row = rows.tokens_total / len(rows)
         characters_per_token = (rows.characters or rows.tokens_total) / max(rows.tokens_total, 1)
-        self.scale = 1 / (characters_per_token * math.log(2)) if (unit or "").startswith("bits") else 1.0
+        self.scale = 1 / (characters_per_token * math.log(2)) if unit and unit_of(unit).measure == "bits" else 1.0
         self.seconds, self.tokens, self.peak = 0.0, 0, 0
         self.window: list[list[float]] = []
         self.undrained: list[Tensor] = []  # [nats, tokens, norm] of each step, still on the device

@@ -24,6 +24,7 @@ from zellige.show.kinds import of
 from zellige.show.numbers import count as counted
 from zellige.show.numbers import escape
 from zellige.show.numbers import path as shown_path
+from zellige.show.units import unit_of
 
 from . import page
 from .bracket import bracket_sections
@@ -233,7 +234,7 @@ def _loss(model: Model, corpus: Corpus, work: Work, seed: int) -> tuple[np.ndarr
     device = next(model.method.parameters()).device
     batch = rows.collate([rows[int(i)] for i in indices]).to(device)
     t, nats = integrand(model.method, batch, POINTS, seed, work.passed)
-    if model.unit.startswith("bits") and (rows.characters or corpus.tokenizer.shape):
+    if unit_of(model.unit).measure == "bits" and (rows.characters or corpus.tokenizer.shape):
         return t, nats * len(rows) / ((rows.characters or rows.tokens_total) * math.log(2)), model.unit
     return t, nats * len(rows) / rows.tokens_total, "nats/token"
 

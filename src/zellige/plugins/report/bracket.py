@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from zellige.evaluation.bracket import Bracket, BracketRow
 from zellige.evaluation.result import Result, read_result
-from zellige.show.numbers import pm
+from zellige.show.numbers import parts, pm
 
 from . import page
 from .palette import COLOURS, INK, SKY, styled
@@ -101,7 +101,7 @@ def _cell(row: BracketRow) -> str:
         return "-"
     value = row.result.value
     if not (row.determined and math.isfinite(row.result.low)):
-        return pm(value, 0.0).partition(" ±")[0] + " undetermined"
+        return f"{parts(value, 0.0)[0]} undetermined"
     exact = row.side in ("exact", "oracle")
     return pm(value, 0.0 if exact else row.result.draws_half)
 

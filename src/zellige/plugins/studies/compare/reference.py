@@ -16,6 +16,7 @@ from zellige.evaluation.ngram import NGrams
 from zellige.evaluation.requests import evaluate
 from zellige.evaluation.result import Result, summarize
 from zellige.models.model import Model
+from zellige.show.units import unit_of
 
 from .record import Reference, Score
 
@@ -122,8 +123,9 @@ class Enumerated:
         at, half = floor(self.p, count), math.sqrt(math.log(2 / (1 - LEVEL)) / (2 * count))
         length = self.support.shape[1]
         nats = -float(self.p @ np.log(self.p)) / length
-        scale = math.log(2) if self.unit.startswith("bits") else 1.0
-        return Reference(value=at, band=(max(at - half, 0.0), at + half), bound=nats / scale, rows=len(self.p))
+        return Reference(
+            value=at, band=(max(at - half, 0.0), at + half), bound=nats / unit_of(self.unit).scale, rows=len(self.p)
+        )
 
 
 def floor(p: np.ndarray, n: int) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 
 from zellige.evaluation.interval import mean
 from zellige.show.numbers import SIGN, columns, count, counted, parameters, percent, pm, scaled
+from zellige.show.units import unit_of
 
 from .record import Bound, Findings, Paper, Quality, Row
 
@@ -243,7 +244,7 @@ def terminal_lines(found: Findings) -> list[str]:
     over, group, end = _heads(found)
     calls, n = [count(c) for c in found.calls], len(found.calls)
     body = [*_cells(found), _real(found)]
-    unit = "nats/" + found.judge.unit.partition("/")[2] if found.judge.grams else "the data"
+    unit = unit_of(found.judge.unit).measured("nats").title if found.judge.grams else "the data"
     head = ["method", "variant", f"{found.unit} (95%)", "at 95%", *calls, unit, "tokens/s"]
     top = ["", "", over, "same", *[""] * n, end, "training"]
     table = [top, head, *body]
