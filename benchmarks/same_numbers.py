@@ -47,7 +47,8 @@ VARYING = {
     "path",
     "command",
     "zellige",
-}  # of this hour and this place
+    "distribution_key",
+}  # of this hour and this place; a record made before distributions had keys has none
 
 
 def grid(**choices: Any) -> list[dict[str, Any]]:
