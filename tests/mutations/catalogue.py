@@ -1916,9 +1916,9 @@ BEYOND = [
     ),
     M(
         "bits for nats in results",
-        "evaluation/result.py",
-        'return math.log(2) if self.unit.startswith("bits") else 1.0',
-        "return 1.0",
+        "show/units.py",
+        '{"bits": math.log(2), ',
+        '{"bits": 1.0, ',
         why="verify evaluates no texts",
         tests="tests/evaluation/test_evaluate.py -k bits_are_nats",
     ),

@@ -282,7 +282,7 @@ def exact_nats(model: models.Model, texts: Batch | None, way: Way, batch: int = 
     chooses = isinstance(sampler, NetworkChooses | samplers.FixedOrder)
     if texts is None or not chooses or sampler.truncates() or method.exact or no_order(method):
         return None
-    path = Replayed(sampler, way.name, way.steps)
+    path = Replayed(sampler, sampler.distribution(method, way.steps), way.steps)
     parts = [texts.take(rows) for rows in torch.arange(len(texts)).split(batch)]
     nats = torch.cat([-weigh(method, part, path).log_w.sum(-1).cpu() for part in parts])
     result = summarize(nats, number_of_tokens(texts), "nats/token", "exact")
