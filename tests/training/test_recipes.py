@@ -269,6 +269,7 @@ def test_the_second_stage_begins_with_the_run_of_the_first(text, tmp_path, monke
             "mdlm --train.start kuleshov-group/mdlm-owt",
             "no folder at 'kuleshov-group/mdlm-owt', and the Hugging Face hub",
         ),
+        ("--recipe tauldr-cifar10 --train.batch 1 --data.path .", "no 'cifar-10-binary.tar.gz' in folder '.'"),
         ("--recipe mdlm-owt --train.bach 3", "did you mean '--train.batch'?"),
     ],
 )

@@ -384,7 +384,7 @@ def _load(
             defaults,
         )
     block = choices.pop("block", None)
-    if choices:
+    if choices and (folder / CONFIG).is_file():
         raise InputError(
             f"'{shown(folder)}' is Zellige's own and says itself what it is; leave out {', '.join(choices)}"
         )

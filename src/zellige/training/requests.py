@@ -143,7 +143,7 @@ class Training(Request["Run"]):
 
         recipe = RECIPES[self.recipe].for_method(self.recipe, self.method) if self.recipe else None
         with_method = replace(self, method=recipe.method if recipe else "mdlm" if self.method is None else self.method)
-        return with_method._filled(recipe, _with_data_name(self._settings))
+        return with_method._filled(recipe, _with_data_name(self._settings, recipe.data.name if recipe else Data().name))
 
     def run(self, progress: "Progress | None" = None) -> "Run":
         """Train, or go on with the run in the folder; progress is reported to `progress`."""
@@ -277,15 +277,19 @@ class Training(Request["Run"]):
         return math.ceil(epochs * len(corpus.train) / self.train.batch)
 
 
-def _with_data_name(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the settings with the `data.name` that a `data.path` or a `data.mix` means, where none is given."""
+def _with_data_name(settings: Mapping[str, Any], default: str = Data().name) -> Mapping[str, Any]:
+    """Return the settings with the `data.name` that a `data.path` or a `data.mix` means, where none is given.
+
+    For a recipe of images or music, whose data set is the `default`, files that would be read as text are a copy of it.
+    """
     if "data.name" in settings or not {"data.path", "data.mix"} & {*settings}:
         return settings
     if "data.mix" in settings:
         return {**settings, "data.name": "text"}
     if "path" in DATASETS[Data().name].reads:
         return settings
-    return {**settings, "data.name": data_of(str(settings["data.path"]))}
+    name = data_of(str(settings["data.path"]))
+    return settings if name == "text" and DATASETS[default].shaped else {**settings, "data.name": name}
 
 
 @declared
