@@ -73,7 +73,7 @@ def describe(result: Result) -> list[str]:
         lines.append(f"  {result.document}   {counted(round(result.document.units), 'document')}")
     if not loss:
         lines += _both(result)
-        lines += textwrap.wrap(_law(result), 80, initial_indent="    ", subsequent_indent="    ")
+        lines += textwrap.wrap(_bounded_samplers(result), 80, initial_indent="    ", subsequent_indent="    ")
     counts = f"    {count(result.sequences)} sequences x {counted(result.draws, 'draw')}"
     if result.undetermined:
         lines += textwrap.wrap(
@@ -111,8 +111,8 @@ def tasks(shares: dict[str, Proportion]) -> list[str]:
     return ["", *columns([("task", "share [95%]", ""), *rows], "<<<", indent=2, gap=4)] if rows else []
 
 
-def _law(result: Result) -> str:
-    """Whose samples the number is about."""
+def _bounded_samplers(result: Result) -> str:
+    """The samplers whose samples the number bounds."""
     names = result.protocol.get("bounds samples of")
     if names is None:  # a result of before this was written down
         return ""

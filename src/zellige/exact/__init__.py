@@ -39,4 +39,3 @@ __all__ = [
     "transition",
 ]
 check_functions(__name__)
-sample_law, sample_laws, run_law = sample_distribution, sample_distributions, run_distribution  # former names

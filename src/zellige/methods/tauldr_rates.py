@@ -1,7 +1,7 @@
 """Generators of the noise of continuous-time chains (tauLDR, arXiv 2205.14987, section 4.1 and appendix E).
 
 Each gives R (K, K) float64, rates from row to column with rows that sum to zero, and its stationary distribution (K,). All but
-`absorbing` are reversible: law_i R_ij = law_j R_ji. A process multiplies R by beta_t (`matrices.CTMC`); `Noise` makes it.
+`absorbing` are reversible: pi_i R_ij = pi_j R_ji. A process multiplies R by beta_t (`matrices.CTMC`); `Noise` makes it.
 """
 
 from dataclasses import dataclass

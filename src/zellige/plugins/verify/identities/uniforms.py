@@ -14,7 +14,7 @@ from zellige.samplers.tau_leaping import landing, leap_distribution
 from .check import INSIDE, Largest, V, numbers, processes, shared
 
 DRAWS = "draws: tokens, counts and times from uniform numbers"
-LAW = torch.tensor([0, 3, 0, 5, 8, 0], dtype=torch.float64) / 16
+SIXTEENTHS = torch.tensor([0, 3, 0, 5, 8, 0], dtype=torch.float64) / 16
 MANY = 16 * 240  # each distribution's edges lie on the lattice
 
 
@@ -43,18 +43,20 @@ def _shares(tokens: Tensor, n: int) -> Tensor:
 
 @shared("draws.distributions")
 def draws_have_their_distributions():
-    exact, rows = Largest(), LAW.expand(MANY, -1)
-    exact.see(_shares(random.categorical(rows, Lattice(middles(MANY))), len(LAW)), LAW, "categorical")
+    exact, rows = Largest(), SIXTEENTHS.expand(MANY, -1)
+    exact.see(_shares(random.categorical(rows, Lattice(middles(MANY))), len(SIXTEENTHS)), SIXTEENTHS, "categorical")
     coins = random.bernoulli(torch.full((MANY,), 5 / 16, dtype=torch.float64), Lattice(middles(MANY)))
     exact.see(coins.double().mean(), 5 / 16, "bernoulli")
-    tokens = random.replace(torch.ones(MANY, dtype=torch.long), 5 / 16, LAW, Lattice(middles(MANY)))
-    mixture = 5 / 16 * LAW + 11 / 16 * torch.eye(len(LAW), dtype=torch.float64)[1]
-    exact.see(_shares(tokens, len(LAW)), mixture, "replace")
+    tokens = random.replace(torch.ones(MANY, dtype=torch.long), 5 / 16, SIXTEENTHS, Lattice(middles(MANY)))
+    mixture = 5 / 16 * SIXTEENTHS + 11 / 16 * torch.eye(len(SIXTEENTHS), dtype=torch.float64)[1]
+    exact.see(_shares(tokens, len(SIXTEENTHS)), mixture, "replace")
     waits = random.exponential((MANY,), Lattice(middles(MANY)))
     exact.see(-torch.expm1(-waits), middles(MANY), "exponential")
     ends = torch.tensor([0.0, 1 - 2.0**-53], dtype=torch.float64)
     exact.see(
-        random.categorical(LAW.expand(2, -1), Lattice(ends)).double(), torch.tensor([1.0, 4.0]), "no token of chance 0"
+        random.categorical(SIXTEENTHS.expand(2, -1), Lattice(ends)).double(),
+        torch.tensor([1.0, 4.0]),
+        "no token of chance 0",
     )
     tail = torch.tensor([1.0, 2.0**-40], dtype=torch.float64).expand(1, -1)
     exact.see(random.categorical(tail, Lattice(ends[1:])).double(), 1.0, "a token of chance 1e-12")
