@@ -47,7 +47,7 @@ def embed(process: Process, distribution: Tensor, L: int) -> Tensor:
     return torch.zeros(len(X), dtype=distribution.dtype).masked_scatter(clean, distribution)
 
 
-def marginal(process: Process, distribution: Tensor, L: int, t: float, s: float = CLEAN) -> Tensor:
+def marginal(process: Process, distribution: Tensor, L: int, t: Tensor | float, s: Tensor | float = CLEAN) -> Tensor:
     """Distribution of x_t if x_s has `distribution`: (K^L,) -> (K^L,)."""
     if distribution.numel() != process.K**L:
         raise InputError(f"the distribution has {distribution.numel():,} entries; there are {process.K**L:,} sequences")
