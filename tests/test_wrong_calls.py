@@ -125,6 +125,19 @@ CALLS = {
     "Train(lr=-1)": "`train.lr` is -1; it must be above 0",
     "Net(hidden=10, heads=3)": "`net.hidden` 10 does not split into `net.heads` 3 of an even width; try `net.hidden` 12",
     "Data.of(['a'], labels=[1])": "`labels` goes with integers, and the data is texts; leave it out",
+    # everything else -------------------------------------------------------------------------------------------------
+    "m.tokenizer.encode(5)": "`text` is 5; it must be a text",
+    "m.tokenizer.decode(['a'])": "`tokens` is (1,) <U1; it must be a row of whole numbers: a list, an array or a tensor",
+    "m.tokenizer.decode(x)": "`tokens` is (2, 16) int64; it must be a row of whole numbers",
+    "setattr(m, 'defaults', b'x')": "`defaults` is a bytes; it must hold sampling defaults by name",
+    "z.Sweep('mdlm', axes=5)": "`axes` is 5; it must be a dict, a list or None",
+    "z.Sweep('mdlm', {'train.lr': 3}).all_axes": "the axis 'train.lr' is 3; give a setting's name with a list of values",
+    "z.Record.load(object())": "`path` is an object; it must be a text or a path",
+    "z.Evaluate().differs('draw')": "unknown field 'draw'; did you mean 'draws'?",
+    "z.guide.temperature({}, 1.0)": "`p` is a dict; it must be a Tensor",
+    "z.exact.states('a', 2)": "`K` is 'a'; it must be a whole number",
+    "z.report.trace([1])": "`states` holds 1; give all that watch or run yields, in order",
+    "z.load('runs/a', method=int)": "method is the class int; it must be a name of zellige list methods, or a class of Method",
     "z.compare('mdlm')": "`methods` is 'mdlm'; it must be a list",
 }  # fmt: skip
 

@@ -15,6 +15,7 @@ from zellige.core.batch import Batch
 from zellige.core.schedule import PRIOR
 from zellige.data.tokenizer import Integers
 from zellige.methods import METHODS, build
+from zellige.methods.method import Method
 from zellige.models.frames import collect
 from zellige.models.sample import watch
 from zellige.samplers import Ancestral
@@ -177,6 +178,8 @@ def test_given_positions_of_a_document_are_seen_and_cost_nothing():
 # ---------------------------------------------------------------------------------- samples
 class InRow:
     """A method asked about rows whose last token is padding."""
+
+    stands_for = Method
 
     def __init__(self, method: Any):
         self.method = method
