@@ -1028,7 +1028,9 @@ def test_sample(run):
     assert document["protocol"] is None  # a prompt: no law of whole texts
     assert run("sample runs/a --count 3 --steps 16 --json s.json")[0] == 0
     protocol = json.loads(Path("s.json").read_text())["protocol"]
-    assert protocol == {"distribution": "the model of 16 steps", "bounded by": {"steps": 16}}
+    assert protocol == {
+        "distribution": "the model of 16 steps", "distribution_key": "steps 16", "bounded by": {"steps": 16},
+    }  # fmt: skip
 
 
 def test_samplers_and_their_options(run):

@@ -163,7 +163,7 @@ def draw(
     if frame_files is not None:
         terminal.say(f"written  {counted(len(frame_files.files), 'frame')} in {path(frame_files.folder)}")
     request = replace(request, batch=chosen.request.batch)  # --watch draws one at a time
-    _write_json(samples.made_by(request, loading(chosen)), chosen, panels, terminal, began)
+    _write_json(samples.made_by(request, loading(chosen)), panels, terminal, began)
     return 0
 
 
@@ -174,12 +174,9 @@ def _operations(method: "Method", rows: int) -> int:
     return 2 * sum(p.numel() for p in method.parameters()) * positions
 
 
-def _write_json(samples: "Samples", chosen: Drawing, panels: "Panels", terminal: Terminal, began: float) -> None:
-    """The record as JSON where --json asks for it, with the options that are the command's alone."""
+def _write_json(samples: "Samples", panels: "Panels", terminal: Terminal, began: float) -> None:
+    """The record as JSON where --json asks for it; what concerns the display alone is no part of it."""
     document = samples.to_dict()
-    own_fields = {entry.name for entry in dataclasses.fields(chosen)} - {"request", "options", "text"}
-    more = dataclasses.asdict(chosen.options) | {name: getattr(chosen, name) for name in own_fields}
-    document["arguments"] = more | document["arguments"]
     document["result"] |= panels.record()
     put_json(terminal, document | {"seconds": time.monotonic() - began})
 
