@@ -137,9 +137,10 @@ def _wandb(project: str, folder: Path, config: Any, resume: bool) -> Any:
 
     wandb = importlib.import_module("wandb")
     file = folder / WANDB
-    name = file.read_text(encoding="utf-8").strip() if resume and file.is_file() else wandb.util.generate_id()
-    write_file(file, name + "\n")
-    return wandb.init(project=project, id=name, name=folder.name, dir=str(folder), config=config, resume="allow")
+    before = file.read_text(encoding="utf-8").strip() if resume and file.is_file() else None
+    run = wandb.init(project=project, id=before, name=folder.name, dir=str(folder), config=config, resume="allow")
+    write_file(file, run.id + "\n")
+    return run
 
 
 def write_samples(folder: Path, step: int, rows: Iterable[Mapping[str, Any]]) -> None:
