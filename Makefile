@@ -12,7 +12,7 @@ INSTALL = $(BIN)/pip install -qq --disable-pip-version-check --no-build-isolatio
 # Tests start a hundred processes; without bytecode each compiles torch and Lightning anew, which takes longer than most tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check test test-long gpu fuzz lint format docs wheel clean
+.PHONY: help demo check test test-long gpu fuzz mutants lint format docs wheel clean
 .SILENT:
 
 help:
@@ -22,6 +22,7 @@ help:
 	echo "make test-long  the tests that take minutes each"
 	echo "make gpu        on a GPU: is it right, and how fast; within 10 minutes on an H100"
 	echo "make fuzz       wrong command lines, damaged files, wrong calls: 5,000 trials or 10 minutes"
+	echo "make mutants    errors injected at random: the share that the tests and verify catch; hours"
 	echo "make lint       ruff, import-linter, codespell, pyright; make format repairs what it can"
 	echo "make docs       the documentation, as HTML, in docs/_build"
 	echo "make wheel      the wheel and the sources to release, in dist"
@@ -61,6 +62,10 @@ gpu: .venv/test.stamp
 # ARGS="--trials 500 --seed 1 --family calls"; every failure prints the line that does it again.
 fuzz: .venv/test.stamp
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz $(ARGS)
+
+# ARGS="--count 300 --seed 0 --package core nn"; the same command continues where it was stopped.
+mutants: .venv/test.stamp
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutants $(ARGS)
 
 lint: .venv/test.stamp
 	$(BIN)/ruff check --quiet .
