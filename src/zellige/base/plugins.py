@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
 from .errors import InputError, unknown
+from .trust import refuse_plugin
 
 T = TypeVar("T")
 GROUPS: dict[str, str] = {  # group of entry points -> what one of it is
@@ -57,7 +58,7 @@ class Registry(dict[str, T]):
     """Things by name. The dictionary itself holds ours; a name that is not in it is looked for among the plug-ins of `group`.
 
     Iterating gives ours alone. `in`, `get` and `[]` know the names of other packages too; a name that nobody has raises the error
-    of `unknown`.
+    of `unknown`. A file may name what another package brings only once you have named it, or allowed code (`trust.reading`).
 
     Args:
         kind: what one is called in errors.
@@ -120,6 +121,7 @@ class Registry(dict[str, T]):
             return getattr(importlib.import_module(module), attribute)
         point, *more = points = others(self.group)[name]
         what = f"{self.kind} '{name}' of the package {_package(point)}"
+        refuse_plugin(what)
         if more:
             packages = " and ".join(_package(point) for point in points)
             raise InputError(f"{self.kind} '{name}' is in the packages {packages}; uninstall all but one")

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from .errors import InputError
 
 _allowed = ContextVar("allowed", default=frozenset[str]())
+_source = ContextVar("source", default="")
 
 
 @contextmanager
@@ -21,6 +22,24 @@ def allow(code: bool = False, remote: bool = False, changed: bool = False) -> It
         yield
     finally:
         _allowed.reset(before)
+
+
+@contextmanager
+def reading(source: str) -> Iterator[None]:
+    """Within the block names come from a file, `source`, and nobody typed them: a plug-in of another package is code."""
+    before = _source.set(source)
+    try:
+        yield
+    finally:
+        _source.reset(before)
+
+
+def refuse_plugin(what: str) -> None:
+    """InputError where a file names `what`, which would run code of another package, and files may name none."""
+    if (source := _source.get()) and not may_run_code():
+        raise InputError(
+            f"'{source}' names the {what}, whose code would run; add `allow_code`, or name it yourself, as `method` does"
+        )
 
 
 def may_have_changed() -> bool:

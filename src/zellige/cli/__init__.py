@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,10 @@ from typing import Any
 from .. import __version__
 from ..base.errors import Diverged, InputError
 from ..base.launched import this_process
-from ..base.plugins import Fits, Registry
 from ..base.trust import allow
 from ..show.terminal import Terminal
 from . import help, options
-
-Command = Callable[[Sequence[str], Terminal, float], int]  # of the words after it and when it began: the exit code
-COMMANDS: Registry[Command] = Registry("command", "zellige --help", "zellige.commands", Fits(callable, "a function"))
+from .commands import COMMANDS
 
 
 class Terminated(BaseException):

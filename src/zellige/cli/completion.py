@@ -13,7 +13,8 @@ import tyro
 
 from ..base.errors import InputError
 from ..show.terminal import Terminal
-from . import COMMANDS, help, options
+from . import help, options
+from .commands import COMMANDS
 from .evaluate import EVALUATIONS, TRAIN
 
 Follow = dict[tuple[str, ...], list[str]]  # what may follow a command, or `train METHOD`; RUN stands for a model

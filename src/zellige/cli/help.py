@@ -59,6 +59,7 @@ LISTS = {
     "checkpoints": "published models, used by their id",
     "recipes": "settings of papers, for train --recipe: reported result and cost",
     "tables": "tables of papers, for plan and compare --table: their rows and recipes",
+    "plugins": "methods, samplers, commands and more that other packages bring",
 }
 LEGENDS = {  # what a list's columns say, below it
     "methods": "likelihood: 'bound' is an upper bound on -log p; '= in one order' means that -log p is exact if the "
@@ -78,8 +79,8 @@ TABLES = Path(__file__).with_name("lists.json")  # read without torch; `write` w
 
 def table(what: str) -> list[dict[str, str]]:
     """The rows of `zellige list`: a header's names in the first one."""
-    if what in ("data", "models", "tables"):  # from tables that need no torch
-        return {"data": data, "models": models, "tables": paper_tables}[what]()
+    if what in ("data", "models", "tables", "plugins"):  # from tables that need no torch
+        return {"data": data, "models": models, "tables": paper_tables, "plugins": plugins}[what]()
     return json.loads(TABLES.read_text(encoding="utf-8"))[what]
 
 
@@ -243,6 +244,23 @@ def models() -> list[dict[str, str]]:
     cards = {name: shipped.card(name) for name in shipped.names()}
     return [
         {"name": name, **{key: card[key] for key in ("what", "method", "size", "test")}} for name, card in cards.items()
+    ]
+
+
+def plugins() -> list[dict[str, str]]:
+    """A row for each thing that another package brings, and what is wrong with it; one that is broken hides no other."""
+    from ..core.curves import SCHEDULES
+    from ..data import DATASETS
+    from ..evaluation.metrics import METRICS
+    from ..methods import METHODS
+    from ..samplers import SAMPLERS
+    from .commands import COMMANDS
+    from .evaluate import EVALUATIONS
+
+    tables = (COMMANDS, METHODS, SAMPLERS, SCHEDULES, DATASETS, part("published").LAYOUTS, METRICS, EVALUATIONS)
+    rows = [one for table in tables for one in table.plugged()]
+    return [
+        {"name": one.name, "what": one.kind, "package": one.package, "state": one.problem or "ready"} for one in rows
     ]
 
 

@@ -14,21 +14,26 @@ from ..show.terminal import Terminal
 from . import help, options
 from .common import IdleSeed, write_json
 
-What = Literal["models", "methods", "samplers", "data", "checkpoints", "recipes", "tables"]
+NONE = {"models": "no models come with this installation", "plugins": "no other package plugs anything in"}
+What = Literal["models", "methods", "samplers", "data", "checkpoints", "recipes", "tables", "plugins"]
 
 
 @dataclass(frozen=True)
 class List:
     what: Annotated[What | None, tyro.conf.Positional, tyro.conf.arg(metavar="[WHAT]")] = None
-    """models, methods, samplers, data, checkpoints, recipes or tables"""
+    """models, methods, samplers, data, checkpoints, recipes, tables or plugins"""
     seed: IdleSeed = 0
 
 
 def list_(words: Sequence[str], terminal: Terminal, began: float) -> int:
-    """`zellige list models|methods|samplers|data|checkpoints|recipes|tables`; without a word: these seven."""
+    """`zellige list models|methods|samplers|data|checkpoints|recipes|tables|plugins`; without a word: these eight."""
     if words and not words[0].startswith("-") and words[0] not in help.LISTS:
         near = nearest(words[0], help.LISTS)
-        hint = f"did you mean '{near}'?" if near else "models, methods, samplers, data, checkpoints, recipes or tables"
+        hint = (
+            f"did you mean '{near}'?"
+            if near
+            else "models, methods, samplers, data, checkpoints, recipes, tables or plugins"
+        )
         raise InputError(f"unknown list '{words[0]}'; {hint}")
     arguments = options.parse(
         List,
@@ -41,7 +46,7 @@ def list_(words: Sequence[str], terminal: Terminal, began: float) -> int:
     rows: Any = (
         help.table(arguments.what) if arguments.what else [{"name": k, "what": v} for k, v in help.LISTS.items()]
     )
-    header = [*rows[0]] if rows else ["no models come with this installation"]
+    header = [*rows[0]] if rows else [NONE[arguments.what]]
     whole = [row for row in rows if row.keys() == rows[0].keys()]
     for line in wrapped([header, *([row[name] for name in header] for row in whole)]):
         terminal.result(line)

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from ..base.errors import InputError, not_installed
+from ..base.plugins import Fits, Registry
 from ..core.random import mix
 from . import molecules as of_molecules
 from .distances import LEAST, LITTLE, discrepancy, euclidean, inverted
@@ -532,7 +533,12 @@ _TV: dict[str, Any] = {
 WILSON = "Wilson's, of a proportion"
 _NEIGHBOURS = f"{NEIGHBOUR} neighbours, at most {MANIFOLD:,} real images"
 
-METRICS: dict[str, Metric] = {metric.name: metric for metric in (
+METRICS: Registry[Metric] = Registry(
+    "metric",
+    group="zellige.metrics",
+    fits=Fits(lambda value: isinstance(value, Metric), "a zellige.evaluation.metrics.Metric"),
+)
+METRICS |= {metric.name: metric for metric in (
     Metric("perplexity", perplexity, ("nats", "tokens"), title="perplexity, corpus",
            definition="corpus: exp(all nats / all tokens)", paper="MDLM, BD3-LM, Duo, ReMDM",
            column="perplexity", axis="generative perplexity", log=True, **_PERPLEXITY),
@@ -614,7 +620,7 @@ def measure(**known: Any) -> dict[str, Number]:
     if unknown := known.keys() - KNOWN.keys():
         raise ValueError(f"no metric takes '{min(unknown)}'")
     numbers = {}
-    for metric in METRICS.values():
+    for metric in (*METRICS.values(), *(one.value for one in METRICS.plugged() if not one.problem)):
         if known.keys() >= set(metric.takes):
             value = metric.function(*(known[name] for name in metric.takes))
             numbers[metric.name] = value if isinstance(value, Number) else mean(value)

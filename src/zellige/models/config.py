@@ -16,8 +16,9 @@ from ..base.arguments import Annotation
 from ..base.errors import InputError, nearest
 from ..base.requests import check_fields, option
 from ..base.schema import CONVERTER, check_format, either, structure
+from ..base.trust import reading
 from ..data import Data
-from ..methods import find
+from ..methods import METHODS
 from ..nn.block import Net
 from .low_rank import Adapter
 
@@ -181,7 +182,8 @@ def from_json(entries: Mapping[str, Any], *, method: type | None = None, source:
     names = [f.name for f in dataclasses.fields(Config)]
     structure(entries.get("about") or {}, About, f"'{source}'", "about", AGAIN)
     refuse_unknown(entries, ["format", "zellige", "about", *names], f"'{source}' has")
-    options = _options(_section(entries["method"], str, "method", source), method)
+    with reading(source):
+        options = _options(_section(entries["method"], str, "method", source), method)
     sections = {"options": options, "data": Data, "net": Net, "train": Train, "adapter": Adapter | None}
     kinds = sections | dict.fromkeys(("run", "network", "method", "recipe"), str)
     entries = {"adapter": None} | dict(entries)
@@ -194,12 +196,11 @@ def from_json(entries: Mapping[str, Any], *, method: type | None = None, source:
 def _options(name: str, method: type | None) -> type:
     if method is not None:
         return method.Config  # pyright: ignore[reportAttributeAccessIssue]
-    try:
-        return find(name).Config
-    except InputError:
+    if name not in METHODS:
         raise InputError(
             f"'{name}' is not a method of Zellige; hand its class over, e.g. load(path, method={name.capitalize()})"
-        ) from None
+        )
+    return METHODS[name].Config
 
 
 def refuse_unknown(entries: Mapping[str, Any], names: Sequence[str], who: str, prefix: str = "") -> None:

@@ -23,7 +23,7 @@ from ..base.elsewhere import ELSEWHERE, no_attribute
 from ..base.errors import InputError, meant, nearest, quoted
 from ..base.files import write_folder
 from ..base.schema import check_format, shown
-from ..base.trust import allow, may_have_changed
+from ..base.trust import allow, may_have_changed, reading
 from ..core.batch import usable, whole_numbers
 from ..data import load as load_tokenizer
 from ..data.tokenizer_base import Tokenizer
@@ -408,7 +408,8 @@ def _load(
             f"'{shown(path)}' was trained with an own network ({config.network}); hand it over: load(path, net=...)"
         )
     tokenizer = load_tokenizer(folder)
-    with weights.unfilled(), torch.random.fork_rng(devices=[]):  # leave the global random numbers as they were
+    here = reading(shown(folder / CONFIG))  # options may name a schedule
+    with here, weights.unfilled(), torch.random.fork_rng(devices=[]):  # leave the global random numbers as they were
         model = build(
             method or METHODS[config.method], tokenizer.size, net or config.net, config.options, config.net.length,
             tokenizer.ordered,

@@ -1,0 +1,59 @@
+"""`zellige evaluate RUN --tokens N`: how many different tokens the first N of the test split have."""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import tyro
+
+from zellige.base.requests import Request, declared, option
+from zellige.cli.common import OfModel, command_options, load, write_result
+from zellige.cli.evaluate_again import Mode
+from zellige.show.record import Record, json_record
+
+
+@dataclass(frozen=True)
+class Different(Record):
+    number: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return json_record(
+            "evaluate", self.arguments, {"different": self.number}, unit="tokens", kind="exact", protocol=None, seed=0,
+            seconds=0, request=self.request,
+        )  # fmt: skip
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return {}
+
+
+@declared
+class EvaluateTokens(Request[Different]):
+    """Different tokens of the test split."""
+
+    tokens: int = option("tokens that are looked at", default=10, minimum=1)
+
+    @classmethod
+    def record(cls) -> type[Different]:
+        return Different
+
+    def run(self, model, /) -> Different:
+        from zellige.evaluation.corpus import corpus_of
+
+        rows = corpus_of(model, None, None, "test").test
+        return Different(len({*rows[0]["tokens"][: self.tokens].tolist()})).made_by(self)
+
+
+@command_options
+class TokensOptions(OfModel):
+    request: Annotated[EvaluateTokens, tyro.conf.arg(name="")] = field(default_factory=EvaluateTokens)
+
+
+def run(chosen, words, terminal):
+    return chosen.request.run(load(terminal, chosen.run, "evaluate", chosen))
+
+
+TOKENS = Mode(
+    EvaluateTokens, TokensOptions, "evaluate --tokens", "Count different tokens.", run,
+    lambda record: [f"{record.number} different tokens"],
+    lambda record, folder, terminal: write_result(terminal, folder / "tokens.json", record.to_dict()),
+)  # fmt: skip
