@@ -18,8 +18,9 @@ from zellige.methods import build
 from zellige.models import infill, sample
 from zellige.models.choices import SamplerChoices
 from zellige.models.config import Config
+from zellige.models.published import PublishedChoices
 from zellige.plugins.adapters import pipelines
-from zellige.plugins.published.layout import Choices, PublishedChoices
+from zellige.plugins.published.layout import Choices
 
 L = 16
 

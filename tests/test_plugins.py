@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-SMALL = (
-    ["--net.hidden", "16", "--net.layers", "1", "--net.heads", "2", "--net.length", "16", "--net.conv", "0", "--train.steps", "2", "--train.batch", "4"]
-)
+SMALL = "--net.hidden 16 --net.layers 1 --net.heads 2 --net.length 16 --net.conv 0 --train.steps 2 --train.batch 4"
+SMALL = SMALL.split()
 
 
 @pytest.fixture(scope="module")

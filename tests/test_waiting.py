@@ -55,7 +55,7 @@ def test_the_command_settles_it_before_torch_is_imported():
     """Whatever imports PyTorch first finds the environment as it is to be: afterwards a change has no effect."""
     script = """
 import os, sys, zellige.__main__ as entry
-from zellige import waiting
+from zellige.base import waiting
 def main():
     print("torch" in sys.modules, *(name for name in waiting.CHOSEN if name in os.environ))
 entry._main = main

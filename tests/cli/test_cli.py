@@ -307,13 +307,23 @@ def test_fields_are_spelt_as_the_options_of_the_command_that_runs():
 
 def forms() -> dict[str, type]:
     """The dataclass of the options of each command, by what is typed."""
-    from zellige.cli import demo, drawing, evaluate, evaluate_bounds, lists, train, train_on_model, tune
+    from zellige.cli import (
+        demo,
+        drawing,
+        evaluate,
+        evaluate_bounds,
+        evaluate_features,
+        lists,
+        train,
+        train_on_model,
+        tune,
+    )
     from zellige.cli.generate import GenerateOptions
     from zellige.plugins.published import command as import_export
     from zellige.plugins.report import command as report
     from zellige.plugins.studies.compare import command as compare
     from zellige.plugins.studies.plan import command as plan
-    from zellige.plugins.studies.probes import command as evaluate_classifiers
+    from zellige.plugins.studies.probes import command as probes
     from zellige.plugins.studies.sweep import command as sweep
     from zellige.plugins.verify import command as verify
     from zellige.plugins.web import command as serve
@@ -330,7 +340,8 @@ def forms() -> dict[str, type]:
         verify,
         import_export,
         evaluate_bounds,
-        evaluate_classifiers,
+        evaluate_features,
+        probes,
         train_on_model,
     )
     for name, each in {name: each for place in places for name, each in vars(place).items()}.items():
@@ -338,7 +349,9 @@ def forms() -> dict[str, type]:
             made[name] = each
     made["compare --samplers"] = compare.samplers_form()
     swept = {
-        name: each for name, each in made.items() if name not in ("Sweep", "Cluster", "Mode", "Picture", "Data", "Net")
+        name: each
+        for name, each in made.items()
+        if name not in ("Sweep", "Cluster", "Mode", "Picture", "Data", "Net", "Axis", "Flag")
     }  # no forms
     swept["plan"] = plan.form(zellige.METHODS["mdlm"])
     return swept | {

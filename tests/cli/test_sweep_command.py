@@ -166,8 +166,9 @@ def test_a_sizes_minutes_become_steps_that_all_trials_take(here, capsys, monkeyp
 def test_an_axis_of_the_network_keeps_the_size(monkeypatch):
     """`--net.layers 2,4` took the size away, and with it minutes, lr and convolutions."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    training, axes = choose(["mdlm"], Terminal(), "sweep", [Axis.of("--net.layers", "2,5")])
-    filled = training.with_values({axes[0].setting: "5"}).filled()
+    training, known = choose(["mdlm"], Terminal(), "sweep", ["--net.layers=2"])
+    axis = sweep.with_setting(Axis.of("--net.layers", "2,5"), known)
+    filled = training.with_values({axis.setting: "5"}).filled()
     tiny = SIZES_OF["tiny"]
     assert (filled.net, filled.train) == (replace(tiny.net, layers=5), tiny.train)
 

@@ -252,19 +252,6 @@ def test_a_damaged_cache_heals(name, tmp_path, cache):
     assert prepare(data, 16).notes == ()
 
 
-def test_a_cache_of_an_earlier_version_is_used(tmp_path, cache, monkeypatch):
-    from zellige.data import cache as store
-
-    (tmp_path / "a.txt").write_text("the cat sat on the mat " * 500)
-    data = Data("text", path=str(tmp_path / "a.txt"))
-    prepare(data, 16)
-    (folder,) = (cache / "tokens").iterdir()
-    meta = json.loads((folder / "meta.json").read_text())
-    (folder / "meta.json").write_text(json.dumps({k: v for k, v in meta.items() if k not in ("files", "checksum")}))
-    monkeypatch.setattr(store, "write_tokens", lambda *a, **k: pytest.fail("encoded again"))
-    assert prepare(data, 16).notes == ()
-
-
 @pytest.mark.parametrize(
     ("content", "what"),
     [

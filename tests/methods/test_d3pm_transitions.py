@@ -16,10 +16,8 @@ from zellige.core.process import Mixture, Process
 from zellige.core.process import absorbing as absorbing_noise
 from zellige.core.process import uniform as uniform_noise
 from zellige.core.schedule import CLEAN, PRIOR, Tabulated
-from zellige.methods import D3PM
 from zellige.methods import d3pm_transitions as tr
 from zellige.methods.d3pm_transitions import table
-from zellige.models.config import Config, from_json, to_json
 
 D = torch.float64
 close = torch.testing.assert_close
@@ -250,21 +248,6 @@ def test_a_gaussian_kernel_has_the_betas_of_the_paper_where_they_forget(K, T, sa
     whole = P.matrix(CLEAN, 1.0)
     assert float(torch.linalg.eigvalsh((whole + whole.mT) / 2)[-2]) < math.exp(-5.9)
     assert (math.prod(tr.left(tr.gaussian_jumps(K, beta)).tolist()) < math.exp(-6)) is same
-
-
-def test_a_model_of_before_there_was_a_choice_keeps_its_strengths():
-    """0.8% more than the paper's at 256 levels: its config does not say `strength`."""
-    options = to_json(Config("d3pm", D3PM.Config("gaussian", diffusion_steps=1000)))
-    del options["options"]["strength"]
-    config = from_json(options).options
-    old = strengths_of(D3PM(None, 64, (1,), config).process)
-    close(
-        old,
-        tr.strengths(lambda b: tr.gaussian_jumps(64, b), tr.betas("linear", 1000)),
-    )
-    now = strengths_of(D3PM(None, 64, (1,), D3PM.Config("gaussian", diffusion_steps=1000)).process)
-    close(now, tr.betas("linear", 1000))
-    assert min(b / a for a, b in zip(now.tolist(), old.tolist())) > 1.03
 
 
 def test_many_levels_matched_have_nearly_the_betas_of_the_paper():

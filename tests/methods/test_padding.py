@@ -19,6 +19,7 @@ from zellige.methods.method import Method
 from zellige.models.frames import collect
 from zellige.models.sample import watch
 from zellige.samplers import Ancestral
+from zellige.samplers.guide import Wrapper
 from zellige.samplers.pairing import of_length
 
 close = torch.testing.assert_close
@@ -176,16 +177,8 @@ def test_given_positions_of_a_document_are_seen_and_cost_nothing():
 
 
 # ---------------------------------------------------------------------------------- samples
-class InRow:
+class InRow(Wrapper):
     """A method asked about rows whose last token is padding."""
-
-    stands_for = Method
-
-    def __init__(self, method: Any):
-        self.method = method
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.method, name)
 
     def predict(self, x_t, t, **how):
         return self.method.predict(x_t, t, segments=torch.tensor([0, 0, 1]).expand(x_t.shape), **how)

@@ -190,12 +190,13 @@ def test_runs_of_other_rows_are_not_compared(texts, tmp_path):
 
 def test_from_the_command_line_the_preset_is_that_of_train(tmp_path, monkeypatch):
     """Each option alone: `compare` took 6 layers of 256 for all that was not typed, which is hours on a CPU."""
+    from zellige.plugins.studies.compare.command import compare
     from zellige.plugins.studies.compare.request import Compare
     from zellige.training.setup import SIZES
 
     def asked(words: str) -> Compare:
         with pytest.raises(ZeroDivisionError):
-            cli.compare.compare(["mdlm", "md4", *words.split()], Terminal(quiet=True), 0.0)
+            compare(["mdlm", "md4", *words.split()], Terminal(quiet=True), 0.0)
         return requests.pop()
 
     requests: list[Compare] = []

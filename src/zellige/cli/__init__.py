@@ -148,7 +148,6 @@ def dispatch(argv: Sequence[str], terminal: Terminal) -> int:
         return 0
     if first not in COMMANDS and first.startswith("-"):
         raise InputError(f"unknown option '{first}'; a command comes first (all: zellige --help)")
-    command = COMMANDS[first]
     if first == "train" and (not rest or options.asks_help(rest[:1])):
         if not rest:
             raise InputError(
@@ -156,7 +155,7 @@ def dispatch(argv: Sequence[str], terminal: Terminal) -> int:
             )
         terminal.result(help.TRAIN, keep="\n")
         return 0
-    return command(rest, terminal, time.monotonic())
+    return COMMANDS[first](rest, terminal, time.monotonic())
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """`zellige evaluate`: one entry for likelihoods, samples, pairs, probes and suites."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import field, replace
 from pathlib import Path
@@ -95,7 +96,7 @@ def mode_of(words: Sequence[str]) -> Mode:
     if name is None:
         return BOUND
     mode = EVALUATIONS[name]
-    return mode.others.get(options.value_of(words, f"--{name}").partition(":")[0], mode)
+    return mode.others.get(re.split("[:/]", options.value_of(words, f"--{name}"))[0], mode)
 
 
 def _all_modes() -> list[Mode]:

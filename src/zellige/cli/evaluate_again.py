@@ -52,7 +52,7 @@ class Mode:
         save: writes a record into a folder, with the options that made it.
         folder: where its files go, by its options; None: nowhere.
         early: whether `run` writes some of them itself, and gets the folder.
-        others: what is done instead, by the value of the flag up to a colon: `--probe glue:sst2`.
+        others: what is done instead, by the value of the flag up to a colon or a slash: `--probe glue:sst2`.
     """
 
     request: type[Request[Any]]

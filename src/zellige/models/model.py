@@ -315,7 +315,7 @@ def _write(folder: str | Path, tensors: Mapping[str, Tensor], fill: Callable[[Pa
 def load(
     path: str | os.PathLike,
     *,
-    method: type[Method] | None = None,
+    method: str | type[Method] | None = None,
     net: nn.Module | None = None,
     checkpoint: str | None = None,
     device: torch.device | str = "cpu",
@@ -330,7 +330,7 @@ def load(
     hub by its id ("owner/model").
 
     Args:
-        method: the class, where it is not one of METHODS: code is never read from a checkpoint.
+        method: the class, or the name, where it is not one of Zellige's: code is never read from a checkpoint.
         net: the network, where it is an own one.
         checkpoint: of a run: "best", "last" or the name of a checkpoint; by default the best one there is, else the last.
         precision: of the network's matrix products: "bfloat16", "tf32", or that of its weights (`Method.compute_in`).

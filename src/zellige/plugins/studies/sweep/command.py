@@ -55,7 +55,7 @@ def sweep(words: Sequence[str], terminal: Terminal, began: float) -> int:
         raise InputError("sweep needs an option with several values; e.g. --train.lr 1e-3,2e-3")
     varied = [f"{axis.option}={axis.values[0]}" for axis in axes]
     training, known = train.choose(constants, terminal, "sweep", varied)
-    axes = tuple(_with_setting(axis, known) for axis in axes)
+    axes = tuple(with_setting(axis, known) for axis in axes)
     terminal.fields |= options.names_of_fields(options.flags(Sweep))
     say = str if terminal.quiet else terminal.say
     record = replace(request, training=training, axes=axes).run(say, lambda: _Progress(terminal))
@@ -93,7 +93,7 @@ def _axes(words: Sequence[str]) -> tuple[list[Axis], list[str]]:
     return axes, constants
 
 
-def _with_setting(axis: Axis, known: dict[str, Flag]) -> Axis:
+def with_setting(axis: Axis, known: dict[str, Flag]) -> Axis:
     """An axis with the name of its setting, and its values as the library calls them."""
     flag = known[options.canonical(known, [axis.option])[0].replace("_", "-")]
     if flag.name == "--config":
