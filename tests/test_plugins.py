@@ -56,7 +56,7 @@ found["drawn"] = zellige.sample("runs/m", sampler="backwards", options={{"keep":
 model = zellige.load("runs/m")
 method, x = model.method, None
 sampler = zellige.SAMPLERS["backwards"](keep=2)
-states = [state.x for _, state in zellige.run(sampler, method, (1, 16), 16)]
+states = [state.x for state in zellige.run(sampler, method, (1, 16), 16)]
 mask = method.process.mask
 order = [int((a != b).nonzero()[0, 1]) for a, b in zip(states, states[1:])]
 found["order"] = order

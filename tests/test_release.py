@@ -167,7 +167,9 @@ def test_the_extra_docs_brings_what_the_modules_of_the_reference_import():
     missing = set()
     for name in re.findall(r"automodule:: zellige\.(\S+)", (ROOT / "docs" / "api.md").read_text(encoding="utf-8")):
         path = SOURCE / name.replace(".", "/")
-        text = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text(encoding="utf-8")
+        text = (path / "__init__.py" if (path / "__init__.py").exists() else path.with_suffix(".py")).read_text(
+            encoding="utf-8"
+        )
         for node in ast.parse(text).body:
             modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             modules += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []

@@ -596,6 +596,7 @@ def test_lists(what, run):
     from zellige.models import shipped
 
     known = {
+        "plugins": [],
         "models": shipped.names(),
         "methods": zellige.METHODS,
         "samplers": samplers,

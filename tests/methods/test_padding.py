@@ -15,7 +15,6 @@ from zellige.core.batch import Batch
 from zellige.core.schedule import PRIOR
 from zellige.data.tokenizer import Integers
 from zellige.methods import METHODS, build
-from zellige.methods.method import Method
 from zellige.models.frames import collect
 from zellige.models.sample import watch
 from zellige.samplers import Ancestral

@@ -255,7 +255,8 @@ def test_the_numbers_of_each_kind_are_those_recorded(kind):
         "u-vit": {"layers": 2, "hidden": 16, "heads": 2, "attention": [0]},
     }[kind]
     saved = to_json(Config("md4", MD4.Config()))
-    fresh = {"length": 70, "grid": [5, 7, 2], "channels": 8, "blocks": 1, "condition": 6, "kind": kind, **sizes}
+    fresh = {"length": 70, "grid": [5, 7, 2], "channels": 8, "blocks": 1, "condition": 6, "kind": kind}
+    fresh |= {"published": False, "rescale": False, **sizes}
     saved["net"] |= fresh
     network, start = UNet(from_json(saved).net, 5, time=True).double().eval(), 0
     with torch.no_grad():

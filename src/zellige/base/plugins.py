@@ -22,15 +22,15 @@ from .errors import InputError, unknown
 from .trust import refuse_plugin
 
 T = TypeVar("T")
-GROUPS: dict[str, str] = {  # group of entry points -> what one of it is
-    "zellige.commands": "command",
-    "zellige.methods": "method",
-    "zellige.samplers": "sampler",
-    "zellige.schedules": "schedule",
-    "zellige.datasets": "data set",
-    "zellige.layouts": "layout",
-    "zellige.metrics": "metric",
-    "zellige.evaluations": "evaluation",
+GROUPS: dict[str, str] = {  # group of entry points -> the table that they are found by
+    "zellige.commands": "zellige.cli.commands:COMMANDS",
+    "zellige.methods": "zellige.methods:METHODS",
+    "zellige.samplers": "zellige.samplers:SAMPLERS",
+    "zellige.schedules": "zellige.core.curves:SCHEDULES",
+    "zellige.datasets": "zellige.data:DATASETS",
+    "zellige.layouts": "zellige.plugins.published:LAYOUTS",
+    "zellige.metrics": "zellige.evaluation.metrics:METRICS",
+    "zellige.evaluations": "zellige.cli.evaluate:EVALUATIONS",
 }
 
 
@@ -47,6 +47,19 @@ def others(group: str) -> Mapping[str, tuple[EntryPoint, ...]]:
         if point not in found.get(point.name, ()):
             found[point.name] = (*found.get(point.name, ()), point)
     return found
+
+
+def plugged() -> "Iterator[Plugged]":
+    """Everything that other packages bring; the tables of groups to which they bring nothing are not imported."""
+    for group, address in GROUPS.items():
+        if others(group):
+            yield from named(address).plugged()
+
+
+def named(address: str) -> Any:
+    """The object of `module:attribute`, imported now."""
+    module, _, attribute = address.partition(":")
+    return getattr(importlib.import_module(module), attribute)
 
 
 def part(name: str) -> ModuleType:
@@ -117,8 +130,7 @@ class Registry(dict[str, T]):
 
     def _load(self, name: str) -> T:
         if (address := ours(self.group).get(name)) is not None:
-            module, _, attribute = address.partition(":")
-            return getattr(importlib.import_module(module), attribute)
+            return named(address)
         point, *more = points = others(self.group)[name]
         what = f"{self.kind} '{name}' of the package {_package(point)}"
         refuse_plugin(what)

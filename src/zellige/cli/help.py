@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from ..base.plugins import part
+from ..base.plugins import part, plugged
 
 HELP = f"""Zellige {__version__}: discrete diffusion for text and any tokens
 
@@ -249,18 +249,9 @@ def models() -> list[dict[str, str]]:
 
 def plugins() -> list[dict[str, str]]:
     """A row for each thing that another package brings, and what is wrong with it; one that is broken hides no other."""
-    from ..core.curves import SCHEDULES
-    from ..data import DATASETS
-    from ..evaluation.metrics import METRICS
-    from ..methods import METHODS
-    from ..samplers import SAMPLERS
-    from .commands import COMMANDS
-    from .evaluate import EVALUATIONS
-
-    tables = (COMMANDS, METHODS, SAMPLERS, SCHEDULES, DATASETS, part("published").LAYOUTS, METRICS, EVALUATIONS)
-    rows = [one for table in tables for one in table.plugged()]
     return [
-        {"name": one.name, "what": one.kind, "package": one.package, "state": one.problem or "ready"} for one in rows
+        {"name": one.name, "what": one.kind, "package": one.package, "state": one.problem or "ready"}
+        for one in plugged()
     ]
 
 
