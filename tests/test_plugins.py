@@ -84,7 +84,7 @@ def test_one_of_each_works_as_ours_do(place, tmp_path):
     assert "12 different tokens" in found["evaluated"][1]
     assert [len(text) for text in found["drawn"]] == [16, 16]
     assert found["order"] == [0, 1, *range(15, 1, -1)]  # `keep` positions first, then from the end
-    assert found["alpha"] == pytest.approx(0.7**2, abs=1e-6)
+    assert found["alpha"] == pytest.approx(1e-3 + 0.999 * 0.7**2, abs=1e-6)  # alpha_1 is 1e-3
     assert found["metric"] == 5.5
     assert found["layout"] == "mdlm"
 
