@@ -46,7 +46,7 @@ def list_(words: Sequence[str], terminal: Terminal, began: float) -> int:
     rows: Any = (
         help.table(arguments.what) if arguments.what else [{"name": k, "what": v} for k, v in help.LISTS.items()]
     )
-    header = [*rows[0]] if rows else [NONE[arguments.what]]
+    header = [*rows[0]] if rows else [NONE[str(arguments.what)]]
     whole = [row for row in rows if row.keys() == rows[0].keys()]
     for line in wrapped([header, *([row[name] for name in header] for row in whole)]):
         terminal.result(line)
