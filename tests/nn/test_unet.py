@@ -629,6 +629,14 @@ def test_on_the_command_line(tmp_path, capsys, no_page):
     argv = f"train mdlm --data.name text --data.path {text} --data.tokenizer bytes --net.kind unet --run {tmp_path / 'b'} {FEW}"
     assert main(argv.split()) == 2
     assert "--net.kind unet is for images" in capsys.readouterr().err
+    wrong, commands = ["--net.kind", "mdlm", "--run", str(tmp_path / "c")], ("train mdlm", "compare mdlm md4")
+    for words in (
+        f"{command} {size}" for command in commands for size in ("", "--size tiny", "--size small --data.name mnist")
+    ):
+        assert main([*words.split(), *wrong]) == 2
+        assert (
+            capsys.readouterr().err == "error: --net.kind is 'mdlm'; it must be dit, conv, unet, flat-unet or u-vit\n"
+        )
 
 
 def test_without_a_kind_it_is_the_transformer():

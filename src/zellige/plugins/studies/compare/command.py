@@ -36,6 +36,7 @@ def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
     name, _ = options.take([*words], "--table", "compare")
     with terminal.waiting("starting"):
         known = flags(form())
+        terminal.fields = options.names_of_fields(known)
         words = options.with_data(known, options.canonical(known, words))
         size = "" if name else _size(words)
         Options = form(name or "", size, words)
