@@ -52,6 +52,8 @@ def test_what_it_finds_wrong(world):
     trial.__enter__()
     (world.temporary / "other").write_text("")
     waiting = subprocess.Popen(["tee"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+    assert waiting.stdin
+    assert waiting.stdout
     waiting.stdin.write(b"begun\n")
     assert waiting.stdout.readline() == b"begun\n"
     with pytest.raises(Wrong, match=r"left: \['other', 'tee '\]"):

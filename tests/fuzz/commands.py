@@ -16,7 +16,7 @@ NUMBERS = (
 )  # fmt: skip
 WORDS = (
     "", " ", "a" * 5000, "x/" * 2500, "a" * 300, "a\0b", "\0", "\x1b[31mred", "\u202eabc", "\udc80", "two\nlines",
-    ".", "..", "../../../missing", "~", "runs/a", "runs/next", "runs/a/checkpoints", "runs/a/config.json", "runs",
+    ".", "runs/..", "runs/../missing", "~", "runs/a", "runs/next", "runs/a/checkpoints", "runs/a/config.json", "runs",
     "model", "theirs", "notes.txt", "empty.txt", "lines.jsonl", "missing", "loop", "loop/x", "dangling", "full",
     "notes.txt/x", "/proc/zz", "/sys/zz", "{}", "%s%n", "*", "[", "**/*", "-", "owner/name", "own.py:Own", "own.py:",
     ":", "own.py:Missing", "mdlm", "text", "tokens", "none", "é" * 100, "🦜", "out.png", "out.jsonl", "out.txt",

@@ -15,7 +15,7 @@ from .world import NET, ON
 SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGKILL", "SIGHUP")
 TRAIN = f"{ON} {NET} --train.steps 60 --train.batch 2 --train.samples 1 --train.sample-steps 2 --train.validate-rows 2"
 SAVING = f"--run runs/new {TRAIN} --train.save-every 5 --train.validate-every 10 --train.device cpu"
-SECONDS = 180
+SECONDS, ENDING = 180, 10  # of a whole trial; of a worker, whose training has ended
 
 
 def started(words: str) -> subprocess.Popen[str]:
@@ -81,6 +81,9 @@ def check(process: subprocess.Popen[str]) -> str:
     _, text = process.communicate()
     if "Traceback" in text:
         raise world.Wrong(f"a traceback (exit {process.returncode}): {world.short(text)}")
-    if kill(process, 0):
-        raise world.Wrong("a process is left")
+    ended = world.now()
+    while kill(process, 0):  # a worker that a signal ends is there for a moment
+        if world.now() - ended > ENDING * world.patience:
+            raise world.Wrong("a process is left")
+        time.sleep(0.1)
     return world.short(text)
