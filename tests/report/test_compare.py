@@ -872,8 +872,3 @@ def test_a_wrong_table_is_one_line_and_writes_nothing(wrong, message, tmp_path):
     with pytest.raises(InputError, match=re.escape(message)):
         of_table(tmp_path / "t", **wrong).run()
     assert not (tmp_path / "t").exists()
-
-
-def test_an_unknown_kind_of_network_is_one_line(capsys):
-    assert cli.main(["compare", "md4", "mdlm", "--net.kind", "mdlm"]) == 2
-    assert capsys.readouterr().err == "error: --net.kind is 'mdlm'; it must be dit, conv, unet, flat-unet or u-vit\n"

@@ -384,8 +384,7 @@ class Size:
 
 def fitted(net: Net, kind: str, shaped: bool = False) -> Net:
     """A network as one of this kind; for data whose rows have a shape of their own without what is for a line of tokens."""
-    Net(kind=kind)  # InputError: there is no such kind
-    unread_fields = {"kind", *UNREAD[kind], *(("length", "conv") if shaped else ())}
+    unread_fields = {"kind", *UNREAD.get(kind, ()), *(("length", "conv") if shaped else ())}
     values = {field.name: getattr(net, field.name) for field in fields(Net) if field.name not in unread_fields}
     return Net(kind=kind, **values)  # pyright: ignore[reportArgumentType]
 
