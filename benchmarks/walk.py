@@ -51,7 +51,7 @@ class Walk:
         if frame is None or not frame.f_code.co_filename.startswith(self.root) or frame.f_code.co_name == "<module>":
             return ""
         name = frame.f_code.co_filename.removeprefix(self.root)
-        return "" if name == "arguments.py" else name
+        return "" if name == "base/arguments.py" else name
 
     def event(self, frame: FrameType, event: str, _: Any) -> None:
         """What `sys.setprofile` calls."""

@@ -67,8 +67,7 @@ found["metric"] = metrics.measure(rows=[np.array([4, 1]), np.array([7, 1])])["fi
 config = json.loads(Path("out/config.json").read_text())
 Path("out/config.json").write_text(json.dumps(config | {{"model_type": "plugged"}}))
 Path("out/SHA256SUMS").unlink()
-from zellige.plugins import published
-found["layout"] = published.LAYOUTS["plugged"].method
+found["layout"] = zellige.load("out", system="plugged").about["published"]["layout"]
 print(json.dumps(found))
 """
 
@@ -86,10 +85,11 @@ def test_one_of_each_works_as_ours_do(place, tmp_path):
     assert found["order"] == [0, 1, *range(15, 1, -1)]  # `keep` positions first, then from the end
     assert found["alpha"] == pytest.approx(1e-3 + 0.999 * 0.7**2, abs=1e-6)  # alpha_1 is 1e-3
     assert found["metric"] == 5.5
-    assert found["layout"] == "mdlm"
+    assert found["layout"] == "plugged"
 
 
 TRUST = """
+import contextlib, io
 import zellige
 from zellige.base.trust import allow
 for path in ("runs/p", "runs/m"):
@@ -100,6 +100,10 @@ for path in ("runs/p", "runs/m"):
         print(error)
 with allow(code=True):
     print(zellige.load("runs/m").config.options.schedule)
+from zellige.cli import main
+with contextlib.redirect_stderr(io.StringIO()) as err:
+    code = main(["train", "--config", "plain.json", "--run", "runs/q"])
+print(code, err.getvalue().strip())
 print(zellige.load("runs/p", method="plain").method.name)
 """
 
@@ -112,10 +116,13 @@ main(["train", "plain", "--data.name", "letters", *{SMALL}, "--run", "runs/p"])
 main(["train", "mdlm", "--schedule", "squared", "--data.name", "letters", *{SMALL}, "--run", "runs/m"])
 """
     run(train, place, cwd=tmp_path)
+    (tmp_path / "plain.json").write_text('{"method": "plain"}')
     lines = run(TRUST, place, cwd=tmp_path).splitlines()
     assert "names the method 'plain' of the package zellige-plugged, whose code would run; add `allow_code`" in lines[0]
     assert "names the schedule 'squared' of the package zellige-plugged, whose code would run" in lines[1]
-    assert lines[2:] == ["squared", "plain"]
+    assert lines[2] == "squared"
+    assert lines[3].startswith("2 error: 'plain.json' names the method 'plain' of the package zellige-plugged")
+    assert lines[4:] == ["plain"]
 
 
 def broken(folder: Path, package: str, group: str, line: str) -> None:

@@ -99,9 +99,9 @@ class Registry(dict[str, T]):
         return self._plugged[name]
 
     def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or bool(
-            self.group and isinstance(name, str) and (name in ours(self.group) or name in others(self.group))
-        )
+        if super().__contains__(name) or not self.group or not isinstance(name, str):
+            return super().__contains__(name)
+        return name in ours(self.group) or name in others(self.group)
 
     def get(self, name: str, default: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         return self[name] if name in self else default  # noqa: SIM401
@@ -109,10 +109,6 @@ class Registry(dict[str, T]):
     def names(self) -> list[str]:
         """All names of ours, those of plug-ins among them."""
         return [*self, *(ours(self.group) if self.group else ())]
-
-    def foreign(self, name: str) -> bool:
-        """Whether another package brings what has this name."""
-        return not super().__contains__(name) and bool(self.group) and name not in ours(self.group) and name in self
 
     def plugged(self) -> Iterator["Plugged"]:
         """What other packages bring, each with the object or with what is wrong with it."""

@@ -16,7 +16,7 @@ import tyro
 from ..base.errors import InputError
 from ..base.launched import this_process
 from ..base.requests import option_of
-from ..base.trust import allow, refuse_code
+from ..base.trust import allow, reading, refuse_code
 from ..data import Data
 from ..show.numbers import path
 from ..show.progress import Bar, Training
@@ -96,8 +96,9 @@ def choose(
     """
     file = options.value_of(words, "--config")
     entries = {} if not file or options.asks_help(words) else options.read_entries(file)
+    from_file = "" if words and not words[0].startswith("-") else file
     name, recipe, words = _subject(words, entries, file)
-    with terminal.waiting("starting"):
+    with terminal.waiting("starting"), reading(from_file):
         method: Any = own_class(name) if name else None
         unsized = Request(method, recipe=recipe)
         Options = form(unsized.filled().method_class)

@@ -37,6 +37,8 @@ def check_defaults(values: Mapping[str, Any], method: Method) -> dict[str, Any]:
     """Return the sampling defaults that are given; InputError where `method` does not support them."""
     if not isinstance(values, Mapping):
         raise InputError(f"`defaults` is {of_kind(values)}; it must hold sampling defaults by name")
+    if not values:
+        return {}
     refuse_unknown(values, names(), "the sampling defaults have")
     entries = {name: value for name, value in values.items() if value is not None}
     of_infill = entries.pop(INFILL, {})

@@ -408,8 +408,8 @@ def _load(
             f"'{shown(path)}' was trained with an own network ({config.network}); hand it over: load(path, net=...)"
         )
     tokenizer = load_tokenizer(folder)
-    here = reading(shown(folder / CONFIG))  # options may name a schedule
-    with here, weights.unfilled(), torch.random.fork_rng(devices=[]):  # leave the global random numbers as they were
+    from_file = reading(shown(folder))  # which may name a schedule or a sampler of another package
+    with from_file, weights.unfilled(), torch.random.fork_rng(devices=[]):  # global random numbers stay as they were
         model = build(
             method or METHODS[config.method], tokenizer.size, net or config.net, config.options, config.net.length,
             tokenizer.ordered,
@@ -417,7 +417,8 @@ def _load(
     check_sums(folder, WEIGHTS)
     tensors, _ = load_tensors(folder / WEIGHTS)
     place_weights(model, tensors, config, take=builds_network)
-    defaults = read_defaults(folder, model)
+    with reading(shown(folder)):
+        defaults = read_defaults(folder, model)
     loaded_model = Model(model.to(device), tokenizer, config, entries.get("about"), defaults)
     loaded_model.source = Path(path) if Path(path).is_dir() and folder.parent != shipped.FOLDER else folder
     return loaded_model
