@@ -139,12 +139,12 @@ def opened(text: str, tokenizer: str, cache: str, run: str, steps: int, resume: 
     import zellige
     import zellige.training.loop
     from zellige.data import Data
-    from zellige.training.progress import Silent
+    from zellige.show.progress import Progress
 
     imported = time.process_time()
     first: list[tuple[float, float]] = []
 
-    class Watch(Silent):
+    class Watch(Progress):
         def step(self, *_: Any) -> None:
             first.append((time.time(), time.process_time()))
 

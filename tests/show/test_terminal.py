@@ -14,10 +14,9 @@ from small import RECORD
 from zellige.show import numbers as t
 from zellige.show.numbers import path
 from zellige.show.picture import Picture, Watch
-from zellige.show.progress import Bar, Training
+from zellige.show.progress import Bar, Speed, Training
 from zellige.show.record import dumps, json_record
 from zellige.show.terminal import Terminal
-from zellige.training.progress import Speed
 
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
 

@@ -26,9 +26,9 @@ from zellige.models.config import Config
 from zellige.models.ends import drawn_lengths, learns_ends
 from zellige.models.frames import collect
 from zellige.models.sample import watch
+from zellige.show.progress import Progress
 from zellige.show.terminal import Terminal
 from zellige.training import setup
-from zellige.training.progress import Silent
 from zellige.training.train import train
 
 close = torch.testing.assert_close
@@ -148,7 +148,7 @@ def test_the_protocol_says_how_documents_were_cut_and_whether_their_ends_count(t
     assert evaluate(model).protocol["packing"] == "documents packed into rows, ends included"
 
 
-class Notes(Silent):
+class Notes(Progress):
     def __init__(self):
         self.notes: list[str] = []
 

@@ -14,7 +14,7 @@ from zellige.evaluation.evaluate import evaluate_rows
 from zellige.methods import METHODS, build
 from zellige.methods.mdlm import MDLM
 from zellige.show.numbers import count
-from zellige.show.progress import Training
+from zellige.show.progress import Progress, Training
 from zellige.show.terminal import Terminal
 from zellige.training.forecast import (
     Plan,
@@ -26,10 +26,9 @@ from zellige.training.forecast import (
     seconds_per_row,
     validation_gradients,
 )
-from zellige.training.progress import Silent
 
 
-class Notes(Silent):
+class Notes(Progress):
     quiet = False
 
     def __init__(self):

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from zellige import Data, InputError, Net, Train, compare, load
+from zellige.show.progress import Progress
 from zellige.training import lock
-from zellige.training.progress import Silent
 from zellige.training.train import train
 
 HOLD = """
@@ -97,7 +97,7 @@ def test_a_copied_lock_holds_nothing(run, tmp_path):
         assert go(tmp_path / "copy", resume=True).steps == 2
 
 
-class Second(Silent):
+class Second(Progress):
     """Tries the same folder while the first one trains."""
 
     def __init__(self, folder: Path):

@@ -34,7 +34,7 @@ from zellige.models.checkpoint import write
 from zellige.models.checkpoint.layout import newest
 from zellige.models.checkpoint.read import best as best_checkpoint
 from zellige.models.checkpoint.read import load_tensors
-from zellige.training.progress import Silent
+from zellige.show.progress import Progress
 from zellige.training.train import train
 
 STEPS, ACCUMULATE, VALIDATE, SAVE = 8, 2, 4, 3
@@ -102,7 +102,7 @@ class Fragile(MDLM):
         return value
 
 
-class Notes(Silent):
+class Notes(Progress):
     def __init__(self):
         self.notes: list[str] = []
         self.losses: list[float | None] = []

@@ -27,11 +27,11 @@ from zellige.models.checkpoint.layout import newest
 from zellige.models.checkpoint.read import load_tensors, read_metrics
 from zellige.models.checkpoint.write import save_tensors
 from zellige.models.hub import card
+from zellige.show.progress import Progress
 from zellige.training import callback
 from zellige.training.ema import EMA, learning_rate
 from zellige.training.learner import Learner
 from zellige.training.order import BatchSampler, StepSeeds
-from zellige.training.progress import Silent
 from zellige.training.run import summary
 from zellige.training.train import train
 from zellige.training.validation import Validation
@@ -55,7 +55,7 @@ def settings(**more) -> Train:
     return Train(**(usual | more))
 
 
-class Notes(Silent):
+class Notes(Progress):
     def __init__(self):
         self.notes: list[str] = []
         self.steps: list[tuple] = []
@@ -787,7 +787,7 @@ def test_loss_that_is_not_finite(wrong, word, growth, tmp_path, monkeypatch):
     assert train(Breaks, data=data(), train=calmer, run="runs/a", resume=True).steps == 4
 
 
-class Full(Silent):
+class Full(Progress):
     """The disk is full from a step on: files may not grow beyond 4 kB."""
 
     def __init__(self, at: int):

@@ -133,7 +133,7 @@ def test_prompts_are_given_and_answers_end_as_the_family_ends_them(place, tmp_pa
     for method, choices in (("mdlm", {}), ("bd3lm", {"block": 4}), ("ar", {})):
         base = save_base(tmp_path / method, method, **choices)
         tuning = Tune(data=str(place / "pairs.jsonl"), folder=tmp_path / "x").resolved(base)
-        train, text = tuning.corpus(zellige.training.progress.Silent()).train, tuning.base.tokenizer
+        train, text = tuning.corpus(zellige.show.progress.Progress()).train, tuning.base.tokenizer
         row = train[1]
         assert text.decode(row["tokens"][:3]) == PAIRS[1]["prompt"]
         assert len(row["tokens"]) == {"mdlm": 16, "bd3lm": 12, "ar": 16}[method]

@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from .numbers import byte_size, count, duration, excerpt, token_rate
+from .numbers import byte_size, count, duration, excerpt, flop_rate, percent, token_rate
 from .terminal import Terminal
 
 
@@ -102,26 +103,72 @@ class Bar:
         return _line(self.terminal, f"  {self.label}", self.done / self.total, must, [self.detail], suffix)
 
 
-class Training:
-    """The display of a training run: its bar, its validations, its notices. (What `training.train` calls its Progress.)"""
+@dataclass(frozen=True)
+class Speed:
+    """Speed of a training, on all its devices together.
+
+    Attributes:
+        tokens: a second.
+        flops: of the model, a second, the head at every position; None for a network that is not counted.
+        utilisation: their share of what the devices' data sheets promise (MFU); None where that is not known, as of a CPU.
+    """
+
+    tokens: float
+    flops: float | None = None
+    utilisation: float | None = None
+
+    def __str__(self) -> str:
+        """`98.1k tokens/s, 41.0 TFLOP/s, 38.1% MFU`, as much of it as is known."""
+        flops = "" if self.flops is None else flop_rate(self.flops)
+        share = "" if self.utilisation is None else f"{percent(self.utilisation)} MFU"
+        return ", ".join(filter(None, (token_rate(self.tokens), flops, share)))
+
+
+class Progress:
+    """Receiver of the progress of a training. This one shows nothing; `Training` draws it."""
+
+    @property
+    def quiet(self) -> bool:
+        """Return whether nobody reads the notes, so that none need be made."""
+        return True
+
+    def reading(self, done: int, total: int) -> None:
+        """While the data is read, before anything else: `done` of `total` bytes."""
+
+    def start(self, total: int, done: int = 0) -> None:
+        """Work of `total` steps begins, `done` of them already behind (on `resume`)."""
+
+    def step(self, step: int, loss: float | None, unit: str | None, speed: Speed | None) -> None:
+        """After optimizer step `step`: the mean loss of the last 100, in `unit`; None says that it is not a bound."""
+
+    def validated(self, step: int, result: object, sample: str | None = None, best: bool = False) -> None:
+        """The validation at a step (`str(result)` is the number), and one of the samples."""
+
+    def note(self, text: str) -> None:
+        """A line that stays."""
+
+    def close(self) -> None:
+        """Training is over."""
+
+
+class Training(Progress):
+    """Display of a training on a terminal: its bar, its validations, its notes."""
 
     def __init__(self, terminal: Terminal, clock=time.monotonic):
         self.terminal, self.clock = terminal, clock
         self.total, self.now, self.first, self.started = 1, 0, 0, clock()
         self.loss: float | None = None
         self.unit: str | None = None
-        self.speed: Any = None
+        self.speed: Speed | None = None
         self._context: Any = None
         self._reader: Bar | None = None
         self.pace = Pace(1, clock)
 
     @property
     def quiet(self) -> bool:
-        """Return whether nobody reads the notes."""
         return self.terminal.quiet
 
     def reading(self, done: int, total: int) -> None:
-        """While the data is being read, before anything else: `done` of `total` bytes."""
         if self._reader is None:
             self._reader = Bar(self.terminal, "read", total, clock=self.clock, as_text=byte_size).__enter__()
         self._reader.update(done, total=total)
@@ -134,7 +181,6 @@ class Training:
             reader.__exit__(None, None, None)
 
     def start(self, total: int, done: int = 0) -> None:
-        """Work of `total` steps begins, `done` of them already behind (on `resume`)."""
         self.total, self.now, self.first, self.started = max(total, 1), done, done, self.clock()
         self.pace = Pace(self.total, self.clock, first=2.0)
         self.pace.last = done
@@ -142,9 +188,7 @@ class Training:
             self._context = self.terminal.live(self._draw)
             self._context.__enter__()
 
-    def step(self, step: int, loss: float | None, unit: str | None, speed: Any) -> None:
-        """After optimizer step `step`: the mean loss of the last 100, in `unit` (None says that it is not a bound); and how
-        fast (`training.progress.Speed`)."""
+    def step(self, step: int, loss: float | None, unit: str | None, speed: Speed | None) -> None:
         self.now, self.loss, self.unit, self.speed = step, loss, unit, speed
         if not self.terminal.motion and self.pace.due(step):
             left = self._left()
@@ -152,7 +196,6 @@ class Training:
             self.terminal.say(" ".join(f for f in (fields if left else fields[:-1]) if f))
 
     def validated(self, step: int, result: object, sample: str | None = None, best: bool = False) -> None:
-        """The validation bound at a step (anything whose `str()` is the number) and the beginning of one sample."""
         head = f"  step {count(step):>{len(count(self.total))}}   "
         self.terminal.say(f"{head}validation {result}" + ("   best" if best else ""))
         if sample:
@@ -160,11 +203,9 @@ class Training:
             self.terminal.say(" " * len(head) + excerpt(sample, room))
 
     def note(self, text: str) -> None:
-        """A line that stays, above the bar."""
         self.terminal.say(text)
 
     def close(self) -> None:
-        """The bar goes; what was said stays."""
         self._read()
         if self._context is not None:
             context, self._context = self._context, None

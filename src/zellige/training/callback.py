@@ -19,6 +19,7 @@ from ..models.checkpoint.layout import CHECKPOINTS, newest, step_name
 from ..models.checkpoint.write import Writer, explain_full_disk, intact, link
 from ..models.model import Model
 from ..show.numbers import byte_size
+from ..show.progress import Progress
 from . import forecast
 from .device import promised
 from .ema import EMA
@@ -27,7 +28,6 @@ from .learner import Learner
 from .logger import MetricLogger, log
 from .meters import Meters, diagnosis
 from .plan import model_flops
-from .progress import Progress
 from .signals import Quit, Signals
 from .validation import Validation
 

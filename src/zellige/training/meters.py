@@ -14,11 +14,11 @@ from ..base import files
 from ..data import Rows
 from ..models.config import Config, Train
 from ..show.numbers import counted
+from ..show.progress import Speed
 from ..show.units import unit_of
 from .device import precision
 from .ema import learning_rate
 from .order import epochs
-from .progress import Speed
 
 SMOOTH = 100  # steps that the loss and the speed of the progress bar are averaged over
 NORMS = 21  # gradient norms that are remembered, for the diagnosis of a divergence

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from ..methods.method import Method
     from ..models.config import Config, Train
     from ..models.model import ModelSource
+    from ..show.progress import Progress
     from .classifier import ClassifierRecord
     from .distill import DistillRecord
     from .plan import Budget, TableBudget
-    from .progress import Progress
     from .run import Run
     from .speculative import HeadRecord
     from .tune import Tuning

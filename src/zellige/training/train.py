@@ -56,9 +56,9 @@ from ..models.given import needs_sight, refuse_given
 from ..models.model import Model
 from ..nn.block import Net
 from ..show.numbers import count, path
+from ..show.progress import Progress
 from . import device, lock, logger, notes, setup
 from .forecast import Plan, fitted, forecast, validation_gradients
-from .progress import Progress, Silent
 from .recipes import RECIPES
 from .run import Run
 from .setup import SIZES
@@ -108,7 +108,7 @@ def train(
         Diverged: the loss is not finite.
     """
     rank, launcher = this_process().rank, this_process().launcher
-    progress = Silent() if rank or progress is None else progress
+    progress = Progress() if rank or progress is None else progress
     data = None if data is None else as_data(data)
     if recipe:
         recipe_config = RECIPES[recipe].for_method(recipe, method)
@@ -205,9 +205,7 @@ def _prepare(
     if config.train.wandb:
         logger.require_wandb()
     tokenizer = load_tokenizer(last) if last and config.train.start else None
-    corpus = setup.read_corpus(
-        config, setup.ends_for(config, method), tokenizer, start, getattr(progress, "reading", None)
-    )
+    corpus = setup.read_corpus(config, setup.ends_for(config, method), tokenizer, start, progress.reading)
     config = setup.filled_up(config, corpus)
     config = setup.shaped(config, corpus.tokenizer.shape, len(corpus.about.get("classes") or ()))
     setup.same_corpus(about, corpus)
@@ -275,7 +273,7 @@ def _announce(
 ) -> None:
     """Say for how long, what will be trained, on what, and from where."""
     config, method, corpus, step = prepared.config, prepared.method, prepared.corpus, prepared.step
-    quiet = getattr(progress, "quiet", False) or config.adapter  # rows of prompts and answers are as long as these
+    quiet = progress.quiet or config.adapter  # rows of prompts and answers are as long as these
     if not device.cuda(config) and prepared.fleet.world == 1 and not quiet:
         texts = len(corpus.validation)
         for note in forecast(config, method, corpus.tokenizer, texts, step, size, per_row=per_row, whole=whole):

@@ -39,8 +39,8 @@ from ..models.given import needs_sight, refuse_given
 from ..models.locate import locate
 from ..models.model import Model, fingerprint, load
 from ..show.numbers import path
+from ..show.progress import Progress
 from . import device, logger, setup
-from .progress import Progress, Silent
 from .run import Run
 from .train import Prepared, begin, finished, run_in
 
@@ -55,7 +55,7 @@ class Tuning:
 
     def run(self, resume: bool, overwrite: bool, progress: Progress | None = None) -> Run:
         """Train the adapter, or go on with the run in the folder."""
-        progress = Silent() if this_process().rank or progress is None else progress
+        progress = Progress() if this_process().rank or progress is None else progress
         folder = Path(self.config.run)
         resume = resume and (not this_process().launcher or holds_run(folder))
         again = f"zellige tune {path(self.config.train.start)} --run {path(folder)} --resume"
@@ -100,7 +100,7 @@ class Tuning:
                 config.data,
                 setup.row_length(config),
                 tokenizer=base.tokenizer,
-                progress=getattr(progress, "reading", None),
+                progress=progress.reading,
             )
         except OutsideVocabulary as problem:
             raise InputError(f"{problem}; take it out of the text") from None

@@ -18,9 +18,9 @@ from ..models.model import Model
 from ..models.sample import watch_some
 from ..samplers.pairing import admissible
 from ..show import kinds
+from ..show.progress import Progress
 from .ema import EMA
 from .logger import log, write_samples
-from .progress import Progress
 from .signals import Interrupted, Signals
 
 

@@ -18,7 +18,7 @@ from zellige.show.kinds import Modality, of
 from zellige.show.numbers import byte_size, count, duration, flop_rate, parameters, percent, token_rate
 from zellige.show.numbers import count as counted
 from zellige.show.numbers import path as shown_path
-from zellige.training.progress import HEAD
+from zellige.training.run import HEAD
 
 from . import page
 from .figures import TrainingLog, terms

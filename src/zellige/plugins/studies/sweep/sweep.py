@@ -18,6 +18,7 @@ from zellige.base.errors import InputError
 from zellige.base.files import file_suffix
 from zellige.base.requests import Request, alone, declared, option
 from zellige.show.numbers import count, duration, path
+from zellige.show.progress import Progress
 from zellige.show.record import Record, json_record
 from zellige.training.requests import Training
 
@@ -29,7 +30,6 @@ FEW = 64  # points of a grid that are all looked at before the first is trained
 if TYPE_CHECKING:
     from zellige.evaluation.result import Result
     from zellige.models.config import Train
-    from zellige.training.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class Sweep(Request[SweepRecord]):
     def record(cls) -> type[SweepRecord]:
         return SweepRecord
 
-    def run(self, say: Callable[[str], Any] = str, progress: "Callable[[], Progress] | None" = None) -> SweepRecord:
+    def run(self, say: Callable[[str], Any] = str, progress: Callable[[], Progress] | None = None) -> SweepRecord:
         """Train at each point that is not there yet.
 
         Args:
@@ -158,9 +158,8 @@ class Sweep(Request[SweepRecord]):
             Stopped: a signal; the same sweep goes on there.
         """
         from zellige.training import lock
-        from zellige.training.progress import Silent
 
-        work, began = _Work(self, say, progress or Silent), time.monotonic()
+        work, began = _Work(self, say, progress or Progress), time.monotonic()
         with lock.hold(work.folder, "swept"):
             trials = sorted(work.go(), key=_rank)
             names = tuple(axis.label for axis in work.axes)
@@ -190,7 +189,7 @@ def _rank(trial: Trial) -> tuple[bool, bool, float]:
 class _Work:
     """A sweep that was checked, and is then done."""
 
-    def __init__(self, sweep: Sweep, say: Callable[[str], Any], progress: "Callable[[], Progress]"):
+    def __init__(self, sweep: Sweep, say: Callable[[str], Any], progress: Callable[[], Progress]):
         """InputError for what is wrong in any of the values, before anything is trained."""
         from zellige.models.checkpoint.layout import holds_run
 
