@@ -5,7 +5,7 @@ from pathlib import Path
 
 from zellige import __version__
 
-sys.path.insert(0, str(Path(__file__).parent))  # twins
+sys.path.insert(0, str(Path(__file__).parent / "_tools"))  # twins
 
 project = "Zellige"
 copyright = "the Zellige authors"
@@ -15,7 +15,7 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_co
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 nb_execution_mode = "off"  # the tests run the snippets of these pages
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "_tools"]
 
 html_theme = "furo"
 html_math_renderer = "mathml"

@@ -9,7 +9,7 @@ from zellige.plugins.verify import identities
 ROOT = Path(__file__).parents[1]
 LIST = ROOT / "docs" / "citations.md"
 GENERATED = (ROOT / "docs" / "api.md", ROOT / "docs" / "tables.md")  # of source that is read itself
-FROM_CODE = "<!-- what follows is from the code"  # on the pages of docs/pages.py: the same
+FROM_CODE = "<!-- what follows is from the code"  # on the pages of docs/_tools/pages.py: the same
 ONE = r"(?:[A-I](?:\.\d+)*|\d+(?:\.\d+)*)\b"
 KIND = r"eqs?\.|sections?|appendix|appendices|tables?|theorems?|propositions?|algorithms?|figures?"
 CITED = re.compile(rf"\b({KIND}) ({ONE}(?:(?:, | and | to ){ONE})*)", re.I)

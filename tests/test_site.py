@@ -14,7 +14,7 @@ from zellige.evaluation.metrics import METRICS
 from zellige.models import shipped
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "docs"))
+sys.path.insert(0, str(ROOT / "docs" / "_tools"))
 import outputs  # noqa: E402
 import pages  # noqa: E402
 import results_pictures  # noqa: E402
@@ -29,7 +29,7 @@ FETCHED = re.compile(
 def test_the_pages_are_made_from_the_code():
     written = pages.written()
     stale = [str(path.relative_to(ROOT)) for path, text in written.items() if path.read_text(encoding="utf-8") != text]
-    assert not stale, "write them again: python docs/pages.py"
+    assert not stale, "write them again: make generate"
     there = {path for kind in pages.KINDS for path in (ROOT / "docs" / kind).glob("*.md")}
     assert there == set(written), "of no method, sampler or metric"
 
@@ -76,7 +76,7 @@ def test_every_output_is_written():
         blocks = [*outputs.BLOCK.finditer(text)]
         assert len(blocks) == len(re.findall(r"^<!-- (?:output|recorded)", text, re.MULTILINE)), page.name
         assert all(block["shown"] and block["shown"].strip() for block in blocks), (
-            f"{page.name}: python docs/outputs.py"
+            f"{page.name}: python docs/_tools/outputs.py"
         )
         assert not [block["shown"] for block in blocks if "Traceback" in block["shown"]], page.name
 
@@ -98,14 +98,14 @@ def test_an_output_that_changed_is_seen(tmp_path):
 @pytest.mark.parametrize("page", outputs.pages(), ids=lambda page: page.stem)
 def test_the_outputs_come_again(page):
     text = page.read_text(encoding="utf-8")
-    assert outputs.written(text) == text, f"python docs/outputs.py {page}"
+    assert outputs.written(text) == text, f"python docs/_tools/outputs.py {page}"
 
 
 def test_the_samples_are_all_there_and_counted():
     """The page is what its script writes of its samples: every seed, every count and interval, each text with its verdict."""
     text = samples.PAGE.read_text(encoding="utf-8")
     there = samples.standing(text)
-    assert samples.page(there) == text, "python docs/samples.py --page"
+    assert samples.page(there) == text, "make generate"
     assert [len(there["texts"][name]) for name in samples.TEXTS] == [16, 16]
     assert (len(there["molecules"]), len(there["puzzles"])) == (20, 10)
     assert all((ROOT / "docs" / name).is_file() for name in re.findall(r"\]\((pictures/samples/[^)]+)\)", text))
@@ -204,9 +204,7 @@ def test_the_pictures_of_results_show_the_rows_of_its_tables():
         picture = (ROOT / "docs" / "pictures" / f"results-{name}.svg").read_text(encoding="utf-8")
         _, *rows = results_pictures.table(text, heading, corner)
         assert len(rows) > 5
-        assert not [row[0] for row in rows if f">{row[0].partition(' (')[0]}<" not in picture], (
-            "python docs/results_pictures.py"
-        )
+        assert not [row[0] for row in rows if f">{row[0].partition(' (')[0]}<" not in picture], "make generate"
 
 
 def test_the_curves_of_results_are_those_of_the_included_models():
@@ -215,7 +213,7 @@ def test_the_curves_of_results_are_those_of_the_included_models():
         name: read_json(shipped.FOLDER / name / "config.json", dict)["about"]["curve"][-1] for name in shipped.names()
     }
     missing = [name for name, (_, bound, _) in ends.items() if f">{name}: ≤ {bound:.3f}<" not in picture]
-    assert not missing, "python docs/results_pictures.py"
+    assert not missing, "make generate"
 
 
 def test_each_included_model_has_its_log_and_weights_among_the_main_numbers():

@@ -13,7 +13,6 @@ TRIAL = ["--device", "cpu", "--small", "--rounds", "1", "--batch", "2", "--no-co
 @pytest.fixture
 def gpu(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    monkeypatch.delitem(sys.modules, "reference", raising=False)  # docs/reference.py, if a test of the site was before
     import gpu
 
     precision = torch.get_float32_matmul_precision()

@@ -101,12 +101,12 @@ def test_a_number_names_the_distribution_that_it_bounds_as_the_samplers_do(cls):
 
 
 def test_the_page_is_that_of_the_code(monkeypatch):
-    docs = Path(__file__).resolve().parents[2] / "docs"
-    monkeypatch.syspath_prepend(str(docs))
+    tools = Path(__file__).resolve().parents[2] / "docs" / "_tools"
+    monkeypatch.syspath_prepend(str(tools))
     monkeypatch.delitem(sys.modules, "laws", raising=False)
     import laws
 
-    assert laws.PAGE.read_text(encoding="utf-8") == laws.page(), "docs/laws.py writes it anew"
+    assert laws.PAGE.read_text(encoding="utf-8") == laws.page(), "write it again: make generate"
 
 
 @pytest.mark.parametrize("sampler", ["ancestral", "remasking"])

@@ -28,7 +28,7 @@ from zellige.training.order import StepSeeds
 from zellige.training.plan import PEAK, UTILISATION, training_cost
 from zellige.training.recipes import RECIPES
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "_tools"))
 import published_configurations as published  # pyright: ignore[reportMissingImports]
 import recipes as recipes_page  # pyright: ignore[reportMissingImports]
 
@@ -81,9 +81,7 @@ def test_the_cost_is_what_arithmetic_gives():
 
 
 def test_the_page_is_made_from_the_code():
-    assert recipes_page.page() == recipes_page.PAGE.read_text(encoding="utf-8"), (
-        "write it again: python docs/recipes.py"
-    )
+    assert recipes_page.page() == recipes_page.PAGE.read_text(encoding="utf-8"), "write it again: make generate"
 
 
 # ---------------------------------------------------------------------------------- as published

@@ -17,7 +17,7 @@ from zellige.training.plan import Step
 from zellige.training.recipes import RECIPES
 from zellige.training.tables import LIKELIHOODS, TABLES, Column, PublishedTable, TableRow, plain
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "_tools"))
 import tables as tables_page  # pyright: ignore[reportMissingImports]
 
 ROWS = [(name, table, row) for name, table in TABLES.items() for row in table.rows]
@@ -78,7 +78,7 @@ def test_a_recipe_reports_its_own_papers_likelihood_first():
 
 
 def test_the_page_is_made_from_the_code():
-    assert tables_page.page() == tables_page.PAGE.read_text(encoding="utf-8"), "write it again: python docs/tables.py"
+    assert tables_page.page() == tables_page.PAGE.read_text(encoding="utf-8"), "write it again: make generate"
 
 
 def test_the_list_of_tables(capsys):

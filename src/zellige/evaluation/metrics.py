@@ -1,7 +1,7 @@
 """Metrics of samples: each is one function and one row of METRICS, the table that everything else reads.
 
 To add a metric, write its function here and its row below. `zellige evaluate RUN --generate` then computes, prints and saves it,
-shows by which degenerate samplers it is fooled, and `python docs/pages.py` makes its page.
+shows by which degenerate samplers it is fooled, and `python docs/_tools/pages.py` makes its page.
 
 A function takes what its row names in `takes`, in that order, each a key of KNOWN; it is called where all of it is known. It
 returns a `Number`, or an array with one value per sample (N,). Of an array the mean is taken, with Student's interval over the

@@ -1,6 +1,6 @@
 """The page docs/tables.md: the tables of the papers row by row, and what else the papers contain, struck out where it is done.
 
-    .venv/bin/python docs/tables.py         writes it anew, after a table or a recipe changed
+    .venv/bin/python docs/_tools/tables.py         writes it anew, after a table or a recipe changed
 
 `tests/training/test_tables.py` holds page and code equal.
 """
@@ -9,12 +9,12 @@ from pathlib import Path
 
 from zellige.training.tables import TABLES, PublishedTable
 
-PAGE = Path(__file__).with_name("tables.md")
+PAGE = Path(__file__).parents[1] / "tables.md"
 HEAD = """\
 # Tables of the papers
 
 Name a table of a paper, and Zellige names its rows, their cost, and the command that trains each of them. **None of the tables
-has been repeated here with the paper's data and budget.** This page is made from the code by `docs/tables.py`.
+has been repeated here with the paper's data and budget.** This page is made from the code by `docs/_tools/tables.py`.
 
 ```sh
 zellige list tables

@@ -1,6 +1,6 @@
 """The pictures of README.md and docs/learn: texts and digits of models that come with Zellige.
 
-    .venv/bin/python docs/learn.py        writes them all into docs/pictures; a minute on one core
+    .venv/bin/python docs/_tools/learn.py        writes them all into docs/pictures; a minute on one core
 
 `appear.gif` is the moving picture of the README, `writing.png` four of its frames, `masking.png` a text at five noise
 levels, `prediction.png` what a network says of two masked tokens, `good-number.svg` a table of docs/learn/bounds.md.
@@ -24,7 +24,7 @@ from zellige.core.prediction import posterior
 
 matplotlib.use("Agg")
 
-PICTURES = Path(__file__).parent / "pictures"
+PICTURES = Path(__file__).parents[1] / "pictures"
 STORY = "Once upon a time a poor man had three sons." + "_" * 30 + " home again, and they lived happily together."
 STORY_SEED, DIGIT, DIGIT_SEED = 8, "4", 0  # chosen by eye
 GAPS = "Once upon a_ there was a king who had three_."
@@ -213,7 +213,7 @@ def prediction() -> None:
 
 def good_number() -> None:
     """good-number.svg: the table of models of the tales in docs/learn/bounds.md, on one axis."""
-    page = (Path(__file__).parent / "learn" / "bounds.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[1] / "learn" / "bounds.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (.+?) \| ([=≤]) ([\d.]+)(?: ± ([\d.]+))? \|", page, re.MULTILINE)
     figure, axes = plt.subplots(figsize=(8, 3.6))
     for y, (name, sign, value, _) in enumerate(reversed(rows)):

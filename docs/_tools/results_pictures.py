@@ -1,4 +1,4 @@
-"""Pictures of docs/results.md, drawn from its tables and from the included models: python docs/results_pictures.py"""
+"""Pictures of docs/results.md, drawn from its tables and from the included models: python docs/_tools/results_pictures.py"""
 
 import re
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from zellige import load
 from zellige.models import shipped
 from zellige.plugins.report.palette import BLUE, INK, SOFT, STYLE, VERMILION
 
-DOCS = Path(__file__).parent
+DOCS = Path(__file__).parents[1]
 PAGE = DOCS / "results.md"
 NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e[+-]\d+)?")
 

@@ -1,6 +1,6 @@
 """The page docs/recipes.md: RECIPES, as the code has them, with the cost that `zellige list recipes` prints.
 
-    .venv/bin/python docs/recipes.py        writes it anew, after a recipe changed (and `cli.help.write()` before it)
+    .venv/bin/python docs/_tools/recipes.py        writes it anew, after a recipe changed (and `cli.help.write()` before it)
 
 `tests/training/test_recipes.py` holds page and code equal.
 """
@@ -21,13 +21,13 @@ from zellige.training.setup import typed
 sys.path.insert(0, str(Path(__file__).parent))
 import published_configurations as published  # pyright: ignore[reportMissingImports]
 
-PAGE = Path(__file__).with_name("recipes.md")
+PAGE = Path(__file__).parents[1] / "recipes.md"
 HEAD = f"""\
 # Recipes
 
 A recipe is the configuration of a paper: its network, its optimizer, its data, and the number that it reports. **None of the
 recipes has been trained to its end here.** The numbers below are the papers', as a goal. This page is made from the code by
-`docs/recipes.py`.
+`docs/_tools/recipes.py`.
 
 ```sh
 zellige list recipes

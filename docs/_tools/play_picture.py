@@ -1,6 +1,6 @@
 """The pictures of docs/play.md: the page of `zellige play` in Chromium, with the models that come with Zellige.
 
-    python docs/play_picture.py
+    python docs/_tools/play_picture.py
 
 Needs `playwright` and Chromium.
 """
@@ -15,7 +15,7 @@ from typing import Literal
 
 from playwright.sync_api import Page, expect, sync_playwright
 
-PICTURES = Path(__file__).parent / "pictures"
+PICTURES = Path(__file__).parents[1] / "pictures"
 
 
 def done(page: Page, button: str = "#write") -> None:

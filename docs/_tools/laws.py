@@ -1,6 +1,6 @@
 """The page docs/laws.md: the distribution that each sampler of each method samples from, and the bound that holds for it.
 
-    .venv/bin/python docs/laws.py        writes it anew, after a method or a sampler changed
+    .venv/bin/python docs/_tools/laws.py        writes it anew, after a method or a sampler changed
 
 `tests/samplers/test_distribution.py` holds page and code equal.
 """
@@ -12,13 +12,13 @@ from zellige.methods import METHODS
 from zellige.plugins.verify.identities import variants
 from zellige.samplers import distributions
 
-PAGE = Path(__file__).with_name("laws.md")
+PAGE = Path(__file__).parents[1] / "laws.md"
 HEAD = """\
 # Which distribution a sampler draws from, and which bound holds for it
 
 A likelihood describes samples only if both belong to the same distribution. This page says, for every method and sampler,
 from which distribution the samples come and which command bounds -log p of it. `zellige sample` and `zellige evaluate` say
-the same in their last lines. The tables are made from the code by `docs/laws.py`.
+the same in their last lines. The tables are made from the code by `docs/_tools/laws.py`.
 
 - **The model of continuous time** runs from `PRIOR` to `CLEAN` without steps, and includes the [endpoint terms of its
   schedule](core.md#process). `zellige evaluate` bounds it.

@@ -1,6 +1,6 @@
 """The pages of docs/methods, docs/samplers and docs/metrics: from docstrings, each below a paragraph written by hand.
 
-    .venv/bin/python docs/pages.py        writes them anew, after a docstring, a choice or a name changed
+    .venv/bin/python docs/_tools/pages.py        writes them anew, after a docstring, a choice or a name changed
 
 What stands above MARK on a page is its idea, and is left as it is; a page that is not there yet begins with one to be written.
 `tests/test_site.py` holds pages and code equal.
@@ -27,8 +27,8 @@ from zellige.methods import build
 from zellige.plugins.studies.probes import probe
 from zellige.samplers.speculative import Speculative
 
-DOCS = Path(__file__).parent
-MARK = "<!-- what follows is from the code: docs/pages.py -->\n"
+DOCS = Path(__file__).parents[1]
+MARK = "<!-- what follows is from the code -->\n"
 COLUMNS = (
     "*Draws from*: the distribution of its samples; *needs*: of the method; *bounded by*: the number of `zellige evaluate` "
     "that bounds the likelihood of its samples; *evaluations*: of the network."

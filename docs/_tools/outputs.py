@@ -1,8 +1,8 @@
 """The outputs shown in the pages: run each marked command and write what it printed below it.
 
-    .venv/bin/python docs/outputs.py                             runs all marked commands, a minute or two; writes what changed
-    .venv/bin/python docs/outputs.py docs/tutorials/infill.md    only those of a page
-    .venv/bin/python docs/outputs.py --recorded FOLDER PAGE      the recorded ones of a page, in a folder that has their runs
+    python docs/_tools/outputs.py                             runs all marked commands, a minute or two; writes what changed
+    python docs/_tools/outputs.py docs/tutorials/infill.md    only those of a page
+    python docs/_tools/outputs.py --recorded FOLDER PAGE      the recorded ones of a page, in a folder that has their runs
 
 A page marks a block of shell commands by the line after it, and the block below that line is written here:
 
@@ -27,7 +27,7 @@ import textwrap
 from functools import cache
 from pathlib import Path
 
-DOCS = Path(__file__).parent
+DOCS = Path(__file__).parents[1]
 BLOCK = re.compile(
     r"```sh\n(?P<commands>(?:(?!```).)*)```\n"
     r"(?P<mark><!-- (?P<kind>output|recorded)(?:: (?P<part>first|last|lines) (?P<which>.+?))? -->\n)"
@@ -48,7 +48,7 @@ def pages() -> list[Path]:
 @cache
 def printed(commands: str, folder: Path) -> str:
     """Output of shell commands, errors included, in lines of at most WIDTH characters."""
-    source = Path(__file__).parents[1] / "src"
+    source = DOCS.parent / "src"
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     env = os.environ | {"PATH": path, "PYTHONPATH": str(source), "NO_COLOR": "1", "COLUMNS": str(WIDTH)}
     done = subprocess.run(

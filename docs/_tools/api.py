@@ -1,6 +1,6 @@
 """The page docs/api.md: `zellige.__all__`, METHODS, SAMPLERS and the packages, as the code has them.
 
-    .venv/bin/python docs/reference.py        writes it anew, after a name, a method, a sampler or a module came or went
+    .venv/bin/python docs/_tools/api.py        writes it anew, after a name, a method, a sampler or a module came or went
 
 The texts on it are docstrings, which Sphinx reads; `tests/test_architecture.py` holds page and code equal.
 """
@@ -17,11 +17,11 @@ import zellige
 from zellige.methods.method import Method
 from zellige.samplers import ALIASES
 
-PAGE = Path(__file__).with_name("api.md")
+PAGE = Path(__file__).parents[1] / "api.md"
 HEAD = """\
 # Reference
 
-Made from the code by `docs/reference.py`. Shapes are in parentheses; B is the batch, L the length, V the data tokens, K the
+Made from the code by `docs/_tools/api.py`. Shapes are in parentheses; B is the batch, L the length, V the data tokens, K the
 states.
 [The design](design.md) shows what each package is for, and which packages it imports.
 """

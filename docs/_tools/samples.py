@@ -1,7 +1,7 @@
 """docs/samples.md: samples of every included model, none chosen, with the commands and seeds that make them.
 
-    python docs/samples.py            sample everything again (about 10 minutes), and write the page and its pictures
-    python docs/samples.py --page     write the page again around the samples that stand in it
+    python docs/_tools/samples.py            sample everything again (about 10 minutes), and write the page and its pictures
+    python docs/_tools/samples.py --page     write the page again around the samples that stand in it
 
 `samples.csv` holds what a reader said of each text by the rubric below. A line belongs to a text by its checksum, so a text that
 changes loses its line, and has to be read again before the page can be written.
@@ -28,7 +28,7 @@ from zellige.models.model import load
 from zellige.show.kinds import of
 from zellige.show.numbers import counted
 
-DOCS = Path(__file__).parent
+DOCS = Path(__file__).parents[1]
 PAGE, RATINGS, PICTURES = DOCS / "samples.md", DOCS / "samples.csv", DOCS / "pictures" / "samples"
 SEEDS = range(16)
 TEXTS = {
@@ -169,7 +169,7 @@ INTRODUCTION = """# Samples
 
 What the included models write, good and bad. Nothing here was chosen: of each model these are the first samples, with
 seed 0 or with seeds 0 to 15, and with the settings that the model comes with, unless the command says otherwise.
-Run the command above a sample to get it again. The page is made by `python docs/samples.py`.
+Run the command above a sample to get it again. The page is made by `python docs/_tools/samples.py`.
 
 The models are small (0.8 to 6 million parameters, 0.9 to 4.7 hours of training on a CPU); [Results](results.md) has their
 likelihoods.

@@ -1,6 +1,6 @@
 """The floor plan of docs/design.md, drawn from the imports of the code as they are.
 
-    .venv/bin/python docs/floor_plan.py        writes docs/pictures/plan.svg, and plan-NAME.svg for each package
+    .venv/bin/python docs/_tools/floor_plan.py        writes docs/pictures/plan.svg, and plan-NAME.svg for each package
 
 `tests/test_architecture.py` asks the same functions, and holds the imports between packages in plan.svg equal to the code's.
 """
@@ -13,7 +13,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SOURCE, PICTURES = ROOT / "src" / "zellige", ROOT / "docs" / "pictures"
 PAPER, INK, FAINT, BOX, OUTSIDE = (
     "#fbfaf6",
