@@ -26,10 +26,11 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Union, Unpack, dataclass_transform
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar, Union, Unpack, dataclass_transform
 
 from .arguments import Annotation, checked, checked_methods, misnamed
 from .errors import InputError, nearest, unknown
+from .plugins import named
 
 Progress = Callable[[int, int], None]  # called with (done, total)
 C = TypeVar("C", bound=type)
@@ -129,10 +130,10 @@ def may_follow(cls: type, name: str, *, default: None) -> Any:
     return dataclasses.field(default=default, metadata={_KEY: about})
 
 
-def aside(help: str, *, default: Any) -> Any:
+def aside(help: str, *, default: Any, kw_only: typing.Literal[True] = True) -> Any:
     """A field of a request that is no part of what is requested: a callback, a folder for unfinished work. It is never saved."""
     about = Option(help, hidden=True, saved=False)
-    return dataclasses.field(default=default, kw_only=True, compare=False, repr=False, metadata={_KEY: about})
+    return dataclasses.field(default=default, kw_only=kw_only, compare=False, repr=False, metadata={_KEY: about})
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(option, may_follow, aside, dataclasses.field))
@@ -214,8 +215,10 @@ class Request(Generic[R]):
     """Request as data: its fields are its options; equal requests ask for the same.
 
     A subclass is `declared`, public in `zellige` under its own name (a record's file names it so), and imports what computes
-    only within `run`, so that the command line reads its options without torch.
+    only within `run`, so that the command line reads its options without torch. `returns` is the `module:Class` of its record.
     """
+
+    returns: ClassVar[str] = ""
 
     def __init_subclass__(cls, **more: Any) -> None:
         """Add the checks of arguments to the methods of a subclass."""
@@ -231,8 +234,8 @@ class Request(Generic[R]):
 
     @classmethod
     def record(cls) -> type[Any]:
-        """The class of what `run` returns, which reads it from a file."""
-        raise NotImplementedError
+        """The class of what `run` returns, imported now; it reads a record from a file."""
+        return named(cls.returns)
 
     def saved(self) -> Self:
         """The request without its asides."""

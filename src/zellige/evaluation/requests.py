@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ..base.arguments import is_number
 from ..base.errors import InputError, check_counts
@@ -29,9 +29,11 @@ from ..models.sampling import SYMMETRIES
 from .protocol import Protocol, protocol_named
 from .sample_options import SamplesRequest
 
+R = TypeVar("R")
+
 if TYPE_CHECKING:
     from ..methods.method import Method
-    from ..models.model import ModelSource
+    from ..models.model import Model, ModelSource
     from .bracket import Bracket
     from .choices import ChoiceScores, Question
     from .image_features import FeaturesRecord
@@ -41,25 +43,67 @@ if TYPE_CHECKING:
     from .suite import SuiteTable
 
 CONTINUOUS = "continuous"
-TWO = "an interval needs two texts"
-LIMIT = "evaluate only this many sequences (default: all); they are evenly spaced"
 ESTIMATOR = "bound, any_order, random, forward or backward; for csm path or loss; the method must support it"
-GRID: dict[str, Any] = {
-    "help": "times of these steps, as of a sampler: uniform, cosine, log-snr, or auto, the one that samples have by default",
-    "check": bounded_grid,
-}
-TERMS: dict[str, Any] = {
-    "help": "of a bound of T steps: drawn, one of them at random with the first and last; all, their sum: T network "
-    "evaluations",
-}
-DATA = (
+_data = partial(
+    option,
     "what to evaluate, as `train` takes it, or a `Corpus`: by default what the model was trained on. Values that stand in no "
-    "split are all evaluated, each text for itself"
-)
+    "split are all evaluated, each text for itself",
+    default=None, hidden=True, read=partial(data_of_json, Data),
+)  # fmt: skip
+TWO = "an interval needs two texts"
+_draws = partial(option, "Monte Carlo samples per sequence", minimum=1)
+_grid = partial(
+    option,
+    "times of these steps, as of a sampler: uniform, cosine, log-snr, or auto, the one that samples have by default",
+    default="uniform", check=bounded_grid, kw_only=True,
+)  # fmt: skip
+_terms = partial(
+    option,
+    "of a bound of T steps: drawn, one of them at random with the first and last; all, their sum: T network evaluations",
+    default="drawn", kw_only=True,
+)  # fmt: skip
+_distributed = partial(aside, "share the work with the other ranks of torchrun or Slurm", default=False)
 
 
 @declared
-class Evaluate(Request["Result"]):
+class LikelihoodRequest(Request[R]):
+    """What every evaluation of likelihoods is asked: how much of the data, from which random numbers, in which processes.
+
+    Neither `batch` nor `processes` changes a number.
+    """
+
+    seed: int = option("seed of the Monte Carlo samples", default=0, kw_only=True)
+    limit: int | None = option(
+        "evaluate only this many sequences (default: all); they are evenly spaced", default=None, minimum=2, why=TWO,
+        kw_only=True,
+    )  # fmt: skip
+    batch: int = option("sequences per network evaluation", default=64, minimum=1, kw_only=True)
+    processes: int = option("worker processes", default=1, minimum=1, kw_only=True)
+    keep: Path | None = aside(
+        "a folder for parts that are done, which are read again after an interruption", default=None
+    )
+    progress: Any = aside("called with (texts done, texts in all)", default=None)
+
+
+@declared
+class SplitRequest(LikelihoodRequest[R]):
+    """The same of a split of one data set."""
+
+    data: Any = _data()
+    split: str = option("train, validation or test", default="test")
+    reading: Progress | None = aside("called with (bytes read, bytes in all)", default=None)
+
+    def corpus(self, model: "Model") -> Corpus:
+        """The data in the model's tokens."""
+        from .corpus import corpus_of
+
+        if isinstance(self.data, HandedOver):
+            raise self.data.refuse("data")
+        return self.data if isinstance(self.data, Corpus) else corpus_of(model, self.data, self.reading, self.split)
+
+
+@declared
+class Evaluate(SplitRequest["Result"]):
     """-log p of a data set, as an upper bound or (in a given order) exactly, with its two 95% intervals.
 
     The estimator "bound" is the method's own; others are those that the method admits: "forward" and "backward" are exact for
@@ -70,12 +114,9 @@ class Evaluate(Request["Result"]):
     .kind .terms .perplexity .protocol` and `.save(path)`.
     """
 
-    data: Any = option(DATA, default=None, hidden=True, read=partial(data_of_json, Data))
-    split: str = option("train, validation or test", default="test")
-    draws: int = option("Monte Carlo samples per sequence", default=4, minimum=1)
-    seed: int = option("seed of the Monte Carlo samples", default=0)
-    limit: int | None = option(LIMIT, default=None, minimum=2, why=TWO)
-    batch: int = option("sequences per network evaluation", default=64, minimum=1)
+    returns = "zellige.evaluation.result:Result"
+
+    draws: int = _draws(default=4)
     estimator: str = option(ESTIMATOR, default="bound", kw_only=True)
     ends: str = option(
         "endpoint terms: model, its own; jumps, each in one jump; none; published, as in the code of MD4, GenMD4, D3PM",
@@ -86,45 +127,28 @@ class Evaluate(Request["Result"]):
         "more steps, that of its coarse chain (D3PM, section 3.3); 0: the model as it is",
         default=0, minimum=0, kw_only=True, hidden=True,
     )  # fmt: skip
-    grid: str = option(**GRID, default="uniform", kw_only=True, hidden=True)
-    terms: str = option(**TERMS, default="drawn", kw_only=True)
+    grid: str = _grid(hidden=True)
+    terms: str = _terms()
     unconditional: bool = option(
         "hide the class from a class-conditional model: a bound on -log p", default=False, kw_only=True
     )
     symmetries: int = option(**SYMMETRIES, default=1, kw_only=True)
-    processes: int = option("worker processes", default=1, minimum=1, kw_only=True)
-    distributed: bool = aside("share the work with the other ranks of torchrun or Slurm", default=False)
-    keep: Path | None = aside(
-        "a folder for parts that are done, which are read again after an interruption", default=None
-    )
-    progress: Progress | None = aside("called with (texts done, texts in all)", default=None)
-    reading: Progress | None = aside("called with (bytes read, bytes in all)", default=None)
-
-    @classmethod
-    def record(cls) -> "type[Result]":
-        from .result import Result
-
-        return Result
+    distributed: bool = _distributed()
 
     def run(self, model: "ModelSource") -> "Result":
         """Evaluate a `Model`, or a run folder, a saved folder or a hub id."""
         from ..models.averaged import averaged
         from ..models.model import as_model
-        from .corpus import corpus_of
         from .evaluate import evaluate_rows, rows_of
 
         model = averaged(as_model(model), self.symmetries)
         estimator = self.admitted(model.method)
-        if isinstance(self.data, HandedOver):
-            raise self.data.refuse("data")
-        corpus = self.data if isinstance(self.data, Corpus) else corpus_of(model, self.data, self.reading, self.split)
-        data = rows_of(model, corpus, self.split, self.unconditional)
+        data = rows_of(model, self.corpus(model), self.split, self.unconditional)
         result = evaluate_rows(
             model.method, data.rows, draws=self.draws, seed=self.seed, limit=self.limit, batch=self.batch,
             characters=data.characters, estimator=estimator, unit=data.unit, progress=self.progress,
             protocol=data.protocol, ends=self.ends, steps=self.steps, grid=self.grid, terms=self.terms,
-            processes=self.processes,
-            distributed=self.distributed, keep=self.keep,
+            processes=self.processes, distributed=self.distributed, keep=self.keep,
         )  # fmt: skip
         return replace(result, about=data.about, request=self.saved())
 
@@ -136,30 +160,22 @@ class Evaluate(Request["Result"]):
 
 
 @declared
-class EvaluateSteps(Request["StepsTable"]):
+class EvaluateSteps(SplitRequest["StepsTable"]):
     """The bound against the number of steps: T steps bound what `ancestral` samples in T steps.
 
     Of a model in continuous time any number, or of a model of T steps any number up to T: its coarse chains (D3PM, section 3.3).
+    `progress` is called with (texts done, in all, T).
     """
 
-    data: Any = option(DATA, default=None, hidden=True, read=partial(data_of_json, Data))
+    returns = "zellige.evaluation.steps:StepsTable"
+
     steps: tuple[str, ...] = option(
         'numbers of steps, and "continuous"; also 32,128,continuous', default=("32", "128", "512", CONTINUOUS)
     )
-    split: str = option("train, validation or test", default="test")
-    draws: int = option("Monte Carlo samples per sequence", default=4, minimum=1)
-    seed: int = option("seed of the Monte Carlo samples", default=0)
-    limit: int | None = option(LIMIT, default=None, minimum=2, why=TWO)
-    batch: int = option("sequences per network evaluation", default=64, minimum=1)
-    processes: int = option("worker processes", default=1, minimum=1, kw_only=True)
-    distributed: bool = aside("share the work with the other ranks of torchrun or Slurm", default=False)
-    grid: str = option(**GRID, default="uniform", kw_only=True)
-    terms: str = option(**TERMS, default="drawn", kw_only=True)
-    keep: Path | None = aside(
-        "a folder for parts that are done, which are read again after an interruption", default=None
-    )
-    progress: Callable[[int, int, int], None] | None = aside("called with (texts done, in all, T)", default=None)
-    reading: Progress | None = aside("called with (bytes read, bytes in all)", default=None)
+    draws: int = _draws(default=4)
+    grid: str = _grid()
+    terms: str = _terms()
+    distributed: bool = _distributed()
 
     def __post_init__(self) -> None:
         if not self.numbers:
@@ -170,16 +186,9 @@ class EvaluateSteps(Request["StepsTable"]):
         """The numbers of steps; 0 for continuous time."""
         return [_steps(word) for words in self.steps for word in words.split(",") if word]
 
-    @classmethod
-    def record(cls) -> "type[StepsTable]":
-        from .steps import StepsTable
-
-        return StepsTable
-
     def run(self, model: "ModelSource") -> "StepsTable":
         """Evaluate a model in each number of steps, on the same draws."""
         from ..models.model import as_model
-        from .corpus import corpus_of
         from .steps import StepsTable
 
         model = as_model(model)
@@ -189,9 +198,7 @@ class EvaluateSteps(Request["StepsTable"]):
                     f"`steps` has {CONTINUOUS}, and {model.method.name} has discrete time; use {own} for it"
                 )
             self.bound(T).admitted(model.method)
-        if isinstance(self.data, HandedOver):
-            raise self.data.refuse("data")
-        corpus = self.data if isinstance(self.data, Corpus) else corpus_of(model, self.data, self.reading, self.split)
+        corpus = self.corpus(model)
         results = [replace(self.bound(T), data=corpus).run(model) for T in self.numbers]
         return StepsTable(tuple(self.numbers), tuple(results), request=self.saved())
 
@@ -199,8 +206,9 @@ class EvaluateSteps(Request["StepsTable"]):
         """The request of one number of steps."""
         report = self.progress
         return Evaluate(
-            self.data, self.split, self.draws, self.seed, self.limit, self.batch, steps=T, terms=self.terms if T else "drawn",
-            grid=self.grid if T else "uniform", processes=self.processes, distributed=self.distributed, keep=self.keep,
+            self.data, self.split, self.draws, seed=self.seed, limit=self.limit, batch=self.batch, steps=T,
+            terms=self.terms if T else "drawn", grid=self.grid if T else "uniform", processes=self.processes,
+            distributed=self.distributed, keep=self.keep,
             progress=None if report is None else lambda done, total: report(done, total, T),
         )  # fmt: skip
 
@@ -214,22 +222,22 @@ def _steps(word: str) -> int:
 
 
 @declared
-class EvaluateBracket(Request["Bracket"]):
+class EvaluateBracket(SplitRequest["Bracket"]):
     """Two-sided bound on -log p of a data set, and the exact values of the distributions that have one, in one unit.
 
     From above an importance-weighted bound, from below TUBE; exact are the distributions of an order and those of the samplers
     that take the most confident token first. The method must have a bound, and a row of the data must hold one text.
     """
 
-    data: Any = option(DATA, default=None, hidden=True, read=partial(data_of_json, Data))
-    split: str = option("train, validation or test", default="test")
+    returns = "zellige.evaluation.bracket:Bracket"
+
     numbers: tuple[int, ...] = option(
         "samples per estimate; each must divide the largest; each text takes four times the largest",
         default=(1, 8, 64, 512),
     )  # fmt: skip
-    seed: int = option("seed of the Monte Carlo samples", default=0)
-    limit: int | None = option("evaluate only this many texts, evenly spaced", default=16, minimum=2, why=TWO)
-    batch: int = option("sequences per network evaluation", default=64, minimum=1)
+    limit: int | None = option(
+        "evaluate only this many texts, evenly spaced", default=16, minimum=2, why=TWO, kw_only=True
+    )
     orders: tuple[str, ...] = option(
         "orders to evaluate exactly; forward, backward, or positions such as 2,0,1",
         default=("forward", "backward"),
@@ -240,12 +248,6 @@ class EvaluateBracket(Request["Bracket"]):
     own: int | None = option(
         "also weigh this many of the model's own samples; None: none of them", default=16, minimum=0, kw_only=True
     )
-    processes: int = option("worker processes", default=1, minimum=1, kw_only=True)
-    keep: Path | None = aside(
-        "a folder for parts that are done, which are read again after an interruption", default=None
-    )
-    progress: Progress | None = aside("called with (texts done, texts in all)", default=None)
-    reading: Progress | None = aside("called with (bytes read, bytes in all)", default=None)
 
     def __post_init__(self) -> None:
         check_counts(numbers=min(self.numbers, default=1))
@@ -256,17 +258,10 @@ class EvaluateBracket(Request["Bracket"]):
                     f"`numbers` has {n}, which does not divide {largest}; each number must divide the largest"
                 )
 
-    @classmethod
-    def record(cls) -> "type[Bracket]":
-        from .bracket import Bracket
-
-        return Bracket
-
     def run(self, model: "ModelSource") -> "Bracket":
         """Evaluate both sides of a model."""
         from ..models.model import as_model
         from .bracket import bracket_rows
-        from .corpus import corpus_of
         from .evaluate import rows_of
         from .likelihood import bounded
 
@@ -276,23 +271,23 @@ class EvaluateBracket(Request["Bracket"]):
             raise InputError(
                 f"{model.method.name} defines no likelihood bound, so there is nothing to bracket; use another model"
             )
-        if isinstance(self.data, HandedOver):
-            raise self.data.refuse("data")
-        corpus = self.data if isinstance(self.data, Corpus) else corpus_of(model, self.data, self.reading, self.split)
         bracket = bracket_rows(
-            model.method, rows_of(model, corpus, self.split), sorted(set(self.numbers)) or EvaluateBracket().numbers,
-            self.seed, self.limit, self.batch, orders=self.orders, per_step=self.per_step, steps=self.steps,
-            own=self.own or 0, processes=self.processes, keep=self.keep, progress=self.progress,
+            model.method, rows_of(model, self.corpus(model), self.split),
+            sorted(set(self.numbers)) or EvaluateBracket().numbers, self.seed, self.limit, self.batch, orders=self.orders,
+            per_step=self.per_step, steps=self.steps, own=self.own or 0, processes=self.processes, keep=self.keep,
+            progress=self.progress,
         )  # fmt: skip
         return replace(bracket, seconds=time.perf_counter() - began, request=self.saved())
 
 
 @declared
-class EvaluateSuite(Request["SuiteTable"]):
+class EvaluateSuite(LikelihoodRequest["SuiteTable"]):
     """The data sets of a suite, evaluated by one protocol: the zero-shot table of the literature.
 
-    A set that cannot be had is named with the reason, and the others are evaluated.
+    A set that cannot be had is named with the reason, and the others are evaluated. `progress` is called for each set.
     """
+
+    returns = "zellige.evaluation.suite:SuiteTable"
 
     suite: str = option(
         "name of the suite; zero-shot: PTB, WikiText-2 and -103, LM1B, LAMBADA, AG News, PubMed, arXiv",
@@ -307,26 +302,13 @@ class EvaluateSuite(Request["SuiteTable"]):
     draws: int | None = option(
         "Monte Carlo samples per sequence (default: the protocol's)", default=None, minimum=1, kw_only=True
     )
-    seed: int = option("seed of the Monte Carlo samples", default=0, kw_only=True)
     limit: int | None = option(
         "evaluate only this many sequences per set; evenly spaced (default: all)", default=None, minimum=2, why=TWO,
         kw_only=True,
     )  # fmt: skip
-    batch: int = option("sequences per network evaluation", default=64, minimum=1, kw_only=True)
     estimator: str = option(ESTIMATOR, default="bound", kw_only=True)
-    processes: int = option("worker processes", default=1, minimum=1, kw_only=True)
-    distributed: bool = aside("share the work with the other ranks of torchrun or Slurm", default=False)
-    keep: Path | None = aside(
-        "a folder for parts that are done, which are read again after an interruption", default=None
-    )
+    distributed: bool = _distributed()
     begin: Callable[[str], None] | None = aside("called with the name of each set", default=None)
-    progress: Progress | None = aside("called with (sequences done, in all), of each set", default=None)
-
-    @classmethod
-    def record(cls) -> "type[SuiteTable]":
-        from .suite import SuiteTable
-
-        return SuiteTable
 
     def run(self, model: "ModelSource") -> "SuiteTable":
         """Evaluate a model on each set."""
@@ -351,6 +333,8 @@ class EvaluateSuite(Request["SuiteTable"]):
 class EvaluatePairs(Request["ChoiceScores"]):
     """-log p(continuation | context) of each pair, as an upper bound or exactly, and the accuracy of choices."""
 
+    returns = "zellige.evaluation.choices:ChoiceScores"
+
     pairs: Any = option(
         "file of pairs, .jsonl; with the fields context and continuation, or context, choices and answer; and class, if the "
         "model has classes",
@@ -370,12 +354,6 @@ class EvaluatePairs(Request["ChoiceScores"]):
     def __post_init__(self) -> None:
         if self.unconditional and self.classes is not None:
             raise InputError("`unconditional` tells no class, and `classes` tells one; leave one of the two out")
-
-    @classmethod
-    def record(cls) -> "type[ChoiceScores]":
-        from .choices import ChoiceScores
-
-        return ChoiceScores
 
     def questions(self) -> "Sequence[Question]":
         """The lines of the file of pairs."""
@@ -413,11 +391,7 @@ class EvaluateSamples(SamplesRequest["SamplesRecord"]):
     `.measures` by name, `.real`, `.matched`, `.protocol` and `.save(path)`.
     """
 
-    @classmethod
-    def record(cls) -> "type[SamplesRecord]":
-        from .samples import SamplesRecord
-
-        return SamplesRecord
+    returns = "zellige.evaluation.samples:SamplesRecord"
 
     def run(self, model: "ModelSource | None" = None, /) -> "SamplesRecord":
         """Judge samples of a `Model`, a run folder, a saved folder or a hub id; without one, those of a file."""
@@ -436,6 +410,8 @@ class TrainFeatures(Request["FeaturesRecord"]):
     The record has `.config`, with its accuracy on the test images, and `.save(path)`.
     """
 
+    returns = "zellige.evaluation.image_features:FeaturesRecord"
+
     folder: str | Path = option(
         "folder to write; zellige evaluate --generate --features reads it", default="features", flag="train-features"
     )
@@ -449,12 +425,6 @@ class TrainFeatures(Request["FeaturesRecord"]):
     device: Literal["auto", "cpu", "cuda"] = option("where to compute; auto: the GPU if there is one", default="auto")
     reading: Progress | None = aside("called with (bytes read, bytes in all)", default=None)
     progress: Progress | None = aside("called with (steps done, steps in all)", default=None)
-
-    @classmethod
-    def record(cls) -> "type[FeaturesRecord]":
-        from .image_features import FeaturesRecord
-
-        return FeaturesRecord
 
     def run(self) -> "FeaturesRecord":
         """Train on the training images, and write the folder.

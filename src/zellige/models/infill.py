@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 class Infill(Sampling):
     """Texts or rows with their masked spans filled, `count` times each; everything else stays exactly as it is."""
 
+    returns = "zellige.models.frames:Samples"
+
     text: str | Sequence[str] | None = option(
         "the text with masked spans, or several: each is filled as it would be alone; of a grid the puzzle: 53..7....",
         default=None,
@@ -58,12 +60,6 @@ class Infill(Sampling):
     @property
     def infills(self) -> bool:
         return True
-
-    @classmethod
-    def record(cls) -> "type[Samples]":
-        from .frames import Samples
-
-        return Samples
 
     def run(self, model: "ModelSource", see: "Callable[[Frame], None] | None" = None) -> "Samples":
         """Fill the spans; each frame of the trajectory is shown to `see`.

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 class Sample(Sampling):
     """Samples of a model, free or continuing a prompt."""
 
+    returns = "zellige.models.frames:Samples"
+
     prompt: str | Sequence[str] | None = option(
         "beginning of each sample; in Python also a list of them, as the rows of `fixed`",
         default=None,
@@ -58,12 +60,6 @@ class Sample(Sampling):
         default=False,
         hidden=True,
     )
-
-    @classmethod
-    def record(cls) -> "type[Samples]":
-        from .frames import Samples
-
-        return Samples
 
     @property
     def infills(self) -> bool:

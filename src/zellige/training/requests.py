@@ -63,6 +63,8 @@ def _section(where: str, value: object) -> Any:
 class Training(Request["Run"]):
     """One training: what `zellige.train` takes, and single fields by their names, which come before all else."""
 
+    returns = "zellige.training.run:Run"
+
     method: Any = option(
         "a name of `zellige list methods`, or a class (default: the recipe's, or mdlm)", default=None, hidden=True,
         read=section_of_json(""),
@@ -90,12 +92,6 @@ class Training(Request["Run"]):
     epochs: float | None = option("passes over the training data, instead of steps", default=None, above=0)
     resume: bool = option("continue the run in this folder", default=False)
     overwrite: bool = option("replace the run in this folder", default=False)
-
-    @classmethod
-    def record(cls) -> "type[Run]":
-        from .run import Run
-
-        return Run
 
     @classmethod
     def of(cls, training: object) -> "Training":
@@ -300,6 +296,8 @@ class Tune(Request["Run"]):
     run's folder holds the adapter, and is a model as any other where the base is there.
     """
 
+    returns = "zellige.training.run:Run"
+
     data: Any = option(
         "which corpus, as `train` takes it", default=None, hidden=True, read=section_of_json("data:Data")
     )
@@ -327,12 +325,6 @@ class Tune(Request["Run"]):
     )
     resume: bool = option("continue the run in this folder", default=False)
     overwrite: bool = option("replace the run in this folder", default=False)
-
-    @classmethod
-    def record(cls) -> "type[Run]":
-        from .run import Run
-
-        return Run
 
     @staticmethod
     def defaults() -> "Train":
@@ -448,6 +440,8 @@ _price = partial(option, "price of one GPU hour, in any currency", default=None,
 class Plan(Request["Budget"]):
     """Memory, speed, hours and cost of a training on GPUs that are not at hand. Nothing is trained or read."""
 
+    returns = "zellige.training.plan:Budget"
+
     training: Any = option(
         "a Training, or the name of a recipe or a method", default=None, hidden=True, read=_read_training
     )
@@ -456,12 +450,6 @@ class Plan(Request["Budget"]):
     mfu: float = _mfu()
     price: float | None = _price()
     vocabulary: int | None = option("size of the vocabulary (default: the recipe's)", default=None, minimum=1)
-
-    @classmethod
-    def record(cls) -> "type[Budget]":
-        from .plan import Budget
-
-        return Budget
 
     def run(self) -> "Budget":
         """Count a step of the training, and return what all of them take."""
@@ -485,17 +473,13 @@ class Plan(Request["Budget"]):
 class PlanTable(Request["TableBudget"]):
     """Memory, hours and cost of each recipe of a paper's table, on GPUs that are not at hand."""
 
+    returns = "zellige.training.plan:TableBudget"
+
     table: str = option("name of a table (zellige list tables)", default="", hidden=True)
     gpus: int = _gpus()
     device: str = _device()
     mfu: float = _mfu()
     price: float | None = _price()
-
-    @classmethod
-    def record(cls) -> "type[TableBudget]":
-        from .plan import TableBudget
-
-        return TableBudget
 
     def run(self) -> "TableBudget":
         """Plan each recipe once; one that cannot be planned has the reason in its place."""
@@ -532,6 +516,8 @@ class TrainClassifier(Request["ClassifierRecord"]):
     The record has `.classifier`, an argument of `zellige.sample`, and `.config` with its calibration on held-out texts.
     """
 
+    returns = "zellige.training.classifier:ClassifierRecord"
+
     out: str | Path | None = _out(
         "folder to write; zellige sample --classifier reads it (default: the run's name with -classifier; in Python: none)"
     )
@@ -545,12 +531,6 @@ class TrainClassifier(Request["ClassifierRecord"]):
     layers: int | None = option("layers of the network (default: those of the model)", default=None, minimum=1)
     seed: int = _seed()
     progress: Callable[[int, int], None] | None = _progress()
-
-    @classmethod
-    def record(cls) -> "type[ClassifierRecord]":
-        from .classifier import ClassifierRecord
-
-        return ClassifierRecord
 
     def run(self, model: "ModelSource") -> "ClassifierRecord":
         """Train it on a `Model`, or on a run folder, a saved folder or a hub id.
@@ -582,6 +562,8 @@ class TrainSpeculative(Request["HeadRecord"]):
     token of drafts and head on held-out texts.
     """
 
+    returns = "zellige.training.speculative:HeadRecord"
+
     out: str | Path | None = _out(
         "folder to write; zellige sample --head reads it (default: the run's name with -head; in Python: none)"
     )
@@ -596,12 +578,6 @@ class TrainSpeculative(Request["HeadRecord"]):
     )
     seed: int = _seed()
     progress: Callable[[int, int], None] | None = _progress()
-
-    @classmethod
-    def record(cls) -> "type[HeadRecord]":
-        from .speculative import HeadRecord
-
-        return HeadRecord
 
     def run(self, model: "ModelSource") -> "HeadRecord":
         """Train it on a `Model`, or on a run folder, a saved folder or a hub id.
@@ -633,6 +609,8 @@ class TrainDistill(Request["DistillRecord"]):
     each round on held-out texts.
     """
 
+    returns = "zellige.training.distill:DistillRecord"
+
     out: str | Path | None = _out(
         "folder to write, a model as any other (default: the run's name with -distilled; in Python: none)"
     )
@@ -658,12 +636,6 @@ class TrainDistill(Request["DistillRecord"]):
     ema: float = option("decay of the averaged weights, which teach the next round", default=0.99, minimum=0, below=1)
     seed: int = _seed()
     progress: Callable[[int, int], None] | None = _progress()
-
-    @classmethod
-    def record(cls) -> "type[DistillRecord]":
-        from .distill import DistillRecord
-
-        return DistillRecord
 
     def run(self, model: "ModelSource") -> "DistillRecord":
         """Train it on a `Model`, or on a run folder, a saved folder or a hub id.

@@ -36,6 +36,8 @@ def _method(entry: object) -> Any:
 class Compare(Request["Comparison"]):
     """Several methods, the same network, data, seed and budget: trained alike, each measured; one table and one figure."""
 
+    returns = "zellige.plugins.studies.compare.comparison:Comparison"
+
     methods: Any = option(
         'names, with choices if there are any ("sedd:process=uniform"); classes; (class, "choice=value"); or folders of runs',
         default=(), hidden=True, read=lambda entries: tuple(map(_method, entries)),
@@ -73,12 +75,6 @@ class Compare(Request["Comparison"]):
         "psi:kappa=0.9",
         default=(), read=tuple,
     )  # fmt: skip
-
-    @classmethod
-    def record(cls) -> "type[Comparison]":
-        from .comparison import Comparison
-
-        return Comparison
 
     def run(self, terminal: Terminal | None = None) -> "Comparison":
         """Train the methods alike, measure each, and write the table and the figure.
@@ -131,6 +127,8 @@ class Compare(Request["Comparison"]):
 class CompareSamplers(Request["SamplersComparison"]):
     """One model and its samplers: quality, diversity and speed at several numbers of steps; one table and one figure."""
 
+    returns = "zellige.plugins.studies.compare.samplers:SamplersComparison"
+
     samplers: tuple[str, ...] = option(
         "samplers to compare, with options as confidence:entropy_bound=0.1 (default: all that the model supports)",
         default=(),
@@ -156,12 +154,6 @@ class CompareSamplers(Request["SamplersComparison"]):
             raise InputError("`steps` needs a number of steps; e.g. 4 8 16 32 64")
         if self.limit == 1:
             raise InputError("`limit` is 1; it must be 0, or 2 or more: an interval needs two texts")
-
-    @classmethod
-    def record(cls) -> "type[SamplersComparison]":
-        from .samplers import SamplersComparison
-
-        return SamplersComparison
 
     def run(self, model: "ModelSource", /) -> "SamplersComparison":
         """Compare the samplers of a `Model`, a run folder, a saved folder or a hub id.

@@ -21,6 +21,8 @@ class EvaluateProbe(Request["ProbeRecord"]):
     The record has `.rows`, each with its `.accuracy`, `.differences`, `.protocol` and `.save(path)`.
     """
 
+    returns = "zellige.plugins.studies.probes.probe:ProbeRecord"
+
     probe: str = option(
         "labelled texts: ag_news; a task of Genomic Benchmarks; or GLUE, with options of its own: glue, glue:sst2",
         default="ag_news",
@@ -38,12 +40,6 @@ class EvaluateProbe(Request["ProbeRecord"]):
     seed: int = option("random seed of the split, the weights and the data order", default=0)
     folds: int = option("times that all is done, each with a split and seeds of its own", default=1, minimum=1)
     progress: Callable[[str, int, int], None] | None = aside("called with (title, done, total)", default=None)
-
-    @classmethod
-    def record(cls) -> "type[ProbeRecord]":
-        from .probe import ProbeRecord
-
-        return ProbeRecord
 
     def run(self, model: "ModelSource", /) -> "ProbeRecord":
         """Probe a `Model`, or a run folder, a saved folder or a hub id."""
@@ -65,6 +61,8 @@ class EvaluateGlue(Request["GlueRecord"]):
     The record has `.rows`, each with its `.metric` and `.value`, `.mean`, `.protocol` and `.save(path)`.
     """
 
+    returns = "zellige.plugins.studies.probes.glue:GlueRecord"
+
     probe: str = option("glue, all its tasks, or one: glue:sst2", default="glue")
     data: Local = option(
         "where it is; `path` has a folder for each task", default=Local(), read=partial(data_of_json, Local)
@@ -74,12 +72,6 @@ class EvaluateGlue(Request["GlueRecord"]):
     batch: int = option("texts per step", default=16, minimum=1)
     seed: int = option("random seed of the linear map and the data order", default=0)
     progress: Callable[[str, int, int], None] | None = aside("called with (title, done, total)", default=None)
-
-    @classmethod
-    def record(cls) -> "type[GlueRecord]":
-        from .glue import GlueRecord
-
-        return GlueRecord
 
     def run(self, model: "ModelSource", /) -> "GlueRecord":
         """Fine-tune and judge a `Model`, or a run folder, a saved folder or a hub id."""

@@ -122,6 +122,8 @@ def _of_json(value: object) -> Any:
 class Sweep(Request[SweepRecord]):
     """A training for each combination of settings that have several values."""
 
+    returns = "zellige.plugins.studies.sweep.sweep:SweepRecord"
+
     training: Any = option(
         "what all have in common: a Training, or the name of a recipe or a method",
         default=None,
@@ -141,10 +143,6 @@ class Sweep(Request[SweepRecord]):
     search: Literal["random", "tpe"] = option(
         "how to choose trials: random, or tpe near good ones (Optuna; the extra sweep)", default="random"
     )
-
-    @classmethod
-    def record(cls) -> type[SweepRecord]:
-        return SweepRecord
 
     def run(self, say: Callable[[str], Any] = str, progress: Callable[[], Progress] | None = None) -> SweepRecord:
         """Train at each point that is not there yet.
