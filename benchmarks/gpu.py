@@ -25,8 +25,8 @@ from zellige import Batch
 from zellige.core.counting import Streams
 from zellige.methods import METHODS, build
 from zellige.models.config import Config
-from zellige.models.weights import unfilled
 from zellige.nn import Net
+from zellige.nn.network import unfilled
 from zellige.nn.precision import PRECISIONS
 from zellige.samplers import find, run
 from zellige.show.numbers import byte_size, flop_rate, percent, token_rate

@@ -74,12 +74,11 @@ def once(folder: Path, way: str) -> dict[str, float]:
 
     import zellige
     from zellige.models import model as checkpoint
-    from zellige.models import weights
 
     place = folder / ("own" if way == "copied" else way)
     file = place / FILES.get(way, "model.safetensors")
     if way == "copied":
-        weights.unfilled = contextlib.nullcontext
+        checkpoint.unfilled = contextlib.nullcontext
         checkpoint.place_weights.__kwdefaults__ = None
         whole = checkpoint.place_weights
         checkpoint.place_weights = lambda *args, take=False: whole(*args)

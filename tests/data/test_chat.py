@@ -49,7 +49,7 @@ def template(folder, source: str) -> Template:
     """A template as it lies in a tokenizer's folder, beside its special tokens."""
     (folder / "tokenizer_config.json").write_text(json.dumps(TOKENS | {"chat_template": source}))
     tokenizer = Bytes()
-    tokenizer.chat = chat.chat_of(folder)  # pyright: ignore[reportAttributeAccessIssue]
+    tokenizer.chat = chat.chat_of(folder, chat.tokenizer_config(folder))  # pyright: ignore[reportAttributeAccessIssue]
     return chat.template_of(tokenizer)
 
 
@@ -79,7 +79,7 @@ def test_a_template_of_its_own_file_comes_first(tmp_path):
     assert template(tmp_path, named).source == "D"  # pyright: ignore[reportArgumentType]
     (tmp_path / "chat_template.jinja").write_text("F")
     assert template(tmp_path, "E").source == "F"
-    assert chat.chat_of(tmp_path / "none") == {}
+    assert chat.chat_of(tmp_path / "none", {}) == {}
 
 
 def test_a_tokenizer_without_one_has_a_plain_one_that_its_alphabet_can_write():
@@ -106,7 +106,7 @@ def test_an_answer_ends_as_its_template_ends_it(tmp_path):
         ("{{ raise_exception('no') }}", ()),
     ):
         template(tmp_path, source)
-        tokenizer.chat = chat.chat_of(tmp_path)  # pyright: ignore[reportAttributeAccessIssue]
+        tokenizer.chat = chat.chat_of(tmp_path, chat.tokenizer_config(tmp_path))  # pyright: ignore[reportAttributeAccessIssue]
         assert chat.ends_of(tokenizer) == ends
 
 

@@ -14,10 +14,10 @@ from zellige.cli import main
 from zellige.core.batch import Batch
 from zellige.methods import D3PM, MD4, METHODS, build, diffusion
 from zellige.models.config import Config, from_json, to_json
-from zellige.models.weights import unfilled
 from zellige.nn import DiT, Net, UNet
 from zellige.nn.chunks import each_position
 from zellige.nn.cross_entropy import cross_entropy
+from zellige.nn.network import unfilled
 from zellige.nn.unet import doubled
 
 SMALL = Net(

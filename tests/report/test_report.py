@@ -33,8 +33,8 @@ from zellige.models.config import Config
 from zellige.models.frames import Frame
 from zellige.models.model import Model
 from zellige.models.sample import watch
-from zellige.models.weights import unfilled
 from zellige.nn import Net
+from zellige.nn.network import unfilled
 from zellige.plugins import report
 from zellige.plugins.report import assemble, figures, page, sections, work
 from zellige.samplers import Ancestral, run

@@ -57,10 +57,18 @@ SMALL = Template(
 )
 
 
-def chat_of(folder: Path) -> dict[str, str]:
-    """The chat template in a tokenizer's folder, and the texts of the special tokens that it may name; {} where it has none."""
+def tokenizer_config(folder: Path) -> dict[str, Any]:
+    """The entries of the tokenizer_config.json of a folder; {} where there is none."""
     path = folder / CONFIG
-    entries: dict[str, Any] = read_json(path, dict, _AGAIN) if path.is_file() else {}
+    return read_json(path, dict, _AGAIN) if path.is_file() else {}
+
+
+def chat_of(folder: Path, entries: Mapping[str, Any]) -> dict[str, str]:
+    """The chat template in a tokenizer's folder, and the texts of the special tokens that it may name; {} where it has none.
+
+    Args:
+        entries: of its tokenizer_config.json.
+    """
     source = entries.get(TEMPLATE)
     if isinstance(source, list):  # several by name
         by_name = {one.get("name"): one.get("template") for one in source if isinstance(one, Mapping)}

@@ -31,7 +31,7 @@ from ..base.arguments import is_number
 from ..base.errors import InputError
 from ..base.files import write_file
 from ..base.schema import read_json
-from .chat import chat_of
+from .chat import chat_of, tokenizer_config
 from .readers import MARK
 from .tokenizer_base import (
     CONFIG,
@@ -257,10 +257,13 @@ def load(folder: str | Path) -> Tokenizer:
             return Table(data["columns"])
         from tokenizers import Tokenizer as Inner
 
-        extra = _beside(path)
+        config = tokenizer_config(path.parent)
+        extra = (
+            config[OURS] if isinstance(config.get(OURS), dict) else {}
+        )  # what the library cannot store: name and rows
         name = extra.get("name") or path.resolve().parent.name
         tokenizer = Tokens(Inner.from_str(json.dumps(data)), name, extra.get("rows"), extra.get("mask"))
-        tokenizer.chat = chat_of(path.parent)
+        tokenizer.chat = chat_of(path.parent, config)
         return tokenizer
     except InputError:
         if path.exists():
@@ -268,14 +271,6 @@ def load(folder: str | Path) -> Tokenizer:
         raise InputError(f"no tokenizer.json in '{folder}'; give a folder that a model was saved in") from None
     except Exception as problem:  # the library raises a bare Exception for a wrong definition
         raise InputError(f"'{path}' is not a tokenizer ({problem}); give a tokenizer.json") from None
-
-
-def _beside(path: Path) -> dict[str, Any]:
-    """Entries of the config beside a tokenizer.json that the library itself cannot store: its name, its rows."""
-    config = path.parent / CONFIG
-    entries = read_json(config) if config.is_file() else {}
-    extra = entries.get(OURS)
-    return extra if isinstance(extra, dict) else {}
 
 
 def require_same(trained: Tokenizer, other: Tokenizer) -> None:

@@ -21,11 +21,10 @@ from ..base.schema import parse, read_text, shown, structure
 from ..data.tokenizer_base import Tokenizer
 from ..methods.method import Method
 from ..samplers import every_option
+from .checkpoint.layout import GENERATION
 from .checkpoint.read import check_sums
 from .config import AGAIN, refuse_unknown
 from .sampling import DECODING, INFILL, Decoding
-
-GENERATION = "generation_config.json"  # of a model's folder
 
 
 def names() -> tuple[str, ...]:
@@ -63,21 +62,21 @@ def read_defaults(folder: Path, method: Method, ours: bool = True) -> dict[str, 
     """Return the sampling defaults in a model's folder; {} without any.
 
     Args:
-        ours: the folder is Zellige's own; beside a model in a layout of others only a file that Zellige wrote is read.
+        ours: the folder is Zellige's own, and its checksums are compared; beside a model in a layout of others only a file that
+            Zellige wrote is read.
 
     Raises:
         InputError: the file is damaged or changed, has an unknown entry, or a value that does not go with the model.
     """
     path = folder / GENERATION
-    if ours:
-        check_sums(folder, GENERATION)
     if not path.is_file():
         return {}
     source = f"'{shown(path)}'"
     text = read_text(path, AGAIN)
-    if not ours and '"zellige"' not in text:
-        return {}
-    check_sums(folder, GENERATION)
+    if not ours:
+        if '"zellige"' not in text:
+            return {}
+        check_sums(folder, GENERATION)
     entries = dict(structure(parse(text, source, AGAIN), dict, source))
     entries.pop("zellige", None)
     refuse_unknown(entries, names(), f"{source} has")

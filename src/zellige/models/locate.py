@@ -12,7 +12,8 @@ from ..data import remote
 from ..methods import METHODS
 from . import hub, shipped
 from .checkpoint.layout import BEST, CHECKPOINTS, CHECKSUMS, CONFIG, LAST, WEIGHTS
-from .checkpoint.read import named_checkpoint, refuse_pickle
+from .checkpoint.pickles import refuse_pickle
+from .checkpoint.read import named_checkpoint
 from .published import is_published
 
 _ID = re.compile(r"[\w.-]+/[\w.-]+")

@@ -29,10 +29,11 @@ from ..data import load as load_tokenizer
 from ..data.tokenizer_base import Tokenizer
 from ..methods import METHODS, build, find
 from ..methods.method import Method
-from . import hub, published, shipped, weights
+from ..nn.network import unfilled
+from . import hub, published, shipped
 from .adapter import merge
-from .checkpoint.layout import ADAPTER, ADAPTER_CONFIG, CHECKPOINTS, CONFIG, TOKENIZER, WEIGHTS
-from .checkpoint.read import check_sums, header, load_tensors, load_weights, place_weights, read_config
+from .checkpoint.layout import CHECKPOINTS, CONFIG, MODEL, WEIGHTS
+from .checkpoint.read import check_sums, load_tensors, load_weights, own_config, place_weights, read_config
 from .checkpoint.write import explain_full_disk, nbytes, write_checksums, write_model
 from .config import FORMAT, Config, from_json
 from .defaults import check_defaults, read_defaults, write_defaults
@@ -372,27 +373,15 @@ def _load(
     choices: dict[str, Any],
     base: str | os.PathLike | None = None,
 ) -> Model:
-    if published.is_published(folder):
-        hub = str(path) if not Path(path).exists() else ""
-        published_model = published.plugin().read(folder, hub, **choices)
-        defaults = read_defaults(folder, published_model.method, ours=False) if folder.is_dir() else {}
-        return Model(
-            published_model.method.to(device),
-            published_model.tokenizer,
-            published_model.config,
-            published_model.about,
-            defaults,
-        )
+    entries = own_config(folder)
+    if entries is None:
+        return _load_published(folder, path, device, choices)
     block = choices.pop("block", None)
-    if choices and (folder / CONFIG).is_file():
+    if choices:
         raise InputError(
             f"'{shown(folder)}' is Zellige's own and says itself what it is; leave out {', '.join(choices)}"
         )
-    entries = read_config(folder)
-    check_sums(folder, CONFIG, *TOKENIZER)
-    if (folder / WEIGHTS).is_file():
-        number = (header(folder / WEIGHTS).get("__metadata__") or {}).get("format", "pt")
-        check_format(FORMAT if number in ("pt", str(FORMAT)) else number, FORMAT, shown(folder / WEIGHTS))
+    check_sums(folder, *MODEL)
     config = from_json(entries, method=method, source=shown(folder / CONFIG))
     if block is not None:
         config = replace(config, options=_in_blocks(config.options, block, shown(path)))
@@ -400,28 +389,43 @@ def _load(
         return _tuned(folder, path, method, net, device, config, entries.get("about"), base)
     if base is not None:
         raise InputError(f"'{shown(path)}' is no tuned model and has no `base`; leave it out")
-    builds_network = net is None
-    if net is None:
-        net = published.network_of(config, entries.get("about") or {})
-    if config.network and net is None:
-        raise InputError(
-            f"'{shown(path)}' was trained with an own network ({config.network}); hand it over: load(path, net=...)"
-        )
+    about = entries.get("about") or {}
     tokenizer = load_tokenizer(folder)
-    from_file = reading(shown(folder))  # which may name a schedule or a sampler of another package
-    with from_file, weights.unfilled(), torch.random.fork_rng(devices=[]):  # global random numbers stay as they were
-        model = build(
-            method or METHODS[config.method], tokenizer.size, net or config.net, config.options, config.net.length,
-            tokenizer.ordered,
-        )  # fmt: skip
-    check_sums(folder, WEIGHTS)
-    tensors, _ = load_tensors(folder / WEIGHTS)
-    place_weights(model, tensors, config, take=builds_network)
-    with reading(shown(folder)):
-        defaults = read_defaults(folder, model)
-    loaded_model = Model(model.to(device), tokenizer, config, entries.get("about"), defaults)
+    tensors, metadata = load_tensors(folder / WEIGHTS)
+    number = metadata.get("format", "pt")
+    check_format(FORMAT if number in ("pt", str(FORMAT)) else number, FORMAT, shown(folder / WEIGHTS))
+    with reading(shown(folder)):  # which may name a schedule or a sampler of another package
+        cls = method or METHODS[config.method]
+        with torch.random.fork_rng(devices=[]):  # global random numbers stay as they were
+            network = _network(config, about, cls, tokenizer) if net is None else net
+            if network is None:
+                raise InputError(
+                    f"'{shown(path)}' was trained with an own network ({config.network}); hand it over: load(path, net=...)"
+                )
+            built = build(cls, tokenizer.size, network, config.options, config.net.length, tokenizer.ordered)
+        place_weights(built, tensors, config, take=net is None)
+        defaults = read_defaults(folder, built)
+    loaded_model = Model(built.to(device), tokenizer, config, about, defaults)
     loaded_model.source = Path(path) if Path(path).is_dir() and folder.parent != shipped.FOLDER else folder
     return loaded_model
+
+
+def _load_published(folder: Path, path: str | os.PathLike, device: torch.device, choices: dict[str, Any]) -> Model:
+    """The model in a folder or a file that Zellige did not write."""
+    if not published.is_published(folder):
+        read_config(folder)  # says what is missing
+    hub_id = str(path) if not Path(path).exists() else ""
+    imported = published.plugin().read(folder, hub_id, **choices)
+    defaults = read_defaults(folder, imported.method, ours=False) if folder.is_dir() else {}
+    return Model(imported.method.to(device), imported.tokenizer, imported.config, imported.about, defaults)
+
+
+def _network(config: Config, about: Mapping[str, Any], method: type[Method], tokenizer: Tokenizer) -> nn.Module | None:
+    """The network of a config, its weights unset; None where it is an own one, of which the config knows the name alone."""
+    if config.network:
+        return published.network_of(config, about)
+    with unfilled():
+        return method.build_network(config.net, tokenizer.size, config.options)
 
 
 def _tuned(
@@ -449,7 +453,6 @@ def _tuned(
             f"'{shown(path)}' is tuned from other weights than those in '{name}'; give its own base with `base`, or take this "
             "one with `checksums=False`"
         )
-    check_sums(folder, ADAPTER, ADAPTER_CONFIG)
     merge(model.method, folder, lambda: place_weights(model.method, load_weights(folder), config))
     defaults = model.defaults | read_defaults(folder, model.method)
     merged = Model(model.method, load_tokenizer(folder), replace(config, adapter=None), about, defaults)

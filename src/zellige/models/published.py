@@ -3,7 +3,6 @@
 A folder of Zellige's own never imports it.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict
@@ -11,6 +10,8 @@ from typing import Any, TypedDict
 from ..base.errors import InputError
 from ..base.plugins import part
 from ..base.schema import shown
+from .checkpoint.layout import WEIGHTS
+from .checkpoint.read import own_config
 from .config import Config
 
 PICKLES = (".bin", ".ckpt", ".pt", ".pth")
@@ -37,17 +38,8 @@ def has_class(config: Config) -> bool:
 def is_published(path: Path) -> bool:
     """Return whether a file or a folder holds weights without a config of Zellige's."""
     if path.is_file():
-        return path.suffix in SUFFIXES and not _own(path.parent if path.name == "model.safetensors" else path)
-    return path.is_dir() and not _own(path) and weights_in(path) is not None
-
-
-def _own(folder: Path) -> bool:
-    """Return whether a folder's config is one that Zellige wrote."""
-    try:
-        entries = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(entries, dict) and "format" in entries
+        return path.suffix in SUFFIXES and not (path.name == WEIGHTS and own_config(path.parent))
+    return path.is_dir() and not own_config(path) and weights_in(path) is not None
 
 
 def weights_in(folder: Path) -> Path | None:

@@ -1,9 +1,11 @@
 """Interface between a method and its network, and the kinds of networks that a `Net` may ask for."""
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from ..base.errors import InputError
 from ..base.memory import require_memory
@@ -83,3 +85,23 @@ def build_network(
             "such as mdlm"
         )
     return UNet(net, states, time, outputs, levels)
+
+
+_FILLS = {"fill_", "zero_", "normal_", "uniform_", "truncated_", "copy_"}
+
+
+class unfilled(TorchFunctionMode):
+    """Within it, nothing that torch.nn.init or a fill in place would write into a parameter is written.
+
+    A network that is about to be given its weights needs no random ones: at 170 million parameters these cost seconds.
+    """
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: object, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        name, inside = getattr(func, "__name__", ""), getattr(func, "__module__", None) == "torch.nn.init"
+        if inside or name in _FILLS:
+            parameter = args[0] if args else (kwargs or {}).get("tensor")
+            if isinstance(parameter, nn.Parameter):
+                return parameter
+        return func(*args, **(kwargs or {}))

@@ -31,9 +31,9 @@ from ..core.random import Counter
 from ..methods import METHODS, build
 from ..methods.method import Method
 from ..models.config import Config
-from ..models.weights import unfilled
 from ..nn import chunks
 from ..nn.block import Net
+from ..nn.network import unfilled
 from ..show.record import Record, json_record
 from .device import DEVICES, Device, Fleet, precision, sharded_blocks, split_batch
 

@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import save_file
 
 from zellige.data.tokenizer import Integers
-from zellige.models.weights import unfilled
 from zellige.nn import DiT, Net
+from zellige.nn.network import unfilled
 from zellige.plugins.published import ddit
 
 ONCE = """

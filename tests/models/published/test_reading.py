@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 import zellige
 from zellige.data.tokenizer import Integers
-from zellige.models import weights
+from zellige.models.checkpoint.read import place
 from zellige.models.checkpoint.write import write_checksums
 from zellige.nn import DiT, Net
 from zellige.plugins import published
@@ -371,7 +371,7 @@ def test_weights_are_taken_not_copied(mdlm, tmp_path):
     """Changing one writes nothing into the file that it is a view of, and the global random numbers stay."""
     network = DiT(Net(1, 8, 2, 4), 5)
     given = {name: torch.randn_like(tensor) for name, tensor in network.state_dict().items()}
-    weights.place(network, given, "a test", take=True)
+    place(network, given, "a test", take=True)
     assert all(p.data_ptr() == given[name].data_ptr() for name, p in network.named_parameters())
     source = hub.folder(tmp_path / "m", mdlm, CONFIG)
     state, before = torch.get_rng_state(), (source / "model.safetensors").read_bytes()
@@ -385,7 +385,7 @@ def test_weights_are_taken_not_copied(mdlm, tmp_path):
 
 
 def test_unfilled():
-    from zellige.models.weights import unfilled
+    from zellige.nn.network import unfilled
 
     with unfilled():
         network = DiT(Net(2, 64, 4, 24), 500, time=True)

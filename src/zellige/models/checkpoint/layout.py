@@ -33,6 +33,8 @@ from ...data import Data
 
 WEIGHTS, CONFIG, TOKENIZER = "model.safetensors", "config.json", ("tokenizer.json", "tokenizer_config.json")
 ADAPTER, ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
+GENERATION = "generation_config.json"  # sampling defaults
+MODEL = (CONFIG, *TOKENIZER, WEIGHTS, ADAPTER, ADAPTER_CONFIG, GENERATION)  # the files that are read when it is loaded
 CHECKSUMS = "SHA256SUMS"  # of a model's folder, as `sha256sum` writes it and `sha256sum -c` checks it
 TRAINING, STATE = "training.safetensors", "training.json"
 SHARDS = "shard-*.safetensors"

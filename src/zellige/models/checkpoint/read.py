@@ -1,17 +1,16 @@
 """Reading of a folder that Zellige wrote: its config, its tensors without pickle, and the state of its training.
 
-Every file is compared with SHA256SUMS before it is used, where the folder has one.
+Every file is compared with SHA256SUMS before it is used, where the folder has one. The tensors of a safetensors file are a view
+of the file itself, so a model that takes them costs no memory until it reads them.
 """
 
 import contextlib
-import io
 import json
+import math
 import os
-import pickletools
 import re
 import struct
-import zipfile
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -24,7 +23,6 @@ from ...base.schema import read_json, read_text, sha256, shown, structure
 from ...base.trust import may_have_changed
 from ...methods.method import Method
 from ...show.numbers import count
-from .. import weights
 from ..adapter import of_adapter, own_name
 from ..config import AGAIN, Config, from_json
 from .layout import (
@@ -45,6 +43,7 @@ from .layout import (
     step_of,
     steps,
 )
+from .pickles import refuse_pickle
 
 # ---------------------------------------------------------------------------------------------------- any folder
 _ACCEPT = "copy the folder again, or take it as it is with `checksums=False`"
@@ -75,9 +74,9 @@ def check_sums(folder: Path, *names: str) -> None:
             raise InputError(f"'{shown(path)}' does not list '{name}'; {_ACCEPT}")
         if name in sums and not file.is_file():
             raise InputError(f"'{shown(file)}' is missing; {_ACCEPT}")
-        if file.suffix == ".safetensors" and file.is_file():
-            header(file)  # says more of a file that is truncated or a pickle
         if name in sums and sha256(file) != sums[name]:
+            if file.suffix == ".safetensors":
+                header(file)  # says more of a file that is truncated or a pickle
             raise InputError(f"'{shown(file)}' has changed since it was written ({CHECKSUMS}); {_ACCEPT}")
 
 
@@ -89,11 +88,11 @@ def load_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[s
     """
     from safetensors import SafetensorError, safe_open
 
-    metadata = header(path).get("__metadata__") or {}
     try:
         with safe_open(path, "pt", device=str(device)) as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, metadata  # noqa: SIM118
-    except SafetensorError as problem:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except (SafetensorError, OSError) as problem:
+        header(path)  # says more of a file that is missing, truncated or a pickle
         raise InputError(f"'{shown(path)}' is damaged ({problem}); copy or download it again") from None
 
 
@@ -128,14 +127,26 @@ def _truncated(path: Path, have: int, need: int) -> InputError:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Read the JSON of a folder's config."""
+    """Read the config of a folder that Zellige wrote; InputError where it did not."""
+    entries = own_config(folder)
+    if entries is not None:
+        return entries
+    if (folder / CONFIG).is_file():
+        what = f"'{shown(folder / CONFIG)}' is not the config of a Zellige model; give"
+    else:
+        what = f"'{shown(folder)}' holds no {CONFIG}; give a run or"
+    raise InputError(f"{what} a folder that Zellige wrote")
+
+
+def own_config(folder: Path) -> dict[str, Any] | None:
+    """Read the config of a folder; None where there is none, or Zellige did not write it."""
     path = folder / CONFIG
-    if not path.is_file():
-        raise InputError(f"'{shown(folder)}' holds no {CONFIG}; give a run or a folder that Zellige wrote")
-    entries = read_json(path, dict, AGAIN)
-    if "format" not in entries:
-        raise InputError(f"'{shown(path)}' is not the config of a Zellige model; give a folder that Zellige wrote")
-    return entries
+    try:
+        entries = read_json(path, dict, AGAIN) if path.is_file() else {}
+    except InputError:
+        check_sums(folder, CONFIG)  # says more of one that has changed
+        raise
+    return entries if "format" in entries else None
 
 
 def load_weights(folder: Path) -> dict[str, Tensor]:
@@ -145,15 +156,81 @@ def load_weights(folder: Path) -> dict[str, Tensor]:
     return {own_name(name): tensor for name, tensor in load_tensors(folder / ADAPTER)[0].items()}
 
 
+# ---------------------------------------------------------------------------------------------------- tensors into a module
 def place_weights(method: nn.Module, tensors: Mapping[str, Tensor], config: Config, take: bool = False) -> None:
-    """Put tensors into a method (`weights.place`); InputError if one is missing, left over or of another shape."""
+    """Put tensors into a method (`place`); InputError if one is missing, left over or of another shape."""
     if config.adapter:
         what = f"the adapter is of rank {config.adapter.rank} beside {', '.join(config.adapter.targets)}"
-        return weights.place(method, tensors, what, of=of_adapter)
+        return place(method, tensors, what, of=of_adapter)
     sizes = str(config.net) if config.net.convolutional else f"{config.net.layers} layers"
-    weights.place(
-        method, tensors, f"the network is {config.network}" if config.network else f"config says {sizes}", take
+    place(method, tensors, f"the network is {config.network}" if config.network else f"config says {sizes}", take)
+
+
+def place(
+    module: nn.Module,
+    tensors: Mapping[str, Tensor],
+    what: str,
+    take: bool = False,
+    of: Callable[[str], bool] = lambda name: True,
+) -> None:
+    """Put tensors into a module, all or none.
+
+    Args:
+        of: says of which of the module's names they are; the others keep their values.
+        take: have the tensors themselves as the module's, where their type is its own; for a module that nobody else holds.
+            A module that is not there yet (on the device "meta") has them in the type that they have.
+
+    Raises:
+        InputError: one is missing, left over, of another shape or not finite.
+    """
+    state = {name: tensor for name, tensor in module.state_dict().items() if of(name)}
+    check_fit(state, tensors, what)
+    check_finite(module, tensors)
+    copies = not take or os.name == "nt"  # Windows neither moves nor removes a file that is a model's memory
+    if copies and not any(tensor.is_meta for tensor in state.values()):
+        module.load_state_dict(dict(tensors), strict=False)  # checked above
+        return
+    cast_tensors = {n: tensor if state[n].is_meta else tensor.to(state[n].dtype) for n, tensor in tensors.items()}
+    module.load_state_dict(
+        {n: tensor.clone() for n, tensor in cast_tensors.items()} if copies else cast_tensors, strict=False, assign=True
     )
+
+
+def _listed(names: Sequence[str]) -> str:
+    """` (a, b, c, ...)`, the first few of them; "" for none."""
+    return f" ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})" if names else ""
+
+
+def check_fit(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], what: str) -> None:
+    """Raise InputError if a tensor is missing, left over or of another shape; `what` ends the sentence: what the config says."""
+    missing = [name for name in own if name not in tensors]
+    over = [name for name in tensors if name not in own]
+    if missing or over:
+        counts = f"{len(missing)} key{'s' * (len(missing) != 1)} missing{_listed(missing)}, {len(over)} unexpected{_listed(over)}"
+        raise InputError(f"checkpoint does not fit: {counts}; {what}")
+    for name, tensor in tensors.items():
+        if tensor.shape != own[name].shape:
+            have, need = (" x ".join(map(str, s)) or "a number" for s in (tensor.shape, own[name].shape))
+            raise InputError(f"checkpoint does not fit: {name} is {have}, the model has {need}; {what}")
+
+
+def check_finite(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Raise InputError if a weight is NaN or infinite, or a buffer NaN; one pass over the numbers, in no memory of its own."""
+    buffers = {name for name, _ in module.named_buffers()}
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point() or tensor.is_meta or not tensor.numel():
+            continue
+        low, high = (float(x) for x in (tensor if tensor.itemsize > 1 else tensor.float()).aminmax())
+        if math.isfinite(low) and math.isfinite(high):
+            continue
+        nan = int(tensor.isnan().sum())
+        wrong = nan or (0 if name in buffers else int(tensor.isinf().sum()))
+        if wrong:
+            where = f"{wrong:,} of its {tensor.numel():,} numbers" if tensor.numel() > 1 else "its number"
+            raise InputError(
+                f"the weights are not finite: {name} has {'NaN' if nan else 'infinity'} for {where}; "
+                "take an earlier checkpoint, or copy or download it again"
+            )
 
 
 # ---------------------------------------------------------------------------------------------------- the checkpoints of a run
@@ -345,66 +422,3 @@ def is_settled(last: Path) -> bool:
     """Return whether nothing is left to do after a checkpoint's step: it is recorded and validated."""
     state = read_state(last)["run"]
     return state["settled"] == state["step"]
-
-
-# ---------------------------------------------------------------------------------------------------- pickles, which are refused
-def refuse_pickle(path: Path) -> None:
-    """Refuse a pickle, also inside a zip archive, as torch.save writes it; the InputError names what it would run.
-
-    The opcodes are read, nothing is executed.
-    """
-    refuse_code(path)
-    for data in _pickles(path):
-        names = list(_globals(data))
-        if names:
-            raise InputError(f"'{shown(path)}' asks to run '{names[0]}' when loaded; refused, nothing was run")
-        if data[:1] == b"\x80":
-            raise InputError(f"'{shown(path)}' is a pickle; refused, nothing was run: give a folder that Zellige wrote")
-
-
-def refuse_code(path: Path, known: Container[str] = ()) -> None:
-    """Refuse a pickle that names anything but the classes of tensors and what is `known`. Nothing is executed."""
-    for data in _pickles(path):
-        for name in _globals(data):
-            if name not in known and not name.startswith(_PLAIN):
-                raise InputError(f"'{shown(path)}' asks to run '{name}' when loaded; refused, nothing was run")
-
-
-_PLAIN = ("torch.", "torch._utils.", "collections.OrderedDict", "numpy.", "_codecs.encode")
-
-
-def _pickles(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        magic = file.read(4)
-    if magic[:2] == b"PK":
-        with contextlib.suppress(zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
-            for member in archive.namelist():
-                if member.endswith(".pkl"):
-                    yield archive.read(member)
-    elif magic[:1] in (b"\x80", b"(", b"c", b"]", b"}"):
-        with path.open("rb") as file:
-            yield file.read(64_000_000)
-
-
-def _globals(data: bytes) -> Iterator[str]:
-    """Yield the names that a stream of pickles looks up, in order."""
-    stream = io.BytesIO(data)
-    while stream.tell() < len(data):
-        texts: list[Any] = []  # what was pushed last, texts or None; memo: what was stored
-        memo: dict[int, Any] = {}
-        try:
-            for op, argument, _ in pickletools.genops(stream):
-                if op.name in ("GLOBAL", "INST"):
-                    yield str(argument).replace(" ", ".")
-                elif op.name == "STACK_GLOBAL":
-                    yield ".".join(str(t) for t in texts[-2:])
-                elif op.name == "MEMOIZE":
-                    memo[len(memo)] = texts[-1] if texts else None
-                elif op.name in ("BINPUT", "LONG_BINPUT", "PUT") and texts:
-                    memo[int(argument)] = texts[-1]  # pyright: ignore[reportArgumentType]
-                elif op.name in ("BINGET", "LONG_BINGET", "GET"):
-                    texts.append(memo.get(int(argument)))  # pyright: ignore[reportArgumentType]
-                elif op.stack_after:
-                    texts.append(argument if isinstance(argument, str) else None)
-        except Exception:  # not a pickle, or no more of them: what torch.save wrote before 1.6 goes on with raw bytes
-            return

@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from zellige.models import weights
+from zellige.models.checkpoint.read import place
 from zellige.nn.classifier import Classifier
+from zellige.nn.network import unfilled
 from zellige.nn.transformer import DiT
 
 from . import ddit
@@ -27,11 +28,11 @@ def classifier(source: str | Path, **choices: Any) -> Classifier:
     tensors = stripped(open_weights(weights_and_config(Path(source))[0]).tensors, STRIPS)
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     net = ddit.sizes(shapes, Choices.of(choices))
-    with weights.unfilled():
+    with unfilled():
         trunk = DiT(net, shapes["vocab_embed.embedding"][0], time="sigma_map.mlp.0.weight" in shapes, ends=False)
         network = Classifier(trunk, net.hidden, shapes.get("output_layer.weight", (1,))[0])
     weights_by_name = {_ours(name): tensor for name, tensor in tensors.items() if name not in ddit.BUFFERS}
-    weights.place(network, weights_by_name, f"a classifier of {net.layers} layers", take=True)
+    place(network, weights_by_name, f"a classifier of {net.layers} layers", take=True)
     return network.eval()
 
 

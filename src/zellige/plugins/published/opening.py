@@ -17,7 +17,8 @@ from torch import Tensor
 from zellige.base.arguments import refuse_path
 from zellige.base.errors import InputError
 from zellige.base.schema import read_json, shown
-from zellige.models.checkpoint.read import check_sums, load_tensors, refuse_code
+from zellige.models.checkpoint.pickles import refuse_code
+from zellige.models.checkpoint.read import check_sums, load_tensors
 
 
 class Inert:

@@ -11,14 +11,14 @@ from torch import Tensor, nn
 from zellige.base.errors import InputError, unknown
 from zellige.base.schema import read_json, shown
 from zellige.data import DATASETS, Data
-from zellige.data.chat import chat_of
+from zellige.data.chat import chat_of, tokenizer_config
 from zellige.data.tokenizer_base import Tokenizer
 from zellige.methods import METHODS, build
 from zellige.methods.method import Method
-from zellige.models import weights
-from zellige.models.checkpoint.read import check_sums
+from zellige.models.checkpoint.read import check_fit, check_sums, place
 from zellige.models.config import Config
 from zellige.models.published import SUFFIXES, weights_in
+from zellige.nn.network import unfilled
 
 from . import ddit
 from .catalogue import CATALOGUE
@@ -70,17 +70,17 @@ def read(source: str | Path, hub: str = "", **choices: Any) -> Imported:
         config = entries = layout.adopt(config) or config
     description = _describe(layout, config, shapes, values)
     if layout.tokenizer is not None:
-        place = Path(values.tokenizer or file.parent).expanduser()
-        place = place.parent if place.is_file() else place
-        tokenizer = layout.tokenizer(place, description)
-        if place.is_dir():
-            tokenizer.chat = chat_of(place)
+        folder = Path(values.tokenizer or file.parent).expanduser()
+        folder = folder.parent if folder.is_file() else folder
+        tokenizer = layout.tokenizer(folder, description)
+        if folder.is_dir():
+            tokenizer.chat = chat_of(folder, tokenizer_config(folder))
         mask = getattr(tokenizer, "mask", None)
         description = replace(description, rows=tokenizer.size, mask=description.mask if mask is None else mask)
     else:
         tokenizer = tokenizer_of(layout, description, values, file.parent)
     cls, options = METHODS[layout.method], _options(layout, description, values, tokenizer)
-    with weights.unfilled(), torch.random.fork_rng(devices=[]):
+    with unfilled(), torch.random.fork_rng(devices=[]):
         net = layout.build(config or {}, description) if layout.build else description.net
         method = build(cls, tokenizer.size, net, options, description.net.length, tokenizer.ordered)
     assert isinstance(method.network, nn.Module)
@@ -279,9 +279,9 @@ def _take(
     for name in layout.tables:
         if name in by_name and name in names_of_layout:
             by_name[name] = with_row(by_name[name], len(state[names_of_layout[name]]))
-    weights.check_fit({name: state[names_of_layout[name]] for name in names_of_layout}, by_name, what)
+    check_fit({name: state[names_of_layout[name]] for name in names_of_layout}, by_name, what)
     state_by_name = {names_of_layout[name]: tensor.detach() for name, tensor in by_name.items()}
-    weights.place(network, state_by_name, what, take=True)
+    place(network, state_by_name, what, take=True)
     return average is not None
 
 
@@ -313,7 +313,7 @@ def rebuild(layout: Layout, about: Mapping[str, Any], config: Config) -> nn.Modu
     description = replace(
         layout.read(entries, {}), net=config.net, rows=published_entries["rows"], options=asdict(config.options)
     )
-    with weights.unfilled():
+    with unfilled():
         return layout.build(entries, description)
 
 
