@@ -231,7 +231,7 @@ class _Parts:
         self.model = load(self.folder)
         with Bar(self.terminal, "compare", len(self.corpus.test), "texts") as bar:
             bound = evaluate(
-                self.model, self.corpus, "test", DRAWS, self.seed, progress=lambda done, _: bar.update(done)
+                self.model, self.corpus, "test", DRAWS, seed=self.seed, progress=lambda done, _: bar.update(done)
             )
         bound.to_json(self.folder / bound.file_name)
         self.say("4 compare   test split, lower is better", since)
