@@ -49,7 +49,7 @@ class Grams:
 
     def bound(self, model: Model, draws: int, seed: int, limit: int | None, progress: Progress | None) -> Result:
         """The bound on the test split, each text one observation."""
-        return evaluate(model, self.corpus, "test", draws, seed, limit, progress=progress)
+        return evaluate(model, self.corpus, "test", draws, seed=seed, limit=limit, progress=progress)
 
     def score(self, rows: np.ndarray) -> Score:
         """Of rows (n, L), -1 where there is padding: the judge's number with its interval, and the entropy in nats."""
@@ -96,7 +96,7 @@ class Enumerated:
         def progress_of_set(number: int) -> Any:
             return lambda done, _: progress(number * M + done, SETS * M)
 
-        sets = [evaluate(model, once, DATA, draws, mix(seed, i), progress=progress_of_set(i)) for i in range(SETS)]
+        sets = [evaluate(model, once, DATA, draws, seed=mix(seed, i), progress=progress_of_set(i)) for i in range(SETS)]
         nats, sizes = (torch.stack([weight @ getattr(s, of) for s in sets]) for of in ("nats", "sizes"))
         texts = f"all {M:,} rows of the data, each as likely as it is there, {SETS} independent sets of draws"
         return summarize(
