@@ -130,8 +130,8 @@ def run(chosen: argparse.Namespace) -> dict[str, Any]:
                 drawn = zellige.Sample(**more, **how).run(model)
                 x = exact.index(torch.tensor(drawn.tokens), len(ACIDS))
                 row = of_samples(x, group, fitness, log_fit) | {"seconds": time.perf_counter() - began}
-                if any(drawn.groups):
-                    row |= by_constant(drawn.groups, fitness)
+                if drawn.summary is not None and any(drawn.summary.groups):
+                    row |= by_constant(drawn.summary.groups, fitness)
                 entry["samples"][name] = row
                 print(f"   {name:20}", told(row), flush=True)
             result["guided"].append(entry)

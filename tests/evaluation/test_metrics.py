@@ -2,8 +2,6 @@
 
 import math
 from itertools import chain
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +13,7 @@ from zellige.evaluation import metrics
 from zellige.evaluation.interval import Number, mean, student
 from zellige.evaluation.metrics import METRICS, Metric
 from zellige.evaluation.sweep import ScoredSet, Way
-from zellige.models import frames
+from zellige.samplers import State
 from zellige.samplers.growing import Growth
 
 
@@ -131,12 +129,10 @@ def test_no_median_where_half_of_the_documents_did_not_end():
 
 
 def test_texts_that_end_by_themselves():
-    """Not one as long as may be, nor one that was stopped since it repeats itself, nor one of no growing sampler."""
-    rows = torch.arange(3)
-    memory = Growth(8, 8, torch.tensor([3, 8, 5]), rows, repeats=torch.tensor([False, False, True]))
-    for growth, ended in ((memory, [True, False, False]), (None, [False] * 3)):
-        frame: Any = SimpleNamespace(x=torch.zeros(3, 8), state=SimpleNamespace(memory=growth))
-        assert frames._ended(frame) == ended
+    """Not one as long as may be, nor one that was stopped since it repeats itself."""
+    x = torch.zeros(3, 8, dtype=torch.long)
+    memory = Growth(8, 8, torch.tensor([3, 8, 5]), torch.arange(3), repeats=torch.tensor([False, False, True]))
+    assert memory.summary(State(x, x > 0, x[:, 0], memory=memory)).ended == [True, False, False]
 
 
 def test_nothing_judged_is_one_line():

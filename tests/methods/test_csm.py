@@ -347,7 +347,7 @@ def test_samples_and_report(run):
     from zellige.models.sample import watch
 
     drawn = collect(watch(run.model, count=20, steps=200, batch=8))
-    assert len(drawn.walks) == 3
+    assert len(drawn.summary.walks) == 3
     assert "of 200 proposals accepted, autocorrelation time" in str(drawn)
     assert set(drawn.calls) == {200}
     filled = collect(watch(run.model, count=4, steps=50, fixed=[1, 2, -1, -1]))

@@ -14,10 +14,10 @@ from zellige import InputError, Record
 from zellige.cli.drawing import InfillOptions, SampleOptions
 from zellige.cli.flags import flags
 from zellige.models import defaults
-from zellige.models.frames import Group, Samples
+from zellige.models.frames import Samples
 from zellige.models.sampling import DECODING
 from zellige.samplers import Ancestral, Blockwise, Confidence, Truncated
-from zellige.samplers.smc import Constant
+from zellige.samplers.smc import Constant, Group, Weighed
 
 
 def test_a_field_of_decoding_stands_everywhere():
@@ -53,7 +53,7 @@ def test_a_record_is_saved_and_drawn_again(request_, tmp_path):
         samples.texts, samples.tokens, samples.calls, samples.steps
     )  # fmt: skip
     assert (loaded.distribution, loaded.expected_calls) == (samples.distribution, samples.expected_calls)
-    assert loaded.leaps == samples.leaps
+    assert loaded.summary == samples.summary
     assert ("in a leap" in str(loaded)) == (request_.sampler == "tau_leaping")
     assert loaded.request.run(model).tokens == samples.tokens
     samples.save(tmp_path / "a.jsonl")
@@ -105,16 +105,18 @@ def test_samples_that_a_reward_forbids_are_counted_and_named(tmp_path):
     )
     samples = request.run(small())
     forbidden = [bool({*"abc"} & {*text}) for text in samples.texts]
-    assert samples.forbidden == forbidden
+    assert samples.summary.forbidden == forbidden
     assert 2 <= sum(forbidden) < 12
     numbers = [number for number, word in enumerate(forbidden, 1) if word]
     assert f"the reward forbids {len(numbers)} of 12 samples (-inf): {', '.join(map(str, numbers))}" in str(samples)
     assert [line.get("forbidden", False) for line in samples.lines()] == forbidden
     samples.save(tmp_path / "a.json")
-    assert Record.load(tmp_path / "a.json").forbidden == forbidden
-    only = replace(samples, forbidden=[True] * 12)
+    assert Record.load(tmp_path / "a.json").summary.forbidden == forbidden
+    only = replace(samples, summary=Weighed([None] * 12, [True] * 12))
     assert str(only).endswith("12 of 12 samples (-inf): " + ", ".join(map(str, range(1, 13))))
-    assert str(replace(only, texts=["a"] * 25, forbidden=[True] * 25)).endswith(", 19, 20 and 5 more")
+    assert str(replace(only, texts=["a"] * 25, summary=Weighed([None] * 25, [True] * 25))).endswith(
+        ", 19, 20 and 5 more"
+    )
     allowed = zellige.Sample(count=2, seed=0, steps=3, reward=lambda texts: [0.0] * len(texts)).run(small())
     assert "forbids" not in str(allowed)
 
@@ -136,8 +138,8 @@ def test_a_reward_that_forbids_every_sample_is_refused(request_):
 
 def test_one_of_several_filled_texts_may_be_forbidden():
     samples = zellige.Infill(text=["a_c", "dd__"], count=2, steps=2, reward=without_abc).run(small())
-    assert samples.forbidden[:2] == [True, True]
-    assert not all(samples.forbidden)
+    assert samples.summary.forbidden[:2] == [True, True]
+    assert not all(samples.summary.forbidden)
 
 
 def group(log_z, ess=3.5):
@@ -146,9 +148,8 @@ def group(log_z, ess=3.5):
 
 def weighed(*log_z, classes=None):
     n = len(log_z)
-    return str(
-        Samples(["a"] * n, [[0]] * n, [1] * n, 1, 0.9, groups=[group(z) for z in log_z], classes=classes or [None] * n)
-    )
+    summary = Weighed([*map(group, log_z)], [False] * n)
+    return str(Samples(["a"] * n, [[0]] * n, [1] * n, 1, 0.9, summary=summary, classes=classes or [None] * n))
 
 
 def test_log_z_has_its_interval_or_the_reason_that_it_has_none():

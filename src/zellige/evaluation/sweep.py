@@ -48,8 +48,9 @@ from ..models.model import Model, fingerprint
 from ..models.sample import watch
 from ..samplers import choose_sampler
 from ..samplers.choice import PLAIN
+from ..samplers.growing import Redrawn
 from ..samplers.pairing import admissible, of_length
-from ..samplers.tau_leaping import Leap
+from ..samplers.tau_leaping import Leap, LeapSummary
 from . import metrics
 from .interval import Number, from_jackknife
 from .judge import Judge, JudgeReading, read_texts
@@ -332,8 +333,8 @@ def draw_samples(
         samples.expected_calls,
         samples.classes if classes else None,
         samples.seconds,
-        tuple(samples.leaps) or None,
-        samples.ended if fixed is None and _ends(model, way) else None,
+        tuple(summary.leaps) if isinstance(summary := samples.summary, LeapSummary) else None,
+        summary.ended if isinstance(summary, Redrawn) and fixed is None and _ends(model, way) else None,
     )
 
 

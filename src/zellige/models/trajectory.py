@@ -21,7 +21,6 @@ from ..core.batch import tensor, whole_numbers
 from ..core.random import Streams, mix
 from ..data.tokenizer_base import Tokenizer
 from ..samplers import Blockwise, Sampler, State, pairing, run
-from ..samplers.growing import again, merged
 from ..samplers.guide import Wrapper
 from ..samplers.pairing import Distribution, of_length
 from ..samplers.sampler import GAP, below, distribution_of, start_distribution
@@ -173,38 +172,26 @@ class Trajectory:
             method.train(training)
 
     def _states(self, numbers: Tensor) -> Iterator[tuple[int, State]]:
-        """(step, state) of the samples of these numbers.
+        """(step, state) of the samples of these numbers; a sampler may draw some of them again (`Sampler.attempts`)."""
+        draw = lambda rows, attempt: self._run(numbers[rows.cpu()], attempt)  # noqa: E731
+        return self.sampler.attempts(draw, torch.arange(len(numbers)), len(self.grid()) - 1)
 
-        Samples that repeat themselves are drawn again from the beginning, at most `redraws` times, each time with
-        another stream of random numbers; the last step is that of all of them.
-        """
-        method, sampler = self.model.method, self.sampler
+    def _run(self, numbers: Tensor, attempt: int) -> Iterator[State]:
+        """The states of the samples of these numbers, with the random numbers of the attempt."""
+        method, count = self.model.method, self.count
         device = next((p.device for p in method.parameters()), torch.device("cpu"))
-        rows, whole = torch.arange(len(numbers)), None
-        last = len(self.grid()) - 1
-        for attempt in range(sampler.redraws() + 1):
-            sample_numbers = numbers[rows.cpu()]
-            streams = Streams(self._seeds(sample_numbers, attempt), start_distribution(method).device)
-            tokens = None
-            if self.fixed is not None:
-                tokens = self.fixed[sample_numbers * len(self.fixed) // self.count].to(device)
-            condition = None if self.condition is None else self.condition[sample_numbers].to(device)
-            shape = (len(rows), self.length)
-            begin = None
-            if self.begin is not None:
-                begin = (self.begin[sample_numbers * len(self.begin) // self.count].to(device), self.noise)
-            states = run(
-                sampler, method, shape, self.steps, fixed=tokens, generator=streams, condition=condition, around=self.around,
-                begin=begin,
-            )  # fmt: skip
-            for step, part in enumerate(states):
-                state = part if whole is None else merged(whole, rows, part)
-                if step == last and attempt < sampler.redraws() and len(again(state)):
-                    break
-                yield step, state
-            else:
-                return
-            whole, rows = state, again(state)
+        rows_of = lambda values: values[numbers * len(values) // count].to(device)  # noqa: E731
+        return run(
+            self.sampler,
+            method,
+            (len(numbers), self.length),
+            self.steps,
+            fixed=None if self.fixed is None else rows_of(self.fixed),
+            generator=Streams(self._seeds(numbers, attempt), start_distribution(method).device),
+            condition=None if self.condition is None else rows_of(self.condition),
+            around=self.around,
+            begin=None if self.begin is None else (rows_of(self.begin), self.noise),
+        )
 
     def _seeds(self, numbers: Tensor, attempt: int) -> list[int]:
         """The seed of each sample's stream."""

@@ -1,7 +1,8 @@
 """Shared parts of samplers that write a text from left to right: progress, context, given tokens, ending."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -11,14 +12,47 @@ from ..base.requests import declared, option
 from ..base.truncation import TOKENS
 from ..core import maths
 from ..methods.method import Method
-from .sampler import Sampler, State
+from .sampler import Memory, Sampler, State, Summary, first_at, ordered
 
 SPAN = 256  # the tokens whose entropy tells whether a text repeats itself
 REDRAW = 1_000  # times that a text is drawn again, at most
 
 
 @dataclass(frozen=True)
-class Growth:
+class Redrawn(Summary):
+    """How texts ended that were written from left to right.
+
+    Attributes:
+        ended: whether a token ended each text before its length; a text that was stopped since it repeats itself has not ended.
+        tries: how often each text was drawn again since it repeated itself.
+        repeating: texts that still repeat themselves.
+    """
+
+    ended: list[bool]
+    tries: list[int]
+    repeating: int
+
+    @classmethod
+    def joined(cls, parts: Sequence["Redrawn"], places: Sequence[int]) -> "Redrawn":
+        ended, tries = (
+            ordered(places, *(part.ended for part in parts)),
+            ordered(places, *(part.tries for part in parts)),
+        )
+        return cls(ended, tries, sum(part.repeating for part in parts))
+
+    def describe(self, pm: Any, one_target: bool) -> str:
+        """`3 samples drawn again, 5 times in all; 1 sample still below entropy`; "" where none was drawn again."""
+        redrawn, times = sum(tries > 0 for tries in self.tries), sum(self.tries)
+        still = f"; {_counted(self.repeating, 'sample')} still below `entropy`" if self.repeating else ""
+        return f"{_counted(redrawn, 'sample')} drawn again, {_counted(times, 'time')} in all{still}" if redrawn else ""
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+@dataclass(frozen=True)
+class Growth(Memory):
     """Progress of B texts; the memory of `Blockwise` and `LeftToRight`.
 
     Attributes:
@@ -41,6 +75,18 @@ class Growth:
     repeats: Tensor | None = None
     tries: Tensor | None = None
 
+    def lengths(self, found: Tensor) -> Tensor:
+        return self.ends
+
+    def reached(self, given: Tensor, lengths: Tensor) -> Tensor:
+        return lengths.minimum(given.clamp_min(self.end))
+
+    def summary(self, state: State) -> Redrawn:
+        repeats = torch.zeros_like(self.ends, dtype=torch.bool) if self.repeats is None else self.repeats
+        tries = torch.zeros_like(self.ends) if self.tries is None else self.tries
+        ended = (self.ends < state.x.shape[1]) & ~repeats
+        return Redrawn(ended.tolist(), tries.tolist(), int(repeats.sum()))
+
 
 @dataclass(frozen=True)
 class Ending:
@@ -62,8 +108,8 @@ class Ending:
         """
         ends, end = torch.full_like(x[:, 0], x.shape[1]), min(end, x.shape[1])
         if self.token is not None:
-            hit = (x[:, start:end] == self.token) & ~fixed[:, start:end]
-            ends = torch.where(hit.any(-1), start + hit.long().argmax(-1), ends)
+            first = first_at(self.token, x[:, start:end], fixed[:, start:end])
+            ends = torch.where(first < end - start, start + first, ends)
         return torch.where(self.repeats(x, end), ends.clamp_max(end), ends)
 
     def repeats(self, x: Tensor, end: int) -> Tensor:
@@ -99,7 +145,7 @@ def close(state: State, ending: Ending) -> State:
 
 @declared
 class Growing(Sampler):
-    """A sampler that writes a text from left to right, and may end it before its length."""
+    """A sampler that writes a text from left to right, and may end it before its length. `state.memory` is a `Growth`."""
 
     window: int | None = option(
         "how many tokens the network sees at most; its own length if not given",
@@ -135,18 +181,33 @@ class Growing(Sampler):
                 "`redraw` needs `entropy`, which says what repeats itself; e.g. `entropy` 4, in nats per token"
             )
 
+    report: ClassVar[type[Summary] | None] = Redrawn
+
     @property
     def ending(self) -> Ending:
         """Condition under which a text ends before its length."""
         return Ending(None if self.end is None or self.end < 0 else self.end, self.entropy)
 
-    def redraws(self) -> int:
-        return self.redraw
+    def attempts(self, draw, rows, last):
+        """Texts that repeat themselves are drawn again from their beginning, at most `redraw` times."""
+        whole = None
+        for attempt in range(self.redraw + 1):
+            for step, part in enumerate(draw(rows, attempt)):
+                state = part if whole is None else merged(whole, rows, part)
+                if step == last and attempt < self.redraw and len(again(state)):
+                    break
+                yield step, state
+            else:
+                return
+            whole, rows = state, again(state)
+
+    def most_calls(self, times):
+        return super().most_calls(times) * (1 + self.redraw)
 
 
 def again(state: State) -> Tensor:
     """Return the texts (R,) that repeat themselves, which `Growing.redraw` samples again."""
-    repeats = state.memory.repeats if isinstance(state.memory, Growth) else None
+    repeats = state.memory.repeats
     return state.x.new_zeros(0) if repeats is None else repeats.nonzero()[:, 0]
 
 

@@ -29,11 +29,11 @@ from ..core.random import Randomness
 from ..methods.flexmdm import FlexMDM
 from ..methods.method import Method
 from .pairing import Distribution, usual_steps
-from .sampler import GAP, HIDDEN, Exactness, Sampler, State, check
+from .sampler import GAP, HIDDEN, Exactness, Memory, Sampler, State, check
 
 
 @dataclass(frozen=True)
-class Inserted:
+class Inserted(Memory):
     """The memory of `Insertion`.
 
     Attributes:
@@ -46,6 +46,9 @@ class Inserted:
 
     def take(self, rows: Tensor) -> "Inserted":
         return Inserted(self.ends[rows], self.closed[rows])
+
+    def lengths(self, found: Tensor) -> Tensor:
+        return found.minimum(self.ends)
 
 
 @declared

@@ -18,7 +18,7 @@ is arbitrary; a slower one may exist).
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -30,7 +30,7 @@ from ..core.prediction import DataScore
 from ..methods.csm_neighbourhood import Neighbourhood, on
 from ..methods.method import Method
 from .pairing import CHAIN
-from .sampler import Exactness, Sampler
+from .sampler import Exactness, Memory, Sampler, State, Summary
 
 STEPS = 1000  # by default
 
@@ -39,7 +39,21 @@ TEXTS, ARROWS = 100_000, 20_000_000  # at most so many texts, and ways from one 
 
 
 @dataclass(frozen=True)
-class Walk:
+class Chains(Summary):
+    """Markov chains of which the samples are the ends: a `Walk` for each batch."""
+
+    walks: list["Walk"]
+
+    @classmethod
+    def joined(cls, parts: Sequence["Chains"], places: Sequence[int]) -> "Chains":
+        return cls([walk for part in parts for walk in part.walks])
+
+    def describe(self, pm: Any, one_target: bool) -> str:
+        return report(self.walks)
+
+
+@dataclass(frozen=True)
+class Walk(Memory):
     """History of B chains; each step refers to the one before.
 
     Attributes:
@@ -60,6 +74,9 @@ class Walk:
             values.append(walk.value)
             walk = walk.before
         return torch.stack(values[::-1], 1)
+
+    def summary(self, state: State) -> Chains:
+        return Chains([self])
 
 
 def enumerable(method: Method) -> str | None:
@@ -103,6 +120,7 @@ class Metropolis(Sampler):
     claim: ClassVar[str] = "exact in the limit of many proposals"
     needs: ClassVar[str] = "a score: csm"
     calls: ClassVar[str] = "one per proposal"
+    report: ClassVar[type[Summary] | None] = Chains
 
     @classmethod
     def refuse(cls, method):

@@ -1,9 +1,9 @@
 """The interface of a sampler, and the only sampling loop, `run`."""
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -25,6 +25,60 @@ GAP = -3  # in `fixed`: any number of tokens, of a sampler that inserts (`insert
 Exactness = Literal["exact", "limit", "marginals", "heuristic", "inner"]
 
 
+class Summary:
+    """What a sampler reports of finished samples beside their tokens (`Memory.summary`), a subclass for each kind of report."""
+
+    @classmethod
+    def joined(cls, parts: Sequence[Any], places: Sequence[int]) -> "Summary":
+        """Join those of several batches; sample number n of the result is number places[n] of the parts, one after another."""
+        raise NotImplementedError
+
+    def of_sample(self, number: int) -> dict[str, Any]:
+        """Entries of one sample in JSON."""
+        return {}
+
+    def of_all(self) -> dict[str, Any]:
+        """Entries of all samples together in JSON."""
+        return {}
+
+    @classmethod
+    def read(cls, result: Mapping[str, Any]) -> "Self | None":
+        """The summary in the JSON of samples, the entries of each in `samples`; None where there is none of this kind."""
+        return None
+
+    def describe(self, pm: Callable[[float, float], str], one_target: bool) -> str:
+        """What is printed below the samples; "" for nothing.
+
+        Args:
+            pm: formats a value and half its interval.
+            one_target: the samples have one distribution: one class, one prompt, nothing else given.
+        """
+        return ""
+
+    def refuse(self) -> None:
+        """Raise InputError where no sample can be used."""
+
+
+class Memory:
+    """What a sampler carries from step to step beside the tokens, and what it reports. By default it reports nothing."""
+
+    def take(self, rows: Tensor) -> Self:
+        """Select sequences (N,); a memory that is not of single sequences stays whole."""
+        return self
+
+    def lengths(self, found: Tensor) -> Tensor:
+        """Tokens of each text, (B,); `found` (B,): those before its end token, L without one."""
+        return found
+
+    def reached(self, given: Tensor, lengths: Tensor) -> Tensor:
+        """Tokens of each text that are given or written so far, (B,); `given` (B,) begin it, and it has `lengths` (B,) in all."""
+        return lengths
+
+    def summary(self, state: "State") -> Summary | None:
+        """Report of finished samples."""
+        return None
+
+
 @checked_methods
 @dataclass(frozen=True)
 class State:
@@ -34,7 +88,7 @@ class State:
         x: (B, L) tokens, masks among them.
         fixed: (B, L) bool, positions that must not change: given, or hidden, which hold the mask.
         context: the network's memory (a key/value cache).
-        memory: the sampler's memory (times of the sequences, confidences).
+        memory: the sampler's memory: a `Memory`, or a tensor (B, ...) such as times of the sequences; None: none.
         calls: (B,) network evaluations so far.
         condition: (B,) the class of each sequence, -1 for none; None: the network has no classes.
     """
@@ -47,12 +101,42 @@ class State:
     condition: Tensor | None = None
 
     def take(self, rows: Tensor) -> "State":
-        """Select sequences (N,) of the state; memory that is no tensor and has no `take` is kept whole."""
+        """Select sequences (N,) of the state."""
         context = None if self.context is None else self.context.take(rows)
-        memory = self.memory[rows] if isinstance(self.memory, Tensor) else self.memory
-        memory = memory.take(rows) if hasattr(memory, "take") and not isinstance(memory, Tensor) else memory
+        memory = self.memory[rows] if isinstance(self.memory, Tensor) else self.memory and self.memory.take(rows)
         condition = None if self.condition is None else self.condition[rows]
         return State(self.x[rows], self.fixed[rows], self.calls[rows], context, memory, condition)
+
+    @property
+    def notes(self) -> Memory:
+        """The memory, if it reports anything; else one that reports nothing."""
+        return self.memory if isinstance(self.memory, Memory) else Memory()
+
+    def lengths(self, token: int | None = None) -> Tensor:
+        """Tokens of each text, (B,): those before a sampled `token`, which ends it, or as many as the memory says."""
+        return self.notes.lengths(first_at(token, self.x, self.fixed))
+
+    def reached(self, token: int | None = None) -> Tensor:
+        """Tokens of each text that are given or written so far, (B,); all but for a sampler that writes from left to right."""
+        return self.notes.reached(self.fixed.long().cumprod(-1).sum(-1), self.lengths(token))
+
+
+def first_at(token: int | None, x: Tensor, fixed: Tensor) -> Tensor:
+    """Position of the first sampled `token` in texts x (B, n): (B,) long; n without one."""
+    hit = torch.zeros_like(fixed) if token is None else (x == token) & ~fixed
+    return torch.where(hit.any(-1), hit.long().argmax(-1), x.shape[1])
+
+
+def ordered(places: Sequence[int], *parts: Sequence[Any]) -> list[Any]:
+    """The values of several parts, one after another, in the order of `places`."""
+    values = [value for part in parts for value in part]
+    return [values[place] for place in places]
+
+
+def extent(values: Sequence[int]) -> str:
+    """Print the smallest and the largest of some numbers: `7`, or `5 to 7`."""
+    low, high = min(values), max(values)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 @declared
@@ -71,6 +155,7 @@ class Sampler(Truncation):
         grows: whether it writes from left to right, and a text may pass the network's own length.
         reconstructs: whether it can begin with a noisy text: it has a grid of times, and its state is the text alone.
         inner: the sampler inside of it, if there is one.
+        report: the class of what it reports, if it reports anything.
     """
 
     name: ClassVar[str]
@@ -84,15 +169,20 @@ class Sampler(Truncation):
     calls: ClassVar[str]
     grows: ClassVar[bool] = False
     reconstructs: ClassVar[bool] = False
+    report: ClassVar[type[Summary] | None] = None
 
     @property
     def inner(self) -> "Sampler | None":
         return None
 
-    def redraws(self) -> int:
-        """Largest number of times that a text that repeats itself is sampled again from its beginning; by `watch`, not in
-        `run`."""
-        return 0
+    def attempts(
+        self, draw: Callable[[Tensor, int], Iterator[State]], rows: Tensor, last: int
+    ) -> Iterator[tuple[int, State]]:
+        """Draw the texts `rows` (B,) by draw(rows, 0), and some of them again by draw(rows[some], 1), ...; not in `run`.
+
+        Returns (step, state) of all texts; `last` is the number of the last step, which comes once.
+        """
+        return enumerate(draw(rows, 0))
 
     @classmethod
     def refuse(cls, method: Method) -> str | None:
@@ -123,7 +213,7 @@ class Sampler(Truncation):
 
     def most_calls(self, times: Tensor) -> int:
         """Largest number of network evaluations of a text on these times, rejected proposals not included."""
-        return (len(times) - 1) * (1 + self.redraws())
+        return len(times) - 1
 
     def init(
         self, method: Method, shape: tuple[int, int], *, fixed: Tensor | None = None, generator: Randomness = None

@@ -43,7 +43,7 @@ from ..nn.attention import Reading
 from .guide import Truncated, Wrapper
 from .in_blocks import InBlocks
 from .pairing import BLOCKS, absorbs, of_length
-from .sampler import Exactness, State
+from .sampler import Exactness, Memory, State
 
 Kind = Literal["none", "prefix", "dual"]
 TIMED = (
@@ -155,7 +155,7 @@ class Inside(Wrapper):
 
 
 @dataclass(frozen=True)
-class Progress:
+class Progress(Memory):
     """Progress of B texts.
 
     Attributes:

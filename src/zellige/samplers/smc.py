@@ -35,8 +35,8 @@ for N `lookahead` sequences a step, and for N at the end.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -57,11 +57,12 @@ from .grid import OnGrid, grid_of
 from .guide import Wrapper
 from .pairing import Distribution, reverses, steps_distribution
 from .predict import free, predict_at
-from .sampler import Exactness, State, check, start
+from .sampler import Exactness, Memory, State, Summary, check, extent, ordered, start
 
 USUAL = 8  # particles of a sample, where something weighs them
 MOST = 1000
 SHARED = 4  # sequences that the mean of a group counts for in the lookahead of each of its particles
+NAMED = 20  # numbers of samples in a line
 FEWEST, COUNTING = 4, 1.01  # groups for an interval of log Z; how many must count: below, one has 99.5% of the weight
 
 
@@ -114,7 +115,93 @@ class Rewarded(Wrapper):
 
 
 @dataclass(frozen=True)
-class Particles:
+class Group:
+    """The weighted particles of one sample, the sample itself the first of them.
+
+    Attributes:
+        log_z: logarithm of the estimate of the normalising constant.
+        ess: the smallest effective sample size of any step; 0 where the reward forbids every particle.
+        resampled: how often the particles were drawn anew.
+        weights, tokens: of each particle at the end; the weights sum to 1.
+    """
+
+    log_z: float
+    ess: float
+    resampled: int
+    weights: list[float]
+    tokens: list[list[int]]
+
+
+@dataclass(frozen=True)
+class Weighed(Summary):
+    """The weighted particles of each sample (None: it has one particle), and whether the reward forbids all of them (-inf)."""
+
+    groups: list[Group | None]
+    forbidden: list[bool]
+
+    @classmethod
+    def joined(cls, parts: Sequence["Weighed"], places: Sequence[int]) -> "Weighed":
+        groups, forbidden = [part.groups for part in parts], [part.forbidden for part in parts]
+        return cls(ordered(places, *groups), ordered(places, *forbidden))
+
+    def of_sample(self, number: int) -> dict[str, Any]:
+        group = self.groups[number]
+        particles = {} if group is None else {"particles": asdict(group)}
+        return particles | ({"forbidden": True} if self.forbidden[number] else {})
+
+    @classmethod
+    def read(cls, result: Mapping[str, Any]) -> "Weighed | None":
+        lines = result["samples"]
+        groups = [Group(**line["particles"]) if "particles" in line else None for line in lines]
+        forbidden = [line.get("forbidden", False) for line in lines]
+        return cls(groups, forbidden) if any(groups) or any(forbidden) else None
+
+    def describe(self, pm: Callable[[float, float], str], one_target: bool) -> str:
+        """`8 particles each: log Z -1.234 ± 0.120, effective sample size at least 3.2, resampled 0 to 2 times`, and
+        `the reward forbids 2 of 8 samples (-inf): 1, 5`, the first one being 1; "" without either.
+
+        The interval (95%) is that of the mean of Z over the samples, where they have one target (`Constant`).
+        """
+        groups = [group for group in self.groups if group is not None]
+        weighed = [_describe_groups(groups, pm, one_target)] if groups else []
+        numbers = [number for number, forbidden in enumerate(self.forbidden, 1) if forbidden]
+        if not numbers:
+            return "\n  ".join(weighed)
+        more = f" and {len(numbers) - NAMED:,} more" if len(numbers) > NAMED else ""
+        named, count = ", ".join(f"{number:,}" for number in numbers[:NAMED]), len(self.forbidden)
+        forbids = f"the reward forbids {len(numbers):,} of {count:,} sample{'s' * (count > 1)} (-inf): {named}{more}"
+        return "\n  ".join([*weighed, forbids])
+
+    def refuse(self) -> None:
+        if all(self.forbidden):
+            count = len(self.forbidden)
+            raise InputError(
+                f"`reward` forbids {'the sample' if count == 1 else f'all {count:,} samples'} (-inf for every particle); take "
+                "more `particles` or another seed, or a reward that allows more"
+            )
+
+
+def _describe_groups(groups: Sequence[Group], pm: Callable[[float, float], str], one_target: bool) -> str:
+    log_z, notes = torch.tensor([group.log_z for group in groups], dtype=torch.float64), ""
+    if len(groups) == 1:
+        value = f"{groups[0].log_z:.3f}"
+    elif one_target:
+        constant = Constant.of(log_z)
+        value = pm(constant.value, constant.half)
+        if math.isinf(constant.half):
+            notes = f"\n  {constant.why}; take more samples or particles, or a weaker reward"
+    else:
+        allowed = log_z[log_z > -math.inf]
+        value = f"{float(allowed.min()):.3f} to {float(allowed.max()):.3f}"
+    sizes, times = extent([len(group.weights) for group in groups]), extent([group.resampled for group in groups])
+    return (
+        f"{sizes} particle{'' if sizes == '1' else 's'} each: log Z {value}, effective sample size at least "
+        f"{min(group.ess for group in groups):.1f}, resampled {times} time{'' if times == '1' else 's'}{notes}"
+    )
+
+
+@dataclass(frozen=True)
+class Particles(Memory):
     """The particles of B samples; the memory of `Smc`. The first one is the state's `x`.
 
     Attributes:
@@ -144,6 +231,14 @@ class Particles:
         """The groups (B',) of it."""
         tensors = {name: value[rows] for name, value in vars(self).items() if isinstance(value, Tensor)}
         return replace(self, **tensors)
+
+    def summary(self, state: State) -> Weighed:
+        forbidden = (self.log_z == -math.inf).tolist()
+        if self.log_weights.shape[1] == 1:
+            return Weighed([None] * len(forbidden), forbidden)
+        tokens = torch.cat((state.x[:, None], self.others), 1).tolist()
+        values: list[list[Any]] = [v.tolist() for v in (self.log_z, self.ess, self.resampled, self.weights)]
+        return Weighed([Group(*group) for group in zip(*values, tokens, strict=True)], forbidden)
 
     def weighed(self, log_factor: Tensor) -> "Particles":
         """Multiply the weights by exp(log_factor) (B, N); a group of which none is left has log_z -inf, and equal weights."""
@@ -222,6 +317,7 @@ class Smc(OnGrid):
     convergence: ClassVar[int | None] = 1
     needs: ClassVar[str] = "reverse kernel: not csm"
     calls: ClassVar[str] = "steps x particles"
+    report: ClassVar[type[Summary] | None] = Weighed
 
     @classmethod
     def refuse(cls, method):

@@ -30,9 +30,9 @@ change how many jump, are clipped by the clamp, or are rejected. With m the mean
 Corrector leaps are not counted, and the end steps are no leaps.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -48,7 +48,7 @@ from .ancestral import is_greedy, likeliest
 from .grid import OnGrid
 from .pairing import NEAR_CONTINUOUS, absorbs, choosable, rateless
 from .predict import choose_then_predict, expected_evaluations, fill, free, predict_at, redraw
-from .sampler import Exactness, State
+from .sampler import Exactness, Memory, State, Summary
 
 CORRECTOR = 1_000  # steps after a step, at most; each is a network evaluation
 
@@ -73,7 +73,28 @@ class Leap:
 
 
 @dataclass(frozen=True)
-class Leaps:
+class LeapSummary(Summary):
+    """What the leaps of every step came to."""
+
+    leaps: list[Leap]
+
+    @classmethod
+    def joined(cls, parts: Sequence["LeapSummary"], places: Sequence[int]) -> "LeapSummary":
+        return cls(joined_leaps([part.leaps for part in parts]))
+
+    def of_all(self) -> dict[str, Any]:
+        return {"leaps": [asdict(leap) for leap in self.leaps]}
+
+    @classmethod
+    def read(cls, result: Mapping[str, Any]) -> "LeapSummary | None":
+        return cls([Leap(**leap) for leap in result["leaps"]]) if "leaps" in result else None
+
+    def describe(self, pm: Any, one_target: bool) -> str:
+        return describe_leaps(self.leaps)
+
+
+@dataclass(frozen=True)
+class Leaps(Memory):
     """Leaps of B samples so far: of each step its time and (B, 4) positions that may change, jump, are clipped, are rejected."""
 
     steps: tuple[tuple[Tensor, Tensor], ...] = ()
@@ -88,6 +109,9 @@ class Leaps:
             Leap(t, round(positions), *(number / max(positions, 1) for number in others))
             for t, (positions, *others) in totals
         ]
+
+    def summary(self, state: State) -> LeapSummary:
+        return LeapSummary(self.fractions())
 
 
 def joined_leaps(parts: Sequence[Sequence[Leap]]) -> list[Leap]:
@@ -144,6 +168,7 @@ class TauLeaping(OnGrid):
     convergence: ClassVar[int | None] = 1
     needs: ClassVar[str] = "a rate: not d3pm"
     calls: ClassVar[str] = "steps or more"
+    report: ClassVar[type[Summary] | None] = LeapSummary
     reconstructs: ClassVar[bool] = True
 
     @classmethod

@@ -29,11 +29,9 @@ from zellige.core.batch import by_length, usable
 from zellige.core.random import Streams, mix
 from zellige.evaluation import conditional
 from zellige.models.defaults import end_token, trained_on_documents
-from zellige.models.frames import Frame
 from zellige.models.model import as_model, identity, told_none
 from zellige.models.sampling import Decoding
 from zellige.samplers import Sampler, run
-from zellige.samplers.pairing import blank, of_length
 from zellige.samplers.sampler import start_distribution
 from zellige.show.kinds import added, of
 from zellige.show.record import versions
@@ -208,8 +206,7 @@ class Zellige(LM):
         shape, around = (len(prompts), tokens.shape[1]), self.decoding.around
         *_, state = run(sampler, method, shape, steps, fixed=tokens, generator=streams, around=around)
         end = end_token(tokenizer, True) if trained_on_documents(self.model) else None
-        rows, mask = state.x.tolist(), blank(of_length(method, tokens.shape[1]))
-        ends = Frame(state, 1, 1, 0.0, state.x, 0, len(rows), 0.0, tokenizer, mask, end).ends
+        rows, ends = state.x.tolist(), state.lengths(end).tolist()
         texts = [added(tokenizer, row[:prefix_length], row[prefix_length:stop]) for row, stop in zip(rows, ends)]
         return [_cut(text, options.get("until")) for text in texts]
 
