@@ -78,10 +78,10 @@ def formula(self, node):
 
 
 def files(app, name, source):
-    """Links to notebooks and scripts of examples/ and to the files of included models, which are no pages, as downloads."""
+    """Links to examples/, studies/ and the files of included models, which are no pages, as downloads."""
     import re
 
-    places = r"examples/[^)]*\.(?:ipynb|py)|src/zellige/models/shipped/[^)#]*"
+    places = r"examples/[^)]*\.(?:ipynb|py)|src/zellige/models/shipped/[^)#]*|studies/[^)#]*"
     link = rf"\[([^\]]+)\]\(((?:\.\./)+(?:{places}))(?:#[^)]*)?\)"
     source[0] = re.sub(link, r"{download}`\1 <\2>`", source[0])
 

@@ -5,7 +5,6 @@ import functools
 import importlib
 import inspect
 import re
-import runpy
 import shlex
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from zellige.data import DATASETS
 MODES = [f"--{name}" for name in EVALUATIONS.names()]  # flags that make another command of `evaluate`
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "studies").rglob("*.md"))]
 PAGES = [page for page in PAGES if "_build" not in page.parts]
 HEAVY = ["torch", "lightning", "transformers", "datasets", "matplotlib", "rich", "huggingface_hub", "tyro"]
 
@@ -157,7 +156,9 @@ def test_a_label_stands_in_one_page():
 def test_scripts_import_names_that_are_there():
     """Within functions, too, which no other test runs."""
     for script in (
-        path for folder in ("benchmarks", "docs/_tools", "examples") for path in (ROOT / folder).glob("*.py")
+        path
+        for folder in ("benchmarks", "docs/_tools", "examples", "studies")
+        for path in (ROOT / folder).rglob("*.py")
     ):
         for node in ast.walk(ast.parse(script.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("zellige"):
@@ -270,17 +271,3 @@ def test_formulas_of_the_docs_come_from_no_other_host():
         text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.S)
         for block, inline in re.findall(r"\$\$(.+?)\$\$|\$([^$\n]+)\$", text, flags=re.S):
             assert "\\" not in re.sub(r"<[^>]*>", "", convert(block or inline)), f"{page.name}: {block or inline}"
-
-
-def test_what_slows_a_reader_down_is_counted():
-    source = '''
-def read(value: Any, rows: int) -> Any:
-    """What is read."""
-    drawn, theirs, embed = value["a"], value[0], value.b
-    value["c"] = drawn
-'''
-    reading = runpy.run_path(str(ROOT / "benchmarks" / "reading.py"))
-    found = reading["counts"](source)
-    assert (found["Any"], found["keys"]) == (1, 1)
-    assert (found["vague"], found["variables"]) == (2, 3)
-    assert (found["questions"], found["docstrings"]) == (1, 1)

@@ -83,7 +83,17 @@ def test_the_sources_hold_what_tests_and_docs_need(built):
     (path,) = built.glob("*.tar.gz")
     with tarfile.open(path) as archive:
         names = {PurePosixPath(name).parts[1] for name in archive.getnames()}
-    assert {"src", "tests", "docs", "benchmarks", "Makefile", "constraints.txt", "LICENSE", "hatch_build.py"} <= names
+    assert {
+        "src",
+        "tests",
+        "docs",
+        "benchmarks",
+        "studies",
+        "Makefile",
+        "constraints.txt",
+        "LICENSE",
+        "hatch_build.py",
+    } <= names
     assert not {".venv", "dist", "runs", ".git"} & names
 
 

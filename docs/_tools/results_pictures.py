@@ -1,4 +1,7 @@
-"""Pictures of docs/results.md, drawn from its tables and from the included models: python docs/_tools/results_pictures.py"""
+"""Pictures of the results: of studies, drawn from the tables of their pages, and the curves of the included models.
+
+python docs/_tools/results_pictures.py
+"""
 
 import re
 from collections.abc import Callable
@@ -13,14 +16,14 @@ from zellige import load
 from zellige.models import shipped
 from zellige.plugins.report.palette import BLUE, INK, SOFT, STYLE, VERMILION
 
-DOCS = Path(__file__).parents[1]
+DOCS, STUDIES = Path(__file__).parents[1], Path(__file__).parents[2] / "studies"
 PAGE = DOCS / "results.md"
 NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e[+-]\d+)?")
 
 
 def table(text: str, heading: str, corner: str) -> list[list[str]]:
     """The rows of the table below a heading whose first cell is `corner`, its header first."""
-    part = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    part = text.partition(f"# {heading}\n")[2].partition("\n## ")[0]
     rows = part[part.index(f"| {corner} |") :].partition("\n\n")[0].splitlines()
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows if not set(row) <= set("|- ")]
 
@@ -106,20 +109,19 @@ def curves(text: str) -> Figure:
     return figure
 
 
-PICTURES: dict[str, Callable[[str], Figure]] = {
-    "learning": learning,
-    "few-steps": few_steps,
-    "text8": text8,
-    "curves": curves,
-}
+PICTURES: dict[Path, tuple[Path, Callable[[str], Figure]]] = {
+    STUDIES / "learning" / "learning.svg": (STUDIES / "learning" / "README.md", learning),
+    STUDIES / "few-steps" / "few-steps.svg": (STUDIES / "few-steps" / "README.md", few_steps),
+    STUDIES / "text8" / "text8.svg": (STUDIES / "text8" / "README.md", text8),
+    DOCS / "pictures" / "results-curves.svg": (PAGE, curves),
+}  # a picture: the page that it is drawn from, and by what
 
 
 def main() -> None:
-    text = PAGE.read_text(encoding="utf-8")
     style: dict[Any, Any] = {**STYLE, "svg.hashsalt": "zellige"}
     with matplotlib.rc_context(style):
-        for name, draw in PICTURES.items():
-            draw(text).savefig(DOCS / "pictures" / f"results-{name}.svg", metadata={"Date": None}, transparent=True)
+        for picture, (page, draw) in PICTURES.items():
+            draw(page.read_text(encoding="utf-8")).savefig(picture, metadata={"Date": None}, transparent=True)
 
 
 if __name__ == "__main__":

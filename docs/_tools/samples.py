@@ -127,7 +127,7 @@ def page(samples: dict[str, Any]) -> str:
         "## Digits: `mnist`", shell(DIGITS),
         "Ten of each class, a class a row, in 64 steps, by guidance 2 and temperature 0.9, the model's defaults. By eye, and "
         f"strictly, {right.right} of 100 are the digit that was asked for ({bounds(right)}): {each}. Without the two it was 65 "
-        "of 100 (55 to 74%). A classifier [is more generous](results.md#digits-by-class).",
+        "of 100 (55 to 74%). A classifier [is more generous](../studies/images/README.md#digits-by-class).",
         "![Ten rows of ten digits, one class a row](pictures/samples/digits.png)",
     ]  # fmt: skip
     valid = Proportion(sum(map(is_molecule, samples["molecules"])), len(samples["molecules"]))
@@ -135,7 +135,7 @@ def page(samples: dict[str, Any]) -> str:
     parts += [
         "## Molecules: `molecules`",
         f"Drawn one symbol of SELFIES at a time. {valid.right} of {valid.total} are the SMILES of a molecule "
-        f"({bounds(valid)}); of more samples it is [99.4%](results.md#molecules-smiles-or-selfies).",
+        f"({bounds(valid)}); of more samples it is [99.4%](../studies/molecules/README.md#molecules-smiles-or-selfies).",
         f"```text\n$ {MOLECULES}\n{marked}```",
     ]
     solved = Proportion(samples["puzzles"].count("right"), len(PUZZLES))
@@ -149,7 +149,7 @@ def page(samples: dict[str, Any]) -> str:
         shell("\n".join(f"zellige infill sudoku {puzzle}" for puzzle in PUZZLES)),
         f"Bold digits were given, blue ones are the model's, and cells that break a rule are orange. {solved.right} of "
         f"{solved.total} are right ({bounds(solved)}); of all 307 held-out puzzles it is "
-        "[88.9%](results.md#more-training-on-puzzles).",
+        "[88.9%](../studies/sudoku/README.md#more-training-on-puzzles).",
         pictures,
         "## Chorales: `chorales`", shell("\n".join(CHORALES) + "     # pip install 'zellige[music]'"),
         "Four bars each. To listen: " + ", ".join(

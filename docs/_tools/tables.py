@@ -68,13 +68,13 @@ LISTS: dict[
             "zellige verify d3pm --only bound.bert",
         ),
         ("figures 2 and 10", "corrupt a text and reconstruct it", "zellige sample RUN --reconstruct TEXT --noise 0.4"),
-        ("figure 1", "swiss roll of quantised points", "python benchmarks/swiss_roll.py"),
+        ("figure 1", "swiss roll of quantised points", "python studies/swiss-roll/swiss_roll.py"),
     ],
     "CSM": [
         (
             "tabular experiments",
             "density estimation on tables of categories, with baselines",
-            "python benchmarks/tabular.py",
+            "python studies/tabular/tabular.py",
         ),
         ("baselines", "ratio matching and discrete marginalisation", "zellige train csm --objective ratio-matching"),
         (
@@ -92,9 +92,13 @@ LISTS: dict[
         (
             "6.1, figure 3",
             "an image of tau; Hellinger distance beside exact simulation",
-            "python benchmarks/tau_image.py",
+            "python studies/tau-image/tau_image.py",
         ),
-        ("theorem 1", "the bound on the error of tau-leaping, beside the error", "python benchmarks/leaping_bound.py"),
+        (
+            "theorem 1",
+            "the bound on the error of tau-leaping, beside the error",
+            "python studies/leaping/leaping_bound.py",
+        ),
         ("H.2", "residual sums divided by the root of 2; logistic bins", "zellige train --recipe tauldr-cifar10"),
         (
             "figures 9, 10, 12",
@@ -143,7 +147,11 @@ LISTS: dict[
             "SUBS switched off in parts",
             "zellige train mdlm --diffusion-steps 1000 --no-carry-over --no-zero-masking",
         ),
-        ("figure 3", "variance of the loss; stratified and independent times", "python benchmarks/variance.py RUN"),
+        (
+            "figure 3",
+            "variance of the loss; stratified and independent times",
+            "python studies/learning/variance.py RUN",
+        ),
     ],
     "MD4": [
         ("7.1, figure 5", "HellaSwag by the joint bound", "zellige evaluate RUN --pairs hellaswag.jsonl"),
@@ -160,7 +168,7 @@ LISTS: dict[
     ],
     "BD3-LM": [
         ("table 1", "AR with batches of random size", "zellige train ar --token-share 0.5"),
-        ("table 2, eq. 10", "variance of the bound over clipping intervals", "python benchmarks/clipping.py"),
+        ("table 2, eq. 10", "variance of the bound over clipping intervals", "python studies/clipping/clipping.py"),
         (
             "table 6",
             "lengths of documents that end by themselves",

@@ -1,4 +1,4 @@
-"""Which of the numbers of `benchmarks/chorale_orders.py` are likelihoods: all texts of two frames of two voices sum to one."""
+"""Which numbers of `studies/chorales/chorale_orders.py` are likelihoods: all texts of two frames of two voices sum to one."""
 
 import runpy
 from pathlib import Path
@@ -12,7 +12,7 @@ from zellige import exact
 from zellige.methods import build
 from zellige.nn import Net
 
-BENCHMARK = runpy.run_path(str(Path(__file__).resolve().parents[2] / "benchmarks" / "chorale_orders.py"))
+BENCHMARK = runpy.run_path(str(Path(__file__).resolve().parents[2] / "studies" / "chorales" / "chorale_orders.py"))
 ORDERS = [np.array([[1, 0], [2, 3]]), np.array([[3, 2], [0, 1]])]
 
 

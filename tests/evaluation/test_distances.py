@@ -17,7 +17,7 @@ from zellige.evaluation.memorisation import longest
 from zellige.evaluation.sweep import match_entropy
 from zellige.evaluation.text_features import RealText, hashed_ngrams, in_units_of
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "studies" / "coverage"))
 from coverage_distances import CHANGES, covers, normal
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path.insert(0, str(ROOT / "studies" / "included-models"))
 import leakage  # pyright: ignore[reportMissingImports]  # noqa: E402
 
 

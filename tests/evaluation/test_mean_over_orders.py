@@ -1,4 +1,4 @@
-"""The mean of `benchmarks/orders.py` over fixed orders is a likelihood: over all texts it sums to one."""
+"""The mean of `studies/binarized-mnist/orders.py` over fixed orders is a likelihood: over all texts it sums to one."""
 
 import itertools
 import sys
@@ -10,7 +10,7 @@ import torch
 from zellige import Net, methods
 from zellige.evaluation.two_sides import from_above
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "studies" / "binarized-mnist"))
 import orders  # pyright: ignore[reportMissingImports]
 
 

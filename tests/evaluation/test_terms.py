@@ -27,7 +27,7 @@ from zellige.plugins.verify.identities.check import enumerable
 D = torch.float64
 X = exact.states(V, L)
 CPU = torch.device("cpu")
-SIMULATION = Path(__file__).resolve().parents[2] / "benchmarks" / "coverage_terms.py"
+SIMULATION = Path(__file__).resolve().parents[2] / "studies" / "coverage" / "coverage_terms.py"
 
 
 def small(name, length=L, vocabulary=V, **choices):

@@ -10,7 +10,7 @@ import zellige
 from zellige.models import shipped
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path.insert(0, str(ROOT / "studies" / "included-models"))
 import ship  # pyright: ignore[reportMissingImports]  # noqa: E402
 
 MOST = 36_000_000  # bytes of all of them, in the wheel

@@ -18,7 +18,7 @@ from zellige.models import shipped
 from zellige.show.terminal import Terminal
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path.insert(0, str(ROOT / "studies" / "included-models"))
 import ship  # noqa: E402
 
 TALE = "once upon a time there was a king who had a daughter and she went into the wood to seek the golden bird. "

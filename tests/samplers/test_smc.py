@@ -18,7 +18,7 @@ from zellige.core.student import student
 from zellige.samplers import Rewarded, Smc, run
 from zellige.samplers.smc import Constant, Particles
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "studies" / "gb1"))
 import coverage_particles
 
 
@@ -135,7 +135,7 @@ def test_no_interval_of_fewer_than_4_groups_or_where_one_has_all_of_the_weight(z
 def test_the_interval_of_log_z_holds_with_a_rare_reward(lookahead):
     """Of 250 intervals of 16 groups; of intervals that hold 93% fewer than 218 hold with a probability of 5e-4.
 
-    With a lookahead that trusts four sequences to 10 nats, 20% hold. `benchmarks/coverage_particles.py` has all of it.
+    With a lookahead that trusts four sequences to 10 nats, 20% hold. `studies/gb1/coverage_particles.py` has all of it.
     """
     method, reward = coverage_particles.small()
     sampler, steps = Smc(particles=8, lookahead=lookahead), 4

@@ -4,8 +4,8 @@
 
 A paper's own text comes first; what it leaves out is taken from its authors' code. What neither says is a choice of ours, and is
 named so (`Recipe.ours`); where a network or a data set cannot be the paper's, or the code contradicts it, `Recipe.differs` says
-how. docs/_tools/published_configurations.py has what stands in the published files, value by value, and a test holds the recipes to it.
-The number that a paper reports stands in its table (`tables`).
+how. docs/_tools/published_configurations.py has what stands in the published files, value by value, and a test holds the recipes
+to it. The number that a paper reports stands in its table (`tables`).
 
 A limit of the gradient's norm is of the loss that it was made for. Ours is in nats per token, of the whole bound; a published
 loss that is c times ours and clipped at g is clipped here at g/c.

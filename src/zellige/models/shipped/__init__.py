@@ -1,4 +1,4 @@
-"""The models that come with Zellige, by name: beside this file a folder each, which `benchmarks/ship.py` makes of a run.
+"""The models that come with Zellige, by name: a folder each beside this file, made of a run by `studies/included-models/ship.py`.
 
     zellige.load("tales")
 

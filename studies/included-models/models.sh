@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# The models that come with Zellige, trained and put into the package: NAME by name, or all of them, one after another.
+#
+#   TALES=folder MNIST=folder BINARIZED=folder CHORALES=file SUDOKU=file QM9=file studies/included-models/models.sh [FOLDER] [NAME ...]
+#
+# TALES: a folder with train.txt, validation.txt and test.txt; MNIST: one with the official .gz files; BINARIZED: one with the
+# three .amat files of Larochelle's binarization; CHORALES: Jsb16thSeparated.json; SUDOKU: a .csv of puzzles and solutions;
+# QM9: a .csv with the column smiles. 1 to 4.7 hours a model on one or two idle cores. A run that was stopped goes on where it
+# was; ship.py then takes minutes a model. SHIP=0: train only. `ar` does not ship: it is the autoregressive network that
+# `tales-mdlm` and `tales` are compared with and `tales` begins with (docs/tutorials/checkpoints.md).
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+folder=${1:-runs/models}
+shift || true
+budget=(--train.device cpu --train.samples 0 --train.save-minutes 5)
+
+train() { # NAME METHOD [OPTION ...]
+  local run=$folder/$1
+  shift
+  zellige train "$@" "${budget[@]}" --run "$run" $(test -e "$run/config.json" && echo --resume)
+}
+for name in "${@:-molecules chorales sudoku mnist binarized-mnist tales-mdlm ar tales}"; do
+  for model in $name; do
+    case $model in
+      tales-mdlm | ar) # 5.8M parameters on 1.6M subwords
+        data=$TALES
+        test "$model" = ar && method=(ar --train.precision bfloat16) || method=(mdlm)
+        train "$model" "${method[@]}" --data.name text --data.path "$TALES/train.txt" --data.validation "$TALES/validation.txt" \
+          --data.test "$TALES/test.txt" --data.tokenizer bpe:2048 --net.layers 6 --net.hidden 256 --net.heads 4 --net.length 128 \
+          --net.conv 7 --train.steps 5600 --train.validate-every 700 --train.batch 16 --train.lr 2e-3 --train.warmup 200 --train.ema 0.9995 ;;
+      tales) # the same network and text, in blocks of 4; $folder/ar is there
+        data=$TALES
+        train tales bd3lm --block 4 --train.start "$folder/ar" --train.precision bfloat16 --data.name text --data.path "$TALES/train.txt" \
+          --data.validation "$TALES/validation.txt" --data.test "$TALES/test.txt" --data.tokenizer bpe:2048 --net.layers 6 \
+          --net.hidden 256 --net.heads 4 --net.length 128 --net.conv 7 --net.dropout 0.1 --train.steps 2600 \
+          --train.validate-every 400 --train.batch 16 --train.lr 1e-3 --train.warmup 50 --train.ema 0.999 ;;
+      mnist) # 1.1M parameters; 2.3 epochs
+        data=$MNIST
+        train mnist md4 --data.name mnist --data.path "$MNIST" --data.labels --net.kind unet --net.channels 32 \
+          --net.multipliers 1 2 2 --net.blocks 1 --net.attention 7 --train.steps 7200 --train.batch 16 --train.lr 2e-3 \
+          --train.ema 0.999 --train.validate-every 1200 --train.validate-rows 128 ;;
+      binarized-mnist) # 1.0M parameters; 12.8 epochs, in bfloat16 and compiled on both cores
+        data=$BINARIZED
+        train binarized-mnist mdlm --data.name binarized-mnist --data.path "$BINARIZED" --net.kind unet --net.channels 32 \
+          --net.multipliers 1 2 2 --net.blocks 1 --net.attention 7 --train.compile --train.precision bfloat16 \
+          --train.steps 20000 --train.batch 32 --train.lr 2e-3 --train.ema 0.9995 --train.validate-every 2000 ;;
+      chorales)
+        data=$CHORALES
+        train chorales mdlm --data.name jsb-chorales --data.path "$CHORALES" --data.size 64 --net.layers 4 --net.hidden 128 \
+          --net.heads 4 --net.conv 5 --net.dropout 0.1 --train.steps 6000 --train.batch 12 --train.lr 2e-3 --train.ema 0.999 \
+          --train.validate-every 500 ;;
+      sudoku) # whole grids; then the solutions of puzzles, and the network reads its own first prediction; then 8 layers for 5
+        data=$SUDOKU
+        grids=(mdlm --data.name sudoku --data.path "$SUDOKU" --data.size 9)
+        puzzles=("${grids[@]}" --data.augment 200 --data.given puzzle --net.self-condition --train.batch 32 --train.lr 1.5e-3
+          --train.warmup 300 --train.ema 0.999)
+        train sudoku-grids "${grids[@]}" --data.augment 50 --net.layers 5 --net.hidden 96 --net.heads 6 --train.steps 30000 \
+          --train.batch 16 --train.lr 2e-3 --train.warmup 300 --train.ema 0.999 --train.validate-every 2000
+        train sudoku-puzzles "${puzzles[@]}" --train.start "$folder/sudoku-grids" --train.steps 2000 \
+          --train.validate-every 1000
+        puzzles+=(--train.given-dropout 0.15 --train.validate-every 2500 --train.seed 3)
+        train sudoku-five "${puzzles[@]}" --train.start "$folder/sudoku-puzzles" --train.steps 11000
+        train sudoku "${puzzles[@]}" --train.start "$folder/sudoku-five" --net.layers 8 --train.steps 15000 ;;
+      molecules)
+        data=$QM9
+        train molecules mdlm --data.name qm9 --data.path "$QM9" --net.layers 4 --net.hidden 128 --net.heads 4 --net.conv 5 \
+          --train.steps 10000 --train.batch 64 --train.lr 2e-3 --train.warmup 200 --train.ema 0.999 \
+          --train.validate-every 1000 --train.validate-rows 512 ;;
+      *) echo "no model $model"; exit 2 ;;
+    esac
+    test "${SHIP:-1}" = 0 || test "$model" = ar || python "$here/ship.py" "$folder/$model" "$model" --data "$data"
+  done
+done
