@@ -94,7 +94,7 @@ def test_a_sweep_ends_with_a_table_and_is_there_the_second_time(here, capsys, mo
     trials = lambda name: json.loads((here / name).read_text())["result"]["trials"]  # noqa: E731
     first = trials("runs/sweep/sweep.json")
     assert first[0]["point"] == {"lr": "1e-1"}
-    monkeypatch.setattr("zellige.training.train._run", lambda *_: 1 / 0)  # nothing is trained again
+    monkeypatch.setattr("zellige.training.session.Session._train", lambda *_: 1 / 0)  # nothing is trained again
     assert cli.main([*RATES, "--json", "again.json"]) == 0
     for trial, before in zip(trials("again.json"), first, strict=True):
         assert trial | {"seconds": 0} == before | {"seconds": 0}
@@ -209,7 +209,7 @@ def test_a_sweep_from_python_is_that_of_the_command_line_and_its_record_loads_an
     typed = zellige.Record.load("t/sweep.json")
     assert [trial.validation.value for trial in typed.trials] == [trial.validation.value for trial in record.trials]
     loaded = zellige.Record.load("s/sweep.json")
-    monkeypatch.setattr("zellige.training.train._run", lambda *_: 1 / 0)  # nothing is trained again
+    monkeypatch.setattr("zellige.training.session.Session._train", lambda *_: 1 / 0)  # nothing is trained again
     again = loaded.request.run()
     assert [trial.point for trial in again.trials] == [("0.01",), ("0.001",)]
     with pytest.raises(InputError, match=r"no setting `train.stepz`; did you mean `train.steps`"):

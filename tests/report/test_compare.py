@@ -35,6 +35,7 @@ from zellige.plugins.studies.compare.measure import Settings, measure_method, me
 from zellige.plugins.studies.compare.record import Bound, Findings
 from zellige.show.record import dumps
 from zellige.show.terminal import Terminal
+from zellige.training.requests import Training
 from zellige.training.signals import Stopped
 from zellige.training.tables import TABLES
 
@@ -160,7 +161,7 @@ def texts(tmp_path_factory):
 def test_trained_runs_are_compared_as_they_are(texts, tmp_path, monkeypatch):
     """They were trained again, or "unknown method". The same numbers, whatever folder the comparison is in."""
     made, _ = texts
-    monkeypatch.setattr(comparer, "train_one", lambda *_, **__: pytest.fail("trained"))
+    monkeypatch.setattr(Training, "run", lambda *_: pytest.fail("trained"))
     monkeypatch.chdir(made.folder.parent)
     folders = ["c/sedd-uniform", made.folder / "mdlm"]
     again = zellige.compare(folders, run=tmp_path / "new", calls=CALLS, samples=6, draws=2)
@@ -258,9 +259,8 @@ def test_samplers_at_equal_network_evaluations(done, tmp_path, monkeypatch):
     import shutil
 
     folder = shutil.copytree(done.folder, tmp_path / "c", symlinks=True)
-    monkeypatch.setattr(
-        comparer, "train_one", lambda *_, resume, **__: SimpleNamespace() if resume else pytest.fail("trained")
-    )
+    again = lambda training, _: SimpleNamespace() if training.resume else pytest.fail("trained")  # noqa: E731
+    monkeypatch.setattr(Training, "run", again)
     names = ("ancestral", "remasking:eta=0.1", "informed:corrections=2")
     found = go(folder, samplers=names, calls=(4, 9)).findings
     rows = {row.method: row for row in found.methods}
@@ -360,7 +360,7 @@ def interruptible():
 
 def test_what_was_interrupted_goes_on_with_the_same_numbers(tmp_path, monkeypatch, interruptible):
     methods = ["mdlm", Fragile]
-    monkeypatch.setattr("zellige.training.train.forecast", lambda *_, **__: [])  # it calls the loss too
+    monkeypatch.setattr("zellige.training.session.forecast", lambda *_, **__: [])  # it calls the loss too
     monkeypatch.setattr(Fragile, "calls", 0)
     whole = go(tmp_path / "whole", methods)
     monkeypatch.setattr(Fragile, "strike", True)

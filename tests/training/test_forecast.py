@@ -230,7 +230,7 @@ def test_what_no_line_can_name_has_none():
 def test_nothing_is_timed_where_nobody_reads_it(tmp_path, monkeypatch):
     """Three losses were run under --quiet too, and for `compare`, which drops the notes."""
     asked = []
-    monkeypatch.setattr("zellige.training.train.forecast", lambda *_, **__: asked.append(1) or [])
+    monkeypatch.setattr("zellige.training.session.forecast", lambda *_, **__: asked.append(1) or [])
     tokens = torch.randint(0, 7, (60, 8), generator=torch.Generator().manual_seed(5))
     how = {"data": Data.of(tokens, vocabulary=7), "net": replace(NET, condition=8)}
     few = Train(steps=1, batch=4, validate_rows=4, samples=0, tensorboard=False, device="cpu")

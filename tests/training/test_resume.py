@@ -133,7 +133,7 @@ def attempt(folder: Path, moment: Moment, resume: bool, more: dict) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
     multiprocessing.set_start_method("fork", force=True)  # of data workers; a child of the server would ask the server
     Fragile.moment, Fragile.calls = moment, []
-    vars(sys.modules["zellige.training.train"])["forecast"] = lambda *_, **__: []  # it asks for losses too
+    vars(sys.modules["zellige.training.session"])["forecast"] = lambda *_, **__: []  # it asks for losses too
     places = {"save_tensors": ("write", write), "point": ("point", files)}
     for name, (where, *modules) in places.items():
         plain = getattr(modules[0], name)
@@ -149,7 +149,7 @@ def attempt(folder: Path, moment: Moment, resume: bool, more: dict) -> None:
             setattr(module, name, broken)
     for module, name, where in (
         (shutil, "rmtree", "gone"),
-        (sys.modules["zellige.training.train"], "write_config", "config"),
+        (sys.modules["zellige.training.session"], "write_config", "config"),
     ):
         plain = getattr(module, name)
 
@@ -200,7 +200,7 @@ def _ranked(rank: int, world: int, nodes: int, port: int, *what) -> None:
 @pytest.fixture(scope="module")
 def server():
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["lightning", "zellige.training.loop", "zellige.training.train", __name__])
+    context.set_forkserver_preload(["lightning", "zellige.training.loop", "zellige.training.session", __name__])
     return context
 
 

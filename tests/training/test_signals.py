@@ -24,8 +24,8 @@ COMMAND = (
 )
 PHASES = {  # where the signal comes, at which call, and the step that is saved then
     "reading": ("zellige.training.setup", "read_corpus", 1, None),
-    "building": ("zellige.training.train", "build", 1, None),
-    "announcing": ("zellige.training.train", "_announce", 1, None),
+    "building": ("zellige.training.session", "build", 1, None),
+    "announcing": ("zellige.training.session", "Session._announce", 1, None),
     "before Lightning": ("zellige.training.loop", "fit", 1, None),
     "Lightning's start": ("zellige.training.learner", "Learner.train_dataloader", 1, None),
     "the start of training": ("zellige.training.callback", "EMA.__init__", 1, None),
@@ -83,7 +83,7 @@ def server():
         [
             "lightning",
             "zellige.training.loop",
-            "zellige.training.train",
+            "zellige.training.session",
             "zellige.cli.train",
             "zellige.plugins.report",
             __name__,

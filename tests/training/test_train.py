@@ -421,7 +421,7 @@ def test_only_some_choices_may_change(finished, tmp_path):
             train("mdlm", data=data(), train=settings(**wrong), run=run.folder, resume=True)
     with pytest.raises(InputError, match="`resume` with `schedule` cosine, but the run has loglinear"):
         train("mdlm", data=data(), options=MDLM.Config(schedule="cosine"), run=run.folder, resume=True)
-    with pytest.raises(InputError, match="`resume` with method md4, but the run has mdlm"):
+    with pytest.raises(InputError, match="is a run of mdlm, not md4; zellige train mdlm continues it"):
         train("md4", data=data(), run=run.folder, resume=True)
     with pytest.raises(InputError, match="the data has changed since the run began"):
         train("mdlm", data=Data.of(tokens() * 0, vocabulary=7), run=run.folder, resume=True)
@@ -668,7 +668,7 @@ def test_folder_in_use(finished, tmp_path, monkeypatch):
     monkeypatch.chdir(run.folder.parent)
     message = "'a' holds a run at step 4; add `resume` to continue it or `overwrite` to replace it"
     assert refused(run.folder) == message
-    assert "both given" in refused(run.folder, resume=True, overwrite=True)
+    assert "exclude each other" in refused(run.folder, resume=True, overwrite=True)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("x")
     assert refused(tmp_path / "mine").endswith("holds something that is not a run; choose another `run`")

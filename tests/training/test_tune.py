@@ -132,8 +132,8 @@ def test_prompts_are_given_and_answers_end_as_the_family_ends_them(place, tmp_pa
     rows = {}
     for method, choices in (("mdlm", {}), ("bd3lm", {"block": 4}), ("ar", {})):
         base = save_base(tmp_path / method, method, **choices)
-        tuning = Tune(data=str(place / "pairs.jsonl"), folder=tmp_path / "x").resolved(base)
-        train, text = tuning.corpus(zellige.show.progress.Progress()).train, tuning.base.tokenizer
+        tuning = Tune(data=str(place / "pairs.jsonl"), folder=tmp_path / "x").session(base)
+        train, text = tuning.read(tuning.config).train, tuning.base.tokenizer
         row = train[1]
         assert text.decode(row["tokens"][:3]) == PAIRS[1]["prompt"]
         assert len(row["tokens"]) == {"mdlm": 16, "bd3lm": 12, "ar": 16}[method]
@@ -156,15 +156,15 @@ def chats(place):
 def test_a_model_without_a_template_learns_conversations_by_the_plain_one(tmp_path):
     """A base that was trained here; what is too long or has no answer is left out, and counted; with `strict` it is an error."""
     base = save_base(tmp_path / "base", letters="System: User: Assistant:\nbc", length=48)
-    tuning = Tune(data=chats(tmp_path), folder=tmp_path / "run", train=QUICK, rank=2, strict=False).resolved(base)
-    corpus, text = tuning.corpus(None), tuning.base.tokenizer  # pyright: ignore[reportArgumentType]
+    tuning = Tune(data=chats(tmp_path), folder=tmp_path / "run", train=QUICK, rank=2, strict=False).session(base)
+    corpus, text = tuning.read(tuning.config), tuning.base.tokenizer
     row = corpus.train[2]
     given = int((~row["mask"]).sum())
     assert text.decode(row["tokens"][:given]) == "User: a\nAssistant:"
     assert text.decode(row["tokens"][given:]) == " b\n" + "\n" * (len(row["tokens"]) - given - 3)
     assert corpus.notes == (chat.note(text),)
     assert {name: corpus.about["pairs"][name] for name in ("of", "long", "empty")} == {"of": 30, "long": 1, "empty": 1}
-    run = tuning.run(False, False)
+    run = tuning.run()
     assert run.steps == 4
     assert not (tmp_path / "strict").exists()
     with pytest.raises(InputError, match=r"^record 8 of '.*' has 52 tokens, a row 48; shorten it or take it out"):
@@ -184,7 +184,7 @@ def test_records_without_answers_are_running_text_or_refused(place, tmp_path):
     ):
         (tmp_path / name).write_text(content)
         asked = Tune(data=zellige.Data("text", path=str(tmp_path / name), field=field), folder=tmp_path / "x")
-        assert asked.resolved(place / "base").config.data.given == given
+        assert asked.session(place / "base").config.data.given == given
     (tmp_path / "other.jsonl").write_text(rows * 30)
     with pytest.raises(InputError, match=r"'.*other.jsonl' holds records of title, body; give text; prompt and answer"):
         Tune(data=str(tmp_path / "other.jsonl"), folder=tmp_path / "x").run(place / "base")

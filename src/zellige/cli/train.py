@@ -101,7 +101,7 @@ def choose(
     with terminal.waiting("starting"), reading(from_file):
         method: Any = own_class(name) if name else None
         unsized = Request(method, recipe=recipe)
-        Options = form(unsized.filled().method_class)
+        Options = form(unsized.method_class)
     flags_of_command = options.flags(Options)
     words = _with_column(options.canonical(flags_of_command, words))
     where = f"{command} {name or f'--recipe {recipe}'}"

@@ -55,8 +55,8 @@ def tune(words: Sequence[str], terminal: Terminal, began: float) -> int:
     progress = Training(terminal)
     try:
         with terminal.waiting("loading"):
-            tuning = request.resolved(arguments.model or None)
-        run = tuning.run(request.resume, request.overwrite, progress).made_by(request.saved())
+            tuning = request.session(arguments.model or None, progress)
+        run = tuning.run().made_by(request.saved())
     finally:
         progress.close()
     export = f"zellige export {path(run.folder)} --out merged"

@@ -180,7 +180,7 @@ def timed(
             read = setup.read_corpus(config, setup.ends_for(config, method), start=start)
             corpora.append((source, read))
         tokens, t = read.tokenizer, config.train
-        config = setup.shaped(setup.filled_up(config, read), tokens.shape, len(read.about.get("classes") or ()))
+        config = setup.shaped_by(config, read)
         work = (method, config.options, config.net, source, t.validate_rows, t.validate_draws)
         pace = next((known for key, known in paces if key == work), None)
         if pace is None:

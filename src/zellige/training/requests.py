@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .distill import DistillRecord
     from .plan import Budget, TableBudget
     from .run import Run
+    from .setup import Start
     from .speculative import HeadRecord
     from .tune import Tuning
 
@@ -105,8 +106,10 @@ class Training(Request["Run"]):
     @property
     def method_class(self) -> "type[Method]":
         from ..methods import find
+        from .recipes import RECIPES
 
-        return find("mdlm" if self.method is None else self.method)
+        usual = RECIPES[self.recipe].for_method(self.recipe, self.method).method if self.recipe else "mdlm"
+        return find(usual if self.method is None else self.method)
 
     @property
     def name(self) -> str:
@@ -114,32 +117,75 @@ class Training(Request["Run"]):
         return getattr(self.method_class, "name", self.method_class.__name__)
 
     @property
-    def config(self) -> "Config":
-        """The config of a training that is `filled`."""
-        from ..models.config import Config
+    def place(self) -> Path:
+        """The folder that is given; else runs/RECIPE or runs/METHOD-DATA: the newest to resume or overwrite, or a new one."""
+        from ..models.checkpoint.layout import data_label, default_folder
 
-        return Config(
-            self.name, self.options, self.data, self.net, self.train, str(self.folder or ""), recipe=self.recipe
-        )
+        if self.folder is not None:
+            return Path(self.folder)
+        name = self.recipe or f"{self.name}-{data_label(self.data)}"
+        return default_folder(name, self.resume or self.overwrite, this_process().rank)
+
+    @property
+    def config(self) -> "Config":
+        """The config of a training that is `filled`; of an own network its class and its length alone."""
+        from ..models.config import Config
+        from ..nn.block import Net
+
+        net, network, usual = self.net, "", Net()
+        if not isinstance(net, Net):
+            net, network = Net(length=int(getattr(net, "length", usual.length))), type(net).__name__
+        folder = str(self.folder or "")
+        return Config(self.name, self.options, self.data, net, self.train, folder, network, self.recipe)
 
     def with_values(self, values: Mapping[str, Any]) -> "Training":
         """Return the training with other settings; "method", "size", "recipe" and "epochs" are settings here, too."""
         whole = {name: values[name] for name in ("method", "size", "recipe") if name in values}
         if "epochs" in values:
             whole["epochs"] = read_value(float, values["epochs"], "epochs")
-        return replace(self, **whole, settings=self._settings | {n: v for n, v in values.items() if n not in whole})
+        return replace(
+            self, **whole, settings={**(self.settings or {}), **{n: v for n, v in values.items() if n not in whole}}
+        )
 
     def filled(self) -> "Training":
-        """Return the training with all of `options`, `data`, `net` and `train`, and no `settings` left.
+        """Return the training with `method`, `options`, `data`, `net` and `train`, and no `settings` or `epochs` left.
+
+        What is not given is that of the run that goes on, else of the recipe, the model that it begins with or the size, else
+        the default.
 
         Raises:
             InputError: choices that exclude each other, or a value that may not be; nothing was written.
         """
+        from . import setup
         from .recipes import RECIPES
 
+        refuse_handed_over(self, "method", *SECTIONS)
         recipe = RECIPES[self.recipe].for_method(self.recipe, self.method) if self.recipe else None
-        with_method = replace(self, method=recipe.method if recipe else "mdlm" if self.method is None else self.method)
-        return with_method._filled(recipe, _with_data_name(self._settings, recipe.data.name if recipe else Data().name))
+        settings = _with_data_name(self.settings or {}, recipe.data.name if recipe else Data().name)
+        asked = replace(
+            self, method=self.method_class.name if self.method is None else self.method,
+            data=None if self.data is None else as_data(self.data), settings=settings,
+        )  # fmt: skip
+        asked._refuse_conflicts()
+        run = asked._run_there() if self.resume else None
+        begun = setup.load_start(start, self.method_class, self.name) if (start := asked._start) and not run else None
+
+        sections = asked._usual(run, recipe, begun)
+        sections |= {name: value for name in SECTIONS if (value := getattr(asked, name)) is not None}
+        sections = with_settings(sections, settings)
+        setup.check_choices(self.method_class, sections["net"], sections["options"])
+        if settings.get("data.pack") == "wrap" != sections["data"].pack:
+            raise InputError("`data.labels` is with `data.pack` wrap; a row must be one document: `data.pack` document")
+        if begun:
+            sections["options"] = begun.with_tokens(sections["options"])
+        if run and sections["data"].fill is None:
+            sections["data"] = sections["data"].replaced(fill=run.data.fill)
+        complete = replace(asked, **sections, settings=None, epochs=None)
+        if run:
+            complete = replace(complete, size=None, recipe=run.recipe, folder=str(asked._folder_there))
+        elif this_process().launcher:  # which starts one command to begin and to go on
+            complete = replace(complete, resume=False)
+        return replace(complete, train=complete._timed(settings, self.epochs, run))
 
     def run(self, progress: "Progress | None" = None) -> "Run":
         """Train, or go on with the run in the folder; progress is reported to `progress`."""
@@ -147,16 +193,18 @@ class Training(Request["Run"]):
 
     def start(self, progress: "Progress | None" = None) -> "Run":
         """Train as a request that is `filled` says."""
-        from .train import train
+        from ..nn.block import Net
+        from ..show.progress import Progress
+        from .session import Session
 
-        run = train(
-            self.method, data=self.data, net=self.net, train=self.train, options=self.options, run=self.folder,
-            recipe=self.recipe, size=self.size or "", resume=self.resume, overwrite=self.overwrite, progress=progress,
-        )  # fmt: skip
-        return run.made_by(self)
+        progress = Progress() if progress is None or this_process().rank else progress
+        config = replace(self.config, run=str(self.place))
+        network = None if isinstance(self.net, Net) else self.net
+        session = Session(config, self.method_class, network, self.size or "", self.resume, self.overwrite, progress)
+        return session.run().made_by(self)
 
     def to_dict(self) -> dict[str, Any]:
-        return super().to_dict() | {"settings": self._settings or None}
+        return super().to_dict() | {"settings": dict(self.settings or {}) or None}
 
     @classmethod
     def from_dict(cls, entries: Mapping[str, Any], source: str = "it") -> "Training":
@@ -170,107 +218,109 @@ class Training(Request["Run"]):
         )
 
     @property
-    def _settings(self) -> dict[str, Any]:
-        return dict(self.settings or {})
+    def _start(self) -> str:
+        """The model that a new run begins with."""
+        return str((self.settings or {}).get("train.start") or (self.train.start if self.train else ""))
 
-    def _filled(self, recipe: "Config | None", settings: Mapping[str, Any]) -> "Training":
-        from . import setup
-
-        for name in ("method", *SECTIONS):
-            if isinstance(value := getattr(self, name), HandedOver):
-                raise value.refuse(name)
-        start = str(settings.get("train.start") or (self.train.start if self.train else ""))
+    def _refuse_conflicts(self) -> None:
+        """InputError for choices that exclude each other."""
         resumes = self.resume and not this_process().launcher  # a launcher starts one command to begin and to go on
         if resumes and self.epochs is not None:
             raise InputError("`epochs` is for a run that begins; with `resume` say `train.steps`")
-        conflicts = {"resume": resumes, "recipe": bool(recipe), "train.start": bool(start)}
-        if self.size and (conflict := next((name for name, sections_given in conflicts.items() if sections_given), "")):
+        conflicts = {"resume": resumes, "recipe": bool(self.recipe), "train.start": bool(self._start)}
+        if self.size and (conflict := next((name for name, is_given in conflicts.items() if is_given), "")):
             raise InputError(f"`size` and `{conflict}` both choose the network; leave one of them out")
-        before = self._resumed(settings) if self.resume else None
-        base = before or recipe
-        sections = {name: getattr(base, name) for name in SECTIONS} if base else self._defaults()
-        if before is None and start:
-            net, options = setup.load_start(start, self.method_class, self.name).choices(self.name)
-            net = replace(net, length=recipe.net.length) if recipe else net
-            sections |= {"net": net} | ({} if options is None or recipe else {"options": options})
-        elif before is None and self.size:
-            data = str(settings.get("data.name") or (Data() if self.data is None else as_data(self.data)).name)
-            sizes = setup.SIZES[self.size].of(data, self.method_class, str(settings.get("net.kind") or ""))
-            sections |= dict(zip(("net", "train"), sizes))
-        sections_given = {name: value for name in SECTIONS if (value := getattr(self, name)) is not None}
-        sections_given |= {"data": as_data(sections_given["data"])} if "data" in sections_given else {}
-        sections = with_settings(sections | sections_given, settings)
-        if settings.get("data.pack") == "wrap" != sections["data"].pack:
-            raise InputError("`data.labels` is with `data.pack` wrap; a row must be one document: `data.pack` document")
         if self.folder == "":
             raise InputError(f"`run` is ''; give it a folder, e.g. `run` runs/{self.recipe or self.name}")
         if self.resume and self.overwrite:
             raise InputError("`resume` and `overwrite` exclude each other; drop one of them")
-        complete = replace(self, **sections, settings=None)
-        if before:
-            complete = replace(complete, size=None, recipe=before.recipe, folder=str(self._last_folder(settings)))
-        return replace(complete, epochs=None, train=complete._timed(settings), size=None if start else complete.size)
 
-    def _defaults(self) -> dict[str, Any]:
+    def _usual(self, run: "Config | None", recipe: "Config | None", begun: "Start | None") -> dict[str, Any]:
+        """Return the sections where nothing is said."""
         from ..models.config import Train
         from ..nn.block import Net
+        from . import setup
 
-        return {"options": self.method_class.Config(), "data": Data(), "net": Net(), "train": Train()}
+        base = run or recipe
+        if base:
+            sections = {name: getattr(base, name) for name in SECTIONS}
+        else:
+            sections = {"options": self.method_class.Config(), "data": Data(), "net": Net(), "train": Train()}
+        if begun and recipe:
+            sections["net"] = replace(begun.sections(self.name)["net"], length=recipe.net.length)
+        elif begun:
+            sections |= begun.sections(self.name)
+        elif self.size and run is None:
+            settings = self.settings or {}
+            data = str(settings.get("data.name") or (self.data or Data()).name)
+            sizes = setup.SIZES[self.size].of(data, self.method_class, str(settings.get("net.kind") or ""))
+            sections |= dict(zip(("net", "train"), sizes))
+        return sections
 
-    def _resumed(self, settings: Mapping[str, Any]) -> "Config | None":
+    @property
+    def _folder_there(self) -> Path:
+        """The folder of the run to go on with."""
+        of_name = ("data.name", "data.path", "data.mix")
+        named = {name: value for name, value in (self.settings or {}).items() if name in of_name}
+        return replace(self, data=with_settings({"data": self.data or Data()}, named)["data"]).place
+
+    def _run_there(self) -> "Config | None":
         """Return the config of the run to go on with; None where there is none (training then reports it)."""
-        from ..models.checkpoint.layout import CONFIG, holds_run
-        from ..models.config import from_json
+        from ..models.checkpoint.layout import holds_run
 
-        folder = self._last_folder(settings)
+        folder = self._folder_there
         if not holds_run(folder):
             return None
-        entries = read_json(folder / CONFIG, dict, "start again with `overwrite`")
-        method = None if isinstance(self.method, str) else self.method
-        before = from_json(entries, method=method, source=shown(folder / CONFIG))
+        before = config_of(folder, None if isinstance(self.method, str) else self.method)
         if before.method != self.name:
             raise InputError(
                 f"'{shown(folder)}' is a run of {before.method}, not {self.name}; zellige train {before.method} continues it"
             )
+        if before.adapter:
+            raise InputError(f"'{shown(folder)}' is a tuned model; zellige tune continues it")
         if self.recipe and before.recipe != self.recipe:
             raise InputError(
                 f"'{shown(folder)}' is a run of {before.recipe or 'no recipe'}, not of {self.recipe}; leave `recipe` out"
             )
         return before
 
-    def _last_folder(self, settings: Mapping[str, Any]) -> Path:
-        """Return the folder that is given, or that of the newest run of the recipe, or of the method on the data."""
-        from ..models.checkpoint.layout import data_label, default_folder
-
-        if self.folder:
-            return Path(self.folder)
-        if self.recipe:
-            return default_folder(self.recipe, existing=True)
-        data_of_settings = Data(settings.get("data.name") or Data().name, path=settings.get("data.path"))
-        data = as_data(self.data) if self.data is not None else data_of_settings
-        return default_folder(f"{self.name}-{data_label(data)}", existing=True)
-
-    def _timed(self, settings: Mapping[str, Any]) -> Any:
-        """Return how it is trained, with the steps of its epochs; steps that are given come before the minutes of a size."""
+    def _timed(self, settings: Mapping[str, Any], epochs: float | None, run: "Config | None") -> "Train":
+        """Return how it is trained: its epochs are steps, and steps that are given come before the minutes of a size."""
         steps, minutes = self.train.steps, self.train.minutes
-        if self.epochs is not None:
+        if epochs is not None:
             if "train.steps" in settings:
                 raise InputError("`epochs` and `train.steps` both say how long; leave one of them out")
-            steps = self._steps_of_epochs(self.epochs)
-        if "train.minutes" not in settings and (self.epochs is not None or "train.steps" in settings):
+            steps = self._steps_of_epochs(epochs)
+        if "train.minutes" not in settings and (epochs is not None or "train.steps" in settings):
             minutes = 0.0
+        if run and minutes:  # the run has chosen its steps
+            steps, minutes = run.train.steps, 0.0
         return replace(self.train, steps=steps, minutes=minutes)
 
     def _steps_of_epochs(self, epochs: float) -> int:
         """Return how many steps the epochs are, on the data that is there."""
         from . import setup
 
-        start = setup.load_start(self.train.start, self.method_class, self.name) if self.train.start else None
-        config = setup.choose_config(
-            None, self.name, self.method_class, self.data, self.net, self.train, self.options, self.folder, start
-        )
-        corpus = setup.read_corpus(config, setup.ends_for(config, self.method_class), start=start)
-        return math.ceil(epochs * len(corpus.train) / self.train.batch)
+        config, method = self.config, self.method_class
+        start = setup.load_start(config.train.start, method, self.name) if config.train.start else None
+        corpus = setup.read_corpus(config, setup.ends_for(config, method), start=start)
+        return math.ceil(epochs * len(corpus.train) / config.train.batch)
+
+
+def refuse_handed_over(request: Request[Any], *names: str) -> None:
+    """InputError where a field was handed over in Python, in a request that comes from a file."""
+    for name in names:
+        if isinstance(value := getattr(request, name), HandedOver):
+            raise value.refuse(name)
+
+
+def config_of(folder: Path, method: "type[Method] | None" = None) -> "Config":
+    """The config of the run in a folder; method: an own class."""
+    from ..models.checkpoint.layout import CONFIG
+    from ..models.config import from_json
+
+    entries = read_json(folder / CONFIG, dict, "start again with `overwrite`")
+    return from_json(entries, method=method, source=shown(folder / CONFIG))
 
 
 def _with_data_name(settings: Mapping[str, Any], default: str = Data().name) -> Mapping[str, Any]:
@@ -339,39 +389,37 @@ class Tune(Request["Run"]):
         Raises:
             InputError: an option or the data is wrong, or peft is not installed; nothing was written.
         """
-        return self.resolved(model).run(self.resume, self.overwrite, progress).made_by(self.saved())
+        return self.session(model, progress).run().made_by(self.saved())
 
-    def resolved(self, model: "ModelSource | None") -> "Tuning":
-        """The model and the complete config.
+    def session(self, model: "ModelSource | None", progress: "Progress | None" = None) -> "Tuning":
+        """Return the session that tunes a model, with the complete config.
 
         Raises:
             InputError: as `run`.
         """
         from ..models.adapter import check_peft
-        from ..models.checkpoint.layout import CONFIG, default_folder, holds_run
-        from ..models.config import from_json
-        from .tune import name_of, resolved
+        from ..models.checkpoint.layout import default_folder, holds_run
+        from ..show.progress import Progress
+        from .tune import Tuning, name_of, resolved
 
         check_peft("tune")
+        refuse_handed_over(self, "data", "train")
         if self.resume and self.overwrite:
             raise InputError("`resume` and `overwrite` exclude each other; drop one of them")
         if model is None and self.folder is None:
             raise InputError("tune needs the model that is tuned; e.g. zellige tune runs/demo --data.path chat.jsonl")
         label = "" if self.folder is not None else f"{Path(name_of(model)).name}-tuned"
         folder = Path(self.folder) if self.folder is not None else default_folder(label, self.resume or self.overwrite)
-        saved = None
+        saved, launched = None, bool(this_process().launcher)  # a launcher starts one command to begin and to go on
         if self.resume and holds_run(folder):
-            saved = from_json(read_json(folder / CONFIG, dict), method=_class_of(model), source=shown(folder / CONFIG))
+            saved = config_of(folder, _class_of(model))
             if saved.adapter is None:
                 raise InputError(
                     f"'{shown(folder)}' is a run of {saved.method} and not tuned; zellige train continues it"
                 )
-        elif self.resume and not this_process().launcher:
+        elif self.resume and not launched:
             raise InputError(f"no run at '{shown(folder)}' to resume; drop `resume` to start one")
         settings = dict(_with_data_name(self.settings or {}))
-        for name, value in (("data", self.data), ("train", self.train)):
-            if isinstance(value, HandedOver):
-                raise value.refuse(name)
         given = None if self.data is None else as_data(self.data)
         if saved is None and given is None and not {"data.name", "data.path"} & {*settings}:
             raise InputError("tune needs what to learn; give `data.path`, e.g. a .jsonl with 'prompt' and 'answer'")
@@ -388,9 +436,11 @@ class Tune(Request["Run"]):
         if saved is None and not data.given and data.path and data.name == "text":
             data = _with_answers(data)
         adapter = {name: getattr(self, name) for name in ("rank", "alpha", "dropout", "targets", "length")}
-        return resolved(
-            model, adapter={name: value for name, value in adapter.items() if value is not None}, data=data, train=train,
-            folder=folder, saved=saved, strict=self.strict,
+        adapter = {name: value for name, value in adapter.items() if value is not None}
+        base, config = resolved(model, adapter, data, train, folder, saved)
+        return Tuning(
+            config, type(base.method), resume=self.resume and (bool(saved) or not launched), overwrite=self.overwrite,
+            progress=Progress() if progress is None or this_process().rank else progress, base=base, strict=self.strict,
         )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:

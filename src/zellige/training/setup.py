@@ -21,7 +21,7 @@ from ..base.errors import InputError
 from ..base.plugins import Registry
 from ..base.requests import Progress
 from ..base.schema import shown
-from ..data import DATASETS, Corpus, Data, require_same
+from ..data import DATASETS, Corpus, require_same
 from ..data import load as load_tokenizer
 from ..data.prepare import prepare
 from ..data.tokenizer_base import OutsideVocabulary, Tokenizer
@@ -53,65 +53,38 @@ WHERE = {
 }  # what computes a step: the same numbers up to rounding, but for dropout
 
 
-def choose_config(
-    saved: Config | None,
-    name,
-    method,
-    data,
-    net,
-    train,
-    options,
-    folder,
-    start: "Start | None" = None,
-    recipe: str = "",
-) -> Config:
-    """What was asked for; what was not comes from the run that is resumed, from the model it begins with, from its recipe, or is
-    the default."""
-    network_name = type(net).__name__ if isinstance(net, nn.Module) else ""
-    if network_name and not (hasattr(net, "features") and hasattr(net, "head")):
+def check_choices(method: type[Method], net: Any, options: Any) -> None:
+    """InputError unless a network is a Net or may stand for one, and the options are those of the method."""
+    if not isinstance(net, Net) and not (hasattr(net, "features") and hasattr(net, "head")):
         raise InputError(f"`net` is {of_kind(net)}; it must be a Net, or a network with 'features' and 'head'")
-    if options is not None and not isinstance(options, method.Config):
+    if not isinstance(options, method.Config):
         wrong = type(options).__qualname__ if type(options).__name__ == "Config" else of_kind(options)
         raise InputError(
             f"`options` is {wrong}; it must be {method.__name__}.Config, as {method.__name__}.Config() makes it"
         )
-    if isinstance(net, nn.Module):
-        net = Net(length=int(getattr(net, "length", Net().length)))
-    if saved is None:
-        start_choices = start.choices(name) if start else (None, None)
-        net, options = net or start_choices[0], start_choices[1] if options is None else options
-        options = method.Config() if options is None else options
-        if start and start.config.network and not network_name:
-            if start.config.method != name:
-                raise InputError(
-                    f"'{start.name}' is a {start.config.method} with a network of its own ({start.config.network}), and this is "
-                    f"{name}; train {start.config.method}"
-                )
-            network_name = start.config.network
-            tokens = {"mask", "begin"} & {field.name for field in dataclasses.fields(options)}  # two of its own
-            options = replace(options, **{entry: getattr(start.config.options, entry) for entry in tokens})
-        config = Config(
-            name, options, data or Data(), net or Net(), train or Train(), str(folder), network_name, recipe
+
+
+def check_new(config: Config) -> None:
+    """InputError for a network that no new run has."""
+    if config.net.grid and config.data.pack != "wrap":  # padding would be part of the picture
+        raise InputError(f"`data.pack` {config.data.pack} needs positions on a line; leave out `net.grid`")
+    if config.net.latents:
+        raise InputError(
+            "`net.latents` is for a mixture, which zellige train distill --by di4c makes of a run; leave it out"
         )
-        if config.net.grid and config.data.pack != "wrap":  # padding would be part of the picture
-            raise InputError(f"`data.pack` {config.data.pack} needs positions on a line; leave out `net.grid`")
-        if config.net.latents:
-            raise InputError(
-                "`net.latents` is for a mixture, which zellige train distill --by di4c makes of a run; leave it out"
-            )
+
+
+def with_network(config: Config, before: Config | None) -> Config:
+    """The config with the class of the network of the run or the model that it goes on from, where that is none of Zellige's.
+
+    Raises:
+        InputError: it is an own one, which is not handed over.
+    """
+    if before is None or not before.network or config.network:
         return config
-    if published.has_class(saved) and not network_name:
-        network_name = saved.network
-    if saved.network and not network_name:
-        raise InputError(f"the run has an own network ({saved.network}); hand it over: train(..., net=...)")
-    if data is not None and data.fill is None:
-        data = data.replaced(fill=saved.data.fill)
-    if train is not None and train.minutes:  # the run has chosen its steps
-        train = replace(train, steps=saved.train.steps, minutes=0.0)
-    return replace(
-        saved, options=saved.options if options is None else options, data=data or saved.data, net=net or saved.net,
-        train=train or saved.train, run=str(folder), network=network_name,
-    )  # fmt: skip
+    if not published.has_class(before):
+        raise InputError(f"the run has an own network ({before.network}); hand it over: train(..., net=...)")
+    return replace(config, network=before.network)
 
 
 def row_length(config: Config) -> int | None:
@@ -138,6 +111,12 @@ def shaped(config: Config, shape: Sequence[int] | None, classes: int = 0) -> Con
         grid_text, rows = (" x ".join(map(str, g)) for g in (net.grid, shape))
         raise InputError(f"`net.grid` is {grid_text}, the rows of {config.data.name} are {rows}; leave it out")
     return replace(config, net=replace(net, length=length, grid=grid))
+
+
+def shaped_by(config: Config, corpus: Corpus) -> Config:
+    """The config as its data makes it: what documents are filled up to, the shape of the rows, the number of classes."""
+    config = filled_up(config, corpus)
+    return shaped(config, corpus.tokenizer.shape, len(corpus.about.get("classes") or ()))
 
 
 def changed(saved: Config, config: Config) -> dict[str, list[Any]]:
@@ -216,9 +195,28 @@ class Start:
     tensors: dict[str, torch.Tensor]
     published: dict[str, Any] = field(default_factory=dict)
 
-    def choices(self, method: str) -> tuple[Net, Any]:
-        """The network's sizes, and the method's options where it is a model of the same method (else None)."""
-        return self.config.net, self.config.options if self.config.method == method else None
+    def sections(self, method: str) -> dict[str, Any]:
+        """The network's sizes, and the options where it is a model of the same method.
+
+        Raises:
+            InputError: the network has a class of its own and is of another method.
+        """
+        sections = {"net": self.config.net, "options": self.config.options}
+        if self.config.method == method:
+            return sections
+        if self.config.network:
+            raise InputError(
+                f"'{self.name}' is a {self.config.method} with a network of its own ({self.config.network}), and this is "
+                f"{method}; train {self.config.method}"
+            )
+        return {"net": self.config.net}
+
+    def with_tokens(self, options: Any) -> Any:
+        """The options with the tokens that a network with a class of its own has for the mask and the beginning."""
+        tokens = (
+            {"mask", "begin"} & {field.name for field in dataclasses.fields(options)} if self.config.network else ()
+        )
+        return replace(options, **{name: getattr(self.config.options, name) for name in tokens})
 
 
 def load_start(name: str, method: type[Method], of: str) -> Start:

@@ -15,92 +15,54 @@ from typing import Any
 import torch
 
 from ..base.errors import InputError
-from ..base.launched import this_process
 from ..base.schema import shown
 from ..core.random import mix
-from ..data import Data
+from ..data import Corpus, Data
 from ..data.prepare import prepare
 from ..data.table import refuse_mixed
 from ..data.tokenizer_base import OutsideVocabulary
 from ..methods import METHODS
+from ..methods.method import Method
 from ..models import published, shipped
 from ..models.adapter import inject, lora_config, resolve_targets
-from ..models.checkpoint.layout import holds_run
-from ..models.checkpoint.read import (
-    check_checkpoint,
-    is_settled,
-    last_checkpoint,
-    resumed_step,
-    saved_config,
-)
 from ..models.config import Adapter, Config, Train
 from ..models.ends import fill_for
 from ..models.given import needs_sight, refuse_given
 from ..models.locate import locate
 from ..models.model import Model, fingerprint, load
 from ..show.numbers import path
-from ..show.progress import Progress
-from . import device, logger, setup
-from .run import Run
-from .train import Prepared, begin, finished, run_in
+from . import device, setup
+from .session import Session
 
 
-@dataclass(frozen=True)
-class Tuning:
-    """What is tuned, resolved: the base, into which the adapter is put, and the config that is asked for."""
+@dataclass(frozen=True, kw_only=True)
+class Tuning(Session):
+    """A session that trains an adapter of a model.
+
+    Attributes:
+        base: the model, into which the adapter is put.
+        strict: whether a pair that is left out is an error.
+    """
 
     base: Model
-    config: Config
-    strict: bool = False  # whether a pair that is left out is an error
+    strict: bool = False
 
-    def run(self, resume: bool, overwrite: bool, progress: Progress | None = None) -> Run:
-        """Train the adapter, or go on with the run in the folder."""
-        progress = Progress() if this_process().rank or progress is None else progress
-        folder = Path(self.config.run)
-        resume = resume and (not this_process().launcher or holds_run(folder))
-        again = f"zellige tune {path(self.config.train.start)} --run {path(folder)} --resume"
-        return run_in(folder, again, resume, progress, lambda: self.prepared(folder, resume, overwrite, progress))
+    @property
+    def again(self) -> str:
+        return f"zellige tune {path(self.config.train.start)} --run {path(self.folder)} --resume"
 
-    def prepared(self, folder: Path, resume: bool, overwrite: bool, progress: Progress) -> Prepared | Run:
-        """Check everything, put the adapter into the base, then write config.json; a Run where nothing is left to do."""
-        base, config, method = self.base, self.config, self.base.method
-        assert config.adapter is not None
-        saved, about = saved_config(folder, type(method), config.method, resume, overwrite, this_process().rank)
-        last = last_checkpoint(folder) if resume else None
-        step = resumed_step(last) if last else 0
-        changes = setup.changed(saved, config) if saved else {}
-        fleet = device.fleet(config)
-        device.require_room(config, fleet)
-        if fleet.sharded(config):
-            raise InputError("tune copies the model to each device; leave `train.strategy` out")
-        if config.train.wandb:
-            logger.require_wandb()
-        corpus = self.corpus(progress)
-        setup.same_corpus(about, corpus)
-        if saved and last and step >= config.train.steps and is_settled(last):
-            return finished(folder, config, last, about, progress)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(mix(config.train.seed, "adapter") % 2**63)
-            inject(method, lora_config(config.adapter, config.train.start))
-        if last:
-            check_checkpoint(last, method, config)
-        counts = [
-            sum(p.numel() for p in method.parameters() if p.requires_grad == trained) for trained in (True, False)
-        ]
-        about = of_base(base) | about | {"trained": counts[0], "parameters": counts[1]}
-        return begin(
-            Prepared(folder, method, corpus, config, about, fleet, last, step), progress, changes, resume, overwrite
-        )
+    @property
+    def start(self) -> None:
+        """Nothing: the base has its weights."""
 
-    def corpus(self, progress: Progress) -> Any:
+    def read(self, config: Config) -> Corpus:
         """The data in the tokens of the base, with what it gives; InputError where the base cannot be trained on it."""
-        base, config, method = self.base, self.config, self.base.method
+        base, method = self.base, self.base.method
+        if device.fleet(config).sharded(config):
+            raise InputError("tune copies the model to each device; leave `train.strategy` out")
         try:
             corpus = prepare(
-                config.data,
-                setup.row_length(config),
-                tokenizer=base.tokenizer,
-                progress=progress.reading,
+                config.data, setup.row_length(config), tokenizer=base.tokenizer, progress=self.progress.reading
             )
         except OutsideVocabulary as problem:
             raise InputError(f"{problem}; take it out of the text") from None
@@ -120,6 +82,18 @@ class Tuning:
                     "one that was trained with `data.given`"
                 )
         return corpus
+
+    def build(self, config: Config, corpus: Corpus, about: dict[str, Any]) -> tuple[Method, Config, dict[str, Any]]:
+        """The base with the adapter in it, and how many parameters are trained."""
+        method = self.base.method
+        assert config.adapter is not None
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(mix(config.train.seed, "adapter") % 2**63)
+            inject(method, lora_config(config.adapter, config.train.start))
+        sizes = [(p.numel(), p.requires_grad) for p in method.parameters()]
+        trained = sum(number for number, is_trained in sizes if is_trained)
+        parameters = sum(number for number, is_trained in sizes if not is_trained)
+        return method, config, of_base(self.base) | about | {"trained": trained, "parameters": parameters}
 
 
 def of_base(base: Model) -> dict[str, Any]:
@@ -164,22 +138,14 @@ def name_of(model: Any) -> str:
 
 
 def resolved(
-    model: Any,
-    *,
-    adapter: dict[str, Any],
-    data: Data | None,
-    train: Train,
-    folder: Path,
-    saved: Config | None,
-    strict: bool = False,
-) -> Tuning:
-    """What is tuned, of what is asked for.
+    model: Any, adapter: dict[str, Any], data: Data, train: Train, folder: Path, saved: Config | None
+) -> tuple[Model, Config]:
+    """The base and the complete config.
 
     Args:
         model: a model, its path or its id; None: that of the run that goes on.
         adapter: the fields of `Adapter` that are given.
         saved: the config of the run that goes on.
-        strict: a pair that would be left out is an error.
     """
     if model is None and saved is None:
         raise InputError("tune needs the model that is tuned; e.g. zellige tune runs/demo --data.path chat.jsonl")
@@ -198,14 +164,13 @@ def resolved(
             f"`length` is {chosen.length:,}, and the model reads {base.config.net.length:,} tokens; give no more"
         )
     chosen = replace(chosen, base_sha256=sha256)
-    data = data or (saved.data if saved else Data())
     if data.fill is None and (data.given == "field" or data.pack != "wrap"):
         data = data.replaced(fill=saved.data.fill if saved else fill_of(base, data.pack))
     config = Config(
         base.config.method, base.config.options, data, base.config.net, replace(train, start=start), str(folder),
         base.config.network, adapter=chosen,
     )  # fmt: skip
-    return Tuning(base, config, strict)
+    return base, config
 
 
 def fill_of(base: Model, pack: str) -> int:

@@ -339,24 +339,18 @@ def _saved_metrics(checkpoints: Path) -> tuple[Path, str]:
 
 # ---------------------------------------------------------------------------------------------------- going on with a run
 def saved_config(
-    folder: Path, method: type[Method], name: str, resume: bool, overwrite: bool, rank: int
+    folder: Path, method: type[Method], resume: bool, overwrite: bool, rank: int
 ) -> tuple[Config | None, dict[str, Any]]:
     """Return the config of the run in a folder, and what else is known about it; (None, {}) where a new one begins.
 
     Raises:
         InputError: the folder does not allow `resume` or `overwrite`, or a new run where neither is given.
     """
-    if resume and overwrite:
-        raise InputError("`resume` and `overwrite` are both given; one continues the run, the other replaces it")
     has_run = holds_run(folder)
     if resume:
         if not has_run:
             raise InputError(f"no run at '{shown(folder)}' to resume; drop `resume` to start one")
         entries = read_config(folder)
-        if entries["method"] != name:
-            raise InputError(
-                f"`resume` with method {name}, but the run has {entries['method']}; name that one, or use a new `run`"
-            )
         config = from_json(entries, method=method, source=shown(folder / CONFIG))
         return config, entries.get("about") or {}
     if rank or not folder.exists():  # the first process has made the folder before it starts the others

@@ -46,7 +46,6 @@ from zellige.show.terminal import Terminal
 from zellige.training import forecast, lock, logger, setup
 from zellige.training.device import cuda, fleet, require_room
 from zellige.training.signals import Stopped
-from zellige.training.train import train as train_one
 
 from . import table
 from .entrant import Entrant, check_alike, check_folder, check_runs, config_of, entrants, preset
@@ -163,14 +162,13 @@ class _Work:
         runs = [run for entrant in several for run in self._runs(entrant)]
         self.trained = bool(several[0].place)  # before, and nothing is
         begun = next((self._place(run.folder) for run in runs if holds_run(self._place(run.folder))), folder)
-        configs = {
-            run.folder: config_of(self._place(run.folder)) if self.trained else setup.choose_config(
-                None, run.name, run.method, data, replace(net, **run.net),
-                _steps_of(folder / run.folder if rows else begun, train if run.seed is None else replace(train, seed=run.seed)),
-                run.options, folder / run.folder,
-            )
+        self.trainings = {} if self.trained else {
+            run.folder: run.training(data, net, _steps_of(folder / run.folder if rows else begun, train), folder)
             for run in runs
         }  # fmt: skip
+        configs = {name: training.config for name, training in self.trainings.items()}
+        if self.trained:
+            configs = {run.folder: config_of(self._place(run.folder)) for run in runs}
         wanted = {name: find_sampler(sampler_of(name)[0]) for name in how.samplers}
         supported = set[str]()
         first = several[0]
@@ -338,10 +336,8 @@ class _Work:
         self.terminal.say(f"{label}, {parameters(self.parameters[entrant.folder])}{', ' if state else ''}{state}")
         progress = TrainingPart(self.terminal)
         try:
-            finished_run = train_one(
-                entrant.name if entrant.named else entrant.method, data=self.data, net=config.net, train=config.train,
-                options=entrant.options, run=run, resume=has_run, progress=progress,
-            )  # fmt: skip
+            training = replace(self.trainings[entrant.folder], net=config.net, train=config.train, resume=has_run)
+            finished_run = training.run(progress)
         except Stopped:
             again = logger.typed_command() or "the same call"
             self.terminal.say(f"  go on: {again}")

@@ -13,12 +13,14 @@ from zellige.base.arguments import from_text, of_kind
 from zellige.base.errors import InputError, unknown
 from zellige.base.requests import choices_of
 from zellige.base.schema import shown
+from zellige.data import Data
 from zellige.methods import METHODS, find
 from zellige.methods.method import Method
 from zellige.models.checkpoint.layout import CHECKPOINTS, CONFIG, holds_run, newest
 from zellige.models.checkpoint.read import read_config
 from zellige.models.config import Config, Train, from_json, to_json
 from zellige.nn.block import Net
+from zellige.training.requests import Training
 from zellige.training.setup import SIZES
 
 OWN = re.compile(r"(compare|measured)(-limit-\d+)?\.(json|md|svg)")  # what a comparison writes beside its runs
@@ -79,6 +81,13 @@ class Entrant:
                 raise unknown("choice", key, fields, f"zellige train {name} --help")
             options[key] = from_text(value, hints[key], key, where=f" in '{name}:{key}={value}'")
         return cls(method, name, method.Config(**options), options, isinstance(what, str))
+
+    def training(self, data: Data, net: Net, train: Train, folder: Path) -> Training:
+        """Its training in a comparison in that folder, filled."""
+        return Training(
+            self.name if self.named else self.method, data, replace(net, **self.net),
+            train if self.seed is None else replace(train, seed=self.seed), self.options, folder=folder / self.folder,
+        ).filled()  # fmt: skip
 
     @property
     def variant(self) -> str:

@@ -243,10 +243,7 @@ class _Work:
 
         self._take_steps()
         trainings = [self.at(point) for point in self.known]
-        configs = [
-            setup.choose_config(None, of.name, of.method_class, of.data, of.net, of.train, of.options, of.folder)
-            for of in trainings
-        ]
+        configs = [training.config for training in trainings]
         first, whole, several = configs[0], 0, configs
         if not device.cuda(first) and (self.sized or self.say is not str):
             several = forecast.timed([(config, of.method_class) for config, of in zip(configs, trainings)])
