@@ -1,4 +1,4 @@
-"""A training step of size tiny and a sample of `tales` by how threads wait (`zellige.base.waiting`): milliseconds, in turn.
+"""A training step of size tiny and a sample of `tales` by how threads wait (`zellige.base.processes`): milliseconds, in turn.
 
 python benchmarks/waiting.py                 # beside other work, or on an idle machine: the load stands in each line
 """
@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from zellige.base import waiting
+from zellige.base import processes
 
 WAYS: dict[str, dict[str, str]] = {
     "as it comes": {}, "passive": {"OMP_WAIT_POLICY": "passive"}, "10,000 turns": {"GOMP_SPINCOUNT": "10000"},
@@ -56,7 +56,7 @@ def main() -> None:
     if chosen.work:
         measure(chosen.work, chosen.seconds)
         return
-    plain = {name: value for name, value in os.environ.items() if name not in (*waiting.CHOSEN, "OMP_NUM_THREADS")}
+    plain = {name: value for name, value in os.environ.items() if name not in (*processes.CHOSEN, "OMP_NUM_THREADS")}
     for _ in range(chosen.rounds):
         for work in ("train", "sample"):
             command = [sys.executable, __file__, "--work", work, "--seconds", str(chosen.seconds)]

@@ -80,7 +80,7 @@ OPTIONS_BELOW = {  # files below cli/ that write options, beside whole commands 
     "plugins/verify/verify.py": "puts together the command that checks one identity again",
     "plugins/adapters/harness.py": "the options of lm_eval, a program of others",
     "plugins/adapters/sglang.py": "the options of SGLang, a program of others",
-    "base/launched.py": "the options of torchrun and srun",
+    "base/processes.py": "the options of torchrun and srun",
     "plugins/report/page.py": "names of colours in CSS",
     "training/meters.py": "puts together the command that goes on",
     "training/device.py": "puts together the command of torchrun",

@@ -7,20 +7,20 @@ import sys
 import pytest
 import torch
 
-from zellige.base import waiting
+from zellige.base import processes
 
 PRESSURE = "some avg10={} avg60=0.00 avg300=0.00 total=5\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
 IDLE, BUSY = {"GOMP_SPINCOUNT": "10000"}, {"OMP_WAIT_POLICY": "passive"}
 
 
 def settled(**environ: str) -> dict[str, str]:
-    waiting.settle_waiting(environ)
+    processes.settle_waiting(environ)
     return environ
 
 
 def test_by_what_waits_for_a_core(tmp_path, monkeypatch):
     file = tmp_path / "cpu"
-    monkeypatch.setattr(waiting, "PRESSURE", file)
+    monkeypatch.setattr(processes, "PRESSURE", file)
     for share, expected in (("0.00", IDLE), ("9.99", IDLE), ("10.00", BUSY), ("89.85", BUSY)):
         file.write_text(PRESSURE.format(share))
         assert settled() == expected
@@ -29,7 +29,7 @@ def test_by_what_waits_for_a_core(tmp_path, monkeypatch):
 @pytest.mark.parametrize("content", [None, "", "full avg60=1", "some avg10=x avg60=1"])
 def test_by_the_load_where_that_is_not_known(content, tmp_path, monkeypatch):
     file = tmp_path / "cpu"
-    monkeypatch.setattr(waiting, "PRESSURE", file)
+    monkeypatch.setattr(processes, "PRESSURE", file)
     if content is not None:
         file.write_text(content)
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
@@ -44,10 +44,10 @@ def test_by_the_load_where_that_is_not_known(content, tmp_path, monkeypatch):
     assert settled() == IDLE
 
 
-@pytest.mark.parametrize("name", waiting.CHOSEN)
+@pytest.mark.parametrize("name", processes.CHOSEN)
 def test_who_has_chosen_is_not_overruled(name, monkeypatch):
     for busy in (False, True):
-        monkeypatch.setattr(waiting, "busy", lambda busy=busy: busy)
+        monkeypatch.setattr(processes, "busy", lambda busy=busy: busy)
         assert settled(**{name: "0"}) == {name: "0"}
 
 
@@ -55,13 +55,13 @@ def test_the_command_settles_it_before_torch_is_imported():
     """Whatever imports PyTorch first finds the environment as it is to be: afterwards a change has no effect."""
     script = """
 import os, sys, zellige.__main__ as entry
-from zellige.base import waiting
+from zellige.base import processes
 def main():
-    print("torch" in sys.modules, *(name for name in waiting.CHOSEN if name in os.environ))
+    print("torch" in sys.modules, *(name for name in processes.CHOSEN if name in os.environ))
 entry._main = main
 entry.main()
 """
-    environ = {name: value for name, value in os.environ.items() if name not in waiting.CHOSEN}
+    environ = {name: value for name, value in os.environ.items() if name not in processes.CHOSEN}
     done = subprocess.run([sys.executable, "-c", script], env=environ, capture_output=True, text=True, check=True)
     assert done.stdout in ("False GOMP_SPINCOUNT\n", "False OMP_WAIT_POLICY\n")
 
@@ -70,14 +70,14 @@ def test_one_thread_where_the_work_is_small(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     before, asked = torch.get_num_threads(), []
     monkeypatch.setattr(torch, "set_num_threads", asked.append)
-    with waiting.threads_for(1e8):
+    with processes.threads_for(1e8):
         assert asked == [1]
     assert asked == [1, before]
-    monkeypatch.setattr(waiting, "SMALL", 1e7)
-    with waiting.threads_for(1e8):
+    monkeypatch.setattr(processes, "SMALL", 1e7)
+    with processes.threads_for(1e8):
         assert asked == [1, before]
-    monkeypatch.setattr(waiting, "SMALL", 1e9)
+    monkeypatch.setattr(processes, "SMALL", 1e9)
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     asked.clear()
-    with waiting.threads_for(1e8):
+    with processes.threads_for(1e8):
         assert asked == []

@@ -9,7 +9,7 @@ import torch
 
 import zellige
 from zellige import Batch, Data, InputError, Net, Train
-from zellige.base.elsewhere import ELSEWHERE
+from zellige.base.errors import ELSEWHERE
 from zellige.data import tokenizer as tk
 from zellige.data.levels import Levels
 from zellige.methods import build

@@ -130,7 +130,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.{_MODULES[name]}")
     if name in _WHERE:
         return getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
-    from .base.elsewhere import no_attribute
+    from .base.errors import no_attribute
 
     raise AttributeError(no_attribute(__name__, name), name=name, obj=sys.modules[__name__])
 

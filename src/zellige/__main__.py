@@ -3,7 +3,7 @@
 import signal
 import sys
 
-from .base.waiting import settle_waiting
+from .base.processes import settle_waiting
 from .cli import main as _main
 
 

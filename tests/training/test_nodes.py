@@ -22,7 +22,7 @@ from test_resume import ACCUMULATE, STEPS, TERM, Moment, assert_same, curve, run
 
 from zellige import Sample, Train
 from zellige.base.errors import InputError
-from zellige.base.launched import Place, this_process
+from zellige.base.processes import Place, this_process
 from zellige.cli import main
 from zellige.models.checkpoint.layout import SHARDS
 from zellige.models.checkpoint.shards import load_shards, save_shards

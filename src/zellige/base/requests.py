@@ -366,3 +366,62 @@ def choices_of(name: str, text: str, example: str) -> Iterator[tuple[str, str]]:
         if not equals:
             raise InputError(f"'{name}:{text}' has a choice without a value; e.g. {example}")
         yield key.strip().replace("-", "_"), value.strip()
+
+
+# ---------------------------------------------------------------------------------- options that several have
+# declared as top_k: int | None = option(default=None, **TOP_K)
+TOKENS = 1_000_000  # at most, of an option that counts tokens or names one
+
+PER_STEP: dict[str, Any] = {"help": "tokens a step", "minimum": 1, "maximum": TOKENS}
+TEMPERATURE: dict[str, Any] = {"help": "below 1 favours likely tokens, 0 takes the likeliest", "minimum": 0}
+TOP_P: dict[str, Any] = {
+    "help": "keep the likeliest tokens up to this total probability",
+    "above": 0,
+    "maximum": 1,
+}
+TOP_K: dict[str, Any] = {
+    "help": "keep this many of the likeliest tokens; applied before top-p",
+    "minimum": 1,
+    "maximum": TOKENS,
+}
+
+GRIDS = ("auto", "uniform", "cosine", "log-snr", "published")
+CHAINS = ("uniform", "cosine", "log-snr")  # those whose steps are a model with a bound
+GRID = (
+    "uniform, cosine, log-snr, published or a step size; published: its authors'; auto: MD4's cosine with its linear schedule, "
+    "else uniform"
+)
+_SMALLEST_STEP = 1e-6
+
+
+def known_grid(grid: str) -> str:
+    """Return the name of a grid, or the size of its steps; InputError for anything else."""
+    size = step_size(grid)
+    if size is None and grid not in GRIDS:
+        raise InputError(
+            f"unknown grid '{grid}'; auto, uniform, cosine, log-snr, published, or the size of a step, such as 0.05"
+        )
+    if size is not None and not _SMALLEST_STEP <= size <= 1:
+        raise InputError(f"a step of the grid is {grid}; it must be between {_SMALLEST_STEP:g} and 1")
+    return grid
+
+
+def bounded_grid(grid: str) -> str:
+    """Return the name of a grid whose steps have a bound; InputError for another."""
+    if known_grid(grid) not in (*CHAINS, "auto"):
+        raise InputError(f"the bound of T steps has the grid uniform, cosine, log-snr or auto, not {grid}")
+    return grid
+
+
+def size_steps(grid: str) -> int | None:
+    """Number of steps of a grid given by its step size; None for another grid."""
+    size = step_size(grid)
+    return None if size is None else math.ceil(1 / size - 1e-9)
+
+
+def step_size(grid: str) -> float | None:
+    """Step size that names a grid; None if it is named otherwise."""
+    try:
+        return float(grid)
+    except ValueError:
+        return None

@@ -20,7 +20,7 @@ from typing import Any
 
 from .. import __version__
 from ..base.errors import Diverged, InputError
-from ..base.launched import this_process
+from ..base.processes import this_process
 from ..base.trust import allow
 from ..show.terminal import Terminal
 from . import help, options

@@ -13,10 +13,9 @@ import tyro
 from ..base import files
 from ..base.errors import InputError
 from ..base.files import file_suffix as file_suffix
-from ..base.launched import this_process
-from ..base.own_code import object_of
+from ..base.processes import this_process
 from ..base.requests import KINDS, check_fields, declared, option
-from ..base.trust import names_code, refuse_code, refuse_remote
+from ..base.trust import names_code, object_of, refuse_code, refuse_remote
 from ..data import DATASETS, Data
 from ..data.remote_files import is_remote
 from ..show.numbers import count, parameters, path

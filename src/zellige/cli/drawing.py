@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 import tyro
 
 from ..base.errors import InputError
-from ..base.launched import this_process
+from ..base.processes import this_process, threads_for
 from ..base.requests import option
 from ..base.trust import refuse_remote
-from ..base.waiting import threads_for
 from ..data import Local
 from ..models.infill import Infill
 from ..models.sample import Sample

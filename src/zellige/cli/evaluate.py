@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from ..base.errors import InputError
-from ..base.launched import this_process
 from ..base.plugins import Fits, Registry
+from ..base.processes import this_process
 from ..data import Data
 from ..evaluation.requests import Evaluate
 from ..show.numbers import byte_size, path

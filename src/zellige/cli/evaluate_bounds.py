@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from ..base.errors import InputError
-from ..base.launched import this_process
+from ..base.processes import this_process
 from ..data import Data
 from ..evaluation.protocol import protocol_named
 from ..evaluation.requests import CONTINUOUS, EvaluateBracket, EvaluatePairs, EvaluateSteps, EvaluateSuite

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import tyro
 
 from ..base.errors import InputError
-from ..base.launched import this_process
+from ..base.processes import this_process
 from ..base.requests import option_of
 from ..base.trust import allow, reading, refuse_code
 from ..data import Data

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..base.errors import InputError, check_counts
-from ..base.launched import this_process
+from ..base.processes import this_process
 from ..base.requests import Progress
 from ..data.corpus import Corpus
 from ..data.losses import LOSSLESS

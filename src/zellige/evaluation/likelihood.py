@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ..base.errors import InputError, unknown
-from ..base.grids import bounded as bounded_grid
+from ..base.requests import bounded_grid
 from ..core import maths, random
 from ..core.batch import Batch, Estimator
 from ..core.proposal import Proposal

@@ -22,8 +22,18 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ..base.arguments import is_number
 from ..base.errors import InputError, check_counts
-from ..base.grids import bounded as bounded_grid
-from ..base.requests import HandedOver, Progress, Request, alone, aside, data_of_json, declared, option, verb
+from ..base.requests import (
+    HandedOver,
+    Progress,
+    Request,
+    alone,
+    aside,
+    bounded_grid,
+    data_of_json,
+    declared,
+    option,
+    verb,
+)
 from ..data import DATASETS, Corpus, Data, Local
 from ..models.sampling import SYMMETRIES
 from .protocol import Protocol, protocol_named

@@ -1,4 +1,4 @@
-"""Groups of texts, judged one after another, by several processes, or by ranks (`launched`); what is done is kept in a file.
+"""Groups of texts, judged one after another, by several processes, or by ranks (`processes`); what is done is kept in a file.
 
 A group owns its random numbers, so who judges it, with which others, and after how many interruptions, changes nothing. What a
 group gave is a line of JSON (Python writes and reads a float without loss) with its checksum, appended when it is done; a line
@@ -20,7 +20,7 @@ import torch
 
 from ..base.errors import InputError
 from ..base.files import make, unlinked, unwritable
-from ..base.launched import Place, join, this_process
+from ..base.processes import Place, join, this_process
 from ..base.schema import parse_as, sealed
 
 GroupResult = dict[str, Any]  # what a group gives: plain lists of numbers, by name

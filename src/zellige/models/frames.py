@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..base.files import write_file
-from ..base.launched import Place, join
+from ..base.processes import Place, join
 from ..base.schema import structure
 from ..samplers import SAMPLERS, State
 from ..samplers.pairing import Distribution

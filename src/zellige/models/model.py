@@ -19,8 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ..base.arguments import checked, is_number, of_kind
-from ..base.elsewhere import ELSEWHERE, no_attribute
-from ..base.errors import InputError, meant, nearest, quoted
+from ..base.errors import ELSEWHERE, InputError, meant, nearest, no_attribute, quoted
 from ..base.files import write_folder
 from ..base.schema import check_format, shown
 from ..base.trust import allow, may_have_changed, reading

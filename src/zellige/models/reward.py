@@ -9,8 +9,7 @@ from torch import Tensor
 
 from ..base.arguments import of_kind
 from ..base.errors import InputError
-from ..base.own_code import object_of
-from ..base.trust import may_run_code, names_code
+from ..base.trust import may_run_code, names_code, object_of
 from ..core.schedule import CLEAN
 from ..samplers.growing import Ending
 from ..samplers.smc import Rewarded, Smc

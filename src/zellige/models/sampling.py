@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ..base.arguments import checked_methods
 from ..base.errors import InputError, nearest
-from ..base.grids import step_size
-from ..base.requests import Request, aside, declared, option, options_of
-from ..base.truncation import TEMPERATURE, TOP_K, TOP_P
+from ..base.requests import TEMPERATURE, TOP_K, TOP_P, Request, aside, declared, option, options_of, step_size
 
 if TYPE_CHECKING:
     from ..methods.method import Method

@@ -20,8 +20,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ..base.requests import declared, option
-from ..base.truncation import PER_STEP
+from ..base.requests import PER_STEP, declared, option
 from ..core.prediction import posterior
 from ..core.random import Randomness
 from ..methods.diffusion import Diffusion

@@ -27,8 +27,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ..base.errors import InputError
-from ..base.requests import declared, option
-from ..base.truncation import TOKENS
+from ..base.requests import TOKENS, declared, option
 from ..core import random
 from ..core.random import Randomness
 from ..methods.diffusion import Diffusion

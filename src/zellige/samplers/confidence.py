@@ -41,8 +41,7 @@ import torch
 from torch import Tensor
 
 from ..base.errors import InputError
-from ..base.requests import declared, option
-from ..base.truncation import PER_STEP
+from ..base.requests import PER_STEP, declared, option
 from ..core import maths, random
 from ..core.prediction import posterior
 from ..methods.diffusion import Diffusion

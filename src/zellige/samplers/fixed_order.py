@@ -17,8 +17,7 @@ from typing import ClassVar, Literal
 import torch
 
 from ..base.errors import InputError
-from ..base.requests import declared, option
-from ..base.truncation import PER_STEP
+from ..base.requests import PER_STEP, declared, option
 from .any_order import AnyOrder
 from .pairing import AUTOREGRESSION, Distribution
 from .sampler import Exactness

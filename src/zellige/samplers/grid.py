@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from ..base.errors import InputError
-from ..base.grids import GRID, known, size_steps, step_size
-from ..base.requests import declared, option
+from ..base.requests import GRID, declared, known_grid, option, size_steps, step_size
 from ..core.schedule import CLEAN
 from ..methods.diffusion import Diffusion
 from ..methods.method import Method
@@ -102,7 +101,7 @@ def _even_in_log_snr(method: Diffusion, steps: int) -> Tensor:
 class OnGrid(Sampler):
     """A sampler whose steps lie on a grid of times."""
 
-    grid: str = option(GRID, default="auto", check=known)
+    grid: str = option(GRID, default="auto", check=known_grid)
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """steps + 1 times from the start of the process to CLEAN: `steps` draws, the last of them of clean tokens."""

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from ..base.errors import InputError
-from ..base.requests import declared, option
-from ..base.truncation import TOKENS
+from ..base.requests import TOKENS, declared, option
 from ..core import maths
 from ..methods.method import Method
 from .sampler import Memory, Sampler, State, Summary, first_at, ordered

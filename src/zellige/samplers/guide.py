@@ -16,8 +16,7 @@ from torch import Tensor
 
 from ..base.arguments import checked, of_kind
 from ..base.errors import InputError, at_least
-from ..base.requests import declared, option
-from ..base.truncation import TEMPERATURE, TOP_K, TOP_P
+from ..base.requests import TEMPERATURE, TOP_K, TOP_P, declared, option
 from ..core.batch import Batch
 from ..core.prediction import Mean, Prediction, posterior
 from ..core.random import Randomness

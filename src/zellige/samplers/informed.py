@@ -28,8 +28,7 @@ import torch
 from torch import Tensor
 
 from ..base.errors import InputError
-from ..base.requests import declared, option
-from ..base.truncation import TOKENS
+from ..base.requests import TOKENS, declared, option
 from ..core import maths, random
 from ..core.positions import positions
 from ..core.prediction import as_leave_one_out, given_others

@@ -19,8 +19,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ..base.requests import declared, option
-from ..base.truncation import TOKENS
+from ..base.requests import TOKENS, declared, option
 from ..core import maths
 from ..methods.diffusion import Diffusion
 from .confidence import NetworkChooses, confidence_at

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from ..base.grids import CHAINS
+from ..base.requests import CHAINS
 from ..core.process import Mixture, Process
 from ..methods.method import Method
 

@@ -33,8 +33,7 @@ import torch
 from torch import Tensor
 
 from ..base.errors import InputError
-from ..base.grids import GRID, known
-from ..base.requests import declared, option
+from ..base.requests import GRID, declared, known_grid, option
 from ..core.positions import positions
 from ..core.prediction import Prediction, kernel, posterior
 from ..core.schedule import CLEAN
@@ -76,7 +75,7 @@ class Psi(Sampler):
     pause: float | None = option(
         "alpha at which time stands still for the steps of `kappa`; none: it does not", default=None, above=0, below=1
     )
-    grid: str = option(GRID, default="auto", check=known)
+    grid: str = option(GRID, default="auto", check=known_grid)
     argmax: Literal["none", "last", "mu"] = option(
         "the step to clean tokens takes the likeliest ones (last), those of the network's own prediction (mu), or draws them",
         default="none",

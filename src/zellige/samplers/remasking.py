@@ -30,8 +30,7 @@ import torch
 from torch import Tensor
 
 from ..base.errors import InputError
-from ..base.grids import GRID, known
-from ..base.requests import declared, option
+from ..base.requests import GRID, declared, known_grid, option
 from ..core import random
 from ..core.prediction import posterior
 from ..core.schedule import CLEAN
@@ -61,7 +60,7 @@ class Remasking(Sampler):
     t_on: float = option("loop: where it begins", default=0.55)
     t_off: float = option("loop: where it ends", default=0.05)
     alpha_on: float = option("loop: share of tokens that are visible during it", default=0.9, above=0, below=1)
-    grid: str = option(GRID, default="uniform", check=known)
+    grid: str = option(GRID, default="uniform", check=known_grid)
     argmax: Literal["none", "last"] = option(
         "the step to clean tokens takes the likeliest ones (last), or draws them (none)", default="none"
     )

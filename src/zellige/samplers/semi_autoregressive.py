@@ -33,8 +33,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ..base.errors import InputError
-from ..base.requests import declared, option
-from ..base.truncation import TOKENS
+from ..base.requests import TOKENS, declared, option
 from ..core.positions import positions
 from ..core.prediction import Prediction
 from ..core.schedule import as_time

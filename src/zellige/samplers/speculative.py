@@ -43,8 +43,7 @@ import torch
 from torch import Tensor
 
 from ..base.errors import InputError
-from ..base.requests import declared, option
-from ..base.truncation import TOKENS
+from ..base.requests import TOKENS, declared, option
 from ..core import maths, random
 from ..core.batch import Batch
 from ..core.positions import positions

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from ..base.errors import InputError
-from ..base.launched import this_process
 from ..base.memory import machine_memory, require_memory
 from ..base.plugins import Registry
+from ..base.processes import this_process
 from ..data import DATASETS
 from ..evaluation.workers import limit_processes
 from ..models.config import Config, Train

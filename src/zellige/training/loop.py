@@ -13,7 +13,7 @@ import torch
 from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
 from torch.optim import Optimizer
 
-from ..base.launched import this_process
+from ..base.processes import this_process
 from ..models.checkpoint.read import read_state
 from ..models.checkpoint.shards import held_parts
 from ..models.checkpoint.write import Writer

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..base.errors import InputError
 from ..base.files import writable
-from ..base.launched import this_process
+from ..base.processes import this_process
 from ..base.requests import HandedOver, Request, alone, aside, data_of_json, declared, may_follow, option
 from ..base.schema import read_json, shown, structure
 from ..data import DATASETS, Data

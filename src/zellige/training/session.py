@@ -19,7 +19,7 @@ from torch import nn
 
 from ..base import files
 from ..base.errors import Diverged, InputError
-from ..base.launched import this_process
+from ..base.processes import this_process
 from ..core.random import mix
 from ..data import Corpus
 from ..data import load as load_tokenizer

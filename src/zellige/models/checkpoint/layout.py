@@ -28,7 +28,7 @@ from pathlib import Path
 from ...base import files
 from ...base.arguments import of_kind, refuse_path
 from ...base.errors import InputError
-from ...base.launched import this_process
+from ...base.processes import this_process
 from ...data import Data
 
 WEIGHTS, CONFIG, TOKENIZER = "model.safetensors", "config.json", ("tokenizer.json", "tokenizer_config.json")

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack, get
 from numpy.typing import ArrayLike
 
 from zellige.base.arguments import checked, of_kind
-from zellige.base.elsewhere import ELSEWHERE
-from zellige.base.errors import InputError, meant, unknown
+from zellige.base.errors import ELSEWHERE, InputError, meant, unknown
 from zellige.core.batch import whole_numbers
 from zellige.evaluation import conditional
 from zellige.evaluation.conditional import TextScore, text_scores

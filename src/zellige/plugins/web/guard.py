@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from zellige.base.errors import InputError
-from zellige.base.grids import size_steps
+from zellige.base.requests import size_steps
 from zellige.methods.method import Method
 from zellige.samplers.pairing import of_length
 from zellige.samplers.sampler import Sampler
