@@ -37,7 +37,7 @@ def run(tmp_path_factory):
         train = Train(steps=2, batch=2, samples=2, sample_steps=2, validate_rows=4, tensorboard=False, log_every=1)
         data = Data("text", path="notes.txt", tokenizer="bpe:300")
         zellige.train("mdlm", data=data, net=NET, train=train, run="run")
-        zellige.evaluate("run", limit=4).to_json("run/evaluate-text-test.json")
+        zellige.evaluate("run", limit=4).save("run/evaluate-text-test.json")
         model = load("run")
         model.save("model")
         model.export("exported", "mdlm")

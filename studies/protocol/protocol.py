@@ -91,7 +91,7 @@ def main() -> None:
     for name in chosen.sets:
         base = measure(model, name, BASE, chosen.data, chosen.limit, chosen.seed, kept)
         lines += ["", f"**{name}**", "", HEADER, RULE, row("`zellige`", base, "")]
-        plain.append({"set": name, "choice": "zellige"} | base.to_dict(None))
+        plain.append({"set": name, "choice": "zellige"} | base.to_dict())
         for title, protocol in variants(name, int(model.method.shape[0])):
             if not title.startswith(tuple(chosen.choices)):
                 continue
@@ -107,7 +107,7 @@ def main() -> None:
             else:
                 change = f"{found.value - base.value:+.3f}"
             lines.append(row(title, found, change))
-            plain.append({"set": name, "choice": title, "change": change} | found.to_dict(None))
+            plain.append({"set": name, "choice": title, "change": change} | found.to_dict())
             print(lines[-1], flush=True)
             Path(chosen.out).write_text("\n".join(lines) + "\n", encoding="utf-8")
             Path(chosen.out).with_suffix(".json").write_text(json.dumps(plain, indent=1, default=str) + "\n")

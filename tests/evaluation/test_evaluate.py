@@ -233,7 +233,7 @@ def test_wrong_input(options, message):
 
 def test_json_round_trip(tmp_path):
     r = evaluate_rows(method(), Rows(states(V, L)), draws=4)
-    r.to_json(tmp_path / "r.json")
+    r.save(tmp_path / "r.json")
     again = Result.from_json(tmp_path / "r.json")
     assert again == r  # unrounded
     plain = json.loads((tmp_path / "r.json").read_text())

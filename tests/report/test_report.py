@@ -116,7 +116,7 @@ def leave_run(folder: Path) -> Path:
     terms = {"diffusion": 193.1, "reconstruction": 0.0, "prior": 0.4}
     result = Result(2.181, 2.16, 2.202, "bits/char", terms=terms, sequences=147, draws=4, units=18811.0, seed=0,
                     protocol={"name": "zellige-1", "time": "whole of t in [0, 1]"}, seconds=9.0)  # fmt: skip
-    result.to_json(folder / "evaluate-pydocs-test.json")
+    result.save(folder / "evaluate-pydocs-test.json")
     return folder
 
 
@@ -281,7 +281,7 @@ def test_the_page_has_what_was_learnt_where_something_was(folder, model, corpus,
 
 def test_an_exact_likelihood_on_the_page(folder, model, corpus):
     exact = Result(2.0, 1.9, 2.1, "bits/char", "exact", terms={"forward": 177.0}, sequences=147, units=18811.0, seed=0)
-    exact.to_json(folder / "evaluate-pydocs-test-forward.json")
+    exact.save(folder / "evaluate-pydocs-test-forward.json")
     html = report.write(folder, model=model, steps=8).read_text()
     part = html[html.index("<h3>pydocs-test-forward</h3>") :]
     assert "= 2.000" in part

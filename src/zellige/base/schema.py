@@ -19,7 +19,7 @@ from typing import Any, Union, get_args, get_origin, is_typeddict
 import cattrs
 from cattrs.cols import list_structure_factory
 from cattrs.errors import AttributeValidationNote, IterableValidationNote
-from cattrs.gen import make_dict_structure_fn, mapping_structure_factory, typeddicts
+from cattrs.gen import AttributeOverride, make_dict_structure_fn, mapping_structure_factory, override, typeddicts
 
 from .. import __version__
 from .arguments import NAMES, Annotation, is_plain
@@ -29,6 +29,7 @@ from .trust import may_have_changed
 AGAIN = "copy it again from where it was written"
 SEAL = "checksum"
 _NAMES = NAMES | {bool: "true or false"}  # as JSON has them
+_READ, _UNREAD = "read", "unread"  # of a field's metadata
 _REASONS = {
     errno.ENOENT: "is not there",
     errno.EACCES: "may not be accessed (permission denied)",
@@ -206,9 +207,10 @@ def structure(
 
 
 def entries_of(value: object) -> Any:
-    """The plain data of a record: of dataclasses, lists and tuples in each other.
+    """The plain data of a record: of dataclasses, lists and tuples in each other; `structure(strict=False)` reads it.
 
-    A field of a dataclass is left out where it is None and so is its default.
+    A field of a dataclass is left out where it is None and so is its default; its name is that of `SPELT`, where that has one.
+    A class that has `to_dict` writes itself.
     """
     if isinstance(value, Mapping):
         return {name: entries_of(entry) for name, entry in value.items()}
@@ -216,8 +218,42 @@ def entries_of(value: object) -> Any:
         return [entries_of(entry) for entry in value]
     if not dataclasses.is_dataclass(value):
         return value
+    if hasattr(value, "to_dict"):
+        return value.to_dict()  # pyright: ignore
     pairs = [(field, getattr(value, field.name)) for field in dataclasses.fields(value)]
-    return {f.name: entries_of(entry) for f, entry in pairs if entry is not None or f.default is not None}
+    return {_spelt(value, f): entries_of(entry) for f, entry in pairs if entry is not None or f.default is not None}
+
+
+def read_by(read: Callable[[Any], Any]) -> dict[str, Any]:
+    """Metadata of a field whose value is made of JSON's by a function; see also LOW, HIGH and UNREAD."""
+    return {_READ: read}
+
+
+def _or(unknown: float) -> Callable[[Any], float]:
+    number = _strict(float)
+    return lambda value: unknown if value is None else number(value, float)
+
+
+def _spelt(kind: Any, field: dataclasses.Field[Any]) -> str:
+    """The name of a field in JSON: that of the class's `SPELT`, for one that is no name in Python."""
+    return getattr(kind, "SPELT", {}).get(field.name, field.name)
+
+
+def entries_named(kind: Any) -> list[str]:
+    """The names of a dataclass's fields in JSON."""
+    return [_spelt(kind, field) for field in dataclasses.fields(kind)]
+
+
+def _overrides(kind: Any) -> dict[str, AttributeOverride]:
+    """How cattrs reads the fields of a dataclass."""
+    changes = dict[str, AttributeOverride]()
+    for field in dataclasses.fields(kind):
+        read = field.metadata.get(_READ)
+        hook = None if read is None else lambda value, _, read=read: read(value)
+        changes[field.name] = override(
+            omit=_UNREAD in field.metadata or None, rename=_spelt(kind, field), struct_hook=hook
+        )
+    return changes
 
 
 def _leaf(problem: BaseException, where: str) -> tuple[str, BaseException]:
@@ -245,7 +281,7 @@ def _object(kind: Annotation, read: Callable[..., Any], strict: bool = True):
     """A reader that says so where the value is no JSON object, or where an entry is missing."""
     required = list(getattr(kind, "__required_keys__", ()))
     if dataclasses.is_dataclass(kind):
-        required = [f.name for f in dataclasses.fields(kind) if f.init and (strict or not _has_default(f))]
+        required = [_spelt(kind, f) for f in dataclasses.fields(kind) if f.init and (strict or not _has_default(f))]
 
     def checked(value: object, _: object) -> Any:
         if not isinstance(value, Mapping):
@@ -283,7 +319,7 @@ def _converter(strict: bool = True) -> cattrs.Converter:
         number = _strict(float)
         converter.register_structure_hook(float, lambda x, kind: math.nan if x is None else number(x, kind))
 
-    @converter.register_structure_hook_factory(lambda kind: dict in (kind, get_origin(kind)))
+    @converter.register_structure_hook_factory(lambda kind: kind is dict or get_origin(kind) in (dict, Mapping))
     def mapping(kind: Annotation) -> Any:
         return _object(kind, mapping_structure_factory(kind, converter))
 
@@ -300,7 +336,8 @@ def _converter(strict: bool = True) -> cattrs.Converter:
 
     @converter.register_structure_hook_factory(dataclasses.is_dataclass)
     def dataclass(kind: Annotation) -> Any:
-        return _object(kind, make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=strict), strict)
+        read = make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=strict, **_overrides(kind))  # pyright: ignore
+        return _object(kind, read, strict)
 
     @converter.register_structure_hook_factory(is_typeddict)
     def entries(kind: Annotation) -> Any:
@@ -348,5 +385,9 @@ def _converter(strict: bool = True) -> cattrs.Converter:
     return converter
 
 
+UNREAD: dict[str, Any] = {_UNREAD: True}  # metadata of a field that no file has
+LOW, HIGH = (
+    read_by(_or(end)) for end in (-math.inf, math.inf)
+)  # of the end of an interval: JSON has null for infinite
 CONVERTER = _converter()
 _RECORDS = _converter(strict=False)

@@ -233,7 +233,7 @@ class _Parts:
             bound = evaluate(
                 self.model, self.corpus, "test", DRAWS, seed=self.seed, progress=lambda done, _: bar.update(done)
             )
-        bound.to_json(self.folder / bound.file_name)
+        bound.save(self.folder / bound.file_name)
         self.say("4 compare   test split, lower is better", since)
         for line in table({**self.rivals, "MDLM": bound}, self.net.length):
             self.terminal.result(line)

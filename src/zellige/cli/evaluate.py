@@ -14,7 +14,7 @@ from ..base.processes import this_process
 from ..data import Data
 from ..evaluation.requests import Evaluate
 from ..show.numbers import byte_size, path
-from ..show.record import Record
+from ..show.record import Record, read_document
 from ..show.terminal import Terminal
 from . import options
 from .common import (
@@ -188,12 +188,12 @@ BOUND = Mode(
 
 def _show(words: Sequence[str], terminal: Terminal) -> int:
     """Contents of a file of a likelihood, as they were printed."""
-    from ..evaluation.result import Result, read_result
+    from ..evaluation.result import Result
 
     arguments = options.parse(EvaluateOptions, words, "evaluate", terminal, most=1)
     if not arguments.from_:
         raise InputError("--show needs a file; e.g. zellige evaluate --from runs/demo/evaluate-pydocs-test.json --show")
-    document = read_result(arguments.from_)
+    document = read_document(arguments.from_, "zellige evaluate")
     result = Result.from_dict(document, arguments.from_)
     for line in bound_lines(result):
         terminal.result(line)

@@ -30,7 +30,7 @@ from ..base.errors import InputError, quoted
 from ..base.requests import Request
 from ..show.numbers import columns, counted, path, pm
 from ..show.progress import Bar
-from ..show.record import SENSES, Figure, Record, json_record, record_of
+from ..show.record import SENSES, Figure, Record, json_record, read_document, record_of
 from ..show.terminal import Terminal
 from ..show.units import unit_of
 from . import options
@@ -78,11 +78,10 @@ class Mode:
 def again(words: Sequence[str], terminal: Terminal, judge: Judge, modes: Sequence[Mode]) -> Document | None:
     """Judge anew, and say of each number whether it holds; what is returned has "held": {number: in what sense}."""
     from ..evaluation.repeat import changes
-    from ..evaluation.result import read_result
 
     source, rest = options.take(words, "--from", "evaluate")
     assert source is not None
-    document = read_result(source)
+    document = read_document(source, "zellige evaluate")
     mode = next((mode for mode in modes if mode.request.__name__ == document.get("request")), None)
     if mode is None:
         raise InputError(f"'{source}' is not a result of zellige evaluate; give a JSON file that it wrote")

@@ -8,14 +8,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path as File
-from typing import Any, ClassVar, Required, TypedDict
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from ..base.errors import InputError, check_counts
 from ..base.requests import Progress
-from ..base.schema import structure
 from ..core.batch import Batch
 from ..core.random import mix
 from ..data.losses import LOSSLESS
@@ -25,13 +24,13 @@ from ..samplers import Confidence, FixedOrder, Sampler
 from ..samplers.confidence import Measure
 from ..samplers.pairing import CONTINUOUS, OWN, Distribution, of_length
 from ..samplers.replay import Oracle, Path, Replayed, Trajectory, no_order, path_of, weigh
-from ..show.record import Figure, Record, json_record
+from ..show.record import Figure, Record
 from . import workers
 from .conditional import RowStreams
 from .evaluate import EvaluationRows, evaluate_rows
 from .interval import FREEDOM, LEVEL, OVER_TEXTS
 from .likelihood import number_of_tokens
-from .result import Result, interval_ends, summarize
+from .result import Result, summarize
 from .two_sides import SKEWED, bidirectional, effective, from_above, from_below, replicates, skewness, width
 
 GROUP = 16  # texts that are asked at once
@@ -177,20 +176,17 @@ class BracketRow:
         return entries | {"value": r.value, **ends, "over_draws": over_draws | {"freedom": r.freedom}, "nats": nats}
 
     @classmethod
-    def from_dict(cls, row: "_Row", unit: str) -> "BracketRow":
-        """Of what `to_dict` gave; sides that are exact are so of their result, too."""
-        entries: dict[str, Any] = {name: value for name, value in row.items() if name in cls.PLAIN}
-        entries["distribution"] = Distribution.of_protocol(row)
-        if row["value"] is None:
-            return cls(**entries)
-        over_draws = row.get("over_draws", {"low": None, "high": None, "freedom": None})
-        kind, nats = ("exact" if row["side"] == "oracle" else row["side"]), row.get("nats")
-        result = Result(
-            row["value"], *interval_ends({"low": row.get("low"), "high": row.get("high")}), unit, kind, draws=row["n"],
-            freedom=over_draws["freedom"], nats=None if nats is None else torch.tensor(nats, dtype=torch.float64),
-        )  # fmt: skip
-        low, high = interval_ends({"low": over_draws["low"], "high": over_draws["high"]})
-        return cls(**entries, result=replace(result, draws_low=low, draws_high=high))
+    def values(cls, row: Mapping[str, Any], unit: str) -> dict[str, Any]:
+        """The values of its fields in what `to_dict` gave; sides that are exact are so of their result, too."""
+        drawn, key = row.get("over_draws") or {}, row.get("distribution_key")
+        result = {
+            **row, "unit": unit, "kind": "exact" if row["side"] == "oracle" else row["side"], "draws": row["n"],
+            "draws_low": drawn.get("low"), "draws_high": drawn.get("high"), "freedom": drawn.get("freedom"),
+        }  # fmt: skip
+        return {
+            **row, "distribution": None if key is None else {"key": key, "text": row["distribution"]},
+            "result": None if row["value"] is None else result,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -201,6 +197,9 @@ class Bracket(Record):
         rows: in the order in which they are shown.
     """
 
+    advice: ClassVar = "give one of bracket-*.json"
+    kind: ClassVar = "bracket"
+    interval: ClassVar = {"level": LEVEL, "over_texts": OVER_TEXTS, "over_draws": OVER_DRAWS}
     rows: list[BracketRow]
     unit: str
     about: dict[str, Any]
@@ -222,60 +221,10 @@ class Bracket(Record):
             for row in self.rows if row.result is not None
         ]  # fmt: skip
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON has it; nats of each text with every row, so that each has its own bracket."""
-        result = {"rows": [row.to_dict() for row in self.rows], "about": self.about}
-        interval = {"level": LEVEL, "over_texts": OVER_TEXTS, "over_draws": OVER_DRAWS}
-        return json_record(
-            "evaluate", self.arguments, result, interval=interval, unit=self.unit, kind="bracket", protocol=self.protocol,
-            seed=self.seed, seconds=self.seconds, request=self.request,
-        )  # fmt: skip
-
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "Bracket":
-        contents = structure(document, _Written, f"'{source}'", instead="give one of bracket-*.json")
-        rows = [BracketRow.from_dict(row, contents["unit"]) for row in contents["result"]["rows"]]
-        about, seconds = contents["result"]["about"], contents["seconds"] or 0.0
-        return cls(rows, contents["unit"], about, contents["protocol"], contents["seed"], seconds)
-
-
-class _Drawn(TypedDict):
-    low: float | None
-    high: float | None
-    freedom: int | None
-
-
-class _Row(TypedDict, total=False):
-    name: Required[str]
-    distribution: Required[str]
-    distribution_key: str
-    side: Required[str]
-    n: Required[int]
-    value: Required[float | None]
-    calls: float | None
-    own: bool
-    why: str | None
-    effective: float | None
-    skewness: float | None
-    low: float | None
-    high: float | None
-    over_draws: _Drawn
-    nats: list[float] | None
-
-
-class _Rows(TypedDict):
-    rows: list[_Row]
-    about: dict[str, Any]
-
-
-class _Written(TypedDict):
-    """The types of what stands in the JSON of a bracket."""
-
-    result: _Rows
-    unit: str
-    protocol: dict[str, Any]
-    seed: int
-    seconds: float | None
+    def values(cls, document: Mapping[str, Any]) -> dict[str, Any]:
+        values = super().values(document)
+        return values | {"rows": [BracketRow.values(row, values["unit"]) for row in values["rows"]]}
 
 
 class BracketTable:

@@ -8,24 +8,23 @@ A line with choices counts by its right one in the mean, and in two accuracies, 
 A class-conditional model is given the `class` of a line, where it has one, by name or number.
 """
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from ..base.errors import InputError
-from ..base.schema import parse, read_text, shown, structure
+from ..base.schema import HIGH, entries_of, parse, read_by, read_text, shown
 from ..data.losses import losses_of
 from ..models.model import WITHOUT_CLASS, Model, class_names, find_classes, fingerprint, identity, which_weights
 from ..show.record import Figure, Record
 from .conditional import Conditional
 from .interval import Proportion
 from .likelihood import bounded_distribution
-from .result import Result, summarize
+from .result import Result, numbers, summarize
 
 PROTOCOL = "zellige-pairs-1"
 
@@ -95,12 +94,13 @@ class ChoiceScores(Record):
         note: where the bound is of another distribution than the model's own conditional: which.
     """
 
+    advice: ClassVar = "give one of pairs-*.json"
     result: Result
-    drawn: float
+    drawn: float = field(metadata=HIGH)
     questions: tuple[Question, ...]
-    nats: Tensor
-    error: Tensor
-    tokens: Tensor
+    nats: Tensor = field(metadata=read_by(numbers))
+    error: Tensor = field(metadata=read_by(numbers))
+    tokens: Tensor = field(metadata=read_by(torch.tensor))
     accuracy: Proportion | None
     normalised: Proportion | None
     note: str | None = None
@@ -117,9 +117,11 @@ class ChoiceScores(Record):
             if share is not None
         ]
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON has it: the keys of every command's, and `pairs` with the nats of each."""
-        out = replace(self.result, request=self.request, loading=self.loading).to_dict("evaluate")
+    def common(self) -> dict[str, Any]:
+        return self.result.common()
+
+    def content(self) -> dict[str, Any]:
+        """That of its result, and `pairs` with the nats of each."""
         nats, error, tokens = (values.tolist() for values in (self.nats, self.error, self.tokens))
         lines, at = [], 0
         for question in self.questions:
@@ -127,55 +129,22 @@ class ChoiceScores(Record):
             line = {"context": question.context, "choices": [*question.choices], "answer": question.answer}
             lines.append(line | {"nats": nats[span], "error": error[span], "tokens": tokens[span]})
             at = span.stop
-        more: dict[str, Any] = {"over_draws": self.drawn, "note": self.note, "pairs": lines}
-        for name, share in (("accuracy", self.accuracy), ("accuracy_normalised", self.normalised)):
-            more[name] = None if share is None else share.to_dict()
-        return out | {"result": out["result"] | more}
+        return self.result.content() | {
+            "over_draws": self.drawn, "note": self.note, "pairs": lines, "accuracy": entries_of(self.accuracy),
+            "accuracy_normalised": entries_of(self.normalised),
+        }  # fmt: skip
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "ChoiceScores":
-        contents = structure(document, _Written, f"'{source}'", instead="give one of pairs-*.json")
-        numbers, half = contents["result"], contents["result"]["over_draws"]
-        half = math.inf if half is None else half
-        result = Result.from_dict({**document, "result": {**document["result"], "over_draws": None}}, source)
-        result = replace(result, draws_low=result.value - half, draws_high=result.value + half)
-        pairs = numbers["pairs"]
-        nats, error, tokens = (
-            torch.tensor([math.inf if n is None else n for pair in pairs for n in pair[name]], dtype=kind)
-            for name, kind in (("nats", torch.float64), ("error", torch.float64), ("tokens", torch.long))
-        )
-        questions = tuple(Question(pair["context"], tuple(pair["choices"]), pair["answer"]) for pair in pairs)
-        shares = (numbers["accuracy"], numbers["accuracy_normalised"])
-        accuracy, per_character = (None if s is None else Proportion(s["right"], s["total"]) for s in shares)
-        return cls(result, half, questions, nats, error, tokens, accuracy, per_character, numbers["note"])
-
-
-class _Share(TypedDict):
-    right: int
-    total: int
-
-
-class _Pair(TypedDict):
-    context: str
-    choices: list[str]
-    answer: int
-    nats: list[float | None]
-    error: list[float | None]
-    tokens: list[int]
-
-
-class _Numbers(TypedDict):
-    over_draws: float | None
-    note: str | None
-    pairs: list[_Pair]
-    accuracy: _Share | None
-    accuracy_normalised: _Share | None
-
-
-class _Written(TypedDict):
-    """Entries of the JSON of choices that are not in every result."""
-
-    result: _Numbers
+    def values(cls, document: Mapping[str, Any]) -> dict[str, Any]:
+        result, pairs = document["result"], document["result"]["pairs"]
+        drawn, value = result["over_draws"], result["value"]
+        ends = {"low": None, "high": None} if None in (drawn, value) else {"low": value - drawn, "high": value + drawn}
+        return {
+            "result": Result.values({**document, "result": {**result, "over_draws": ends}}), "drawn": drawn,
+            "questions": pairs, "accuracy": result["accuracy"], "normalised": result["accuracy_normalised"],
+            "note": result["note"],
+            **{name: [x for pair in pairs for x in pair[name]] for name in ("nats", "error", "tokens")},
+        }  # fmt: skip
 
 
 def scores(

@@ -8,10 +8,10 @@ A number in the features of a digit classifier is no FID of the literature, so e
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.error import URLError
 
 import numpy as np
@@ -22,12 +22,12 @@ from torch import Tensor
 from ..base.errors import InputError, not_installed
 from ..base.files import writable
 from ..base.requests import Progress
-from ..base.schema import sha256, shown, structure
+from ..base.schema import sha256, shown
 from ..core.random import mix
 from ..data import Corpus
 from ..models.network_folder import files_of, load_network, save_network
 from ..nn.classifier import ImageClassifier
-from ..show.record import Figure, Record, json_record
+from ..show.record import Figure, Trained
 from .image_quality import Views
 from .interval import Proportion
 
@@ -224,29 +224,18 @@ def train_classifier(
 
 
 @dataclass(frozen=True)
-class FeaturesRecord(Record):
+class FeaturesRecord(Trained):
     """A classifier that was trained for its features, in its folder; `config` has its accuracy on test images."""
 
+    advice: ClassVar = f"give a folder of {MADE_BY}"
+    unit: ClassVar = "accuracy"
+    kind: ClassVar = "features"
     config: FeatureConfig
-    seconds: float | None = None
 
     def figures(self) -> list[Figure]:
         tested = self.config.tested
         accuracy = Proportion(round(self.config.accuracy * tested), tested)
         return [Figure("accuracy", self.config.accuracy, accuracy.half, "accuracy", "estimate")]
-
-    def to_dict(self) -> dict[str, Any]:
-        return json_record(
-            "evaluate", self.arguments, asdict(self.config), unit="accuracy", kind="features", seed=self.config.seed,
-            seconds=self.seconds, request=self.request,
-        )  # fmt: skip
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "FeaturesRecord":
-        config = structure(
-            document.get("result"), FeatureConfig, f"'{source}'", "result", f"give a folder of {MADE_BY}"
-        )
-        return cls(config, document.get("seconds"))
 
 
 def free_folder(folder: str | Path) -> Path:

@@ -2,7 +2,7 @@
 draws together."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from ..base.schema import HIGH, LOW
 from ..core.student import LEVEL, student
 from ..show.numbers import percent, pm
 
@@ -26,8 +27,8 @@ class Number:
     """A number and the ends of its 95% interval."""
 
     value: float
-    low: float
-    high: float
+    low: float = field(metadata=LOW)
+    high: float = field(metadata=HIGH)
 
     @property
     def half(self) -> float:
@@ -45,9 +46,6 @@ class Number:
             if down == up or not math.isfinite(self.half)
             else f"{self.value:.{places}f} -{down} +{up}"
         )
-
-    def to_dict(self) -> dict[str, float]:
-        return asdict(self)
 
 
 def mean(values: ArrayLike) -> Number:

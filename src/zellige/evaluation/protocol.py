@@ -75,11 +75,11 @@ class Protocol:
         return {"name": self.name, "about": self.about, "choices": choices}
 
     @classmethod
-    def from_dict(cls, entries: Mapping[str, Any]) -> "Protocol":
-        """Of what `to_dict` gave."""
-        values = {name: choice["value"] for name, choice in entries["choices"].items()}
-        sources = {name: choice["from"] for name, choice in entries["choices"].items()}
-        return cls(entries["name"], **values, about=entries["about"], sources=sources)
+    def values(cls, entries: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of its fields in what `to_dict` gave."""
+        choices = entries["choices"]
+        sources = {name: choice["from"] for name, choice in choices.items()}
+        return {**entries, **{name: choice["value"] for name, choice in choices.items()}, "sources": sources}
 
 
 def protocol_named(name: "str | Protocol") -> Protocol:

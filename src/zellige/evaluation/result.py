@@ -20,69 +20,26 @@ papers print, and which is larger: by what the texts differ, and, since exp is c
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from ..base.arguments import checked
 from ..base.errors import InputError
-from ..base.files import write_file
-from ..base.schema import read_json, structure
+from ..base.schema import HIGH, LOW, UNREAD, entries_of, read_by
 from ..models.model import WITHOUT_CLASS
 from ..show.numbers import perplexity, pm, quantity
-from ..show.record import Figure, Record, as_file, json_record
+from ..show.record import Figure, Record
 from ..show.units import unit_of
 from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS, Proportion, over_draws, over_texts
 from .two_sides import SKEWED, skewness
 
 
-def interval_ends(interval: dict[str, Any]) -> tuple[float, float]:
-    low, high = interval["low"], interval["high"]  # JSON has no infinity
-    return -math.inf if low is None else low, math.inf if high is None else high
-
-
-def read_result(path: str | Path) -> dict[str, Any]:
-    """The JSON of a result that was written before."""
-    path = Path(path)
-    if not path.is_file():
-        raise InputError(f"no file at '{path}'; give one that zellige evaluate wrote")
-    return read_json(path, dict, "give a file that zellige evaluate wrote")
-
-
-class _Numbers(TypedDict, total=False):
-    value: float | None
-    terms: dict[str, float | None]
-    sequences: int
-    draws: int
-    units: float
-    about: dict[str, Any]
-    partial: str | None
-    perplexity: dict[str, Any]
-    tasks: dict[str, dict[str, Any]]
-    over_draws: dict[str, Any] | None
-    document: dict[str, Any] | None
-
-
-class _Ends(TypedDict, total=False):
-    low: float | None
-    high: float | None
-    why: str
-
-
-class WrittenResult(TypedDict, total=False):
-    """The types of what stands in the JSON of a result; what has to be there is known where it is read."""
-
-    result: _Numbers
-    interval: _Ends
-    unit: str
-    kind: str
-    seed: int | None
-    protocol: dict[str, Any]
-    seconds: float | None
+def numbers(values: Sequence[float | None] | None) -> Tensor | None:
+    """The numbers of each text in a file, float64; JSON has null for infinite."""
+    return None if values is None else torch.tensor([math.inf if x is None else x for x in values], dtype=torch.float64)
 
 
 @dataclass(frozen=True)
@@ -95,23 +52,17 @@ class PerSequence:
         lift: how much of the value the noise of the draws makes, to second order; None where that is not known.
     """
 
-    value: float
-    low: float
-    high: float
-    draws_low: float
-    draws_high: float
+    value: float = field(metadata=HIGH)
+    low: float = field(metadata=LOW)
+    high: float = field(metadata=HIGH)
+    draws_low: float = field(metadata=LOW)
+    draws_high: float = field(metadata=HIGH)
     lift: float | None
 
     @property
     def half(self) -> float:
         """Half the width of the interval over the population."""
         return (self.high - self.low) / 2
-
-
-def per_sequence_from(entry: dict[str, Any]) -> PerSequence:
-    ends = *interval_ends(entry), *interval_ends({"low": entry["draws_low"], "high": entry["draws_high"]})
-    value = entry["value"]
-    return PerSequence(math.inf if value is None else value, *ends, entry["lift"])
 
 
 def per_sequence_perplexity(table: Tensor, sizes: Tensor, group: Tensor, kind: str) -> PerSequence:
@@ -157,9 +108,10 @@ class Result(Record):
         nats, sizes: (N,) float64 of each text, the mean over its draws and its number of units; not in the JSON.
     """
 
+    advice: ClassVar = "give one of evaluate-*.json"
     value: float
-    low: float
-    high: float
+    low: float = field(metadata=LOW)
+    high: float = field(metadata=HIGH)
     unit: str
     kind: str = "bound"
     terms: dict[str, float] = field(default_factory=dict)
@@ -171,15 +123,15 @@ class Result(Record):
     about: dict[str, Any] = field(default_factory=dict)
     seconds: float | None = None
     document: "Result | None" = None
-    draws_low: float = -math.inf
-    draws_high: float = math.inf
+    draws_low: float = field(default=-math.inf, metadata=LOW)
+    draws_high: float = field(default=math.inf, metadata=HIGH)
     freedom: int | None = None
     per_sequence: PerSequence | None = None
     undetermined: str = ""
     tasks: dict[str, Proportion] = field(default_factory=dict)
     partial: bool = False
-    nats: Tensor | None = field(default=None, repr=False, compare=False)
-    sizes: Tensor | None = field(default=None, repr=False, compare=False)
+    nats: Tensor | None = field(default=None, repr=False, compare=False, metadata=read_by(numbers))
+    sizes: Tensor | None = field(default=None, repr=False, compare=False, metadata=UNREAD)
 
     @property
     def judged(self) -> str:
@@ -221,7 +173,7 @@ class Result(Record):
     @property
     def between(self) -> float | None:
         """Share of the squared `half` that lies between the texts, the rest being the draws'; None where that is not known."""
-        if not self.draws_half <= self.half < math.inf:  # results of before held intervals of two degrees of freedom
+        if not self.draws_half <= self.half < math.inf:
             return None
         return 1 - (self.draws_half / self.half) ** 2 if self.half else 1.0
 
@@ -267,11 +219,10 @@ class Result(Record):
 
     def figures(self, where: str = "") -> list[Figure]:
         """The number and its perplexity; `where` stands before their names."""
-        value = math.nan if self.value is None else self.value  # a file has no infinity
         half = 0.0 if self.kind == "exact" else min(self.half, self.draws_half)  # exact: for these very texts
         distribution = self.protocol.get("distribution_key")
-        number = Figure(f"{where}{self.unit}", value, half, self.unit, self.kind, distribution)
-        p = _exp(value * self.scale)
+        number = Figure(f"{where}{self.unit}", self.value, half, self.unit, self.kind, distribution)
+        p = _exp(self.value * self.scale)
         if self.kind == "loss" or not math.isfinite(p):
             return [number]
         return [number, Figure(f"{where}perplexity", p, p * half * self.scale, "perplexity", self.kind, distribution)]
@@ -304,15 +255,19 @@ class Result(Record):
         tasks = [Figure(name, task.value, task.half, "share", "estimate") for name, task in self.tasks.items()]
         return [number, *others, *tasks]
 
-    def to_dict(self, command: str | None = "evaluate", arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """As JSON has it; the same keys as every command's."""
-        per_sequence = None if self.per_sequence is None else asdict(self.per_sequence)
-        result = {
+    @property
+    def interval(self) -> dict[str, Any]:
+        """The interval over the population, as JSON has it."""
+        why = {"why": self.undetermined} if self.undetermined else {}
+        return {"low": self.low, "high": self.high, "level": LEVEL, "method": OVER_TEXTS} | why
+
+    def content(self) -> dict[str, Any]:
+        result: dict[str, Any] = {
             "value": self.value,
             "terms": self.terms,
             "perplexity": {
                 "value": self.perplexity, "low": self.perplexity_low, "high": self.perplexity_high, "per": self.per,
-                "average": "corpus", "per_sequence": per_sequence,
+                "average": "corpus", "per_sequence": None if self.per_sequence is None else asdict(self.per_sequence),
             },
             "over_draws": {
                 "low": self.draws_low, "high": self.draws_high, "level": LEVEL, "method": OVER_DRAWS, "freedom": self.freedom,
@@ -326,9 +281,8 @@ class Result(Record):
                 "value": word.value, "low": word.value - word.half, "high": word.value + word.half, "unit": word.unit,
             }  # fmt: skip
         if self.tasks:
-            result["tasks"] = {name: share.to_dict() for name, share in self.tasks.items()}
-        if self.document is not None:
-            of = self.document
+            result["tasks"] = entries_of(self.tasks)
+        if (of := self.document) is not None:
             result["document"] = {
                 "value": of.value,
                 "low": of.low,
@@ -336,47 +290,18 @@ class Result(Record):
                 "number": of.units,
                 "unit": of.unit,
             }
-        return json_record(
-            command, self.arguments if arguments is None else arguments, result, request=self.request,
-            interval={"low": self.low, "high": self.high, "level": LEVEL, "method": OVER_TEXTS}
-            | ({"why": self.undetermined} if self.undetermined else {}),
-            unit=self.unit, kind=self.kind, protocol=self.protocol, seed=self.seed, seconds=self.seconds,
-        )  # fmt: skip
-
-    @checked
-    def to_json(
-        self, path: str | Path, command: str | None = "evaluate", arguments: Mapping[str, Any] | None = None
-    ) -> None:
-        """Write the number, its interval and the whole protocol."""
-        write_file(path, as_file(self.to_dict(command, arguments)))
+        return result
 
     @classmethod
-    def from_json(cls, path: str | Path) -> "Result":
-        """Read what `to_json` wrote (without the numbers of each text)."""
-        return cls.from_dict(read_result(path), str(path))
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "Result":
-        structure(document, WrittenResult, f"'{source}'", instead="give one of evaluate-*.json")
-        try:
-            data, result, interval = document, document["result"], document["interval"]
-            of, whole = result.get("document"), None
-            ends_of_draws, per_sequence = result.get("over_draws"), result["perplexity"].get("per_sequence")
-            if of is not None:
-                whole = cls(of["value"], *interval_ends(of), of["unit"], data["kind"], units=of["number"])
-            return cls(
-                result["value"], *interval_ends(interval), data["unit"], data["kind"], result["terms"],
-                result["sequences"], result["draws"], result["units"], data["seed"], data["protocol"],
-                result.get("about", {}), data["seconds"], whole,
-                *interval_ends(ends_of_draws or {"low": None, "high": None}), (ends_of_draws or {}).get("freedom"),
-                per_sequence_from(per_sequence) if per_sequence else None, interval.get("why", ""),
-                {name: Proportion(share["right"], share["total"]) for name, share in result.get("tasks", {}).items()},
-                result.get("partial") is not None,
-            )  # fmt: skip
-        except (KeyError, TypeError, AttributeError) as missing:
-            raise InputError(
-                f"'{source}' is not a result of zellige evaluate; give one of evaluate-*.json"
-            ) from missing
+    def values(cls, document: Mapping[str, Any]) -> dict[str, Any]:
+        result, interval = document["result"], document["interval"]
+        drawn, whole = result.get("over_draws") or {}, result.get("document")
+        return {
+            **document, **result, "low": interval["low"], "high": interval["high"], "undetermined": interval.get("why", ""),
+            "draws_low": drawn.get("low"), "draws_high": drawn.get("high"), "freedom": drawn.get("freedom"),
+            "per_sequence": result["perplexity"]["per_sequence"], "partial": result.get("partial") is not None,
+            "document": None if whole is None else {**whole, "units": whole["number"], "kind": document["kind"]},
+        }  # fmt: skip
 
 
 def fullest(results: Iterable[Result], data: str) -> Result | None:

@@ -8,15 +8,15 @@ import itertools
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 import torch
 
 from ..base.errors import InputError
-from ..base.schema import entries_of, structure
+from ..base.schema import entries_named, entries_of
 from ..data.catalogue import SPLITS
 from ..data.given import Given
 from ..data.properties import COUNTED, Property
@@ -25,14 +25,13 @@ from ..models.model import WITHOUT_CLASS, class_names, find_classes, identity, w
 from ..show import kinds
 from ..show.numbers import byte_size
 from ..show.progress import Bar
-from ..show.record import Figure, Record, json_record
+from ..show.record import Figure, Record
 from ..show.terminal import Terminal
 from . import image_quality, metrics, molecules, sweep
 from .continuations import Continuations, continuations, given_parts, merged
 from .corpus import beside_training, corpus_of, data_change_note, rows_with_classes
 from .distances import LEAST
 from .image_features import Features, FeaturesIdentity, features_of
-from .interval import Number
 from .judge import Judge, JudgeIdentity, JudgeReading, read_texts
 from .memorisation import longest
 from .sample_options import SamplesRequest
@@ -58,7 +57,6 @@ OF_TEXT = (
 )  # fields of the request
 FEW = 1000  # texts below which MAUVE says little
 STREAMS = "sample i of every set has the stream of (seed, i)"
-FOREIGN = "is not a result of zellige evaluate; give a JSON file that it wrote"
 
 
 # ---------------------------------------------------------------------------------------------------- the record
@@ -87,6 +85,7 @@ class SamplesProtocol:
         features, library, reference, images: of images.
     """
 
+    SPELT: ClassVar = {"class_": "class", "measured_on": "measured on"}
     name: str
     draws: str
     streams: str = STREAMS
@@ -104,22 +103,8 @@ class SamplesProtocol:
     reference: str | None = None
     images: str | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON has it, with the definitions."""
-        entries = {_SPELT.get(name, name): value for name, value in entries_of(self).items()}
-        return entries | entries.pop("definitions")
-
-    @classmethod
-    def from_dict(cls, entries: Mapping[str, Any], source: str) -> "SamplesProtocol":
-        """Read what `to_dict` made: an entry that is no field is a definition."""
-        names = {_SPELT.get(entry.name, entry.name): entry.name for entry in fields(cls)}
-        values = {names[name]: value for name, value in entries.items() if name in names}
-        definitions = {name: value for name, value in entries.items() if name not in names}
-        return structure(values | {"definitions": definitions}, cls, f"'{source}'", "protocol", FOREIGN, strict=False)
-
 
 _UNITS = {"images": "FID", "continuations": "Hellinger distance", "molecules": "fraction"}
-_SPELT = {"class_": "class", "measured_on": "measured on"}  # fields as the JSON has them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +120,8 @@ class SamplesRecord(Record):
         about: the model; {} without one.
     """
 
+    advice: ClassVar = "give a JSON file that it wrote"
+    kind: ClassVar = "samples"
     points: tuple[ScoredSet, ...]
     protocol: SamplesProtocol
     real: ScoredSet | None = None
@@ -189,57 +176,25 @@ class SamplesRecord(Record):
                 figures.append(Figure(title * (len(self.points) > 1) + name, number.value, half, name, "samples"))
         return figures
 
-    def to_dict(self) -> dict[str, Any]:
-        result = {
-            "points": self.points, "real": self.real, "cheats": self.cheats, "compared": self.protocol.compared,
-            "matched": self.matched, "curve": self.curve, "about": self.about,
-        }  # fmt: skip
-        return json_record(
-            "evaluate", self.arguments, entries_of(result), interval={"level": 0.95, "method": self.interval},
-            unit="perplexity per token of the judge" if self.of_texts else _UNITS[self.judge],
-            kind="samples",
-            protocol=self.protocol.to_dict(), seed=self.seed, seconds=self.seconds, request=self.request,
-        )  # fmt: skip
+    @property
+    def unit(self) -> str:
+        return "perplexity per token of the judge" if self.of_texts else _UNITS[self.judge]
+
+    def common(self) -> dict[str, Any]:
+        """The definitions stand beside the other entries of the protocol."""
+        common = super().common()
+        protocol = common["protocol"]
+        interval = {"level": 0.95, "method": self.interval}
+        return common | {"interval": interval, "protocol": protocol | protocol.pop("definitions")}
+
+    def content(self) -> dict[str, Any]:
+        return super().content() | {"compared": entries_of(self.protocol.compared)}
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "SamplesRecord":
-        result, protocol = document.get("result"), document.get("protocol")
-        if not isinstance(result, Mapping) or not isinstance(protocol, Mapping) or not result.get("points"):
-            raise InputError(f"'{source}' {FOREIGN}")
-        values = {entry.name: result[entry.name] for entry in fields(_Result) if entry.name in result}
-        content = structure(values, _Result, f"'{source}'", "result", FOREIGN, strict=False)
-        points, cheats = (sets and tuple(map(_with_ends, sets)) for sets in (content.points, content.cheats))
-        real = content.real and _with_ends(content.real)
-        return cls(
-            **vars(content) | {"points": points, "cheats": cheats, "real": real},
-            protocol=SamplesProtocol.from_dict(protocol, source), seed=document.get("seed") or 0,
-            seconds=document.get("seconds"),
-        )  # fmt: skip
-
-
-def _with_ends(samples: ScoredSet) -> ScoredSet:
-    """A set as it was before JSON made null of the ends of its intervals that are not known."""
-    measures = dict(samples.measures)
-    for name, number in measures.items():
-        if not math.isnan(number.value):
-            low, high = (
-                unknown if math.isnan(end) else end
-                for end, unknown in ((number.low, -math.inf), (number.high, math.inf))
-            )
-            measures[name] = Number(number.value, low, high)
-    return replace(samples, measures=measures)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Result:
-    """The fields of a record that stand under "result" in its JSON."""
-
-    points: tuple[ScoredSet, ...]
-    real: ScoredSet | None = None
-    cheats: tuple[ScoredSet, ...] | None = None
-    matched: Matched | None = None
-    curve: bool | None = None
-    about: dict[str, Any] = field(default_factory=dict)
+    def values(cls, document: Mapping[str, Any]) -> dict[str, Any]:
+        protocol, names = document["protocol"], entries_named(SamplesProtocol)
+        definitions = {name: value for name, value in protocol.items() if name not in names}
+        return super().values(document) | {"protocol": {**protocol, "definitions": definitions}}
 
 
 # ---------------------------------------------------------------------------------------------------- what is drawn

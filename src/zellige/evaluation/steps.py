@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from ..base.errors import InputError
-from ..show.record import Figure, Record, json_record
-from .result import Result, difference, interval_ends
+from ..show.record import Figure, Record
+from .result import Result, difference
 
 
 @dataclass(frozen=True)
@@ -20,6 +19,7 @@ class StepsTable(Record):
             steps; computed where it is not given.
     """
 
+    advice: ClassVar = "give one of steps-*.json"
     steps: tuple[int, ...]
     results: tuple[Result, ...]
     apart: tuple[Result | None, ...] = ()
@@ -42,34 +42,30 @@ class StepsTable(Record):
         named = zip(self.steps, self.results)
         return [figure for steps, result in named for figure in result.figures(f"{steps or 'continuous'}: ")]
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON has it: the result, interval and protocol of each number of steps."""
+    def common(self) -> dict[str, Any]:
+        seconds = sum(result.seconds or 0 for result in self.results)
+        return {**self.reference.common(), "interval": None, "seconds": seconds}
+
+    def content(self) -> dict[str, Any]:
         last = self.reference
         rows = [_row(*columns) for columns in zip(self.steps, self.results, self.apart)]
-        return json_record(
-            "evaluate", self.arguments, {"steps": rows, "partial": last.judged if last.partial else None, "about": last.about},
-            unit=last.unit, kind=last.kind, protocol=last.protocol, seed=last.seed,
-            seconds=sum(columns.seconds or 0 for columns in self.results), request=self.request,
-        )  # fmt: skip
+        return {"steps": rows, "partial": last.judged if last.partial else None, "about": last.about}
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "StepsTable":
-        try:
-            rows, common = document["result"]["steps"], {name: document[name] for name in ("unit", "kind", "seed")}
-            common["seconds"] = None
-            results = tuple(Result.from_dict({**row, **common}, source) for row in rows)
-            ends = [
-                None if row["above"] is None else (row["above"]["value"], *interval_ends(row["above"])) for row in rows
-            ]
-        except (KeyError, TypeError) as wrong:
-            raise InputError(
-                f"'{source}' is not a result of zellige evaluate --steps; give one of steps-*.json"
-            ) from wrong
-        apart = tuple(None if end is None else Result(*end, document["unit"], "difference") for end in ends)
-        return cls(tuple(row["steps"] or 0 for row in rows), results, apart)
+    def values(cls, document: Mapping[str, Any]) -> dict[str, Any]:
+        common = {name: document[name] for name in ("unit", "kind", "seed")}
+        rows = document["result"]["steps"]
+        return {
+            "steps": [row["steps"] or 0 for row in rows],
+            "results": [Result.values({**row, **common}) for row in rows],
+            "apart": [row["above"] and {**row["above"], "unit": common["unit"], "kind": "difference"} for row in rows],
+        }
 
 
 def _row(steps: int, result: Result, apart: Result | None) -> dict[str, Any]:
-    entries = result.to_dict(None)
+    """The result of a number of steps, with its interval and protocol."""
     above = None if apart is None else {"value": apart.value, "low": apart.low, "high": apart.high}
-    return {"steps": steps or None, "above": above} | {key: entries[key] for key in ("result", "interval", "protocol")}
+    return {
+        "steps": steps or None, "above": above, "result": result.content(), "interval": result.interval,
+        "protocol": result.protocol,
+    }  # fmt: skip

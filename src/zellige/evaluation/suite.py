@@ -6,18 +6,17 @@ A set that cannot be had, for want of a network, of an extra or of a local copy,
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, ClassVar
 
 import torch
 
 from ..base.errors import InputError, unknown
 from ..base.plugins import Registry
-from ..base.schema import structure
 from ..data import zero_shot as sets
 from ..data.remote import Unreachable
 from ..models.model import Model, fingerprint, told_none, which_weights
 from ..samplers.pairing import of_length
-from ..show.record import Figure, Record, json_record
+from ..show.record import Figure, Record
 from .evaluate import evaluate_rows
 from .likelihood import Likelihood
 from .protocol import Protocol
@@ -51,6 +50,8 @@ class SuiteRow:
 class SuiteTable(Record):
     """A suite judged: a row for each set, the protocol, and what was judged."""
 
+    advice: ClassVar = "give one of suite-*.json"
+    unit: ClassVar = "nats/token"
     suite: str
     protocol: Protocol
     rows: tuple[SuiteRow, ...]
@@ -62,52 +63,38 @@ class SuiteTable(Record):
         results = {row.name: row.result for row in self.rows if row.result is not None}
         return [figure for name, result in results.items() for figure in result.figures(f"{name}: ")]
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON has it: the whole protocol, and each set's own result with its own."""
+    @property
+    def kind(self) -> str | None:
+        return next((row.result.kind for row in self.rows if row.result is not None), None)
+
+    def common(self) -> dict[str, Any]:
+        common = super().common()
+        first = next((row.result.protocol for row in self.rows if row.result is not None), {})
+        return common | {"protocol": common["protocol"] | {key: first[key] for key in ("class",) if key in first}}
+
+    def content(self) -> dict[str, Any]:
+        """Each set's own result with its protocol, or why there is none."""
         sets = [
-            {"set": row.name, "reason": row.reason}
-            if row.result is None
-            else {"set": row.name} | {k: v for k, v in row.result.to_dict(None).items() if k in _KEYS}
+            {"set": row.name, "reason": row.reason} if row.result is None
+            else {"set": row.name, "result": row.result.content()} | {key: row.result.common()[key] for key in _KEYS}
             for row in self.rows
-        ]
-        result = {"suite": self.suite, "sets": sets, "about": self.about}
-        first = next((row.result for row in self.rows if row.result is not None), None)
-        kind = None if first is None else first.kind
-        classes = {} if first is None else {key: first.protocol[key] for key in ("class",) if key in first.protocol}
-        return json_record(
-            "evaluate", self.arguments, result, unit="nats/token", kind=kind, protocol=self.protocol.to_dict() | classes,
-            seed=self.seed, seconds=self.seconds, request=self.request,
-        )  # fmt: skip
+        ]  # fmt: skip
+        return {"suite": self.suite, "sets": sets, "about": self.about}
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "SuiteTable":
-        contents = structure(document, _Written, f"'{source}'", instead="give one of suite-*.json")
+    def values(cls, document: Mapping[str, Any]) -> dict[str, Any]:
+        result, seed = document["result"], document["seed"]
         rows = [
-            SuiteRow(row["set"], reason=row["reason"])
-            if "reason" in row
-            else SuiteRow(row["set"], Result.from_dict({**row, "seed": contents["seed"]}, source))
-            for row in contents["result"]["sets"]
-        ]
-        suite, about, seconds = contents["result"]["suite"], contents["result"]["about"], contents["seconds"] or 0.0
-        return cls(suite, Protocol.from_dict(contents["protocol"]), tuple(rows), about, contents["seed"], seconds)
+            {
+                "name": row["set"], "reason": row.get("reason", ""),
+                "result": Result.values({**row, "seed": seed}) if "result" in row else None,
+            }
+            for row in result["sets"]
+        ]  # fmt: skip
+        return {**document, **result, "rows": rows, "protocol": Protocol.values(document["protocol"])}
 
 
-_KEYS = ("result", "interval", "unit", "kind", "protocol", "seconds")
-
-
-class _Sets(TypedDict):
-    suite: str
-    sets: list[dict[str, Any]]
-    about: dict[str, Any]
-
-
-class _Written(TypedDict):
-    """The types of what stands in the JSON of a suite."""
-
-    result: _Sets
-    protocol: dict[str, Any]
-    seed: int
-    seconds: float | None
+_KEYS = ("interval", "unit", "kind", "protocol", "seconds")
 
 
 def refuse(suite: str, only: Sequence[str], model: Model, estimator: str, root: str | None) -> None:

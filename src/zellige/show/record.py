@@ -13,20 +13,28 @@ import math
 import platform
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from .. import __version__
 from ..base.arguments import checked_methods
 from ..base.errors import InputError
 from ..base.files import write_file
 from ..base.requests import Request
-from ..base.schema import SEAL, check_format, digest, read_json
+from ..base.schema import SEAL, UNREAD, check_format, digest, entries_of, read_json, structure
 
 FORMAT = 1  # of the JSON of a record
+COMMON = (
+    "interval",
+    "unit",
+    "kind",
+    "protocol",
+    "seed",
+    "seconds",
+)  # entries that the JSON of every record has at its top
 LOADING = (
     "run",
     "method",
@@ -82,13 +90,20 @@ class Figure:
 class Record:
     """Result of a request.
 
+    Its JSON has the attributes of COMMON at the top, null where it has none, and its other fields under "result". A subclass
+    whose JSON is arranged otherwise says so in `common` and `content`, and in `values` for the way back, where cattrs checks
+    and makes each value.
+
     Attributes:
+        command: that writes it; advice: what to give instead of a file that is none.
         request: what was asked for; None in a file that does not say it.
         loading: how the command line loaded the model: run, method, device, precision, compile; empty from Python.
     """
 
-    request: Request[Any] | None = None
-    loading: Mapping[str, Any] | None = None
+    command: ClassVar[str] = "evaluate"
+    advice: ClassVar[str] = "give a file that zellige wrote"
+    request: Request[Any] | None = field(default=None, metadata=UNREAD)
+    loading: Mapping[str, Any] | None = field(default=None, metadata=UNREAD)
 
     def __init_subclass__(cls, **more: Any) -> None:
         """Add the checks of arguments to the methods of a subclass."""
@@ -118,13 +133,40 @@ class Record:
         return {one.name: one.holds(now[one.name]) if one.name in now else "" for one in self.figures()}
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
-        raise NotImplementedError
+        """As JSON has it: the same keys, in the same order, for every command."""
+        return json_record(self.command, self.arguments, self.content(), request=self.request, **self.common())
+
+    def common(self) -> dict[str, Any]:
+        """The entries of COMMON in its JSON."""
+        return {name: entries_of(getattr(self, name, None)) for name in COMMON}
+
+    def content(self) -> dict[str, Any]:
+        """The entries of "result" in its JSON."""
+        names = [field.name for field in fields(self) if field.metadata != UNREAD and field.name not in COMMON]
+        return {name: entries_of(getattr(self, name)) for name in names}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> Self:
-        """The record of what `to_dict` gave, without its request."""
-        raise NotImplementedError
+        """The record of what `to_dict` gave, without its request.
+
+        Raises:
+            InputError: the document of something else, or an entry that does not fit, which is named.
+        """
+        try:
+            values = cls.values(document)
+        except (LookupError, TypeError, AttributeError) as wrong:
+            raise InputError(f"'{source}' is not a result of zellige {cls.command}; {cls.advice}") from wrong
+        return structure(values, cls, f"'{source}'", instead=cls.advice, strict=False)
+
+    @classmethod
+    def values(cls, document: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of its fields in a JSON document, as JSON has them."""
+        return {**document, **document["result"]}
+
+    @classmethod
+    def from_json(cls, path: str | Path) -> Self:
+        """The record in a file of this class, without its request."""
+        return cls.from_dict(read_document(path), str(path))
 
     def save(self, path: str | Path) -> None:
         """Write it as JSON, with a checksum."""
@@ -137,9 +179,33 @@ class Record:
         Raises:
             InputError: no file, not JSON, or an entry that does not fit, which is named.
         """
-        if not Path(path).is_file():
-            raise InputError(f"no file at '{path}'; give one that zellige wrote")
-        return record_of(read_json(Path(path), dict, "give a file that zellige wrote"), str(path))
+        return record_of(read_document(path), str(path))
+
+
+@dataclass(frozen=True)
+class Trained(Record):
+    """Something small that was trained into a folder: all that is said of it stands in its config, which is its JSON."""
+
+    config: Any
+    seconds: float | None = None
+
+    @property
+    def seed(self) -> int:
+        return self.config.seed
+
+    def content(self) -> dict[str, Any]:
+        return asdict(self.config)
+
+    @classmethod
+    def values(cls, document: Mapping[str, Any]) -> dict[str, Any]:
+        return {"config": document["result"], "seconds": document.get("seconds")}
+
+
+def read_document(path: str | Path, by: str = "zellige") -> dict[str, Any]:
+    """The JSON of a record in a file; `by` is the command that should have written it."""
+    if not Path(path).is_file():
+        raise InputError(f"no file at '{path}'; give one that {by} wrote")
+    return read_json(Path(path), dict, f"give a file that {by} wrote")
 
 
 def record_of(document: Mapping[str, Any], source: str = "it") -> Any:

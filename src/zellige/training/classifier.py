@@ -6,9 +6,8 @@ For a model of blocks, or from left to right, a text is cut instead: what is wri
 and the rest is blank. Masked models of the same tokens can share a classifier, whatever their schedules are.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from ..base.errors import InputError
 from ..base.requests import Progress
-from ..base.schema import structure
+from ..base.schema import UNREAD
 from ..core import random
 from ..core.batch import Batch
 from ..core.random import mix
@@ -31,7 +30,7 @@ from ..models.classifier import AtNoise, ClassifierConfig, TextClassifier, fresh
 from ..models.model import Model
 from ..nn.block import Net
 from ..samplers.pairing import blank
-from ..show.record import Figure, Record, json_record
+from ..show.record import Figure, Trained
 from .fit import fit
 
 RANGES = 5  # of the noise level, in which the calibration is measured
@@ -132,12 +131,14 @@ def calibration(made: TextClassifier, method: Method, rows: Rows, most: int = 20
 
 
 @dataclass(frozen=True)
-class ClassifierRecord(Record):
+class ClassifierRecord(Trained):
     """A classifier that was trained, with its calibration in `config`; `classifier` is None where a file was read."""
 
+    command: ClassVar = "train classifier"
+    unit: ClassVar = "accuracy"
+    kind: ClassVar = "classifier"
     config: ClassifierConfig
-    seconds: float | None = None
-    classifier: TextClassifier | None = field(default=None, compare=False, repr=False)
+    classifier: TextClassifier | None = field(default=None, compare=False, repr=False, metadata=UNREAD)
 
     def figures(self) -> list[Figure]:
         levels = [(part, Proportion(part.right, part.texts)) for part in self.config.calibration]
@@ -145,14 +146,3 @@ class ClassifierRecord(Record):
             Figure(f"accuracy from {part.low:.0%}", share.value, share.half, "accuracy", "estimate")
             for part, share in levels
         ]
-
-    def to_dict(self) -> dict[str, Any]:
-        return json_record(
-            "train classifier", self.arguments, asdict(self.config), unit="accuracy", kind="classifier",
-            seed=self.config.seed, seconds=self.seconds, request=self.request,
-        )  # fmt: skip
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "ClassifierRecord":
-        config = structure(document.get("result"), ClassifierConfig, f"'{source}'", "result")
-        return cls(config, document.get("seconds"))

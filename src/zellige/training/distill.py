@@ -7,17 +7,17 @@ student, with 1/merge of the steps. Both are the moving average of the weights. 
 import copy
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from ..base.errors import InputError
 from ..base.requests import Progress
-from ..base.schema import structure
+from ..base.schema import UNREAD
 from ..core import random
 from ..core.batch import Batch
 from ..core.gaussian import on_path
@@ -34,7 +34,7 @@ from ..nn.transformer import DiT
 from ..samplers import distillation
 from ..samplers.pairing import absorbs, reverses
 from ..show.numbers import counted
-from ..show.record import Figure, Record, json_record
+from ..show.record import Figure, Trained
 from .ema import EMA
 from .fit import fit
 
@@ -314,12 +314,13 @@ WAYS = {
 
 # ---------------------------------------------------------------------------------- its record
 @dataclass(frozen=True)
-class DistillRecord(Record):
+class DistillRecord(Trained):
     """A student that was trained, with how its rounds went in `config`; `model` is None where a file was read."""
 
+    command: ClassVar = "train distill"
+    kind: ClassVar = "distill"
     config: Distilled
-    seconds: float | None = None
-    model: Model | None = field(default=None, compare=False, repr=False)
+    model: Model | None = field(default=None, compare=False, repr=False, metadata=UNREAD)
 
     def figures(self) -> list[Figure]:
         return [
@@ -327,13 +328,6 @@ class DistillRecord(Record):
             for r in self.config.rounds
         ]
 
-    def to_dict(self) -> dict[str, Any]:
-        return json_record(
-            "train distill", self.arguments, asdict(self.config), unit=self.config.unit, kind="distill",
-            seed=self.config.seed, seconds=self.seconds, request=self.request,
-        )  # fmt: skip
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "DistillRecord":
-        config = structure(document.get("result"), Distilled, f"'{source}'", "result")
-        return cls(config, document.get("seconds"))
+    @property
+    def unit(self) -> str:
+        return self.config.unit

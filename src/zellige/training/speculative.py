@@ -8,17 +8,15 @@ the network's, at variance 1.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from ..base.errors import InputError
 from ..base.requests import Progress
-from ..base.schema import structure
 from ..core.batch import Batch
 from ..core.random import mix
 from ..data.rows import Rows
@@ -33,7 +31,7 @@ from ..nn.speculative import CausalHead
 from ..samplers import Speculative, State
 from ..samplers.predict import expected_time
 from ..samplers.speculative import HEADLESS
-from ..show.record import Figure, Record, json_record
+from ..show.record import Figure, Trained
 from .fit import fit
 
 
@@ -128,23 +126,14 @@ def measured(
 
 
 @dataclass(frozen=True)
-class HeadRecord(Record):
+class HeadRecord(Trained):
     """A causal head that was trained, with its nats per token in `config`."""
 
+    command: ClassVar = "train speculative"
+    unit: ClassVar = "nats/token"
+    kind: ClassVar = "speculative"
     config: HeadConfig
-    seconds: float | None = None
 
     def figures(self) -> list[Figure]:
         values = {"drafts": self.config.draft, "verified": self.config.verified}
         return [Figure(name, mean, 1.96 * error, "nats/token", "estimate") for name, (mean, error) in values.items()]
-
-    def to_dict(self) -> dict[str, Any]:
-        return json_record(
-            "train speculative", self.arguments, asdict(self.config), unit="nats/token", kind="speculative",
-            seed=self.config.seed, seconds=self.seconds, request=self.request,
-        )  # fmt: skip
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "HeadRecord":
-        config = structure(document.get("result"), HeadConfig, f"'{source}'", "result")
-        return cls(config, document.get("seconds"))

@@ -111,5 +111,5 @@ class Validation:
         self.count += 1
         if self.best is not None and result.value >= self.best["value"]:
             return False
-        self.best = {"step": step, "value": result.value, "result": result.to_dict(None)}
+        self.best = {"step": step, "value": result.value, "result": result.to_dict() | {"command": None}}
         return True

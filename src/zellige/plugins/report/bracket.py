@@ -7,7 +7,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from zellige.evaluation.bracket import Bracket, BracketRow
-from zellige.evaluation.result import Result, read_result
+from zellige.evaluation.result import Result
 from zellige.show.numbers import parts, pm
 
 from . import page
@@ -76,7 +76,7 @@ def bracket_figure(bracket: Bracket) -> Figure:
 def bracket_sections(folder: Path) -> str:
     """The brackets that were written into a run, for its page; "" where there are none."""
     files = sorted(folder.glob("bracket-*.json"))
-    return "".join(_section(file, Bracket.from_dict(read_result(file), str(file))) for file in files)
+    return "".join(_section(file, Bracket.from_json(file)) for file in files)
 
 
 def _section(path: Path, bracket: Bracket) -> str:

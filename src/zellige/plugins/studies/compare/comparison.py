@@ -13,10 +13,10 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -24,7 +24,7 @@ from zellige.base import files
 from zellige.base.arguments import checked
 from zellige.base.errors import InputError
 from zellige.base.requests import Request
-from zellige.base.schema import entries_of, read_json, shown, structure
+from zellige.base.schema import entries_of, read_by, read_json, shown, structure
 from zellige.data import Data
 from zellige.data.corpus import as_data
 from zellige.evaluation.corpus import corpus_of
@@ -70,7 +70,9 @@ class Comparison(Record):
         name: of the three files without their endings; `compare-limit-20` where only so many texts were judged.
     """
 
-    folder: Path
+    command: ClassVar = "compare"
+    advice: ClassVar = "give a compare.json that zellige compare wrote"
+    folder: Path = field(metadata=read_by(Path))
     findings: Findings
     plain: dict[str, Any]
     name: str = "compare"
@@ -82,15 +84,10 @@ class Comparison(Record):
         return self.plain
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "Comparison":
-        again = "give a compare.json that zellige compare wrote"
-        for name in ("result", "arguments"):
-            if not isinstance(document.get(name), Mapping):
-                raise InputError(f"'{source}' has no '{name}'; {again}")
-        findings = structure(document["result"], Findings, f"'{source}'", "result", again, strict=False)
-        arguments = document["arguments"]
-        name = f"compare-limit-{arguments.get('limit')}" if findings.partial else "compare"
-        return cls(Path(arguments.get("folder") or "."), findings, dict(document), name)
+    def values(cls, document: Mapping[str, Any]) -> dict[str, Any]:
+        findings, arguments = document["result"], document["arguments"]
+        name = f"compare-limit-{arguments.get('limit')}" if findings["partial"] else "compare"
+        return {"folder": arguments.get("folder") or ".", "findings": findings, "plain": {**document}, "name": name}
 
 
 @checked

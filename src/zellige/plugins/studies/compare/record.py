@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from zellige.base.schema import HIGH, LOW
 from zellige.evaluation.interval import Number
 from zellige.evaluation.result import Result
 from zellige.evaluation.sweep import Way
@@ -99,9 +100,9 @@ class Judge:
 class Bound:
     """The bound of one method; `nats` and `sizes` are those of each text, and stand in measured.json alone."""
 
-    value: float
-    low: float
-    high: float
+    value: float = field(metadata=HIGH)
+    low: float = field(metadata=LOW)
+    high: float = field(metadata=HIGH)
     unit: str
     kind: str
     draws: int = 1
@@ -109,14 +110,6 @@ class Bound:
     protocol: dict[str, Any] = field(default_factory=dict)
     nats: list[float] | None = field(default=None, repr=False)
     sizes: list[float] | None = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        """JSON has null for what is infinite, which is read as NaN."""
-        for name, infinite in (("value", math.inf), ("low", -math.inf), ("high", math.inf)):
-            if math.isnan(getattr(self, name)):
-                object.__setattr__(self, name, infinite)
-        if self.nats is not None:
-            object.__setattr__(self, "nats", [math.inf if math.isnan(nats) else nats for nats in self.nats])
 
     @classmethod
     def of(cls, result: Result) -> "Bound":
@@ -130,7 +123,7 @@ class Bound:
 
     def result(self) -> Result:
         """The result that it is of, as far as a paired difference needs it."""
-        nats = torch.tensor(self.nats, dtype=torch.float64)
+        nats = torch.tensor(self.nats, dtype=torch.float64).nan_to_num(math.inf)  # a file has null for infinite
         sizes = torch.tensor(self.sizes, dtype=torch.float64)
         return Result(
             self.value, self.low, self.high, self.unit, self.kind, protocol=self.protocol, nats=nats, sizes=sizes

@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -55,7 +55,7 @@ from zellige.samplers.replay import Replayed, no_order, weigh
 from zellige.show import kinds
 from zellige.show.numbers import columns, count, counted, duration, percent, scaled
 from zellige.show.progress import Bar
-from zellige.show.record import Figure, Record, as_file, json_record
+from zellige.show.record import Figure, Record, as_file
 from zellige.show.terminal import Terminal
 from zellige.training import lock
 
@@ -76,6 +76,10 @@ WIDTH = 100
 class SamplersComparison(Record):
     """A finished comparison of samplers; `print` it for the table."""
 
+    command: ClassVar = "compare"
+    advice: ClassVar = "give a samplers.json that zellige compare wrote"
+    kind: ClassVar = "samples"
+    interval: ClassVar = {"level": 0.95}
     findings: SamplerFindings
     protocol: Mapping[str, Any]
     about: Mapping[str, Any] = field(default_factory=dict)
@@ -92,24 +96,17 @@ class SamplersComparison(Record):
             for point in found.points for name, number in point.measures.items()
         ]  # fmt: skip
 
-    def to_dict(self) -> dict[str, Any]:
-        result = entries_of(self.findings) | {"about": self.about}
-        return json_record(
-            "compare", self.arguments, result, interval={"level": 0.95}, unit=self.findings.quality, kind="samples",
-            protocol=dict(self.protocol), seed=self.seed, seconds=self.seconds, request=self.request,
-        )  # fmt: skip
+    @property
+    def unit(self) -> str:
+        return self.findings.quality
+
+    def content(self) -> dict[str, Any]:
+        return entries_of(self.findings) | {"about": self.about}
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "SamplersComparison":
-        result = document.get("result")
-        again = "give a samplers.json that zellige compare wrote"
-        if not isinstance(result, Mapping) or not isinstance(document.get("protocol"), Mapping):
-            raise InputError(f"'{source}' is not a comparison of samplers; {again}")
-        about = dict(result.get("about") or {})
-        values = {name: value for name, value in result.items() if name != "about"}
-        findings = structure(values, SamplerFindings, f"'{source}'", "result", again, strict=False)
-        seed, seconds = document.get("seed") or 0, document.get("seconds")
-        return cls(findings=findings, protocol=document["protocol"], about=about, seed=seed, seconds=seconds)
+    def values(cls, document: Mapping[str, Any]) -> dict[str, Any]:
+        result = document["result"]
+        return {**document, "findings": result, "about": result["about"]}
 
 
 # ---------------------------------------------------------------------------------------------------- no other beats it

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -28,7 +28,7 @@ from torch import Tensor
 
 from zellige.base.arguments import is_number
 from zellige.base.errors import InputError, not_installed, unknown
-from zellige.base.schema import entries_of, shown, structure
+from zellige.base.schema import shown
 from zellige.core.random import mix
 from zellige.data import Data
 from zellige.data.catalogue import cache_folder
@@ -40,7 +40,7 @@ from zellige.models.embed import tokens_at_once
 from zellige.models.model import ModelSource, as_model, fingerprint, identity, told_none, which_weights
 from zellige.nn.classifier import Classifier
 from zellige.show.kinds import of
-from zellige.show.record import Figure, Record, json_record
+from zellige.show.record import Figure, Record
 
 from .probe import descended, outputs_of
 
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from zellige.data.tokenizer_base import Tokenizer
 
 PROTOCOL = "zellige-glue-1"
-FOREIGN = "give a file that zellige evaluate --probe glue wrote"
 LENGTH = 128
 NAME = "glue"
 _BINARY = ("0", "1")
@@ -340,10 +339,16 @@ class GlueRecord(Record):
         about: the model and the texts.
     """
 
+    advice: ClassVar = "give a file that zellige evaluate --probe glue wrote"
+    unit: ClassVar = "metric of the task"
     rows: tuple[GlueRow, ...]
     protocol: GlueProtocol
     about: Mapping[str, Any] = field(default_factory=dict)
     seconds: float | None = None
+
+    @property
+    def seed(self) -> int:
+        return self.protocol.seed
 
     @property
     def mean(self) -> float:
@@ -352,29 +357,8 @@ class GlueRecord(Record):
     def figures(self) -> list[Figure]:
         return [Figure(f"{r.name}: {r.metric}", r.value, r.half, r.metric, "estimate") for r in self.rows]
 
-    def to_dict(self) -> dict[str, Any]:
-        result = {"rows": entries_of(self.rows), "mean": self.mean, "about": self.about}
-        return json_record(
-            "evaluate", self.arguments, result, protocol=entries_of(self.protocol), unit="metric of the task",
-            seed=self.protocol.seed, seconds=self.seconds, request=self.request,
-        )  # fmt: skip
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "GlueRecord":
-        result = {name: value for name, value in (document.get("result") or {}).items() if name != "mean"}
-        entries = {**result, "protocol": document.get("protocol"), "seconds": document.get("seconds")}
-        contents = structure(entries, _Contents, f"'{source}'", instead=FOREIGN, strict=False)
-        return cls(**vars(contents))
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Contents:
-    """The fields of a record that its JSON has."""
-
-    rows: tuple[GlueRow, ...]
-    protocol: GlueProtocol
-    about: dict[str, Any]
-    seconds: float | None
+    def content(self) -> dict[str, Any]:
+        return super().content() | {"mean": self.mean}
 
 
 # ---------------------------------------------------------------------------------------------------- all of it

@@ -22,14 +22,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zellige.base.errors import InputError, unknown
-from zellige.base.schema import entries_of, structure
 from zellige.core.random import mix
 from zellige.data import DATASETS
 from zellige.data.catalogue import cache_folder, fetch
@@ -41,7 +40,7 @@ from zellige.models.embed import embed_tokens, reading, tokens_at_once
 from zellige.models.model import Model, ModelSource, as_model, fingerprint, identity, told_none, which_weights
 from zellige.nn.classifier import Classifier
 from zellige.show.kinds import of
-from zellige.show.record import Figure, Record, json_record
+from zellige.show.record import Figure, Record
 
 from . import genomic
 
@@ -395,6 +394,7 @@ class Gain:
 class ProbeProtocol:
     """All that was done; `class_` of a model with classes."""
 
+    SPELT: ClassVar = {"class_": "class", "fine_tuning": "fine-tuning"}
     name: str
     data: str
     texts: str
@@ -418,12 +418,18 @@ class ProbeRecord(Record):
         folds: one for each classifier, of several folds; `rows` and `differences` are those of the first.
     """
 
+    advice: ClassVar = "give a file that zellige evaluate --probe wrote"
+    unit: ClassVar = "accuracy"
     rows: tuple[ProbeRow, ...]
     differences: tuple[Gain, ...]
     protocol: ProbeProtocol
     about: Mapping[str, Any] = field(default_factory=dict)
     seconds: float | None = None
     folds: tuple[Fold, ...] = ()
+
+    @property
+    def seed(self) -> int:
+        return self.protocol.seed
 
     def row(self, name: str) -> ProbeRow:
         return next(row for row in self.rows if row.name == name)
@@ -432,39 +438,10 @@ class ProbeRecord(Record):
         shares = {row.name: row.accuracy for row in self.rows}
         return [Figure(f"{n}: accuracy", s.value, s.half, "accuracy", "estimate") for n, s in shares.items()]
 
-    def to_dict(self) -> dict[str, Any]:
-        rows = [{"name": r.name, "chosen": r.chosen, "accuracy": r.accuracy.to_dict()} for r in self.rows]
-        result = {"rows": rows, "differences": entries_of(self.differences), "about": self.about}
-        result |= {"folds": entries_of(self.folds)} if self.folds else {}
-        protocol = {_SPELT.get(name, name): value for name, value in entries_of(self.protocol).items()}
-        return json_record(
-            "evaluate", self.arguments, result, protocol=protocol, unit="accuracy", seed=self.protocol.seed,
-            seconds=self.seconds, request=self.request,
-        )  # fmt: skip
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "ProbeRecord":
-        names = {spelt: name for name, spelt in _SPELT.items()}
-        protocol = {names.get(name, name): value for name, value in (document.get("protocol") or {}).items()}
-        entries = {**(document.get("result") or {}), "protocol": protocol, "seconds": document.get("seconds")}
-        contents = structure(entries, _Probed, f"'{source}'", instead=FOREIGN, strict=False)
-        return cls(**vars(contents))
+    def content(self) -> dict[str, Any]:
+        return {name: entry for name, entry in super().content().items() if name != "folds" or entry}
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Probed:
-    """The fields of a record that its JSON has."""
-
-    rows: tuple[ProbeRow, ...]
-    differences: tuple[Gain, ...]
-    protocol: ProbeProtocol
-    about: dict[str, Any]
-    seconds: float | None
-    folds: tuple[Fold, ...] = ()
-
-
-_SPELT = {"class_": "class", "fine_tuning": "fine-tuning"}  # fields of the protocol as the JSON has them
-FOREIGN = "give a file that zellige evaluate --probe wrote"
 PAIRS = (
     ("linear, trained", "linear, random weights"), ("fine-tuned, trained", "fine-tuned, random"),
     ("linear, trained", "bag of tokens"), ("fine-tuned, trained", "bag of tokens"),

@@ -10,16 +10,15 @@ finished is there. `search` says which combinations are tried.
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from zellige.base.errors import InputError
 from zellige.base.files import file_suffix
 from zellige.base.requests import Request, alone, declared, option
-from zellige.show.numbers import count, duration, path
+from zellige.show.numbers import duration
 from zellige.show.progress import Progress
-from zellige.show.record import Record, json_record
 from zellige.training.requests import Training
 
 from . import search
@@ -28,90 +27,9 @@ from .search import Axis, Point
 FEW = 64  # points of a grid that are all looked at before the first is trained
 
 if TYPE_CHECKING:
-    from zellige.evaluation.result import Result
     from zellige.models.config import Train
 
-
-@dataclass(frozen=True)
-class Trial:
-    """One training of a sweep.
-
-    Attributes:
-        point: the value of each axis, as a text.
-        validation: the best bound, at `best_step`; None where it has none, or failed.
-        seconds: of the training; None where it failed.
-        error: that ended it; "" where none did.
-    """
-
-    point: Point
-    folder: Path
-    validation: "Result | None" = None
-    best_step: int | None = None
-    seconds: float | None = None
-    error: str = ""
-
-    def row(self) -> list[str]:
-        """Its line in the table, after its values."""
-        if self.error:
-            return ["failed", "", "", path(self.folder)]
-        bound = str(self.validation or "without a bound")
-        return [bound, count(self.best_step or 0), duration(self.seconds or 0), path(self.folder)]
-
-    def entry(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return the trial as JSON has it."""
-        v = self.validation
-        return {
-            "point": dict(zip(names, self.point)), "run": str(self.folder), "validation": None if v is None else v.value,
-            "interval": None if v is None else v.to_dict()["interval"], "unit": None if v is None else v.unit,
-            "kind": None if v is None else v.kind, "best_step": self.best_step, "seconds": self.seconds,
-            "error": self.error or None,
-        }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class SweepRecord(Record):
-    """The trials of a sweep, the best first.
-
-    Attributes:
-        names: of the axes, in the order of each trial's point.
-        took: seconds, what was there already left out.
-    """
-
-    names: tuple[str, ...]
-    trials: tuple[Trial, ...]
-    took: float | None = None
-
-    @property
-    def best(self) -> Trial:
-        return self.trials[0]
-
-    def table(self) -> list[list[str]]:
-        """Its header and a row for each trial."""
-        rows = [[*trial.point, *trial.row()] for trial in self.trials]
-        return [[*self.names, "validation", "at step", "trained", "run"], *rows]
-
-    def to_dict(self) -> dict[str, Any]:
-        result = {"trials": [trial.entry(self.names) for trial in self.trials]}
-        return json_record("sweep", self.arguments, result, seconds=self.took, request=self.request)
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "SweepRecord":
-        try:
-            trials = tuple(map(_trial, document["result"]["trials"]))
-            names = tuple(document["result"]["trials"][0]["point"])
-        except (KeyError, TypeError, IndexError) as wrong:
-            raise InputError(f"'{source}' is not a record of zellige sweep; give its sweep.json") from wrong
-        return cls(names, trials, document.get("seconds"))
-
-
-def _trial(entry: Mapping[str, Any]) -> Trial:
-    from zellige.evaluation.result import Result, interval_ends
-
-    bound = None
-    if entry["validation"] is not None:
-        bound = Result(entry["validation"], *interval_ends(entry["interval"]), entry["unit"], entry["kind"])
-    point = tuple(map(str, entry["point"].values()))
-    return Trial(point, Path(entry["run"]), bound, entry["best_step"], entry["seconds"], entry["error"] or "")
+    from .record import SweepRecord, Trial
 
 
 def _of_json(value: object) -> Any:
@@ -119,10 +37,10 @@ def _of_json(value: object) -> Any:
 
 
 @declared
-class Sweep(Request[SweepRecord]):
+class Sweep(Request["SweepRecord"]):
     """A training for each combination of settings that have several values."""
 
-    returns = "zellige.plugins.studies.sweep.sweep:SweepRecord"
+    returns = "zellige.plugins.studies.sweep.record:SweepRecord"
 
     training: Any = option(
         "what all have in common: a Training, or the name of a recipe or a method",
@@ -144,7 +62,7 @@ class Sweep(Request[SweepRecord]):
         "how to choose trials: random, or tpe near good ones (Optuna; the extra sweep)", default="random"
     )
 
-    def run(self, say: Callable[[str], Any] = str, progress: Callable[[], Progress] | None = None) -> SweepRecord:
+    def run(self, say: Callable[[str], Any] = str, progress: Callable[[], Progress] | None = None) -> "SweepRecord":
         """Train at each point that is not there yet.
 
         Args:
@@ -157,9 +75,11 @@ class Sweep(Request[SweepRecord]):
         """
         from zellige.training import lock
 
+        from .record import SweepRecord
+
         work, began = _Work(self, say, progress or Progress), time.monotonic()
         with lock.hold(work.folder, "swept"):
-            trials = sorted(work.go(), key=_rank)
+            trials = sorted(work.go(), key=lambda trial: trial.rank)
             names = tuple(axis.label for axis in work.axes)
             record = SweepRecord(names, tuple(trials), time.monotonic() - began, request=self.saved())
             record.save(record_file(work.folder))
@@ -177,11 +97,6 @@ class Sweep(Request[SweepRecord]):
 def record_file(folder: Path) -> Path:
     """Return the file of a sweep's record."""
     return folder / "sweep.json"
-
-
-def _rank(trial: Trial) -> tuple[bool, bool, float]:
-    bound = trial.validation
-    return bool(trial.error), bound is None, 0.0 if bound is None else bound.value
 
 
 class _Work:
@@ -264,10 +179,10 @@ class _Work:
             before, train = read_config(run)["train"], next(iter(self.known.values())).train
             self.shared = replace(train, steps=before["steps"], warmup=before["warmup"], minutes=0.0)
 
-    def go(self) -> list[Trial]:
+    def go(self) -> "list[Trial]":
         """Train at each point. A point that is asked for again is not trained again."""
         self.announce()
-        trials = dict[Point, Trial]()
+        trials: dict[Point, Trial] = {}
         for _ in range(100 * self.total):  # a search may come to the same ones over and over
             if self.point not in trials:
                 durations = [trial.seconds for trial in trials.values() if trial.seconds is not None]
@@ -279,10 +194,12 @@ class _Work:
             self.point = self.points.send(None if bound is None else bound.value)
         return [*trials.values()]
 
-    def _trial(self, number: int, left: str) -> Trial:
+    def _trial(self, number: int, left: str) -> "Trial":
         """Train at a point, or go on with it; whatever ends it but a signal is an error of this one alone."""
         from zellige.models.checkpoint.layout import holds_run
         from zellige.training.signals import Stopped
+
+        from .record import Trial
 
         values = " ".join(f"{axis.option} {value}" for axis, value in zip(self.axes, self.point))
         self.say(f"{number} of {self.total}{left}: {values}")
