@@ -98,6 +98,10 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {  # of samplers, beside none
     "blockwise": [{"block_sampler": "first_hitting"}, {"stride": 2}, {"end": 1}, {"entropy": 0.5}, {"window": 3}],
     "left_to_right": [{"top_k": 2}, {"window": 3}, {"end": 1}, {"entropy": 0.5}],
 }  # fmt: skip
+ARGUMENTS = [  # of Evaluate
+    "data", "split", "draws", "seed", "limit", "batch", "estimator", "ends", "steps", "grid", "terms", "unconditional",
+    "symmetries", "processes",
+]  # fmt: skip
 GUIDED = [{"temperature": 0.7}, {"temperature": 0.0}, {"top_p": 0.6}]
 WRONG = """\
 build("mdml", V) ;; build("mdlm", 0) ;; build("mdlm", V, NET, METHODS["md4"].Config())
@@ -275,13 +279,20 @@ def trained(record: Record, name: str, data: Data, net: Net, train: Train) -> No
         record(f"{key}/{steps}/samples", lambda: [file.read_text() for file in sorted((run / "samples").iterdir())])
     for more in ({}, *grid(estimator=("any_order", "forward")), {"steps": 4}, {"split": "validation", "draws": 3}):
         evaluate = partial(zellige.evaluate, model, limit=16, **more)
-        record(f"{key}/evaluate {more}", evaluate, view=lambda result: result.to_dict())
+        record(f"{key}/evaluate {more}", evaluate, view=document)
     for more in [*grid(sampler=(None, *SAMPLERS, "analytic", "mean")), *GUIDED, {"prompt": "abc", "length": 9}]:
         record(f"{key}/sample {more}", zellige.sample, model, count=3, steps=6, **more)
     record(f"{key}/infill", zellige.infill, model, "ab__ cd_e", count=3, steps=5, seed=2)
     record(f"{key}/watch", lambda: [(f.t, f.x, f.calls, f.text) for f in zellige.watch(model, count=2, steps=5)])
     for more in ({}, {"layer": 0}, {"t": 0.5, "seed": 3}):
         record(f"{key}/embed {more}", zellige.embed, model, ["abc", "dead beef", "a b c" * 9], **more)
+
+
+def document(result: Any) -> dict[str, Any]:
+    """The JSON of a result, its arguments in the order of ARGUMENTS: theirs says nothing."""
+    entries = result.to_dict()
+    arguments = sorted(entries["arguments"].items(), key=lambda entry: ARGUMENTS.index(entry[0]))
+    return entries | {"arguments": dict(arguments)}
 
 
 def verbs(record: Record) -> None:
