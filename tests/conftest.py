@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
-from places import GOLDEN, SHARED
+from testing.places import GOLDEN, SHARED
 
 hypothesis_settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("untimed")  # a busy machine fails no test

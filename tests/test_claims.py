@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 import torch
 
-from small import Rows, make
+from testing.small import Rows, make
 from zellige.base.errors import InputError
 from zellige.cli import help
 from zellige.cli.evaluate_again import of_unit

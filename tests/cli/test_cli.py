@@ -24,7 +24,7 @@ import tyro
 from safetensors.torch import load_file, save_file
 
 import zellige
-from small import RECORD
+from testing.small import RECORD
 from zellige import cli
 from zellige.base.errors import InputError
 from zellige.base.requests import check_fields, declared, option

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import zellige
-from lossy import coin_words, pieces_of, random_letters, saved, words_of
+from testing.lossy import coin_words, pieces_of, random_letters, saved, words_of
 from zellige import Net, Train, cli
 
 SMALL = "--net.layers 1 --net.hidden 8 --net.heads 2 --net.length 8"

@@ -7,7 +7,18 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from worlds import CTMC, L, V, all_processes, data_distribution, generator_matrix, numbers, per_token, processes, table
+from testing.worlds import (
+    CTMC,
+    L,
+    V,
+    all_processes,
+    data_distribution,
+    generator_matrix,
+    numbers,
+    per_token,
+    processes,
+    table,
+)
 from zellige import exact
 from zellige.core import bound, maths
 from zellige.core.batch import Batch

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worlds import Given
+from testing.worlds import Given
 from zellige.core import maths, random
 from zellige.core.random import truncated_gumbel
 from zellige.exact.script import Script

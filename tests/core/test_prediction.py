@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from worlds import L, V, all_processes, data_distribution, mixtures, numbers
+from testing.worlds import L, V, all_processes, data_distribution, mixtures, numbers
 from zellige import exact
 from zellige.core import maths
 from zellige.core.curves import Linear

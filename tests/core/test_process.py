@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worlds import (
+from testing.worlds import (
     CTMC,
     L,
     V,

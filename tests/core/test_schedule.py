@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worlds import per_token
+from testing.worlds import per_token
 from zellige import methods
 from zellige.base.errors import InputError
 from zellige.core.curves import (

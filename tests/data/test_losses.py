@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from lossy import LETTERS, coin_words, pieces_of, random_letters, saved, words_of
+from testing.lossy import LETTERS, coin_words, pieces_of, random_letters, saved, words_of
 from zellige.data import Data, cache, catalogue, losses, tokenizer_by_name
 from zellige.data import tokenizer as tk
 from zellige.data.losses import Comparison, Losses, changed, losses_of

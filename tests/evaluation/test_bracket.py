@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from small import Rows
-from worlds import numbers
+from testing.small import Rows
+from testing.worlds import numbers
 from zellige import Net, exact
 from zellige.base.errors import InputError
 from zellige.cli.evaluate_bounds import describe_bracket

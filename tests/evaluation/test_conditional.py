@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from small import V as LETTERS
-from small import apart, make
-from worlds import data_distribution, table
+from testing.small import V as LETTERS
+from testing.small import apart, make
+from testing.worlds import data_distribution, table
 from zellige import METHODS, Batch, InputError, exact
 from zellige.core.curves import Linear
 from zellige.core.prediction import kernel

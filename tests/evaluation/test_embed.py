@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from small import make
+from testing.small import make
 from zellige import METHODS, Config, Data, InputError, embed
 from zellige.core.batch import Batch
 from zellige.data.tokenizer import Characters

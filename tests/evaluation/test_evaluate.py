@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import zellige
-from small import Rows
+from testing.small import Rows
 from zellige.core.batch import Batch
 from zellige.core.random import stratified
 from zellige.data import prepare

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from test_bracket import classes, table
 
+from evaluation.test_bracket import classes, table
 from zellige.core.batch import Batch
 from zellige.evaluation import bracket
 from zellige.evaluation.bracket import bound_gaps, bracket_gaps

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_evaluate import Times, method
 
 import zellige
-from small import Rows
+from evaluation.test_evaluate import Times, method
+from testing.small import Rows
 from zellige import exact
 from zellige.cli.evaluate_print import describe
 from zellige.core.batch import Batch
@@ -395,8 +395,8 @@ def _stop(done, total):
 RANK = """
 import json, sys, torch
 sys.path[:0] = {folders!r}
-from test_evaluate import method
-from test_intervals import texts
+from evaluation.test_evaluate import method
+from evaluation.test_intervals import texts
 from zellige.evaluation.evaluate import evaluate_rows
 r = evaluate_rows(method(), texts(100), seed=3, distributed=True)
 print(json.dumps([r.value, r.low, r.draws_low]))

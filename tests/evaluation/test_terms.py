@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import zellige
-from small import Rows
-from worlds import L, V
+from testing.small import Rows
+from testing.worlds import L, V
 from zellige import exact
 from zellige.base.errors import InputError
 from zellige.cli.evaluate_print import describe

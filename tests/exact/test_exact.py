@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from worlds import L, V, all_processes, data_distribution, numbers, table
+from testing.worlds import L, V, all_processes, data_distribution, numbers, table
 from zellige import exact
 from zellige.base.errors import InputError
 from zellige.core import bound, maths, random

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from worlds import L, V, data_distribution, numbers, table
+from testing.worlds import L, V, data_distribution, numbers, table
 from zellige import InputError, exact
 from zellige.exact import metropolis
 from zellige.methods import CSM

@@ -9,7 +9,7 @@ import re
 import pytest
 import torch
 
-from worlds import CTMC, generator_matrix
+from testing.worlds import CTMC, generator_matrix
 from zellige import methods, verify
 from zellige.base.errors import InputError
 from zellige.core import maths

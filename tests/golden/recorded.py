@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from places import GOLDEN, GUIDANCE
+from testing.places import GOLDEN, GUIDANCE
 from zellige.nn import DiT, Net
 from zellige.plugins.published.ddit import BUFFERS, ours, theirs
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from places import DECODING
+from testing.places import DECODING
 from zellige.core.curves import Linear
 from zellige.core.prediction import Mean
 from zellige.core.process import absorbing

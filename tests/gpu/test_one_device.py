@@ -1,7 +1,7 @@
 """No step mixes devices, held without a GPU: on PyTorch's meta device a tensor that was left on the CPU does not go unseen.
 
 Numbers on the CPU without a dimension are let through, as CUDA does. And no step copies from one device to the other, which is
-waited for: `tests/second_device.py` has one that counts.
+waited for: `tests/testing/second_device.py` has one that counts.
 """
 
 import json
@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-import second_device
+from testing import second_device
 from zellige import Batch, Net
 from zellige.core.random import Counter
 from zellige.methods import METHODS, build
@@ -58,7 +58,7 @@ def copies():
     """Of each case, sampler by sampler, the lines that copy, and how often."""
     root = Path(__file__).parents[2]
     env = os.environ | {"PYTHONPATH": os.pathsep.join([str(root / "src"), os.environ.get("PYTHONPATH", "")])}
-    command = [sys.executable, "-m", "tests.second_device"]
+    command = [sys.executable, "-m", "tests.testing.second_device"]
     done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import zellige
-from worlds import numbers
+from testing.worlds import numbers
 from zellige import Data, Net, Train, exact
 from zellige.core.batch import Batch
 from zellige.methods import AR, build

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from worlds import five_sigma, numbers, table
+from testing.worlds import five_sigma, numbers, table
 from zellige import Data, InputError, Net, Train, exact
 from zellige.core import random
 from zellige.core.batch import Batch

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-import small
-from worlds import L, V, data_distribution
+from testing import small
+from testing.worlds import L, V, data_distribution
 from zellige import exact
 from zellige.base.errors import InputError
 from zellige.core.batch import Batch

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import zellige
-from worlds import L, V, data_distribution, numbers, table
+from testing.worlds import L, V, data_distribution, numbers, table
 from zellige import InputError, exact, verify
 from zellige.core.batch import Batch
 from zellige.core.prediction import DataScore, Prediction

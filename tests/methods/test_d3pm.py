@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from worlds import L, V, data_distribution, numbers, table
+from testing.worlds import L, V, data_distribution, numbers, table
 from zellige import exact, methods
 from zellige.base.errors import InputError
 from zellige.core import bound, maths

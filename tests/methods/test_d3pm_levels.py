@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 import torch
-from test_d3pm import X_0, D, close, d3pm
 
-from worlds import L, LogitsOf, V, numbers
+from methods.test_d3pm import X_0, D, close, d3pm
+from testing.worlds import L, LogitsOf, V, numbers
 from zellige import exact, methods
 from zellige.base.errors import InputError
 from zellige.core.batch import Batch

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from worlds import numbers
+from testing.worlds import numbers
 from zellige.base.errors import InputError
 from zellige.core import maths
 from zellige.core.matrices import Chain, Kernels, afford

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from small import LENGTH, V, make
+from testing.small import LENGTH, V, make
 from zellige import InputError, Net
 from zellige.core.batch import Batch
 from zellige.methods import build

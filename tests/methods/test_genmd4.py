@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 import zellige
-from worlds import Counting, L, V, data_distribution, five_sigma, table
+from testing.worlds import Counting, L, V, data_distribution, five_sigma, table
 from zellige import Data, Net, Train, exact
 from zellige.core import bound
 from zellige.core.batch import Batch

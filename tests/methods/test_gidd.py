@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from small import make
+from testing.small import make
 from zellige.base.errors import InputError
 from zellige.core.batch import Batch
 from zellige.methods.gidd import GIDD

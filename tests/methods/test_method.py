@@ -5,8 +5,8 @@ import itertools
 import pytest
 import torch
 
-import small
-from worlds import CTMC, Given, L, V, data_distribution, five_sigma, generator_matrix, numbers, orders, table
+from testing import small
+from testing.worlds import CTMC, Given, L, V, data_distribution, five_sigma, generator_matrix, numbers, orders, table
 from zellige import exact, methods
 from zellige.base.errors import InputError
 from zellige.core import random

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from outside_duo import Duo
-from outside_gidd import GIDD
 
+from testing.outside_duo import Duo
+from testing.outside_gidd import GIDD
 from zellige import Net, methods, samplers, verify
 from zellige.core.batch import Batch
 from zellige.methods import UDLM
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1] / "testing"
 
 
 @pytest.mark.long

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from small import LENGTH, V, apart, make
-from worlds import numbers
+from testing.small import LENGTH, V, apart, make
+from testing.worlds import numbers
 from zellige import InputError, Net, exact
 from zellige.core.batch import Batch
 from zellige.core.schedule import PRIOR

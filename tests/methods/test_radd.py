@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import zellige
-from small import Rows
-from worlds import Counting, L, V, five_sigma, table
+from testing.small import Rows
+from testing.worlds import Counting, L, V, five_sigma, table
 from zellige import exact
 from zellige.cli.evaluate_print import describe
 from zellige.core.batch import Batch

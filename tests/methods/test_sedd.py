@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from worlds import Counting, L, V, data_distribution, five_sigma, numbers, positions, table, value_and_gradient
+from testing.worlds import Counting, L, V, data_distribution, five_sigma, numbers, positions, table, value_and_gradient
 from zellige import exact, guide
 from zellige.base.errors import InputError
 from zellige.core.batch import Batch

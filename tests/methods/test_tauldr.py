@@ -7,7 +7,7 @@ import re
 import pytest
 import torch
 
-from worlds import L, LogitsOf, V, numbers, table
+from testing.worlds import L, LogitsOf, V, numbers, table
 from zellige import exact
 from zellige.base.errors import InputError
 from zellige.core import random

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from worlds import L, V, data_distribution, five_sigma, numbers, positions, table, value_and_gradient
+from testing.worlds import L, V, data_distribution, five_sigma, numbers, positions, table, value_and_gradient
 from zellige import exact
 from zellige.base.errors import InputError
 from zellige.core.batch import Batch

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from small import Rows, make
+from testing.small import Rows, make
 from zellige import Config, Data, Model, Net, Record, TrainClassifier, TrainDistill, TrainSpeculative, cli, load
 from zellige.base.errors import InputError
 from zellige.core.batch import Batch

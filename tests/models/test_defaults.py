@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 import torch
-from tests.web.small_models import small
 
 import zellige
+from web.small_models import small
 from zellige import Data, InputError, Net, cli
 from zellige.data.tokenizer import Integers
 from zellige.evaluation.sweep import Way, draw_samples

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.web.small_models import small
 
 import zellige
+from web.small_models import small
 from zellige import InputError, Record
 from zellige.cli.drawing import InfillOptions, SampleOptions
 from zellige.cli.flags import flags

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from small import LENGTH, V, make
+from testing.small import LENGTH, V, make
 from zellige.base.errors import InputError
 from zellige.core.batch import Batch
 from zellige.core.counting import Streams

@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
-from pairs import close, d3pm, denoiser, distance, genmd4, md4, mdlm, sedd
 
-from worlds import CTMC, L, V, data_distribution, generator_matrix, per_token, table
+from testing.pairs import close, d3pm, denoiser, distance, genmd4, md4, mdlm, sedd
+from testing.worlds import CTMC, L, V, data_distribution, generator_matrix, per_token, table
 from zellige import exact
 from zellige.base.errors import InputError
 from zellige.core.curves import Geometric, Linear, Polynomial

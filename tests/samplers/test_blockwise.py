@@ -5,10 +5,10 @@ import itertools
 
 import pytest
 import torch
-from growing import Counting, Exact, L, Uncached, V, by_blocks, masked, table, transformer
-from pairs import close, generators
 
-from worlds import data_distribution
+from testing.growing import Counting, Exact, L, Uncached, V, by_blocks, masked, table, transformer
+from testing.pairs import close, generators
+from testing.worlds import data_distribution
 from zellige import exact
 from zellige.base.errors import InputError
 from zellige.samplers import (

@@ -7,9 +7,9 @@ from typing import ClassVar, get_args
 
 import pytest
 import torch
-from pairs import CANNOT, METHODS, PAIRS, SAMPLERS, Constant, close, d3pm, generators, md4, mdlm
 
-from worlds import Counting, L, V, five_sigma, table
+from testing.pairs import CANNOT, METHODS, PAIRS, SAMPLERS, Constant, close, d3pm, generators, md4, mdlm
+from testing.worlds import Counting, L, V, five_sigma, table
 from zellige import exact, samplers
 from zellige.base.errors import InputError
 from zellige.base.requests import declared, option

@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
-from pairs import METHODS, close, constant, distance, md4, mdlm
 
-from worlds import V, data_distribution, per_token
+from testing.pairs import METHODS, close, constant, distance, md4, mdlm
+from testing.worlds import V, data_distribution, per_token
 from zellige import exact
 from zellige.base.errors import InputError
 from zellige.core.curves import Cosine, Linear, Polynomial

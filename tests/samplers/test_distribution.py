@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from worlds import V, table
+from testing.worlds import V, table
 from zellige import exact
 from zellige.base.errors import InputError
 from zellige.evaluation.likelihood import Likelihood

@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
-from pairs import close, denoiser, distance, genmd4, md4, mdlm, sedd
 
-from worlds import CTMC, L, V, data_distribution, generator_matrix, per_token
+from testing.pairs import close, denoiser, distance, genmd4, md4, mdlm, sedd
+from testing.worlds import CTMC, L, V, data_distribution, generator_matrix, per_token
 from zellige import exact
 from zellige.core.curves import Cosine, Linear, Polynomial
 from zellige.core.prediction import kernel, reverse_rate

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from pairs import close, constant, denoiser, generators, mdlm
 
-from worlds import Given, L, V, data_distribution, five_sigma, per_token, table
+from testing.pairs import close, constant, denoiser, generators, mdlm
+from testing.worlds import Given, L, V, data_distribution, five_sigma, per_token, table
 from zellige import exact
 from zellige.base.errors import InputError
 from zellige.core.curves import Linear, Polynomial

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from pairs import METHODS, SAMPLERS, close, denoiser, distance
 
-from worlds import L, V, data_distribution
+from testing.pairs import METHODS, SAMPLERS, close, denoiser, distance
+from testing.worlds import L, V, data_distribution
 from zellige import exact
 from zellige.core.curves import Linear
 from zellige.core.process import absorbing, uniform

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from small import make
+from testing.small import make
 from zellige.samplers import Ancestral, Blockwise, LeftToRight, run
 from zellige.samplers.guidance import ByClassifier
 

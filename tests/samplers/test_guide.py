@@ -6,12 +6,12 @@ import math
 
 import pytest
 import torch
-from growing import ar, masked, transformer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pairs import generators, mdlm
 
-from worlds import L, all_processes, data_distribution, numbers
+from testing.growing import ar, masked, transformer
+from testing.pairs import generators, mdlm
+from testing.worlds import L, all_processes, data_distribution, numbers
 from zellige import exact, guide, samplers
 from zellige.base.errors import InputError
 from zellige.core import maths

@@ -3,9 +3,9 @@ length."""
 
 import pytest
 import torch
-from growing import Counting, L, Uncached, V, ar, table
-from pairs import close, generators, mdlm
 
+from testing.growing import Counting, L, Uncached, V, ar, table
+from testing.pairs import close, generators, mdlm
 from zellige import exact
 from zellige.base.errors import InputError
 from zellige.core.batch import Batch

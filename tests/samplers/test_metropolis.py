@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from worlds import L, V, data_distribution, table
+from testing.worlds import L, V, data_distribution, table
 from zellige import InputError, exact
 from zellige.exact import metropolis
 from zellige.methods import CSM, MDLM

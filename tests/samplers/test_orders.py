@@ -5,9 +5,9 @@ import math
 
 import pytest
 import torch
-from pairs import close, denoiser, mdlm
 
-from worlds import L, V, data_distribution
+from testing.pairs import close, denoiser, mdlm
+from testing.worlds import L, V, data_distribution
 from zellige import exact
 from zellige.base.errors import InputError
 from zellige.core.curves import Linear

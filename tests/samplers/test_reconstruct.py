@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from worlds import V, data_distribution
+from testing.worlds import V, data_distribution
 from zellige import InputError, exact
 from zellige.core.curves import Linear
 from zellige.core.process import absorbing, uniform

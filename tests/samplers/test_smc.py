@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from pairs import METHODS, close, denoiser
 
-from worlds import L, V
+from testing.pairs import METHODS, close, denoiser
+from testing.worlds import L, V
 from zellige import exact
 from zellige.base.errors import InputError
 from zellige.core.curves import Linear

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 import torch
-from pairs import generators
 
-from small import Rows, make
-from worlds import Counting
+from testing.pairs import generators
+from testing.small import Rows, make
+from testing.worlds import Counting
 from zellige import exact
 from zellige.base.errors import InputError
 from zellige.core.batch import Batch

@@ -5,9 +5,9 @@ import math
 
 import pytest
 import torch
-from pairs import METHODS, close, denoiser, distance, generators, md4, mdlm, sedd
 
-from worlds import Given, L, V, data_distribution, five_sigma, numbers, per_token
+from testing.pairs import METHODS, close, denoiser, distance, generators, md4, mdlm, sedd
+from testing.worlds import Given, L, V, data_distribution, five_sigma, numbers, per_token
 from zellige import exact
 from zellige.base.errors import InputError
 from zellige.core import random

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from pairs import close, denoiser, generators, genmd4, md4, sedd
 
-from worlds import CTMC as NO_SCHEDULE
-from worlds import L, V, data_distribution, five_sigma, generator_matrix, numbers
+from testing.pairs import close, denoiser, generators, genmd4, md4, sedd
+from testing.worlds import CTMC as NO_SCHEDULE
+from testing.worlds import L, V, data_distribution, five_sigma, generator_matrix, numbers
 from zellige import exact
 from zellige.base.errors import InputError
 from zellige.core.curves import Cosine, Exponential, Geometric, Linear, LinearSigma

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from small import RECORD
+from testing.small import RECORD
 from zellige.show import numbers as t
 from zellige.show.numbers import path
 from zellige.show.picture import Picture, Watch

@@ -5,7 +5,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from test_resume import (  # noqa: F401
+
+from training.test_resume import (  # noqa: F401
     INT,
     KILL,
     STEPS,
@@ -22,7 +23,6 @@ from test_resume import (  # noqa: F401
     settings,
     tokens,
 )
-
 from zellige import Data, Net
 from zellige.models.checkpoint import layout
 from zellige.models.checkpoint import write as writer

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from small import Rows
+from testing.small import Rows
 from zellige import Config, Data, Net, Train, compare, train
 from zellige.data.tokenizer import Integers
 from zellige.evaluation.evaluate import evaluate_rows

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_resume import ACCUMULATE, STEPS, TERM, Moment, assert_same, curve, run, saved_step, server  # noqa: F401
 
+from training.test_resume import ACCUMULATE, STEPS, TERM, Moment, assert_same, curve, run, saved_step, server  # noqa: F401
 from zellige import Sample, Train
 from zellige.base.errors import InputError
 from zellige.base.processes import Place, this_process
@@ -242,7 +242,7 @@ SCRIPT = """
 import copy, json, os, pathlib, sys, torch
 torch.set_num_threads(1)
 sys.path.insert(0, {tests!r})
-from test_resume import Fragile, Moment, Net, settings, tokens
+from training.test_resume import Fragile, Moment, Net, settings, tokens
 from zellige import Data, Train
 from zellige.training.train import train
 
@@ -271,7 +271,7 @@ train(Seen, data=Data.of(tokens(), vocabulary=7), net=net, run=folder, resume=bo
 def torchrun(tmp_path: Path, name: str, nodes: int, each: int, *more: str, **how) -> list[int]:
     """Launch on so many nodes, all of them here (0: without torchrun); how each launcher ended."""
     script = tmp_path / "script.py"
-    script.write_text(SCRIPT.format(tests=str(Path(__file__).parent), folder=str(tmp_path)))
+    script.write_text(SCRIPT.format(tests=str(Path(__file__).parents[1]), folder=str(tmp_path)))
     words = [
         sys.executable,
         "-m",

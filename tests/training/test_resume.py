@@ -539,7 +539,7 @@ SCRIPT = """
 import sys, torch
 torch.set_num_threads(1)
 sys.path.insert(0, {tests!r})
-from test_resume import Fragile, Net, Notes, settings, tokens
+from training.test_resume import Fragile, Net, Notes, settings, tokens
 from zellige import Data
 from zellige.training.train import train
 
@@ -559,7 +559,7 @@ if __name__ == "__main__":
 
 def _script(tmp_path: Path, folder: Path) -> subprocess.Popen:
     path = tmp_path / "script.py"
-    path.write_text(SCRIPT.format(tests=str(Path(__file__).parent), folder=str(folder)))
+    path.write_text(SCRIPT.format(tests=str(Path(__file__).parents[1]), folder=str(folder)))
     environment = {k: v for k, v in os.environ.items() if k not in ("LOCAL_RANK", "WORLD_SIZE", "NODE_RANK")}
     return subprocess.Popen(
         [sys.executable, str(path)], stdout=subprocess.PIPE, text=True, env=environment, cwd=tmp_path

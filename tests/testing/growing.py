@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from worlds import numbers
+from testing.worlds import numbers
 from zellige import exact
 from zellige.core.curves import Linear
 from zellige.core.process import absorbing

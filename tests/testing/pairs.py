@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from worlds import L, V, data_distribution, per_token, table
+from testing.worlds import L, V, data_distribution, per_token, table
 from zellige import exact
 from zellige.core.curves import Geometric, Linear, Polynomial
 from zellige.core.process import absorbing, uniform

@@ -2,7 +2,7 @@
 
 A GPU would wait for each such copy. A process has room for one such device and keeps it, so a test starts one of its own:
 
-    python -m tests.second_device CASE...
+    python -m tests.testing.second_device CASE...
 
 prints as JSON, for each case, which lines copied which way in a step of training, and in a step of each sampler.
 """

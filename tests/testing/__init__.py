@@ -1,0 +1,1 @@
+"""What tests share: small worlds, methods, texts and models."""
