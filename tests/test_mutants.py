@@ -59,8 +59,11 @@ def test_a_seed_gives_one_draw():
 
 
 def test_the_nearest_tests():
-    assert program.nearest("core/maths.py") == ("tests/core/test_maths.py",)
-    assert "tests/core/test_bound.py" in program.nearest("core/bound.py")
+    """At most four files: those named after the source file first, then those that import from it, else its package's."""
+    assert program.nearest("core/maths.py")[0] == "tests/core/test_maths.py"
+    assert program.nearest("methods/csm.py") == ("tests/methods/test_csm.py", "tests/golden/test_csm.py")
+    assert len(program.nearest("core/batch.py")) == program.MOST
+    assert program.nearest("samplers/psi.py") == ("tests/samplers",)
 
 
 def test_what_is_judged_equivalent_is_left_out():

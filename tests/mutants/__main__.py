@@ -15,9 +15,9 @@ import importlib.util
 import json
 import os
 import random
+import re
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -30,6 +30,7 @@ ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src" / "zellige"
 PACKAGES = ("core", "nn", "methods", "samplers", "evaluation", "data", "training", "models")
 VERIFIED = ("core", "nn", "methods", "samplers")
+MOST = 4  # test files of a mutant
 
 
 def drawn(count: int, seed: int, packages: tuple[str, ...] = PACKAGES) -> list[Mutant]:
@@ -51,35 +52,31 @@ def drawn(count: int, seed: int, packages: tuple[str, ...] = PACKAGES) -> list[M
 
 
 def nearest(file: str) -> tuple[str, ...]:
-    """Tests named after the file; else those that a coverage file with contexts says ran it; else those of its package."""
+    """Test files named after a source file or importing from it, its package's first; else all of its package's."""
     package, stem = file.split("/")[0], Path(file).stem
-    folder = ROOT / "tests" / package
-    named = [str(path.relative_to(ROOT)) for path in sorted(folder.glob(f"test_{stem}*.py"))]
-    return tuple(named or covered(file) or [f"tests/{package}"])
-
-
-def covered(file: str) -> list[str]:
-    """Test files that ran the file, of `.coverage` (pytest --cov --cov-context=test), if there is one."""
-    if not (ROOT / ".coverage").is_file():
-        return []
-    query = """select distinct context from file join {0} on {0}.file_id = file.id join context on {0}.context_id = context.id
-               where path like ? and context like 'tests/%'"""
-    with sqlite3.connect(ROOT / ".coverage") as base:
-        found = [
-            row[0] for table in ("line_bits", "arc") for row in base.execute(query.format(table), [f"%zellige/{file}"])
-        ]
-    return sorted({context.partition("::")[0] for context in found})
+    module = ".".join(["zellige", *Path(file).with_suffix("").parts]).removesuffix(".__init__")
+    above, _, name = module.rpartition(".")
+    asks = re.compile(rf"\b{re.escape(module)}\b|from {re.escape(above)} import [^\n]*\b{name}\b")
+    tests = [
+        path for path in sorted((ROOT / "tests").rglob("test_*.py")) if path.parent.name not in ("fuzz", "mutants")
+    ]
+    tests.sort(key=lambda path: package not in path.parts)  # its package's first
+    named = [path for path in tests if path.stem.startswith(f"test_{stem}")]
+    asking = [path for path in tests if path not in named and asks.search(path.read_text(encoding="utf-8"))]
+    found = [str(path.relative_to(ROOT)) for path in (named + asking)[:MOST]]
+    return tuple(found or [f"tests/{package}"])
 
 
 def verify(file: str) -> tuple[str, ...]:
-    """`zellige verify` with what the file is part of: a method, a sampler or everything."""
+    """`zellige verify` with what the file is part of: a method, a sampler, or two methods that use all of core and nn."""
     package, stem = Path(file).parts[0], Path(file).stem
     from zellige.methods import METHODS
     from zellige.samplers import SAMPLERS
 
-    if package == "methods" and stem.partition("_")[0] in METHODS:
-        return ("zellige", "verify", stem.partition("_")[0])
-    return ("zellige", "verify", *(["--sampler", stem] if package == "samplers" and stem in SAMPLERS else []))
+    if package == "samplers" and stem in SAMPLERS:
+        return ("zellige", "verify", "--sampler", stem)
+    method = stem.partition("_")[0]
+    return ("zellige", "verify", *([method] if method in METHODS else ["mdlm", "sedd"]))
 
 
 def run(module: tuple[str, ...], sources: Path, limit: float | None) -> int | None:
