@@ -21,7 +21,7 @@ from zellige.evaluation.metrics import METRICS
 from zellige.evaluation.result import Result, fullest
 from zellige.methods import METHODS
 from zellige.models.ends import learns_ends
-from zellige.models.frames import Samples
+from zellige.models.samples import Samples
 from zellige.plugins.verify.identities.check import L, enumerable
 from zellige.samplers import SAMPLERS, Distribution, distributions, run
 from zellige.show.units import UNITS, unit_of

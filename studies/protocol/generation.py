@@ -26,8 +26,8 @@ from zellige.evaluation import sweep
 from zellige.evaluation.corpus import corpus_of
 from zellige.evaluation.judge import Judge
 from zellige.evaluation.sweep import Set, Way
-from zellige.models.frames import collect
 from zellige.models.sample import watch
+from zellige.models.samples import collect
 from zellige.samplers import Ancestral
 from zellige.samplers.predict import fill, free, predict_at
 

@@ -17,8 +17,8 @@ import zellige
 from zellige.data.prepare import prepare
 from zellige.data.puzzles import solved as valid
 from zellige.evaluation.interval import Proportion
-from zellige.models.frames import collect
 from zellige.models.sample import watch
+from zellige.models.samples import collect
 from zellige.samplers import SAMPLERS
 
 WAYS = {

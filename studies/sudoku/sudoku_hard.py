@@ -25,8 +25,8 @@ from zellige.data import unpack
 from zellige.data.prepare import prepare
 from zellige.data.puzzles import solved as valid
 from zellige.evaluation.interval import Proportion
-from zellige.models.frames import collect
 from zellige.models.sample import watch
+from zellige.models.samples import collect
 from zellige.plugins.report.palette import BLUE, VERMILION, styled
 
 ROW, COLUMN = np.divmod(np.arange(81), 9)

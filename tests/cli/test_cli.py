@@ -1270,7 +1270,7 @@ def test_out_of_memory_says_what_to_lower(run, monkeypatch):
     def collect(*_):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB")
 
-    monkeypatch.setattr("zellige.models.frames.collect", collect)
+    monkeypatch.setattr("zellige.models.samples.collect", collect)
     code, _, err = run("sample runs/a")
     assert code == 1
     assert err.startswith("error: out of memory; lower ")

@@ -15,8 +15,8 @@ from zellige.core.batch import Batch
 from zellige.core.schedule import PRIOR
 from zellige.data.tokenizer import Integers
 from zellige.methods import METHODS, build
-from zellige.models.frames import collect
 from zellige.models.sample import watch
+from zellige.models.samples import collect
 from zellige.samplers import Ancestral
 from zellige.samplers.guide import Wrapper
 from zellige.samplers.pairing import of_length

@@ -56,7 +56,8 @@ def test_an_evaluation_of_the_average_counts_its_passes(model):
     one, three = (zellige.Sample(count=2, steps=4, seed=1, symmetries=n).run(model) for n in (None, 3))
     assert [three.calls[i] == 3 * one.calls[i] for i in range(2)] == [True, True]
     carried = zellige.Sample(count=2, steps=4, sampler="ancestral", options={"estimate": "carried"}, symmetries=3)
-    assert carried.trajectory(model).frames().__next__().passes == 3
+    trajectory = carried.trajectory(model)
+    assert trajectory.sampler.passes(trajectory.method) == 3
 
 
 def test_a_server_counts_the_copies_as_work(model):

@@ -16,9 +16,9 @@ from zellige.methods import build
 from zellige.models.checkpoint.write import write_checksums
 from zellige.models.config import Config
 from zellige.models.defaults import GENERATION
-from zellige.models.frames import collect
 from zellige.models.model import Model
 from zellige.models.sample import watch_some
+from zellige.models.samples import collect
 from zellige.models.sampling import Decoding
 from zellige.show.kinds import of
 

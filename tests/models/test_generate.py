@@ -21,10 +21,10 @@ from zellige.data import tokenizer as tk
 from zellige.data import tokenizer_by_name
 from zellige.data.levels import Levels
 from zellige.methods import build
-from zellige.models.frames import Frame, Samples, collect
 from zellige.models.masked_text import approximate
 from zellige.models.masked_text import masked_text as gaps_of
-from zellige.models.trajectory import before_word
+from zellige.models.samples import Samples, collect
+from zellige.models.trajectory import Frame, before_word
 from zellige.nn import Net
 from zellige.nn.speculative import CausalHead
 from zellige.samplers import Ancestral, Blockwise, Confidence, State, growing
@@ -210,21 +210,27 @@ def test_frames_tell_what_happened(sampler):
     assert drawn.idle == [max(drawn.steps - c, 0) for c in drawn.calls]
 
 
+def frame_of(mask, x, before, given=None):
+    """A frame in the middle of a trajectory over the letters a and b, with this token as the mask."""
+    method = SimpleNamespace(parameterization="mean", process=SimpleNamespace(blank=mask))
+    trajectory: Any = SimpleNamespace(model=SimpleNamespace(tokenizer=tk.Characters("ab"), method=method))
+    state = State(x, torch.zeros_like(x, dtype=torch.bool) if given is None else given, torch.tensor([1]))
+    return Frame(trajectory, state, 1, 2, 0.5, before, 0, 0.1, [0])
+
+
 def test_every_mark():
     """0 a, 1 b, 2 the mask: also what only other processes and samplers do."""
     before = torch.tensor([[2, 2, 0, 0, 0, 1]])
     x = torch.tensor([[2, 0, 0, 1, 2, 1]])
-    state = State(x, torch.tensor([[False] * 5 + [True]]), torch.tensor([1]))
-    frame = Frame(state, 1, 2, 0.5, before, 0, 1, 0.1, tk.Characters("ab"), 2)
-    assert frame.marks(0) == ["masked", "new", "shown", "changed", "again", "given"]
-    assert replace(frame, mask=None).marks(0)[3] == "changed"
+    given = torch.tensor([[False] * 5 + [True]])
+    assert frame_of(2, x, before, given).marks(0) == ["masked", "new", "shown", "changed", "again", "given"]
+    assert frame_of(None, x, before, given).marks(0)[3] == "changed"
 
 
 def test_noise_may_absorb_into_a_token_of_the_data():
     """What stands at it is masked until the end, and then it is a token like any other."""
     x = torch.tensor([[1, 0]])
-    state = State(x, torch.zeros(1, 2, dtype=torch.bool), torch.tensor([1]))
-    frame = Frame(state, 1, 2, 0.5, x, 0, 1, 0.1, tk.Characters("ab"), 1)
+    frame = frame_of(1, x, x)
     assert frame.marks(0) == ["masked", "shown"]
     assert replace(frame, step=2).marks(0) == ["shown", "shown"]
 
@@ -389,7 +395,7 @@ def test_texts_end_at_the_tokenizers_end(bpe, name, monkeypatch):
 
 
 def test_characters_end_no_text():
-    from zellige.models.defaults import end_token
+    from zellige.models.ends import end_token
 
     assert end_token(tk.Characters(tk.TEXT8)) is None
     assert end_token(tk.Characters("\tab\n")) is None  # a line end stands within a running text

@@ -14,7 +14,7 @@ from zellige import InputError, Record
 from zellige.cli.drawing import InfillOptions, SampleOptions
 from zellige.cli.flags import flags
 from zellige.models import defaults
-from zellige.models.frames import Samples
+from zellige.models.samples import Samples
 from zellige.models.sampling import DECODING
 from zellige.samplers import Ancestral, Blockwise, Confidence, Truncated
 from zellige.samplers.smc import Constant, Group, Weighed

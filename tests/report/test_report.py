@@ -30,9 +30,9 @@ from zellige.evaluation.result import Result
 from zellige.methods import D3PM, MD4, MDLM, build
 from zellige.methods.method import Method
 from zellige.models.config import Config
-from zellige.models.frames import Frame
 from zellige.models.model import Model
 from zellige.models.sample import watch
+from zellige.models.trajectory import Frame
 from zellige.nn import Net
 from zellige.nn.network import unfilled
 from zellige.plugins import report

@@ -26,8 +26,9 @@ from .common import OfModel, SamplerOptions, command_options, load, loading, not
 
 if TYPE_CHECKING:
     from ..methods.method import Method
-    from ..models.frames import Frame, Samples
     from ..models.model import Model
+    from ..models.samples import Samples
+    from ..models.trajectory import Frame
     from ..samplers import Distribution
     from ..show.kinds import Modality
 
@@ -89,8 +90,8 @@ def draw(
     out = _out(chosen.out)
     model = load(terminal, chosen.run, command, chosen)
     from ..models.ends import counts_of_lengths
-    from ..models.frames import gather, share
     from ..models.masked_text import approximate, inserts
+    from ..models.samples import gather, share
     from ..show import kinds
     from ..show.film import FILMS
 

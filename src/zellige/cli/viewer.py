@@ -1,6 +1,6 @@
 """Frames on a terminal: a picture of each, and who shows them."""
 
-from ..models.frames import Frame
+from ..models.trajectory import Frame
 from ..samplers.growing import Growth
 from ..show import kinds
 from ..show.numbers import count, counted, scaled

@@ -307,8 +307,8 @@ class Own:
 
     def draw(self, count: int, length: int, seed: int) -> list[str]:
         """Its own texts."""
-        from ..models.frames import collect
         from ..models.sample import watch
+        from ..models.samples import collect
 
         return collect(watch(self.model, count=count, length=length, seed=seed, defaults=False)).texts
 

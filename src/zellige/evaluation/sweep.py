@@ -42,10 +42,11 @@ from ..data.corpus import Corpus
 from ..data.given import GivenRows
 from ..data.rows import Rows
 from ..data.tokenizer_base import Tokenizer
-from ..models.defaults import end_token, trained_on_documents
-from ..models.frames import Frame, collect
+from ..models.ends import end_token, trained_on_documents
 from ..models.model import Model, fingerprint
 from ..models.sample import watch
+from ..models.samples import collect
+from ..models.trajectory import Frame
 from ..samplers import choose_sampler
 from ..samplers.choice import PLAIN
 from ..samplers.growing import Redrawn

@@ -17,9 +17,10 @@ import numpy as np
 
 from ..data import Corpus
 from ..data.rows import Rows, evenly_spaced
-from ..models.frames import Frame, collect
 from ..models.model import Model
 from ..models.sample import watch
+from ..models.samples import collect
+from ..models.trajectory import Frame
 from ..samplers import SAMPLERS
 from ..show.kinds import of
 from . import molecules

@@ -205,10 +205,3 @@ def knows_classes(model: Any, classifier: Any, reward: Any = None) -> Any:
         if isinstance(classifier, str | Path)
         else classifier
     )
-
-
-def both(first: Callable[[Any], Any] | None, then: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
-    """One wrapper after the other; None where there is none."""
-    if first is None or then is None:
-        return first or then
-    return lambda method: then(first(method))

@@ -18,7 +18,6 @@ from .. import __version__
 from ..base.arguments import of_kind
 from ..base.errors import InputError
 from ..base.schema import parse, read_text, shown, structure
-from ..data.tokenizer_base import Tokenizer
 from ..methods.method import Method
 from ..samplers import every_option
 from .checkpoint.layout import GENERATION
@@ -85,19 +84,3 @@ def read_defaults(folder: Path, method: Method, ours: bool = True) -> dict[str, 
     except InputError as error:
         message = str(error).replace("`", "")
         raise InputError(message if message.startswith(source) else f"{source}: {message}") from None
-
-
-def trained_on_documents(model: object) -> bool:
-    """Return whether the model was trained on documents: the token that ends a document then ends a text."""
-    data = getattr(getattr(model, "config", None), "data", None)
-    return getattr(data, "pack", "wrap") != "wrap"
-
-
-def end_token(tokenizer: Tokenizer, documents: bool = False) -> int | None:
-    """The token that ends a text; None where there is none.
-
-    No character does; but a line end ends a molecule, and the text of a model trained on `documents`.
-    """
-    token = getattr(tokenizer, "separator", None)
-    ends = getattr(tokenizer, "unit", "token") == "token" or getattr(tokenizer, "kind", "text") == "smiles"
-    return token if ends or (documents and token is not None and tokenizer.decode([token]) != " ") else None

@@ -14,6 +14,7 @@ import torch
 
 from ..core.random import Streams, categorical, mix
 from ..data import Corpus
+from ..data.tokenizer_base import Tokenizer
 from ..methods.method import Method
 
 if TYPE_CHECKING:
@@ -52,6 +53,22 @@ def lengths_given(method: Method, corpus: Corpus) -> dict[str, int]:
         return {}
     counts = np.bincount(np.diff(rows.documents))
     return {str(length): int(count) for length, count in enumerate(counts) if length and count}
+
+
+def trained_on_documents(model: object) -> bool:
+    """Return whether the model was trained on documents: the token that ends a document then ends a text."""
+    data = getattr(getattr(model, "config", None), "data", None)
+    return getattr(data, "pack", "wrap") != "wrap"
+
+
+def end_token(tokenizer: Tokenizer, documents: bool = False) -> int | None:
+    """The token that ends a text; None where there is none.
+
+    No character does; but a line end ends a molecule, and the text of a model trained on `documents`.
+    """
+    token = getattr(tokenizer, "separator", None)
+    ends = getattr(tokenizer, "unit", "token") == "token" or getattr(tokenizer, "kind", "text") == "smiles"
+    return token if ends or (documents and token is not None and tokenizer.decode([token]) != " ") else None
 
 
 def counts_of_lengths(model: "Model") -> dict[str, int]:

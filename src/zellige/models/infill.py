@@ -31,16 +31,17 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ..show.kinds import Modality
-    from .frames import Frame, Samples
     from .masked_text import MaskedText
     from .model import Model, ModelSource
+    from .samples import Samples
+    from .trajectory import Frame
 
 
 @declared
 class Infill(Sampling):
     """Texts or rows with their masked spans filled, `count` times each; everything else stays exactly as it is."""
 
-    returns = "zellige.models.frames:Samples"
+    returns = "zellige.models.samples:Samples"
 
     text: str | Sequence[str] | None = option(
         "the text with masked spans, or several: each is filled as it would be alone; of a grid the puzzle: 53..7....",
@@ -122,9 +123,9 @@ class Infill(Sampling):
         stands in the list again goes on counting."""
         from ..core.batch import by_length
         from .classifier import knows_classes
-        from .frames import joined
         from .masked_text import inserts
         from .model import find_classes
+        from .samples import joined
 
         texts_with_masks = self.masked_texts(model)
         classes = (

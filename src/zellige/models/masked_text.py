@@ -8,7 +8,7 @@ from ..base.errors import InputError
 from ..data.tokenizer_base import Tokenizer
 from ..samplers.sampler import GAP
 from ..show.kinds import added, of
-from .defaults import end_token, trained_on_documents
+from .ends import end_token, trained_on_documents
 from .model import Model
 from .trajectory import before_word
 

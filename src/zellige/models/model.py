@@ -484,6 +484,8 @@ ModelSource = Model | HasModel | str | os.PathLike[str]  # what every verb takes
 
 def as_model(model: ModelSource) -> Model:
     """A model: itself, that of a finished run, or from a run folder, a saved folder or a hub id."""
+    if isinstance(model, Model):
+        return model
     if isinstance(model, str | os.PathLike):
         return load(model)
     if not isinstance(model, type) and isinstance(inside := getattr(model, "model", None), Model):  # a `Run`

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..data.tokenizer_base import Tokenizer
-    from .frames import Frame, Samples
     from .model import Model, ModelSource
-    from .trajectory import Trajectory
+    from .samples import Samples
+    from .trajectory import Frame, Trajectory
 
 
 @declared
 class Sample(Sampling):
     """Samples of a model, free or continuing a prompt."""
 
-    returns = "zellige.models.frames:Samples"
+    returns = "zellige.models.samples:Samples"
 
     prompt: str | Sequence[str] | None = option(
         "beginning of each sample; in Python also a list of them, as the rows of `fixed`",
@@ -87,44 +87,34 @@ class Sample(Sampling):
 
         from ..samplers.predict import hides
         from ..samplers.sampler import HIDDEN, check
-        from .averaged import averaged
-        from .classifier import both, guide
-        from .defaults import end_token, trained_on_documents
-        from .ends import counts_of_lengths, drawn_lengths
+        from .ends import counts_of_lengths, drawn_lengths, end_token, trained_on_documents
         from .model import as_model, class_names, text_classes
-        from .reward import check_particles, steer
-        from .trajectory import Trajectory, begin_tokens, fixed_tokens, length_of, prompt_tokens, seed_pairs
+        from .trajectory import Trajectory, begin_tokens, fixed_tokens, length_of, prompt_tokens, seed_pairs, wrapped
 
         model = as_model(model)
         request = self.with_defaults(model) if self.defaults else self.steered()
-        model = averaged(model, request.symmetries)
+        if request.symmetries not in (None, 1):
+            from .averaged import averaged
+
+            model = averaged(model, request.symmetries)
         method, tokenizer, tokens, length = model.method, model.tokenizer, self.fixed, self.length
-        strength = request.guidance
-        documents = trained_on_documents(model)
+        documents, counts = trained_on_documents(model), counts_of_lengths(model)
         end = None if tokens is not None else end_token(tokenizer, documents)
-        steering, is_conditional = None, model
-        if self.reward is not None:
-            width = int(torch.as_tensor(tokens).shape[-1]) if self.alone else None
-            steering, is_conditional = steer(
-                model, self.reward, strength, self.labels, end if documents else None, width
-            )
-            strength = None  # of all but the reward
-        if is_conditional is model:
-            around, is_conditional = guide(model, strength, self.classifier, self.labels, self.first_order)
-        elif self.classifier is not None:
-            raise InputError("`reward` is a classifier, and so is `classifier`; leave one of them out")
-        else:
-            around = None
-        condition = None if self.labels is None else text_classes(is_conditional, self.labels, self.count, tokens)
+        wrappers, conditional = request._wrappers(model, end if documents else None)
+        condition = None if self.labels is None else text_classes(conditional, self.labels, self.count, tokens)
         count = self.count if condition is None else len(condition)
         if not isinstance(self.seed, int) and len(self.seed) != count:
             raise InputError(
                 f"`seed` has {len(self.seed):,} pairs, and there are {count:,} texts; give one for each, or a number"
             )
         sampler = request.sampler_for(method, end)
-        check_particles(sampler, self.reward)
-        if around is not None:
-            check(sampler, around(method))
+        if self.reward is not None or getattr(sampler, "particles", None) is not None:
+            from .reward import check_particles
+
+            check_particles(sampler, self.reward)
+        if wrappers:
+            check(sampler, wrapped(method, wrappers))
+
         begin = None
         if self.reconstruct is not None:
             if self.prompt or tokens is not None:
@@ -143,14 +133,48 @@ class Sample(Sampling):
             tokens = fixed_tokens(tokens, tokenizer, length, count, beyond, method.parameterization == "insertion")
         sampler.admit(method, tokens)
         lengths = ()
-        if self.length is None and self.fixed is begin is None and (counts := counts_of_lengths(model)):
+        if counts and self.length is None and self.fixed is begin is None:
             begun = [0] * count if tokens is None else (tokens >= 0).sum(-1).repeat_interleave(count // len(tokens))
             lengths = drawn_lengths(counts, seed_pairs(self.seed, range(count)), begun, length)
         return Trajectory(
-            model, sampler, request.steps, self.seed, count, length, self.batch, tokens, condition,
-            end if documents else None, both(both(around, steering), self.around), tuple(class_names(is_conditional)),
-            begin, self.noise, lengths,
-        )  # fmt: skip
+            model,
+            sampler,
+            request.steps,
+            self.seed,
+            count,
+            length,
+            self.batch,
+            fixed=tokens,
+            condition=condition,
+            names=() if condition is None else tuple(class_names(conditional)),
+            end=end if documents else None,
+            wrappers=wrappers,
+            lengths=lengths,
+            begin=begin,
+            noise=self.noise,
+        )
+
+    def _wrappers(self, model: "Model", end: int | None) -> "tuple[tuple[Callable[[Any], Any], ...], Any]":
+        """What is put around the method, the innermost first, and whose classes the labels are: the model's or a classifier's.
+
+        end: the token that ends a text, of a model trained on documents.
+        """
+        strength, conditional, guidance, steering = self.guidance, model, None, None
+        if self.reward is not None:
+            import torch
+
+            from .reward import steer
+
+            width = int(torch.as_tensor(self.fixed).shape[-1]) if self.alone else None
+            steering, conditional = steer(model, self.reward, strength, self.labels, end, width)
+            strength = None  # of all but the reward
+            if conditional is not model and self.classifier is not None:
+                raise InputError("`reward` is a classifier, and so is `classifier`; leave one of them out")
+        if conditional is model and (strength is not None or self.classifier is not None or self.first_order):
+            from .classifier import guide
+
+            guidance, conditional = guide(model, strength, self.classifier, self.labels, self.first_order)
+        return tuple(wrap for wrap in (guidance, steering, self.around) if wrap is not None), conditional
 
     def run(self, model: "ModelSource", see: "Callable[[Frame], None] | None" = None) -> "Samples":
         """Draw the samples; each frame of the trajectory is shown to `see`.
@@ -159,8 +183,8 @@ class Sample(Sampling):
             InputError: as `Sample.trajectory`; or the reward forbids all of them.
         """
         from ..samplers import Sampler
-        from .frames import collect
         from .model import as_model
+        from .samples import collect
 
         model = as_model(model)
         trajectory = self.trajectory(model)
@@ -208,10 +232,12 @@ def sample(model: "ModelSource", **choices: Unpack[SampleChoices]) -> "list[str]
     from .model import as_model
 
     model = as_model(model)
-    kind, request = kinds.of(model.tokenizer), Sample.of(**choices)
+    request = Sample.of(**choices)
     if request.fixed is not None:
-        request = replace(request, fixed=kind.tokens(request.fixed))
-    return kind.values(request.run(model).tokens)
+        request = replace(request, fixed=kinds.of(model.tokenizer).tokens(request.fixed))
+    may_forbid = request.reward is not None  # all samples, which `run` refuses
+    tokens = request.run(model).tokens if may_forbid else request.trajectory(model).tokens()
+    return kinds.of(model.tokenizer).values(tokens)
 
 
 def watch_some(model: "Model", count: int, steps: int | None = None, seed: int = 0) -> "Iterator[Frame]":

@@ -95,8 +95,8 @@ class Decoding:
     def advised(self, model: object) -> dict[str, Any]:
         """The model's defaults for this request: where tokens are given, those of `infill` come first."""
         values = dict(getattr(model, "defaults", {}))
-        of_infill = values.pop(INFILL, {})
-        return values | of_infill if self.infills else values
+        of_infill = values.pop(INFILL, None)
+        return values | of_infill if of_infill and self.infills else values
 
     def with_defaults(self, model: object) -> Self:
         """The request with the defaults that the model carries for what it leaves open.
@@ -108,7 +108,9 @@ class Decoding:
             return self
         if (steered := self.steered()) is not self:
             return steered.with_defaults(model)
-        own_options, model_defaults = self.decoding(), self.advised(model)
+        if not (model_defaults := self.advised(model)):
+            return self
+        own_options = self.decoding()
         if any(
             name in own_options and own_options[name] != model_defaults.get(name)
             for name in ("sampler", "block_sampler")

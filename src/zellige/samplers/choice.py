@@ -36,7 +36,6 @@ def choose_sampler(
     """
     options = dict(options or {})
     temperature, top_p = (1.0 if value is None else value for value in (temperature, top_p))
-    Truncation(temperature=temperature, top_p=top_p)
     if sampler is not None and not isinstance(sampler, str):
         if options:
             raise InputError(f"`{next(iter(options))}` goes with a sampler's name; this one is made already")

@@ -30,11 +30,11 @@ def spaced(method: Diffusion, steps: int | None, grid: str = "uniform") -> Tenso
     Of a model with steps of its own, fewer steps take part of its own times (`Diffusion.coarse`).
     """
     T, grid = ticks(method), grid_of(method, grid)
-    size = step_size(grid)
+    size = None if grid == "uniform" else step_size(grid)
     if size is not None and steps is not None:
         raise InputError(f"grid {grid} says how many steps there are; leave out `steps`")
     if steps is None:
-        steps = size_steps(grid) or usual_steps(method)
+        steps = (None if size is None else size_steps(grid)) or usual_steps(method)
     if steps < 1:
         raise InputError(f"`steps` is {steps}; it must be 1 or more")
     if T and grid in ("log-snr", "published"):

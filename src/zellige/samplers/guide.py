@@ -8,7 +8,7 @@ says: `run(sampler, method, shape, around=guide)` puts it between the model and 
 """
 
 import copy
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
@@ -36,22 +36,6 @@ class Truncation:
         default=False,
         kw_only=True,
     )
-
-    def __post_init__(self) -> None:
-        """Check what depends on several fields; each one is checked already."""
-
-    def truncates(self) -> bool:
-        """Return whether the truncation changes anything."""
-        return self.temperature != 1.0 or self.top_p < 1.0 or self.top_k is not None
-
-    def truncated(self, method: Any) -> Any:
-        """Wrap the method in this truncation; the method itself if nothing changes."""
-        how = {field.name: getattr(self, field.name) for field in fields(Truncation)}
-        return Truncated(method, **how) if self.truncates() else method
-
-    def applied(self, pred: Prediction) -> Prediction:
-        """The prediction, truncated."""
-        return truncated(pred, self.temperature, self.top_p, self.top_k, self.drop_crossing)
 
 
 class Wrapper:

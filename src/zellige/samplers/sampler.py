@@ -9,14 +9,15 @@ import torch
 from torch import Tensor
 
 from ..base.arguments import checked, checked_methods, of_kind
-from ..base.errors import InputError, at_least, unknown
+from ..base.errors import InputError, unknown
 from ..base.plugins import Registry, subclass
 from ..base.requests import declared
 from ..core import random
 from ..core.batch import WHOLE, Batch, tensor
+from ..core.prediction import Prediction
 from ..core.random import Randomness, Streams
 from ..methods.method import Method
-from .guide import Truncation
+from .guide import Truncated, Truncation, truncated
 from .pairing import Distribution, of_length, ticks
 
 HIDDEN = -2  # in `fixed`: a position that is neither given nor sampled; it stays masked, which needs `hides`
@@ -171,6 +172,9 @@ class Sampler(Truncation):
     reconstructs: ClassVar[bool] = False
     report: ClassVar[type[Summary] | None] = None
 
+    def __post_init__(self) -> None:
+        """Check what depends on several fields; each one is checked already."""
+
     @property
     def inner(self) -> "Sampler | None":
         return None
@@ -188,6 +192,19 @@ class Sampler(Truncation):
     def refuse(cls, method: Method) -> str | None:
         """Reason why the sampler does not support a method ("needs absorbing noise"); None if it does. The only such place."""
         return None
+
+    def truncates(self) -> bool:
+        """Return whether the truncation changes anything."""
+        return self.temperature != 1.0 or self.top_p < 1.0 or self.top_k is not None
+
+    def truncated(self, method: Any) -> Any:
+        """Wrap the method in this truncation; the method itself if nothing changes."""
+        how = (self.temperature, self.top_p, self.top_k, self.drop_crossing)
+        return Truncated(method, *how) if self.truncates() else method
+
+    def applied(self, pred: Prediction) -> Prediction:
+        """The prediction, truncated."""
+        return truncated(pred, self.temperature, self.top_p, self.top_k, self.drop_crossing)
 
     def distribution(self, method: Method, steps: int | None) -> Distribution:
         """The distribution that `steps` steps sample from, and the number that bounds it.
@@ -361,8 +378,9 @@ def run(
     _answers(method)
     if isinstance(steps, Tensor) and (steps.ndim > 2 or not len(steps.shape) or not steps.is_floating_point()):
         raise InputError(f"`steps` is {tensor(steps)}; it must be a number of steps, or the times, from 1 to 0")
-    at_least("rows", shape[0], 1)
-    at_least("length", shape[1], 1)
+    for name, size in zip(("rows", "length"), shape):
+        if size < 1:
+            raise InputError(f"`{name}` is {size}; it must be 1 or more")
     if fixed is not None and (fixed.ndim > 2 or any(a not in (1, b) for a, b in zip(fixed.shape[::-1], shape[::-1]))):
         raise InputError(f"`fixed` is {tensor(fixed)}; it must be of the shape {tuple(shape)}")
     if isinstance(generator, Sequence | Streams) and len(generator) != shape[0]:

@@ -13,9 +13,9 @@ from ..evaluation.evaluate import evaluate_rows
 from ..evaluation.result import Result
 from ..models.checkpoint.layout import samples_file
 from ..models.config import Train
-from ..models.frames import collect
 from ..models.model import Model
 from ..models.sample import watch_some
+from ..models.samples import collect
 from ..samplers.pairing import admissible
 from ..show import kinds
 from ..show.progress import Progress

@@ -28,7 +28,7 @@ from zellige.base.errors import InputError, check_counts, not_installed
 from zellige.core.batch import by_length, usable
 from zellige.core.random import Streams, mix
 from zellige.evaluation import conditional
-from zellige.models.defaults import end_token, trained_on_documents
+from zellige.models.ends import end_token, trained_on_documents
 from zellige.models.model import as_model, identity, told_none
 from zellige.models.sampling import Decoding
 from zellige.samplers import Sampler, run

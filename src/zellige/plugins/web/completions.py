@@ -21,12 +21,11 @@ from pydantic import Field
 from zellige.base.arguments import MOST_SEED
 from zellige.base.errors import InputError
 from zellige.data import chat, records
-from zellige.models.frames import Frame
 from zellige.models.infill import Infill
 from zellige.models.model import Model, find_classes
 from zellige.models.sample import Sample
 from zellige.models.sampling import Decoding
-from zellige.models.trajectory import before_word
+from zellige.models.trajectory import Frame, before_word
 from zellige.show.kinds import added
 
 from .body import DecodingBody

@@ -23,9 +23,10 @@ from zellige.methods.method import Method
 from zellige.models import model as checkpoint
 from zellige.models.checkpoint.layout import WEIGHTS
 from zellige.models.checkpoint.read import read_metrics
-from zellige.models.frames import Frame, collect
 from zellige.models.locate import locate
 from zellige.models.sample import watch
+from zellige.models.samples import collect
+from zellige.models.trajectory import Frame
 from zellige.samplers.choice import PLAIN
 from zellige.samplers.pairing import admissible
 

@@ -1,120 +1,25 @@
-"""Frames of a sampling trajectory, and the samples at its end."""
+"""The samples at the end of a sampling trajectory."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
 
 import torch
-from torch import Tensor
 
 from ..base.files import write_file
 from ..base.processes import Place, join
 from ..base.schema import structure
-from ..samplers import SAMPLERS, State
+from ..samplers import SAMPLERS
 from ..samplers.pairing import Distribution
 from ..samplers.sampler import Summary, extent, ordered
 from ..show.numbers import counted, duration, pm, token_rate
 from ..show.record import Record, json_record
-from ..show.style import Mark
 from .sampling import Sampling
+from .trajectory import Frame
 
 S = TypeVar("S", bound=Sampling)
-
-
-@dataclass(frozen=True)
-class Frame:
-    """The state of a batch after `step` of `steps` sampling steps.
-
-    Attributes:
-        state: the sampler's state.
-        t: its time, 1 before the first step, 0 after the last.
-        before: (B, L) the tokens one step earlier.
-        first: the number of the first sample in it (of `count`), or how many were finished before it.
-        seconds: time spent sampling this batch so far, without the time spent on the frames.
-        tokenizer, mask: of the model; the mask's token or None.
-        end: the token that ends a text, of a model trained on documents; else None.
-        classes: the name of the class of each sample; () without classes.
-        expected_calls: network evaluations of a sample in expectation, the mean of all samples; None where unknown.
-        passes: of the network in one step's evaluation; a pass is what counts as an evaluation.
-        numbers: of the samples in it, where they do not follow each other; else ().
-    """
-
-    state: State
-    step: int
-    steps: int
-    t: float
-    before: Tensor
-    first: int
-    count: int
-    seconds: float
-    tokenizer: Any
-    mask: int | None
-    end: int | None = None
-    expected_calls: float | None = None
-    classes: tuple[str, ...] = ()
-    passes: int = 1
-    numbers: tuple[int, ...] = ()
-
-    @property
-    def x(self) -> Tensor:
-        """(B, L) tokens."""
-        return self.state.x
-
-    @property
-    def fixed(self) -> Tensor:
-        """(B, L) bool, the given tokens."""
-        return self.state.fixed
-
-    @property
-    def calls(self) -> Tensor:
-        """(B,) network evaluations so far."""
-        return self.state.calls * self.passes
-
-    @property
-    def masked(self) -> Tensor:
-        """(B, L) bool, masked tokens. Noise that absorbs into a token of the data leaves none at the end."""
-        at_end = self.step == self.steps and self.mask is not None and self.mask < self.tokenizer.size
-        return torch.zeros_like(self.fixed) if self.mask is None or at_end else self.x == self.mask
-
-    @property
-    def new(self) -> Tensor:
-        """(B, L) bool, tokens that took their value in this step."""
-        return (self.x != self.before) & ~self.masked
-
-    @property
-    def ends(self) -> list[int]:
-        """Tokens of each text: all, or fewer where it ended. Sampled in any order, a text does not end before the last step."""
-        return self.state.lengths(self._end).tolist()
-
-    @property
-    def reached(self) -> list[int]:
-        """The end of what is given or being written of each text; a sampler that writes left to right is not at the end of it."""
-        return self.state.reached(self._end).tolist()
-
-    @property
-    def _end(self) -> int | None:
-        """The token that ends a text, where texts have ended."""
-        return self.end if self.step == self.steps else None
-
-    @cached_property
-    def text(self) -> list[str]:
-        """The texts; a masked token is `·`."""
-        return [self.tokenizer.decode(row[:end]) for row, end in zip(self.x.tolist(), self.ends)]
-
-    def marks(self, row: int) -> list[Mark]:
-        """The state of each token of a sample, as `show.style` names it."""
-        was_token = torch.zeros_like(self.fixed) if self.mask is None else self.before != self.mask
-        codes = torch.full_like(self.x, 2)
-        codes[self.x != self.before] = 4  # another token than before
-        codes[self.new & ~was_token & (self.mask is not None)] = 1
-        codes[self.masked] = 0
-        codes[self.masked & was_token] = 5  # a token before, masked again
-        codes[self.fixed] = 3
-        names: tuple[Mark, ...] = ("masked", "new", "shown", "given", "changed", "again")
-        return [names[code] for code in codes[row].tolist()]
 
 
 class _Line(TypedDict):
@@ -261,9 +166,9 @@ def collect(frames: Iterable[Frame], see: Callable[[Frame], None] | None = None)
     for frame in frames:
         if see:
             see(frame)
-        if frame.step == frame.steps:
+        if frame.is_last:
             batches.append(_finished(frame))
-            numbers += frame.numbers or range(frame.first, frame.first + len(frame.x))
+            numbers += frame.numbers
     return joined(batches, numbers)
 
 
@@ -271,11 +176,11 @@ def _finished(frame: Frame) -> Samples:
     """The samples of a batch's last frame."""
     return Samples(
         texts=frame.text,
-        tokens=[row[:end] for row, end in zip(frame.x.tolist(), frame.ends)],
+        tokens=frame.tokens,
         calls=frame.calls.tolist(),
         steps=frame.steps,
         seconds=frame.seconds,
-        expected_calls=frame.expected_calls,
+        expected_calls=frame.trajectory.expected_calls,
         classes=list(frame.classes) or [None] * len(frame.x),
         summary=frame.state.notes.summary(frame.state),
     )
