@@ -103,7 +103,7 @@ class SplitRequest(LikelihoodRequest[R]):
     split: str = option("train, validation or test", default="test")
     reading: Progress | None = aside("called with (bytes read, bytes in all)", default=None)
 
-    def corpus(self, model: "Model") -> Corpus:
+    def _corpus(self, model: "Model") -> Corpus:
         """The data in the model's tokens."""
         from .corpus import corpus_of
 
@@ -153,7 +153,7 @@ class Evaluate(SplitRequest["Result"]):
 
         model = averaged(as_model(model), self.symmetries)
         estimator = self.admitted(model.method)
-        data = rows_of(model, self.corpus(model), self.split, self.unconditional)
+        data = rows_of(model, self._corpus(model), self.split, self.unconditional)
         result = evaluate_rows(
             model.method, data.rows, draws=self.draws, seed=self.seed, limit=self.limit, batch=self.batch,
             characters=data.characters, estimator=estimator, unit=data.unit, progress=self.progress,
@@ -208,7 +208,7 @@ class EvaluateSteps(SplitRequest["StepsTable"]):
                     f"`steps` has {CONTINUOUS}, and {model.method.name} has discrete time; use {own} for it"
                 )
             self.bound(T).admitted(model.method)
-        corpus = self.corpus(model)
+        corpus = self._corpus(model)
         results = [replace(self.bound(T), data=corpus).run(model) for T in self.numbers]
         return StepsTable(tuple(self.numbers), tuple(results), request=self.saved())
 
@@ -282,7 +282,7 @@ class EvaluateBracket(SplitRequest["Bracket"]):
                 f"{model.method.name} defines no likelihood bound, so there is nothing to bracket; use another model"
             )
         bracket = bracket_rows(
-            model.method, rows_of(model, self.corpus(model), self.split),
+            model.method, rows_of(model, self._corpus(model), self.split),
             sorted(set(self.numbers)) or EvaluateBracket().numbers, self.seed, self.limit, self.batch, orders=self.orders,
             per_step=self.per_step, steps=self.steps, own=self.own or 0, processes=self.processes, keep=self.keep,
             progress=self.progress,

@@ -161,7 +161,7 @@ class Record:
     @classmethod
     def values(cls, document: Mapping[str, Any]) -> dict[str, Any]:
         """The values of its fields in a JSON document, as JSON has them."""
-        return {**document, **document["result"]}
+        return {**document, **(document.get("result") or {})}
 
     @classmethod
     def from_json(cls, path: str | Path) -> Self:
