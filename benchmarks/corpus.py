@@ -137,7 +137,7 @@ def opened(text: str, tokenizer: str, cache: str, run: str, steps: int, resume: 
     """A training on one path or, where there are commas, on a mixture; to its first step, and to its end."""
     peak = Peak()
     import zellige
-    import zellige.training.loop
+    import zellige.training.fit
     from zellige.data import Data
     from zellige.show.progress import Progress
 

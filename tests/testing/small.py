@@ -1,11 +1,12 @@
 """Small things that the tests of several packages are about: texts in memory, methods with a small transformer."""
 
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 
-from zellige import Net
+from zellige import Config, Data, Net
 from zellige.core.batch import Batch
 from zellige.methods import METHODS, build
 from zellige.methods.diffusion import clean_end, inside, noisy_end
@@ -46,6 +47,24 @@ def make(
         for p in method.network.parameters():
             p.normal_(std=0.4)
     return method
+
+
+def loop(method: Any, config: Config, vocabulary: int, kind: str = "cpu") -> Any:
+    """The loop of a training of a method on random rows, before its first step; kind: of its device."""
+    from zellige.data.prepare import prepare
+    from zellige.show.progress import Progress
+    from zellige.training.device import Fleet
+    from zellige.training.fit import Loop
+    from zellige.training.prepared import Prepared
+    from zellige.training.signals import Signals
+
+    length = config.net.length
+    tokens = torch.randint(0, vocabulary, (40, length), generator=torch.Generator().manual_seed(0))
+    corpus = prepare(Data.of(tokens, vocabulary=vocabulary), length)
+    made = Loop(Prepared(method, corpus, config, {}, Fleet(), {}, None, 0), "", Progress(), Signals(str))
+    strategy = SimpleNamespace(root_device=torch.device(kind))
+    made._trainer = SimpleNamespace(global_rank=0, strategy=strategy)  # pyright: ignore[reportAttributeAccessIssue]
+    return made
 
 
 def apart(method: Any) -> list[Any]:

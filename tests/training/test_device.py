@@ -1,19 +1,17 @@
 """What a training needs of a GPU, as far as a CPU can tell: pinned batches, TF32 by choice, blocks that are computed again."""
 
 from dataclasses import replace
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
-from zellige import Batch, Data, Net, Train
+from testing import small
+from zellige import Batch, Net, Train
 from zellige.cli.meanings import synonym
-from zellige.data.prepare import prepare
 from zellige.methods import METHODS, build
 from zellige.models.config import Config
 from zellige.training import device
-from zellige.training.learner import Learner
-from zellige.training.order import StepSeeds
 from zellige.training.plan import Live
 
 NET = Net(layers=4, hidden=32, heads=2, length=32)
@@ -23,27 +21,20 @@ def config(net: Net = NET, **train) -> Config:
     return Config("mdlm", METHODS["mdlm"].Config(), net=net, train=Train(steps=2, batch=4, **train))
 
 
-def learner(net: Net = NET, kind: str = "cpu", **train) -> Learner:
+def loop(net: Net = NET, kind: str = "cpu", **train) -> Any:
     torch.manual_seed(0)
-    tokens = torch.randint(0, 7, (40, net.length), generator=torch.Generator().manual_seed(0))
-    rows = prepare(Data.of(tokens, vocabulary=7), net.length).train
-    learner = Learner(build("mdlm", 7, net), config(net, **train), rows, 0, 1, False)
-    strategy = SimpleNamespace(root_device=torch.device(kind))
-    learner._trainer = SimpleNamespace(global_rank=0, strategy=strategy)  # pyright: ignore
-    learner.on_train_start = lambda: None
-    learner.seeds, learner.compiled = StepSeeds(0, 1, torch.device("cpu")), None
-    return learner
+    return small.loop(build("mdlm", 7, net), config(net, **train), 7, kind)
 
 
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
 def test_batches_are_pinned_for_a_gpu_alone(kind):
-    assert learner(kind=kind).train_dataloader().pin_memory == (kind == "cuda")
+    assert loop(kind=kind).train_dataloader().pin_memory == (kind == "cuda")
 
 
 def test_weight_decay_is_of_matrices_or_of_everything():
     """Biases, norms and what scales them included, as the published optimizers have it (MD4's, RADD's)."""
     for all_, expected in ((False, lambda p: 0.03 * (p.ndim > 1)), (True, lambda p: 0.03)):
-        made = learner(weight_decay=0.03, decay_all=all_)
+        made = loop(weight_decay=0.03, decay_all=all_)
         groups = made.configure_optimizers().param_groups
         assert {(id(p), g["weight_decay"]) for g in groups for p in g["params"]} == {
             (id(p), expected(p)) for p in made.method.parameters()
@@ -54,7 +45,7 @@ def test_weight_decay_is_of_matrices_or_of_everything():
 @pytest.mark.parametrize("clip", [0.5, 0.0])
 def test_gradients_are_clipped_to_their_norm(clip):
     """That of all together, which is what metrics.csv says, before; 0: they are left."""
-    made = learner(clip=clip)
+    made = loop(clip=clip)
     made.method.loss(made.rows.collate([made.rows[0], made.rows[1]]), torch.Generator().manual_seed(0)).sum().backward()
     norm = lambda: torch.stack([p.grad.norm() for p in made.method.parameters() if p.grad is not None]).norm()  # noqa: E731
     before = norm()
@@ -94,7 +85,7 @@ def test_tf32_is_of_a_gpu_and_of_the_run_alone(monkeypatch):
 def test_blocks_computed_again_give_the_same_step_in_less_memory(accumulate):
     gradients, held = [], []
     for again in (False, True):
-        one = learner(replace(NET, checkpoint=again), accumulate=accumulate)
+        one = loop(replace(NET, checkpoint=again), accumulate=accumulate)
         batches = iter(one.train_dataloader())
         with Live() as live:
             live.watch(one.method)
@@ -108,7 +99,7 @@ def test_blocks_computed_again_give_the_same_step_in_less_memory(accumulate):
 
 def test_the_parts_of_a_step_are_counted_where_they_are():
     """nats and tokens, float64, of each part; the tokens without padding."""
-    one = learner(accumulate=2)
+    one = loop(accumulate=2)
     for index, batch in zip(range(2), one.train_dataloader()):
         one.training_step(batch, index)
     assert [part[1].item() for part in one.nats] == [2 * NET.length] * 2

@@ -13,7 +13,7 @@ from zellige.models.config import Config
 from zellige.plugins.report.figures import metrics
 from zellige.plugins.report.sections import run_facts
 from zellige.show.progress import Speed
-from zellige.training import callback, device
+from zellige.training import device, fit
 from zellige.training.device import DEVICES
 from zellige.training.meters import Meters
 from zellige.training.plan import model_flops, training_cost
@@ -80,7 +80,7 @@ def test_promised_is_that_of_all_devices_in_the_precision_of_the_run(monkeypatch
 
 @pytest.mark.parametrize("promise", [None, 1e12])
 def test_a_run_says_its_speed_everywhere(promise, tmp_path, monkeypatch, no_page):
-    monkeypatch.setattr(callback, "promised", lambda *_: promise)
+    monkeypatch.setattr(fit, "promised", lambda *_: promise)
     t = Train(
         steps=4, batch=4, validate_every=2, validate_rows=4, log_every=1, samples=0, device="cpu", tensorboard=True
     )

@@ -14,16 +14,15 @@ import pytest
 import torch
 
 import zellige
+from testing.small import loop as small_loop
 from zellige import Data, Net, Train, samplers
 from zellige.base.errors import InputError
 from zellige.cli import help, main
 from zellige.core.batch import Batch
 from zellige.core.curves import Exponential
-from zellige.data.rows import Rows
 from zellige.methods import METHODS, build, diffusion
 from zellige.models.config import Config
 from zellige.samplers import choose_sampler
-from zellige.training.learner import Learner
 from zellige.training.order import StepSeeds
 from zellige.training.plan import PEAK, UTILISATION, training_cost
 from zellige.training.recipes import RECIPES
@@ -153,10 +152,8 @@ def test_a_clipped_gradient_is_that_of_the_published_loss_at_its_own_scale(metho
     built = build(method, K, net, options, L, ordered=True).double()
     batch = Batch(torch.randint(K, (rows, L), generator=torch.Generator().manual_seed(1)))
     train = Train(steps=1, batch=rows, device="cpu", precision="float32")
-    learner = Learner(built, Config(method, options, net=net, train=train), Rows(batch.tokens.numpy(), L), 0, 1, False)
-    learner.seeds, learner.compiled = StepSeeds(0, 1, torch.device("cpu")), None
-    learner._trainer = SimpleNamespace(global_rank=0)
-    ours = torch.autograd.grad(learner.training_step(batch, 0), [*built.network.parameters()], allow_unused=True)
+    loop = small_loop(built, Config(method, options, net=net, train=train), K)
+    ours = torch.autograd.grad(loop.training_step(batch, 0), [*built.network.parameters()], allow_unused=True)
     draws = StepSeeds(0, 1, torch.device("cpu")).seed_part(0, 0)
     if method == "d3pm":  # one step of each row, and its KL
         _, t, s = diffusion.draw_step(built, batch, draws)

@@ -161,11 +161,11 @@ def attempt(folder: Path, moment: Moment, resume: bool, more: dict) -> None:
 
         setattr(module, name, struck)
     if moment.where == "start":
-        from zellige.training.learner import Learner
+        from zellige.training.fit import Loop
 
-        load = Learner.train_dataloader
-        begun = lambda learner: (_strike(moment, Fragile.calls, "start"), load(learner))[1]  # noqa: E731
-        setattr(Learner, "train_dataloader", begun)  # noqa: B010
+        load = Loop.train_dataloader
+        begun = lambda loop: (_strike(moment, Fragile.calls, "start"), load(loop))[1]  # noqa: E731
+        setattr(Loop, "train_dataloader", begun)  # noqa: B010
     if moment.where == "row":
         from zellige.data import Rows
 
@@ -200,7 +200,7 @@ def _ranked(rank: int, world: int, nodes: int, port: int, *what) -> None:
 @pytest.fixture(scope="module")
 def server():
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["lightning", "zellige.training.loop", "zellige.training.session", __name__])
+    context.set_forkserver_preload(["lightning", "zellige.training.fit", "zellige.training.session", __name__])
     return context
 
 

@@ -26,15 +26,15 @@ PHASES = {  # where the signal comes, at which call, and the step that is saved 
     "reading": ("zellige.training.setup", "read_corpus", 1, None),
     "building": ("zellige.training.session", "build", 1, None),
     "announcing": ("zellige.training.session", "Session._announce", 1, None),
-    "before Lightning": ("zellige.training.loop", "fit", 1, None),
-    "Lightning's start": ("zellige.training.learner", "Learner.train_dataloader", 1, None),
-    "the start of training": ("zellige.training.callback", "EMA.__init__", 1, None),
-    "after the start": ("zellige.training.callback", "Signals.begin", 1, None),
-    "the first step": ("zellige.training.learner", "Learner.training_step", 1, 1),
-    "between steps": ("zellige.training.callback", "EMA.update", 2, 2),
+    "before Lightning": ("zellige.training.fit", "fit", 1, None),
+    "Lightning's start": ("zellige.training.fit", "Loop.train_dataloader", 1, None),
+    "the start of training": ("zellige.training.fit", "EMA.__init__", 1, None),
+    "after the start": ("zellige.training.fit", "Signals.begin", 1, None),
+    "the first step": ("zellige.training.fit", "Loop.training_step", 1, 1),
+    "between steps": ("zellige.training.fit", "EMA.update", 2, 2),
     "validation": ("zellige.training.validation", "Validation._bound", 1, 2),
     "the last save": ("zellige.models.checkpoint.write", "Writer.save_checkpoint", 2, 3),
-    "the end": ("zellige.training.callback", "TrainingCallback.close", 1, 3),
+    "the end": ("zellige.training.fit", "Loop.close", 1, 3),
     "the report": ("zellige.plugins.report", "write", 1, 3),
 }
 
@@ -82,7 +82,7 @@ def server():
     context.set_forkserver_preload(
         [
             "lightning",
-            "zellige.training.loop",
+            "zellige.training.fit",
             "zellige.training.session",
             "zellige.cli.train",
             "zellige.plugins.report",

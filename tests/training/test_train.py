@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import zellige
+from testing.small import loop
 from zellige import Data, InputError, Net, Train, load
 from zellige.base import files
 from zellige.base.errors import Diverged
@@ -21,16 +22,15 @@ from zellige.base.trust import allow
 from zellige.cli.evaluate_print import heading as results_heading
 from zellige.core.counting import Counter, Independent
 from zellige.evaluation.result import summarize
-from zellige.methods import D3PM
+from zellige.methods import D3PM, build
 from zellige.methods.mdlm import MDLM
 from zellige.models.checkpoint.layout import newest
 from zellige.models.checkpoint.read import load_tensors, read_metrics
 from zellige.models.checkpoint.write import save_tensors
 from zellige.models.hub import card
 from zellige.show.progress import Progress
-from zellige.training import callback
+from zellige.training import fit
 from zellige.training.ema import EMA, learning_rate
-from zellige.training.learner import Learner
 from zellige.training.order import BatchSampler, StepSeeds
 from zellige.training.run import summary
 from zellige.training.train import train
@@ -110,7 +110,6 @@ def test_parts_are_the_step(accumulate, world):
 @pytest.mark.parametrize("times", ["stratified", "independent"])
 def test_parts_draw_what_the_whole_draws(times):
     from zellige.core.batch import Batch
-    from zellige.methods import build
 
     method = build("mdlm", 7, NET)
     batch = tokens(8)
@@ -124,11 +123,8 @@ def test_parts_draw_what_the_whole_draws(times):
 
 def test_a_training_draws_its_times_as_it_is_told():
     for times, kind in (("stratified", Counter), ("independent", Independent)):
-        learner = SimpleNamespace(
-            train_config=Train(times=times), parts=2, device=torch.device("cpu"), sharded=False, method=None
-        )
-        Learner.on_train_start(learner)  # pyright: ignore[reportArgumentType]
-        assert type(learner.seeds.seed_part(0, 1)) is kind
+        config = zellige.Config("mdlm", MDLM.Config(), net=NET, train=Train(times=times))
+        assert type(loop(build("mdlm", 7, NET), config, 7).seeds.seed_part(0, 1)) is kind
 
 
 def test_rate():
@@ -396,16 +392,16 @@ def test_keeps_the_last_and_the_best(tmp_path):
 def test_saves_by_the_minute(tmp_path, monkeypatch):
     """Of steps of 25 seconds, every fifth is the first that ends two minutes or more after the last checkpoint."""
     saved, seconds = [], 0.0
-    write, agree = files.write_folder, callback.TrainingCallback.agree
+    write, agree = files.write_folder, fit.Loop.agree
 
-    def step(self, trainer):
+    def step(self):
         nonlocal seconds
         seconds = 25.0 * self.step
-        return agree(self, trainer)
+        return agree(self)
 
     monkeypatch.setattr(files, "write_folder", lambda path, fill: (saved.append(path.name), write(path, fill)))
-    monkeypatch.setattr(callback, "time", SimpleNamespace(monotonic=lambda: seconds))
-    monkeypatch.setattr(callback.TrainingCallback, "agree", step)
+    monkeypatch.setattr(fit, "time", SimpleNamespace(monotonic=lambda: seconds))
+    monkeypatch.setattr(fit.Loop, "agree", step)
     go(tmp_path / "a", steps=12, validate_every=0, save_minutes=2)
     assert saved == ["step-000005", "step-000010", "step-000012"]
 

@@ -31,7 +31,7 @@ from ..models.model import Model
 from ..nn.block import Net
 from ..samplers.pairing import blank
 from ..show.record import Figure, Trained
-from .fit import fit
+from .small import fit
 
 RANGES = 5  # of the noise level, in which the calibration is measured
 CONFIDENCES = 10

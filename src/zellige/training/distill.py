@@ -36,7 +36,7 @@ from ..samplers.pairing import absorbs, reverses
 from ..show.numbers import counted
 from ..show.record import Figure, Trained
 from .ema import EMA
-from .fit import fit
+from .small import fit
 
 Loss = Callable[
     [Diffusion, Diffusion, Batch, int, Randomness], Tensor

@@ -12,18 +12,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 
 from ..base import files
-from ..base.errors import Diverged, InputError
 from ..base.processes import this_process
 from ..core.random import mix
 from ..data import Corpus
 from ..data import load as load_tokenizer
-from ..data.dna import complement
 from ..data.table import refuse_mixed
 from ..methods import build, reference
 from ..methods.method import Method
@@ -39,38 +37,14 @@ from ..models.checkpoint.read import (
 from ..models.checkpoint.write import link, prune, write_config
 from ..models.config import Config
 from ..models.given import needs_sight, refuse_given
-from ..models.model import Model
 from ..show.numbers import count, path
 from ..show.progress import Progress
 from . import device, lock, logger, notes, setup
 from .forecast import Plan, fitted, forecast, validation_gradients
+from .prepared import Prepared
 from .recipes import RECIPES
 from .run import Run
 from .signals import Interrupted, Quit, Signals, Stopped
-
-if TYPE_CHECKING:
-    from .callback import TrainingCallback
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """All that a training starts from.
-
-    Attributes:
-        changes: by `resume`, by name: [before, now].
-        checkpoint: the one it goes on from, taken after `step` steps; None: from the start.
-        plan: of its steps, where they were fitted into minutes.
-    """
-
-    method: Method
-    corpus: Corpus
-    config: Config
-    about: dict[str, Any]
-    fleet: device.Fleet
-    changes: dict[str, Any]
-    checkpoint: Path | None
-    step: int
-    plan: Plan | None = None
 
 
 @dataclass(frozen=True)
@@ -243,51 +217,21 @@ class Session:
         """Train to the last step, or until a signal."""
         rank = this_process().rank
         with logger.libraries_into(None if rank else self.folder / LOG):
-            callback = self._fit(prepared, signals)
-            while callback.replanned and not signals.asked:
-                prepared = self._planned_again(prepared, callback.step, callback.replanned)
-                callback = self._fit(prepared, signals)
-            if callback.step < prepared.config.train.steps:  # the signal may have come to another process
+            from .fit import fit
+
+            loop = fit(prepared, self.again, self.progress, signals)
+            while loop.replanned and not signals.asked:
+                prepared = self._planned_again(prepared, loop.step, loop.replanned)
+                loop = fit(prepared, self.again, self.progress, signals)
+            if loop.step < prepared.config.train.steps:  # the signal may have come to another process
                 raise Interrupted
         if rank:
             raise SystemExit(0)  # the other processes end here: what follows in a script is for the first one
-        meters, validation = callback.meters, callback.validation
+        meters, validation = loop.meters, loop.validation
         return Run.at(self.folder, prepared.config, prepared.about, {
-            "best": validation.best, "validations": validation.count, "step": callback.step, "seconds": meters.elapsed(),
+            "best": validation.best, "validations": validation.count, "step": loop.step, "seconds": meters.elapsed(),
             "tokens": meters.tokens,
         }, meters.speed(), meters.peak)  # fmt: skip
-
-    def _fit(self, prepared: Prepared, signals: Signals) -> "TrainingCallback":
-        """Train until the last step, a signal, or the plan of the steps is to be another."""
-        from . import loop
-        from .callback import TrainingCallback
-        from .learner import Learner
-
-        folder, method, corpus, config = self.folder, prepared.method, prepared.corpus, prepared.config
-        model = Model(method, corpus.tokenizer, config, prepared.about)
-        writer = loop.LightningWriter(corpus.tokenizer, config, prepared.about, not this_process().rank)
-        callback = TrainingCallback(
-            folder, model, corpus, self.progress, signals, prepared.step, self.again, writer, prepared.plan
-        )
-        is_sharded = prepared.fleet.sharded(config)
-        shape = corpus.tokenizer.shape
-        other = complement(corpus.tokenizer) if config.data.reverse_complement else []
-        rows = corpus.train.crops() if config.data.crop else corpus.train
-        learner = Learner(method, config, rows, prepared.step, prepared.fleet.world, is_sharded, shape, other)
-        method.train()
-        signals.droppable = prepared.fleet.world == 1  # several agree before the first step whether to stop
-        try:
-            loop.fit(callback, learner, writer, prepared.checkpoint, prepared.fleet)
-        except Exception as problem:
-            if signals.asked and callback.saved == callback.step:  # it may have ended a process that reads data, too
-                raise Interrupted from problem
-            last = newest(folder / CHECKPOINTS)
-            if last and not isinstance(problem, (Diverged, InputError)):
-                self.progress.note(f"saved at step {count(step_of(last))}; go on: {self.again}")
-            raise
-        finally:
-            callback.close()
-        return callback
 
     def _planned_again(self, prepared: Prepared, step: int, steps: int) -> Prepared:
         """The training from its checkpoint of `step` on, to another last step: a run that is resumed so has the same numbers."""

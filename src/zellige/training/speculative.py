@@ -32,7 +32,7 @@ from ..samplers import Speculative, State
 from ..samplers.predict import expected_time
 from ..samplers.speculative import HEADLESS
 from ..show.record import Figure, Trained
-from .fit import fit
+from .small import fit
 
 
 def train_speculative(

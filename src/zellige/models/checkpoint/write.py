@@ -73,7 +73,7 @@ class Writer:
 
     A thread, where there is one, does what is otherwise done at once, by the same function: the files, their checksums, the
     name, the links, the removal of old checkpoints. One checkpoint at a time is written. The methods are those of Lightning's
-    CheckpointIO; `training.loop` makes it one, so that nothing here imports Lightning.
+    CheckpointIO; `training.fit` makes it one, so that nothing here imports Lightning.
     """
 
     # A copy and a thread that calls `dcp.save` is what PyTorch's `async_save` is, too (2.13), but its thread ends with

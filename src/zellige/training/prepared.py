@@ -1,0 +1,38 @@
+"""What the steps of a training start from: all that was checked, read and built before them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..data import Corpus
+from ..methods.method import Method
+from ..models.config import Config
+from .device import Fleet
+from .forecast import Plan
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A method, its data and its config.
+
+    Attributes:
+        about: what is known of the run beside its config.
+        changes: by `resume`, by name: [before, now].
+        checkpoint: the one that it goes on from, taken after `step` steps; None: from the start.
+        plan: of its steps, where they were fitted into minutes.
+    """
+
+    method: Method
+    corpus: Corpus
+    config: Config
+    about: dict[str, Any]
+    fleet: Fleet
+    changes: dict[str, Any]
+    checkpoint: Path | None
+    step: int
+    plan: Plan | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the run."""
+        return Path(self.config.run)

@@ -1,0 +1,58 @@
+"""Train a small network in one process, without a run on disk: what goes with a model (a classifier, a causal head)."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from ..base.requests import Progress
+from ..core.batch import Batch
+from ..core.random import mix
+from ..data.rows import Rows
+
+WARM_UP = 0.05  # of the steps
+
+
+def fit(
+    network: nn.Module,
+    rows: Rows,
+    loss_of: Callable[[Batch, torch.Generator], Tensor],
+    *,
+    steps: int,
+    batch: int,
+    lr: float,
+    seed: int,
+    progress: Progress | None = None,
+    betas: tuple[float, float] = (0.9, 0.999),
+    clip: float | None = None,
+) -> None:
+    """Minimise a loss over the rows of a data set by AdamW, with a warm-up, then along a cosine to 0.
+
+    Args:
+        loss_of: the loss, a scalar, of a batch on the CPU and a generator for its noise.
+        batch: rows of a step; each row is seen once before any is seen again.
+        seed: of the order and the noise.
+        clip: the largest norm of a gradient.
+        progress: called with (steps done, steps in all).
+    """
+    optimizer = torch.optim.AdamW(network.parameters(), lr, betas=betas)
+    warm = max(1, int(WARM_UP * steps))
+    rate = lambda step: min((step + 1) / warm, 0.5 * (1 + math.cos(math.pi * step / steps)))  # noqa: E731
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
+    generator, order = torch.Generator().manual_seed(mix(seed, "noise") % 2**63), torch.empty(0, dtype=torch.long)
+    network.train()
+    for step in range(steps):
+        while len(order) < batch:
+            order = torch.cat((order, torch.randperm(len(rows), generator=generator)))
+        rows_of_step, order = order[:batch], order[batch:]
+        loss = loss_of(rows.collate([rows[int(i)] for i in rows_of_step]), generator)
+        optimizer.zero_grad()
+        loss.backward()
+        if clip is not None:
+            nn.utils.clip_grad_norm_(network.parameters(), clip)
+        optimizer.step()
+        schedule.step()
+        if progress:
+            progress(step + 1, steps)
+    network.eval().requires_grad_(False)
