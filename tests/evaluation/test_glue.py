@@ -19,6 +19,7 @@ from zellige.plugins.studies.probes.glue import (
     TASKS,
     Examples,
     GlueRecord,
+    _row,
     _trained,
     encoded,
     examples,
@@ -158,6 +159,14 @@ def test_what_is_learnt_and_what_the_record_says(tmp_path):
     assert glue(small(), ["stsb"], epochs=6, **how).rows == (stsb,)  # whatever was trained before
     assert glue(small(), ["sst2"], epochs=1, path=str(tmp_path), rate=1e-9).rows[0].value < 0.7
     assert GlueRecord.from_dict(json.loads(dumps(found.to_dict()))) == found
+
+
+def test_the_interval_of_few_texts_is_students():
+    """Of six answers, four right: 2.571 standard errors; of one it is not known."""
+    truth, right = torch.zeros(6, dtype=torch.long), torch.tensor([[1.0, 0.0]] * 4 + [[0.0, 1.0]] * 2)
+    half = _row("sst2", "validation", right, truth, 10, 0, seed=0).half
+    assert half == pytest.approx(2.5706 * math.sqrt(4 / 6 * 2 / 6 / 6), rel=0.1)
+    assert _row("sst2", "validation", right[:1], truth[:1], 10, 0, seed=0).half == math.inf
 
 
 def test_the_rate_falls_to_0_and_nothing_decays(monkeypatch):

@@ -3,6 +3,7 @@
 import base64
 import html
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -310,6 +311,10 @@ def test_the_integrand_is_that_of_the_diffusion_term(method, tokenizer):
     fig = report.loss_against_t(t, nats)
     assert fig.axes[0].containers[0].lines[0].get_ydata() == pytest.approx(nats.mean(1))
     assert fig.axes[0].get_legend().get_title().get_text() == f"area under it: {nats.mean():.3f}"  # the midpoint rule
+    few = np.array([[1.0, 2.0, 6.0]])
+    (bar,) = report.loss_against_t(np.array([0.5]), few).axes[0].containers[0].lines[2][0].get_segments()
+    half = 4.302653 * few.std(ddof=1) / math.sqrt(3)  # Student's t of three texts
+    assert bar[:, 1] == pytest.approx([3 - half, 3 + half])
 
 
 @pytest.mark.parametrize("process", ["absorbing", "uniform"])

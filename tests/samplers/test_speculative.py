@@ -11,6 +11,7 @@ from testing.small import Rows, make
 from testing.worlds import Counting
 from zellige import exact
 from zellige.base.errors import InputError
+from zellige.cli.train_on_model import head_lines
 from zellige.core.batch import Batch
 from zellige.models.model import fingerprint
 from zellige.models.speculative import HeadConfig, Verifier, load_verifier
@@ -20,7 +21,7 @@ from zellige.samplers import Speculative, run
 from zellige.samplers.guidance import ClassifierFree
 from zellige.samplers.replay import weigh
 from zellige.samplers.speculative import OverOrders, in_order
-from zellige.training.speculative import measured, train
+from zellige.training.speculative import HeadRecord, measured, train
 
 V, L = 3, 4
 
@@ -152,10 +153,17 @@ def test_a_head_learns_what_drafts_say_of_each_other():
     head, before = CausalHead(method.process.K, 8, 2), fingerprint(method)
     _, draft, same = measured(head, method, rows)
     assert same == draft
+    assert measured(head, method, rows, most=1)[1][1] == math.inf  # the error of one text is not known
     train(head, method, rows, steps=80, batch=16, lr=3e-2, seed=0)
     _, draft, verified = measured(head, method, rows)
     assert verified[0] < 0.75 * draft[0]
     assert fingerprint(method) == before
+
+
+def test_the_interval_of_few_texts_is_students():
+    few = HeadConfig("letters", "", 4, 8, 2, 3, (), 10, 0, texts=3, draft=(2.0, 0.1), verified=(1.5, 0.2))
+    assert [figure.half for figure in HeadRecord(few).figures()] == pytest.approx([0.43027, 0.86053], rel=1e-4)
+    assert "1.500 ± 0.861" in head_lines(few)[-1]
 
 
 # --------------------------------------------------------------------------------------------------- on disk

@@ -1,5 +1,6 @@
 """Students of an exact teacher: each way to distill lowers its loss, and given tokens cost nothing; a mixture's network."""
 
+import math
 from functools import partial
 from typing import Any
 
@@ -7,11 +8,12 @@ import pytest
 import torch
 
 from zellige.base.errors import InputError
+from zellige.cli.train_on_model import rounds_lines
 from zellige.core.batch import Batch
 from zellige.exact import enumeration
 from zellige.methods import MDLM, UDLM, build
 from zellige.nn import DiT, Net, Table
-from zellige.training.distill import WAYS, train_rounds, windows
+from zellige.training.distill import WAYS, Distilled, DistillRecord, Round, train_rounds, windows
 
 V, L = 2, 2
 
@@ -88,3 +90,12 @@ def test_some_window_ends_at_clean_tokens():
     method = build(MDLM, 2, Table(3, 2).double(), length=2)
     ends = windows(method, 8, 2, 70, torch.Generator().manual_seed(0))
     assert {*ends[:, -1].tolist()} == {*method.grid(8)[2:].tolist()}  # CLEAN is the last
+
+
+def test_the_interval_of_few_texts_is_students():
+    """Of 3 texts 4.303 standard errors; of one text it is not known."""
+    rounds = (Round(4, 2, (3.0, 0.2), (1.0, 0.1)),)
+    few, one = (Distilled("sdtt", "letters", "", "kl", 2, 10, 0, texts, rounds) for texts in (3, 1))
+    assert DistillRecord(few).figures()[0].half == pytest.approx(0.43027, rel=1e-4)
+    assert DistillRecord(one).figures()[0].half == math.inf
+    assert rounds_lines(few)[-1].endswith("3 ± 0.9      1 ± 0.4")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from ..base.errors import InputError
+from ..core.student import half
 from ..data import Data
 from ..show.numbers import columns, counted, path
 from ..show.progress import Bar
@@ -91,7 +92,7 @@ def head_lines(config: "HeadConfig") -> list[str]:
         "the head, each token given those before it": config.verified,
     }
     rows = [("", "nats/token (95%)")]
-    rows += [(name, f"{mean:.3f} ± {1.96 * error:.3f}") for name, (mean, error) in values.items()]
+    rows += [(name, f"{mean:.3f} ± {half(error, config.texts):.3f}") for name, (mean, error) in values.items()]
     title = (
         f"-log p of {counted(config.texts, 'held-out text')}, a random share masked, the masked tokens in random order"
     )
@@ -100,7 +101,7 @@ def head_lines(config: "HeadConfig") -> list[str]:
 
 def rounds_lines(config: "Distilled") -> list[str]:
     """The loss of each round, as it began and as it ended."""
-    number = lambda value: f"{value[0]:.4g} ± {1.96 * value[1]:.1g}"  # noqa: E731
+    number = lambda value: f"{value[0]:.4g} ± {half(value[1], config.texts):.1g}"  # noqa: E731
     rows = [("round", "steps", "before", "after (95%)")]
     rows += [
         (f"{i}", f"{r.teacher} to {r.student}", number(r.before), number(r.after))

@@ -36,3 +36,8 @@ def student(freedom: int, level: float = LEVEL) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if within(middle) < level else (low, middle)
     return high
+
+
+def half(error: float, n: int) -> float:
+    """Half the interval of a mean of n values whose standard error is this; infinite of one value."""
+    return student(n - 1) * error if n > 1 else math.inf

@@ -23,6 +23,7 @@ from ..core.batch import Batch
 from ..core.gaussian import on_path
 from ..core.process import Mixture
 from ..core.random import Randomness, mix
+from ..core.student import half
 from ..data.rows import Rows
 from ..evaluation.corpus import corpus_of
 from ..methods import build
@@ -323,8 +324,9 @@ class DistillRecord(Trained):
     model: Model | None = field(default=None, compare=False, repr=False, metadata=UNREAD)
 
     def figures(self) -> list[Figure]:
+        n = self.config.texts
         return [
-            Figure(f"{counted(r.student, 'step')}", r.after[0], 1.96 * r.after[1], self.config.unit, "estimate")
+            Figure(counted(r.student, "step"), r.after[0], half(r.after[1], n), self.config.unit, "estimate")
             for r in self.config.rounds
         ]
 

@@ -19,6 +19,7 @@ from ..base.errors import InputError
 from ..base.requests import Progress
 from ..core.batch import Batch
 from ..core.random import mix
+from ..core.student import half
 from ..data.rows import Rows
 from ..evaluation.corpus import corpus_of
 from ..methods.absorbing import Masked
@@ -120,8 +121,9 @@ def measured(
     for part in torch.arange(N).split(32):
         texts = rows.collate([rows[int(i) * len(rows) // N] for i in part]).to(device)
         values.append(nats(network, method, texts, generator, draft=True).double() / texts.counted.sum(-1).clamp_min(1))
-    means, errors = (f(torch.cat(values, 1)) for f in (lambda v: v.mean(1), lambda v: v.std(1) / math.sqrt(N)))
-    draft, verified = ((float(mean), float(error)) for mean, error in zip(means, errors))
+    value = torch.cat(values, 1)
+    errors = value.std(1) / math.sqrt(N) if N > 1 else torch.full((2,), math.inf)
+    draft, verified = ((float(mean), float(error)) for mean, error in zip(value.mean(1), errors))
     return N, draft, verified
 
 
@@ -136,4 +138,5 @@ class HeadRecord(Trained):
 
     def figures(self) -> list[Figure]:
         values = {"drafts": self.config.draft, "verified": self.config.verified}
-        return [Figure(name, mean, 1.96 * error, "nats/token", "estimate") for name, (mean, error) in values.items()]
+        n = self.config.texts
+        return [Figure(name, mean, half(error, n), "nats/token", "estimate") for name, (mean, error) in values.items()]

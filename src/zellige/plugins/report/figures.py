@@ -19,6 +19,7 @@ from zellige.base.errors import InputError
 from zellige.base.schema import shown
 from zellige.core.curves import SCHEDULES
 from zellige.core.schedule import Schedule
+from zellige.evaluation.interval import mean
 from zellige.methods.diffusion import Diffusion
 from zellige.models.checkpoint.layout import METRICS, folder_of_run
 from zellige.models.checkpoint.read import read_metrics
@@ -215,7 +216,7 @@ def loss_against_t(t: np.ndarray, loss: np.ndarray, unit: str = "nats/sequence")
         loss: the integrand at each time for each text, (G, N), in `unit`.
     """
     t, loss = np.asarray(t, float), np.asarray(loss, float)
-    half = 1.96 * loss.std(1, ddof=1) / math.sqrt(loss.shape[1]) if loss.shape[1] > 1 else np.zeros(len(t))
+    half = [mean(values).half for values in loss]
     fig = Figure(figsize=(6.4, 2.6), layout="constrained")
     ax = fig.subplots()
     ax.errorbar(t, loss.mean(1), half, fmt="s-", ms=3.5, capsize=2, lw=1.2, color=BLUE,

@@ -30,6 +30,7 @@ from zellige.base.arguments import is_number
 from zellige.base.errors import InputError, not_installed, unknown
 from zellige.base.schema import shown
 from zellige.core.random import mix
+from zellige.core.student import half
 from zellige.data import Data
 from zellige.data.catalogue import cache_folder
 from zellige.data.remote import installed
@@ -447,4 +448,5 @@ def _row(name: str, split: str, outputs: Tensor, truth: Tensor, train: int, cut:
     generator = torch.Generator().manual_seed(mix(seed, f"bootstrap {name}"))
     drawn = [torch.randint(len(truth), (len(truth),), generator=generator) for _ in range(_SAMPLES)]
     deviation = torch.stack([METRICS[metric](guess[i], truth[i]) for i in drawn]).std()
-    return GlueRow(name, split, metric, values.pop(metric), 1.96 * float(deviation), values, train, len(truth), cut)
+    interval = half(float(deviation), len(truth))
+    return GlueRow(name, split, metric, values.pop(metric), interval, values, train, len(truth), cut)
