@@ -35,6 +35,7 @@ def run(code: str, *folders: Path, cwd: Path) -> str:
 USED = f"""
 import contextlib, io, sys, json
 from pathlib import Path
+import zellige
 from zellige.cli import main
 
 def said(*words):
@@ -49,9 +50,14 @@ found["command"] = said("count", "a", "b")
 found["trained"] = said("train", "plain", "--data.name", "letters", *small, "--run", "runs/p")[0]
 found["scheduled"] = said("train", "mdlm", "--schedule", "squared", "--data.name", "letters", *small, "--run", "runs/m")[0]
 found["evaluated"] = said("evaluate", "runs/m", "--tokens", "12")
+saved = Path("runs/m/tokens.json")
+record = zellige.Record.load(saved)
+record.save("again.json")
+same = saved.read_text() == Path("again.json").read_text()
+found["read"] = [type(record).__name__, record.different, record.request.tokens, same]
 found["exported"] = said("export", "runs/m", "--to", "mdlm", "--out", "out")[0]
 
-import zellige, torch
+import torch
 found["drawn"] = zellige.sample("runs/m", sampler="backwards", options={{"keep": 3}}, count=2, steps=2)
 model = zellige.load("runs/m")
 method, x = model.method, None
@@ -81,6 +87,7 @@ def test_one_of_each_works_as_ours_do(place, tmp_path):
     assert found["trained"] == found["scheduled"] == found["exported"] == 0
     assert found["evaluated"][0] == 0
     assert "12 different tokens" in found["evaluated"][1]
+    assert found["read"] == ["Different", 12, 12, True]
     assert [len(text) for text in found["drawn"]] == [16, 16]
     assert found["order"] == [0, 1, *range(15, 1, -1)]  # `keep` positions first, then from the end
     assert found["alpha"] == pytest.approx(1e-3 + 0.999 * 0.7**2, abs=1e-6)  # alpha_1 is 1e-3
@@ -92,9 +99,9 @@ TRUST = """
 import contextlib, io
 import zellige
 from zellige.base.trust import allow
-for path in ("runs/p", "runs/m"):
+for path, read in (("runs/p", zellige.load), ("runs/m", zellige.load), ("runs/m/tokens.json", zellige.Record.load)):
     try:
-        zellige.load(path)
+        read(path)
         print("loaded", path)
     except zellige.InputError as error:
         print(error)
@@ -114,15 +121,17 @@ def test_a_file_runs_the_code_of_a_package_only_where_it_was_named_or_allowed(pl
 from zellige.cli import main
 main(["train", "plain", "--data.name", "letters", *{SMALL}, "--run", "runs/p"])
 main(["train", "mdlm", "--schedule", "squared", "--data.name", "letters", *{SMALL}, "--run", "runs/m"])
+main(["evaluate", "runs/m", "--tokens", "12"])
 """
     run(train, place, cwd=tmp_path)
     (tmp_path / "plain.json").write_text('{"method": "plain"}')
     lines = run(TRUST, place, cwd=tmp_path).splitlines()
     assert "names the method 'plain' of the package zellige-plugged, whose code would run; add `allow_code`" in lines[0]
     assert "names the schedule 'squared' of the package zellige-plugged, whose code would run" in lines[1]
-    assert lines[2] == "squared"
-    assert lines[3].startswith("2 error: 'plain.json' names the method 'plain' of the package zellige-plugged")
-    assert lines[4:] == ["plain"]
+    assert "names the evaluation 'EvaluateTokens' of the package zellige_plugged, whose code would run" in lines[2]
+    assert lines[3] == "squared"
+    assert lines[4].startswith("2 error: 'plain.json' names the method 'plain' of the package zellige-plugged")
+    assert lines[5:] == ["plain"]
 
 
 def broken(folder: Path, package: str, group: str, line: str) -> None:

@@ -12,6 +12,7 @@ import json
 import math
 import platform
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
@@ -23,8 +24,10 @@ from .. import __version__
 from ..base.arguments import checked_methods
 from ..base.errors import InputError
 from ..base.files import write_file
+from ..base.plugins import others
 from ..base.requests import Request
 from ..base.schema import SEAL, UNREAD, check_format, digest, entries_of, read_json, structure
+from ..base.trust import reading, refuse_plugin
 
 FORMAT = 1  # of the JSON of a record
 COMMON = (
@@ -221,13 +224,25 @@ def record_of(document: Mapping[str, Any], source: str = "it") -> Any:
 
 
 def request_class(document: Mapping[str, Any], source: str = "it") -> type[Request[Any]]:
-    """The class of the request that made a document."""
+    """The class of the request that made a document; one of another package runs its code, as `trust` allows it."""
     name = document.get("request")
-    kind = getattr(importlib.import_module(__name__.partition(".")[0]), name, None) if isinstance(name, str) else None
+    module, _, attribute = name.rpartition(":") if isinstance(name, str) else ("", "", "")
+    brought = {point.value.partition(".")[0] for points in others("zellige.evaluations").values() for point in points}
+    if module and module not in sys.modules and module.partition(".")[0] in brought:
+        with reading(source):
+            refuse_plugin(f"evaluation '{attribute}' of the package {module.partition('.')[0]}")
+        importlib.import_module(module)
+    kind = getattr(sys.modules.get(module or __name__.partition(".")[0]), attribute, None)
     if not (isinstance(kind, type) and issubclass(kind, Request)):
         raise InputError(f"'{source}' is not a record of Zellige; give a JSON file that it wrote")
     check_format(document.get("format"), FORMAT, source)
     return kind
+
+
+def request_name(kind: type[Request[Any]]) -> str:
+    """How a document names the class of its request: `module:Class`, of ours the class alone."""
+    is_ours = kind.__module__.partition(".")[0] == __name__.partition(".")[0]
+    return kind.__name__ if is_ours else f"{kind.__module__}:{kind.__name__}"
 
 
 def versions() -> dict[str, str]:
@@ -297,7 +312,7 @@ def json_record(
     """A result as every command writes it as JSON: the same keys, in the same order."""
     return {
         "zellige": __version__, "format": FORMAT, "command": command,
-        "request": None if request is None else type(request).__name__, "arguments": arguments, "result": result,
+        "request": None if request is None else request_name(type(request)), "arguments": arguments, "result": result,
         "interval": interval, "unit": unit, "kind": kind, "protocol": protocol, "seed": seed, "versions": versions(),
         "seconds": seconds,
     }  # fmt: skip

@@ -1,25 +1,21 @@
 """`zellige evaluate RUN --tokens N`: how many different tokens the first N of the test split have."""
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import tyro
 
 from zellige.base.requests import Request, declared, option
 from zellige.cli.common import OfModel, command_options, load, write_result
 from zellige.cli.evaluate_again import Mode
-from zellige.show.record import Record, json_record
+from zellige.show.record import Record
 
 
 @dataclass(frozen=True)
 class Different(Record):
-    number: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return json_record(
-            "evaluate", self.arguments, {"different": self.number}, unit="tokens", kind="exact", protocol=None, seed=0,
-            seconds=0, request=self.request,
-        )  # fmt: skip
+    unit: ClassVar = "tokens"
+    kind: ClassVar = "exact"
+    different: int
 
     @property
     def about(self) -> dict[str, Any]:
@@ -30,11 +26,9 @@ class Different(Record):
 class EvaluateTokens(Request[Different]):
     """Different tokens of the test split."""
 
-    tokens: int = option("tokens that are looked at", default=10, minimum=1)
+    returns = "zellige_plugged.evaluation:Different"
 
-    @classmethod
-    def record(cls) -> type[Different]:
-        return Different
+    tokens: int = option("tokens that are looked at", default=10, minimum=1)
 
     def run(self, model, /) -> Different:
         from zellige.evaluation.corpus import corpus_of
@@ -54,6 +48,6 @@ def run(chosen, words, terminal):
 
 TOKENS = Mode(
     EvaluateTokens, TokensOptions, "evaluate --tokens", "Count different tokens.", run,
-    lambda record: [f"{record.number} different tokens"],
+    lambda record: [f"{record.different} different tokens"],
     lambda record, folder, terminal: write_result(terminal, folder / "tokens.json", record.to_dict()),
 )  # fmt: skip
