@@ -30,10 +30,10 @@ from zellige.nn.network import unfilled
 from zellige.nn.precision import PRECISIONS
 from zellige.samplers import find, run
 from zellige.show.numbers import byte_size, flop_rate, percent, token_rate
+from zellige.training.cost import model_flops
 from zellige.training.device import recognise
 from zellige.training.ema import EMA
 from zellige.training.order import StepSeeds
-from zellige.training.plan import model_flops
 
 HERE = Path(__file__).parent
 METHOD_NAMES = ("mdlm", "sedd", "bd3lm", "ar")

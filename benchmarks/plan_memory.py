@@ -38,8 +38,8 @@ def child(case: str) -> None:
     import zellige
     from zellige import Net, Train
     from zellige.models.config import Config
+    from zellige.plugins.studies.plan.estimate import budget_of, gpu_chunks
     from zellige.training.device import DEVICES
-    from zellige.training.plan import budget_of, gpu_chunks
 
     method, V, sizes, rows = CASES[case]
     net = Net(**sizes)

@@ -29,7 +29,8 @@ def cited(text: str) -> set[str]:
 
 
 def sources() -> dict[str, str]:
-    files = [*ROOT.glob("src/**/*.py"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("studies/**/*.md"), ROOT / "README.md"]
+    files = [*ROOT.glob("src/**/*.py"), *ROOT.glob("src/**/*.toml"), ROOT / "README.md"]
+    files += [*ROOT.glob("docs/**/*.md"), *ROOT.glob("studies/**/*.md")]
     files = [path for path in files if path not in (LIST, *GENERATED) and "_build" not in path.parts]
     return {path.relative_to(ROOT).as_posix(): path.read_text().partition(FROM_CODE)[0] for path in files}
 

@@ -22,12 +22,12 @@ from zellige.evaluation.result import Result, fullest
 from zellige.methods import METHODS
 from zellige.models.ends import learns_ends
 from zellige.models.samples import Samples
+from zellige.papers import tables
+from zellige.papers.recipes import RECIPES
+from zellige.papers.tables import TABLES
 from zellige.plugins.verify.identities.check import L, enumerable
 from zellige.samplers import SAMPLERS, Distribution, distributions, run
 from zellige.show.units import UNITS, unit_of
-from zellige.training import tables
-from zellige.training.recipes import RECIPES
-from zellige.training.tables import TABLES
 
 NONSENSE = "none bits of all valid quoted steps"  # one for all, so that what is grouped by its words falls together
 SAYS = ("samples_from", "claim", "needs", "calls", "label", "sentence", "__doc__")  # of a sampler

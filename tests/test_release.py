@@ -69,6 +69,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
         ".css",
         ".js",
         ".json",
+        ".toml",
         ".typed",
     }
     assert {PurePosixPath(name).suffix for name in ships} <= {".safetensors", ".json", ".md", ".png", ".csv", ""}

@@ -2,7 +2,7 @@
 
     .venv/bin/python docs/_tools/recipes.py        writes it anew, after a recipe changed (and `cli.help.write()` before it)
 
-`tests/training/test_recipes.py` holds page and code equal.
+`tests/papers/test_recipes.py` holds page and code equal.
 """
 
 import dataclasses
@@ -13,9 +13,9 @@ from typing import Any
 from zellige import Data, Net, Train
 from zellige.cli import help
 from zellige.methods import METHODS
+from zellige.papers.recipes import RECIPES, Recipe
 from zellige.show.numbers import scaled
-from zellige.training.plan import PEAK, UTILISATION
-from zellige.training.recipes import RECIPES, Recipe
+from zellige.training.cost import PEAK, UTILISATION
 from zellige.training.setup import typed
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -37,7 +37,7 @@ zellige train --recipe mdlm-owt --train.batch 64 --net.layers 6
 
 A recipe sets the method and every option. Options on the command line override it, and then the configuration is no longer
 the paper's. `config.json` keeps the name of the recipe, so `zellige train --recipe mdlm-owt --resume` continues the run. In
-Python, use `zellige.train(recipe="mdlm-owt")`; the configuration is `zellige.training.recipes.RECIPES["mdlm-owt"].config`.
+Python, use `zellige.train(recipe="mdlm-owt")`; the configuration is `zellige.papers.recipes.RECIPES["mdlm-owt"].config`.
 Data of the Hugging Face hub (OpenWebText, LM1B) need `pip install 'zellige[data]'`.
 
 PyTorch counts the FLOPs on the network without weights: one forward and one backward pass over every position of every

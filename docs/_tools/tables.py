@@ -2,12 +2,12 @@
 
     .venv/bin/python docs/_tools/tables.py         writes it anew, after a table or a recipe changed
 
-`tests/training/test_tables.py` holds page and code equal.
+`tests/papers/test_tables.py` holds page and code equal.
 """
 
 from pathlib import Path
 
-from zellige.training.tables import TABLES, PublishedTable
+from zellige.papers.tables import TABLES, PublishedTable
 
 PAGE = Path(__file__).parents[1] / "tables.md"
 HEAD = """\
@@ -32,7 +32,7 @@ zellige compare --table mdlm-1 --minutes 5
   how the methods compare on that data, with paired intervals. The same command goes on where it was stopped.
 
 In Python: `zellige.PlanTable("mdlm-1", gpus=8).run()` and `zellige.Compare(table="mdlm-1", minutes=5).run()`. The tables are
-`zellige.training.tables.TABLES`.
+`zellige.papers.tables.TABLES`.
 
 The numbers were copied from the papers' text. Rows about other kinds of models are left out: flows, continuous diffusion, the
 weights of GPT-2. A number after ± is the paper's own spread, mostly a standard deviation over two to five seeds.
@@ -184,7 +184,7 @@ def section(name: str, table: PublishedTable) -> str:
     rows = [head, ["---"] * len(head)]
     for row in table.rows:
         recipe = f"[{row.recipe}](recipes.md#{row.recipe})" if row.recipe else "none"
-        rows.append([row.name, *table.shown(row), recipe, row.note])
+        rows.append([row.name, *table.shown(row), recipe, row.remark])
     lines = "\n".join("| " + " | ".join(cell or " " for cell in cells) + " |" for cells in rows)
     measured = table.evaluation.replace("RUN", "runs/RECIPE")
     return f"### {name}\n\n{table.title}: {table.what}; {table.protocol}. Measured with `{measured}`.\n\n{lines}\n"
@@ -205,7 +205,10 @@ def beyond() -> str:
 def page() -> str:
     sections = "\n".join(section(name, table) for name, table in TABLES.items())
     open_rows = [
-        f"- {name}, {row.name}: {row.note}\n" for name, table in TABLES.items() for row in table.rows if not row.recipe
+        f"- {name}, {row.name}: {row.remark}\n"
+        for name, table in TABLES.items()
+        for row in table.rows
+        if not row.recipe
     ]
     return (
         f"{HEAD}## The tables\n\n{sections}\n## Rows without a recipe\n\n{''.join(open_rows)}\n"

@@ -41,6 +41,9 @@ if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
     from .plugins.studies.compare.request import Compare as Compare
     from .plugins.studies.compare.request import CompareSamplers as CompareSamplers
     from .plugins.studies.compare.request import compare as compare
+    from .plugins.studies.plan.request import Plan as Plan
+    from .plugins.studies.plan.request import PlanTable as PlanTable
+    from .plugins.studies.plan.request import plan as plan
     from .plugins.studies.probes.requests import EvaluateGlue as EvaluateGlue
     from .plugins.studies.probes.requests import EvaluateProbe as EvaluateProbe
     from .plugins.studies.sweep.sweep import Sweep as Sweep
@@ -52,14 +55,11 @@ if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
     from .samplers import guide as guide
     from .samplers import run as run
     from .show.record import Record as Record
-    from .training.requests import Plan as Plan
-    from .training.requests import PlanTable as PlanTable
     from .training.requests import TrainClassifier as TrainClassifier
     from .training.requests import TrainDistill as TrainDistill
     from .training.requests import Training as Training
     from .training.requests import TrainSpeculative as TrainSpeculative
     from .training.requests import Tune as Tune
-    from .training.requests import plan as plan
     from .training.train import train as train
 
 __version__ = "0.2.0"
@@ -93,9 +93,9 @@ _WHERE = {  # public name -> the module that defines it
     "TrainDistill": "training.requests",
     "TrainSpeculative": "training.requests",
     "Tune": "training.requests",
-    "Plan": "training.requests",
-    "PlanTable": "training.requests",
-    "plan": "training.requests",
+    "Plan": "plugins.studies.plan.request",
+    "PlanTable": "plugins.studies.plan.request",
+    "plan": "plugins.studies.plan.request",
     "Sweep": "plugins.studies.sweep.sweep",
     "sweep": "plugins.studies.sweep.sweep",
     "evaluate": "evaluation.requests",

@@ -587,10 +587,10 @@ def test_lists(what, run):
     assert all(len(line) <= (120 if what in ("checkpoints", "recipes") else 80) for line in rows)
     names = [line.split()[0] for line in rows[1:] if line[0] != " "]  # others go on a row
     from zellige.data import DATASETS
+    from zellige.papers.recipes import RECIPES
+    from zellige.papers.tables import TABLES
     from zellige.plugins.published import CATALOGUE
     from zellige.samplers import ALIASES
-    from zellige.training.recipes import RECIPES
-    from zellige.training.tables import TABLES
 
     samplers, ids = {**zellige.SAMPLERS, **ALIASES}, [published.id for published in CATALOGUE]
     from zellige.models import shipped

@@ -16,9 +16,9 @@ import pytest
 from zellige import METHODS, cli
 from zellige.cli import COMMANDS, completion, doctor
 from zellige.data import DATASETS
+from zellige.papers.recipes import RECIPES
 from zellige.samplers import ALIASES, SAMPLERS
 from zellige.training.device import DEVICES
-from zellige.training.recipes import RECIPES
 
 ROOT = Path(__file__).resolve().parents[2]
 

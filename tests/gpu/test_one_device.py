@@ -18,7 +18,7 @@ from testing import second_device
 from zellige import Batch, Net
 from zellige.core.random import Counter
 from zellige.methods import METHODS, build
-from zellige.training.plan import Numberless
+from zellige.plugins.studies.plan.estimate import Numberless
 
 CASES = {
     "d3pm": {}, "d3pm uniform": {"process": "uniform"}, "csm": {}, "tauldr": {}, "sedd": {},

@@ -28,6 +28,7 @@ from zellige.evaluation.interval import student
 from zellige.evaluation.ngram import NGrams
 from zellige.evaluation.result import difference, summarize
 from zellige.methods.mdlm import MDLM
+from zellige.papers.tables import TABLES
 from zellige.plugins.studies.compare import comparison, entrant, figure, table
 from zellige.plugins.studies.compare import comparison as comparer
 from zellige.plugins.studies.compare import reference as judge
@@ -37,7 +38,6 @@ from zellige.show.record import dumps
 from zellige.show.terminal import Terminal
 from zellige.training.requests import Training
 from zellige.training.signals import Stopped
-from zellige.training.tables import TABLES
 
 NET = Net(layers=1, hidden=16, heads=2, length=8, conv=3)
 CALLS = (2, 4)
@@ -815,7 +815,7 @@ def test_a_table_has_its_rows_in_the_papers_order_beside_what_the_paper_reports(
 
 
 def test_a_row_is_the_recipe_on_the_substitute(papers):
-    from zellige.training.recipes import RECIPES
+    from zellige.papers.recipes import RECIPES
 
     for row in papers.findings.methods:
         config, recipe = zellige.load(papers.folder / row.folder).config, RECIPES[row.folder].config

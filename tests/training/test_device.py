@@ -11,8 +11,8 @@ from zellige import Batch, Net, Train
 from zellige.cli.meanings import synonym
 from zellige.methods import METHODS, build
 from zellige.models.config import Config
+from zellige.plugins.studies.plan.estimate import Live
 from zellige.training import device
-from zellige.training.plan import Live
 
 NET = Net(layers=4, hidden=32, heads=2, length=32)
 

@@ -14,9 +14,9 @@ from zellige.plugins.report.figures import metrics
 from zellige.plugins.report.sections import run_facts
 from zellige.show.progress import Speed
 from zellige.training import device, fit
+from zellige.training.cost import model_flops, training_cost
 from zellige.training.device import DEVICES
 from zellige.training.meters import Meters
-from zellige.training.plan import model_flops, training_cost
 from zellige.training.run import summary
 
 NET = Net(layers=3, hidden=16, heads=2, length=8)

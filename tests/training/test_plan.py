@@ -1,4 +1,4 @@
-"""`training.plan`: its memory is that of a step that is really taken, its hours those of the FLOPs that are counted."""
+"""What `plan` estimates: its memory is that of a step that is really taken, its hours those of the FLOPs that are counted."""
 
 import dataclasses
 from dataclasses import replace
@@ -11,12 +11,11 @@ import zellige
 from zellige import Batch, InputError, Net, Train
 from zellige.methods import METHODS, build
 from zellige.models.config import Config
-from zellige.training.device import DEVICES, recognise
-from zellige.training.plan import (
+from zellige.papers.recipes import RECIPES
+from zellige.plugins.studies.plan import estimate
+from zellige.plugins.studies.plan.estimate import (
     LAUNCH,
-    PEAK,
     TOKENS,
-    UTILISATION,
     Live,
     Numberless,
     _count,
@@ -24,9 +23,9 @@ from zellige.training.plan import (
     count_step,
     gpu_chunks,
     numberless,
-    training_cost,
 )
-from zellige.training.recipes import RECIPES
+from zellige.training.cost import PEAK, UTILISATION, training_cost
+from zellige.training.device import DEVICES, recognise
 
 NET = Net(layers=2, hidden=64, heads=2, length=64, dropout=0.1)
 ROWS = 16
@@ -69,7 +68,7 @@ def test_in_bfloat16_and_with_blocks_recomputed():
 
 def test_more_rows_are_extended_from_few(monkeypatch):
     """The bytes of 8 times as many rows as are counted."""
-    monkeypatch.setattr("zellige.training.plan._fused", lambda: SimpleNamespace(ENTRIES=1 << 14, ENTRIES_GPU=1 << 14))
+    monkeypatch.setattr(estimate, "_fused", lambda: SimpleNamespace(ENTRIES=1 << 14, ENTRIES_GPU=1 << 14))
     rows = 8 * TOKENS // NET.length
     assert count_step(config("mdlm"), 27, rows).bytes == pytest.approx(measured(config("mdlm"), 27, rows), rel=0.02)
 

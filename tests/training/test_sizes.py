@@ -18,7 +18,7 @@ from zellige.models.config import Config
 from zellige.nn.block import UNREAD
 from zellige.nn.network import build_network, least_parameters
 from zellige.show.terminal import Terminal
-from zellige.training.plan import training_cost
+from zellige.training.cost import training_cost
 from zellige.training.setup import CPU, SIZES, described, fitted
 
 

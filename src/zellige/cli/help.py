@@ -86,7 +86,7 @@ def table(what: str) -> list[dict[str, str]]:
 
 def tables() -> dict[str, list[dict[str, str]]]:
     """Contents of `lists.json`, from the classes; imports torch."""
-    from ..training.recipes import RECIPES
+    from ..papers.recipes import RECIPES
 
     recipes = [recipe(name) for name in RECIPES]
     return {
@@ -226,7 +226,7 @@ def data() -> list[dict[str, str]]:
 
 def paper_tables() -> list[dict[str, str]]:
     """A row for each table of a paper."""
-    from ..training.tables import TABLES
+    from ..papers.tables import TABLES
 
     return [
         {
@@ -262,9 +262,9 @@ def checkpoints() -> list[dict[str, str]]:
 
 def recipe(name: str) -> dict[str, str]:
     """The row of a recipe: what it trains on, the number of its paper, and what it costs, counted on its network."""
+    from ..papers.recipes import RECIPES
     from ..show.numbers import count, parameters
-    from ..training.plan import UTILISATION, training_cost
-    from ..training.recipes import RECIPES
+    from ..training.cost import UTILISATION, training_cost
 
     recipe = RECIPES[name]
     cost = training_cost(recipe.config, recipe.vocabulary)

@@ -41,12 +41,12 @@ from ..show.numbers import byte_size, count
 from ..show.progress import Progress
 from . import forecast
 from .compiled import CHECKED, check_gradient, compile_step
+from .cost import model_flops
 from .device import cuda, matrix_products, precision, promised
 from .ema import EMA, learning_rate
 from .logger import MetricLogger, log
 from .meters import Meters, diagnosis
 from .order import Augmentation, BatchSampler, StepSeeds
-from .plan import model_flops
 from .prepared import Prepared
 from .signals import Interrupted, Quit, Signals, worker
 from .strategy import compiled_shards, environment, shard, strategy

@@ -1,8 +1,7 @@
-"""Requests about one training: `Training` makes a run, `Plan` estimates what it takes on other devices.
+"""Requests about one training: `Training` makes a run, the others adapt its model or train a network on it.
 
     Training("mdlm", size="tiny", settings={"data.path": "notes/", "train.steps": 2000}).run()
     Tune(data="chat.jsonl", rank=8).run("runs/demo")    a run whose weights are those of another, and an adapter
-    Plan("mdlm-owt", gpus=8, device="h100").run()
     TrainClassifier(steps=400).run(model)        a classifier that guides samples of the model
     TrainSpeculative("runs/a-head").run(model)   a causal head that verifies its drafts
     TrainDistill("runs/a-4").run(model)          a student that samples in fewer steps
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..base.errors import InputError
 from ..base.files import writable
 from ..base.processes import this_process
-from ..base.requests import HandedOver, Request, alone, aside, data_of_json, declared, may_follow, option
+from ..base.requests import HandedOver, Request, aside, data_of_json, declared, may_follow, option
 from ..base.schema import read_json, shown, structure
 from ..data import DATASETS, Data
 from ..data.corpus import as_data
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from ..show.progress import Progress
     from .classifier import ClassifierRecord
     from .distill import DistillRecord
-    from .plan import Budget, TableBudget
     from .run import Run
     from .setup import Start
     from .speculative import HeadRecord
@@ -97,7 +95,7 @@ class Training(Request["Run"]):
     @classmethod
     def of(cls, training: object) -> "Training":
         """Return a training: itself, or that of a recipe or a method."""
-        from .recipes import RECIPES
+        from ..papers.recipes import RECIPES
 
         if isinstance(training, Training):
             return training
@@ -106,7 +104,7 @@ class Training(Request["Run"]):
     @property
     def method_class(self) -> "type[Method]":
         from ..methods import find
-        from .recipes import RECIPES
+        from ..papers.recipes import RECIPES
 
         usual = RECIPES[self.recipe].for_method(self.recipe, self.method).method if self.recipe else "mdlm"
         return find(usual if self.method is None else self.method)
@@ -156,8 +154,8 @@ class Training(Request["Run"]):
         Raises:
             InputError: choices that exclude each other, or a value that may not be; nothing was written.
         """
+        from ..papers.recipes import RECIPES
         from . import setup
-        from .recipes import RECIPES
 
         refuse_handed_over(self, "method", *SECTIONS)
         recipe = RECIPES[self.recipe].for_method(self.recipe, self.method) if self.recipe else None
@@ -470,84 +468,6 @@ def _class_of(model: Any) -> "type[Method] | None":
     """The class of a model's method, where a model is handed over."""
     method = getattr(model, "method", None)
     return None if method is None else type(method)
-
-
-def _read_training(value: object) -> Any:
-    return Training.from_dict(value, "the request") if isinstance(value, Mapping) else value
-
-
-_gpus = partial(option, "number of GPUs that share the batch", default=1, minimum=1)
-_device = partial(
-    option, "GPU model; b200, h200, h100, h100-pcie, a100, a100-40, l40s, l4, rtx4090 or mi300x", default="h100"
-)
-_mfu = partial(
-    option, "fraction of the GPU's peak speed that is reached; above 0, at most 1", default=0.4, above=0, maximum=1
-)
-_price = partial(option, "price of one GPU hour, in any currency", default=None, minimum=0)
-
-
-@declared
-class Plan(Request["Budget"]):
-    """Memory, speed, hours and cost of a training on GPUs that are not at hand. Nothing is trained or read."""
-
-    returns = "zellige.training.plan:Budget"
-
-    training: Any = option(
-        "a Training, or the name of a recipe or a method", default=None, hidden=True, read=_read_training
-    )
-    gpus: int = _gpus()
-    device: str = _device()
-    mfu: float = _mfu()
-    price: float | None = _price()
-    vocabulary: int | None = option("size of the vocabulary (default: the recipe's)", default=None, minimum=1)
-
-    def run(self) -> "Budget":
-        """Count a step of the training, and return what all of them take."""
-        from .device import DEVICES
-        from .plan import budget_of
-        from .recipes import RECIPES
-
-        if self.training is None:
-            raise InputError("`training` is not given; name a recipe or a method, e.g. mdlm-owt")
-        device, training = DEVICES[self.device], Training.of(self.training).filled()
-        vocabulary, recipe = self.vocabulary, RECIPES.get(training.recipe)
-        if vocabulary is None and recipe is not None and training.data == recipe.data:
-            vocabulary = recipe.vocabulary
-        if vocabulary is None:
-            raise InputError("plan reads no data; say how many tokens it has, e.g. `vocabulary` 50257 of gpt2")
-        budget = budget_of(training.config, vocabulary, self.gpus, device, self.mfu)
-        return budget.made_by(replace(self, training=training, vocabulary=vocabulary))
-
-
-@declared
-class PlanTable(Request["TableBudget"]):
-    """Memory, hours and cost of each recipe of a paper's table, on GPUs that are not at hand."""
-
-    returns = "zellige.training.plan:TableBudget"
-
-    table: str = option("name of a table (zellige list tables)", default="", hidden=True)
-    gpus: int = _gpus()
-    device: str = _device()
-    mfu: float = _mfu()
-    price: float | None = _price()
-
-    def run(self) -> "TableBudget":
-        """Plan each recipe once; one that cannot be planned has the reason in its place."""
-        from .plan import Budget, TableBudget
-        from .tables import TABLES
-
-        if not self.table:
-            raise InputError("`table` is not given; name one of zellige list tables, e.g. mdlm-1")
-        budgets, reasons = dict[str, Budget](), dict[str, str]()
-        for recipe in TABLES[self.table].recipes:
-            try:
-                budgets[recipe] = Plan(recipe, self.gpus, self.device, self.mfu, self.price).run()
-            except InputError as reason:
-                reasons[recipe] = str(reason)
-        return TableBudget(self.table, budgets, reasons, request=self)
-
-
-plan = alone(Plan, "plan")
 
 
 # ------------------------------------------------------------------------------------------------ networks on a model

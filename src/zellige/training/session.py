@@ -37,12 +37,12 @@ from ..models.checkpoint.read import (
 from ..models.checkpoint.write import link, prune, write_config
 from ..models.config import Config
 from ..models.given import needs_sight, refuse_given
+from ..papers.recipes import RECIPES
 from ..show.numbers import count, path
 from ..show.progress import Progress
 from . import device, lock, logger, notes, setup
 from .forecast import Plan, fitted, forecast, validation_gradients
 from .prepared import Prepared
-from .recipes import RECIPES
 from .run import Run
 from .signals import Interrupted, Quit, Signals, Stopped
 

@@ -34,7 +34,7 @@ from ..models.ends import fill_for
 from ..models.locate import locate
 from ..models.model import load
 from ..nn.block import UNREAD, Net
-from .recipes import RECIPES
+from ..papers.recipes import RECIPES
 
 ADDED = ("classes", "self_condition")  # of a network, which `train.start` may lack
 OF_STATES = ("network.embedding.weight", "network.head.weight", "network.head.bias")  # a row for each state

@@ -7,7 +7,7 @@ from zellige.base.requests import Progress
 from zellige.models.model import Model
 from zellige.samplers.pairing import admissible
 from zellige.show.kinds import of
-from zellige.training.plan import model_flops
+from zellige.training.cost import model_flops
 
 WATCHED = 4  # samples in the player
 PARTS = 3  # samples, what is filled in, the integrand: a limit is shared by them

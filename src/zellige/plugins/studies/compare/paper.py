@@ -12,9 +12,9 @@ from zellige.data import Data
 from zellige.methods import METHODS
 from zellige.models.config import Train
 from zellige.nn.block import Net
-from zellige.training.recipes import RECIPES, Recipe
+from zellige.papers.recipes import RECIPES, Recipe
+from zellige.papers.tables import TABLES, PublishedTable
 from zellige.training.setup import CPU, SIZES
-from zellige.training.tables import TABLES, PublishedTable
 
 from .entrant import Entrant
 from .record import Paper, PaperRow
@@ -70,7 +70,7 @@ def rows_of(name: str, length: int) -> Rows:
     for row in table.rows:
         if not row.recipe:
             folders.append("")
-            notes.append(row.note)
+            notes.append(row.remark)
             continue
         entrant = _entrant(RECIPES[row.recipe], length)
         first = found.setdefault((entrant.name, entrant.options, tuple(entrant.net.items())), entrant)

@@ -13,13 +13,14 @@ from zellige.base.errors import InputError, unknown
 from zellige.cli import options, train
 from zellige.cli.common import put_json
 from zellige.cli.train import About
+from zellige.papers.tables import TABLES
 from zellige.show.numbers import byte_size, columns, count, counted, duration, parameters, percent, scaled, token_rate
 from zellige.show.terminal import Terminal
-from zellige.training.requests import Plan, PlanTable
-from zellige.training.tables import TABLES
+
+from .request import Plan, PlanTable
 
 if TYPE_CHECKING:
-    from zellige.training.plan import Budget, TableBudget
+    from .estimate import Budget, TableBudget
 
 
 ABOUT = About(
@@ -39,9 +40,9 @@ def plan(words: Sequence[str], terminal: Terminal, began: float) -> int:
     request, rest = ABOUT.split(words, terminal)
     with terminal.waiting("starting"):
         from zellige.methods import METHODS
+        from zellige.papers.recipes import RECIPES
         from zellige.training.device import DEVICES
         from zellige.training.notes import exporting
-        from zellige.training.recipes import RECIPES
 
         _ = DEVICES[request.device]
     names = {*RECIPES, *METHODS, *TABLES}
@@ -92,7 +93,7 @@ def _table_lines(chosen: PlanTable, planned: "TableBudget") -> list[str]:
             cells = [f"{budget.cost.flops:.1e}", byte_size(budget.ddp.total), count(budget.gpu_hours)]
             cells += [] if budget.price is None else [count(budget.price)]
         rows.append([row.name, table.shown(row)[0], row.recipe or "-", *cells])
-        note = row.note if not row.recipe else planned.reasons.get(row.recipe, "")
+        note = row.remark if not row.recipe else planned.reasons.get(row.recipe, "")
         notes += [f"  {row.name}: {note}"] if note else []
     whole = f"each recipe once: {count(planned.gpu_hours)} GPU hours on {chosen.gpus} x {chosen.device}"
     return [
@@ -104,7 +105,7 @@ def _table_lines(chosen: PlanTable, planned: "TableBudget") -> list[str]:
 
 
 def _lines(title: str, chosen: Plan, planned: "Budget") -> list[str]:
-    from zellige.training.plan import LAUNCH, LAUNCH_SOURCE, PARTS
+    from .estimate import LAUNCH, LAUNCH_SOURCE, PARTS
 
     p, device = planned, planned.device
     peak = f"{device.peak(p.precision) / 1e12:.0f} TFLOP/s"

@@ -12,10 +12,10 @@ import torch
 import zellige
 from zellige.base.errors import InputError
 from zellige.cli import main
-from zellige.training import tables
-from zellige.training.plan import Step
-from zellige.training.recipes import RECIPES
-from zellige.training.tables import LIKELIHOODS, TABLES, Column, PublishedTable, TableRow, plain
+from zellige.papers import tables
+from zellige.papers.recipes import RECIPES
+from zellige.papers.tables import LIKELIHOODS, TABLES, Column, PublishedTable, TableRow, plain
+from zellige.plugins.studies.plan.estimate import Step
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "_tools"))
 import tables as tables_page  # pyright: ignore[reportMissingImports]
@@ -93,8 +93,8 @@ def test_the_list_of_tables(capsys):
 def test_a_table_is_planned_row_by_row(capsys, tmp_path, monkeypatch):
     """Each recipe once, as `Plan` plans it; what cannot be planned says why."""
     step = Step(torch.nn.Linear(2, 2), 1e9, 1000.0, 100.0)  # that of a network takes seconds to count
-    monkeypatch.setattr("zellige.training.plan.count_step", lambda *_: step)
-    monkeypatch.setattr("zellige.training.plan.sharded_blocks", lambda _: [])
+    monkeypatch.setattr("zellige.plugins.studies.plan.estimate.count_step", lambda *_: step)
+    monkeypatch.setattr("zellige.plugins.studies.plan.estimate.sharded_blocks", lambda _: [])
     kept = tuple(row for row in TABLES["md4-2"].rows if row.name in ("MD4", "GenMD4"))
     monkeypatch.setitem(TABLES, "md4-2", replace(TABLES["md4-2"], rows=kept))
     assert main(["plan", "md4-2", "--gpus", "8", "--price", "2", "--json", str(tmp_path / "plan.json")]) == 0
