@@ -14,6 +14,7 @@ from zellige.models.embed import embed_tokens, features, tokens_at_once
 from zellige.models.model import Model
 from zellige.nn.block import Net
 from zellige.nn.classifier import Classifier
+from zellige.plugins.studies.probes.fine_tuning import logits
 from zellige.plugins.studies.probes.probe import (
     Labelled,
     ProbeRecord,
@@ -21,7 +22,6 @@ from zellige.plugins.studies.probes.probe import (
     fine_tune,
     labelled,
     linear,
-    logits,
     probe,
     regress,
     split_texts,

@@ -26,6 +26,7 @@ from zellige.show.terminal import Terminal
 from .requests import EvaluateGlue, EvaluateProbe
 
 if TYPE_CHECKING:
+    from .fine_tuning import Protocol
     from .glue import GlueRecord
     from .probe import ProbeRecord
 
@@ -76,9 +77,7 @@ def describe_probe(record: "ProbeRecord") -> list[str]:
         shown = lambda share: f"{100 * share:.1f}%"  # noqa: E731
         rows += [(f.name, shown(f.mean), shown(min(f.accuracies)), shown(max(f.accuracies))) for f in record.folds]
         lines += ["", *columns(rows, "<>>>", indent=2, gap=3)]
-    parts = [protocol.name, protocol.data, protocol.features, protocol.regression, protocol.fine_tuning]
-    text = ", ".join([*parts, *filter(None, [protocol.class_]), f"seed {protocol.seed}"])
-    return [*lines, "", *textwrap.wrap(text, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)]
+    return [*lines, "", *_protocol_lines(protocol, protocol.features, protocol.regression)]
 
 
 def save_probe(record: "ProbeRecord", folder: Path, terminal: Terminal) -> None:
@@ -106,9 +105,15 @@ def describe_glue(record: "GlueRecord") -> list[str]:
     if len(record.rows) > 1:
         lines += ["", f"  mean of {len(record.rows)}: {100 * record.mean:.2f}"]
     cut = sum(row.cut for row in record.rows)
-    parts = [protocol.name, protocol.data, protocol.input + (f" ({cut:,} cut)" if cut else ""), protocol.features]
-    text = ", ".join([*parts, protocol.fine_tuning, *filter(None, [protocol.class_]), f"seed {protocol.seed}"])
-    return [*lines, "", *textwrap.wrap(text, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)]
+    inputs = protocol.input + (f" ({cut:,} cut)" if cut else "")
+    return [*lines, "", *_protocol_lines(protocol, inputs, protocol.features)]
+
+
+def _protocol_lines(protocol: "Protocol", *parts: str) -> list[str]:
+    """The protocol in words; `parts` of it stand in the middle."""
+    words = [protocol.name, protocol.data, *parts, protocol.fine_tuning, protocol.class_, f"seed {protocol.seed}"]
+    text = ", ".join(filter(None, words))
+    return textwrap.wrap(text, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)
 
 
 def save_glue(record: "GlueRecord", folder: Path, terminal: Terminal) -> None:

@@ -18,7 +18,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -38,12 +38,11 @@ from zellige.data.text_source import load_hub
 from zellige.data.unpack import of_rows
 from zellige.methods.method import Method
 from zellige.models.embed import tokens_at_once
-from zellige.models.model import ModelSource, as_model, fingerprint, identity, told_none, which_weights
+from zellige.models.model import ModelSource, fingerprint
 from zellige.nn.classifier import Classifier
-from zellige.show.kinds import of
-from zellige.show.record import Figure, Record
+from zellige.show.record import Figure
 
-from .probe import descended, outputs_of
+from .fine_tuning import Classified, Progress, Protocol, about_texts, descended, model_of_text, of_model, outputs_of
 
 if TYPE_CHECKING:
     from zellige.data.tokenizer_base import Tokenizer
@@ -316,40 +315,26 @@ class GlueRow:
         return f"{self.task} {self.split.partition('_')[2]}".strip()
 
 
-@dataclass(frozen=True)
-class GlueProtocol:
-    """All that was done; `class_` of a model with classes."""
+@dataclass(frozen=True, kw_only=True)
+class GlueProtocol(Protocol):
+    """All that was done."""
 
-    name: str
-    data: str
     input: str
-    features: str
-    fine_tuning: str
-    weights: str
-    seed: int
-    class_: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class GlueRecord(Record):
+class GlueRecord(Classified):
     """A model fine-tuned on tasks of GLUE.
 
     Attributes:
         rows: one for each task and split.
         mean: of the rows' values.
-        about: the model and the texts.
     """
 
     advice: ClassVar = "give a file that zellige evaluate --probe glue wrote"
     unit: ClassVar = "metric of the task"
     rows: tuple[GlueRow, ...]
     protocol: GlueProtocol
-    about: Mapping[str, Any] = field(default_factory=dict)
-    seconds: float | None = None
-
-    @property
-    def seed(self) -> int:
-        return self.protocol.seed
 
     @property
     def mean(self) -> float:
@@ -363,9 +348,6 @@ class GlueRecord(Record):
 
 
 # ---------------------------------------------------------------------------------------------------- all of it
-Progress = Callable[[str, int, int], None]
-
-
 def glue(
     model: ModelSource,
     names: Sequence[str],
@@ -389,10 +371,7 @@ def glue(
     Raises:
         InputError: a model that makes no text; a character that it does not know; see `examples`.
     """
-    began, model = time.monotonic(), as_model(model)
-    kind = of(model.tokenizer)
-    if not kind.running:
-        raise InputError(f"GLUE is of texts, and this model makes {kind.many}; use a model of text")
+    began, model = time.monotonic(), model_of_text(model, "GLUE is of texts")
     size = min(LENGTH, tokens_at_once(model.method))
     whole = {name: examples(name, path, cache) for name in names}  # all are read before anything is trained
     rows = list[GlueRow]()
@@ -410,17 +389,12 @@ def glue(
         name=PROTOCOL, data="GLUE's train splits, judged on its validation splits",
         input=f"[CLS] first [SEP] second [SEP], {size} tokens at most", features="mean over positions at t = 0",
         fine_tuning=f"AdamW without decay, rate {rate:g} falling to 0, {epochs} epochs of batches of {batch}, the last one",
-        weights=which_weights(model), seed=seed, class_=told_none(model).get("class"),
+        **of_model(model), seed=seed,
     )  # fmt: skip
     hashed = fingerprint(
         *(part for s in whole.values() for of in s.values() for part in (of.first, of.second, of.labels))
     )
-    about = identity(model) | {
-        "data": NAME if len(names) > 1 else f"{NAME}:{names[0]}",
-        "sha256": hashed,
-        "trained on": model.config.data.name,
-        "tokenizer": model.tokenizer.name,
-    }
+    about = about_texts(model, NAME if len(names) > 1 else f"{NAME}:{names[0]}", hashed)
     return GlueRecord(rows=tuple(rows), protocol=protocol, about=about, seconds=time.monotonic() - began)
 
 

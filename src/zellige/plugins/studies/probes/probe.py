@@ -19,14 +19,14 @@ import copy
 import csv
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from zellige.base.errors import InputError, unknown
 from zellige.core.random import mix
@@ -36,13 +36,13 @@ from zellige.data.unpack import of_rows
 from zellige.evaluation.interval import Proportion, student
 from zellige.methods import METHODS, build, reference
 from zellige.methods.method import Method
-from zellige.models.embed import embed_tokens, reading, tokens_at_once
-from zellige.models.model import Model, ModelSource, as_model, fingerprint, identity, told_none, which_weights
+from zellige.models.embed import embed_tokens, tokens_at_once
+from zellige.models.model import Model, ModelSource, fingerprint
 from zellige.nn.classifier import Classifier
-from zellige.show.kinds import of
-from zellige.show.record import Figure, Record
+from zellige.show.record import Figure
 
 from . import genomic
+from .fine_tuning import Classified, Progress, Protocol, about_texts, descended, model_of_text, of_model, outputs_of
 
 PENALTIES = tuple(10.0**k for k in range(-6, 0))
 
@@ -138,51 +138,11 @@ def untrained(model: Model, seed: int) -> Any:
     return fresh.to(next(method.parameters()).device).eval()
 
 
-def padded_tokens(texts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """Texts of several lengths as (B, n) tokens, and where they are, (B, n) bool."""
-    sizes = torch.tensor([len(text) for text in texts])
-    x = torch.zeros(len(texts), int(sizes.max()), dtype=torch.long)
-    for row, text in zip(x, texts):
-        row[: len(text)] = torch.tensor([*text])
-    return x, torch.arange(x.shape[1]) < sizes[:, None]
-
-
-def logits(method: Method, classifier: Classifier, texts: Sequence[Sequence[int]]) -> Tensor:
-    """The classifier's logits (B, classes) of texts, which the network reads as in `models.embed`."""
-    device = next(classifier.parameters()).device
-    x, mask = (part.to(device) for part in padded_tokens(texts))
-    inputs, conditioning, skip = reading(method, x)
-    around = (skip, inputs.shape[1] - skip - mask.shape[1])
-    present = F.pad(mask, around, value=True)
-    segments = None if bool(mask.all()) else (~present).long()
-    return classifier(inputs, conditioning, mask=F.pad(mask, around, value=False), segments=segments)
-
-
 def right(
     method: Method, classifier: Classifier, texts: Sequence[Sequence[int]], labels: Tensor, batch: int = 64
 ) -> Tensor:
     """Which texts the classifier gets right, (N,) bool."""
     return outputs_of(method, classifier, texts, batch).argmax(-1) == labels
-
-
-@torch.no_grad()
-def outputs_of(method: Method, classifier: Classifier, texts: Sequence[Sequence[int]], batch: int = 64) -> Tensor:
-    """The classifier's outputs (N, classes) for texts, in batches of about one length."""
-    classifier.eval()
-    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-    outputs = [
-        logits(method, classifier, [texts[i] for i in order[a : a + batch]]).cpu() for a in range(0, len(order), batch)
-    ]
-    return torch.cat(outputs)[torch.tensor(order).argsort()]
-
-
-def _groups(lengths: Sequence[int], batch: int, generator: torch.Generator) -> list[list[int]]:
-    """All texts once, in a random order of batches; those of a batch are of about one length, so that little is padded."""
-    groups = []
-    for chunk in torch.randperm(len(lengths), generator=generator).split(16 * batch):
-        near = sorted(chunk.tolist(), key=lambda i: lengths[i])
-        groups += [near[first : first + batch] for first in range(0, len(near), batch)]
-    return [groups[i] for i in torch.randperm(len(groups), generator=generator).tolist()]
 
 
 def fine_tune(
@@ -209,56 +169,8 @@ def fine_tune(
     return best[2], best[1]
 
 
-def descended(
-    method: Method,
-    texts: Sequence[Sequence[int]],
-    outputs: int,
-    loss_of: Callable[[Tensor, Sequence[int]], Tensor],
-    seed: int,
-    epochs: int,
-    rate: float,
-    batch: int,
-    progress: Callable[[int, int], None],
-    warmup: float = 0.1,
-    weight_decay: float = 0.01,
-) -> Iterator[tuple[int, Classifier]]:
-    """Train a copy of the network and a linear map on its mean hidden state by AdamW: each epoch's number, and the classifier.
-
-    Args:
-        outputs: of the linear map.
-        loss_of: (outputs of a batch, the numbers of its texts) -> the mean loss.
-        warmup: share of the steps in which the rate grows to `rate`; then it falls to 0, in lines.
-    """
-    width = embed_tokens(method, [texts[0]]).shape[1]
-    generator = torch.Generator().manual_seed(mix(seed, "order"))
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(mix(seed, "head") % 2**63)
-        classifier = Classifier(copy.deepcopy(method.network), width, outputs).to(next(method.parameters()).device)
-        nn.init.zeros_(classifier.output.weight)
-        parameters = [p for name, p in classifier.named_parameters() if "head" not in name]
-        optimizer = torch.optim.AdamW(parameters, rate, weight_decay=weight_decay)
-        steps, step = epochs * math.ceil(len(texts) / batch), 0
-        for epoch in range(1, epochs + 1):
-            classifier.train()
-            for group in _groups([len(text) for text in texts], batch, generator):
-                step += 1
-                share = (1 - step / steps) / (1 - warmup) if warmup else 1 - (step - 1) / steps
-                share = min(step / (warmup * steps), share) if warmup else share
-                for options in optimizer.param_groups:
-                    options["lr"] = rate * max(share, 0.0)
-                guess = logits(method, classifier, [texts[i] for i in group])
-                loss = loss_of(guess, group)
-                optimizer.zero_grad()
-                loss.backward()
-                nn.utils.clip_grad_norm_(parameters, 1.0)
-                optimizer.step()
-                progress(step, steps)
-            yield epoch, classifier
-
-
 PROTOCOL = "zellige-probe-1"
 CLASSES = {"ag_news": ("World", "Sports", "Business", "Sci/Tech")}
-Progress = Callable[[str, int, int], None]
 
 
 # ---------------------------------------------------------------------------------------------------- labelled texts
@@ -390,31 +302,23 @@ class Gain:
         return (self.high - self.low) / 2
 
 
-@dataclass(frozen=True)
-class ProbeProtocol:
-    """All that was done; `class_` of a model with classes."""
+@dataclass(frozen=True, kw_only=True)
+class ProbeProtocol(Protocol):
+    """All that was done."""
 
     SPELT: ClassVar = {"class_": "class", "fine_tuning": "fine-tuning"}
-    name: str
-    data: str
     texts: str
     length: str
-    features: str
     regression: str
-    fine_tuning: str
-    weights: str
-    seed: int
-    class_: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProbeRecord(Record):
+class ProbeRecord(Classified):
     """The classifiers that were probed.
 
     Attributes:
         rows: one for each classifier.
         differences: what training brings: the trained network minus the random one, probed and fine-tuned, and minus the bag.
-        about: the model and the texts.
         folds: one for each classifier, of several folds; `rows` and `differences` are those of the first.
     """
 
@@ -423,13 +327,7 @@ class ProbeRecord(Record):
     rows: tuple[ProbeRow, ...]
     differences: tuple[Gain, ...]
     protocol: ProbeProtocol
-    about: Mapping[str, Any] = field(default_factory=dict)
-    seconds: float | None = None
     folds: tuple[Fold, ...] = ()
-
-    @property
-    def seed(self) -> int:
-        return self.protocol.seed
 
     def row(self, name: str) -> ProbeRow:
         return next(row for row in self.rows if row.name == name)
@@ -481,10 +379,7 @@ def probe(
     Raises:
         InputError: a model that makes no text; a character that it does not know.
     """
-    began, model = time.monotonic(), as_model(model)
-    kind = of(model.tokenizer)
-    if not kind.running:
-        raise InputError(f"the probe is on texts, and this model makes {kind.many}; use a model of text")
+    began, model = time.monotonic(), model_of_text(model, "the probe is on texts")
     method, size, classes = model.method, tokens_at_once(model.method), len(data.classes)
     whole = [model.tokenizer.encode(text, f"text {i:,}") for i, text in enumerate(data.texts)]
     tokens = [text[:size] for text in whole]
@@ -513,14 +408,9 @@ def probe(
         features="mean over positions at t = 0, " + ("what the head reads" if layer is None else f"layer {layer}"),
         regression="multinomial, L2 penalty chosen, L-BFGS",
         fine_tuning=f"AdamW, rate {rate:g}, {epochs} epochs of batches of {batch}, the epoch chosen",
-        weights=which_weights(model), seed=seed, class_=told_none(model).get("class"),
-    )  # fmt: skip  # (given the topic, there would be nothing to classify)
-    about = identity(model) | {
-        "data": data.name,
-        "sha256": fingerprint(data.texts, data.labels),
-        "trained on": model.config.data.name,
-        "tokenizer": model.tokenizer.name,
-    }
+        **of_model(model), seed=seed,
+    )  # fmt: skip
+    about = about_texts(model, data.name, fingerprint(data.texts, data.labels))
     by_name = {answer.name: answer for answer in answers}
     gains = tuple(by_name[a].minus(by_name[b]) for a, b in PAIRS if {a, b} <= by_name.keys())
     return ProbeRecord(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from zellige.base.requests import Request, aside, data_of_json, declared, option
 from zellige.data import Local
@@ -14,8 +14,23 @@ if TYPE_CHECKING:
     from .probe import ProbeRecord
 
 
+R = TypeVar("R")
+
+
 @declared
-class EvaluateProbe(Request["ProbeRecord"]):
+class FineTuning(Request[R]):
+    """What both are asked: how long a classifier is trained, and where its progress is shown."""
+
+    epochs: int = option("epochs of fine-tuning", default=3, minimum=1, kw_only=True)
+    progress: Callable[[str, int, int], None] | None = aside("called with (title, done, total)", default=None)
+
+    @property
+    def _shown(self) -> dict[str, Any]:
+        return {} if self.progress is None else {"progress": self.progress}
+
+
+@declared
+class EvaluateProbe(FineTuning["ProbeRecord"]):
     """Classify texts by the features of a trained denoiser: a linear probe and a fine-tuned classifier, with baselines.
 
     The record has `.rows`, each with its `.accuracy`, `.differences`, `.protocol` and `.save(path)`.
@@ -34,28 +49,25 @@ class EvaluateProbe(Request["ProbeRecord"]):
         "block of the network that the linear probe reads (default: what the head reads)", default=None, minimum=0
     )
     linear: bool = option("only the linear probes; much faster", default=False)
-    epochs: int = option("epochs of fine-tuning", default=3, minimum=1)
     rate: float = option("peak learning rate of fine-tuning", default=1e-3, above=0)
     batch: int = option("texts per step of fine-tuning", default=32, minimum=1)
     seed: int = option("random seed of the split, the weights and the data order", default=0)
     folds: int = option("times that all is done, each with a split and seeds of its own", default=1, minimum=1)
-    progress: Callable[[str, int, int], None] | None = aside("called with (title, done, total)", default=None)
 
     def run(self, model: "ModelSource", /) -> "ProbeRecord":
         """Probe a `Model`, or a run folder, a saved folder or a hub id."""
         from .probe import labelled, probe_folds
 
-        how = {} if self.progress is None else {"progress": self.progress}
         data, epochs = labelled(self.probe, self.data.path, self.data.cache), 0 if self.linear else self.epochs
         record = probe_folds(
             model, data, self.folds, seed=self.seed, epochs=epochs, rate=self.rate, batch=self.batch, layer=self.layer,
-            **how,
+            **self._shown,
         )  # fmt: skip
         return record.made_by(self)
 
 
 @declared
-class EvaluateGlue(Request["GlueRecord"]):
+class EvaluateGlue(FineTuning["GlueRecord"]):
     """Fine-tune a trained denoiser on GLUE, by the protocol of MDLM's appendix D.6.
 
     The record has `.rows`, each with its `.metric` and `.value`, `.mean`, `.protocol` and `.save(path)`.
@@ -67,19 +79,16 @@ class EvaluateGlue(Request["GlueRecord"]):
     data: Local = option(
         "where it is; `path` has a folder for each task", default=Local(), read=partial(data_of_json, Local)
     )
-    epochs: int = option("epochs of fine-tuning", default=3, minimum=1)
     rate: float = option("first learning rate, which falls to 0", default=2e-5, above=0)
     batch: int = option("texts per step", default=16, minimum=1)
     seed: int = option("random seed of the linear map and the data order", default=0)
-    progress: Callable[[str, int, int], None] | None = aside("called with (title, done, total)", default=None)
 
     def run(self, model: "ModelSource", /) -> "GlueRecord":
         """Fine-tune and judge a `Model`, or a run folder, a saved folder or a hub id."""
         from .glue import glue, tasks_of
 
-        how = {} if self.progress is None else {"progress": self.progress}
         record = glue(
             model, tasks_of(self.probe), path=self.data.path, cache=self.data.cache, seed=self.seed, epochs=self.epochs,
-            rate=self.rate, batch=self.batch, **how,
+            rate=self.rate, batch=self.batch, **self._shown,
         )  # fmt: skip
         return record.made_by(self)
