@@ -21,6 +21,7 @@ from zellige.samplers import Speculative, run
 from zellige.samplers.guidance import ClassifierFree
 from zellige.samplers.replay import weigh
 from zellige.samplers.speculative import OverOrders, in_order
+from zellige.training.small import How
 from zellige.training.speculative import HeadRecord, measured, train
 
 V, L = 3, 4
@@ -154,7 +155,7 @@ def test_a_head_learns_what_drafts_say_of_each_other():
     _, draft, same = measured(head, method, rows)
     assert same == draft
     assert measured(head, method, rows, most=1)[1][1] == math.inf  # the error of one text is not known
-    train(head, method, rows, steps=80, batch=16, lr=3e-2, seed=0)
+    train(head, method, rows, How(80, 16, 3e-2))
     _, draft, verified = measured(head, method, rows)
     assert verified[0] < 0.75 * draft[0]
     assert fingerprint(method) == before

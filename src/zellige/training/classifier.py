@@ -14,7 +14,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..base.errors import InputError
-from ..base.requests import Progress
 from ..base.schema import UNREAD
 from ..core import random
 from ..core.batch import Batch
@@ -31,7 +30,7 @@ from ..models.model import Model
 from ..nn.block import Net
 from ..samplers.pairing import blank
 from ..show.record import Figure, Trained
-from .small import fit
+from .small import How, fit
 
 RANGES = 5  # of the noise level, in which the calibration is measured
 CONFIDENCES = 10
@@ -54,17 +53,7 @@ def noised(method: Method, batch: Batch, u: Tensor, generator: torch.Generator) 
     return x, torch.where(empty, PRIOR, CLEAN).double()
 
 
-def train_classifier(
-    model: Model,
-    data: Any,
-    *,
-    steps: int,
-    batch: int,
-    lr: float,
-    layers: int | None,
-    seed: int,
-    progress: Progress | None = None,
-) -> TextClassifier:
+def train_classifier(model: Model, data: Any, layers: int | None, how: How) -> TextClassifier:
     """A classifier of the noisy texts of a model, and its calibration on the test split; see `requests.TrainClassifier`."""
     data_config = model.config.data if data is None else data
     if type(data_config) is Data:  # values that are handed over have their classes beside them, or none
@@ -81,12 +70,12 @@ def train_classifier(
     net: Net = model.config.net
     sizes = replace(net, layers=net.layers if layers is None else layers, classes=0)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(mix(seed, "weights") % 2**63)
+        torch.manual_seed(mix(how.seed, "weights") % 2**63)
         network = fresh(sizes, states, noise != "blocks", len(names))
     prior = method.process.prior.tolist() if noise == "tokens" else []  # pyright: ignore[reportOptionalMemberAccess]
     config = ClassifierConfig(
         corpus.about["name"], names, model.tokenizer.name, model.tokenizer.fingerprint, noise, block, states, prior,
-        sizes, steps, seed, [],
+        sizes, how.steps, how.seed, [],
     )  # fmt: skip
     classifier = TextClassifier(network.to(device), config)
 
@@ -95,9 +84,9 @@ def train_classifier(
         x, t = noised(method, texts.to(device), u.to(device), generator)
         return F.nll_loss(classifier.log_p(x, t, method.process), texts.condition.long().to(device))  # pyright: ignore
 
-    fit(network, corpus.train, loss_of, steps=steps, batch=batch, lr=lr, seed=seed, progress=progress)
+    fit(network, corpus.train, loss_of, how)
     split = next(name for name in ("test", "validation", "train") if name in corpus.rows)
-    classifier.config = replace(config, calibration=calibration(classifier, method, corpus.split(split), seed=seed))
+    classifier.config = replace(config, calibration=calibration(classifier, method, corpus.split(split), seed=how.seed))
     return classifier
 
 

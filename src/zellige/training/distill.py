@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from ..base.errors import InputError
-from ..base.requests import Progress
 from ..base.schema import UNREAD
 from ..core import random
 from ..core.batch import Batch
@@ -37,7 +36,7 @@ from ..samplers.pairing import absorbs, reverses
 from ..show.numbers import counted
 from ..show.record import Figure, Trained
 from .ema import EMA
-from .small import fit
+from .small import How, fit
 
 Loss = Callable[
     [Diffusion, Diffusion, Batch, int, Randomness], Tensor
@@ -106,12 +105,8 @@ def distill(
     merge: int,
     divergence: str,
     latents: int | None,
-    steps: int,
-    batch: int,
-    lr: float,
     ema: float,
-    seed: int,
-    progress: Progress | None = None,
+    how: How,
 ) -> tuple[Model, Distilled]:
     """The student and how its rounds went; see `requests.TrainDistill`."""
     method = model.method
@@ -127,16 +122,13 @@ def distill(
     corpus = corpus_of(model, data)
     held_out = corpus.split(next(name for name in ("validation", "test", "train") if name in corpus.rows))
     student, model_config = (
-        (copy.deepcopy(method), model.config) if by != "di4c" else with_latent(model, latents or LATENTS, seed)
+        (copy.deepcopy(method), model.config) if by != "di4c" else with_latent(model, latents or LATENTS, how.seed)
     )
     loss: Loss = partial(way.loss, merge=merge, divergence=divergence)
-    results = train_rounds(
-        student, method, loss, corpus.train, held_out, counts, steps=steps, batch=batch, lr=lr, ema=ema, seed=seed,
-        progress=progress,
-    )  # fmt: skip
+    results = train_rounds(student, method, loss, corpus.train, held_out, counts, ema, how)
     name = (model.source.name if model.source else "") or model.config.run or model.config.method
     texts = min(len(held_out), HELD_OUT)
-    config = Distilled(by, name, fingerprint(method), divergence, counts[-1], steps, seed, texts, results)
+    config = Distilled(by, name, fingerprint(method), divergence, counts[-1], how.steps, how.seed, texts, results)
     about = {**model.about, "distilled": {"by": by, "teacher_sha256": config.teacher_sha256, "steps": counts[-1]}}
     return Model(student, model.tokenizer, model_config, about, model.defaults | {"steps": counts[-1]}), config
 
@@ -180,22 +172,19 @@ def train_rounds(
     rows: Rows,
     held_out: Rows,
     counts: Sequence[int],
-    *,
     ema: float,
-    seed: int,
-    progress: Progress | None = None,
-    **how: Any,
+    how: How,
 ) -> tuple[Round, ...]:
     """Train the student for a round from each of `counts` to the next, and leave it with the average of its weights.
 
     Args:
         teacher: of the first round; the student, as a round has left it, is that of the next.
-        how: steps, batch and lr of `fit`, for each round.
+        how: each round is trained.
     """
     rounds, device = [], next(student.parameters()).device
     for turn, (n, after) in enumerate(itertools.pairwise(counts)):
         student.requires_grad_(True)
-        judge = partial(held_out_loss, loss, student, teacher, held_out, n, mix(seed, "held out", turn))
+        judge = partial(held_out_loss, loss, student, teacher, held_out, n, mix(how.seed, "held out", turn))
         before, average = judge(), EMA(student, ema)
 
         def loss_of(texts: Batch, generator: torch.Generator, n: int = n, teacher: Any = teacher) -> Tensor:
@@ -204,10 +193,10 @@ def train_rounds(
 
         def after_step(done: int, total: int, turn: int = turn, average: EMA = average) -> None:
             average.update(done)
-            if progress:
-                progress(turn * total + done, (len(counts) - 1) * total)
+            if how.progress:
+                how.progress(turn * total + done, (len(counts) - 1) * total)
 
-        fit(student, rows, loss_of, clip=1.0, seed=mix(seed, turn), progress=after_step, **how)
+        fit(student, rows, loss_of, replace(how, seed=mix(how.seed, turn), progress=after_step), clip=1.0)
         student.load_state_dict(average.state(), strict=False)
         rounds.append(Round(n, after, before, judge()))
         teacher = copy.deepcopy(student)

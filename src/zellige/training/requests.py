@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ..base.errors import InputError
 from ..base.files import writable
@@ -32,15 +32,20 @@ from .settings import SECTIONS, read_value, with_settings
 
 if TYPE_CHECKING:
     from ..methods.method import Method
+    from ..models.classifier import TextClassifier
     from ..models.config import Config, Train
-    from ..models.model import ModelSource
+    from ..models.model import Model, ModelSource
+    from ..models.speculative import Verifier
     from ..show.progress import Progress
     from .classifier import ClassifierRecord
     from .distill import DistillRecord
     from .run import Run
     from .setup import Start
+    from .small import How
     from .speculative import HeadRecord
     from .tune import Tuning
+
+R = TypeVar("R", covariant=True)
 
 
 def section_of_json(where: str) -> Callable[[Any], Any]:
@@ -479,8 +484,42 @@ _seed = partial(option, "random seed", default=0, minimum=0)
 _progress = partial(aside, "called with (steps done, steps in all)", default=None)
 
 
+class OnModel(Request[R]):
+    """A network that is trained on a model: what its requests have in common."""
+
+    out: str | Path | None
+    data: Any
+    steps: int
+    batch: int
+    lr: float
+    seed: int
+    progress: Callable[[int, int], None] | None
+
+    def run(self, model: "ModelSource") -> R:
+        """Train it on a `Model`, or on a run folder, a saved folder or a hub id.
+
+        Raises:
+            InputError: the model or the data does not suit, or the folder is there.
+        """
+        check_new(self.out)
+        refuse_handed_over(self, "data")
+        from ..models.model import as_model
+        from .small import How
+
+        began = time.monotonic()
+        how = How(self.steps, self.batch, self.lr, self.seed, self.progress)
+        record, network = self._trained(as_model(model), how)
+        if self.out is not None:
+            network.save(self.out)
+        return replace(record, seconds=time.monotonic() - began, request=self.saved())
+
+    def _trained(self, model: "Model", how: "How") -> tuple[Any, Any]:
+        """The record, and what is saved."""
+        raise NotImplementedError
+
+
 @declared
-class TrainClassifier(Request["ClassifierRecord"]):
+class TrainClassifier(OnModel["ClassifierRecord"]):
     """Train a classifier of a model's noisy texts, which guides its samples to a class.
 
     The record has `.classifier`, an argument of `zellige.sample`, and `.config` with its calibration on held-out texts.
@@ -502,30 +541,15 @@ class TrainClassifier(Request["ClassifierRecord"]):
     seed: int = _seed()
     progress: Callable[[int, int], None] | None = _progress()
 
-    def run(self, model: "ModelSource") -> "ClassifierRecord":
-        """Train it on a `Model`, or on a run folder, a saved folder or a hub id.
-
-        Raises:
-            InputError: the data has no classes, or the folder is there.
-        """
-        check_new(self.out)
-        from ..models.model import as_model
+    def _trained(self, model: "Model", how: "How") -> "tuple[ClassifierRecord, TextClassifier]":
         from .classifier import ClassifierRecord, train_classifier
 
-        if isinstance(self.data, HandedOver):
-            raise self.data.refuse("data")
-        began = time.monotonic()
-        classifier = train_classifier(
-            as_model(model), self.data, steps=self.steps, batch=self.batch, lr=self.lr, layers=self.layers,
-            seed=self.seed, progress=self.progress,
-        )  # fmt: skip
-        if self.out is not None:
-            classifier.save(self.out)
-        return ClassifierRecord(classifier.config, time.monotonic() - began, classifier, request=self.saved())
+        classifier = train_classifier(model, self.data, self.layers, how)
+        return ClassifierRecord(classifier.config, classifier=classifier), classifier
 
 
 @declared
-class TrainSpeculative(Request["HeadRecord"]):
+class TrainSpeculative(OnModel["HeadRecord"]):
     """Train the causal head of a masked model, which verifies its drafts, for samples in fewer network evaluations.
 
     The model has it from then on: `zellige.sample(model, sampler="speculative")`. The record has `.config`, with the nats per
@@ -549,30 +573,15 @@ class TrainSpeculative(Request["HeadRecord"]):
     seed: int = _seed()
     progress: Callable[[int, int], None] | None = _progress()
 
-    def run(self, model: "ModelSource") -> "HeadRecord":
-        """Train it on a `Model`, or on a run folder, a saved folder or a hub id.
-
-        Raises:
-            InputError: the model drafts no tokens, its method cannot be sampled so, or the folder is there.
-        """
-        check_new(self.out)
-        from ..models.model import as_model
+    def _trained(self, model: "Model", how: "How") -> "tuple[HeadRecord, Verifier]":
         from .speculative import HeadRecord, train_speculative
 
-        if isinstance(self.data, HandedOver):
-            raise self.data.refuse("data")
-        began = time.monotonic()
-        verifier = train_speculative(
-            as_model(model), self.data, steps=self.steps, batch=self.batch, lr=self.lr,
-            precision=self.precision, seed=self.seed, progress=self.progress,
-        )  # fmt: skip
-        if self.out is not None:
-            verifier.save(self.out)
-        return HeadRecord(verifier.config, time.monotonic() - began, request=self.saved())
+        verifier = train_speculative(model, self.data, self.precision, how)
+        return HeadRecord(verifier.config), verifier
 
 
 @declared
-class TrainDistill(Request["DistillRecord"]):
+class TrainDistill(OnModel["DistillRecord"]):
     """Train a student of a model that samples in fewer steps.
 
     The record has `.model`, an ordinary model that samples in `.config.steps` steps by default, and `.config` with the loss of
@@ -607,27 +616,14 @@ class TrainDistill(Request["DistillRecord"]):
     seed: int = _seed()
     progress: Callable[[int, int], None] | None = _progress()
 
-    def run(self, model: "ModelSource") -> "DistillRecord":
-        """Train it on a `Model`, or on a run folder, a saved folder or a hub id.
-
-        Raises:
-            InputError: the model's noise is of another kind, its steps cannot be divided so often, or the folder is there.
-        """
-        check_new(self.out)
-        from ..models.model import as_model
+    def _trained(self, model: "Model", how: "How") -> "tuple[DistillRecord, Model]":
         from .distill import DistillRecord, distill
 
-        if isinstance(self.data, HandedOver):
-            raise self.data.refuse("data")
-        began = time.monotonic()
         student, config = distill(
-            as_model(model), self.data, by=self.by, teacher_steps=self.teacher_steps, rounds=self.rounds,
-            merge=self.merge, divergence=self.divergence, latents=self.latents, steps=self.steps, batch=self.batch,
-            lr=self.lr, ema=self.ema, seed=self.seed, progress=self.progress,
+            model, self.data, by=self.by, teacher_steps=self.teacher_steps, rounds=self.rounds, merge=self.merge,
+            divergence=self.divergence, latents=self.latents, ema=self.ema, how=how,
         )  # fmt: skip
-        if self.out is not None:
-            student.save(self.out)
-        return DistillRecord(config, time.monotonic() - began, student, request=self.saved())
+        return DistillRecord(config, model=student), student
 
 
 def check_new(folder: str | Path | None) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -14,16 +15,30 @@ from ..data.rows import Rows
 WARM_UP = 0.05  # of the steps
 
 
+@dataclass(frozen=True)
+class How:
+    """How a network is trained.
+
+    Attributes:
+        batch: rows of a step; each row is seen once before any is seen again.
+        lr: peak learning rate.
+        seed: of the order and the noise.
+        progress: called with (steps done, steps in all).
+    """
+
+    steps: int
+    batch: int
+    lr: float
+    seed: int = 0
+    progress: Progress | None = None
+
+
 def fit(
     network: nn.Module,
     rows: Rows,
     loss_of: Callable[[Batch, torch.Generator], Tensor],
+    how: How,
     *,
-    steps: int,
-    batch: int,
-    lr: float,
-    seed: int,
-    progress: Progress | None = None,
     betas: tuple[float, float] = (0.9, 0.999),
     clip: float | None = None,
 ) -> None:
@@ -31,16 +46,14 @@ def fit(
 
     Args:
         loss_of: the loss, a scalar, of a batch on the CPU and a generator for its noise.
-        batch: rows of a step; each row is seen once before any is seen again.
-        seed: of the order and the noise.
         clip: the largest norm of a gradient.
-        progress: called with (steps done, steps in all).
     """
-    optimizer = torch.optim.AdamW(network.parameters(), lr, betas=betas)
+    steps, batch = how.steps, how.batch
+    optimizer = torch.optim.AdamW(network.parameters(), how.lr, betas=betas)
     warm = max(1, int(WARM_UP * steps))
     rate = lambda step: min((step + 1) / warm, 0.5 * (1 + math.cos(math.pi * step / steps)))  # noqa: E731
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
-    generator, order = torch.Generator().manual_seed(mix(seed, "noise") % 2**63), torch.empty(0, dtype=torch.long)
+    generator, order = torch.Generator().manual_seed(mix(how.seed, "noise") % 2**63), torch.empty(0, dtype=torch.long)
     network.train()
     for step in range(steps):
         while len(order) < batch:
@@ -53,6 +66,6 @@ def fit(
             nn.utils.clip_grad_norm_(network.parameters(), clip)
         optimizer.step()
         schedule.step()
-        if progress:
-            progress(step + 1, steps)
+        if how.progress:
+            how.progress(step + 1, steps)
     network.eval().requires_grad_(False)

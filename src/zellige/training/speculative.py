@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from ..base.errors import InputError
-from ..base.requests import Progress
 from ..core.batch import Batch
 from ..core.random import mix
 from ..core.student import half
@@ -33,20 +32,10 @@ from ..samplers import Speculative, State
 from ..samplers.predict import expected_time
 from ..samplers.speculative import HEADLESS
 from ..show.record import Figure, Trained
-from .small import fit
+from .small import How, fit
 
 
-def train_speculative(
-    model: Model,
-    data: Any,
-    *,
-    steps: int,
-    batch: int,
-    lr: float,
-    seed: int,
-    precision: str = "float32",
-    progress: Progress | None = None,
-) -> Verifier:
+def train_speculative(model: Model, data: Any, precision: str, how: How) -> Verifier:
     """A causal head of the model, which gets it as its `verifier`, and its nats per token on held-out texts; see
     `requests.TrainSpeculative`."""
     method, net = model.method, model.config.net
@@ -60,17 +49,19 @@ def train_speculative(
     heads = net.heads if not net.convolutional and width % (2 * net.heads) == 0 else 1
     conv = 0 if net.convolutional or net.grid else net.conv
     name = (model.source or Path(model.config.run)).name
-    config = HeadConfig(name, fingerprint(method), method.process.K, width, heads, conv, tuple(net.grid), steps, seed)
+    config = HeadConfig(
+        name, fingerprint(method), method.process.K, width, heads, conv, tuple(net.grid), how.steps, how.seed
+    )
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(mix(seed, "head") % 2**63)
+        torch.manual_seed(mix(how.seed, "head") % 2**63)
         network = config.network()
     known = getattr(method.network, "embedding", None)
     if known is not None and known.weight.shape == network.embedding.weight.shape:  # begins with what the network knows
         network.embedding.weight.data.copy_(known.weight / known.weight.std())
     network.to(device)
-    train(network, method, corpus.train, precision, steps=steps, batch=batch, lr=lr, seed=seed, progress=progress)
+    train(network, method, corpus.train, how, precision)
     split = next(name for name in ("test", "validation", "train") if name in corpus.rows)
-    texts, draft, verified = measured(network, method, corpus.split(split), seed=seed)
+    texts, draft, verified = measured(network, method, corpus.split(split), seed=how.seed)
     method.verifier = Verifier(
         network, HeadConfig(**vars(config) | {"texts": texts, "draft": draft, "verified": verified})
     )
@@ -95,7 +86,7 @@ def nats(network: CausalHead, method: Masked, batch: Batch, generator: torch.Gen
     return torch.stack(results) if draft else results[0]
 
 
-def train(network: CausalHead, method: Masked, rows: Rows, precision: str = "float32", **how: Any) -> None:
+def train(network: CausalHead, method: Masked, rows: Rows, how: How, precision: str = "float32") -> None:
     """Train a head, as `fit` does; the network of the method has no gradients meanwhile."""
     device = next(network.parameters()).device
     trained = [p.requires_grad_(False) for p in method.parameters() if p.requires_grad]
@@ -105,7 +96,7 @@ def train(network: CausalHead, method: Masked, rows: Rows, precision: str = "flo
         with products(device, precision):
             return nats(network, method, texts, generator).sum() / texts.counted.sum().clamp_min(1)
 
-    fit(network, rows, loss_of, betas=(0.9, 0.99), clip=1.0, **how)
+    fit(network, rows, loss_of, how, betas=(0.9, 0.99), clip=1.0)
     for p in trained:
         p.requires_grad_(True)
 
