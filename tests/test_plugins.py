@@ -96,10 +96,15 @@ def test_one_of_each_works_as_ours_do(place, tmp_path):
 
 
 TRUST = """
-import contextlib, io
+import contextlib, io, shutil
+from pathlib import Path
 import zellige
 from zellige.base.trust import allow
-for path, read in (("runs/p", zellige.load), ("runs/m", zellige.load), ("runs/m/tokens.json", zellige.Record.load)):
+from zellige.models import shipped
+shutil.copytree(shipped.find("tales"), "copy", ignore=shutil.ignore_patterns("SHA256SUMS"))
+Path("copy/generation_config.json").write_text('{"sampler": "backwards"}')
+files = ["runs/p", "runs/m", "copy"]
+for path, read in (*((file, zellige.load) for file in files), ("runs/m/tokens.json", zellige.Record.load)):
     try:
         read(path)
         print("loaded", path)
@@ -116,7 +121,7 @@ print(zellige.load("runs/p", method="plain").method.name)
 
 
 def test_a_file_runs_the_code_of_a_package_only_where_it_was_named_or_allowed(place, tmp_path):
-    """In a process that has not named it: the method of a run, and the schedule among its options."""
+    """In a process that has not named it: the method of a run, the schedule among its options, the sampler of its defaults."""
     train = f"""
 from zellige.cli import main
 main(["train", "plain", "--data.name", "letters", *{SMALL}, "--run", "runs/p"])
@@ -128,10 +133,13 @@ main(["evaluate", "runs/m", "--tokens", "12"])
     lines = run(TRUST, place, cwd=tmp_path).splitlines()
     assert "names the method 'plain' of the package zellige-plugged, whose code would run; add `allow_code`" in lines[0]
     assert "names the schedule 'squared' of the package zellige-plugged, whose code would run" in lines[1]
-    assert "names the evaluation 'EvaluateTokens' of the package zellige_plugged, whose code would run" in lines[2]
-    assert lines[3] == "squared"
-    assert lines[4].startswith("2 error: 'plain.json' names the method 'plain' of the package zellige-plugged")
-    assert lines[5:] == ["plain"]
+    assert (
+        "generation_config.json' names the sampler 'backwards' of the package zellige-plugged, whose code" in lines[2]
+    )
+    assert "names the evaluation 'EvaluateTokens' of the package zellige_plugged, whose code would run" in lines[3]
+    assert lines[4] == "squared"
+    assert lines[5].startswith("2 error: 'plain.json' names the method 'plain' of the package zellige-plugged")
+    assert lines[6:] == ["plain"]
 
 
 def broken(folder: Path, package: str, group: str, line: str) -> None:

@@ -18,6 +18,7 @@ from .. import __version__
 from ..base.arguments import of_kind
 from ..base.errors import InputError
 from ..base.schema import parse, read_text, shown, structure
+from ..base.trust import reading
 from ..methods.method import Method
 from ..samplers import every_option
 from .checkpoint.layout import GENERATION
@@ -80,7 +81,8 @@ def read_defaults(folder: Path, method: Method, ours: bool = True) -> dict[str, 
     entries.pop("zellige", None)
     refuse_unknown(entries, names(), f"{source} has")
     try:
-        return check_defaults(entries, method)
+        with reading(shown(path)):  # which may name a sampler of another package
+            return check_defaults(entries, method)
     except InputError as error:
         message = str(error).replace("`", "")
         raise InputError(message if message.startswith(source) else f"{source}: {message}") from None

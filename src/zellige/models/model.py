@@ -393,18 +393,17 @@ def _load(
     tensors, metadata = load_tensors(folder / WEIGHTS)
     number = metadata.get("format", "pt")
     check_format(FORMAT if number in ("pt", str(FORMAT)) else number, FORMAT, shown(folder / WEIGHTS))
-    with reading(shown(folder)):  # which may name a schedule or a sampler of another package
+    from_file = reading(shown(folder))  # which may name a schedule of another package
+    with from_file, torch.random.fork_rng(devices=[]):  # global random numbers stay as they were
         cls = method or METHODS[config.method]
-        with torch.random.fork_rng(devices=[]):  # global random numbers stay as they were
-            network = _network(config, about, cls, tokenizer) if net is None else net
-            if network is None:
-                raise InputError(
-                    f"'{shown(path)}' was trained with an own network ({config.network}); hand it over: load(path, net=...)"
-                )
-            built = build(cls, tokenizer.size, network, config.options, config.net.length, tokenizer.ordered)
-        place_weights(built, tensors, config, take=net is None)
-        defaults = read_defaults(folder, built)
-    loaded_model = Model(built.to(device), tokenizer, config, about, defaults)
+        network = _network(config, about, cls, tokenizer) if net is None else net
+        if network is None:
+            raise InputError(
+                f"'{shown(path)}' was trained with an own network ({config.network}); hand it over: load(path, net=...)"
+            )
+        built = build(cls, tokenizer.size, network, config.options, config.net.length, tokenizer.ordered)
+    place_weights(built, tensors, config, take=net is None)
+    loaded_model = Model(built.to(device), tokenizer, config, about, read_defaults(folder, built))
     loaded_model.source = Path(path) if Path(path).is_dir() and folder.parent != shipped.FOLDER else folder
     return loaded_model
 
