@@ -39,7 +39,7 @@ more than there are steps, and not the distribution of the T-step model.
 """
 
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -55,7 +55,7 @@ from . import carried
 from .grid import OnGrid, grid_of
 from .guide import Truncated, Wrapper
 from .pairing import Distribution, choosable, one_alpha, reverses, scores_masks, steps_distribution
-from .predict import choose_then_predict, expected_evaluations, fill, free, predict_then_choose, redraw
+from .predict import choose_then_predict, expected_evaluations, fill, free, predict_at, predict_then_choose
 from .sampler import Exactness, State
 
 Argmax = Literal["none", "last", "every", "mu"]
@@ -126,53 +126,56 @@ class Ancestral(OnGrid):
     def passes(self, method):
         return super().passes(method) // (2 if self.carries else 1)  # of the two of self-conditioning
 
-    def init(self, method, shape, *, fixed=None, generator=None):
+    def admit(self, method, fixed):
         if self.carries:
             carried.admits(method)  # pyright: ignore[reportArgumentType]
-        return super().init(method, shape, fixed=fixed, generator=generator)
 
     def step(self, method: Diffusion, state, t, s, generator=None):
         if not method.latents:
             return self._step(method, state, t, s, generator)
-        even = torch.ones(len(state.x), method.latents, dtype=torch.float64, device=state.x.device)
+        even = torch.ones(len(state.x), method.latents, dtype=torch.float64, device=state.x.device)  # (B, M)
         mixed = replace(state, condition=random.categorical(even, generator))  # one latent for the whole sequence
         return replace(self._step(method, mixed, t, s, generator), condition=state.condition)
 
     def _step(self, method: Diffusion, state: State, t: Tensor, s: Tensor, generator: Randomness) -> State:
-        greedy = is_greedy(self.argmax, s)
-        draws = self.argmax == "none" or not (torch.compiler.is_compiling() or bool(greedy.any()))
-        draws = draws and not self.gumbel_bits  # the noise is that of the whole kernel, as in published code
-        if self.choose and choosable(method) and draws and not self.carries:
-            alpha_t, alpha_s = method.process.schedule.alpha(t), method.process.schedule.alpha(s)
-            reveal = (alpha_s - alpha_t) / (1 - alpha_t)  # MDLM eq. 8
-            return choose_then_predict(method, state, reveal, t, posterior, generator)
-        if self.choose and scores_masks(method) and draws and not self.carries:
-            return predict_then_choose(method, state, s, t, revealed_probability, kernel, generator)
-        at = free(method, state)
-        later, greedy = (positions(at).of(value.expand(at.shape)) for value in (s, greedy))
-
-        def distribution(pred: Prediction) -> Tensor:
-            p = kernel(pred, later)
-            return ended(truncated_gumbel(p, self.gumbel_bits) if self.gumbel_bits else p, pred, self.argmax, greedy)
-
-        if not self.carries:
-            return redraw(method, state, at, t, distribution, generator)  # D3PM eq. 4
-        if not bool(at.any()):
+        if self.choose and self._draws_kernel(s) and not self.carries:
+            if choosable(method):  # whether a mask is revealed does not depend on the network
+                alpha_t, alpha_s = method.process.schedule.alpha(t), method.process.schedule.alpha(s)  # (1,) or (K,)
+                reveal = (alpha_s - alpha_t) / (1 - alpha_t)  # MDLM eq. 8
+                return choose_then_predict(method, state, reveal, t, posterior, generator)
+            if scores_masks(method):
+                return predict_then_choose(method, state, s, t, revealed_probability, kernel, generator)
+        at = free(method, state)  # (B, L) bool, N of them
+        pred, context = self._read(method, state, at, t)
+        if pred is None:
             random.discard(at.shape, generator)
             return state
-        pred, estimate = carried.look(method, state, t, positions(at))
-        tokens = random.categorical(distribution(pred), generator, at)
-        return replace(fill(state, at, tokens, at.any(-1)), context=estimate)
+        p = self._drawn_from(pred, positions(at).of(s.expand(at.shape)))  # (N, K)
+        return replace(fill(state, at, random.categorical(p, generator, at), at.any(-1)), context=context)
+
+    # ---------------------------------------------------------------------------------- what a step reads
+    def _read(self, method: Diffusion, state: State, at: Tensor, t: Tensor) -> tuple[Prediction | None, Any]:
+        """The prediction at the positions `at` (B, L), None where there are none, and the context that the next step has."""
+        if not self.carries:
+            return predict_at(method, state, at, t), state.context
+        return carried.look(method, state, t, positions(at)) if bool(at.any()) else (None, state.context)
+
+    # ---------------------------------------------------------------------------------- what a step draws
+    def _draws_kernel(self, s: Tensor) -> bool:
+        """Return whether a step to s draws from the kernel at every position: no likeliest state, no truncated noise."""
+        greedy = self.argmax != "none" and (torch.compiler.is_compiling() or bool(is_greedy(self.argmax, s).any()))
+        return not greedy and not self.gumbel_bits  # truncated noise is that of the whole kernel, as in published code
+
+    def _drawn_from(self, pred: Prediction, s: Tensor) -> Tensor:
+        """Distribution (N, K) that a step to s (N,) draws from: the kernel p(x_s | x_t), as the options change it."""
+        p = kernel(pred, s)  # D3PM eq. 4
+        p = truncated_gumbel(p, self.gumbel_bits) if self.gumbel_bits else p
+        return ended(p, pred, self.argmax, is_greedy(self.argmax, s))
 
     def expected_calls(self, method: Diffusion, times, free):
-        if (
-            not self.choose
-            or self.carries
-            or self.gumbel_bits
-            or self.argmax == "every"
-            or not choosable(method)
-            or not one_alpha(method.process)
-        ):
+        draws_kernel = self.argmax != "every" and not self.gumbel_bits
+        chooses = self.choose and draws_kernel and not self.carries
+        if not (chooses and choosable(method) and one_alpha(method.process)):
             return None
         alpha = method.process.schedule.alpha(times)[..., 0]
         return expected_evaluations((alpha[1:] - alpha[:-1]) / (1 - alpha[:-1]), free)
