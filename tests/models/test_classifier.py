@@ -161,7 +161,7 @@ def test_what_is_trained_on_a_model_is_a_request_whose_record_is_read_and_run_ag
         with pytest.raises(InputError, match="is there; give the name of a new folder with `out`"):
             again.request.run(model)
     assert load_classifier(tmp_path / "judge").classes == [*"0123456789"]
-    assert load_verifier(tmp_path / "head", fingerprint(method)).config == method.verifier.config
+    assert load_verifier(tmp_path / "head", fingerprint(method)).config == model.method.verifier.config
     assert load(tmp_path / "student").defaults == {"steps": 1}
     model.save(tmp_path / "model")  # the head belongs to the weights as they are, in whatever it was trained
     words = ["train", "speculative", str(tmp_path / "model"), "--out", str(tmp_path / "second")]

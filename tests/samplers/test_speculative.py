@@ -34,8 +34,7 @@ def headed(length: int = L, std: float = 0.8, name: str = "mdlm", **net: Any) ->
         for p in head.parameters():
             torch.nn.init.normal_(p, std=std)
     head.requires_grad_(False)
-    method.verifier = lambda h, x, turn: head(h, x, turn)
-    return method
+    return method.verified_by(lambda h, x, turn: head(h, x, turn))
 
 
 @pytest.mark.parametrize("how", [{"window": 1}, {"window": 2}, {}], ids=["one", "two", "all"])

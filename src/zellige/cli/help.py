@@ -134,9 +134,7 @@ def samplers() -> list[dict[str, str]]:
     from ..samplers import ALIASES, SAMPLERS
 
     first = sorted(METHODS.values(), key=lambda cls: cls.name != "mdlm")  # which admits most
-    methods, rows = [part("verify").enumerable(cls) for cls in first], []
-    for method in methods:
-        method.verifier = lambda h, x, turn: h
+    methods, rows = [part("verify").enumerable(cls).verified_by(lambda h, x, turn: h) for cls in first], []
     for name, cls in SAMPLERS.items():
         distribution = next(cls().distribution(method, None) for method in methods if cls.refuse(method) is None)
         number = "none" if distribution.number is None else distribution.number.get("estimator", "bound")

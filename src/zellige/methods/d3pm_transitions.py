@@ -29,7 +29,7 @@ from torch import Tensor
 from ..base.errors import InputError, at_least
 from ..core import maths, process
 from ..core.matrices import CTMC, THIN, Chain, Kernels, afford
-from ..core.schedule import Tabulated
+from ..core.schedule import Schedule, Tabulated
 
 D = torch.float64
 FORGOTTEN = 6.0  # -log of what T steps must leave of the slowest mode; the paper's betas on many levels: 6.2
@@ -427,10 +427,20 @@ def graph(
         alpha = table(schedule, T, N, absorbing=bool(mask_rate))
     if not mask_rate:
         return CTMC(R / slowest, prior, Tabulated(alpha))  # D3PM eq. 16
-    mask = torch.arange(N + 1) == N
-    noise = CTMC(masked(R, mask_rate) / slowest, mask.to(D), Tabulated(alpha), clean=~mask)
-    noise.blank = N
-    return noise
+    return MovesAndMasks(masked(R, mask_rate) / slowest, Tabulated(alpha))
+
+
+class MovesAndMasks(CTMC):
+    """A chain whose tokens become one another, and in the end the last state, a mask: no clean token.
+
+    Args:
+        R: (N + 1, N + 1) rates; those from the mask are zero.
+    """
+
+    def __init__(self, R: Tensor, schedule: Schedule):
+        mask = torch.arange(len(R)) == len(R) - 1
+        super().__init__(R, mask.to(R), schedule, clean=~mask)
+        self.blank = len(R) - 1
 
 
 def graph_steps(embedding: Tensor, k: int, T: int, schedule: str, scaling: str) -> Chain:

@@ -31,8 +31,8 @@ from ..base.requests import declared, option
 from ..core import random
 from ..core.curves import SCHEDULES, ScheduleChoice, schedule_of
 from ..core.prediction import Substituted
-from ..core.process import absorbing
-from ..core.schedule import CLEAN
+from ..core.process import Mixture, absorbing
+from ..core.schedule import CLEAN, Schedule
 from . import diffusion
 from .absorbing import Masked, without_mask
 from .diffusion import Diffusion
@@ -86,11 +86,17 @@ class MDLM(Masked):
         return MDLMWithoutSUBS if cls is MDLM and not (config.carry_over and config.zero_masking) else cls
 
 
-class MDLMWithoutSUBS(Diffusion):
-    """MDLM without carry-over, zero masking, or both (section 5.3, table 8); in discrete time.
+class Visible(Mixture):
+    """Absorbing noise of a model in which visible tokens may change, too: it has no `mask`, only a `blank`; its times are i/T."""
 
-    Its process has no `mask`, only a `blank`: visible tokens may change, in the last step. And no rate: its times are i/T.
-    """
+    def __init__(self, K: int, schedule: Schedule, mask: int | None, T: int):
+        noise = absorbing(K, schedule, mask)
+        super().__init__(noise.prior, schedule, noise.mask, noise.clean)
+        self.mask, self.T = None, T
+
+
+class MDLMWithoutSUBS(Diffusion):
+    """MDLM without carry-over, zero masking, or both (section 5.3, table 8); in discrete time."""
 
     name = "mdlm"
     system, paper, noise = "MDLM", "2406.07524", "absorbing"
@@ -111,8 +117,7 @@ class MDLMWithoutSUBS(Diffusion):
             part = "zero masking" if config.carry_over else "carry-over"
             raise InputError(f"without {part} mdlm needs discrete time: set `diffusion_steps`, 1,000 in the paper")
         vocabulary, mask = without_mask(vocabulary, config.mask)
-        process = absorbing(vocabulary + 1, schedule_of(config), mask)
-        process.mask, process.T = None, config.diffusion_steps
+        process = Visible(vocabulary + 1, schedule_of(config), mask, config.diffusion_steps)
         super().__init__(network, vocabulary, shape, config, process, config.time, config.diffusion_steps)
 
     @classmethod

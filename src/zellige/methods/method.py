@@ -125,7 +125,7 @@ class Method(nn.Module):
         sampler: the default sampler.
         variants: the models that its paper reports, as changes of Config; `verify` checks each.
         ordered: whether tokens are ordered, such as pixel values or pitches; `methods.build` sets it on an instance.
-        verifier: of an instance, a causal head for the sampler `speculative`, (h, x, turn) -> h; no part of the weights.
+        verifier: of an instance, a causal head for the sampler `speculative`, (h, x, turn) -> h; `verified_by` gives it one.
 
     Args:
         network: features and head (see `nn.network`); the head has K logits.
@@ -220,6 +220,12 @@ class Method(nn.Module):
         """The same method with another network."""
         copied = copy_of(self)
         copied._modules, copied._compiled = self._modules | {"network": network}, {}
+        return copied
+
+    def verified_by(self, head: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Self:
+        """The same method with a causal head, which is no part of its weights."""
+        copied = copy_of(self)
+        copied.verifier = head
         return copied
 
     # ---------------------------------------------------------------------------------- how it is made

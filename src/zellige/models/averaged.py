@@ -1,7 +1,5 @@
 """A model whose network is averaged over symmetries of its data."""
 
-import copy
-
 import torch
 
 from ..base.errors import InputError
@@ -37,6 +35,6 @@ def averaged(model: Model, count: int | None) -> Model:
     found = symmetries(model.config.data, model.tokenizer, count)
     device = next(method.parameters()).device
     moves, renames = (torch.as_tensor(values.copy(), device=device).long() for values in (found.moves, found.renames))
-    result = copy.copy(model)
-    result.method = method.of_network(Averaged(method.network, moves, renames, int(method.process.mask)))  # pyright: ignore
-    return result
+    return model.with_method(
+        method.of_network(Averaged(method.network, moves, renames, int(method.process.mask)))  # pyright: ignore
+    )

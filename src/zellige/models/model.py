@@ -7,6 +7,7 @@ A checkpoint of a run is such a folder too, with the state of the training besid
 is resumed are the same files.
 """
 
+import copy
 import hashlib
 import json
 import os
@@ -221,6 +222,12 @@ class Model(hub.Shared):
         self.method.to(usable(device))
         return self
 
+    def with_method(self, method: Method) -> "Model":
+        """The same model with another method around its weights."""
+        copied = copy.copy(self)
+        copied.method = method
+        return copied
+
     @checked
     def save(self, folder: str | Path) -> Path:
         """Write the model into a folder of its own; see `save`."""
@@ -355,7 +362,8 @@ def load(
             with allow(changed=not checksums):
                 model = _load(folder, path, method, net, device, {**choices}, base)
                 if head is not None:
-                    model.method.verifier = load_verifier(head, fingerprint(model.method), device)
+                    verifier = load_verifier(head, fingerprint(model.method), device)
+                    model = model.with_method(model.method.verified_by(verifier))
             model.method.compute_in(precision, compile)
             return model
         except Exception:  # torch says RuntimeError of a file that has gone

@@ -8,7 +8,7 @@ the network's, at variance 1.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -62,10 +62,9 @@ def train_speculative(model: Model, data: Any, precision: str, how: How) -> Veri
     train(network, method, corpus.train, how, precision)
     split = next(name for name in ("test", "validation", "train") if name in corpus.rows)
     texts, draft, verified = measured(network, method, corpus.split(split), seed=how.seed)
-    method.verifier = Verifier(
-        network, HeadConfig(**vars(config) | {"texts": texts, "draft": draft, "verified": verified})
-    )
-    return method.verifier
+    verifier = Verifier(network, replace(config, texts=texts, draft=draft, verified=verified))
+    model.method = method.verified_by(verifier)
+    return verifier
 
 
 def nats(network: CausalHead, method: Masked, batch: Batch, generator: torch.Generator, draft: bool = False) -> Tensor:

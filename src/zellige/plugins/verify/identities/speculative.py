@@ -46,8 +46,7 @@ def world(conv: int = 3) -> tuple[Diffusion, CausalHead]:
     for p in (*method.parameters(), *head.parameters()):
         p.requires_grad_(False).copy_(numbers(shift + p.numel(), size=1.1)[shift:].reshape(p.shape))
         shift += p.numel()
-    method.verifier = head.forward
-    return method, head
+    return method.verified_by(head.forward), head
 
 
 def samples(sampler: Speculative, method: Diffusion, V: int = TOKENS, L: int = LENGTH) -> Tensor:
@@ -129,11 +128,8 @@ def what_its_passes_come_to():
         worst.see(in_order(sampler, method, Batch(X), when.expand(X.shape)).exp(), q, f"one pass, order {order}")
     drafts = posterior(method.predict(torch.full((1, LENGTH), TOKENS), 1.0))[0].double()
     together = maths.normalise(drafts).expand(len(X), -1, -1).gather(-1, X[..., None]).prod(1)[:, 0]
-    method.verifier = lambda h, x, turn: h
-    try:
-        worst.see(samples(Speculative(order=ORDER), method), together, "no effect of the head")
-    finally:
-        method.verifier = head.forward
+    unchanged = method.verified_by(lambda h, x, turn: h)
+    worst.see(samples(Speculative(order=ORDER), unchanged), together, "no effect of the head")
     yield worst.row(DECODERS, "speculative: window 1, one pass, no effect", 1e-12)
 
 
