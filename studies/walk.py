@@ -1,4 +1,4 @@
-"""Which files of the package does a batch pass in training, a state in sampling, a folder being loaded?
+"""Which files of the package does a batch pass in training, a sample of a model, one of a method by `run`, a folder being loaded?
 
     python studies/walk.py              a table: files, returns, calls that go up
     python studies/walk.py --list       and the files, in the order in which they are first entered
@@ -94,7 +94,7 @@ def walks() -> dict[str, Walk]:
     from zellige import Data, Net, Train
 
     root = Path(zellige.__file__).parent
-    training, sampling, loading = (Walk(root) for _ in range(3))
+    training, sampling, running, loading = (Walk(root) for _ in range(4))
     with tempfile.TemporaryDirectory() as folder:
         os.environ["ZELLIGE_CACHE"] = f"{folder}/cache"
         text, run = Path(folder, "text.txt"), Path(folder, "run")
@@ -106,7 +106,13 @@ def walks() -> dict[str, Walk]:
         zellige.sample(model, steps=4)
         loading(zellige.load, run)
         sampling(zellige.sample, model, steps=4, seed=0)
-    return {"a batch in training": training, "a state in sampling": sampling, "a folder being loaded": loading}
+        running(lambda: [*zellige.run(zellige.SAMPLERS["ancestral"](), model.method, (1, net.length), 4)])
+    return {
+        "a batch in training": training,
+        "a state in sampling": sampling,
+        "a sample of a method, by `run`": running,
+        "a folder being loaded": loading,
+    }
 
 
 class ThirdStep:
