@@ -74,8 +74,9 @@ print()"""
 
 
 def test_every_public_name_is_there():
-    for name in zellige.__all__:
-        assert getattr(zellige, name) is not None
+    for module in (zellige, zellige.evaluations, zellige.studies):
+        for name in module.__all__:
+            assert getattr(module, name) is not None
     with pytest.raises(AttributeError, match="nothing_such"):
         zellige.nothing_such  # noqa: B018
 
@@ -104,9 +105,10 @@ def test_a_verb_is_a_function_with_a_help_of_its_own(name):
 
 def test_a_type_checker_sees_every_public_name():
     assert (Path(zellige.__file__).parent / "py.typed").is_file()
-    block = next(n for n in ast.parse(Path(zellige.__file__).read_text()).body if isinstance(n, ast.If))
-    seen = {alias.asname for n in block.body if isinstance(n, ast.ImportFrom) for alias in n.names}
-    assert seen | {"__version__"} == set(zellige.__all__)
+    for module in (zellige, zellige.evaluations, zellige.studies):
+        block = next(n for n in ast.parse(Path(str(module.__file__)).read_text()).body if isinstance(n, ast.If))
+        seen = {alias.asname for n in block.body if isinstance(n, ast.ImportFrom) for alias in n.names}
+        assert seen == set(module.__all__) - {"__version__"}
 
 
 def test_the_version_is_the_same_everywhere():

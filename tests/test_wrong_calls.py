@@ -130,8 +130,8 @@ CALLS = {
     "m.tokenizer.decode(['a'])": "`tokens` is (1,) <U1; it must be a row of whole numbers: a list, an array or a tensor",
     "m.tokenizer.decode(x)": "`tokens` is (2, 16) int64; it must be a row of whole numbers",
     "setattr(m, 'defaults', b'x')": "`defaults` is a bytes; it must hold sampling defaults by name",
-    "z.Sweep('mdlm', axes=5)": "`axes` is 5; it must be a dict, a list or None",
-    "z.Sweep('mdlm', {'train.lr': 3}).all_axes": "the axis 'train.lr' is 3; give a setting's name with a list of values",
+    "z.studies.Sweep('mdlm', axes=5)": "`axes` is 5; it must be a dict, a list or None",
+    "z.studies.Sweep('mdlm', {'train.lr': 3}).all_axes": "the axis 'train.lr' is 3; give a setting's name with a list of values",
     "z.Record.load(object())": "`path` is an object; it must be a text or a path",
     "z.Evaluate().differs('draw')": "unknown field 'draw'; did you mean 'draws'?",
     "z.guide.temperature({}, 1.0)": "`p` is a dict; it must be a Tensor",
@@ -220,11 +220,16 @@ def public_calls(few, x):
     state = zellige.State(x, x > 0, x[:, 0])
     instances = {
         "Batch": lambda: Batch(x), "State": lambda: state, "Model": lambda: few, "Config": lambda: few.config,
-        "Sweep": lambda: zellige.Sweep("mdlm", {}),
+        "Sweep": lambda: zellige.studies.Sweep("mdlm", {}),
     }  # fmt: skip
-    for name in zellige.__all__:
-        value = getattr(zellige, name)
-        if name in LEFT_OUT or not (callable(value) or inspect.ismodule(value)):
+    groups = (zellige.evaluations, zellige.studies)
+    named = [(name, getattr(module, name)) for module in (zellige, *groups) for name in module.__all__]
+    for name, value in named:
+        if (
+            any(value is group for group in groups)
+            or name in LEFT_OUT
+            or not (callable(value) or inspect.ismodule(value))
+        ):
             continue
         if inspect.ismodule(value):
             here = [n for n, v in vars(value).items() if getattr(v, "__module__", "") == value.__name__]

@@ -33,15 +33,16 @@ def directives(lines: Iterable[str]) -> str:
 
 def public() -> Iterable[str]:
     """The directive of each public name, by what it is; data and the version have no docstring of their own."""
-    for name in zellige.__all__:
-        value = getattr(zellige, name)
+    groups = (zellige.evaluations, zellige.studies)
+    for place, name in ((module, name) for module in (zellige, *groups) for name in module.__all__):
+        value, path = getattr(place, name), f"{place.__name__}.{name}"
         if isinstance(value, ModuleType):
             yield f".. automodule:: {value.__name__}\n   :no-members:\n   :no-index:"
         elif inspect.isclass(value):
             kind = "autoexception" if issubclass(value, Exception) else "autoclass"
-            yield f".. {kind}:: zellige.{name}\n   :no-index:"
+            yield f".. {kind}:: {path}\n   :no-index:"
         elif callable(value):
-            yield f".. autofunction:: zellige.{name}\n   :no-index:"
+            yield f".. autofunction:: {path}\n   :no-index:"
 
 
 def sentence(text: str) -> str:

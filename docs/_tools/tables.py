@@ -31,7 +31,8 @@ zellige compare --table mdlm-1 --minutes 5
   data that is. Numbers there are not the paper's numbers on other hardware: data, network and budget differ. What it shows is
   how the methods compare on that data, with paired intervals. The same command goes on where it was stopped.
 
-In Python: `zellige.PlanTable("mdlm-1", gpus=8).run()` and `zellige.Compare(table="mdlm-1", minutes=5).run()`. The tables are
+In Python: `zellige.studies.PlanTable("mdlm-1", gpus=8).run()` and
+`zellige.studies.Compare(table="mdlm-1", minutes=5).run()`. The tables are
 `zellige.papers.tables.TABLES`.
 
 The numbers were copied from the papers' text. Rows about other kinds of models are left out: flows, continuous diffusion, the

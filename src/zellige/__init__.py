@@ -3,12 +3,14 @@
 Names are imported when they are first used, so `import zellige` is light: no torch, no trainer, no data library.
 """
 
-import importlib
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .base.lazy import lazy
 
 if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
+    from . import evaluations as evaluations
     from . import exact as exact
+    from . import studies as studies
     from .base.errors import InputError as InputError
     from .cli import demo as demo
     from .core.batch import Batch as Batch
@@ -16,12 +18,6 @@ if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
     from .core.schedule import PRIOR as PRIOR
     from .data import Data as Data
     from .evaluation.requests import Evaluate as Evaluate
-    from .evaluation.requests import EvaluateBracket as EvaluateBracket
-    from .evaluation.requests import EvaluatePairs as EvaluatePairs
-    from .evaluation.requests import EvaluateSamples as EvaluateSamples
-    from .evaluation.requests import EvaluateSteps as EvaluateSteps
-    from .evaluation.requests import EvaluateSuite as EvaluateSuite
-    from .evaluation.requests import TrainFeatures as TrainFeatures
     from .evaluation.requests import evaluate as evaluate
     from .methods import METHODS as METHODS
     from .methods.method import Method as Method
@@ -38,15 +34,8 @@ if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
     from .nn.block import Net as Net
     from .plugins import report as report
     from .plugins.adapters.pipelines import pipeline as pipeline
-    from .plugins.studies.compare.request import Compare as Compare
-    from .plugins.studies.compare.request import CompareSamplers as CompareSamplers
     from .plugins.studies.compare.request import compare as compare
-    from .plugins.studies.plan.request import Plan as Plan
-    from .plugins.studies.plan.request import PlanTable as PlanTable
     from .plugins.studies.plan.request import plan as plan
-    from .plugins.studies.probes.requests import EvaluateGlue as EvaluateGlue
-    from .plugins.studies.probes.requests import EvaluateProbe as EvaluateProbe
-    from .plugins.studies.sweep.sweep import Sweep as Sweep
     from .plugins.studies.sweep.sweep import sweep as sweep
     from .plugins.verify.verify import verify as verify
     from .samplers import SAMPLERS as SAMPLERS
@@ -93,47 +82,23 @@ _WHERE = {  # public name -> the module that defines it
     "TrainDistill": "training.requests",
     "TrainSpeculative": "training.requests",
     "Tune": "training.requests",
-    "Plan": "plugins.studies.plan.request",
-    "PlanTable": "plugins.studies.plan.request",
     "plan": "plugins.studies.plan.request",
-    "Sweep": "plugins.studies.sweep.sweep",
     "sweep": "plugins.studies.sweep.sweep",
     "evaluate": "evaluation.requests",
     "Evaluate": "evaluation.requests",
-    "EvaluateSteps": "evaluation.requests",
-    "EvaluateBracket": "evaluation.requests",
-    "EvaluateSuite": "evaluation.requests",
-    "EvaluatePairs": "evaluation.requests",
-    "EvaluateSamples": "evaluation.requests",
-    "EvaluateGlue": "plugins.studies.probes.requests",
-    "EvaluateProbe": "plugins.studies.probes.requests",
-    "TrainFeatures": "evaluation.requests",
     "Record": "show.record",
     "verify": "plugins.verify.verify",
-    "Compare": "plugins.studies.compare.request",
-    "CompareSamplers": "plugins.studies.compare.request",
     "compare": "plugins.studies.compare.request",
 }
-_MODULES = {
+_MODULES = {  # public modules
+    "evaluations": "evaluations",
+    "studies": "studies",
     "report": "plugins.report",
     "guide": "samplers.guide",
     "guidance": "samplers.guidance",
     "exact": "exact",
     "demo": "cli.demo",
-}  # public modules
+}
 
 __all__ = ["__version__", *_WHERE, *_MODULES]  # pyright: ignore[reportUnsupportedDunderAll]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f"{__name__}.{_MODULES[name]}")
-    if name in _WHERE:
-        return getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
-    from .base.errors import no_attribute
-
-    raise AttributeError(no_attribute(__name__, name), name=name, obj=sys.modules[__name__])
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy(__name__, _WHERE, _MODULES)

@@ -190,7 +190,7 @@ def test_the_data_of_a_strangers_model_is_not_fetched_unasked(run, folder, asked
         assert refused(
             answer, f"has data fetched from elsewhere, '{address}/x.txt'", "--allow-remote", "--data.path"
         ), words
-    for request in (zellige.Evaluate(), zellige.EvaluateBracket()):
+    for request in (zellige.Evaluate(), zellige.evaluations.EvaluateBracket()):
         with pytest.raises(zellige.InputError, match="fetched from elsewhere"):
             request.run(str(there))
     assert asked == []

@@ -191,17 +191,17 @@ def test_grids_are_compared_with_the_true_rest_and_need_no_judge():
     own = model(length=4)
     own = Model(own.method, Levels(3, (2, 2)), own.config)
     arrays = {"test": np.arange(80).reshape(20, 2, 2) % 3}
-    request = zellige.EvaluateSamples(
+    request = zellige.evaluations.EvaluateSamples(
         prompt_tokens=1, samples_per_text=2, count=8, steps=4, data=Data.of(arrays, vocabulary=3, kind="grid")
     )
     record = request.run(own)
     assert record.real is not None
     assert record.points[0].measures.keys() == {"Hellinger", "outliers"} == record.real.measures.keys()
     assert (record.judge, record.points[0].samples, record.of_images) == ("continuations", 16, False)
-    again = zellige.EvaluateSamples.record().from_dict(json.loads(dumps(record.to_dict())))
+    again = zellige.evaluations.EvaluateSamples.record().from_dict(json.loads(dumps(record.to_dict())))
     assert again.protocol.given == record.protocol.given
     with pytest.raises(InputError, match="free samples of grids have no metric here; give a part of real ones"):
-        zellige.EvaluateSamples(count=8).run(own)
+        zellige.evaluations.EvaluateSamples(count=8).run(own)
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_folds(folder):
     net = Net(kind="conv", layers=1, hidden=16, heads=1, length=10)
     config = Config("mdlm", METHODS["mdlm"].Config(), Data("dna"), net)
     model = Model(build("mdlm", 5, net).eval(), Characters(BASES, "text", (10,)), config, {})
-    request = zellige.EvaluateProbe(NAME, data=Local(path=str(folder)), linear=True, folds=3)
+    request = zellige.evaluations.EvaluateProbe(NAME, data=Local(path=str(folder)), linear=True, folds=3)
     record = request.run(model)
     assert {fold.name for fold in record.folds} == {row.name for row in record.rows}
     assert all(len(fold.accuracies) == 3 for fold in record.folds)

@@ -8,8 +8,9 @@ import pytest
 import torch
 from scipy import stats
 
-from zellige import Config, Data, EvaluateGlue, InputError, cli
+from zellige import Config, Data, InputError, cli
 from zellige.data.tokenizer import Characters, Tokens
+from zellige.evaluations import EvaluateGlue
 from zellige.methods import METHODS, build
 from zellige.models.config import Train
 from zellige.models.model import Model

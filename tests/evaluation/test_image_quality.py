@@ -45,7 +45,7 @@ def pixels() -> np.ndarray:
 @pytest.fixture(scope="module")
 def record(tmp_path_factory) -> image_features.FeaturesRecord:
     folder = tmp_path_factory.mktemp("features") / "seen"
-    return zellige.TrainFeatures(str(folder), Data("digits"), width=WIDTH, epochs=8).run()
+    return zellige.evaluations.TrainFeatures(str(folder), Data("digits"), width=WIDTH, epochs=8).run()
 
 
 @pytest.fixture

@@ -25,10 +25,10 @@ PAIRS = (
 )
 REQUESTS = {
     "bound": zellige.Evaluate(draws=2, limit=4, seed=1),
-    "steps": zellige.EvaluateSteps(steps=("4", "continuous"), draws=2, limit=4),
-    "bracket": zellige.EvaluateBracket(numbers=(1, 2), limit=2, own=1, orders=("forward",), per_step=(8,)),
-    "suite": zellige.EvaluateSuite(data=Local("sets"), only=("ag_news", "ptb"), draws=2, limit=4),
-    "pairs": zellige.EvaluatePairs("pairs.jsonl", draws=8),
+    "steps": zellige.evaluations.EvaluateSteps(steps=("4", "continuous"), draws=2, limit=4),
+    "bracket": zellige.evaluations.EvaluateBracket(numbers=(1, 2), limit=2, own=1, orders=("forward",), per_step=(8,)),
+    "suite": zellige.evaluations.EvaluateSuite(data=Local("sets"), only=("ag_news", "ptb"), draws=2, limit=4),
+    "pairs": zellige.evaluations.EvaluatePairs("pairs.jsonl", draws=8),
 }
 
 
@@ -155,7 +155,9 @@ def test_values_that_were_handed_over_are_asked_for_again():
     with pytest.raises(InputError, match=r"`data` was handed over in Python \(a list\), and no file holds it"):
         request.run("text")
     assert replace(request, data=texts).run("text").value == record.value
-    judged = zellige.EvaluatePairs([Question("the value of ", ("the object", "a class"))], draws=4).run("text")
+    judged = zellige.evaluations.EvaluatePairs([Question("the value of ", ("the object", "a class"))], draws=4).run(
+        "text"
+    )
     judged.save("p.json")
     with pytest.raises(InputError, match="`pairs` was handed over"):
         zellige.Record.load("p.json").request.run("text")

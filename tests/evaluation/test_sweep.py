@@ -161,7 +161,7 @@ def test_a_record_is_saved_loaded_and_run_again(here, tmp_path, monkeypatch):
     """The same numbers bit for bit, from Python; its request is the one that was made, options of the sampler included."""
     monkeypatch.chdir(here)
     drawn = []
-    request = zellige.EvaluateSamples(
+    request = zellige.evaluations.EvaluateSamples(
         judge="ar",
         reference="real.txt",
         count=6,

@@ -102,11 +102,11 @@ def test_a_table_is_planned_row_by_row(capsys, tmp_path, monkeypatch):
     assert [line.split()[0] for line in lines[1:4]] == ["row", "MD4", "GenMD4"]
     assert lines[-1].startswith("  GenMD4: no plan of genmd4")
     record = zellige.Record.load(tmp_path / "plan.json")
-    alone = zellige.Plan("md4-text8", gpus=8, price=2.0).run()
+    alone = zellige.studies.Plan("md4-text8", gpus=8, price=2.0).run()
     assert record.budgets["md4-text8"].hours == pytest.approx(alone.hours)
     assert [*record.reasons] == ["genmd4-text8"]
     assert record.gpu_hours == pytest.approx(alone.gpu_hours)
-    assert record.request == zellige.PlanTable("md4-2", gpus=8, price=2.0)
+    assert record.request == zellige.studies.PlanTable("md4-2", gpus=8, price=2.0)
 
 
 @pytest.mark.parametrize(

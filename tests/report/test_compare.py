@@ -781,7 +781,7 @@ def of_table(folder, minutes=0.001, **more):
         "table": "mdlm-8", "data": Data.of(tokens(), vocabulary=7, test=0.3), "net": NET, "train": settings(),
         "calls": (2,), "samples": 6, "draws": 2, "folder": folder, "minutes": minutes,
     }  # fmt: skip
-    return zellige.Compare(**(usual | more))
+    return zellige.studies.Compare(**(usual | more))
 
 
 @pytest.fixture(scope="module")

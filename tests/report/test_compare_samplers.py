@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import zellige
-from zellige import CompareSamplers, Data, Net, Train, cli
+from zellige import Data, Net, Train, cli
 from zellige.data.prepare import prepare
 from zellige.evaluation.interval import Number
 from zellige.evaluation.sweep import Set, Way
@@ -18,6 +18,7 @@ from zellige.plugins.studies.compare import samplers as compared
 from zellige.plugins.studies.compare.command import all_samplers
 from zellige.plugins.studies.compare.samplers_figure import samplers_figure
 from zellige.show.record import Record
+from zellige.studies import CompareSamplers
 
 NET = Net(layers=1, hidden=16, heads=2, length=8, conv=3)
 TRAIN = Train(

@@ -139,7 +139,9 @@ def test_two_sides_of_its_likelihood_add_up_over_blocks(sdar, tmp_path):
     folder, theirs, _ = sdar
     (tmp_path / "notes.txt").write_text(large.TEXT)
     data = zellige.Data("text", path=str(tmp_path / "notes.txt"))
-    request = zellige.EvaluateBracket(data=data, limit=2, numbers=(1, 32), own=None, orders=(), per_step=(1,))
+    request = zellige.evaluations.EvaluateBracket(
+        data=data, limit=2, numbers=(1, 32), own=None, orders=(), per_step=(1,)
+    )
     model = zellige.load(folder, length=8)
     bracket = request.run(model)
     assert (bracket.rows[0].distribution.text, bracket.protocol["name"]) == (
