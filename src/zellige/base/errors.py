@@ -156,13 +156,13 @@ def check_counts(**counts: int) -> None:
 
 
 def no_attribute(of: str, name: str) -> str:
-    """Message of the AttributeError where `name` is asked of "zellige" or "Model", and is in neither.
+    """Message of the AttributeError where `name` is asked of "zellige", one of its modules or "Model", and is not there.
 
     >>> no_attribute("zellige", "AutoModel")
     "module 'zellige' has no attribute 'AutoModel'; zellige.load(path) reads any model, with its tokenizer"
     """
-    owner = "module 'zellige'" if of == "zellige" else f"'{of}' object"
-    hint = ELSEWHERE[of].get(name)
+    owner = f"module '{of}'" if of.startswith("zellige") else f"'{of}' object"
+    hint = ELSEWHERE.get(of, {}).get(name)
     return f"{owner} has no attribute '{name}'" + (f"; {hint}" if hint else "")
 
 

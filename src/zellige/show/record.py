@@ -232,7 +232,9 @@ def request_class(document: Mapping[str, Any], source: str = "it") -> type[Reque
         with reading(source):
             refuse_plugin(f"evaluation '{attribute}' of the package {module.partition('.')[0]}")
         importlib.import_module(module)
-    kind = getattr(sys.modules.get(module or __name__.partition(".")[0]), attribute, None)
+    ours = sys.modules[__name__.partition(".")[0]]
+    places = (sys.modules.get(module),) if module else (ours, ours.evaluations, ours.studies)
+    kind = next((getattr(place, attribute) for place in places if hasattr(place, attribute)), None)
     if not (isinstance(kind, type) and issubclass(kind, Request)):
         raise InputError(f"'{source}' is not a record of Zellige; give a JSON file that it wrote")
     check_format(document.get("format"), FORMAT, source)
