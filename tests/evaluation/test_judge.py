@@ -22,6 +22,7 @@ WORDS = "the value of the object is returned by the function and it is the name 
 TEXTS = [WORDS[:30], "a", WORDS * 3, "the", WORDS[10:60], "", "it is"]
 ALPHABET = "abcdefghijklmnopqrstuvwxyz "
 L = 24
+EOS, BOS = 1, 2
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ def inner():
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=320, special_tokens=["<|endoftext|>"], initial_alphabet=alphabet, show_progress=False
+        vocab_size=320, special_tokens=["<pad>", "<|endoftext|>", "<s>"], initial_alphabet=alphabet, show_progress=False
     )
     tokenizer.train_from_iterator([WORDS * 20], trainer)
     return tokenizer
@@ -41,16 +42,17 @@ def inner():
 
 @pytest.fixture(scope="module")
 def gpt2(inner, tmp_path_factory):
-    """A folder with a random GPT-2 of 32 positions and its tokenizer."""
+    """A folder with a random GPT-2 of 32 positions and its tokenizer; BOS and EOS are two tokens, neither of them 0."""
     transformers = pytest.importorskip("transformers", reason="the extra 'eval' is not installed")
     folder = tmp_path_factory.mktemp("gpt2")
-    end = "<|endoftext|>"
-    wrapped = transformers.PreTrainedTokenizerFast(tokenizer_object=inner, bos_token=end, eos_token=end)
+    wrapped = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=inner, bos_token="<s>", eos_token="<|endoftext|>", pad_token="<pad>"
+    )
     wrapped.save_pretrained(folder)
     torch.manual_seed(0)
     config = transformers.GPT2Config(
         vocab_size=inner.get_vocab_size(), n_positions=32, n_embd=16, n_layer=2, n_head=2, initializer_range=0.5,
-        bos_token_id=0, eos_token_id=0,
+        bos_token_id=BOS, eos_token_id=EOS, pad_token_id=0,
     )  # fmt: skip
     transformers.GPT2LMHeadModel(config).eval().save_pretrained(folder)
     return folder
@@ -80,7 +82,7 @@ def chain(model, ids, first):
     """log p by one call for each token: nothing shared with the judge but the network."""
     total, counted = 0.0, 0
     for i, token in enumerate(ids):
-        before = ([0] if first == "judged" else []) + ids[:i]
+        before = ([BOS] if first == "judged" else []) + ids[:i]
         if before:
             logits = model(torch.tensor([before])).logits[0, -1].double()
             total, counted = total - float(logits.log_softmax(-1)[token]), counted + 1
@@ -128,13 +130,13 @@ def test_what_counts_of_eos(gpt2):
     text = f"the {end} value{end} of"
     both = [Judge(gpt2, eos=eos, first="judged") for eos in ("first", "all")]
     ids = both[0].encode([text])[0]
-    assert ids.count(0) == 2
+    assert ids.count(EOS) == 2
     (few, n), (every, m) = (judge.nats([text]) for judge in both)
     assert int(m) == len(ids) == int(n) + 1
-    second = [i for i, token in enumerate(ids) if token == 0][1]
+    second = [i for i, token in enumerate(ids) if token == EOS][1]
     with torch.no_grad():
-        logits = both[0].inner.model(torch.tensor([[0, *ids[:second]]])).logits[0, -1].double()
-    assert float(every - few) == pytest.approx(-float(logits.log_softmax(-1)[0]), rel=1e-5)
+        logits = both[0].inner.model(torch.tensor([[BOS, *ids[:second]]])).logits[0, -1].double()
+    assert float(every - few) == pytest.approx(-float(logits.log_softmax(-1)[EOS]), rel=1e-5)
 
 
 def test_bos_changes_the_number_and_context_cuts(gpt2):

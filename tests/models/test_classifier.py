@@ -92,6 +92,26 @@ def test_calibration_counts_what_is_right():
     )
 
 
+def test_calibration_is_of_texts_evenly_spaced_each_at_a_level_of_its_own():
+    """In batches of 64."""
+    method, rows, read, times = make("mdlm"), Rows(torch.zeros(200, 8, dtype=torch.long)), [], []
+    made = classifier(method, 2)
+
+    def collate(chosen):
+        read.extend(chosen)
+        return Batch(rows.tokens[chosen], condition=torch.zeros(len(chosen), dtype=torch.long))
+
+    def log_p(x, t, process):
+        times.append(t.amax(-1))
+        return torch.tensor([0.8, 0.2]).double().log().expand(len(x), -1)
+
+    rows.collate, made.log_p = collate, log_p  # pyright: ignore[reportAttributeAccessIssue]
+    calibration(made, method, rows, most=100)
+    assert read == [2 * i for i in range(100)]
+    assert [len(of) for of in times] == [64, 36]
+    assert (100 * torch.cat(times)).long().unique().tolist() == [*range(100)]  # one of each hundredth
+
+
 def test_a_folder_holds_it(tmp_path):
     method = make("mdlm")
     made = classifier(method)

@@ -30,7 +30,7 @@ from zellige.samplers import (
     run,
 )
 from zellige.samplers.predict import predict_at
-from zellige.samplers.sampler import Exactness
+from zellige.samplers.sampler import HIDDEN, Exactness
 
 
 # ---------------------------------------------------------------------------------- names and pairings
@@ -174,6 +174,54 @@ def test_a_row_with_its_own_generator_does_not_see_its_batch(sampler, method):
             assert torch.equal(alone.x[0], whole.x[b])
             assert int(alone.calls) == int(whole.calls[b])
         assert int(whole.calls[5]) == 0
+
+
+class Rolled(torch.nn.Module):
+    """A network whose last state is called 0, and each other state one more."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+
+    def features(self, x, time=None, **kwargs):
+        return self.network.features((x - 1) % (V + 1), time, **kwargs)
+
+    def head(self, h):
+        return self.network.head(h).roll(1, -1)
+
+
+DRAWS_MASKS = ("plain", "psi", "smc", "informed", "uniformisation")  # among the tokens: in the order of their numbers
+
+
+@pytest.mark.parametrize("name", [*sorted(SAMPLERS.keys() - DRAWS_MASKS), "blockwise", "semi_autoregressive"])
+@torch.no_grad()
+def test_the_number_of_the_mask_is_nothing_to_a_sampler(name):
+    """Of one model whose mask is V, and 0: the same samples at the same steps, beside given tokens and a hidden one."""
+    sampler = SAMPLERS.get(name) or samplers.find(name)(**{"blockwise": {"stride": 1}}.get(name, {"block_length": 2}))
+    last = mdlm(length=4)
+    first = MDLM(Rolled(last.network), V, (4,), mask=0)
+    fixed = torch.tensor([[-1, -1, -1, -1], [-1, 2, -1, 0], [-1, 1, -1, HIDDEN]])
+    states = [
+        [*run(sampler, method, (3, 4), 5, fixed=given, generator=generators(0, 1, 2))]
+        for method, given in ((last, fixed), (first, torch.where(fixed < 0, fixed, fixed + 1)))
+    ]
+    for a, b in zip(*states, strict=True):
+        assert torch.equal((a.x + 1) % (V + 1), b.x)
+        assert a.calls.tolist() == b.calls.tolist()
+
+
+@pytest.mark.parametrize("name", DRAWS_MASKS)
+@torch.no_grad()
+def test_nor_where_the_mask_is_drawn_among_the_tokens(name):
+    """The same frequencies of whole texts, within 5.5 standard errors of their difference."""
+    last, n = mdlm(length=2), 8_000
+    rates = []
+    for method in (last, MDLM(Rolled(last.network), V, (2,), mask=0)):
+        *_, state = run(SAMPLERS[name], method, (n, 2), 3, generator=torch.Generator().manual_seed(1))
+        x = state.x if method is last else state.x - 1
+        assert ((x >= 0) & (x < V)).all()
+        rates.append(exact.index(x, V).bincount(minlength=V**2) / n)
+    assert ((rates[0] - rates[1]).abs() <= 5.5 * ((rates[0] + rates[1]) / n).sqrt()).all()
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)

@@ -154,6 +154,11 @@ def test_a_head_learns_what_drafts_say_of_each_other():
     _, draft, same = measured(head, method, rows)
     assert same == draft
     assert measured(head, method, rows, most=1)[1][1] == math.inf  # the error of one text is not known
+    read, collate = [], rows.collate
+    rows.collate = lambda chosen: read.extend(chosen) or collate(chosen)  # pyright: ignore[reportAttributeAccessIssue]
+    measured(head, method, rows, most=40)
+    assert read == [i * 60 // 40 for i in range(40)]  # evenly spaced
+    rows.collate = collate
     train(head, method, rows, How(80, 16, 3e-2))
     _, draft, verified = measured(head, method, rows)
     assert verified[0] < 0.75 * draft[0]

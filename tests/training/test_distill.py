@@ -13,7 +13,7 @@ from zellige.core.batch import Batch
 from zellige.exact import enumeration
 from zellige.methods import MDLM, UDLM, build
 from zellige.nn import DiT, Net, Table
-from zellige.training.distill import WAYS, Distilled, DistillRecord, Round, train_rounds, windows
+from zellige.training.distill import WAYS, Distilled, DistillRecord, Round, held_out_loss, train_rounds, windows
 from zellige.training.small import How
 
 V, L = 2, 2
@@ -85,6 +85,38 @@ def test_each_round_is_taught_by_the_average_that_the_one_before_left():
     assert all(torch.equal(seen[1], left) for seen in second)
     assert (left - 3).square().sum() > (first[-1][2] - 3).square().sum()  # behind those before the last step
     assert torch.equal(student.network.logits, after[-1])
+
+
+def test_each_round_and_seed_has_random_numbers_of_its_own():
+    """For the steps of a round and for its held-out texts."""
+    rows: Any = Rows(enumeration.states(V, L))
+
+    def seeds(seed: int) -> set[int]:
+        student, seen = build(MDLM, 2, Table(3, 2).double(), length=2), set()
+
+        def loss(student, teacher, batch, n, generator):
+            seen.add(generator.initial_seed())
+            return student.network.logits.square().sum().expand(len(batch))
+
+        train_rounds(student, student, loss, rows, rows, [4, 2, 1], 0.9, How(2, 4, 0.1, seed))
+        return seen
+
+    assert len(seeds(0) | seeds(1)) == 8
+
+
+def test_some_texts_are_held_out_evenly_spaced_in_batches(monkeypatch):
+    monkeypatch.setattr("zellige.training.distill.HELD_OUT", 40)
+    rows, seen = Rows(torch.arange(100)[:, None]), []
+
+    def loss(student, teacher, batch, n, generator):
+        seen.append(batch.tokens[:, 0])
+        return batch.tokens[:, 0]
+
+    student: Any = build(MDLM, 2, Table(3, 2), length=2)
+    mean, _ = held_out_loss(loss, student, student, rows, 4, seed=0)  # pyright: ignore[reportArgumentType]
+    assert [len(part) for part in seen] == [32, 8]
+    assert torch.cat(seen).tolist() == [i * 100 // 40 for i in range(40)]
+    assert mean == float(torch.cat(seen).double().mean())
 
 
 def test_some_window_ends_at_clean_tokens():
