@@ -42,7 +42,7 @@ def make(
     torch.manual_seed(0)
     config = METHODS[name].Config(**(choices or {}))
     sizes = {"layers": 2, "hidden": 8, "heads": 2, "condition": 8} | net
-    method = build(name, V, Net(length=length, conv=conv, **sizes), config, ordered=True).double().eval()
+    method = build(name, vocabulary, Net(length=length, conv=conv, **sizes), config, ordered=True).double().eval()
     with torch.no_grad():
         for p in method.network.parameters():
             p.normal_(std=0.4)

@@ -40,6 +40,8 @@ def test_weight_decay_is_of_matrices_or_of_everything():
             (id(p), expected(p)) for p in made.method.parameters()
         }
         assert {p.ndim for p in made.method.parameters()} == {1, 2}
+    made = loop(lr=0.02, betas=(0.7, 0.8)).configure_optimizers()
+    assert (made.defaults["lr"], made.defaults["betas"]) == (0.02, (0.7, 0.8))
 
 
 @pytest.mark.parametrize("clip", [0.5, 0.0])

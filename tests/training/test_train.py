@@ -15,7 +15,7 @@ import torch
 
 import zellige
 from testing.small import loop
-from zellige import Data, InputError, Net, Train, load
+from zellige import Data, InputError, Net, Sample, Train, load
 from zellige.base import files
 from zellige.base.errors import Diverged
 from zellige.base.trust import allow
@@ -181,9 +181,10 @@ def test_swapping_is_undone_whatever_happens():
 
 def test_what_is_kept_is_the_average(tmp_path):
     """model.safetensors holds the average, training.safetensors the weights; without EMA they are one."""
-    for ema in (0.9, 0.0):
-        folder = tmp_path / str(ema)
-        go(folder, ema=ema)
+    averages = []
+    for ema, warmup in ((0.9, True), (0.9, False), (0.0, True)):
+        folder = tmp_path / f"{ema} {warmup}"
+        go(folder, ema=ema, ema_warmup=warmup)
         last = newest(folder / "checkpoints")
         assert last is not None
         average, _ = load_tensors(last / "model.safetensors")
@@ -191,13 +192,16 @@ def test_what_is_kept_is_the_average(tmp_path):
         weights = {k.removeprefix("weights."): v for k, v in state.items() if k.startswith("weights.")}
         assert bool(weights) == bool(ema)
         assert not any(torch.equal(average[k], w) for k, w in weights.items())
+        averages.append(average)
+    assert not all(torch.equal(value, averages[1][name]) for name, value in averages[0].items())  # of the same weights
 
 
 # ---------------------------------------------------------------------------------------------------- a run
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     folder, notes = tmp_path_factory.mktemp("runs") / "a", Notes()
-    return train("mdlm", data=data(), net=NET, train=settings(tensorboard=True), run=folder, progress=notes), notes
+    chosen = settings(tensorboard=True, seed=3, validate_draws=2, validate_rows=5)
+    return train("mdlm", data=data(), net=NET, train=chosen, run=folder, progress=notes), notes
 
 
 def test_run_folder(finished):
@@ -209,6 +213,8 @@ def test_run_folder(finished):
     assert {"best", "last", "step-000004"} <= set(points)
     sample = json.loads((run.folder / "samples" / "step-000004.jsonl").read_text())
     assert list(sample) == ["text", "tokens", "seed", "calls", "prompt", "checksum"]
+    again = Sample(count=1, steps=3, seed=3).run(load(run.folder, checkpoint="last"))
+    assert (sample["seed"], sample["tokens"]) == (3, again.tokens[0])
     assert len(sample["tokens"]) == 8
     plain = json.loads((run.folder / "config.json").read_text())
     assert plain["about"]["data"]["sha256"]
@@ -257,7 +263,7 @@ def test_validation_is_evaluation(finished):
     run, _ = finished
     model = load(run.folder, checkpoint="last")
     rows_ = prepare(data(), 8).validation
-    result = evaluate_rows(model.method, rows_, draws=1, seed=0, limit=4)
+    result = evaluate_rows(model.method, rows_, draws=2, seed=3, limit=5)
     assert result.value == pytest.approx(float(rows(run.folder)[-1]["validation"]), rel=1e-6)
 
 
@@ -412,9 +418,9 @@ def test_only_some_choices_may_change(finished, tmp_path):
     with pytest.raises(InputError) as caught:
         train("mdlm", data=data(), net=replace(NET, layers=2), run=run.folder, resume=True)
     assert str(caught.value) == "`resume` with `net.layers` 2, but the run has 1; leave it out, or use a new `run`"
-    for wrong in ({"batch": 8}, {"seed": 3}, {"ema": 0.5}, {"betas": (0.5, 0.5)}):
-        with pytest.raises(InputError, match=r"^`resume` with `train\."):
-            train("mdlm", data=data(), train=settings(**wrong), run=run.folder, resume=True)
+    for name, wrong in {"batch": 8, "seed": 4, "ema": 0.5, "betas": (0.5, 0.5)}.items():
+        with pytest.raises(InputError, match=rf"^`resume` with `train\.{name}`"):
+            train("mdlm", data=data(), train=replace(run.config.train, **{name: wrong}), run=run.folder, resume=True)
     with pytest.raises(InputError, match="`resume` with `schedule` cosine, but the run has loglinear"):
         train("mdlm", data=data(), options=MDLM.Config(schedule="cosine"), run=run.folder, resume=True)
     with pytest.raises(InputError, match="is a run of mdlm, not md4; zellige train mdlm continues it"):
