@@ -27,7 +27,7 @@ from zellige.methods import MDLM, UDLM, build
 from zellige.nn.table import Table
 from zellige.samplers import Ancestral, State
 from zellige.training.distill import WAYS, train_rounds
-from zellige.training.small import How
+from zellige.training.small import FitOptions
 
 V, L, FIRST, COUNTS = 3, 3, 32, (1, 2, 4, 8)
 
@@ -85,7 +85,7 @@ def students(cls: Any, by: str, divergence: str, latents: int, p: Tensor, steps:
     loss, results, n = partial(WAYS[by].loss, merge=2, divergence=divergence), dict[int, Tensor](), FIRST
     rows: Any = Rows(p)
     while n > 1:
-        train_rounds(student, teacher, loss, rows, rows, [n, n // 2], 0.99, How(steps, 128, 0.05, seed + n))
+        train_rounds(student, teacher, loss, rows, rows, [n, n // 2], 0.99, FitOptions(steps, 128, 0.05, seed + n))
         n //= 2
         teacher = copy.deepcopy(student)
         if n in COUNTS:

@@ -21,7 +21,7 @@ from zellige.samplers import Speculative, run
 from zellige.samplers.guidance import ClassifierFree
 from zellige.samplers.replay import weigh
 from zellige.samplers.speculative import OverOrders, in_order
-from zellige.training.small import How
+from zellige.training.small import FitOptions
 from zellige.training.speculative import HeadRecord, measured, train
 
 V, L = 3, 4
@@ -159,7 +159,7 @@ def test_a_head_learns_what_drafts_say_of_each_other():
     measured(head, method, rows, most=40)
     assert read == [i * 60 // 40 for i in range(40)]  # evenly spaced
     rows.collate = collate
-    train(head, method, rows, How(80, 16, 3e-2))
+    train(head, method, rows, FitOptions(80, 16, 3e-2))
     _, draft, verified = measured(head, method, rows)
     assert verified[0] < 0.75 * draft[0]
     assert fingerprint(method) == before

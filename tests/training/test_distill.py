@@ -14,7 +14,7 @@ from zellige.exact import enumeration
 from zellige.methods import MDLM, UDLM, build
 from zellige.nn import DiT, Net, Table
 from zellige.training.distill import WAYS, Distilled, DistillRecord, Round, held_out_loss, train_rounds, windows
-from zellige.training.small import How
+from zellige.training.small import FitOptions
 
 V, L = 2, 2
 
@@ -46,7 +46,7 @@ def test_a_student_comes_nearer_to_its_teacher(by, cls, latents):
     teacher: Any = enumeration.Denoiser(student.process, p, L, student.parameterization)
     rows: Any = Rows(enumeration.states(V, L).repeat_interleave((40 * p).long(), 0))
     loss = partial(WAYS[by].loss, merge=2, divergence="kl")
-    rounds = train_rounds(student, teacher, loss, rows, rows, [4, 2, 1], 0.9, How(10, 20, 0.1))
+    rounds = train_rounds(student, teacher, loss, rows, rows, [4, 2, 1], 0.9, FitOptions(10, 20, 0.1))
     assert [(r.teacher, r.student) for r in rounds] == [(4, 2), (2, 1)]
     assert rounds[0].after[0] < rounds[0].before[0]  # of the same noise
     given = Batch(rows.tokens, torch.zeros_like(rows.tokens, dtype=torch.bool))
@@ -78,7 +78,7 @@ def test_each_round_is_taught_by_the_average_that_the_one_before_left():
             taught.append((n, teacher.network.logits.detach().clone(), student.network.logits.detach().clone()))
         return (student.network.logits - 3.0).square().sum().expand(len(batch))
 
-    train_rounds(student, teacher, loss, rows, rows, [4, 2, 1], 0.9, How(6, 4, 0.1))
+    train_rounds(student, teacher, loss, rows, rows, [4, 2, 1], 0.9, FitOptions(6, 4, 0.1))
     first, second = ([seen for seen in taught if seen[0] == n] for n in (4, 2))
     assert all(torch.equal(seen[1], teacher.network.logits) for seen in first)
     left = after[1]  # by the first round
@@ -98,7 +98,7 @@ def test_each_round_and_seed_has_random_numbers_of_its_own():
             seen.add(generator.initial_seed())
             return student.network.logits.square().sum().expand(len(batch))
 
-        train_rounds(student, student, loss, rows, rows, [4, 2, 1], 0.9, How(2, 4, 0.1, seed))
+        train_rounds(student, student, loss, rows, rows, [4, 2, 1], 0.9, FitOptions(2, 4, 0.1, seed))
         return seen
 
     assert len(seeds(0) | seeds(1)) == 8

@@ -30,7 +30,7 @@ from ..models.model import Model
 from ..nn.block import Net
 from ..samplers.pairing import blank
 from ..show.record import Figure, Trained
-from .small import How, fit
+from .small import FitOptions, fit
 
 RANGES = 5  # of the noise level, in which the calibration is measured
 CONFIDENCES = 10
@@ -53,7 +53,7 @@ def noised(method: Method, batch: Batch, u: Tensor, generator: torch.Generator) 
     return x, torch.where(empty, PRIOR, CLEAN).double()
 
 
-def train_classifier(model: Model, data: Any, layers: int | None, how: How) -> TextClassifier:
+def train_classifier(model: Model, data: Any, layers: int | None, options: FitOptions) -> TextClassifier:
     """A classifier of the noisy texts of a model, and its calibration on the test split; see `requests.TrainClassifier`."""
     data_config = model.config.data if data is None else data
     if type(data_config) is Data:  # values that are handed over have their classes beside them, or none
@@ -70,12 +70,12 @@ def train_classifier(model: Model, data: Any, layers: int | None, how: How) -> T
     net: Net = model.config.net
     sizes = replace(net, layers=net.layers if layers is None else layers, classes=0)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(mix(how.seed, "weights") % 2**63)
+        torch.manual_seed(mix(options.seed, "weights") % 2**63)
         network = fresh(sizes, states, noise != "blocks", len(names))
     prior = method.process.prior.tolist() if noise == "tokens" else []  # pyright: ignore[reportOptionalMemberAccess]
     config = ClassifierConfig(
         corpus.about["name"], names, model.tokenizer.name, model.tokenizer.fingerprint, noise, block, states, prior,
-        sizes, how.steps, how.seed, [],
+        sizes, options.steps, options.seed, [],
     )  # fmt: skip
     classifier = TextClassifier(network.to(device), config)
 
@@ -84,9 +84,11 @@ def train_classifier(model: Model, data: Any, layers: int | None, how: How) -> T
         x, t = noised(method, texts.to(device), u.to(device), generator)
         return F.nll_loss(classifier.log_p(x, t, method.process), texts.condition.long().to(device))  # pyright: ignore
 
-    fit(network, corpus.train, loss_of, how)
+    fit(network, corpus.train, loss_of, options)
     split = next(name for name in ("test", "validation", "train") if name in corpus.rows)
-    classifier.config = replace(config, calibration=calibration(classifier, method, corpus.split(split), seed=how.seed))
+    classifier.config = replace(
+        config, calibration=calibration(classifier, method, corpus.split(split), seed=options.seed)
+    )
     return classifier
 
 

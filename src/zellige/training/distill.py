@@ -36,7 +36,7 @@ from ..samplers.pairing import absorbs, reverses
 from ..show.numbers import counted
 from ..show.record import Figure, Trained
 from .ema import EMA
-from .small import How, fit
+from .small import FitOptions, fit
 
 Loss = Callable[
     [Diffusion, Diffusion, Batch, int, Randomness], Tensor
@@ -106,7 +106,7 @@ def distill(
     divergence: str,
     latents: int | None,
     ema: float,
-    how: How,
+    options: FitOptions,
 ) -> tuple[Model, Distilled]:
     """The student and how its rounds went; see `requests.TrainDistill`."""
     method = model.method
@@ -122,13 +122,15 @@ def distill(
     corpus = corpus_of(model, data)
     held_out = corpus.split(next(name for name in ("validation", "test", "train") if name in corpus.rows))
     student, model_config = (
-        (copy.deepcopy(method), model.config) if by != "di4c" else with_latent(model, latents or LATENTS, how.seed)
+        (copy.deepcopy(method), model.config) if by != "di4c" else with_latent(model, latents or LATENTS, options.seed)
     )
     loss: Loss = partial(way.loss, merge=merge, divergence=divergence)
-    results = train_rounds(student, method, loss, corpus.train, held_out, counts, ema, how)
+    results = train_rounds(student, method, loss, corpus.train, held_out, counts, ema, options)
     name = (model.source.name if model.source else "") or model.config.run or model.config.method
     texts = min(len(held_out), HELD_OUT)
-    config = Distilled(by, name, fingerprint(method), divergence, counts[-1], how.steps, how.seed, texts, results)
+    config = Distilled(
+        by, name, fingerprint(method), divergence, counts[-1], options.steps, options.seed, texts, results
+    )
     about = {**model.about, "distilled": {"by": by, "teacher_sha256": config.teacher_sha256, "steps": counts[-1]}}
     return Model(student, model.tokenizer, model_config, about, model.defaults | {"steps": counts[-1]}), config
 
@@ -173,18 +175,18 @@ def train_rounds(
     held_out: Rows,
     counts: Sequence[int],
     ema: float,
-    how: How,
+    options: FitOptions,
 ) -> tuple[Round, ...]:
     """Train the student for a round from each of `counts` to the next, and leave it with the average of its weights.
 
     Args:
         teacher: of the first round; the student, as a round has left it, is that of the next.
-        how: each round is trained.
+        options: of each round.
     """
     rounds, device = [], next(student.parameters()).device
     for turn, (n, after) in enumerate(itertools.pairwise(counts)):
         student.requires_grad_(True)
-        judge = partial(held_out_loss, loss, student, teacher, held_out, n, mix(how.seed, "held out", turn))
+        judge = partial(held_out_loss, loss, student, teacher, held_out, n, mix(options.seed, "held out", turn))
         before, average = judge(), EMA(student, ema)
 
         def loss_of(texts: Batch, generator: torch.Generator, n: int = n, teacher: Any = teacher) -> Tensor:
@@ -193,10 +195,10 @@ def train_rounds(
 
         def after_step(done: int, total: int, turn: int = turn, average: EMA = average) -> None:
             average.update(done)
-            if how.progress:
-                how.progress(turn * total + done, (len(counts) - 1) * total)
+            if options.progress:
+                options.progress(turn * total + done, (len(counts) - 1) * total)
 
-        fit(student, rows, loss_of, replace(how, seed=mix(how.seed, turn), progress=after_step), clip=1.0)
+        fit(student, rows, loss_of, replace(options, seed=mix(options.seed, turn), progress=after_step), clip=1.0)
         student.load_state_dict(average.state(), strict=False)
         rounds.append(Round(n, after, before, judge()))
         teacher = copy.deepcopy(student)

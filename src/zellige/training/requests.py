@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from .distill import DistillRecord
     from .run import Run
     from .setup import Start
-    from .small import How
+    from .small import FitOptions
     from .speculative import HeadRecord
     from .tune import Tuning
 
@@ -504,16 +504,16 @@ class OnModel(Request[R]):
         check_new(self.out)
         refuse_handed_over(self, "data")
         from ..models.model import as_model
-        from .small import How
+        from .small import FitOptions
 
         began = time.monotonic()
-        how = How(self.steps, self.batch, self.lr, self.seed, self.progress)
-        record, network = self._trained(as_model(model), how)
+        options = FitOptions(self.steps, self.batch, self.lr, self.seed, self.progress)
+        record, network = self._trained(as_model(model), options)
         if self.out is not None:
             network.save(self.out)
         return replace(record, seconds=time.monotonic() - began, request=self.saved())
 
-    def _trained(self, model: "Model", how: "How") -> tuple[Any, Any]:
+    def _trained(self, model: "Model", options: "FitOptions") -> tuple[Any, Any]:
         """The record, and what is saved."""
         raise NotImplementedError
 
@@ -541,10 +541,10 @@ class TrainClassifier(OnModel["ClassifierRecord"]):
     seed: int = _seed()
     progress: Callable[[int, int], None] | None = _progress()
 
-    def _trained(self, model: "Model", how: "How") -> "tuple[ClassifierRecord, TextClassifier]":
+    def _trained(self, model: "Model", options: "FitOptions") -> "tuple[ClassifierRecord, TextClassifier]":
         from .classifier import ClassifierRecord, train_classifier
 
-        classifier = train_classifier(model, self.data, self.layers, how)
+        classifier = train_classifier(model, self.data, self.layers, options)
         return ClassifierRecord(classifier.config, classifier=classifier), classifier
 
 
@@ -573,10 +573,10 @@ class TrainSpeculative(OnModel["HeadRecord"]):
     seed: int = _seed()
     progress: Callable[[int, int], None] | None = _progress()
 
-    def _trained(self, model: "Model", how: "How") -> "tuple[HeadRecord, Verifier]":
+    def _trained(self, model: "Model", options: "FitOptions") -> "tuple[HeadRecord, Verifier]":
         from .speculative import HeadRecord, train_speculative
 
-        verifier = train_speculative(model, self.data, self.precision, how)
+        verifier = train_speculative(model, self.data, self.precision, options)
         return HeadRecord(verifier.config), verifier
 
 
@@ -616,12 +616,12 @@ class TrainDistill(OnModel["DistillRecord"]):
     seed: int = _seed()
     progress: Callable[[int, int], None] | None = _progress()
 
-    def _trained(self, model: "Model", how: "How") -> "tuple[DistillRecord, Model]":
+    def _trained(self, model: "Model", options: "FitOptions") -> "tuple[DistillRecord, Model]":
         from .distill import DistillRecord, distill
 
         student, config = distill(
             model, self.data, by=self.by, teacher_steps=self.teacher_steps, rounds=self.rounds, merge=self.merge,
-            divergence=self.divergence, latents=self.latents, ema=self.ema, how=how,
+            divergence=self.divergence, latents=self.latents, ema=self.ema, options=options,
         )  # fmt: skip
         return DistillRecord(config, model=student), student
 

@@ -16,8 +16,8 @@ WARM_UP = 0.05  # of the steps
 
 
 @dataclass(frozen=True)
-class How:
-    """How a network is trained.
+class FitOptions:
+    """Training of a small network.
 
     Attributes:
         batch: rows of a step; each row is seen once before any is seen again.
@@ -37,7 +37,7 @@ def fit(
     network: nn.Module,
     rows: Rows,
     loss_of: Callable[[Batch, torch.Generator], Tensor],
-    how: How,
+    options: FitOptions,
     *,
     betas: tuple[float, float] = (0.9, 0.999),
     clip: float | None = None,
@@ -48,12 +48,15 @@ def fit(
         loss_of: the loss, a scalar, of a batch on the CPU and a generator for its noise.
         clip: the largest norm of a gradient.
     """
-    steps, batch = how.steps, how.batch
-    optimizer = torch.optim.AdamW(network.parameters(), how.lr, betas=betas)
+    steps, batch = options.steps, options.batch
+    optimizer = torch.optim.AdamW(network.parameters(), options.lr, betas=betas)
     warm = max(1, int(WARM_UP * steps))
     rate = lambda step: min((step + 1) / warm, 0.5 * (1 + math.cos(math.pi * step / steps)))  # noqa: E731
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
-    generator, order = torch.Generator().manual_seed(mix(how.seed, "noise") % 2**63), torch.empty(0, dtype=torch.long)
+    generator, order = (
+        torch.Generator().manual_seed(mix(options.seed, "noise") % 2**63),
+        torch.empty(0, dtype=torch.long),
+    )
     network.train()
     for step in range(steps):
         while len(order) < batch:
@@ -66,6 +69,6 @@ def fit(
             nn.utils.clip_grad_norm_(network.parameters(), clip)
         optimizer.step()
         schedule.step()
-        if how.progress:
-            how.progress(step + 1, steps)
+        if options.progress:
+            options.progress(step + 1, steps)
     network.eval().requires_grad_(False)

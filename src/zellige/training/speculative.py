@@ -32,10 +32,10 @@ from ..samplers import Speculative, State
 from ..samplers.predict import expected_time
 from ..samplers.speculative import HEADLESS
 from ..show.record import Figure, Trained
-from .small import How, fit
+from .small import FitOptions, fit
 
 
-def train_speculative(model: Model, data: Any, precision: str, how: How) -> Verifier:
+def train_speculative(model: Model, data: Any, precision: str, options: FitOptions) -> Verifier:
     """A causal head of the model, which gets it as its `verifier`, and its nats per token on held-out texts; see
     `requests.TrainSpeculative`."""
     method, net = model.method, model.config.net
@@ -50,18 +50,18 @@ def train_speculative(model: Model, data: Any, precision: str, how: How) -> Veri
     conv = 0 if net.convolutional or net.grid else net.conv
     name = (model.source or Path(model.config.run)).name
     config = HeadConfig(
-        name, fingerprint(method), method.process.K, width, heads, conv, tuple(net.grid), how.steps, how.seed
+        name, fingerprint(method), method.process.K, width, heads, conv, tuple(net.grid), options.steps, options.seed
     )
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(mix(how.seed, "head") % 2**63)
+        torch.manual_seed(mix(options.seed, "head") % 2**63)
         network = config.network()
     known = getattr(method.network, "embedding", None)
     if known is not None and known.weight.shape == network.embedding.weight.shape:  # begins with what the network knows
         network.embedding.weight.data.copy_(known.weight / known.weight.std())
     network.to(device)
-    train(network, method, corpus.train, how, precision)
+    train(network, method, corpus.train, options, precision)
     split = next(name for name in ("test", "validation", "train") if name in corpus.rows)
-    texts, draft, verified = measured(network, method, corpus.split(split), seed=how.seed)
+    texts, draft, verified = measured(network, method, corpus.split(split), seed=options.seed)
     verifier = Verifier(network, replace(config, texts=texts, draft=draft, verified=verified))
     model.method = method.verified_by(verifier)
     return verifier
@@ -85,7 +85,7 @@ def nats(network: CausalHead, method: Masked, batch: Batch, generator: torch.Gen
     return torch.stack(results) if draft else results[0]
 
 
-def train(network: CausalHead, method: Masked, rows: Rows, how: How, precision: str = "float32") -> None:
+def train(network: CausalHead, method: Masked, rows: Rows, options: FitOptions, precision: str = "float32") -> None:
     """Train a head, as `fit` does; the network of the method has no gradients meanwhile."""
     device = next(network.parameters()).device
     trained = [p.requires_grad_(False) for p in method.parameters() if p.requires_grad]
@@ -95,7 +95,7 @@ def train(network: CausalHead, method: Masked, rows: Rows, how: How, precision: 
         with products(device, precision):
             return nats(network, method, texts, generator).sum() / texts.counted.sum().clamp_min(1)
 
-    fit(network, rows, loss_of, how, betas=(0.9, 0.99), clip=1.0)
+    fit(network, rows, loss_of, options, betas=(0.9, 0.99), clip=1.0)
     for p in trained:
         p.requires_grad_(True)
 
