@@ -14,6 +14,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,7 +28,8 @@ from ..evaluation.likelihood import Likelihood, bounded
 from ..evaluation.pilot import EACH, pilot_edges
 from ..methods import build, reference
 from ..methods.method import Method
-from ..models.config import Config
+from ..models.checkpoint.read import read_config
+from ..models.config import Config, Train
 from ..nn.block import UNREAD, Net
 from ..show.numbers import count, counted, path
 from . import setup
@@ -198,6 +200,12 @@ def alike(trainings: Sequence[Timed]) -> list[Timed]:
     steps = min(shortened(one.config, one.per_row, one.validation).train.steps for one in trainings)
     with_steps = lambda t: replace(t, steps=steps, minutes=0.0, warmup=min(t.warmup, steps // 2))  # noqa: E731
     return [replace(one, config=replace(one.config, train=with_steps(one.config.train))) for one in trainings]
+
+
+def as_long_as(run: Path, train: Train) -> Train:
+    """The training with the steps of a run that was begun, which its minutes have become."""
+    before = read_config(run)["train"]
+    return replace(train, steps=before["steps"], warmup=before["warmup"], minutes=0.0)
 
 
 def of_several(

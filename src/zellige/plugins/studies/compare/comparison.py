@@ -14,6 +14,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar
@@ -350,8 +351,7 @@ class _Work:
         """Let all runs take the steps of one that was begun."""
         begun = next((self.folder / name for name in self.configs if holds_run(self.folder / name)), None)
         if begun is not None:
-            before = read_config(begun)["train"]
-            of = lambda t: replace(t, steps=before["steps"], warmup=before["warmup"], minutes=0.0)  # noqa: E731
+            of = partial(forecast.as_long_as, begun)
             self.configs = {name: replace(config, train=of(config.train)) for name, config in self.configs.items()}
 
     # ------------------------------------------------------------------------------------------------ what is written
@@ -415,10 +415,7 @@ def _seeds_text(seeds: Sequence[int]) -> str:
 
 def _steps_of(run: Path, train: Train) -> Train:
     """The training of a run whose length is said in minutes: where it is there, the steps that these have become."""
-    if not train.minutes or not holds_run(run):
-        return train
-    before = read_config(run)["train"]
-    return replace(train, steps=before["steps"], warmup=before["warmup"], minutes=0.0)
+    return forecast.as_long_as(run, train) if train.minutes and holds_run(run) else train
 
 
 def _trained_steps(run: Path) -> int:

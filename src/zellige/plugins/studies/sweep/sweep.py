@@ -172,12 +172,11 @@ class _Work:
     def _take_steps(self) -> None:
         """Let all trials take the steps of one that was begun, if there is one and a size has said how many minutes."""
         from zellige.models.checkpoint.layout import holds_run
-        from zellige.models.checkpoint.read import read_config
+        from zellige.training import forecast
 
         run = next((run for run in sorted(self.folder.glob("*/")) if holds_run(run)), None)
         if self.sized and run is not None:
-            before, train = read_config(run)["train"], next(iter(self.known.values())).train
-            self.shared = replace(train, steps=before["steps"], warmup=before["warmup"], minutes=0.0)
+            self.shared = forecast.as_long_as(run, next(iter(self.known.values())).train)
 
     def go(self) -> "list[Trial]":
         """Train at each point. A point that is asked for again is not trained again."""
