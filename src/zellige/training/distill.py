@@ -60,7 +60,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Distilled:
-    """How a student was trained.
+    """Training of a student.
 
     Attributes:
         by: "sdtt", "consistency" or "di4c".

@@ -127,7 +127,7 @@ def shortened(config: Config, per_row: float, validation: float) -> Config:
 
 @dataclass(frozen=True)
 class Plan:
-    """How many steps were fitted into minutes, to be fitted again once there is a pace: the machine may have been busy before.
+    """Steps that were fitted into minutes, to be fitted again once there is a pace: the machine may have been busy before.
 
     Attributes:
         asked: the config before, with its minutes and all of its steps.

@@ -117,6 +117,8 @@ class Training(Request["Run"]):
     @property
     def name(self) -> str:
         """The name of the method."""
+        if isinstance(self.method, str):
+            return self.method
         return getattr(self.method_class, "name", self.method_class.__name__)
 
     @property
@@ -166,7 +168,7 @@ class Training(Request["Run"]):
         recipe = RECIPES[self.recipe].for_method(self.recipe, self.method) if self.recipe else None
         settings = _with_data_name(self.settings or {}, recipe.data.name if recipe else Data().name)
         asked = replace(
-            self, method=self.method_class.name if self.method is None else self.method,
+            self, method=self.name if self.method is None else self.method,
             data=None if self.data is None else as_data(self.data), settings=settings,
         )  # fmt: skip
         asked._refuse_conflicts()
@@ -200,10 +202,11 @@ class Training(Request["Run"]):
         from ..show.progress import Progress
         from .session import Session
 
-        progress = Progress() if progress is None or this_process().rank else progress
         config = replace(self.config, run=str(self.place))
         network = None if isinstance(self.net, Net) else self.net
-        session = Session(config, self.method_class, network, self.size or "", self.resume, self.overwrite, progress)
+        session = Session(
+            config, self.method_class, network, self.size or "", self.resume, self.overwrite, progress or Progress()
+        )
         return session.run().made_by(self)
 
     def to_dict(self) -> dict[str, Any]:
@@ -381,7 +384,7 @@ class Tune(Request["Run"]):
 
     @staticmethod
     def defaults() -> "Train":
-        """How a model is tuned where nothing else is asked for."""
+        """Return the training of an adapter where nothing else is given."""
         from ..models.config import Train
 
         return Train(steps=1000, batch=16, lr=5e-4, warmup=50, weight_decay=0.0, ema=0.0, validate_every=200, samples=0)
@@ -443,7 +446,7 @@ class Tune(Request["Run"]):
         base, config = resolved(model, adapter, data, train, folder, saved)
         return Tuning(
             config, type(base.method), resume=self.resume and (bool(saved) or not launched), overwrite=self.overwrite,
-            progress=Progress() if progress is None or this_process().rank else progress, base=base, strict=self.strict,
+            progress=progress or Progress(), base=base, strict=self.strict,
         )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:

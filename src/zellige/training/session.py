@@ -66,6 +66,11 @@ class Session:
     overwrite: bool = False
     progress: Progress = field(default_factory=Progress)
 
+    def __post_init__(self) -> None:
+        """Let the first process alone report progress."""
+        if this_process().rank:
+            object.__setattr__(self, "progress", Progress())
+
     @property
     def folder(self) -> Path:
         return Path(self.config.run)

@@ -243,7 +243,7 @@ def load_start(name: str, method: type[Method], of: str) -> Start:
 
 
 def _of_network(about: Mapping[str, Any]) -> dict[str, Any]:
-    """How a network was published, without which of its weights were read: a run trains them further."""
+    """Publication of a network, without the names of its weights: a run trains them further."""
     return {name: value for name, value in (about.get("published") or {}).items() if name != "weights"}
 
 

@@ -32,7 +32,7 @@ def environment() -> Any:
 
 
 def strategy(config: Config, fleet: Fleet) -> Any:
-    """How the processes share a step: one alone, copies of the model (DDP), or shards of it (FSDP)."""
+    """Lightning's strategy: one process alone, copies of the model (DDP), or shards of it (FSDP)."""
     if fleet.sharded(config):
         return sharded_strategy(config, fleet)
     if fleet.world == 1:
