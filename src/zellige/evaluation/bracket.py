@@ -27,9 +27,9 @@ from ..samplers.replay import Oracle, Path, Replayed, Trajectory, no_order, path
 from ..show.record import Figure, Record
 from . import workers
 from .conditional import RowStreams
-from .evaluate import EvaluationRows, evaluate_rows
+from .evaluate import EvaluationRows, evaluate_rows, evenly_chosen
 from .interval import FREEDOM, LEVEL, OVER_TEXTS
-from .likelihood import number_of_tokens
+from .likelihood import device_of, evaluating, number_of_tokens
 from .result import Result, summarize
 from .two_sides import SKEWED, bidirectional, effective, from_above, from_below, replicates, skewness, width
 
@@ -359,14 +359,12 @@ def bracket_rows(
         bound_draws: draws of the bound that stands beside them.
         keep: see `evaluate_rows`; the others: see `requests.EvaluateBracket`.
     """
-    if limit is not None and limit < 2:
-        raise InputError(f"`limit` is {limit}; it must be 2 or more: an interval needs two texts")
     rows, numbers = data.rows, tuple(numbers)
-    N = min(len(rows), limit or len(rows))
-    indices = [i * len(rows) // N for i in range(N)]
+    indices, chosen = evenly_chosen(len(rows), limit)
+    N = len(indices)
     if rows.collate([rows[indices[0]]]).segments is not None:
         raise InputError("documents are packed into rows, which no sampler writes; use data with one text a row")
-    device = next((p.device for p in method.parameters()), torch.device("cpu"))
+    device = device_of(method)
     path = None if method.exact else path_of(method, steps)
     exact_paths, reasons = exact_distributions(method, orders, per_step)
     work = Work(
@@ -376,24 +374,17 @@ def bracket_rows(
         "name": PROTOCOL, **(replace(OWN, text="its own, exact") if path is None else path.distribution).protocol,
         "numbers": [*numbers], "sets": SETS,
         "psi": "the mean of n draws, p of n others", "bound draws": bound_draws, "own samples": work.own,
-        "texts": f"{N} of {len(rows)}, evenly spaced" if len(rows) > N else f"all {N}", "seed": seed, "device": device.type,
+        "texts": chosen, "seed": seed, "device": device.type,
         "network": method.precision,
         "weights of draws": "float64",
     }  # fmt: skip
-    training, count = method.training, [0]
-    method.eval()
-
-    def tell(index: int) -> None:
-        count[0] += min(GROUP, N - index * GROUP)
-        if progress:
-            progress(count[0], N)
-
     key = ""
     if keep is not None:
         texts = vars(rows.collate([rows[i] for i in indices])).values()
         key = fingerprint(protocol, method, repr(method.config), [*exact_paths], batch, *texts)
     cache = workers.ResultCache(keep, key)
-    try:
+    with evaluating(method):
+        tell = workers.by_texts(progress, N, GROUP)
         parts = workers.gather_results(work, len(work), processes=processes, cache=cache, device=device, progress=tell)
         judge = lambda T: evaluate_rows(  # noqa: E731
             method, rows, draws=bound_draws, seed=seed, limit=limit, batch=batch, characters=data.characters,
@@ -402,8 +393,6 @@ def bracket_rows(
         bounds = [judge(0)]
         if isinstance(path, Trajectory) and not method.steps:
             bounds.append(judge(path.steps))
-    finally:
-        method.train(training)
     cache.remove()
     protocol["bound of"] = bounds[-1].protocol["distribution"]
     table = BracketTable(parts, bounds[0], data, max(numbers))
@@ -508,7 +497,7 @@ def bracket_gaps(
 
 def _copies(method: Method, tokens: Sequence[int], held: Sequence[bool], count: int, condition: int | None) -> Batch:
     """The row so many times, what is held outside the mask."""
-    device: Any = next((p.device for p in method.parameters()), torch.device("cpu"))
+    device = device_of(method)
     x = torch.tensor([list(tokens)] * count, device=device)
     mask = ~torch.tensor([list(held)] * count, dtype=torch.bool, device=device)
     classes = None if condition is None else torch.full((count,), condition, device=device)

@@ -42,6 +42,7 @@ from ..show.kinds import of
 from ..show.numbers import pm, quantity
 from ..show.units import unit_of
 from .interval import student
+from .likelihood import device_of, evaluating
 
 DRAWS = 32
 BATCH = 64  # rows in one call of the network
@@ -177,7 +178,7 @@ def bound_tokens(
     draws = 1 if exact else draws
     sets = replicates(draws)
     places = draws // sets
-    length, device = int(method.shape[0]), next((p.device for p in method.parameters()), torch.device("cpu"))
+    length, device = int(method.shape[0]), device_of(method)
     rows: list[tuple[int, tuple[int, int, int, int], list[int], int]] = []  # pair, numbers, tokens, how many are given
     for number, (context, continuation) in enumerate(pairs):
         text = [*context, *continuation]
@@ -188,9 +189,8 @@ def bound_tokens(
                 for place in range(places):
                     rows.append((number, (key, replicate, place, places), window, context_size))
     table = torch.zeros(len(pairs), sets, dtype=torch.float64)
-    count, training = 0, method.training
-    method.eval()
-    try:
+    count = 0
+    with evaluating(method):
         for group in by_length([len(tokens) for _, _, tokens, _ in rows], batch):
             part = [rows[i] for i in group]
             number = torch.tensor([n for n, _, _, _ in part])
@@ -206,8 +206,6 @@ def bound_tokens(
             count += len(group)
             if progress:
                 progress(count, len(rows))
-    finally:
-        method.train(training)
     sizes = torch.tensor([len(continuation) for _, continuation in pairs])
     return Conditional(table, sizes, "exact" if exact else "bound", draws)
 
@@ -254,7 +252,7 @@ def greedy(method: Method, pairs: Sequence[tuple[Tokens, Tokens]], batch: int = 
 
     The tokens after it are masks. Noise without a mask has no such decoding: False.
     """
-    length, device = int(method.shape[0]), next((p.device for p in method.parameters()), torch.device("cpu"))
+    length, device = int(method.shape[0]), device_of(method)
     causal, diffusion = method.parameterization == "next", method if isinstance(method, Diffusion) else None
     if not causal and (diffusion is None or diffusion.process.mask is None):
         return [False] * len(pairs)
@@ -264,9 +262,8 @@ def greedy(method: Method, pairs: Sequence[tuple[Tokens, Tokens]], batch: int = 
         for begin, first, end in windows(len(context), len(continuation), length):
             spans = [(first, end)] if causal else [(i, i + 1) for i in range(first, end)]
             rows += [(number, text[begin:end], i - begin, j - begin) for i, j in spans]
-    same, training = [True] * len(pairs), method.training
-    method.eval()
-    try:
+    same = [True] * len(pairs)
+    with evaluating(method):
         for group in by_length([len(tokens) for _, tokens, _, _ in rows], batch):
             part = [rows[i] for i in group if same[rows[i][0]]]  # of a pair that has failed no more is asked
             if not part:
@@ -279,8 +276,6 @@ def greedy(method: Method, pairs: Sequence[tuple[Tokens, Tokens]], batch: int = 
             row = at.nonzero()[:, 0]
             for i in row[probabilities.argmax(-1) != x[at]].unique().tolist():
                 same[part[i][0]] = False
-    finally:
-        method.train(training)
     return same
 
 

@@ -24,7 +24,7 @@ from ..models.model import Model, fingerprint, identity
 from ..show.units import unit_of
 from . import workers
 from .corpus import beside_training, rows_with_classes
-from .likelihood import DIVERGENCE, Likelihood, Work, entropy_and_divergence
+from .likelihood import DIVERGENCE, Likelihood, Work, device_of, entropy_and_divergence, evaluating
 from .pilot import pilot, proposal_of
 from .result import Result, determined, summarize
 
@@ -76,17 +76,13 @@ def evaluate_rows(
     """
     began = time.perf_counter()
     check_counts(draws=draws, batch=batch, processes=processes)
-    if limit is not None and limit < 2:
-        raise InputError(f"`limit` is {limit}; it must be 2 or more: an interval needs two texts")
-    if len(rows) == 0:
-        raise InputError("there are no texts to evaluate; give a data set that holds at least two")
-    N = min(len(rows), limit or len(rows))
-    indices = [i * len(rows) // N for i in range(N)]
+    indices, chosen = evenly_chosen(len(rows), limit)
+    N = len(indices)
     ask = Likelihood(method, estimator, t_min, ends, steps, terms, grid=grid)
     kind, draws = ask.kind, 1 if ask.certain else draws
     if kind == "loss":
         characters, unit = None, unit_of(unit or "nats/token").measured("loss").key
-    device = torch.device(device) if device is not None else _device(method)
+    device = torch.device(device) if device is not None else device_of(method)
     texts, replicates = max(1, GROUP // draws), 2 if draws % 2 == 0 else draws
     work = Work(ask, rows, indices, texts, draws // replicates, replicates, seed, batch, device)
     spread = f"{replicates} x {draws // replicates} draws of {texts} texts at once, evenly spread over {ask.strata}"
@@ -98,7 +94,7 @@ def evaluate_rows(
         "strata": spread if ask.strata else "none",
         "network": method.precision,
         "bound": "float64",
-        "texts": f"{N} of {len(rows)}, evenly spaced" if len(rows) > N else f"all {N}",
+        "texts": chosen,
         "seed": seed,
         "device": device.type,
         **({"distribution": None} if ask.distribution is None else ask.distribution.protocol),
@@ -107,16 +103,12 @@ def evaluate_rows(
     full_protocol |= getattr(rows, "losses", LOSSLESS).protocol
     full_protocol |= {} if ends == "model" else {"ends": ends}
     full_protocol |= {"terms": "all"} if terms == "all" else {}
-    training = method.training
-    method.eval()
-    try:
+    with evaluating(method):
         if ask.importance:
             pilot_terms = pilot(ask, rows, indices, seed, device)
             ask.proposal = proposal_of(pilot_terms, ask)
             full_protocol |= {} if pilot_terms is None else {"pilot": pilot_terms}
         results = _gathered(work, full_protocol, processes, distributed, keep, progress)
-    finally:
-        method.train(training)
     tables = {  # name -> (N, replicates)
         name: torch.cat([torch.tensor(f["terms"][name], dtype=torch.float64) for f in results], 1).T
         for name in results[0]["terms"]
@@ -160,27 +152,31 @@ def _gathered(
     progress: Progress | None,
 ) -> list[workers.GroupResult]:
     """Results of each group; read from `keep` if an interruption left some there."""
-    N, count = len(work.chosen), [0]
-
-    def tell(index: int) -> None:
-        count[0] += min(work.texts, N - index * work.texts)
-        if progress:
-            progress(count[0], N)
-
     key = ""
     if keep is not None:
         texts = [part for i in range(len(work)) for part in vars(work.group(i)).values()]
         key = fingerprint(protocol, work.ask.method, repr(work.ask.method.config), work.ask.method.shape, *texts)
     cache = workers.ResultCache(keep, key, this_process().rank if distributed else 0)
     results = workers.gather_results(
-        work, len(work), processes=processes, distributed=distributed, cache=cache, device=work.device, progress=tell
-    )
+        work, len(work), processes=processes, distributed=distributed, cache=cache, device=work.device,
+        progress=workers.by_texts(progress, len(work.chosen), work.texts),
+    )  # fmt: skip
     cache.remove()
     return results
 
 
-def _device(method: Method) -> torch.device:
-    return next((p.device for p in method.parameters()), torch.device("cpu"))
+def evenly_chosen(rows: int, limit: int | None) -> tuple[list[int], str]:
+    """The numbers of the rows that are judged, `limit` of so many, evenly spaced; and which they are, in words.
+
+    Raises:
+        InputError: fewer than two, as no interval has, or no rows.
+    """
+    if limit is not None and limit < 2:
+        raise InputError(f"`limit` is {limit}; it must be 2 or more: an interval needs two texts")
+    if rows == 0:
+        raise InputError("there are no texts to evaluate; give a data set that holds at least two")
+    N = min(rows, limit or rows)
+    return [i * rows // N for i in range(N)], f"{N} of {rows}, evenly spaced" if rows > N else f"all {N}"
 
 
 COUNTED = 4096  # rows in which words are counted

@@ -144,6 +144,11 @@ class Proportion:
         low, high = self.interval
         return (high - low) / 2
 
+    @property
+    def number(self) -> Number:
+        """The same as a number; NaN of nothing."""
+        return Number(self.value, *self.interval) if self.total else Number(math.nan, math.nan, math.nan)
+
     def to_dict(self) -> dict[str, Any]:
         low, high = self.interval
         return {

@@ -5,8 +5,9 @@ they differ is what the draws bring. (Among stratified draws themselves the vari
 times do.) Groups, not batches, own the random numbers, so that the batch size is a matter of memory only.
 """
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -327,6 +328,22 @@ class Work:
             for name, value in self.ask(part, random.Shard(generator, shard, total // size)).items():
                 terms.setdefault(name, []).append(value.double().cpu())
         return {name: torch.cat(values).reshape(self.draws, n) for name, values in terms.items()}
+
+
+def device_of(method: Method) -> torch.device:
+    """Where a method computes."""
+    return next((p.device for p in method.parameters()), torch.device("cpu"))
+
+
+@contextlib.contextmanager
+def evaluating(method: Method) -> Iterator[None]:
+    """Within the block the method is in evaluation mode; afterwards it is as before."""
+    training = method.training
+    method.eval()
+    try:
+        yield
+    finally:
+        method.train(training)
 
 
 def bounded(method: Method) -> bool:

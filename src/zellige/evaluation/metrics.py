@@ -144,7 +144,7 @@ def longest_length(lengths: np.ndarray) -> Number:
 
 def endless(lengths: np.ndarray) -> Number:
     """Fraction of the documents, of lengths (N,), that did not end before the length that was asked for."""
-    return _share(Proportion(int(np.isnan(lengths).sum()), len(lengths)))
+    return Proportion(int(np.isnan(lengths).sum()), len(lengths)).number
 
 
 # ---------------------------------------------------------------------------------------------------- by the judge
@@ -335,32 +335,27 @@ def memorised(runs: np.ndarray) -> np.ndarray:
 # ---------------------------------------------------------------------------------------------------- of molecules
 def valid(molecules: Sequence[str]) -> Number:
     """Fraction of the samples that are the SMILES of one molecule: its grammar, the valences of its atoms, its aromatic rings."""
-    return _share(of_molecules.valid(molecules))
+    return of_molecules.valid(molecules).number
 
 
 def unique(molecules: Sequence[str]) -> Number:
     """Fraction of the valid samples that are different texts; it falls as more are drawn."""
-    return _share(of_molecules.unique(molecules))
+    return of_molecules.unique(molecules).number
 
 
 def new(molecules: Sequence[str], training_molecules: Collection[str]) -> Number:
     """Fraction of the different valid samples that are not in the training split, letter by letter."""
-    return _share(of_molecules.new(molecules, training_molecules))
+    return of_molecules.new(molecules, training_molecules).number
 
 
 def right_class(asked: np.ndarray, found: np.ndarray) -> Number:
     """Fraction of the valid samples whose counted property, found (N,), is in the class that was asked for (N,)."""
-    return _share(of_molecules.right_class(asked, found))
+    return of_molecules.right_class(asked, found).number
 
 
 def property_mean(counted: np.ndarray) -> np.ndarray:
     """The counted property of each valid sample (N,), such as its number of rings; NaN for the others."""
     return counted
-
-
-def _share(proportion: Proportion) -> Number:
-    """A proportion with its interval; NaN of nothing."""
-    return Number(proportion.value, *proportion.interval) if proportion.total else Number(math.nan, math.nan, math.nan)
 
 
 # ---------------------------------------------------------------------------------------------------- of images
@@ -415,7 +410,7 @@ def recall(images: Tensor, real_images: Tensor) -> Number:
 
 def recognised(logits: Tensor, asked: Tensor) -> Number:
     """Fraction of the samples that the classifier, with logits (N, classes), puts into the class asked for (N,)."""
-    return _share(Proportion(int((logits.argmax(1) == asked).sum()), len(asked)))
+    return Proportion(int((logits.argmax(1) == asked).sum()), len(asked)).number
 
 
 # ---------------------------------------------------------------------------------------------------- the table

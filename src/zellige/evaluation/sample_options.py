@@ -1,6 +1,6 @@
 """Options of `zellige evaluate --generate`, about a model's samples. It imports no torch."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal, TypeVar
 
@@ -113,8 +113,3 @@ class SamplesRequest(Decoding, Request[R]):
 
         if self.guidances and not self.classes:
             raise InputError("`guidances` is the strength of guidance to a class; name it by `classes`")
-
-    def keep_sets(self, sets: Sequence[Any]) -> None:
-        """Hand on the samples that were drawn."""
-        if self.keep is not None:
-            self.keep(sets)

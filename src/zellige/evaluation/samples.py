@@ -238,7 +238,7 @@ def ways_of(request: Request, model: "Model | None") -> list[Way]:
 def draw_sets(
     request: Request, model: "Model", ways: Sequence[Way], terminal: Terminal, continued: Continuations | None = None
 ) -> list[Set]:  # fmt: skip
-    """A set of samples for each way."""
+    """A set of samples for each way, handed on to `keep`."""
     count, fixed = (request.count, None) if continued is None else (continued.count, continued.fixed)
     sets, classes = list[Set](), class_numbers(request, model)
     with Bar(terminal, "sample", 1, "steps") as bar:
@@ -249,6 +249,8 @@ def draw_sets(
                 sweep.draw_samples(model, way, count, request.seed, request.length, request.batch, show, classes, fixed)
             )
             before += count * (way.steps or 1)
+    if request.keep is not None:
+        request.keep(sets)
     return sets
 
 
@@ -429,7 +431,6 @@ class _Texts:
         sets, continued = self.read, beside.continued
         if not sets and model is not None:
             sets = draw_sets(request, model, self.ways, self.terminal, continued)
-            request.keep_sets(sets)
         degenerate = self._degenerate(model, sets[0].way) if request.cheats and model is not None else []
         k = request.samples_per_text
         parts = sets if continued is None else [part for samples in sets for part in continued.parts(samples)]
@@ -452,12 +453,15 @@ class _Texts:
         if real_reading is not None and curve:
             at = sweep.match_entropy([t for t, _ in curve], [r for _, r in curve], real_reading)
         cheats = scores[len(parts) : len(candidates)]
-        return SamplesRecord(
-            points=tuple(points), real=None if real is None else _named(real, beside.name), matched=at, curve=bool(curve),
-            cheats=tuple(_named(p, d.name, real) for d, p in zip(degenerate, cheats)),
-            protocol=self._protocol(points[0], distances), about=self._about(), seed=request.seed,
-            seconds=time.monotonic() - began,
+        record = _record(
+            request, model, points, None if real is None else _named(real, beside.name), began, name=sweep.PROTOCOL,
+            class_=class_text(request, model), judge=self.judge.about, compared=distances,
+            given=None if continued is None else str(continued),
+            judged="the samples' own tokens" if request.tokens == "own" else "decoded, then tokenized by the judge's tokenizer",
+            measured_on="the model's tokens" if model else "the judge's tokens, where samples come without",
         )  # fmt: skip
+        named_cheats = tuple(_named(p, d.name, real) for d, p in zip(degenerate, cheats))
+        return replace(record, matched=at, curve=bool(curve), cheats=named_cheats)
 
     def _degenerate(self, model: "Model", way: Way) -> list[Degenerate]:
         """Every degenerate sampler that can be made here; a note names one that cannot."""
@@ -524,26 +528,24 @@ class _Texts:
                 scores[i] = scores[i].also(metrics.measure(runs=runs[first : first + number]))
             first += number
 
-    def _protocol(self, point: ScoredSet, compared: Compared | None) -> SamplesProtocol:
-        request, model = self.request, self.model
-        return SamplesProtocol(
-            name=sweep.PROTOCOL, judge=self.judge.about, draws=_drawn(request), class_=class_text(request, model),
-            given=None if self.beside.continued is None else str(self.beside.continued),
-            judged="the samples' own tokens" if request.tokens == "own" else "decoded, then tokenized by the judge's tokenizer",
-            network=None if model is None else model.method.precision,
-            weights=None if model is None else which_weights(model), definitions=metrics.definitions(point.measures),
-            compared=compared,
-            measured_on="the model's tokens" if model else "the judge's tokens, where samples come without",
-        )  # fmt: skip
 
-    def _about(self) -> dict[str, Any]:
-        if self.model is None:
-            return {}
-        return identity(self.model) | {"length": self.request.length or int(self.model.method.shape[0])}
-
-
-def _drawn(request: Request) -> str:
-    return f"samples of {request.samples}" if request.samples else sweep.DRAWS
+def _record(
+    request: Request, model: "Model | None", points: Sequence[ScoredSet], real: ScoredSet | None, began: float,
+    length: int | None = None, definitions: Mapping[str, str] | None = None, **protocol: Any,
+) -> SamplesRecord:  # fmt: skip
+    """The record of measured sets; `protocol` has what was done with them, beside how they were drawn."""
+    about = {} if model is None else identity(model)
+    if model is not None:
+        protocol |= {"network": model.method.precision, "weights": which_weights(model)}
+        about["length"] = length or request.length or int(model.method.shape[0])
+    full_protocol = SamplesProtocol(
+        draws=f"samples of {request.samples}" if request.samples else sweep.DRAWS,
+        definitions={**metrics.definitions(points[0].measures), **(definitions or {})}, **protocol,
+    )  # fmt: skip
+    return SamplesRecord(
+        points=tuple(points), real=real, protocol=full_protocol, about=about, seed=request.seed,
+        seconds=time.monotonic() - began,
+    )  # fmt: skip
 
 
 def _named(samples: ScoredSet, name: str, real: ScoredSet | None = None) -> ScoredSet:
@@ -562,7 +564,6 @@ def _evaluate_rows(
     continued = continued_texts(request, model, _read_corpus(model, request.data, terminal), parts, sets)
     if not sets:
         sets = draw_sets(request, model, ways, terminal, continued)
-        request.keep_sets(sets)
     points = [
         merged(
             samples, [sweep.score_rows(part, continued.measures(part.rows or [])) for part in continued.parts(samples)]
@@ -570,14 +571,9 @@ def _evaluate_rows(
         for samples in sets
     ]
     real = sweep.score_rows(continued.real(), continued.floor())
-    about = identity(model) | {"length": continued.texts.shape[1]}
-    protocol = SamplesProtocol(
-        name=sweep.PROTOCOL, given=str(continued), draws=_drawn(request), network=model.method.precision,
-        weights=about["weights"], definitions=metrics.definitions(points[0].measures),
-    )  # fmt: skip
-    return SamplesRecord(
-        points=tuple(points), real=_named(real, f"another of {continued.name}"), protocol=protocol, about=about,
-        seed=request.seed, seconds=time.monotonic() - began,
+    return _record(
+        request, model, points, _named(real, f"another of {continued.name}"), began, continued.texts.shape[1],
+        name=sweep.PROTOCOL, given=str(continued),
     )  # fmt: skip
 
 
@@ -599,7 +595,6 @@ def _evaluate_molecules(request: Request, model: "Model", terminal: Terminal, be
     real = None if request.reference == "none" else sweep.real_texts(corpus, request.reference, request.count)
     if not sets:
         sets = draw_sets(request, model, ways, terminal)
-        request.keep_sets(sets)
 
     def scored(samples: Set) -> ScoredSet:
         texts = spell(samples.rows or [])
@@ -611,16 +606,12 @@ def _evaluate_molecules(request: Request, model: "Model", terminal: Terminal, be
                 known |= {"asked": np.resize(classes, len(texts)), "found": np.array(found)}
         return sweep.score_rows(samples, metrics.measure(**known))
 
-    points, about = [scored(samples) for samples in sets], identity(model)
-    protocol = SamplesProtocol(
-        name=sweep.PROTOCOL, draws=_drawn(request), class_=class_text(request, model), network=model.method.precision,
-        weights=about["weights"],
-        definitions=metrics.definitions(points[0].measures) | ({"property": f"{of}, of the valid ones"} if of else {}),
-    )  # fmt: skip
     beside = None if real is None else _named(scored(real), f"{corpus.about['name']} {request.reference}")
-    return SamplesRecord(
-        points=tuple(points), real=beside, protocol=protocol, about=about | {"length": int(model.method.shape[0])},
-        seed=request.seed, seconds=time.monotonic() - began,
+    definitions = {"property": f"{of}, of the valid ones"} if of else None
+    points = [scored(samples) for samples in sets]
+    return _record(
+        request, model, points, beside, began, int(model.method.shape[0]), definitions, name=sweep.PROTOCOL,
+        class_=class_text(request, model),
     )  # fmt: skip
 
 
@@ -677,19 +668,12 @@ def _evaluate_images(
     image_quality.check_enough(number, len(reference.rows), features.width)
     if not sets:
         sets = draw_sets(request, model, ways, terminal)
-        request.keep_sets(sets)
     beside = Set(Way(), [], floor.rows.tolist(), classes=floor.classes)
     *points, real = _score_images(model, features, [*sets, beside], reference.rows, request.seed, terminal)
-    about = identity(model)
-    protocol = SamplesProtocol(
-        name=image_quality.PROTOCOL, features=features.about, library=image_quality.library(),
-        reference=f"{reference.name}, {len(reference.rows):,} images", images=model.tokenizer.describe(),
-        class_=class_text(request, model), draws=_drawn(request), network=model.method.precision, weights=about["weights"],
-        definitions=metrics.definitions(points[0].measures),
-    )  # fmt: skip
-    return SamplesRecord(
-        points=tuple(points), real=_named(real, floor.name), protocol=protocol,
-        about=about | {"length": int(model.method.shape[0])}, seed=request.seed, seconds=time.monotonic() - began,
+    return _record(
+        request, model, points, _named(real, floor.name), began, int(model.method.shape[0]), name=image_quality.PROTOCOL,
+        features=features.about, library=image_quality.library(), images=model.tokenizer.describe(),
+        reference=f"{reference.name}, {len(reference.rows):,} images", class_=class_text(request, model),
     )  # fmt: skip
 
 

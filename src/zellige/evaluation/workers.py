@@ -21,6 +21,7 @@ import torch
 from ..base.errors import InputError
 from ..base.files import make, unlinked, unwritable
 from ..base.processes import Place, join, this_process
+from ..base.requests import Progress
 from ..base.schema import parse_as, sealed
 
 GroupResult = dict[str, Any]  # what a group gives: plain lists of numbers, by name
@@ -80,6 +81,19 @@ class ResultCache:
         self.close()
         for path in self._files():
             path.unlink(missing_ok=True)
+
+
+def by_texts(progress: Progress | None, texts: int, size: int) -> Callable[[int], None]:
+    """Make of the number of each group of `size` texts that is done the (texts done, in all) that `progress` is called with."""
+    count = 0
+
+    def tell(index: int) -> None:
+        nonlocal count
+        count += min(size, texts - index * size)
+        if progress:
+            progress(count, texts)
+
+    return tell
 
 
 def gather_results(

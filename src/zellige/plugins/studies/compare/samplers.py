@@ -196,7 +196,7 @@ def _puzzles(rows: Any, most: int) -> Quality:
     def measure(samples: Set) -> dict[str, Number]:
         right = np.array(samples.rows) == solutions
         return {
-            "solved": _fraction(int(right.all(-1).sum()), len(right)),
+            "solved": Proportion(int(right.all(-1).sum()), len(right)).number,
             "cells right": mean((right & free).sum(-1) / free.sum(-1)),
         }
 
@@ -213,7 +213,7 @@ def _enumerable(judge: Enumerated, samples: int) -> Quality:
         inside = round((score.inside or 0.0) * len(samples.texts))
         return {
             "total variation": Number(score.value, score.low, score.high),
-            "inside": _fraction(inside, len(samples.texts)),
+            "inside": Proportion(inside, len(samples.texts)).number,
             "reached": Number(score.reached or 0.0, -math.inf, math.inf),
         }
 
@@ -226,8 +226,8 @@ def _molecules(number: int) -> Quality:
     def measure(samples: Set) -> dict[str, Number]:
         valid = [text for text in samples.texts if is_molecule(text)]
         return {
-            "valid and different": _fraction(len({*valid}), len(samples.texts)),
-            "valid": _fraction(len(valid), len(samples.texts)),
+            "valid and different": Proportion(len({*valid}), len(samples.texts)).number,
+            "valid": Proportion(len(valid), len(samples.texts)).number,
         } | metrics.measure(rows=samples.rows or [])
 
     definition = "valid SMILES, each text counted once"
@@ -259,12 +259,6 @@ def _distance(model: models.Model, corpus: Corpus, number: int) -> Quality:
     features = "the values themselves" if ordered else "hashed runs of 2 to 4 bytes"
     definition = f"to {number:,} held-out sequences, features: {features}; real: of other held-out ones"
     return Quality("data", "energy distance", "entropy", False, number, measure, definition, real=measure(floor))
-
-
-def _fraction(right: int, total: int) -> Number:
-    """With Wilson's interval."""
-    proportion = Proportion(right, total)
-    return Number(proportion.value, *proportion.interval)
 
 
 @torch.no_grad()
