@@ -22,10 +22,10 @@ from torch import Tensor
 
 import zellige
 from zellige.core.prediction import posterior
-from zellige.evaluation import sweep
+from zellige.evaluation import sample_sets
 from zellige.evaluation.corpus import corpus_of
 from zellige.evaluation.judge import Judge
-from zellige.evaluation.sweep import Set, Way
+from zellige.evaluation.sample_sets import Set, Way
 from zellige.models.sample import watch
 from zellige.models.samples import collect
 from zellige.samplers import Ancestral
@@ -90,7 +90,7 @@ def lost(model: Any, steps: int, bits: int = 24) -> tuple[float, float, float]:
     return tuple(torch.stack(found).mean(0).tolist())
 
 
-def row(name: str, point: sweep.ScoredSet, base: float) -> str:
+def row(name: str, point: sample_sets.ScoredSet, base: float) -> str:
     numbers = [point.measures[m] for m in ("perplexity", "perplexity per sequence", "entropy", "seq-rep-4")]
     shown = [n.text(1 if i < 2 else 3) for i, n in enumerate(numbers)]
     return f"| {name} | {' | '.join(shown)} | {numbers[0].value / base:.2f} |"
@@ -123,9 +123,9 @@ def main() -> None:
         file = chosen.samples / f"{name.replace(', ', '-').replace(' ', '-')}.jsonl"
         if not file.exists():
             began = time.perf_counter()
-            file.write_text(sweep.samples_as_lines([draw(model, *how, chosen.seed)]))
+            file.write_text(sample_sets.samples_as_lines([draw(model, *how, chosen.seed)]))
             print(f"{name}: drawn in {time.perf_counter() - began:.0f} s", flush=True)
-        (sets[name],) = sweep.read_samples(file)
+        (sets[name],) = sample_sets.read_samples(file)
     print("\n| steps | of the probability lost in float32 | entropy, nats | of what is left |\n|---|---|---|---|")
     for steps in (128, 512, 1_000, 10_000):
         share, before, after = lost(model, steps)
@@ -134,7 +134,7 @@ def main() -> None:
         return
     base_name = next(iter(sets))
     usual = Judge(chosen.judge)
-    points = {name: sweep.score_samples(one, usual) for name, one in sets.items()}
+    points = {name: sample_sets.score_samples(one, usual) for name, one in sets.items()}
     base = points[base_name].measures["perplexity"].value
     print(
         "\n| choice | perplexity, corpus | per sequence | entropy, nats | seq-rep-4 | of the first |\n|---|---|---|---|---|---|"
@@ -144,7 +144,7 @@ def main() -> None:
     print(
         row(
             "real text (test)",
-            sweep.score_samples(sweep.real_texts(corpus_of(model), "test", chosen.count), usual),
+            sample_sets.score_samples(sample_sets.real_texts(corpus_of(model), "test", chosen.count), usual),
             base,
         )
     )
@@ -165,7 +165,7 @@ def main() -> None:
     for name, (judge, own) in readings.items():
         judged = first.rows if own and first.rows else judge.encode(first.texts)
         nats, tokens = judge.nats_of(judged)
-        point = sweep.score_samples(first, judge, own=own)
+        point = sample_sets.score_samples(first, judge, own=own)
         numbers = [point.measures[m].text(1) for m in ("perplexity", "perplexity per sequence")]
         whole = "-" if judge.long == "cut" and judge.cut(judged) else f"{float(nats.sum()) / letters:.3f}"
         print(f"| {name} | {' | '.join(numbers)} | {int(tokens.sum()):,} | {whole} |")

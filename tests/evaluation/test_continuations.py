@@ -16,7 +16,7 @@ from zellige.data import prepare
 from zellige.data.given import Given
 from zellige.data.levels import Levels
 from zellige.data.tokenizer import Characters
-from zellige.evaluation import continuations, metrics, sweep
+from zellige.evaluation import continuations, metrics, sample_sets
 from zellige.evaluation.interval import Number
 from zellige.methods import build
 from zellige.models.config import Config
@@ -67,9 +67,9 @@ def test_the_numbers_are_expectations_over_the_distribution_of_the_sampler():
     """All continuations enumerated, each text's with the probability that the sampler gives it."""
     own, per_text, texts = model(), 100, TEXTS[3:]
     continued = texts_of(per_text, texts=texts)
-    drawn = sweep.draw_samples(own, sweep.Way("ancestral", 2), continued.count, 3, fixed=continued.fixed)
+    drawn = sample_sets.draw_samples(own, sample_sets.Way("ancestral", 2), continued.count, 3, fixed=continued.fixed)
     sets = continued.parts(drawn)
-    measured = [sweep.score_rows(part, continued.measures(part.rows or [])) for part in sets]
+    measured = [sample_sets.score_rows(part, continued.measures(part.rows or [])) for part in sets]
     whole = continuations.merged(drawn, measured)
     X = exact.states(4, L)
     clean = (X < 3).all(-1)
@@ -92,12 +92,14 @@ def test_the_numbers_are_expectations_over_the_distribution_of_the_sampler():
 # ---------------------------------------------------------------------------------------------------- several of a text
 def test_each_part_has_one_sample_of_every_text():
     continued = texts_of(3)
-    drawn = sweep.draw_samples(model(), sweep.Way("ancestral", 2), continued.count, 0, fixed=continued.fixed)
+    drawn = sample_sets.draw_samples(
+        model(), sample_sets.Way("ancestral", 2), continued.count, 0, fixed=continued.fixed
+    )
     for k, part in enumerate(continued.parts(drawn)):
         assert part.texts == [drawn.texts[3 * i + k] for i in range(5)]
         assert [row[0] for row in part.rows or []] == continued.texts[:, 0].tolist()
     with pytest.raises(InputError, match="there are 14 samples, and 3 of each of 5 texts are 15"):
-        continued.parts(sweep.Set(drawn.way, drawn.texts[1:], (drawn.rows or [])[1:]))
+        continued.parts(sample_sets.Set(drawn.way, drawn.texts[1:], (drawn.rows or [])[1:]))
 
 
 def test_the_interval_of_several_samples_is_not_too_narrow():

@@ -14,7 +14,7 @@ from zellige.evaluation import distances, metrics
 from zellige.evaluation.interval import Number, from_jackknife, mean, student
 from zellige.evaluation.judge import JudgeReading
 from zellige.evaluation.memorisation import longest
-from zellige.evaluation.sweep import match_entropy
+from zellige.evaluation.sample_sets import match_entropy
 from zellige.evaluation.text_features import RealText, hashed_ngrams, in_units_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "studies" / "coverage"))

@@ -12,7 +12,7 @@ from zellige.cli import evaluate_print
 from zellige.evaluation import metrics
 from zellige.evaluation.interval import Number, mean, student
 from zellige.evaluation.metrics import METRICS, Metric
-from zellige.evaluation.sweep import ScoredSet, Way
+from zellige.evaluation.sample_sets import ScoredSet, Way
 from zellige.samplers import State
 from zellige.samplers.growing import Growth
 

@@ -11,7 +11,7 @@ from zellige import Data, InputError, Net, cli
 from zellige.data.prepare import prepare
 from zellige.data.puzzles import grids4
 from zellige.data.tokenizer import Characters
-from zellige.evaluation import metrics, sweep, tasks
+from zellige.evaluation import metrics, sample_sets, tasks
 from zellige.evaluation.requests import EvaluateSamples
 from zellige.methods import build
 from zellige.models.config import Config
@@ -101,8 +101,8 @@ def test_metrics_of_molecules():
 
 def test_molecules_by_a_property_are_judged(molecules, monkeypatch, capsys):
     """Every strength of guidance is a set of its own, drawn with it; the real molecules are valid and have their own classes."""
-    strengths, watch = [], sweep.watch
-    monkeypatch.setattr(sweep, "watch", lambda model, **how: strengths.append(how["guidance"]) or watch(model, **how))
+    strengths, watch = [], sample_sets.watch
+    monkeypatch.setattr(sample_sets, "watch", lambda model, **how: strengths.append(how["guidance"]) or watch(model, **how))
     record = EvaluateSamples(count=8, steps=4, classes=("1+",), guidances=(0.0, 2.0), reference="train").run("model")
     assert strengths == [0.0, 2.0] == [point.way.guidance for point in record.points]
     assert record.judge == "molecules"

@@ -10,7 +10,7 @@ import zellige
 from web.small_models import small
 from zellige import Data, InputError, Net, cli
 from zellige.data.tokenizer import Integers
-from zellige.evaluation.sweep import Way, draw_samples
+from zellige.evaluation.sample_sets import Way, draw_samples
 from zellige.evaluation.tasks import _drawn
 from zellige.methods import build
 from zellige.models.checkpoint.write import write_checksums

@@ -13,7 +13,7 @@ import zellige
 from zellige import Data, Net, Train, cli
 from zellige.data.prepare import prepare
 from zellige.evaluation.interval import Number
-from zellige.evaluation.sweep import Set, Way
+from zellige.evaluation.sample_sets import Set, Way
 from zellige.plugins.studies.compare import samplers as compared
 from zellige.plugins.studies.compare.command import all_samplers
 from zellige.plugins.studies.compare.samplers_figure import samplers_figure
@@ -83,7 +83,7 @@ def test_network_evaluations_are_those_that_the_network_is_asked_for(model, done
     )
     for point in found.points:
         asked.clear()
-        again = compared.sweep.draw_samples(model, point.way, point.samples, 0, batch=3)
+        again = compared.sample_sets.draw_samples(model, point.way, point.samples, 0, batch=3)
         assert point.calls * point.samples == sum(asked) == sum(again.calls or [])
         assert point.example == again.texts[0]
 
@@ -179,7 +179,7 @@ def test_copies_of_a_molecule_count_once():
 
 def test_a_collapsed_sampler_is_far_from_the_data(model, data):
     judge = compared.quality_of(model, prepare(data, 8), 20)
-    real = compared.sweep.real_texts(prepare(data, 8), "test", 40)
+    real = compared.sample_sets.real_texts(prepare(data, 8), "test", 40)
     assert real.rows is not None
     others, copies = (Set(Way(), texts, rows) for texts, rows in (
         (real.texts[::2], real.rows[::2]), ([real.texts[0]] * 20, [real.rows[0]] * 20)))  # fmt: skip

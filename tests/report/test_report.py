@@ -25,7 +25,7 @@ from zellige.core.schedule import Tabulated
 from zellige.data import Corpus, Rows
 from zellige.data.levels import Levels
 from zellige.data.tokenizer import Bytes, Characters
-from zellige.evaluation import sweep
+from zellige.evaluation import sample_sets
 from zellige.evaluation.ngram import NGrams
 from zellige.evaluation.result import Result
 from zellige.methods import D3PM, MD4, MDLM, build
@@ -700,7 +700,7 @@ def test_damaged_samples_are_named(tmp_path, monkeypatch):
         ('"tokens": [1]', '"tokens": [1}', "is not JSON; "),
     ):
         file.write_text(whole.replace(before, after))
-        for read in (lambda: sections.validation_samples(Path(), None), lambda: sweep.read_samples(file)):
+        for read in (lambda: sections.validation_samples(Path(), None), lambda: sample_sets.read_samples(file)):
             with pytest.raises(InputError) as caught:
                 read()
             assert str(caught.value).startswith(f"line 2 of 'samples/step-000004.jsonl' {said}")

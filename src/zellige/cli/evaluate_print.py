@@ -10,8 +10,8 @@ from ..evaluation.evaluate import PROTOCOL
 from ..evaluation.interval import FREEDOM, Proportion
 from ..evaluation.metrics import METRICS, Metric, find, grouped
 from ..evaluation.result import Result
+from ..evaluation.sample_sets import ScoredSet, curves_of
 from ..evaluation.samples import SamplesRecord
-from ..evaluation.sweep import ScoredSet, curves_of
 from ..samplers.tau_leaping import describe_leaps
 from ..show.numbers import (
     beside,

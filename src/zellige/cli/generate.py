@@ -20,8 +20,8 @@ from .common import Loading, OfModel, SamplerOptions, command_options, file_suff
 from .evaluate_again import Mode
 
 if TYPE_CHECKING:
+    from ..evaluation.sample_sets import Set
     from ..evaluation.samples import SamplesRecord
-    from ..evaluation.sweep import Set
 
 NAME = "generate"  # of the files: generate.jsonl, generate-JUDGE.json (or -images), .md, -frontier.svg, -calls.svg
 DRAWN = (  # options that make the samples, and those that make of them the numbers
@@ -98,7 +98,7 @@ def _suffix(request: EvaluateSamples, names: tuple[str, ...]) -> str:
 
 def write_samples(file: Path, sets: "Sequence[Set]") -> None:
     """Write the samples that were drawn."""
-    from ..evaluation.sweep import samples_as_lines
+    from ..evaluation.sample_sets import samples_as_lines
 
     make(file.parent)
     write_file(file, samples_as_lines(sets))

@@ -19,7 +19,7 @@ from ..data.rows import Rows, evenly_spaced
 from ..models.model import fingerprint
 from . import metrics
 from .interval import Number
-from .sweep import ScoredSet, Set, Way
+from .sample_sets import ScoredSet, Set, Way
 
 
 @dataclass(frozen=True)

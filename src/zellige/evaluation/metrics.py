@@ -8,7 +8,7 @@ returns a `Number`, or an array with one value per sample (N,). Of an array the 
 samples; NaN is left out.
 
 Perplexity says nothing without entropy: text that repeats one word has the best perplexity of all. Every metric alone is fooled
-by some degenerate sampler (`sweep.fooled_metrics`).
+by some degenerate sampler (`degenerate.fooled_metrics`).
 """
 
 import math

@@ -1,7 +1,7 @@
 """Judge samples of a model: text by a causal language model and beside real text, images by FID and its kin.
 
-`requests.EvaluateSamples` is the request, `SamplesRecord` what it returns. The sets of samples, the curves through them and the
-degenerate samplers are those of `sweep.py`, the metrics those of `metrics.py`.
+`requests.EvaluateSamples` is the request, `SamplesRecord` what it returns. The sets of samples and the curves through them
+are those of `sample_sets.py`, the degenerate samplers those of `degenerate.py`, the metrics those of `metrics.py`.
 """
 
 import itertools
@@ -27,15 +27,16 @@ from ..show.numbers import byte_size
 from ..show.progress import Bar
 from ..show.record import Figure, Record
 from ..show.terminal import Terminal
-from . import image_quality, metrics, molecules, sweep
+from . import image_quality, metrics, molecules, sample_sets
 from .continuations import Continuations, continuations, given_parts, merged
 from .corpus import beside_training, corpus_of, data_change_note, rows_with_classes
+from .degenerate import Degenerate, cold, fooled_metrics, judges_own, of_training
 from .distances import LEAST
 from .image_features import Features, FeaturesIdentity, features_of
 from .judge import Judge, JudgeIdentity, JudgeReading, read_texts
 from .memorisation import longest
 from .sample_options import SamplesRequest
-from .sweep import Degenerate, Matched, ScoredSet, Set, Way, fooled_metrics
+from .sample_sets import Matched, ScoredSet, Set, Way
 from .text_features import Embed, RealText, embedder
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ class SamplesRecord(Record):
     def interval(self) -> str:
         """Methods of the intervals."""
         intervals = metrics.intervals(self.points[0].measures)
-        return f"{intervals}; {sweep.MATCHED_INTERVAL}" if self.matched is not None else intervals
+        return f"{intervals}; {sample_sets.MATCHED_INTERVAL}" if self.matched is not None else intervals
 
     def figures(self) -> list[Figure]:
         figures = list[Figure]()
@@ -225,14 +226,14 @@ def ways_of(request: Request, model: "Model | None") -> list[Way]:
         request.sampler or "", request.steps, request.temperature, request.top_p, {**options, **(request.options or {})},
         request.guidances[0] if request.guidances and request.guidance is None else request.guidance,
     )  # fmt: skip
-    base = sweep.with_sampler(model, base, request.length)
+    base = sample_sets.with_sampler(model, base, request.length)
     usual = request.frontier and not (request.temperatures or request.top_ps)
-    temperatures = sweep.TEMPERATURES if usual else request.temperatures
-    ways = [base, *sweep.along(base, temperatures, sweep.TOP_PS if usual else request.top_ps)]
+    temperatures = sample_sets.TEMPERATURES if usual else request.temperatures
+    ways = [base, *sample_sets.along(base, temperatures, sample_sets.TOP_PS if usual else request.top_ps)]
     ways += [replace(base, guidance=float(strength)) for strength in request.guidances]
     if request.calls:
-        ways += sweep.calls(model, base, request.calls, request.samplers)
-    return sweep.different(sweep.with_sampler(model, way, request.length) for way in ways)
+        ways += sample_sets.calls(model, base, request.calls, request.samplers)
+    return sample_sets.different(sample_sets.with_sampler(model, way, request.length) for way in ways)
 
 
 def draw_sets(
@@ -246,7 +247,9 @@ def draw_sets(
         for way in ways:
             show = lambda done, _, before=before: bar.update(before + done, total=total)  # noqa: E731
             sets.append(
-                sweep.draw_samples(model, way, count, request.seed, request.length, request.batch, show, classes, fixed)
+                sample_sets.draw_samples(
+                    model, way, count, request.seed, request.length, request.batch, show, classes, fixed
+                )
             )
             before += count * (way.steps or 1)
     if request.keep is not None:
@@ -356,7 +359,7 @@ class _Texts:
         self.request, self.model, self.terminal = request, model, terminal
         self.ways = ways_of(request, model)
         class_numbers(request, model)  # an unknown one is the first error
-        self.read = sweep.read_samples(request.samples, model) if request.samples else []
+        self.read = sample_sets.read_samples(request.samples, model) if request.samples else []
         device = request.device if model is None else next(model.method.parameters()).device
         with terminal.waiting("loading the judge"):
             self.judge = Judge(
@@ -393,7 +396,7 @@ class _Texts:
         if reference == "none" and not request.cheats:
             return RealTexts()
         if Path(reference).is_file():
-            (texts, *_) = sweep.read_samples(reference, model)
+            (texts, *_) = sample_sets.read_samples(reference, model)
             return RealTexts(texts, reference, texts, None if model is None else self._training(model))
         if model is None:
             if request.differs("reference"):
@@ -404,11 +407,11 @@ class _Texts:
             training = self._training(model, corpus if request.data is None else None)
             if self.given:
                 continued = continued_texts(request, model, corpus, self.given, self.read)
-                pool = sweep.real_texts(corpus, reference, 2 * self.number, request.length)
+                pool = sample_sets.real_texts(corpus, reference, 2 * self.number, request.length)
                 return RealTexts(continued.real(), continued.name, pool, training, continued)
             if reference == "none":
                 return RealTexts(training=training)
-            real, pool = (sweep.real_texts(corpus, reference, n) for n in (self.number, 2 * self.number))
+            real, pool = (sample_sets.real_texts(corpus, reference, n) for n in (self.number, 2 * self.number))
             return RealTexts(real, f"{corpus.about['name']} {reference}", pool, training)
         except InputError as absent:
             if request.data is not None or request.differs("reference") or self.given:
@@ -447,14 +450,14 @@ class _Texts:
             scores[: len(parts)] = [score.also(continued.measures(p.rows or [])) for score, p in zip(scores, parts)]
             real = real.also(continued.floor())
         points = [merged(samples, scores[i * k : (i + 1) * k]) for i, samples in enumerate(sets)]
-        hot = sweep.curves_of(points, "frontier").get("temperature", ())
+        hot = sample_sets.curves_of(points, "frontier").get("temperature", ())
         curve = [(p.way.temperature, r) for p, r in zip(points, readings[::k]) if any(p is q for q in hot)]
         at = None
         if real_reading is not None and curve:
-            at = sweep.match_entropy([t for t, _ in curve], [r for _, r in curve], real_reading)
+            at = sample_sets.match_entropy([t for t, _ in curve], [r for _, r in curve], real_reading)
         cheats = scores[len(parts) : len(candidates)]
         record = _record(
-            request, model, points, None if real is None else _named(real, beside.name), began, name=sweep.PROTOCOL,
+            request, model, points, None if real is None else _named(real, beside.name), began, name=sample_sets.PROTOCOL,
             class_=class_text(request, model), judge=self.judge.about, compared=distances,
             given=None if continued is None else str(continued),
             judged="the samples' own tokens" if request.tokens == "own" else "decoded, then tokenized by the judge's tokenizer",
@@ -468,15 +471,15 @@ class _Texts:
         request, terminal, training = self.request, self.terminal, self.beside.training
         if training is None:
             raise InputError("`cheats` are made of the training text, and it is not at hand; leave them out")
-        samplers = sweep.of_training(model.tokenizer, training, self.number, request.seed)
+        samplers = of_training(model.tokenizer, training, self.number, request.seed)
         with Bar(terminal, "cold", 1, "steps") as bar:
             show = lambda done, total: bar.update(done, total=total)  # noqa: E731
-            samplers.append(sweep.cold(model, way, self.number, request.seed, request.length, show))
+            samplers.append(cold(model, way, self.number, request.seed, request.length, show))
         texts = self.beside.real.texts if self.beside.real is not None else samplers[-2].samples.texts
         length = round(sum(map(len, self.judge.encode(texts))) / len(texts))
         try:
             with terminal.waiting("the judge writes"):
-                samplers.append(sweep.judges_own(model.tokenizer, self.judge, self.number, length, request.seed))
+                samplers.append(judges_own(model.tokenizer, self.judge, self.number, length, request.seed))
         except InputError as absent:
             terminal.note(str(absent))
         return samplers
@@ -498,7 +501,7 @@ class _Texts:
         real = self.beside.real
         features = self.judge.features(real.texts) if self.request.mauve and real is not None else None
         return [
-            sweep.score_samples(
+            sample_sets.score_samples(
                 samples, self.judge, own=self._own(samples), against=features if samples is not real else None,
                 seed=self.request.seed, reading=reading,
             )
@@ -539,7 +542,7 @@ def _record(
         protocol |= {"network": model.method.precision, "weights": which_weights(model)}
         about["length"] = length or request.length or int(model.method.shape[0])
     full_protocol = SamplesProtocol(
-        draws=f"samples of {request.samples}" if request.samples else sweep.DRAWS,
+        draws=f"samples of {request.samples}" if request.samples else sample_sets.DRAWS,
         definitions={**metrics.definitions(points[0].measures), **(definitions or {})}, **protocol,
     )  # fmt: skip
     return SamplesRecord(
@@ -560,20 +563,21 @@ def _evaluate_rows(
 ) -> SamplesRecord:
     """Rows of symbols that continue real ones: what was written against the true rest."""
     ways = ways_of(request, model)
-    sets = sweep.read_samples(request.samples, model) if request.samples else []
+    sets = sample_sets.read_samples(request.samples, model) if request.samples else []
     continued = continued_texts(request, model, _read_corpus(model, request.data, terminal), parts, sets)
     if not sets:
         sets = draw_sets(request, model, ways, terminal, continued)
     points = [
         merged(
-            samples, [sweep.score_rows(part, continued.measures(part.rows or [])) for part in continued.parts(samples)]
+            samples,
+            [sample_sets.score_rows(part, continued.measures(part.rows or [])) for part in continued.parts(samples)],
         )
         for samples in sets
     ]
-    real = sweep.score_rows(continued.real(), continued.floor())
+    real = sample_sets.score_rows(continued.real(), continued.floor())
     return _record(
         request, model, points, _named(real, f"another of {continued.name}"), began, continued.texts.shape[1],
-        name=sweep.PROTOCOL, given=str(continued),
+        name=sample_sets.PROTOCOL, given=str(continued),
     )  # fmt: skip
 
 
@@ -587,12 +591,12 @@ def _as_molecules(request: Request, model: "Model") -> bool:
 def _evaluate_molecules(request: Request, model: "Model", terminal: Terminal, began: float) -> SamplesRecord:
     """Free samples of molecules, and as many held-out ones."""
     ways, classes = ways_of(request, model), class_numbers(request, model)
-    sets = sweep.read_samples(request.samples, model) if request.samples else []
+    sets = sample_sets.read_samples(request.samples, model) if request.samples else []
     corpus = _read_corpus(model, request.data, terminal)
     spell, of = kinds.of(model.tokenizer).values, model.config.data.labels_by
     counted, names = Property.of(of) if of else None, class_names(model)
     training = {*spell(corpus.train.array())}
-    real = None if request.reference == "none" else sweep.real_texts(corpus, request.reference, request.count)
+    real = None if request.reference == "none" else sample_sets.real_texts(corpus, request.reference, request.count)
     if not sets:
         sets = draw_sets(request, model, ways, terminal)
 
@@ -604,13 +608,13 @@ def _evaluate_molecules(request: Request, model: "Model", terminal: Terminal, be
             if classes:
                 found = [-1 if math.isnan(value) else counted.class_of(value, names) for value in values]
                 known |= {"asked": np.resize(classes, len(texts)), "found": np.array(found)}
-        return sweep.score_rows(samples, metrics.measure(**known))
+        return sample_sets.score_rows(samples, metrics.measure(**known))
 
     beside = None if real is None else _named(scored(real), f"{corpus.about['name']} {request.reference}")
     definitions = {"property": f"{of}, of the valid ones"} if of else None
     points = [scored(samples) for samples in sets]
     return _record(
-        request, model, points, beside, began, int(model.method.shape[0]), definitions, name=sweep.PROTOCOL,
+        request, model, points, beside, began, int(model.method.shape[0]), definitions, name=sample_sets.PROTOCOL,
         class_=class_text(request, model),
     )  # fmt: skip
 
@@ -658,7 +662,7 @@ def _evaluate_images(
     request: Request, model: "Model", terminal: Terminal, began: float
 ) -> SamplesRecord:  # fmt: skip
     ways, classes = ways_of(request, model), class_numbers(request, model)
-    sets = sweep.read_samples(request.samples, model) if request.samples else []
+    sets = sample_sets.read_samples(request.samples, model) if request.samples else []
     if names := [name for samples in sets for name in samples.classes or () if name is not None]:
         classes = find_classes(model, [*dict.fromkeys(names)]).tolist()
     with terminal.waiting("loading the features"):
@@ -687,7 +691,7 @@ def _score_images(
         total, count = len(reference) + sum(len(samples.rows or ()) for samples in sets), 0
         views = []
         for rows in (reference, *(samples.rows for samples in sets)):
-            images = sweep.checked_images(() if rows is None else rows, model.tokenizer)
+            images = sample_sets.checked_images(() if rows is None else rows, model.tokenizer)
             show = lambda n, _, count=count: bar.update(count + n, total=total)  # noqa: E731
             views.append(features.views(kind.pixels(images), show))
             count += len(images)
@@ -696,6 +700,6 @@ def _score_images(
             views[i] = replace(views[i], asked=torch.tensor([columns[name] for name in samples.classes]))
     with terminal.waiting("comparing"):
         return [
-            sweep.score_rows(samples, metrics.measure_images(view, views[0], seed))
+            sample_sets.score_rows(samples, metrics.measure_images(view, views[0], seed))
             for samples, view in zip(sets, views[1:])
         ]

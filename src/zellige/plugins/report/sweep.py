@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from zellige.evaluation.metrics import Metric, find
-from zellige.evaluation.sweep import ScoredSet, curves_of
+from zellige.evaluation.sample_sets import ScoredSet, curves_of
 
 from .palette import COLOURS, INK, LINES, RULE, SOFT, STYLE
 

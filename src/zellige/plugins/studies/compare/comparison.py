@@ -31,7 +31,7 @@ from zellige.data.corpus import as_data
 from zellige.evaluation.corpus import corpus_of
 from zellige.evaluation.interval import mean
 from zellige.evaluation.result import Result, difference, summarize
-from zellige.evaluation.sweep import sampler_of
+from zellige.evaluation.sample_sets import sampler_of
 from zellige.methods import build
 from zellige.methods.method import Method
 from zellige.models import model as models

@@ -17,7 +17,7 @@ from zellige.base.errors import InputError, check_counts
 from zellige.base.schema import sha256
 from zellige.core.random import mix
 from zellige.data import Corpus
-from zellige.evaluation.sweep import sampler_of
+from zellige.evaluation.sample_sets import sampler_of
 from zellige.exact import metropolis
 from zellige.methods.method import Method
 from zellige.models import model as checkpoint

@@ -40,13 +40,13 @@ from zellige.core.batch import Batch
 from zellige.data import Corpus
 from zellige.data.rows import evenly_spaced
 from zellige.data.smiles import is_molecule
-from zellige.evaluation import metrics, sweep
+from zellige.evaluation import metrics, sample_sets
 from zellige.evaluation.corpus import corpus_of
 from zellige.evaluation.distances import LEAST
 from zellige.evaluation.interval import Number, Proportion, mean
 from zellige.evaluation.likelihood import number_of_tokens
 from zellige.evaluation.result import summarize
-from zellige.evaluation.sweep import Set, Way
+from zellige.evaluation.sample_sets import Set, Way
 from zellige.evaluation.tasks import MOLECULES, PUZZLES
 from zellige.evaluation.text_features import hashed_ngrams, in_units_of
 from zellige.models import model as models
@@ -238,7 +238,7 @@ def _distance(model: models.Model, corpus: Corpus, number: int) -> Quality:
     """Energy distance to as many held-out rows; as many others are the floor."""
     if number < LEAST:
         raise InputError(f"`samples` is {number}; it must be {LEAST} or more, for a distance to real data")
-    pool = sweep.real_texts(corpus, "test", 2 * number)
+    pool = sample_sets.real_texts(corpus, "test", 2 * number)
     number = min(number, len(pool.texts) // 2)
     if number < LEAST:
         raise InputError(f"{len(pool.texts)} held-out sequences are too few for distances; use data with more")
@@ -316,7 +316,8 @@ def compare_samplers(
             points=marked(points, judge.quality, judge.higher), real=judge.real,
         )  # fmt: skip
         protocol = {
-            "name": PROTOCOL, "samples": f"{judge.count} at each point; {sweep.PROTOCOL}: sample i has the stream of (seed, i)",
+            "name": PROTOCOL,
+            "samples": f"{judge.count} at each point; {sample_sets.PROTOCOL}: sample i has the stream of (seed, i)",
             "quality": f"{judge.quality}: {judge.definition}",
             "exact": "-log p of held-out sequences under the sampler's own distribution"
             + ("" if texts is None else f", {len(texts)} of them"),
@@ -335,8 +336,8 @@ def compare_samplers(
 
 def ways_of(model: models.Model, names: Sequence[str], steps: Sequence[int]) -> list[Way]:
     """The points to measure: each sampler with each number of steps, or once where its number of steps is its own."""
-    ways = sweep.calls(model, Way(), steps, names or supported(model.method))
-    return sweep.different(sweep.with_sampler(model, way) for way in ways)
+    ways = sample_sets.calls(model, Way(), steps, names or supported(model.method))
+    return sample_sets.different(sample_sets.with_sampler(model, way) for way in ways)
 
 
 def supported(method: Any) -> list[str]:
@@ -391,7 +392,7 @@ def _measure_all(
         terminal.say(f"{counted(len(found), 'point')} measured before")
     new = [way for way in ways if id(way) not in found]
     if new:  # the first evaluations of a process are slow
-        sweep.draw_samples(model, new[0], 1, seed, batch=1)
+        sample_sets.draw_samples(model, new[0], 1, seed, batch=1)
     total, before = judge.count * sum(way.steps or 1 for way in new), 0
     with Bar(terminal, "sample", max(total, 1), "steps") as bar:
         for way in ways:
@@ -415,7 +416,7 @@ def measure_point(
     progress: Callable[[int, int], None] | None = None,
 ) -> SamplerPoint:  # fmt: skip
     """Draw the samples of one point, and measure them."""
-    drawn = sweep.draw_samples(model, way, judge.count, seed, batch=batch, progress=progress, fixed=judge.fixed)
+    drawn = sample_sets.draw_samples(model, way, judge.count, seed, batch=batch, progress=progress, fixed=judge.fixed)
     return SamplerPoint(
         way=way, samples=len(drawn.texts), calls=float(np.mean(drawn.calls or [math.nan])), seconds=drawn.seconds,
         tokens=sum(map(len, drawn.rows or [])), measures=judge.measure(drawn), exact=exact_nats(model, texts, way, batch),

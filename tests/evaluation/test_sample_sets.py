@@ -13,11 +13,12 @@ import zellige
 from zellige import Data, Net, cli
 from zellige.base.errors import InputError
 from zellige.data.tokenizer import Characters
-from zellige.evaluation import sweep
+from zellige.evaluation import sample_sets
+from zellige.evaluation.degenerate import fooled_metrics
 from zellige.evaluation.interval import Number
 from zellige.evaluation.judge import Judge
 from zellige.evaluation.metrics import METRICS, Metric, entropies
-from zellige.evaluation.sweep import ScoredSet, Set, Way
+from zellige.evaluation.sample_sets import ScoredSet, Set, Way
 from zellige.methods import build
 from zellige.models.config import Config
 from zellige.models.model import Model
@@ -71,7 +72,7 @@ def test_the_numbers_are_those_of_the_parts(command, here):
     assert code == 0
     plain = json.loads(out)
     own, judge = zellige.load(here / "model"), Judge(here / "ar", first="judged", eos="all")
-    drawn = sweep.draw_samples(own, Way("ancestral", 4), 6, 3)
+    drawn = sample_sets.draw_samples(own, Way("ancestral", 4), 6, 3)
     nats, tokens = judge.nats(drawn.texts)
     measures = plain["result"]["points"][0]["measures"]
     assert measures["perplexity"]["value"] == pytest.approx(float((nats.sum() / tokens.sum()).exp()))
@@ -107,8 +108,8 @@ def test_samplers_with_options_of_their_own():
         "confidence:confidence=margin",
     )
     m = model("mdlm")
-    base = sweep.with_sampler(m, Way())
-    ways = sweep.different(sweep.with_sampler(m, way) for way in sweep.calls(m, base, (2, 4), names))
+    base = sample_sets.with_sampler(m, Way())
+    ways = sample_sets.different(sample_sets.with_sampler(m, way) for way in sample_sets.calls(m, base, (2, 4), names))
     assert [(way.name, way.steps) for way in ways] == [
         ("ancestral", 2), ("ancestral", 4), ("confidence entropy_bound=0.1", L), ("confidence entropy_bound=0.5", L),
         ("confidence confidence=margin", 2), ("confidence confidence=margin", 4),
@@ -122,7 +123,7 @@ def test_samplers_with_options_of_their_own():
         "klass:threshold=2": "`threshold` is 2; it must be between 0 and 1",
     }.items():
         with pytest.raises(InputError, match=re.escape(message)):
-            _ = [sweep.with_sampler(m, way) for way in sweep.calls(m, base, (2,), (name,))]
+            _ = [sample_sets.with_sampler(m, way) for way in sample_sets.calls(m, base, (2,), (name,))]
 
 
 def test_samples_are_kept_and_judged_again(command, here):
@@ -224,7 +225,7 @@ def test_a_row_is_all_that_a_metric_needs(command, here, monkeypatch):
     assert re.search(r"^\| sampler .*\| kinds \|$", (here / "planted/generate-ar.md").read_text(), re.MULTILINE)
     assert re.search(r"^  kinds, tokens +\d+\.\d{3} ± ", command(USUAL)[1], re.MULTILINE)
     loaded = Record.load(here / "planted/generate-ar.json")
-    assert sweep.fooled_metrics(loaded.real.measures, {"kinds": loaded.real.measures["kinds"]}) == ("kinds",)
+    assert fooled_metrics(loaded.real.measures, {"kinds": loaded.real.measures["kinds"]}) == ("kinds",)
 
 
 # ------------------------------------------------------------------------------------------------------- the parts
@@ -238,23 +239,23 @@ def point(way: Way, perplexity=10.0, calls=4.0) -> ScoredSet:
 
 def test_curves_are_what_the_ways_say():
     base = Way("ancestral", 8)
-    ways = [base, *sweep.along(base, (0.5, 1.0), (0.9, 1.0)), Way("confidence", 4), Way("ancestral", 4)]
-    points = [point(way, calls=float(way.steps or 0)) for way in sweep.different(ways)]
+    ways = [base, *sample_sets.along(base, (0.5, 1.0), (0.9, 1.0)), Way("confidence", 4), Way("ancestral", 4)]
+    points = [point(way, calls=float(way.steps or 0)) for way in sample_sets.different(ways)]
     assert len(points) == 5
-    found = sweep.curves_of(points, "frontier")
+    found = sample_sets.curves_of(points, "frontier")
     assert [p.way.temperature for p in found["temperature"]] == [0.5, 1.0]
     assert [p.way.top_p for p in found["top-p"]] == [0.9, 1.0]
-    calls = sweep.curves_of(points, "calls")
+    calls = sample_sets.curves_of(points, "calls")
     assert {name: [p.way.steps for p in each] for name, each in calls.items()} == {
         "ancestral": [4, 8], "confidence": [4],
     }  # fmt: skip
-    assert sweep.curves_of(points[:1], "frontier") == sweep.curves_of(points[:1], "calls") == {}
+    assert sample_sets.curves_of(points[:1], "frontier") == sample_sets.curves_of(points[:1], "calls") == {}
     assert figures.sweep_figure(points[:1], None, "calls") is None
 
 
 def test_the_figures_hold_every_point():
     base = Way("ancestral", 8)
-    points = [point(way, 5.0 + i) for i, way in enumerate([base, *sweep.along(base, (0.5, 0.7), (0.9,))])]
+    points = [point(way, 5.0 + i) for i, way in enumerate([base, *sample_sets.along(base, (0.5, 0.7), (0.9,))])]
     points += [point(Way("confidence", n), 30.0 + n, float(n)) for n in (2, 4)]
     real = point(Way(), 3.0)
     figure = figures.sweep_figure(points, real, "frontier", "ar")
@@ -274,14 +275,16 @@ def test_the_figures_hold_every_point():
 
 def test_settled_says_how_many_steps_there_are():
     own = model("mdlm")
-    assert sweep.with_sampler(own, Way()) == Way("ancestral", 64)
-    assert sweep.with_sampler(own, Way("first_hitting", 3)) == Way("first_hitting", L)
-    ways = sweep.calls(own, sweep.with_sampler(own, Way()), (2, 8))
-    assert [way.sampler for way in ways[::2]] == ["ancestral", *sweep.SAMPLERS]
+    assert sample_sets.with_sampler(own, Way()) == Way("ancestral", 64)
+    assert sample_sets.with_sampler(own, Way("first_hitting", 3)) == Way("first_hitting", L)
+    ways = sample_sets.calls(own, sample_sets.with_sampler(own, Way()), (2, 8))
+    assert [way.sampler for way in ways[::2]] == ["ancestral", *sample_sets.SAMPLERS]
     discrete = model("d3pm", diffusion_steps=12)
-    assert [way.steps for way in sweep.calls(discrete, Way("ancestral", 12), (5, 100), ("ancestral",))] == [5, 12]
+    assert [way.steps for way in sample_sets.calls(discrete, Way("ancestral", 12), (5, 100), ("ancestral",))] == [5, 12]
     blocks = model("bd3lm", block=4)
-    assert [w.steps for w in sweep.calls(blocks, sweep.with_sampler(blocks, Way()), (16,), ("blockwise",))] == [4]
+    assert [
+        w.steps for w in sample_sets.calls(blocks, sample_sets.with_sampler(blocks, Way()), (16,), ("blockwise",))
+    ] == [4]
 
 
 def test_files_of_samples(tmp_path):
@@ -290,18 +293,18 @@ def test_files_of_samples(tmp_path):
         Set(Way("ancestral", 4), ["x\ny"], [[5]], [1], 7),
     ]
     file = tmp_path / "a.jsonl"
-    file.write_text(sweep.samples_as_lines(sets), encoding="utf-8")
-    assert sweep.read_samples(file) == sets
+    file.write_text(sample_sets.samples_as_lines(sets), encoding="utf-8")
+    assert sample_sets.read_samples(file) == sets
     (tmp_path / "b.jsonl").write_text('{"text": "ab"}\n{"txt": 1}\n')
     with pytest.raises(
         InputError, match=r"line 2 of .* has no entry 'text'; give one object a line, with the field text"
     ):
-        sweep.read_samples(tmp_path / "b.jsonl")
+        sample_sets.read_samples(tmp_path / "b.jsonl")
     (tmp_path / "c.txt").write_text("")
     with pytest.raises(InputError, match="holds no text"):
-        sweep.read_samples(tmp_path / "c.txt")
+        sample_sets.read_samples(tmp_path / "c.txt")
     (tmp_path / "d.txt").write_text("the\na\n")
-    (one,) = sweep.read_samples(tmp_path / "d.txt", model("mdlm"))
+    (one,) = sample_sets.read_samples(tmp_path / "d.txt", model("mdlm"))
     assert one.rows == [[20, 8, 5], [1]]
 
 
@@ -310,7 +313,9 @@ def test_cold_samples_are_plainer_and_likelier_to_their_own_law():
     own = model("ar", 1)
     judge = Judge(own, first="judged", eos="all")
     found = [
-        sweep.score_samples(sweep.draw_samples(own, sweep.with_sampler(own, Way(temperature=t)), 200, 0), judge)
+        sample_sets.score_samples(
+            sample_sets.draw_samples(own, sample_sets.with_sampler(own, Way(temperature=t)), 200, 0), judge
+        )
         for t in (0.3, 1.0)
     ]
     cold, warm = ([p.measures[m] for m in ("perplexity", "entropy")] for p in found)
@@ -321,7 +326,7 @@ def test_cold_samples_are_plainer_and_likelier_to_their_own_law():
     ):  # the first token's law is the same for every sample: its mean nats are the entropy of that law
         begin = torch.tensor([[own.method.begin]])
         law = own.method.next(own.method.hidden(begin, None, None)[0, 0])
-        drawn = sweep.draw_samples(own, Way("left_to_right"), 400, 1)
+        drawn = sample_sets.draw_samples(own, Way("left_to_right"), 400, 1)
         nats = -law[torch.tensor([row[0] for row in drawn.rows])].log()
     expected = -float((law * law.log()).sum())
     assert abs(float(nats.mean()) - expected) < 4 * float(nats.std()) / math.sqrt(400)
