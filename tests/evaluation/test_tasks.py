@@ -102,7 +102,9 @@ def test_metrics_of_molecules():
 def test_molecules_by_a_property_are_judged(molecules, monkeypatch, capsys):
     """Every strength of guidance is a set of its own, drawn with it; the real molecules are valid and have their own classes."""
     strengths, watch = [], sample_sets.watch
-    monkeypatch.setattr(sample_sets, "watch", lambda model, **how: strengths.append(how["guidance"]) or watch(model, **how))
+    monkeypatch.setattr(
+        sample_sets, "watch", lambda model, **how: strengths.append(how["guidance"]) or watch(model, **how)
+    )
     record = EvaluateSamples(count=8, steps=4, classes=("1+",), guidances=(0.0, 2.0), reference="train").run("model")
     assert strengths == [0.0, 2.0] == [point.way.guidance for point in record.points]
     assert record.judge == "molecules"
