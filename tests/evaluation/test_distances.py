@@ -175,6 +175,12 @@ def test_total_variation_by_hand():
     same = rows(np.random.default_rng(0), 6)
     assert metrics.total_variation(same, same, 3).value == 0.0
     assert math.isnan(metrics.total_variation([[1]], [[2]], 2).value)
+    one, again, other = (
+        metrics.total_variation(same, rows(np.random.default_rng(1), 8), 1, seed) for seed in (3, 3, 4)
+    )
+    assert one == again
+    assert one.value == other.value
+    assert one.half != other.half  # of other quarters
 
 
 def test_the_interval_of_typicality_leaves_out_samples_and_real_texts():

@@ -48,6 +48,13 @@ def test_a_part_has_the_sides_of_the_class_it_is_told(condition):
     assert told[0] != pytest.approx(unaware, abs=1e-3)
 
 
+@pytest.mark.parametrize("sides", [bound_gaps, bracket_gaps])
+def test_each_seed_has_draws_of_its_own(sides):
+    method, held = table("mdlm", {}, 4), [False] * 4
+    found = [[*sides(method, TEXT, held, sets=2, seed=seed)] for seed in (3, 3, 4)]
+    assert found[0] == found[1] != found[2]
+
+
 def test_above_comes_before_below(monkeypatch):
     """By hand, of two draws whose weights are 1/2 and 1/4: from above log 8 / 2, from below the tangent at the first."""
     log_w = torch.tensor([[0.5], [0.25]]).double().log()

@@ -210,13 +210,16 @@ def test_the_last_term_is_of_every_sequence():
     rows = Rows(torch.randint(V, (16, 4), generator=torch.Generator().manual_seed(0)))
     last = float(exact.expected(method, rows.tokens, method.grid(200)[-2], -math.inf).mean())
     assert last > 3
+    pilots = set()
     for seed in range(3):
         r = evaluate_rows(method, rows, draws=1, seed=seed)
+        pilots.add((*r.protocol["pilot"]["sizes"],))
         assert r.terms["reconstruction"] == pytest.approx(last, rel=0.2)
         assert r.protocol["time"] == (
             "200 steps: the last of every sequence, of the 199 others one drawn by importance (stratified)"
         )
         assert len(r.protocol["pilot"]["sizes"]) == len(r.protocol["pilot"]["edges"]) - 1 == 14
+    assert len(pilots) == 3
     again = evaluate_rows(method, rows, draws=1, seed=2, batch=4)
     assert again.value == pytest.approx(r.value, rel=1e-12)
     whole = evaluate_rows(method, rows, draws=1, terms="all")
