@@ -14,12 +14,14 @@ from zellige import exact, samplers
 from zellige.base.errors import InputError
 from zellige.base.requests import declared, option
 from zellige.cli import help
+from zellige.core.batch import Batch
 from zellige.core.schedule import CLEAN
 from zellige.methods import MDLM
 from zellige.samplers import (
     Ancestral,
     AnyOrder,
     Confidence,
+    Distribution,
     Euler,
     FirstHitting,
     FixedOrder,
@@ -30,6 +32,7 @@ from zellige.samplers import (
     run,
 )
 from zellige.samplers.predict import predict_at
+from zellige.samplers.replay import Oracle, Replayed, weigh
 from zellige.samplers.sampler import HIDDEN, Exactness
 
 
@@ -188,6 +191,17 @@ class Rolled(torch.nn.Module):
 
     def head(self, h):
         return self.network.head(h).roll(1, -1)
+
+
+@pytest.mark.parametrize("path", [Oracle(), Replayed(FixedOrder("backward"), Distribution("backward", "an order"))])
+def test_the_number_of_the_mask_is_nothing_to_a_likelihood(path):
+    last = mdlm(length=4)
+    x, mask = torch.tensor([[0, 2, 1, 1], [2, 2, 0, 1]]), torch.tensor([[True] * 4, [True, False, True, True]])
+    log_w = [
+        weigh(method, Batch(tokens, mask), path).log_w
+        for method, tokens in ((last, x), (MDLM(Rolled(last.network), V, (4,), mask=0), x + 1))
+    ]
+    close(*log_w, rtol=1e-12, atol=0)
 
 
 DRAWS_MASKS = ("plain", "psi", "smc", "informed", "uniformisation")  # among the tokens: in the order of their numbers

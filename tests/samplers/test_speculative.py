@@ -27,8 +27,9 @@ from zellige.training.speculative import HeadRecord, measured, train
 V, L = 3, 4
 
 
-def headed(length: int = L, std: float = 0.8, name: str = "mdlm", **net: Any) -> Any:
-    method = make(name, length=length, vocabulary=V, **net)
+def headed(length: int = L, std: float = 0.8, name: str = "mdlm", mask: int | None = None, **net: Any) -> Any:
+    choices, vocabulary = ({}, V) if mask is None else ({"mask": mask}, V + 1)
+    method = make(name, choices, length=length, vocabulary=vocabulary, **net)
     head = CausalHead(V + 1, 8, 2, conv=3).double()
     if std:
         for p in head.parameters():
@@ -115,10 +116,11 @@ def test_a_cosine_window_grows():
     assert len(sizes) == 11
 
 
+@pytest.mark.parametrize("mask", [None, 1], ids=["after the tokens", "among them"])
 @torch.no_grad()
-def test_a_text_is_sampled_with_the_weight_of_its_order():
+def test_a_text_is_sampled_with_the_weight_of_its_order(mask):
     """For two-sided bounds: w = p(x | order), with the order that wrote it; its mean over orders is in `verify`."""
-    method, sampler = headed(), Speculative(window=2)
+    method, sampler = headed(mask=mask), Speculative(window=2)
     texts = Batch(torch.zeros(5, L, dtype=torch.long))
     wrote = weigh(method, texts, OverOrders(sampler), generators(*range(5)), draw=True)
     when = sampler.when(texts.counted, generators(*range(5)))
