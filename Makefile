@@ -82,8 +82,7 @@ format: .venv/test.stamp
 # What tests hold equal to the code. Not here: outputs of commands and samples of models (outputs.py, samples.py; minutes), and
 # pictures of models and of a browser (learn.py, play_picture.py).
 generate: .venv/test.stamp
-	$(BIN)/python -c 'from zellige.cli import help; help.write()'
-	for tool in pages api recipes tables laws samples results_pictures; do \
+	for tool in lists pages api recipes tables laws samples results_pictures; do \
 		$(BIN)/python docs/_tools/$$tool.py $$(test $$tool != samples || echo --page) || exit 1; done
 
 docs: .venv/docs.stamp

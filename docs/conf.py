@@ -40,10 +40,17 @@ def plain_docstrings(app, what, name, obj, options, lines):
     """Our docstrings are plain text, written for the eye: make reStructuredText of them.
 
     A module's, which is theory with formulas, stays as it stands. In the others `x` is code, * and | are themselves, and
-    an indented part that follows an empty line is a formula or an example.
+    an indented part that follows an empty line is a formula or an example. A class of options has what each says of itself.
     """
+    import dataclasses
     import re
 
+    from zellige.base.requests import option_of
+
+    if what == "class" and dataclasses.is_dataclass(obj):
+        declared = [(field.name, option_of(field)) for field in dataclasses.fields(obj)]
+        told = [f"    {name}: {option.help}" for name, option in declared if option and option.help]
+        lines += ["Attributes:", *told, ""] if told else []
     if what == "module":
         lines[:] = [".. code-block:: text", "", *("   " + line for line in lines), ""]
         return

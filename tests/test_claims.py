@@ -3,6 +3,7 @@ changes nothing that is computed, chosen, recommended, grouped or refused."""
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -11,7 +12,6 @@ import torch
 
 from testing.small import Rows, make
 from zellige.base.errors import InputError
-from zellige.cli import help
 from zellige.cli.evaluate_again import of_unit
 from zellige.cli.evaluate_bounds import describe_bracket
 from zellige.evaluation.bracket import bracket_rows
@@ -28,6 +28,9 @@ from zellige.papers.tables import TABLES
 from zellige.plugins.verify.identities.check import L, enumerable
 from zellige.samplers import SAMPLERS, Distribution, distributions, run
 from zellige.show.units import UNITS, unit_of
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "docs" / "_tools"))
+import lists  # pyright: ignore[reportMissingImports]
 
 NONSENSE = "none bits of all valid quoted steps"  # one for all, so that what is grouped by its words falls together
 SAYS = ("samples_from", "claim", "needs", "calls", "label", "sentence", "__doc__")  # of a sampler
@@ -121,8 +124,8 @@ def bracketed() -> list[Any]:
 
 def listed() -> list[Any]:
     """What the lists say that is computed, and the number of a paper that each recipe aims at."""
-    methods = [(row["name"], row["network gives"], row["likelihood"]) for row in help.methods()]
-    samplers = [(row["name"], row.get("bounded by"), row.get("same as")) for row in help.samplers()]
+    methods = [(row["name"], row["network gives"], row["likelihood"]) for row in lists.methods()]
+    samplers = [(row["name"], row.get("bounded by"), row.get("same as")) for row in lists.samplers()]
     numbers = []
     for order in (TABLES, dict(reversed(TABLES.items()))):  # a table that quotes a number before and after its own
         with mock.patch.object(tables, "TABLES", order):

@@ -59,6 +59,8 @@ found["exported"] = said("export", "runs/m", "--to", "mdlm", "--out", "out")[0]
 
 import torch
 found["drawn"] = zellige.sample("runs/m", sampler="backwards", options={{"keep": 3}}, count=2, steps=2)
+said("sample", "runs/m", "--sampler", "backwards", "--keep", "3", "--count", "2", "--steps", "2", "--json", "drawn.json")
+found["typed"] = json.loads(Path("drawn.json").read_text())["arguments"]["keep"]
 model = zellige.load("runs/m")
 method, x = model.method, None
 sampler = zellige.SAMPLERS["backwards"](keep=2)
@@ -89,6 +91,7 @@ def test_one_of_each_works_as_ours_do(place, tmp_path):
     assert "12 different tokens" in found["evaluated"][1]
     assert found["read"] == ["Different", 12, 12, True]
     assert [len(text) for text in found["drawn"]] == [16, 16]
+    assert found["typed"] == 3
     assert found["order"] == [0, 1, *range(15, 1, -1)]  # `keep` positions first, then from the end
     assert found["alpha"] == pytest.approx(1e-3 + 0.999 * 0.7**2, abs=1e-6)  # alpha_1 is 1e-3
     assert found["metric"] == 5.5

@@ -25,7 +25,7 @@ MODES = [f"--{name}" for name in EVALUATIONS.names()]  # flags that make another
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "studies").rglob("*.md"))]
 PAGES = [page for page in PAGES if "_build" not in page.parts]
-HEAVY = ["torch", "lightning", "transformers", "datasets", "matplotlib", "rich", "huggingface_hub", "tyro"]
+HEAVY = ["torch", "lightning", "transformers", "datasets", "matplotlib", "rich", "huggingface_hub"]
 
 
 def python(code: str, *arguments: str) -> str:
@@ -139,7 +139,7 @@ def test_the_tests_run_on_the_pinned_versions():
     """As CI has them. Where a package has another version here, make has not been run since constraints.txt changed."""
     from importlib.metadata import version
 
-    for name in ("torch", "lightning", "numpy", "cattrs", "tyro", "safetensors"):
+    for name in ("torch", "lightning", "numpy", "cattrs", "safetensors"):
         assert version(name).partition("+")[0] == pins()[name]
 
 

@@ -17,9 +17,10 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import lists
 from zellige import METHODS, SAMPLERS, Net
 from zellige.base.requests import option_of, options_of
-from zellige.cli import help
+from zellige.cli.tables import table as listed_rows
 from zellige.core import bound
 from zellige.evaluation import conditional, two_sides
 from zellige.evaluation.metrics import KNOWN, METRICS, Metric
@@ -94,22 +95,9 @@ def table(rows: Iterable[Iterable[str]], head: Iterable[str]) -> str:
 
 
 def about_fields(cls: type) -> dict[str, str]:
-    """What is said of each field of a dataclass: in the string below it, or by its option."""
-    body = ast.parse(inspect.getsource(inspect.getmodule(cls)))  # pyright: ignore[reportArgumentType]
-    (tree,) = (n for n in ast.walk(body) if isinstance(n, ast.ClassDef) and n.lineno == first_line(cls))
-    below = {}
-    for entry, text in zip(tree.body, tree.body[1:]):
-        if isinstance(entry, ast.AnnAssign) and isinstance(text, ast.Expr):
-            below[entry.target.id] = " ".join(inspect.cleandoc(text.value.value).split())  # pyright: ignore
+    """What each option of a dataclass says of itself."""
     ordered = sorted(dataclasses.fields(cls), key=lambda field: field.kw_only is True)  # as in the constructor
-    declared = {field.name: option_of(field) for field in ordered}
-    texts = {name: below.get(name) or (option and option.help) for name, option in declared.items()}
-    return {name: text for name, text in texts.items() if text}
-
-
-def first_line(cls: type) -> int:
-    lines, number = inspect.getsourcelines(cls)
-    return number + next(i for i, line in enumerate(lines) if line.lstrip().startswith("class "))
+    return {field.name: option.help for field in ordered if (option := option_of(field))}
 
 
 def title(module: Any) -> tuple[str, str]:
@@ -123,7 +111,7 @@ def method_page(name: str) -> Iterator[str]:
     cls = METHODS[name]
     module = sys.modules[cls.__module__]
     yield listed("methods", name)
-    if help.in_one_order(cls):
+    if lists.in_one_order(cls):
         yield IN_ONE_ORDER
     yield "Check its formulas on a small space (`verify` prints the largest error of each), and train it:\n"
     yield shell(f"zellige verify {name}", f"zellige train {name} --run runs/{name}")
@@ -212,7 +200,7 @@ def without_docstring(code: str) -> str:
 
 def listed(kind: str, name: str) -> str:
     """The row of `zellige list`."""
-    (row,) = (row for row in help.table(kind) if row["name"] == name)
+    (row,) = (row for row in listed_rows(kind) if row["name"] == name)
     row.pop("name")
     return table([row.values()], row)
 

@@ -1,6 +1,6 @@
 """The page docs/recipes.md: RECIPES, as the code has them, with the cost that `zellige list recipes` prints.
 
-    .venv/bin/python docs/_tools/recipes.py        writes it anew, after a recipe changed (and `cli.help.write()` before it)
+    .venv/bin/python docs/_tools/recipes.py        writes it anew, after a recipe changed (and docs/_tools/lists.py before it)
 
 `tests/papers/test_recipes.py` holds page and code equal.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from zellige import Data, Net, Train
-from zellige.cli import help
+from zellige.cli.tables import table as listed_rows
 from zellige.methods import METHODS
 from zellige.papers.recipes import RECIPES, Recipe
 from zellige.show.numbers import scaled
@@ -126,7 +126,7 @@ def variant(name: str, recipe: Recipe) -> str:
 
 def page() -> str:
     rows = []
-    for name, row in zip(RECIPES, help.table("recipes"), strict=True):
+    for name, row in zip(RECIPES, listed_rows("recipes"), strict=True):
         recipe = RECIPES[name]
         tokens = scaled(recipe.train.steps * recipe.train.batch * recipe.net.length)
         flops, hours = list(row.values())[-2:]

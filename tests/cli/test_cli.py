@@ -12,32 +12,33 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 from unittest import mock
 
 import pytest
 import torch
-import tyro
 from safetensors.torch import load_file, save_file
 
 import zellige
 from testing.small import RECORD
 from zellige import cli
 from zellige.base.errors import InputError
-from zellige.base.requests import check_fields, declared, option
-from zellige.cli import COMMANDS, common, flags, help, meanings, options
-from zellige.cli.common import IdleSeed
+from zellige.base.requests import check_fields, declared, inline, option
+from zellige.cli import COMMANDS, common, flags, help, meanings, options, tables
+from zellige.cli.common import idle_seed
 from zellige.cli.evaluate import EVALUATIONS, TRAIN
-from zellige.cli.flags import short_help
 from zellige.data.smiles import is_molecule
 from zellige.evaluation.result import Result, fullest
 from zellige.models import choices, hub
 from zellige.models.checkpoint.write import write_checksums
 from zellige.models.config import FORMAT
 from zellige.show.terminal import Terminal
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "_tools"))
+
+import lists  # pyright: ignore[reportMissingImports]
 
 TEXT = "the value of the object is returned by the function and it is the name of a class "
 SMALL = "--net.layers 1 --net.hidden 16 --net.heads 2 --net.length 32 --train.batch 4 --train.samples 1 --train.validate-rows 8"
@@ -115,16 +116,15 @@ def test_the_short_help_counts_what_it_leaves_out(capsys):
     assert re.search(r"^all \d\d options, in full: --help-all$", said["sample"], re.M)
 
 
-@dataclass(frozen=True)
+@declared
 class Idling:
-    seed: IdleSeed = 0
-    other: IdleSeed = 0
-    dropout: float = 0.0
-    """changes nothing in evaluation"""
+    seed: int = idle_seed()
+    other: int = idle_seed()
+    dropout: float = option("changes nothing in evaluation", default=0.0)
 
 
 def test_an_option_is_idle_by_its_mark_and_not_by_its_help():
-    shown = short_help(Idling, "try")
+    shown = help.short(Idling, "try")
     assert "--dropout 0  changes nothing in evaluation" in shown
     assert "--seed" not in shown
     assert "--other" not in shown
@@ -157,8 +157,8 @@ def test_the_short_help_fits_a_terminal_and_says_where_the_rest_is(command, caps
         pages.append(out)
     lines = pages[0].splitlines()
     assert pages[0] == pages[1]
-    assert len(lines) <= flags.LINES
-    assert max(map(len, lines)) <= flags.COLUMNS
+    assert len(lines) <= help.LINES
+    assert max(map(len, lines)) <= help.COLUMNS
     assert "--help-all" in pages[0] or command == "train"
     assert not [line for line in lines if line.endswith(("...", " .."))]
 
@@ -182,10 +182,10 @@ def test_the_full_help_has_every_option(command, capsys):
 
 def test_every_option_that_the_short_help_names_is_one():
     """Of a command, and of the classes in the table none is forgotten."""
-    classes = {cls.__name__: options.flags(cls) for cls in forms().values()}
+    classes = {cls.__name__: flags.flags(cls) for cls in forms().values()}
     wrong = {
         (name, word)
-        for name, (_, words) in flags.SHOWN.items()
+        for name, (_, words) in help.SHOWN.items()
         for word in words.split()
         if f"--{word}" not in classes[name]
     }
@@ -195,10 +195,22 @@ def test_every_option_that_the_short_help_names_is_one():
 def test_each_option_is_described_where_it_is_declared():
     from zellige.cli.drawing import SampleOptions
 
-    texts = flags.descriptions(SampleOptions)
-    assert texts["--prompt"].startswith("beginning of each sample")
-    assert texts["--class"].startswith("class to sample")
-    assert "probability of masking a token again" in texts["--eta"]  # of a dataclass within
+    known = flags.flags(SampleOptions)
+    assert known["--prompt"].option.help.startswith("beginning of each sample")
+    assert known["--class"].option.help.startswith("class to sample")
+    assert "probability of masking a token again" in known["--eta"].option.help  # of a dataclass within
+
+
+def test_the_full_help_says_of_an_option_what_holds_for_each_sampler_and_no_default_that_is_none(capsys):
+    assert cli.main(["sample", "--help-all"]) == 0
+    page = " ".join(capsys.readouterr().out.split())
+    for said in (
+        "--window N for speculative: tokens drafted in each pass at most (default: all masks) for blockwise, left_to_right: how",
+        "in each step, and at least one (default: equally many in each step) for klass: reveal stable masks",
+        "--t-on X for remasking: loop: where it begins (default: 0.55) for psi: the time at which `kappa` begins (default: 0.5)",
+    ):
+        assert said in page
+    assert "None)" not in page
 
 
 def test_the_help_of_a_method_is_grouped(capsys):
@@ -240,9 +252,9 @@ class Own:
 
 @declared
 class Outer:
-    own: Annotated[Own, tyro.conf.arg(name="")] = Own()
+    own: Own = inline(default=Own())
     net: Inner = Inner()
-    what: Annotated[str, tyro.conf.Positional] = ""
+    what: str = option(default="", argument="WHAT")
     top_p: float = 1.0
     limit: int | None = None
     shift: int = option(default=0, minimum=0)
@@ -260,9 +272,7 @@ class Outer:
     ],
 )
 def test_options_are_the_dataclasses(words, expected):
-    if words == "--limit none --no-resume":
-        words = "--limit None --no-resume"
-    assert options.parse(Outer, words.split(), "try", Terminal(), most=1) == expected
+    assert options.parse(Outer, words.split(), "try", Terminal()) == expected
 
 
 @pytest.mark.parametrize(
@@ -289,7 +299,7 @@ def test_options_are_the_dataclasses(words, expected):
 )
 def test_wrong_options(words, message):
     with pytest.raises(InputError) as error:
-        options.parse(Outer, words.split(), "try", Terminal(), most=1)
+        options.parse(Outer, words.split(), "try", Terminal())
     assert str(error.value) == message
 
 
@@ -369,13 +379,13 @@ def test_how_a_model_is_loaded_is_declared_once():
 
 
 @pytest.fixture(scope="module")
-def switches() -> list[tuple[str, type, options.Flag]]:
+def switches() -> list[tuple[str, type, flags.Flag]]:
     """Every switch of every command."""
-    return [(name, form, f) for name, form in forms().items() for f in options.flags(form).values() if f.switch]
+    return [(name, form, f) for name, form in forms().items() for f in flags.flags(form).values() if f.switch]
 
 
 def test_every_switch_is_turned_on_and_off_in_both_spellings(switches):
-    """What the check lets pass, tyro reads; in a section: --train.no-tensorboard and --no-train.tensorboard."""
+    """In a section: --train.no-tensorboard and --no-train.tensorboard."""
     names = {flag.name for _, _, flag in switches}
     assert {
         "--train.tensorboard",
@@ -388,19 +398,17 @@ def test_every_switch_is_turned_on_and_off_in_both_spellings(switches):
     } <= names
     read, seen = {}, set()
     for (name, form), group in itertools.groupby(switches, key=lambda switch: switch[:2]):
-        flags = [f for *_, f in group if (f.owner, f.name) not in seen]  # what all methods share is read once
-        flags = [
-            f for f in flags if f.name not in ("--net.rescale", "--net.published")
-        ]  # both of --net.kind unet alone
-        seen |= {(f.owner, f.name) for f in flags}
-        heads = [(f, *f.name[2:].rpartition(".")) for f in flags]
+        new = [f for *_, f in group if (f.owner, f.name) not in seen]  # what all methods share is read once
+        new = [f for f in new if f.name not in ("--net.rescale", "--net.published")]  # both of --net.kind unet alone
+        seen |= {(f.owner, f.name) for f in new}
+        heads = [(f, *f.name[2:].rpartition(".")) for f in new]
         for words, value in (
-            ([f.name for f in flags], True),
+            ([f.name for f in new], True),
             ([f"--{section}{dot}no-{leaf}" for _, section, dot, leaf in heads], False),
-            ([f"--no-{f.name[2:]}" for f in flags], False),
+            ([f"--no-{f.name[2:]}" for f in new], False),
         ):
             parts = list(_parts(options.parse(form, words, name, Terminal())) if words else ())
-            for flag, word in zip(flags, words):
+            for flag, word in zip(new, words):
                 at = next((p for p in parts if isinstance(p, flag.owner)), None)
                 read[name, word] = at is not None and getattr(at, flag.field) is value
     assert [where for where, right in read.items() if not right] == []
@@ -416,11 +424,10 @@ def _parts(chosen):
 
 def test_every_size_of_a_network_has_a_help(capsys):
     assert cli.main(["train", "mdlm", "--help-all"]) == 0
-    text = " ".join(re.sub(r"[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
-    for field in dataclasses.fields(zellige.Net):
-        flag = field.name.replace("_", "-")
-        (said,) = re.findall(rf"--net\.{flag}\b(?!-)(?:, --net\.no-[\w-]+)? (?:\S+ )??(.*?)\(default", text)[:1]
-        assert len(said.split()) > 2, field.name
+    whole = capsys.readouterr().out
+    for name, flag in flags.flags(zellige.Net).items():
+        assert f"--net.{name[2:]}" in whole
+        assert len(flag.option.help.split()) > 1, name
 
 
 def test_the_help_shows_how_a_switch_is_turned_off(capsys):
@@ -430,10 +437,10 @@ def test_the_help_shows_how_a_switch_is_turned_off(capsys):
 
 @pytest.mark.long
 def test_what_other_programs_call_an_option_is_an_option_of_ours():
-    known = {flag for form in forms().values() for flag in options.flags(form)}
+    known = {flag for form in forms().values() for flag in flags.flags(form)}
     for table in (meanings.SAME, meanings.NEAR):
         assert {flag for ours in table.values() for flag in ours} <= known
-        assert not {f"--{name}" for name in table if f"--{name}" in options.flags(forms()["train mdlm"])}
+        assert not {f"--{name}" for name in table if f"--{name}" in flags.flags(forms()["train mdlm"])}
     assert not set(meanings.SAME) & set(meanings.NEAR)
 
 
@@ -450,10 +457,7 @@ def test_what_other_programs_call_an_option_is_an_option_of_ours():
 )
 def test_what_means_the_same_is_taken(form, typed, ours):
     cls = forms()[form]
-    assert options.canonical(options.flags(cls), typed.split()) == ours.split()
-    assert options.parse(cls, typed.split(), form, Terminal(), most=9) == options.parse(
-        cls, ours.split(), form, Terminal(), most=9
-    )
+    assert options.parse(cls, typed.split(), form, Terminal()) == options.parse(cls, ours.split(), form, Terminal())
 
 
 def test_epochs_are_steps_once_the_data_is_known(run, no_page):
@@ -516,7 +520,7 @@ def test_a_file_of_options_in_three_forms_and_a_run_are_one(run, no_page):
 
 def test_a_number_of_yaml_that_it_calls_a_text_is_a_number(run, no_page):
     Path("e.yaml").write_text("train: {lr: 1e-3}")
-    known = options.flags(forms()["train mdlm"])
+    known = flags.flags(forms()["train mdlm"])
     assert options.values_of(options.read_entries("e.yaml"), known, [], "e.yaml", "train mdlm") == {
         "--train.lr": "1e-3"
     }
@@ -576,13 +580,13 @@ def test_the_options_of_every_command_stand_anywhere(place_of_it):
 # -------------------------------------------------------------------------------------------------------------- lists
 
 
-@pytest.mark.parametrize("what", help.LISTS)
+@pytest.mark.parametrize("what", tables.LISTS)
 def test_lists(what, run):
     code, out, err = run(f"list {what}")
     rows = out.splitlines()
     assert code == 0
     legend = err.removeprefix("note: ").strip()
-    assert legend == help.LEGENDS.get(what, "")
+    assert legend == tables.LEGENDS.get(what, "")
     assert all(f"  {title}" in rows[0] for title in re.findall(r"(?:^|; )([\w ]+):", legend))
     assert all(len(line) <= (120 if what in ("checkpoints", "recipes") else 80) for line in rows)
     names = [line.split()[0] for line in rows[1:] if line[0] != " "]  # others go on a row
@@ -610,24 +614,24 @@ def test_lists(what, run):
     assert [row["id" if what == "checkpoints" else "name"] for row in json.loads(out)["result"]] == names
 
 
-LISTS_AGAIN = 'lists.json or models/choices.py is old: python -c "from zellige.cli import help; help.write()"'
+LISTS_AGAIN = "lists.json or models/choices.py is old: python docs/_tools/lists.py"
 
 
 def test_lists_are_what_the_classes_say():
     """Of the recipes, whose cost is counted on their networks, the first; all of them in `make test-long`."""
-    lists = json.loads(help.TABLES.read_text(encoding="utf-8"))
-    assert lists["recipes"][0] == help.recipe(lists["recipes"][0]["name"]), LISTS_AGAIN
-    for name, rows in (("methods", help.methods()), ("samplers", help.samplers()), ("checkpoints", help.checkpoints())):
-        assert lists[name] == rows, LISTS_AGAIN
+    made = json.loads(tables.TABLES.read_text(encoding="utf-8"))
+    assert made["recipes"][0] == lists.recipe(made["recipes"][0]["name"]), LISTS_AGAIN
+    for name in ("methods", "samplers", "checkpoints", "options"):
+        assert made[name] == getattr(lists, name)(), LISTS_AGAIN
+    assert Path(choices.__file__).read_text(encoding="utf-8") == lists.choices(), LISTS_AGAIN
 
 
 @pytest.mark.long
 def test_the_list_of_recipes_is_what_their_networks_cost():
-    assert json.loads(help.TABLES.read_text(encoding="utf-8")) == help.tables(), LISTS_AGAIN
-    assert Path(choices.__file__).read_text(encoding="utf-8") == help.choices(), LISTS_AGAIN
+    assert json.loads(tables.TABLES.read_text(encoding="utf-8")) == lists.tables(), LISTS_AGAIN
 
 
-@pytest.mark.parametrize("what", ["", *help.LISTS])
+@pytest.mark.parametrize("what", ["", *tables.LISTS])
 def test_a_list_needs_no_torch(what):
     code = (
         "import sys; from zellige import cli; assert cli.main(sys.argv[1:]) == 0; "
@@ -640,9 +644,9 @@ def test_a_list_needs_no_torch(what):
 def test_list_alone_says_which_lists_there_are(run):
     code, out, err = run("list")
     assert (code, err) == (0, "")
-    assert [line.split()[0] for line in out.splitlines() if line[0] != " "] == ["name", *help.LISTS]
+    assert [line.split()[0] for line in out.splitlines() if line[0] != " "] == ["name", *tables.LISTS]
     _, out, _ = run("list --json -")
-    assert [row["name"] for row in json.loads(out)["result"]] == list(help.LISTS)
+    assert [row["name"] for row in json.loads(out)["result"]] == list(tables.LISTS)
 
 
 def test_list_methods_is_the_table_of_the_readme(run):

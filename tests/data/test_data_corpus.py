@@ -19,8 +19,10 @@ from torch.utils.data import DataLoader
 
 from zellige.base.errors import InputError
 from zellige.base.schema import CONVERTER
+from zellige.cli.options import parse
 from zellige.data import DATASETS, Data, catalogue, collate
 from zellige.data.prepare import prepare
+from zellige.show.terminal import Terminal
 
 GREEK = "Ἐν ἀρχῇ ἦν ὁ Λόγος, καὶ ὁ Λόγος ἦν πρὸς τὸν Θεόν.\n"
 
@@ -51,9 +53,9 @@ def test_pydocs_is_english_in_27_symbols():
 def test_the_config_survives_json_and_the_command_line():
     data = Data("text", path="a b.txt", tokenizer="bytes", validation=0.1)
     assert CONVERTER.structure(json.loads(json.dumps(CONVERTER.unstructure(data))), Data) == data
-    import tyro
-
-    assert tyro.cli(Data, args=["--name", "text", "--path", "a b.txt", "--pack", "document"]).pack == "document"
+    assert (
+        parse(Data, ["--name", "text", "--path", "a b.txt", "--pack", "document"], "try", Terminal()).pack == "document"
+    )
     json.dumps(prepare(Data(), 64).about)
 
 

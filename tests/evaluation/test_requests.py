@@ -100,10 +100,10 @@ def test_asides_are_not_part_of_a_request():
 
 
 def test_the_command_line_reads_the_fields():
-    helps = flags.descriptions(EvaluateOptions)
+    known = flags.flags(EvaluateOptions)
     for name, option in options_of(zellige.Evaluate).items():
-        assert helps[f"--{name.replace('_', '-')}"] == option.help
-    assert "--steps" not in helps  # hidden: another mode has it
+        assert known[f"--{name.replace('_', '-')}"].option.help == option.help
+    assert "--steps" not in known  # hidden: another mode has it
 
 
 @pytest.mark.parametrize(

@@ -71,12 +71,13 @@ def grammar(start: str) -> dict[str, Any]:
     """The options of a command, as its own parser knows them: the command is asked for its help, and its form is looked at."""
     from zellige.base.errors import InputError
     from zellige.cli import dispatch, options
+    from zellige.cli.flags import flags
     from zellige.show.terminal import Terminal
 
     form: list[Any] = []
 
     def look(cls: Any, argv: Any, where: str, *_: Any, default: Any = None, **__: Any) -> None:
-        form.append(options.flags(cls, default))
+        form.append(flags(cls, default))
         raise _Seen
 
     with mock.patch.object(options, "parse", look):

@@ -17,7 +17,7 @@ import zellige
 from testing.small import loop as small_loop
 from zellige import Data, Net, Train, samplers
 from zellige.base.errors import InputError
-from zellige.cli import help, main
+from zellige.cli import main, tables
 from zellige.core.batch import Batch
 from zellige.core.curves import Exponential
 from zellige.methods import METHODS, build, diffusion
@@ -55,7 +55,7 @@ def small(config: Config) -> Config:
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_has_the_published_size_and_the_listed_one(name):
     recipe = RECIPES[name]
-    config, row = recipe.config, next(row for row in help.table("recipes") if row["name"] == name)
+    config, row = recipe.config, next(row for row in tables.table("recipes") if row["name"] == name)
     with torch.device("meta"):
         network = METHODS[config.method].build_network(config.net, recipe.vocabulary, config.options)
     count = sum(p.numel() for p in network.parameters())

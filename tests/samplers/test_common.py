@@ -2,7 +2,9 @@
 
 import dataclasses
 import itertools
+import sys
 import time
+from pathlib import Path
 from typing import ClassVar, get_args
 
 import pytest
@@ -13,7 +15,6 @@ from testing.worlds import Counting, L, V, five_sigma, table
 from zellige import exact, samplers
 from zellige.base.errors import InputError
 from zellige.base.requests import declared, option
-from zellige.cli import help
 from zellige.core.batch import Batch
 from zellige.core.schedule import CLEAN
 from zellige.methods import MDLM
@@ -31,6 +32,9 @@ from zellige.samplers import (
     Uniformisation,
     run,
 )
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "_tools"))
+import lists  # pyright: ignore[reportMissingImports]
 from zellige.samplers.predict import predict_at
 from zellige.samplers.replay import Oracle, Replayed, weigh
 from zellige.samplers.sampler import HIDDEN, Exactness
@@ -86,7 +90,11 @@ def test_a_sampler_and_its_options_are_declared_in_one_place(monkeypatch):
         samplers.choose_sampler("euler", mdlm(), options={"wait": 1.0})
     with pytest.raises(InputError, match="`temperature` goes with a sampler's name"):
         samplers.choose_sampler(made, mdlm(), temperature=0.5)
-    assert help.options()[-1] == {"name": "wait", "kind": "number", "help": "for slow: how long it waits"}
+    assert lists.options()[-1] == {
+        "name": "wait",
+        "kind": "number",
+        "help": "for slow: how long it waits (default: 0.5)",
+    }
 
 
 def whole_options() -> list[tuple[str, str]]:

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from zellige.base.requests import option
 from zellige.core.curves import SCHEDULES
 from zellige.methods.uniform import Uniform
 
@@ -34,10 +35,8 @@ class Duo(Uniform):
     class Config:
         """Duo's own choices."""
 
-        schedule: str = "loglinear"
-        """alpha_t: loglinear, cosine and others"""
-        diffusion_steps: int = 0
-        """T of discrete time; 0: continuous time"""
+        schedule: str = option("alpha_t: loglinear, cosine and others", default="loglinear")
+        diffusion_steps: int = option("T of discrete time; 0: continuous time", default=0)
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
         config = self.checked(config)

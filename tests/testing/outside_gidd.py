@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from zellige.base.requests import option
 from zellige.core import maths
 from zellige.core.curves import Linear
 from zellige.core.prediction import LeaveOneOut
@@ -33,10 +34,8 @@ class GIDD(Diffusion):
     class Config:
         """GIDD's own choices."""
 
-        mask_proportion: float = 0.8
-        """how much of what is lost goes to the mask; the rest to any state"""
-        diffusion_steps: int = 0
-        """T of discrete time; 0: continuous time"""
+        mask_proportion: float = option("how much of what is lost goes to the mask; the rest to any state", default=0.8)
+        diffusion_steps: int = option("T of discrete time; 0: continuous time", default=0)
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
         config = self.checked(config)

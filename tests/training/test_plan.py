@@ -221,7 +221,7 @@ def test_devices_by_the_names_of_their_drivers():
 def test_every_device_is_named_in_the_option():
     from zellige.cli import flags
 
-    _, _, text = flags.descriptions(zellige.studies.Plan)["--device"].replace(" or ", ", ").partition("; ")
+    _, _, text = flags.flags(zellige.studies.Plan)["--device"].option.help.replace(" or ", ", ").partition("; ")
     assert sorted(text.split(", ")) == sorted(DEVICES)
 
 

@@ -347,10 +347,10 @@ def test_the_words_of_the_page_are_those_of_the_options_help(monkeypatch):
     assert cli.main(["play", "x"]) == 0
     with TestClient(pages[0], base_url=HERE) as client:
         page = client.get("/").text
-    helps = flags.descriptions(SampleOptions)
+    known = flags.flags(SampleOptions)
     assert not {"law", "calls", "$words"} & {*re.findall(r"[$\w]+", page)}
     for word in ("steps", "sampler", "temperature", "top-p", "seed"):
-        assert f"<dt>{word}</dt><dd>{html.escape(helps[f'--{word}'])}</dd>" in page
+        assert f"<dt>{word}</dt><dd>{html.escape(known[f'--{word}'].option.help)}</dd>" in page
 
 
 def test_every_sampler_is_listed_in_plain_words(client):

@@ -51,12 +51,15 @@ class Option:
     """Declaration of a field and of its values.
 
     Attributes:
-        help: what it is for, in one clause; "" where a text below the field says it.
+        help: what it is for; its first clause stands in the short help.
         minimum, maximum, above, below: the ends of its range, the last two without the end itself.
         unit: of its values, for the error.
         why: the reason for its range, for the error.
         check: raises InputError for a value that may not be.
         flag, typed: its name and its type on the command line, where these are not the field's.
+        argument: what it is called on the command line where it stands there without a flag: RUN.
+        inline: whether the options of a dataclass stand among those beside it, not behind the field's name.
+        idle: whether a command takes it only because every command does, and does nothing with it.
         hidden: for Python alone; neither the command line nor the page has it.
         saved: part of what is requested. False: an aside such as a progress callback, hidden and never written.
         read: makes a value of JSON's plain data, where the constructor does not take that itself.
@@ -75,6 +78,9 @@ class Option:
     check: Callable[[Any], object] | None = None
     flag: str = ""
     typed: Any = None
+    argument: str = ""
+    inline: bool = False
+    idle: bool = False
     hidden: bool = False
     saved: bool = True
     read: Callable[[Any], Any] | None = None
@@ -117,9 +123,14 @@ class Option:
         return most if over else "a finite number" if value == math.inf else least
 
 
-def option(help: str = "", *, default: Any, kw_only: bool = False, **more: Any) -> Any:
+def option(help: str = "", *, default: Any, kw_only: Any = dataclasses.MISSING, **more: Any) -> Any:
     """A field of a `declared` dataclass: what it is for, its default, and what else `Option` says of it."""
     return dataclasses.field(default=default, kw_only=kw_only, metadata={_KEY: Option(help, **more)})
+
+
+def inline(*, default: Any) -> Any:
+    """A field whose value is a dataclass of options: on the command line they stand among those beside it."""
+    return option(default=default, inline=True)
 
 
 def may_follow(cls: type, name: str, *, default: None) -> Any:
@@ -136,7 +147,7 @@ def aside(help: str, *, default: Any, kw_only: typing.Literal[True] = True) -> A
     return dataclasses.field(default=default, kw_only=kw_only, compare=False, repr=False, metadata={_KEY: about})
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(option, may_follow, aside, dataclasses.field))
+@dataclass_transform(frozen_default=True, field_specifiers=(option, inline, may_follow, aside, dataclasses.field))
 def declared(cls: C) -> C:
     """A frozen dataclass whose constructor checks the type and the range of every field."""
     return check_fields(dataclass(frozen=True)(cls))

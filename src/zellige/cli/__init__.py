@@ -14,16 +14,16 @@ import time
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from .. import __version__
 from ..base.errors import Diverged, InputError
 from ..base.processes import this_process
+from ..base.requests import declared, option
 from ..base.trust import allow
 from ..show.terminal import Terminal
-from . import help, options
+from . import flags, help, options
 from .commands import COMMANDS
 
 
@@ -31,52 +31,23 @@ class Terminated(BaseException):
     """SIGTERM arrived, or SIGUSR1, by which Slurm says that it will: the number of the signal."""
 
 
-@dataclass(frozen=True)
+@declared
 class Everywhere:
     """The options of every command; the seed is handed on to those that draw something."""
 
-    json: str | None = None
-    quiet: bool = False
-    color: str = "auto"
-    checksums: bool = True
-    code: bool = False
-    remote: bool = False
+    json: str | None = option("file for the result as JSON; - for stdout", default=None)
+    quiet: bool = option("say nothing of the progress", default=False)
+    color: Literal["auto", "always", "never"] = option("colours", default="auto")
+    checksums: bool = option("refuse files that are not what their checksums say", default=True)
+    allow_code: bool = option("run the Python code that a file names", default=False)
+    allow_remote: bool = option("fetch the data that a file names", default=False)
 
 
 def everywhere(argv: Sequence[str]) -> tuple[Everywhere, list[str]]:
     """Take the options of every command out of the command line, wherever they stand in it."""
-    json, quiet, color, checksums, code, remote, rest = None, False, "auto", True, False, False, []
-    words = list(argv)
-    while words:
-        word = words.pop(0)
-        name, has_value, value = word.partition("=")
-        if name in ("--json", "--color"):
-            if not has_value:
-                if not words or words[0].startswith("--"):
-                    raise InputError(
-                        f"{name} needs a value; " + ("a file, or - for stdout" if name == "--json" else _COLOR)
-                    )
-                value = words.pop(0)
-            if name == "--json":
-                json = value
-            elif value not in options.COLORS:
-                raise InputError(f"--color is '{value}'; it must be {_COLOR}")
-            else:
-                color = value
-        elif word == "--quiet":
-            quiet = True
-        elif word == "--no-checksums":
-            checksums = False
-        elif word == "--allow-code":
-            code = True
-        elif word == "--allow-remote":
-            remote = True
-        else:
-            rest.append(word)
-    return Everywhere(json, quiet, color, checksums, code, remote), rest
-
-
-_COLOR = f"{', '.join(options.COLORS[:-1])} or {options.COLORS[-1]}"
+    known = flags.flags(Everywhere)
+    texts, rest = options.take(known, argv, "")
+    return options.made(Everywhere(), known, texts), rest
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -98,7 +69,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             from .common import writable
 
             writable(chosen.json, "--json")
-        with _quiet_libraries(), _terminable(), allow(chosen.code, chosen.remote, changed=not chosen.checksums):
+        with (
+            _quiet_libraries(),
+            _terminable(),
+            allow(chosen.allow_code, chosen.allow_remote, changed=not chosen.checksums),
+        ):
             return dispatch(argv, terminal)
     except InputError as error:
         terminal.fail(str(error))

@@ -1,20 +1,19 @@
 """Shared by several commands: their common options, loading, writing results."""
 
 import contextlib
-import inspect
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, make_dataclass, replace
+from dataclasses import dataclass, make_dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, dataclass_transform
-
-import tyro
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ..base import files
 from ..base.errors import InputError
 from ..base.files import file_suffix as file_suffix
+from ..base.plugins import GROUPS, named, others
 from ..base.processes import this_process
-from ..base.requests import KINDS, check_fields, declared, option
+from ..base.requests import KINDS, check_fields, declared, inline, option, options_of
 from ..base.trust import names_code, object_of, refuse_code, refuse_remote
 from ..data import DATASETS, Data
 from ..data.remote_files import is_remote
@@ -22,68 +21,75 @@ from ..show.numbers import count, parameters, path
 from ..show.progress import Bar
 from ..show.record import LOADING, as_file, json_record
 from ..show.terminal import Terminal
-from . import help, options
-from .flags import IDLE
+from . import options
+from .flags import flags
+from .help import with_default
+from .tables import table
 
 T = TypeVar("T")
 Document = dict[str, Any]  # a result as JSON has it
-Run = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-IdleSeed = Annotated[int, tyro.conf.arg(help="changes nothing: nothing is drawn at random"), IDLE]
+idle_seed = partial(option, "changes nothing: nothing is drawn at random", default=0, idle=True)
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(option, field))
-def command_options(cls: type[T]) -> type[T]:
-    """A frozen dataclass of options on top of shared ones; in --help its own stand first, those that all share last."""
-    options_class: Any = declared(cls)
-    names = ["run", *(name for base in cls.__mro__ for name in inspect.get_annotations(base))]
-    fields = options_class.__dataclass_fields__
-    options_class.__dataclass_fields__ = {name: fields[name] for name in names if name in fields}
-    return options_class
-
-
-@dataclass(frozen=True)
+@check_fields
+@dataclass(frozen=True, kw_only=True)
 class Loading:
-    """Options of loading one model or several."""
+    """Options of loading one model or several; a command's own stand before them."""
 
-    method: str | None = None
-    """file.py:Class, for a run of your own method"""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """where to compute; auto: the GPU if there is one"""
-    precision: Literal["float32", "tf32", "bfloat16"] = "float32"
-    """precision of matrix products; tf32 needs a GPU"""
-    compile: bool = False
-    """torch.compile the network; costs about a minute at the start, pays off for long work"""
-    head: str | None = None
-    """folder of zellige train speculative, for --sampler speculative"""
-    base: str | None = None
-    """where the base of a tuned model is now"""
-    block: int | None = option(default=None, minimum=1)
-    """size of block, of a model that was trained with several (bd3lm --blocks); default: its own"""
+    method: str | None = option("file.py:Class, for a run of your own method", default=None)
+    device: Literal["auto", "cpu", "cuda"] = option("where to compute; auto: the GPU if there is one", default="auto")
+    precision: Literal["float32", "tf32", "bfloat16"] = option(
+        "precision of matrix products; tf32 needs a GPU", default="float32"
+    )
+    compile: bool = option(
+        "torch.compile the network; costs about a minute at the start, pays off for long work", default=False
+    )
+    head: str | None = option("folder of zellige train speculative, for --sampler speculative", default=None)
+    base: str | None = option("where the base of a tuned model is now", default=None)
+    block: int | None = option(
+        "size of block, of a model that was trained with several (bd3lm --blocks); default: its own",
+        default=None,
+        minimum=1,
+    )
 
 
-@command_options
+@declared
 class OfModel(Loading):
     """Options of loading one model, and its path."""
 
-    run: Run = ""
-    """a run, a saved folder, a hub id, or a model that comes with Zellige: zellige list models"""
+    run: str = option(
+        "a run, a saved folder, a hub id, or a model that comes with Zellige: zellige list models",
+        default="",
+        argument="RUN",
+    )
+
+
+def _field(row: dict[str, str]) -> tuple[str, Any, Any]:
+    """The field of a sampler's option; the samplers check all ranges but its minimum themselves."""
+    minimum = int(row["minimum"]) if "minimum" in row else None
+    return row["name"], KINDS[row["kind"]] | None, option(row["help"], default=None, minimum=minimum)
 
 
 if TYPE_CHECKING:
 
-    @dataclass(frozen=True)
+    @declared
     class SamplerOptions:
         """The options of one sampler or another; a sampler's own default stands where none is given."""
 
-else:
-    ROWS = help.table("options")  # from lists.json, which `help.write` makes of the samplers: this needs no torch
+else:  # of lists.json, so that this needs no torch
+    SamplerOptions = check_fields(make_dataclass("SamplerOptions", map(_field, table("options")), frozen=True))
 
-    def _field(row: dict[str, str]) -> tuple[str, Any, Any]:
-        """The field of a sampler's option; the samplers check all ranges but its minimum themselves."""
-        minimum = int(row["minimum"]) if "minimum" in row else None
-        return row["name"], KINDS[row["kind"]] | None, option(row["help"], default=None, minimum=minimum)
 
-    SamplerOptions = check_fields(make_dataclass("SamplerOptions", map(_field, ROWS), frozen=True))
+def with_sampler(cls: type[T], words: Sequence[str]) -> type[T]:
+    """The options of a command that draws samples, with those of the sampler that is typed, where another package brings it."""
+    name = options.value_of(words, "--sampler")
+    if name not in others("zellige.samplers") or "--block-sampler" not in (known := flags(cls)):
+        return cls
+    own = options_of(named(GROUPS["zellige.samplers"])[name]).values()
+    rows = [{"name": o.name, "kind": o.word, "help": f"for {name}: {with_default(o.help, o.default)}"} for o in own]
+    new = [_field(row) for row in rows if f"--{row['name'].replace('_', '-')}" not in known]
+    wider = make_dataclass("SamplerOptions", new, bases=(SamplerOptions,), frozen=True)
+    return make_dataclass(cls.__name__, [("options", wider, inline(default=wider()))], bases=(cls,), frozen=True)
 
 
 @contextlib.contextmanager
@@ -190,11 +196,7 @@ def typed_data(chosen: Any, words: Sequence[str], own: Data) -> Data | None:
     Where no other data set is named, what is typed changes the own one: a path says where its files lie. Only beside a text a
     path is another text.
     """
-    typed = {
-        flag[7:].removeprefix("no-").replace("-", "_")
-        for flag in options.given(words, type(chosen))
-        if flag.startswith("--data.")
-    }
+    typed = {flag[7:].replace("-", "_") for flag in options.typed(type(chosen), words) if flag.startswith("--data.")}
     decisive_fields = {"name", "mix"} if DATASETS[own.name].shaped else {"name", "mix", "path"}
     if not typed or typed & decisive_fields:
         return chosen.data if typed else None

@@ -6,16 +6,15 @@ tyro writes such scripts of its own parser, for bash and zsh; it does not know o
 import contextlib
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Literal
-
-import tyro
+from typing import Literal
 
 from ..base.errors import InputError
+from ..base.requests import declared, option
 from ..show.terminal import Terminal
-from . import help, options
+from . import options
 from .commands import COMMANDS
 from .evaluate import EVALUATIONS, TRAIN
+from .tables import LISTS, table
 
 Follow = dict[tuple[str, ...], list[str]]  # what may follow a command, or `train METHOD`; RUN stands for a model
 Values = dict[str, list[str]]  # what an option takes, of one command `plan --device`: words, RUN, or nothing known
@@ -53,10 +52,9 @@ BASH = """# zellige completion {shell}; in ~/.{shell}rc: source <(zellige comple
 complete -o filenames -F _zellige zellige"""
 
 
-@dataclass(frozen=True)
+@declared
 class Shell:
-    shell: Annotated[Literal["bash", "zsh", "fish"] | None, tyro.conf.Positional, tyro.conf.arg(metavar="SHELL")] = None
-    """bash, zsh or fish"""
+    shell: Literal["bash", "zsh", "fish"] | None = option("bash, zsh or fish", default=None, argument="SHELL")
 
 
 def completion(words: Sequence[str], terminal: Terminal, began: float) -> int:
@@ -64,7 +62,7 @@ def completion(words: Sequence[str], terminal: Terminal, began: float) -> int:
     about = "Complete commands and options by Tab: source <(zellige completion bash)"
     if words and not words[0].startswith("-") and words[0] not in SHELLS:
         raise InputError(f"no completion for '{words[0]}'; it must be bash, zsh or fish")
-    arguments = options.parse(Shell, words, "completion", terminal, about=about, most=1)
+    arguments = options.parse(Shell, words, "completion", terminal, about=about)
     if arguments.shell is None:
         raise InputError("completion needs a shell; e.g. zellige completion bash")
     with terminal.waiting("looking"):
@@ -76,7 +74,7 @@ def completion(words: Sequence[str], terminal: Terminal, began: float) -> int:
 
 def names(what: str) -> list[str]:
     """The names in a table of `zellige list`."""
-    return [row["name"] for row in help.table(what)]
+    return [row["name"] for row in table(what)]
 
 
 def registered() -> Values:
@@ -86,7 +84,7 @@ def registered() -> Values:
     samplers = names("samplers")
     return {
         "plan --device": [*DEVICES],
-        "--color": [*options.COLORS], "--data.name": names("data"), "--recipe": names("recipes"), "--table": names("tables"),
+        "--data.name": names("data"), "--recipe": names("recipes"), "--table": names("tables"),
         "--sampler": samplers,
         "--samplers": samplers, "--block-sampler": samplers, "--judge": [RUN], "--train.start": [RUN], "--json": [],
     }  # fmt: skip
@@ -118,7 +116,7 @@ def tables() -> tuple[Follow, Values]:
             follow[command,] = [*methods, "--recipe"]
             word_lists = [(command, name) for name in methods]
         elif command == "list":
-            first[command] = [*help.LISTS]
+            first[command] = [*LISTS]
         elif command == "completion":
             follow[command,] = [*SHELLS]
             continue

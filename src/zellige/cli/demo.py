@@ -106,12 +106,11 @@ def demo(terminal: Terminal | None = None, *, steps: int = STEPS, seed: int = 0,
 
 @declared
 class Demo:
-    steps: int | None = option(default=None, minimum=1)
-    """training steps; a run with fewer than the default makes no claim about its quality"""
-    run: str | None = None
-    """folder (default: runs/demo, or the first free runs/demo-N)"""
-    seed: int = option(default=0, minimum=0)
-    """random seed"""
+    steps: int | None = option(
+        "training steps; a run with fewer than the default makes no claim about its quality", default=None, minimum=1
+    )
+    run: str | None = option("folder (default: runs/demo, or the first free runs/demo-N)", default=None)
+    seed: int = option("random seed", default=0, minimum=0)
 
 
 def command(words: Sequence[str], terminal: Terminal, began: float) -> int:

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ..base.requests import declared, option
 from ..base.schema import entries_of
 from ..data.catalogue import cache_folder
 from ..show.numbers import byte_size, counted, path
 from ..show.record import version_of, versions, why_broken
 from ..show.terminal import Terminal
 from . import options
-from .common import IdleSeed, write_json
+from .common import idle_seed, write_json
 
 EXTRAS = {  # an extra of pyproject.toml -> what it installs
     "data": ("datasets",), "wandb": ("wandb",), "music": ("mido",), "eval": ("transformers",),
@@ -73,12 +74,14 @@ class Machine:
     damaged: list[str] | None = None
 
 
-@dataclass(frozen=True)
+@declared
 class Doctor:
-    verify_caches: bool = False
-    """check every cached file, and the texts it was made of, against its checksum; finds damage that left a file's
-    times unchanged"""
-    seed: IdleSeed = 0
+    verify_caches: bool = option(
+        "check every cached file, and the texts it was made of, against its checksum; finds damage that left a file's "
+        "times unchanged",
+        default=False,
+    )
+    seed: int = idle_seed()
 
 
 def doctor(words: Sequence[str], terminal: Terminal, began: float) -> int:

@@ -3,15 +3,13 @@
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
-
-import tyro
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ..base.errors import InputError
 from ..base.processes import this_process, threads_for
-from ..base.requests import option
+from ..base.requests import declared, inline, option
 from ..base.trust import refuse_remote
 from ..data import Local
 from ..models.infill import Infill
@@ -22,7 +20,7 @@ from ..show.progress import Bar
 from ..show.style import Mark
 from ..show.terminal import Terminal
 from . import options
-from .common import OfModel, SamplerOptions, command_options, load, loading, note_change, put_json, writable
+from .common import OfModel, SamplerOptions, load, loading, note_change, put_json, with_sampler, writable
 
 if TYPE_CHECKING:
     from ..methods.method import Method
@@ -35,18 +33,21 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Sampling)
 
 
-@dataclass(frozen=True)
+@declared
 class Drawing(OfModel):
     """Options of `zellige sample` and `zellige infill` beside their requests."""
 
-    options: Annotated[SamplerOptions, tyro.conf.arg(name="")] = field(default_factory=SamplerOptions)
-    watch: bool = False
-    """show the tokens as they appear"""
-    frames: str | None = None
-    """folder for a PNG of each step (images, music, grids); shows the first --batch samples"""
-    out: str | None = None
-    """file to write: .jsonl, .txt, .png, .mid, .gif or .mp4; .jsonl has text, tokens, seed, calls, prompt and class; .gif and
-    .mp4 show the sampling trajectory"""
+    request: Sampling = inline(default=Sampling())
+    watch: bool = option("show the tokens as they appear", default=False)
+    frames: str | None = option(
+        "folder for a PNG of each step (images, music, grids); shows the first --batch samples", default=None
+    )
+    out: str | None = option(
+        "file to write: .jsonl, .txt, .png, .mid, .gif or .mp4; .jsonl has text, tokens, seed, calls, prompt and "
+        "class; .gif and .mp4 show the sampling trajectory",
+        default=None,
+    )
+    options: SamplerOptions = inline(default=SamplerOptions())
 
     @property
     def sampler_options(self) -> dict[str, Any]:
@@ -54,25 +55,30 @@ class Drawing(OfModel):
         return {name: value for name, value in dataclasses.asdict(self.options).items() if value is not None}
 
 
-@command_options
+@declared
 class SampleOptions(Drawing):
-    request: Annotated[Sample, tyro.conf.arg(name="")] = field(default_factory=Sample)
+    request: Sample = inline(default=Sample())
 
 
-@command_options
+@declared
 class InfillOptions(Drawing):
-    text: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TEXT")] = ""
-    """the text with its masked spans: each _ is one missing token, a character or a subword; of a grid the puzzle: 53..7...."""
-    request: Annotated[Infill, tyro.conf.arg(name="")] = field(default_factory=Infill)
-    example: int = option(default=0, minimum=0)
-    """test example to complete, by number (images, music, grids)"""
-    keep: str | None = None
-    """part of --example that is given: top, bottom, left, right; first (half), soprano, alto, tenor, bass; a puzzle has
-    its own"""
-    data: Local = field(default_factory=Local)
-    """where the data set of the run lies"""
-    mark: Literal["color", "brackets", "none"] = "color"
-    """how the filled-in text is marked: color, brackets or none; color needs a terminal that has it"""
+    text: str = option(
+        "the text with its masked spans: each _ is one missing token, a character or a subword; of a grid the puzzle: "
+        "53..7....",
+        default="",
+        argument="TEXT",
+    )
+    request: Infill = inline(default=Infill())
+    example: int = option("test example to complete, by number (images, music, grids)", default=0, minimum=0)
+    keep: str | None = option(
+        "part of --example that is given: top, bottom, left, right; first (half), soprano, alto, tenor, bass; a "
+        "puzzle has its own",
+        default=None,
+    )
+    data: Local = option("where the data set of the run lies", default=Local())
+    mark: Literal["color", "brackets", "none"] = option(
+        "how the filled-in text is marked: color, brackets or none; color needs a terminal that has it", default="color"
+    )
 
 
 def draw(
@@ -419,9 +425,8 @@ def frames_folder(name: str, kind: "Modality") -> Path:
 
 def sample(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige sample RUN`"""
-    arguments = options.parse(
-        SampleOptions, words, "sample", terminal, about="Sample texts, images, music or grids from a model.", most=1
-    )
+    about = "Sample texts, images, music or grids from a model."
+    arguments = options.parse(with_sampler(SampleOptions, words), words, "sample", terminal, about=about)
     request = replace(arguments.request, options=arguments.sampler_options)
     return draw(arguments, "sample", terminal, began, lambda model, kind: (request, None))
 
@@ -429,8 +434,8 @@ def sample(words: Sequence[str], terminal: Terminal, began: float) -> int:
 def infill(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige infill RUN [TEXT]`"""
     about = 'Fill the masked spans: zellige infill runs/demo "the ____ of the ________"'
-    arguments = options.parse(InfillOptions, words, "infill", terminal, about=about, most=2)
-    flags = options.given(words, InfillOptions) & {"--example", "--keep", "--data.path", "--data.cache"}
+    arguments = options.parse(with_sampler(InfillOptions, words), words, "infill", terminal, about=about)
+    flags = options.typed(InfillOptions, words).keys() & {"--example", "--keep", "--data.path", "--data.cache"}
     if arguments.text and flags:
         raise InputError(f"{min(flags)} is for a row of the data, and a text is given; leave one of them out")
     return draw(

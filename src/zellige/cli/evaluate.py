@@ -2,15 +2,14 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import tyro
+from typing import TYPE_CHECKING, Any
 
 from ..base.errors import InputError
 from ..base.plugins import Fits, Registry
 from ..base.processes import this_process
+from ..base.requests import declared, inline, option
 from ..data import Data
 from ..evaluation.requests import Evaluate
 from ..show.numbers import byte_size, path
@@ -20,7 +19,6 @@ from . import options
 from .common import (
     OfModel,
     bars,
-    command_options,
     load,
     loading,
     note_change,
@@ -28,10 +26,12 @@ from .common import (
     resumable,
     typed_data,
     unfinished_folder,
+    with_sampler,
 )
 from .evaluate_again import Mode, again, audit, status
 from .evaluate_features import FEATURES, train_features
-from .flags import SHOWN
+from .flags import flags
+from .help import SHOWN
 
 if TYPE_CHECKING:
     from ..evaluation.result import Result
@@ -43,33 +43,33 @@ EVALUATIONS: Registry[Mode] = Registry(  # by the flag that makes another comman
 TRAIN = "--train-features"  # trains, and judges nothing
 
 
-@command_options
+@declared
 class EvaluateOptions(OfModel):
-    request: Annotated[Evaluate, tyro.conf.arg(name="")] = field(default_factory=Evaluate)
-    data: Data = field(default_factory=Data)
-    """a data set other than the run's own, or its path"""
-    from_: Annotated[str | None, tyro.conf.arg(name="from")] = None
-    """repeat the evaluation behind this result and compare; any JSON of evaluate will do"""
-    show: bool = False
-    """with --from: only print the result in the file"""
-    audit: str | None = None
-    """folder with claims.csv to check; its columns: model, data, protocol, value, unit"""
+    request: Evaluate = inline(default=Evaluate())
+    data: Data = option("a data set other than the run's own, or its path", default=Data())
+    from_: str | None = option(
+        "repeat the evaluation behind this result and compare; any JSON of evaluate will do", default=None, flag="from"
+    )
+    show: bool = option("with --from: only print the result in the file", default=False)
+    audit: str | None = option(
+        "folder with claims.csv to check; its columns: model, data, protocol, value, unit", default=None
+    )
 
 
 def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige evaluate RUN`"""
-    flags = options.given(words)
+    given = options.given(words)
     runs = not options.asks_help(words)
-    if TRAIN in flags:
+    if TRAIN in given:
         return train_features(words, terminal, began)
-    if "--show" in flags and runs:
+    if "--show" in given and runs:
         return _show(words, terminal)
-    if "--audit" in flags and runs:
-        document = audit(words, terminal, judge_words)
+    if "--audit" in given and runs:
+        document = audit(*_taken("--audit", words), terminal, judge_words)
         put_json(terminal, document)
         return status(document)
-    if "--from" in flags and runs:
-        document = again(words, terminal, judge, _all_modes())
+    if "--from" in given and runs:
+        document = again(*_taken("--from", words), terminal, judge, _all_modes())
     else:
         record = judge_words(words, terminal, began)
         document = None if record is None else record.to_dict()
@@ -79,19 +79,24 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     return 0 if all(document.get("held", {}).values()) else 1
 
 
+def _taken(name: str, words: Sequence[str]) -> tuple[str, list[str]]:
+    """The value of an option, and the command line without the two."""
+    values, rest = options.take({name: flags(EvaluateOptions)[name]}, words, "evaluate")
+    return values[name], rest
+
+
 def judge_words(words: Sequence[str], terminal: Terminal, began: float, write: bool = True) -> Record | None:
     """Judge what a command line asks for, and print it; `write`: into the run, if it is one. None: another process speaks."""
     mode = mode_of(words)
     words = [word for word in words if word != "--generate"]  # the one flag of a mode that is no option of it
-    return judge(
-        mode, options.parse(mode.options, words, mode.where, terminal, about=mode.about, most=1), words, terminal, write
-    )
+    form = with_sampler(mode.options, words)
+    return judge(mode, options.parse(form, words, mode.where, terminal, about=mode.about), words, terminal, write)
 
 
 def mode_of(words: Sequence[str]) -> Mode:
     """What a command line of `evaluate` asks for: by its flag, and by the value of that flag."""
     typed = options.given(words)
-    strange = [flag.removeprefix("--") for flag in typed - options.flags(EvaluateOptions).keys()]
+    strange = [flag.removeprefix("--") for flag in typed - flags(EvaluateOptions).keys()]
     name = next((n for n in [*EVALUATIONS.names(), *strange] if f"--{n}" in typed and n in EVALUATIONS), None)
     if name is None:
         return BOUND
@@ -190,7 +195,7 @@ def _show(words: Sequence[str], terminal: Terminal) -> int:
     """Contents of a file of a likelihood, as they were printed."""
     from ..evaluation.result import Result
 
-    arguments = options.parse(EvaluateOptions, words, "evaluate", terminal, most=1)
+    arguments = options.parse(EvaluateOptions, words, "evaluate", terminal)
     if not arguments.from_:
         raise InputError("--show needs a file; e.g. zellige evaluate --from runs/demo/evaluate-pydocs-test.json --show")
     document = read_document(arguments.from_, "zellige evaluate")

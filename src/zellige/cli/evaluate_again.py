@@ -35,6 +35,7 @@ from ..show.terminal import Terminal
 from ..show.units import unit_of
 from . import options
 from .common import Document, refuse_unasked, run_folder
+from .flags import flags
 
 Judge = Callable[..., Record | None]
 
@@ -75,20 +76,20 @@ class Mode:
         return self.options(request=record.request, **loading)
 
 
-def again(words: Sequence[str], terminal: Terminal, judge: Judge, modes: Sequence[Mode]) -> Document | None:
+def again(
+    source: str, words: Sequence[str], terminal: Terminal, judge: Judge, modes: Sequence[Mode]
+) -> Document | None:
     """Judge anew, and say of each number whether it holds; what is returned has "held": {number: in what sense}."""
     from ..evaluation.repeat import changes
 
-    source, rest = options.take(words, "--from", "evaluate")
-    assert source is not None
     document = read_document(source, "zellige evaluate")
     mode = next((mode for mode in modes if mode.request.__name__ == document.get("request")), None)
     if mode is None:
         raise InputError(f"'{source}' is not a result of zellige evaluate; give a JSON file that it wrote")
     before = record_of(document, source)
-    arguments = options.parse(mode.options, rest, mode.where, terminal, default=mode.of(before, source), most=1)
-    refuse_unasked(untyped(mode.options, document["arguments"], rest), f"'{source}'")
-    record = judge(mode, arguments, rest, terminal, write=False)
+    arguments = options.parse(mode.options, words, mode.where, terminal, default=mode.of(before, source))
+    refuse_unasked(untyped(mode.options, document["arguments"], words), f"'{source}'")
+    record = judge(mode, arguments, words, terminal, write=False)
     if record is None:
         return None
     now, senses = record.to_dict(), before.holds(record)
@@ -120,9 +121,10 @@ def describe_held(before: Record, now: Record, senses: Mapping[str, str], source
 
 def untyped(cls: type, entries: Mapping[str, Any], words: Sequence[str]) -> Iterator[str]:
     """The texts among the entries of a file, but for those that are typed now."""
-    typed_now = {flag.removeprefix("--").replace("-", "_") for flag in options.given(words, cls)}
+    typed, arguments = options.read(flags(cls), words, "evaluate")
+    typed_now = {flag.removeprefix("--").replace("-", "_") for flag in typed}
     typed_now |= {"data"} if any(name.startswith("data.") for name in typed_now) else set()
-    typed_now |= {"run"} if options.read(options.flags(cls), words, "evaluate")[1] else set()
+    typed_now |= {"run"} if arguments else set()
     for name, value in entries.items():
         if name not in typed_now:
             yield from _texts(value)
@@ -164,20 +166,19 @@ class Claim:
         return [self.model, *(data if self.data else []), *shlex.split(self.protocol)]
 
 
-def audit(words: Sequence[str], terminal: Terminal, judge: Judge) -> Document:
+def audit(folder: str, words: Sequence[str], terminal: Terminal, judge: Judge) -> Document:
     """Every claim of a folder computed again, in one table.
 
     The document's result has "holds": true where all of them do, false where one does not, null where none is refuted but some
     cannot be checked; and "checked", how many could be.
     """
-    folder, rest = options.take(words, "--audit", "evaluate")
-    if rest:
-        raise InputError(f"'{rest[0]}' does not go with --audit; the options of each claim are in {CLAIMS}")
-    claims = read_claims(Path(folder or ""))
+    if words:
+        raise InputError(f"'{words[0]}' does not go with --audit; the options of each claim are in {CLAIMS}")
+    claims = read_claims(Path(folder))
     silent = Terminal(open(os.devnull, "w"), terminal.err, quiet=True, fields=options.EVERYWHERE)  # noqa: SIM115
     records: dict[tuple[str, ...], Record | InputError] = {}
     rows = []
-    with contextlib.chdir(folder or ""), Bar(terminal, "audit", len(claims), "claims") as bar:
+    with contextlib.chdir(folder), Bar(terminal, "audit", len(claims), "claims") as bar:
         for number, claim in enumerate(claims):
             bar.update(number, claim.model)
             rows.append(_checked(claim, records, silent, judge))

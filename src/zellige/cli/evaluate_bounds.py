@@ -4,14 +4,13 @@ import io
 import math
 import textwrap
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import tyro
+from typing import TYPE_CHECKING, Any
 
 from ..base.errors import InputError
 from ..base.processes import this_process
+from ..base.requests import declared, inline, option
 from ..data import Data
 from ..evaluation.protocol import protocol_named
 from ..evaluation.requests import CONTINUOUS, EvaluateBracket, EvaluatePairs, EvaluateSteps, EvaluateSuite
@@ -21,7 +20,6 @@ from ..show.terminal import Terminal
 from .common import (
     OfModel,
     bars,
-    command_options,
     file_suffix,
     load,
     of_model,
@@ -40,9 +38,9 @@ if TYPE_CHECKING:
     from ..evaluation.suite import SuiteTable
 
 
-@command_options
+@declared
 class PairsOptions(OfModel):
-    request: Annotated[EvaluatePairs, tyro.conf.arg(name="")] = field(default_factory=EvaluatePairs)
+    request: EvaluatePairs = inline(default=EvaluatePairs())
 
 
 def pairs(chosen: PairsOptions, words: Sequence[str], terminal: Terminal) -> "ChoiceScores":
@@ -98,11 +96,10 @@ def describe_pairs(judged: "ChoiceScores") -> list[str]:
     return [*lines, "", *textwrap.wrap(protocol, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)]
 
 
-@command_options
+@declared
 class StepsOptions(OfModel):
-    request: Annotated[EvaluateSteps, tyro.conf.arg(name="")] = field(default_factory=EvaluateSteps)
-    data: Data = field(default_factory=Data)
-    """a data set other than the run's own, or its path"""
+    request: EvaluateSteps = inline(default=EvaluateSteps())
+    data: Data = option("a data set other than the run's own, or its path", default=Data())
 
 
 def steps(chosen: StepsOptions, words: Sequence[str], terminal: Terminal) -> "StepsTable | None":
@@ -168,9 +165,9 @@ def step_name(T: int) -> str:
     return count(T) if T else CONTINUOUS
 
 
-@command_options
+@declared
 class SuiteOptions(OfModel):
-    request: Annotated[EvaluateSuite, tyro.conf.arg(name="")] = field(default_factory=EvaluateSuite)
+    request: EvaluateSuite = inline(default=EvaluateSuite())
 
 
 def suite(chosen: SuiteOptions, words: Sequence[str], terminal: Terminal) -> "SuiteTable | None":
@@ -257,13 +254,15 @@ def _suite_row(name: str, result: Any) -> tuple[str, ...]:
     )
 
 
-@command_options
+@declared
 class BracketOptions(OfModel):
-    bracket: bool = False
-    """two-sided bound on -log p: importance-weighted from above, TUBE from below; exact of an order and of confidence order"""
-    request: Annotated[EvaluateBracket, tyro.conf.arg(name="")] = field(default_factory=EvaluateBracket)
-    data: Data = field(default_factory=Data)
-    """a data set other than the run's own, or its path"""
+    bracket: bool = option(
+        "two-sided bound on -log p: importance-weighted from above, TUBE from below; exact of an order and of "
+        "confidence order",
+        default=False,
+    )
+    request: EvaluateBracket = inline(default=EvaluateBracket())
+    data: Data = option("a data set other than the run's own, or its path", default=Data())
 
 
 def bracket(chosen: BracketOptions, words: Sequence[str], terminal: Terminal) -> "BracketResult":

@@ -1,31 +1,28 @@
 """`zellige evaluate --train-features`: an image classifier, in whose features samples are compared."""
 
 from collections.abc import Sequence
-from dataclasses import field, replace
-from typing import Annotated
+from dataclasses import replace
 
-import tyro
-
+from ..base.requests import declared, inline, option
 from ..data import Data
 from ..evaluation.requests import TrainFeatures
 from ..show.numbers import byte_size, path
 from ..show.terminal import Terminal
 from . import options
-from .common import bars, command_options, put_json
+from .common import bars, put_json
 
 FEATURES = "Train an image classifier for FID and KID."
 
 
-@command_options
+@declared
 class FeaturesOptions:
-    request: Annotated[TrainFeatures, tyro.conf.arg(name="")] = field(default_factory=TrainFeatures)
-    data: Data = field(default_factory=Data)
-    """images with classes: mnist, fashion-mnist, cifar10"""
+    request: TrainFeatures = inline(default=TrainFeatures())
+    data: Data = option("images with classes: mnist, fashion-mnist, cifar10", default=Data())
 
 
 def train_features(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige evaluate --train-features FOLDER`"""
-    chosen = options.parse(FeaturesOptions, words, "evaluate --train-features", terminal, about=FEATURES, most=0)
+    chosen = options.parse(FeaturesOptions, words, "evaluate --train-features", terminal, about=FEATURES)
     with bars(terminal) as show:
         record = replace(
             chosen.request, data=chosen.data, reading=show("read", as_text=byte_size), progress=show("train", "steps")

@@ -2,21 +2,20 @@
 
 import io
 from collections.abc import Sequence
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import tyro
+from typing import TYPE_CHECKING, Any
 
 from ..base.errors import InputError
 from ..base.files import make, writable, write_file
+from ..base.requests import declared, inline, option
 from ..data import Data
 from ..evaluation.requests import EvaluateSamples
 from ..show.numbers import path
 from ..show.record import as_file
 from ..show.terminal import Terminal
-from .common import Loading, OfModel, SamplerOptions, command_options, file_suffix, load, typed_data
+from .common import Loading, OfModel, SamplerOptions, file_suffix, load, typed_data
 from .evaluate_again import Mode
 
 if TYPE_CHECKING:
@@ -31,14 +30,15 @@ DRAWN = (  # options that make the samples, and those that make of them the numb
 READ = ("samples", "tokens", "first", "eos", "long", "context", "reference", "mauve", "features", "distances", "cheats")
 
 
-@command_options
+@declared
 class GenerateOptions(OfModel):
-    request: Annotated[EvaluateSamples, tyro.conf.arg(name="")] = field(default_factory=EvaluateSamples)
-    options: Annotated[SamplerOptions, tyro.conf.arg(name="")] = field(default_factory=SamplerOptions)
-    data: Data = field(default_factory=Data)
-    """a data set other than the run's own, or its path"""
-    out: str | None = None
-    """folder for the samples and results (default: the run's); generate.jsonl, generate-JUDGE.json, .md and figures"""
+    request: EvaluateSamples = inline(default=EvaluateSamples())
+    options: SamplerOptions = inline(default=SamplerOptions())
+    data: Data = option("a data set other than the run's own, or its path", default=Data())
+    out: str | None = option(
+        "folder for the samples and results (default: the run's); generate.jsonl, generate-JUDGE.json, .md and figures",
+        default=None,
+    )
 
 
 def generate(chosen: GenerateOptions, words: Sequence[str], terminal: Terminal, folder: Path | None) -> "SamplesRecord":

@@ -1,14 +1,13 @@
-"""The pages that are plain text of our own: help, and what `zellige list` prints. Importing this imports nothing heavy."""
+"""What `--help` and `--help-all` print. Importing this imports nothing heavy."""
 
-import dataclasses
-import json
 import re
-import typing
-from pathlib import Path
+import shutil
+import textwrap
 from typing import Any
 
 from .. import __version__
-from ..base.plugins import part, plugged
+from ..base.arguments import choices_of_kind
+from .flags import Flag, arguments, flags, sections
 
 HELP = f"""Zellige {__version__}: discrete diffusion for text and any tokens
 
@@ -51,229 +50,175 @@ TRAIN = """usage: zellige train METHOD [options]   options of one: zellige train
 example
   zellige train mdlm --data.path notes/"""
 
-LISTS = {
-    "models": "trained models included in Zellige; try: zellige sample tales",
-    "methods": "for train and compare: paper, noise, parameterization, likelihood",
-    "samplers": "for sample and infill: distribution, requirements, network evaluations",
-    "data": "data sets for --data.name: size, split, licence",
-    "checkpoints": "published models, used by their id",
-    "recipes": "settings of papers, for train --recipe: reported result and cost",
-    "tables": "tables of papers, for plan and compare --table: their rows and recipes",
-    "plugins": "methods, samplers, commands and more that other packages bring",
-}
-LEGENDS = {  # what a list's columns say, below it
-    "methods": "likelihood: 'bound' is an upper bound on -log p; '= in one order' means that -log p is exact if the "
-    "tokens are revealed one by one in a fixed order",
-    "samplers": "draws from: the distribution of the samples; bounded by: the number of zellige evaluate that bounds "
-    "-log p of the samples (forward, divergence: its --estimator); evaluations: of the network, per text",
-}
-CHOICES = '''\
-"""The arguments of `zellige.sample` and `zellige.infill` by name, for type checkers; written by `cli.help.write` from what the
-samplers and the requests declare."""
-
-from collections.abc import Callable, Sequence
-from typing import Any, TypedDict
-'''
-TABLES = Path(__file__).with_name("lists.json")  # read without torch; `write` writes it
-
-
-def table(what: str) -> list[dict[str, str]]:
-    """The rows of `zellige list`: a header's names in the first one."""
-    if what in ("data", "models", "tables", "plugins"):  # from tables that need no torch
-        return {"data": data, "models": models, "tables": paper_tables, "plugins": plugins}[what]()
-    return json.loads(TABLES.read_text(encoding="utf-8"))[what]
-
-
-def tables() -> dict[str, list[dict[str, str]]]:
-    """Contents of `lists.json`, from the classes; imports torch."""
-    from ..papers.recipes import RECIPES
-
-    recipes = [recipe(name) for name in RECIPES]
-    return {
-        "methods": methods(),
-        "samplers": samplers(),
-        "checkpoints": checkpoints(),
-        "recipes": recipes,
-        "options": options(),
-    }
-
-
-def in_one_order(cls: Any) -> bool:
-    """Return whether a method has an exact likelihood in one order of the positions: a masked one whose network sees no time."""
-    from ..methods.absorbing import Masked
-
-    return issubclass(cls, Masked) and not cls.timed(cls.Config())
+LINES, COLUMNS = 24, 80
+# the options' dataclass: what is typed after the command, and those that most people need (all of them where none is named)
+SHOWN: dict[str, tuple[str, str]] = {
+    "Options": ("[options]", "size config data.path data.name net.layers net.hidden net.length train.steps epochs "
+                "train.batch train.lr run resume overwrite recipe"),
+    "Compare": ("METHOD METHOD ... [options]", "data.path data.name net.layers net.hidden net.length train.steps train.batch "
+                "train.lr run calls samples draws limit"),
+    "SamplersOptions": ("RUN --samplers [NAME ...] [options]", "samplers steps samples limit data.path data.name out batch "
+                        "seed device head"),
+    "SweepOptions": ("METHOD --train.lr 1e-3,2e-3 [options]", "run trials search size config data.path data.name "
+                     "net.layers net.hidden net.length train.steps epochs train.batch train.lr train.seed"),
+    "PlanOptions": ("RECIPE or METHOD [options]", "gpus device mfu price vocabulary size config net.layers net.hidden "
+                    "net.length net.checkpoint train.steps train.batch train.accumulate train.precision"),
+    "ClassifierOptions": ("RUN [options]", "out data.path data.name data.labels steps batch lr layers seed device"),
+    "DistillOptions": ("RUN [options]", "by teacher-steps rounds divergence out data.path data.name steps batch lr seed device"),
+    "SpeculativeOptions": ("RUN [options]", "out data.path data.name steps batch lr seed device"),
+    "EvaluateOptions": ("RUN [options]", "data.path data.name split draws limit seed estimator from device"),
+    "GenerateOptions": ("RUN --generate [options]", "judge count steps sampler temperature top-p length frontier calls samplers "
+                 "prompt-tokens samples reference features mauve data.path out seed"),
+    "SuiteOptions": ("RUN --suite zero-shot [options]", ""),
+    "StepsOptions": ("RUN --steps 32 128 continuous [options]", "steps data.path data.name split draws limit seed processes "
+                     "device"),
+    "PairsOptions": ("RUN --pairs FILE.jsonl [options]", ""),
+    "ProbeOptions": ("RUN --probe ag_news [options]", ""),
+    "GlueOptions": ("RUN --probe glue [options]", ""),
+    "BracketOptions": ("RUN --bracket [options]", "limit numbers orders per-step steps own data.path data.name split seed "
+                       "device"),
+    "FeaturesOptions": ("--train-features FOLDER [options]", "data.name data.path epochs seed device"),
+    "TuneOptions": ("MODEL --data.path FILE [options]", "data.path data.fill run resume overwrite rank alpha dropout targets "
+                    "length train.steps train.lr train.batch"),
+    "SampleOptions": ("RUN [options]", "prompt count steps sampler length temperature top-p top-k class seed watch out "
+               "block-sampler grid confidence remasking device"),
+    "InfillOptions": ('RUN "a text with ____" [options]', "count steps sampler temperature top-p class seed watch mark "
+               "mask-token example keep data.path out order confidence device"),
+    "Verify": ("[METHOD ...]", ""),
+    "Report": ("RUN [--out FILE]", ""),
+    "Play": ("[RUN ...] [options]", ""),
+    "Serve": ("RUN [options]", ""),
+    "List": ("models|methods|samplers|data|checkpoints|recipes|tables", ""),
+    "Import": ("SOURCE --out FOLDER [options]", ""),
+    "Export": ("MODEL --to LAYOUT --out FOLDER", ""),
+    "Demo": ("[options]", ""),
+    "Doctor": ("[--json FILE]", ""),
+    "Shell": ("bash|zsh|fish", ""),
+}  # fmt: skip
+_VALUES = {  # what an option takes that has no default, where it is no name
+    "--data.path": "PATH", "--data.cache": "FOLDER", "--run": "FOLDER", "--out": "PATH", "--config": "FILE", "--prompt": "TEXT",
+    "--from": "FILE", "--samples": "FILE", "--pairs": "FILE", "--method": "FILE", "--token": "TEXT",
+}  # fmt: skip
+OWN = 4  # of a method's own options that `train METHOD` shows
 
 
-def methods() -> list[dict[str, str]]:
-    """A row for each method, from what it says of itself."""
-    from ..methods import METHODS
+def short(cls: type, where: str, default: Any = None, about: str = "") -> str:
+    """The short help of the command `where`, whose options are `cls`."""
+    flags_of_command = flags(cls, default)
+    _, words = SHOWN.get(cls.__name__, ("", ""))
+    named = [flags_of_command[f"--{name}"] for name in words.split() if f"--{name}" in flags_of_command]
+    useful = [flag for flag in flags_of_command.values() if not flag.option.idle]
+    flags_shown = named or useful
+    if cls.__name__ == "Options":  # a method's own first
+        flags_shown = [flag for flag in useful if flag.path[0] == "options"][:OWN] + flags_shown
+    heads = [_head(flag) for flag in flags_shown]
+    wide = max(map(len, heads), default=0) + 2
+    title, _, more_lines = about.partition("\n")
+    lines = [_usage(cls, where), *([title] if title else []), ""]
+    for flag, head in zip(flags_shown, heads):
+        on = "turn off: " * (flag.switch and bool(flag.default))
+        first_line, *more = summary(on + flag.option.help.partition("\n")[0], COLUMNS - wide - 2) or [""]
+        lines += [f"  {head:<{wide}}{first_line}".rstrip(), *(" " * (wide + 2) + line for line in more)]
+    lines += [""] * bool(flags_shown) + [*more_lines.splitlines(), ""] * bool(more_lines)
+    count = f"all {len(flags_of_command)} options, in full" if len(useful) > len(flags_shown) else "in full"
+    return "\n".join([*lines, f"{count}: --help-all"])
 
-    rows = []
-    for name, cls in METHODS.items():
-        bound = "bound; = in one order" if in_one_order(cls) else "bound" if cls.bounded else "none"
-        rows.append(
-            {
-                "name": name,
-                "system, paper": cls.system + (f", arXiv {cls.paper}" if cls.paper else ""),
-                "noise": cls.noise,
-                "network gives": {
-                    "leave_one_out": "leave-one-out",
-                    "next": "next token",
-                    "insertion": "rates",
-                }.get(cls.parameterization, cls.parameterization),
-                "likelihood": "exact" if cls.exact else bound,
-            }
+
+def full(cls: type, where: str, default: Any = None, about: str = "") -> str:
+    """The whole help: every argument and option, those of each section together, with all that is said of them."""
+    lines, titles = [_usage(cls, where), *about.splitlines()], sections(cls)
+    groups: dict[str, list[Flag]] = {"": []}
+    for flag in flags(cls, default).values():
+        groups.setdefault(flag.name.removeprefix("--").rpartition(".")[0], []).append(flag)
+    lines += _entries([(argument.name, argument.option.help) for argument in arguments(cls)])
+    for section, flags_of_section in groups.items():
+        title = f"{section} options{titles[section] and ': ' + titles[section]}" if section else ""
+        lines += ["", title] if title else []
+        lines += _entries([(_form(flag), with_default(flag.option.help, flag.default)) for flag in flags_of_section])
+    return "\n".join(lines)
+
+
+def words(cls: type, where: str, default: Any = None, about: str = "") -> str:
+    """What the completion of a shell asks for: the names of arguments, and each option with the words that it takes."""
+    lines = [argument.name.strip("[]").split()[0] for argument in arguments(cls)]
+    for flag in flags(cls, default).values():
+        lines.append(
+            (flag.off if flag.default else flag.name) if flag.switch else f"{flag.name}={' '.join(flag.words)}"
         )
-    return rows
+    return "\n".join(lines)
 
 
-def samplers() -> list[dict[str, str]]:
-    """A row for each sampler, from what it says of itself without options; then the other names that some of them have."""
-    from ..methods import METHODS
-    from ..samplers import ALIASES, SAMPLERS
-
-    first = sorted(METHODS.values(), key=lambda cls: cls.name != "mdlm")  # which admits most
-    methods, rows = [part("verify").enumerable(cls).verified_by(lambda h, x, turn: h) for cls in first], []
-    for name, cls in SAMPLERS.items():
-        distribution = next(cls().distribution(method, None) for method in methods if cls.refuse(method) is None)
-        number = "none" if distribution.number is None else distribution.number.get("estimator", "bound")
-        number += " of T steps" if distribution.number and "steps" in distribution.number else ""
-        rows.append(
-            {
-                "name": name, "draws from": cls.samples_from, "needs": cls.needs,
-                "bounded by": number, "evaluations": cls.calls,
-            }
-        )  # fmt: skip
-    return rows + [{"name": name, "same as": f"{of} ({why})"} for name, (of, why) in ALIASES.items()]
+def _usage(cls: type, where: str) -> str:
+    command, _, name = where.partition(" ")
+    usage = SHOWN.get(cls.__name__, ("[options]", ""))[0]
+    if name:
+        usage = usage.removeprefix("RECIPE or ").removeprefix("METHOD ")
+    return f"usage: zellige {command}{f' {name}' * (name[:2] not in ('', '--'))} {usage}"
 
 
-def options() -> list[dict[str, str]]:
-    """A row for each option of a sampler: its kind, and what it is for, after the samplers that have it."""
-    return [
-        {"name": option.name, "kind": option.word, "help": f"for {_takers(names)}: {option.help}"}
-        | ({"minimum": str(option.minimum)} if option.kind is int and option.minimum is not None else {})
-        for option, names in _sampler_options()
-    ]
+def _entries(entries: list[tuple[str, str]]) -> list[str]:
+    """Heads, each with its text beside it: below it where the head is long."""
+    indent, lines = 24, [""] if entries else []
+    for head, text in entries:
+        width = max(shutil.get_terminal_size().columns, 60) - indent
+        told = [line for part in text.splitlines() for line in textwrap.wrap(part, width, break_on_hyphens=False)] or [
+            ""
+        ]
+        if len(head) > indent - 4:
+            lines.append(f"  {head}")
+        else:
+            lines.append(f"  {head:<{indent - 2}}{told.pop(0)}".rstrip())
+        lines += [" " * indent + line for line in told]
+    return lines
 
 
-def choices() -> str:
-    """The text of `models/choices.py`."""
-    from ..models.infill import Infill
-    from ..models.sample import Sample
-    from ..models.sampling import Sampling
-
-    text, options = CHOICES, []
-    for option, names in _sampler_options():
-        kind = option.kind.__name__ if option.plain else "Any"
-        options.append(f"{option.name}: {kind}{' | None' * (option.default is None)}  # {_takers(names)}")
-    text += _typed_dict("SamplerChoices", "TypedDict", "Options of the samplers (`zellige list samplers`).", options)
-    common_options = _annotations(Sampling, {"options"})
-    common_names = {line.partition(":")[0] for line in common_options} | {"options"}
-    for title, base, about, lines in (
-        ("SamplingChoices", "SamplerChoices", "The fields of `Sampling`.", common_options),
-        ("SampleChoices", "SamplingChoices", "The fields of `Sample`.", _annotations(Sample, common_names)),
-        ("InfillChoices", "SamplingChoices", "The fields of `Infill` beside the text.",
-         _annotations(Infill, common_names | {"text", "fixed"})),
-    ):  # fmt: skip
-        text += _typed_dict(title, base, about, lines)
-    return text
+def _form(flag: Flag) -> str:
+    """An option with what it takes: `--steps N`, `--device auto|cpu|cuda`, `--defaults, --no-defaults`."""
+    if flag.switch:
+        return f"{flag.name}, {flag.off}"
+    others = choices_of_kind(flag.kind)[1] - {bool, type(None)}
+    value = "|".join(flag.words) if flag.words and not others else _value(flag)
+    return f"{flag.name} {' '.join([value] * (flag.many or 1))}{' ...' * (flag.many is None)}"
 
 
-def _typed_dict(title: str, base: str, about: str, lines: list[str]) -> str:
-    entries = "".join(f"    {line}\n" for line in lines)
-    return f'\n\nclass {title}({base}, total=False):\n    """{about}"""\n\n{entries}'
+def with_default(text: str, default: Any) -> str:
+    """The help of an option, with its default where that is a value and the help does not say it."""
+    value = "on" if default is True else "" if default is False else _text(default)
+    return f"{text} (default: {value})" if value and "default: " not in text else text
 
 
-def _annotations(cls: type, without: set[str]) -> list[str]:
-    """`name: annotation` of the fields of a dataclass."""
-    all_hints = typing.get_type_hints(cls)
-    hints = {field.name: all_hints[field.name] for field in dataclasses.fields(cls) if field.name not in without}
-    plain = {name: hint.__name__ if isinstance(hint, type) else str(hint) for name, hint in hints.items()}
-    return [f"{name}: {re.sub('(typing|collections.abc)[.]', '', hint)}" for name, hint in plain.items()]
+def _text(value: Any) -> str:
+    """A default as it would be typed."""
+    if isinstance(value, (tuple, list)):
+        return " ".join(map(str, value))
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _sampler_options() -> list[tuple[Any, list[str]]]:
-    """Each option of a sampler with the samplers that have it, but for the fields of every request for samples."""
-    from ..models.sampling import DECODING
-    from ..samplers import every_option
-
-    return [value for name, value in every_option().items() if name not in DECODING]
+def _value(flag: Flag) -> str:
+    """What stands for a value of an option."""
+    kinds = choices_of_kind(flag.kind)[1]
+    return "N" if int in kinds else "X" if float in kinds else _VALUES.get(flag.name, "NAME")
 
 
-def _takers(names: list[str]) -> str:
-    """`euler, remasking`, or `all but metropolis`"""
-    from ..samplers import SAMPLERS
-
-    other_samplers = [name for name in SAMPLERS if name not in names]
-    return f"all but {', '.join(other_samplers)}" if len(other_samplers) < len(names) else ", ".join(names)
-
-
-def data() -> list[dict[str, str]]:
-    """A row for each data set by name."""
-    from ..data import DATASETS
-
-    return [
-        {
-            "name": name, "what": d.what, "size": d.size, "train / validation / test": d.split, "licence": d.licence,
-            "needs": d.needs.replace("`data.path`", "--data.path"),
-        }
-        for name, d in DATASETS.items()
-    ]  # fmt: skip
+def _head(flag: Flag) -> str:
+    """An option with its default, or with what it takes."""
+    if flag.switch:
+        return flag.off if flag.default else flag.name
+    return f"{flag.name} {_text(flag.default) or _value(flag)}"
 
 
-def paper_tables() -> list[dict[str, str]]:
-    """A row for each table of a paper."""
-    from ..papers.tables import TABLES
+def summary(text: str, width: int) -> list[str]:
+    """A description as lines of this width: all of it if that is one line, else the clauses that fit, or the first one wrapped.
 
-    return [
-        {
-            "name": name, "paper": table.paper, "arXiv": table.arxiv, "what": table.what, "rows": str(len(table.rows)),
-            "with a recipe": str(sum(bool(row.recipe) for row in table.rows)),
-        }
-        for name, table in TABLES.items()
-    ]  # fmt: skip
+    A clause ends at a semicolon, at the end of a sentence or before its last parenthesis.
 
-
-def models() -> list[dict[str, str]]:
-    """A row for each model that comes with Zellige, from its card."""
-    from ..models import shipped
-
-    cards = {name: shipped.card(name) for name in shipped.names()}
-    return [
-        {"name": name, **{key: card[key] for key in ("what", "method", "size", "test")}} for name, card in cards.items()
-    ]
-
-
-def plugins() -> list[dict[str, str]]:
-    """A row for each thing that another package brings, and what is wrong with it; one that is broken hides no other."""
-    return [
-        {"name": one.name, "what": one.kind, "package": one.package, "state": one.problem or "ready"}
-        for one in plugged()
-    ]
-
-
-def checkpoints() -> list[dict[str, str]]:
-    """A row for each published model that loads by its id; `-` where its card says nothing."""
-    return [entry.row() for entry in part("published").CATALOGUE]
-
-
-def recipe(name: str) -> dict[str, str]:
-    """The row of a recipe: what it trains on, the number of its paper, and what it costs, counted on its network."""
-    from ..papers.recipes import RECIPES
-    from ..show.numbers import count, parameters
-    from ..training.cost import UTILISATION, training_cost
-
-    recipe = RECIPES[name]
-    cost = training_cost(recipe.config, recipe.vocabulary)
-    return {
-        "name": name, "arXiv": recipe.arxiv, "data": recipe.data.name,
-        "size": parameters(cost.parameters).split()[0], "reported": str(recipe.reported),
-        "FLOP": f"{cost.flops:.1e}", f"H100 h at {UTILISATION:.0%}": count(cost.hours),
-    }  # fmt: skip
-
-
-def write() -> None:
-    """Write `lists.json` and `models/choices.py`, after a change of a method, a sampler, the catalogue or a recipe."""
-    (Path(__file__).parents[1] / "models" / "choices.py").write_text(choices(), encoding="utf-8")
-    TABLES.write_text(json.dumps(tables(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    >>> summary("samples per text; more are slower", 20)
+    ['samples per text']
+    >>> summary("the number of samples per text", 20)
+    ['the number of', 'samples per text']
+    """
+    text = text.removesuffix(".")
+    ends = [end.start() for end in re.finditer(r"; |\. (?=[A-Z])| \([^()]*\)(?=; |$)|$", text)]
+    clauses = [text[:end] for end in ends if text[:end].count("(") == text[:end].count(")")]
+    fitting = [clause for clause in clauses if len(clause) <= width]
+    return textwrap.wrap(fitting[-1] if fitting else clauses[0], width, break_on_hyphens=False)

@@ -3,32 +3,31 @@
 import dataclasses
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
-
-import tyro
+from typing import Any, Literal
 
 from ..base.errors import InputError, nearest
+from ..base.requests import declared, option
 from ..show.numbers import wrapped
 from ..show.terminal import Terminal
-from . import help, options
-from .common import IdleSeed, write_json
+from . import options, tables
+from .common import idle_seed, write_json
 
 NONE = {"models": "no models come with this installation", "plugins": "no other package plugs anything in"}
 What = Literal["models", "methods", "samplers", "data", "checkpoints", "recipes", "tables", "plugins"]
 
 
-@dataclass(frozen=True)
+@declared
 class List:
-    what: Annotated[What | None, tyro.conf.Positional, tyro.conf.arg(metavar="[WHAT]")] = None
-    """models, methods, samplers, data, checkpoints, recipes, tables or plugins"""
-    seed: IdleSeed = 0
+    what: What | None = option(
+        "models, methods, samplers, data, checkpoints, recipes, tables or plugins", default=None, argument="[WHAT]"
+    )
+    seed: int = idle_seed()
 
 
 def list_(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige list models|methods|samplers|data|checkpoints|recipes|tables|plugins`; without a word: these eight."""
-    if words and not words[0].startswith("-") and words[0] not in help.LISTS:
-        near = nearest(words[0], help.LISTS)
+    if words and not words[0].startswith("-") and words[0] not in tables.LISTS:
+        near = nearest(words[0], tables.LISTS)
         hint = (
             f"did you mean '{near}'?"
             if near
@@ -41,10 +40,9 @@ def list_(words: Sequence[str], terminal: Terminal, began: float) -> int:
         "list",
         terminal,
         about="List what there is to choose from; without a word, name these lists.",
-        most=1,
     )
     rows: Any = (
-        help.table(arguments.what) if arguments.what else [{"name": k, "what": v} for k, v in help.LISTS.items()]
+        tables.table(arguments.what) if arguments.what else [{"name": k, "what": v} for k, v in tables.LISTS.items()]
     )
     header = [*rows[0]] if rows else [NONE[str(arguments.what)]]
     whole = [row for row in rows if row.keys() == rows[0].keys()]
@@ -55,7 +53,7 @@ def list_(words: Sequence[str], terminal: Terminal, began: float) -> int:
         text = f"{row['name']:<{indent}}= {row['same as']}"
         for line in textwrap.wrap(text, 80, subsequent_indent=" " * (indent + 2), drop_whitespace=True):
             terminal.result(line)
-    if arguments.what in help.LEGENDS:
-        terminal.note(help.LEGENDS[arguments.what])
+    if arguments.what in tables.LEGENDS:
+        terminal.note(tables.LEGENDS[arguments.what])
     write_json(terminal, "list", dataclasses.asdict(arguments), rows, began)
     return 0

@@ -9,13 +9,11 @@ import time
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
-
-import tyro
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..base.errors import InputError
 from ..base.processes import this_process
-from ..base.requests import option_of
+from ..base.requests import inline, option, option_of
 from ..base.trust import allow, reading, refuse_code
 from ..data import Data
 from ..show.numbers import path
@@ -38,14 +36,14 @@ def form(method: Any) -> Any:
     from ..nn import Net
 
     sections = [
-        ("options", Annotated[method.Config, tyro.conf.arg(name="")], field(default=method.Config())),
-        ("data", Data, field(default=Data())),
-        ("net", Net, field(default=Net())),
-        ("train", Train, field(default=Train())),
+        ("options", method.Config, inline(default=method.Config())),
+        ("data", Data, option(default=Data())),
+        ("net", Net, option(default=Net())),
+        ("train", Train, option(default=Train())),
     ]
-    config = Annotated[str | None, tyro.conf.arg(help="file of options: YAML, JSON or TOML; a run's config.json too")]
+    config = option("file of options: YAML, JSON or TOML; a run's config.json too", default=None)
     return dataclasses.make_dataclass(
-        "Options", [*sections, *own_fields(Request), ("config", config, field(default=None))], frozen=True
+        "Options", [*sections, *own_fields(Request), ("config", str | None, config)], frozen=True
     )
 
 
@@ -54,8 +52,8 @@ def own_fields(request: type) -> list[tuple[str, Any, Any]]:
     hints = typing.get_type_hints(request)
     names = []
     for entry in dataclasses.fields(request):
-        option = option_of(entry)
-        if option is not None and not option.hidden:
+        about = option_of(entry)
+        if about is not None and not about.hidden:
             names.append((entry.name, hints[entry.name], field(default=entry.default, metadata=entry.metadata)))
     return names
 
@@ -102,12 +100,13 @@ def choose(
         method: Any = own_class(name) if name else None
         unsized = Request(method, recipe=recipe)
         Options = form(unsized.method_class)
-    flags_of_command = options.flags(Options)
-    words = _with_column(options.canonical(flags_of_command, words))
+    flags_of_command = flags(Options)
+    words = _with_column(words)
     where = f"{command} {name or f'--recipe {recipe}'}"
     if options.asks_help(words):
-        size = default_size(options.given(words), recipe) or options.value_of(words, "--size")
-        kinds = {n: value for n in ("data.name", "net.kind") if (value := options.value_of(words, f"--{n}"))}
+        values, _ = options.take(flags_of_command, words, where)
+        size = default_size(values, recipe) or values.get("--size")
+        kinds = {name: values[f"--{name}"] for name in ("data.name", "net.kind") if f"--{name}" in values}
         complete = replace(unsized, size=size or None, settings=kinds).filled()
         shown_options = Options(*(getattr(complete, section) for section in SECTIONS), recipe=recipe, size=size or None)
         about = f"Train {recipe or name}; everything goes into --run FOLDER."
@@ -252,8 +251,7 @@ class About(NamedTuple):
 
     def split(self, words: Sequence[str], terminal: Terminal) -> tuple[Any, list[str]]:
         """The request of its own options, and the words that are those of `train`."""
-        rest, own_words = [*words], list[str]()
-        for name in flags(self.own):
-            value, rest = options.take(rest, name, self.name)
-            own_words += [] if value is None else [f"{name}={value}"]
-        return options.parse(self.own, own_words, self.name, terminal), rest
+        known = flags(self.own)
+        texts, rest = options.take(known, words, self.name)
+        terminal.fields = options.names_of_fields(known)
+        return options.made(self.own(), known, texts), rest

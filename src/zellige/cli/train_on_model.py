@@ -1,13 +1,12 @@
 """`zellige train classifier MODEL`, `... speculative MODEL` and `... distill MODEL`: networks that are trained on a model."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import tyro
+from typing import TYPE_CHECKING, Any
 
 from ..base.errors import InputError
+from ..base.requests import declared, inline, option
 from ..core.student import half
 from ..data import Data
 from ..show.numbers import columns, counted, path
@@ -15,7 +14,7 @@ from ..show.progress import Bar
 from ..show.terminal import Terminal
 from ..training.requests import TrainClassifier, TrainDistill, TrainSpeculative, check_new
 from . import options
-from .common import OfModel, command_options, load, loading, put_json, typed_data
+from .common import OfModel, load, loading, put_json, typed_data
 
 if TYPE_CHECKING:
     from ..models.classifier import ClassifierConfig
@@ -23,25 +22,22 @@ if TYPE_CHECKING:
     from ..training.distill import Distilled
 
 
-@command_options
+@declared
 class ClassifierOptions(OfModel):
-    request: Annotated[TrainClassifier, tyro.conf.arg(name="")] = field(default_factory=TrainClassifier)
-    data: Data = field(default_factory=Data)
-    """texts or images with classes (default: the data of the run)"""
+    request: TrainClassifier = inline(default=TrainClassifier())
+    data: Data = option("texts or images with classes (default: the data of the run)", default=Data())
 
 
-@command_options
+@declared
 class SpeculativeOptions(OfModel):
-    request: Annotated[TrainSpeculative, tyro.conf.arg(name="")] = field(default_factory=TrainSpeculative)
-    data: Data = field(default_factory=Data)
-    """texts (default: the data of the run)"""
+    request: TrainSpeculative = inline(default=TrainSpeculative())
+    data: Data = option("texts (default: the data of the run)", default=Data())
 
 
-@command_options
+@declared
 class DistillOptions(OfModel):
-    request: Annotated[TrainDistill, tyro.conf.arg(name="")] = field(default_factory=TrainDistill)
-    data: Data = field(default_factory=Data)
-    """texts (default: the data of the run)"""
+    request: TrainDistill = inline(default=TrainDistill())
+    data: Data = option("texts (default: the data of the run)", default=Data())
 
 
 @dataclass(frozen=True)
@@ -143,7 +139,7 @@ COMMANDS = {
 def train_on_model(name: str, words: Sequence[str], terminal: Terminal) -> int:
     """`zellige train classifier MODEL`, `zellige train speculative MODEL` or `zellige train distill MODEL`"""
     command, where = COMMANDS[name], f"train {name}"
-    arguments: Any = options.parse(command.options, words, where, terminal, about=command.about, most=1)
+    arguments: Any = options.parse(command.options, words, where, terminal, about=command.about)
     if not arguments.run:
         raise InputError(f"{where} needs the model whose {command.purpose}; e.g. zellige {where} runs/demo")
     folder = arguments.request.out or f"{Path(arguments.run)}-{command.suffix}"

@@ -3,11 +3,10 @@
 import dataclasses
 import time
 from collections.abc import Sequence
-from dataclasses import field, replace
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import Any
 
-import tyro
-
+from ..base.requests import inline, option
 from ..data import Data
 from ..show.numbers import path
 from ..show.progress import Training
@@ -15,6 +14,7 @@ from ..show.terminal import Terminal
 from ..training.requests import Tune
 from . import options
 from .common import put_json
+from .flags import flags
 from .train import trained
 
 ABOUT = """Tune a model on other data: a small adapter (LoRA) beside its frozen weights.
@@ -26,15 +26,11 @@ def form() -> Any:
     """The options, as a dataclass; it imports torch."""
     from ..models.config import Train
 
-    model = Annotated[
-        str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL", help="a run, a saved folder or a hub id")
-    ]
-    train = Tune.defaults()
     fields = [
-        ("model", model, field(default="")),
-        ("request", Annotated[Tune, tyro.conf.arg(name="")], field(default=Tune())),
-        ("data", Data, field(default=Data())),
-        ("train", Train, field(default=train)),
+        ("model", str, option("a run, a saved folder or a hub id", default="", argument="MODEL")),
+        ("request", Tune, inline(default=Tune())),
+        ("data", Data, option(default=Data())),
+        ("train", Train, option(default=Tune.defaults())),
     ]
     return dataclasses.make_dataclass("TuneOptions", fields, frozen=True)
 
@@ -43,14 +39,13 @@ def tune(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige tune MODEL --data.path FILE`"""
     with terminal.waiting("starting"):
         kind = form()
-    arguments: Any = options.parse(kind, words, "tune", terminal, about=ABOUT, most=1)
-    flags = options.flags(kind)
-    typed = options.given(options.canonical(flags, words))
-    names = [
-        flag for name, flag in flags.items() if {name, flag.off} & typed and name.startswith(("--data.", "--train."))
-    ]
-    sections = {flag: flag.name.removeprefix("--").partition(".")[0] for flag in names}
-    settings = {f"{at}.{flag.field}": getattr(getattr(arguments, at), flag.field) for flag, at in sections.items()}
+    arguments: Any = options.parse(kind, words, "tune", terminal, about=ABOUT)
+    paths = [flag.path for name, flag in flags(kind).items() if name in options.typed(kind, words)]
+    settings = {
+        f"{section}.{field}": getattr(getattr(arguments, section), field)
+        for section, field in paths
+        if section in ("data", "train")
+    }
     request = replace(arguments.request, settings=settings)
     progress = Training(terminal)
     try:

@@ -28,82 +28,118 @@ PACKS = ("wrap", "document", "packed")
 class Local:
     """Where the files of a known data set are."""
 
-    path: str | None = None
-    """folder of local copies (default: download); of a suite it has a subfolder for each set: wikitext-2, lambada, ag_news"""
-    cache: str | None = None
-    """folder for downloads; ZELLIGE_CACHE or ~/.cache/zellige if not given"""
+    path: str | None = option(
+        "folder of local copies (default: download); of a suite it has a subfolder for each set: wikitext-2, lambada, "
+        "ag_news",
+        default=None,
+    )
+    cache: str | None = option("folder for downloads; ZELLIGE_CACHE or ~/.cache/zellige if not given", default=None)
 
 
 @partial(check_fields, prefix="data.")
 @dataclass(frozen=True)
 class Data:
-    """The corpus on which a model is trained or evaluated.
+    """The corpus on which a model is trained or evaluated."""
 
-    Attributes:
-        name: data set (all: zellige list data); `text` for your own files, `tokens` and `array` for your own integers, `table`
-            for rows of categories, `images` for your own pictures. A path alone, on the command line, says which of these it is.
-        path: your own file, folder or glob; text may also lie in a remote store, s3://bucket/*.jsonl.zst. With a published name:
-            local copies of its files.
-        mix: for `text`, several data sets or paths with weights, web/=0.7,books.jsonl=0.3: shares of the training rows.
-        field: the field of a .jsonl, or the column of a .csv, that holds the text (several joined by +); if not given `text`,
-            or the one with the longest texts.
-        tokenizer: characters, bytes, bpe:4096, sentencepiece:4096, gpt2, a tokenizer.json, a folder of vocabulary files or a
-            hub id; auto for subwords of a text that is long enough, else characters; for molecules selfies; empty for the
-            data set's own, of your texts auto.
-        pack: `wrap` cuts one stream into rows; `document` puts one document in each, padded; `packed` as many as fit, which do
-            not see each other. Documents longer than a row are cut into pieces.
-        documents: what a document of plain text is, beside what <|endoftext|> ends: a line, what blank lines divide (blank), or
-            a file. If not given, the text decides it: <|endoftext|> alone, else each of ten files or more, else what blank lines
-            divide, else a line; with `wrap` <|endoftext|> alone.
-        fill: pad each document with the token that ends it, to a multiple of this many tokens; these count, so that the model
-            learns where a text ends. By default the `block` of bd3lm, and the row of methods without blocks where it holds one
-            document; ar and flexmdm need none. 0: it ends once, and methods without blocks are given its length.
-        validation: size of the validation split, if the text comes without one: a fraction, or from 1 up a number of
-            characters (of documents, for .jsonl, .csv and other packs than wrap). 0.05 unless the data set has another. For
-            `text` also a path like the first one: the texts of the split.
-        test: the same for the test split, which is the end of the text.
-        vocabulary: for `tokens` and `array`: number of different tokens, if no tokenizer has it.
-        levels: for images: number of grey values, in equal bins; 0: as many as they have.
-        size: pixels per side of an image, or height and width, 48x36 (means over areas); steps of a chorale (128), side of a
-            sudoku (4, 9); 0: as they are.
-        kind: for `array`: `image` (ordered values) or `grid` (symbols without an order, the default).
-        colours: for `images`: rgb or grey; empty: as the files are, which must then be alike.
-        labels: condition the network on the class of each row, so that `zellige sample --class` can ask for one. A row of text is
-            then one document (`pack` document), with the topic of ag_news, the field `label` of your own.
-        labels_by: the column that holds the class, with `labels` implied; of molecules also rings or heteroatoms, which are
-            counted. rings:5 makes 5 classes of numbers: 0, 1, 2, 3 and 4 or more; quantiles, of numbers that are not whole.
-        flip: for images: mirror each one left to right in half of the training steps.
-        reverse_complement: for `dna`: give the other strand, read backwards, in half of the training steps.
-        crop: for running text: let a training row begin at any token, not only where the one before ends (`pack` wrap).
-        augment: for sudoku: number of random symmetric copies added for each training grid.
-        given: part of each row that is read but not learnt, never noised and never counted; the bound is then conditional:
-            prefix:32, suffix:32, spans:0.5, or field, the `prompt` of a .jsonl with `prompt` and `answer`.
-        cache: folder for downloads and tokens; ZELLIGE_CACHE or ~/.cache/zellige if not given.
-    """
-
-    name: str = "pydocs"
-    path: str | None = None
-    mix: str | None = None
-    field: str | None = None
-    tokenizer: str = ""
-    pack: Literal["wrap", "document", "packed"] = "wrap"
-    documents: Literal["", "line", "blank", "file"] = ""
-    fill: int | None = option(default=None, minimum=0)
-    validation: float | str | None = None
-    test: float | str | None = None
-    vocabulary: int = option(default=0, minimum=0)
-    levels: int = option(default=0, minimum=0)
-    size: int | str = 0
-    kind: Literal["", "image", "grid"] = ""
-    colours: Literal["", "rgb", "grey"] = ""
-    labels: bool = False
-    labels_by: str = ""
-    flip: bool = False
-    reverse_complement: bool = False
-    crop: bool = False
-    augment: int = option(default=0, minimum=0)
-    given: str = ""
-    cache: str | None = None
+    name: str = option(
+        "data set (all: zellige list data); `text` for your own files, `tokens` and `array` for your own integers, "
+        "`table` for rows of categories, `images` for your own pictures. A path alone, on the command line, says "
+        "which of these it is.",
+        default="pydocs",
+    )
+    path: str | None = option(
+        "your own file, folder or glob; text may also lie in a remote store, s3://bucket/*.jsonl.zst. With a "
+        "published name: local copies of its files.",
+        default=None,
+    )
+    mix: str | None = option(
+        "for `text`, several data sets or paths with weights, web/=0.7,books.jsonl=0.3: shares of the training rows.",
+        default=None,
+    )
+    field: str | None = option(
+        "the field of a .jsonl, or the column of a .csv, that holds the text (several joined by +); if not given "
+        "`text`, or the one with the longest texts.",
+        default=None,
+    )
+    tokenizer: str = option(
+        "characters, bytes, bpe:4096, sentencepiece:4096, gpt2, a tokenizer.json, a folder of vocabulary files or a "
+        "hub id; auto for subwords of a text that is long enough, else characters; for molecules selfies; empty for "
+        "the data set's own, of your texts auto.",
+        default="",
+    )
+    pack: Literal["wrap", "document", "packed"] = option(
+        "`wrap` cuts one stream into rows; `document` puts one document in each, padded; `packed` as many as fit, "
+        "which do not see each other. Documents longer than a row are cut into pieces.",
+        default="wrap",
+    )
+    documents: Literal["", "line", "blank", "file"] = option(
+        "what a document of plain text is, beside what <|endoftext|> ends: a line, what blank lines divide (blank), "
+        "or a file. If not given, the text decides it: <|endoftext|> alone, else each of ten files or more, else what "
+        "blank lines divide, else a line; with `wrap` <|endoftext|> alone.",
+        default="",
+    )
+    fill: int | None = option(
+        "pad each document with the token that ends it, to a multiple of this many tokens; these count, so that the "
+        "model learns where a text ends. By default the `block` of bd3lm, and the row of methods without blocks where "
+        "it holds one document; ar and flexmdm need none. 0: it ends once, and methods without blocks are given its "
+        "length.",
+        default=None,
+        minimum=0,
+    )
+    validation: float | str | None = option(
+        "size of the validation split, if the text comes without one: a fraction, or from 1 up a number of characters "
+        "(of documents, for .jsonl, .csv and other packs than wrap). 0.05 unless the data set has another. For `text` "
+        "also a path like the first one: the texts of the split.",
+        default=None,
+    )
+    test: float | str | None = option("the same for the test split, which is the end of the text.", default=None)
+    vocabulary: int = option(
+        "for `tokens` and `array`: number of different tokens, if no tokenizer has it.", default=0, minimum=0
+    )
+    levels: int = option(
+        "for images: number of grey values, in equal bins; 0: as many as they have.", default=0, minimum=0
+    )
+    size: int | str = option(
+        "pixels per side of an image, or height and width, 48x36 (means over areas); steps of a chorale (128), side "
+        "of a sudoku (4, 9); 0: as they are.",
+        default=0,
+    )
+    kind: Literal["", "image", "grid"] = option(
+        "for `array`: `image` (ordered values) or `grid` (symbols without an order, the default).", default=""
+    )
+    colours: Literal["", "rgb", "grey"] = option(
+        "for `images`: rgb or grey; empty: as the files are, which must then be alike.", default=""
+    )
+    labels: bool = option(
+        "condition the network on the class of each row, so that `zellige sample --class` can ask for one. A row of "
+        "text is then one document (`pack` document), with the topic of ag_news, the field `label` of your own.",
+        default=False,
+    )
+    labels_by: str = option(
+        "the column that holds the class, with `labels` implied; of molecules also rings or heteroatoms, which are "
+        "counted. rings:5 makes 5 classes of numbers: 0, 1, 2, 3 and 4 or more; quantiles, of numbers that are not "
+        "whole.",
+        default="",
+    )
+    flip: bool = option("for images: mirror each one left to right in half of the training steps.", default=False)
+    reverse_complement: bool = option(
+        "for `dna`: give the other strand, read backwards, in half of the training steps.", default=False
+    )
+    crop: bool = option(
+        "for running text: let a training row begin at any token, not only where the one before ends (`pack` wrap).",
+        default=False,
+    )
+    augment: int = option(
+        "for sudoku: number of random symmetric copies added for each training grid.", default=0, minimum=0
+    )
+    given: str = option(
+        "part of each row that is read but not learnt, never noised and never counted; the bound is then conditional: "
+        "prefix:32, suffix:32, spans:0.5, or field, the `prompt` of a .jsonl with `prompt` and `answer`.",
+        default="",
+    )
+    cache: str | None = option(
+        "folder for downloads and tokens; ZELLIGE_CACHE or ~/.cache/zellige if not given.", default=None
+    )
 
     def __post_init__(self) -> None:
         """A column of classes asks for them, and a row of text that has a class is one document."""

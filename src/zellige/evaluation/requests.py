@@ -356,7 +356,7 @@ class EvaluatePairs(Request["ChoiceScores"]):
     prefix: bool = option("put the end-of-document token before each context", default=False, kw_only=True)
     classes: str | int | None = option(
         "class of all pairs (class-conditional models); by name or number; default: the field class of each pair, else none",
-        default=None, flag="class", kw_only=True,
+        default=None, flag="class", typed=str | None, kw_only=True,
     )  # fmt: skip
     unconditional: bool = option("hide the class from a class-conditional model", default=False, kw_only=True)
     progress: Progress | None = aside("called with (network evaluations done, in all)", default=None)

@@ -41,10 +41,17 @@ class AR(Method):
     class Config:
         """AR's own choice."""
 
-        begin: int | None = option(default=None, minimum=0)
-        """the token that begins a text, as in published models; a state of its own if not given"""
-        token_share: float = option(default=1.0, above=0, maximum=1)
-        """training counts each token of a batch with this probability; 0.5 leaves as many as masked diffusion masks"""
+        begin: int | None = option(
+            "the token that begins a text, as in published models; a state of its own if not given",
+            default=None,
+            minimum=0,
+        )
+        token_share: float = option(
+            "training counts each token of a batch with this probability; 0.5 leaves as many as masked diffusion masks",
+            default=1.0,
+            above=0,
+            maximum=1,
+        )
 
     def __init__(
         self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: Config | None = None

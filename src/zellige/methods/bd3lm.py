@@ -105,27 +105,40 @@ class Blocks(Diffusion):
     class Config(ScheduleChoice):
         """BD3-LM's options."""
 
-        block: int = option(default=16, minimum=1)
-        """tokens per block; 1 is autoregression, the length of a text is MDLM"""
-        blocks: tuple[int, ...] = ()
-        """sizes of block to train with, one drawn for each batch; `block` is one of them, that of evaluation and samples unless
-        these choose another"""
-        process: str = "absorbing"
-        """kind of noise in a block: absorbing or uniform"""
-        prediction: str = "mean"
-        """parameterization in a block: mean or score; as MDLM (UDLM with uniform noise) or as SEDD"""
-        time: bool = False
-        """condition the network on each block's noise sigma"""
-        clip: tuple[float, float] = (0.0, 1.0)
-        """training draws t from this interval alone; the reported bound covers all t"""
-        search: bool = False
-        """look for the interval of least variance at each validation, beginning with `clip`"""
-        resample: bool = False
-        """with `clip`: draw a block again until its fraction of masks is in the interval, too, as the published code does"""
-        row_by_row: bool = False
-        """spread the times row by row (the first row of a batch gets the largest), as the published code does"""
-        mask: int | None = option(default=None, minimum=0)
-        """id of the tokenizer's own mask token, if it has one; by default the vocabulary has one more token, the mask"""
+        block: int = option(
+            "tokens per block; 1 is autoregression, the length of a text is MDLM", default=16, minimum=1
+        )
+        blocks: tuple[int, ...] = option(
+            "sizes of block to train with, one drawn for each batch; `block` is one of them, that of evaluation and "
+            "samples unless these choose another",
+            default=(),
+        )
+        process: str = option("kind of noise in a block: absorbing or uniform", default="absorbing")
+        prediction: str = option(
+            "parameterization in a block: mean or score; as MDLM (UDLM with uniform noise) or as SEDD", default="mean"
+        )
+        time: bool = option("condition the network on each block's noise sigma", default=False)
+        clip: tuple[float, float] = option(
+            "training draws t from this interval alone; the reported bound covers all t", default=(0.0, 1.0)
+        )
+        search: bool = option(
+            "look for the interval of least variance at each validation, beginning with `clip`", default=False
+        )
+        resample: bool = option(
+            "with `clip`: draw a block again until its fraction of masks is in the interval, too, as the published "
+            "code does",
+            default=False,
+        )
+        row_by_row: bool = option(
+            "spread the times row by row (the first row of a batch gets the largest), as the published code does",
+            default=False,
+        )
+        mask: int | None = option(
+            "id of the tokenizer's own mask token, if it has one; by default the vocabulary has one more token, the "
+            "mask",
+            default=None,
+            minimum=0,
+        )
 
         def __post_init__(self) -> None:
             low, high = self.clip

@@ -104,18 +104,30 @@ class CSM(Method):
     class Config:
         """CSM's options."""
 
-        neighbourhood: str = "hamming"
-        """neighbours: hamming, cycle, grid or star; any other token; one up or down with or without wrap; to the first"""
-        objective: str = "csm"
-        """csm, denoising, score-entropy, or a baseline; these are ratio-matching and discrete-marginalisation"""
-        neighbours: int = option(default=1, minimum=0)
-        """reversed neighbours per text (replaced tokens, of the baselines); 0 takes all of them"""
-        noise: float = option(default=0.1, above=0, below=1)
-        """chance that denoising replaces a token uniformly"""
-        positive: bool | None = None
-        """the network gives log p(y)/p(x), not p(y)/p(x) - 1; score-entropy and the baselines need it"""
-        forward_neighbours: int = option(default=0, minimum=0)
-        """csm and score-entropy: neighbours sampled for each text in the first sum; 0 takes all, in one network evaluation"""
+        neighbourhood: str = option(
+            "neighbours: hamming, cycle, grid or star; any other token; one up or down with or without wrap; to the "
+            "first",
+            default="hamming",
+        )
+        objective: str = option(
+            "csm, denoising, score-entropy, or a baseline; these are ratio-matching and discrete-marginalisation",
+            default="csm",
+        )
+        neighbours: int = option(
+            "reversed neighbours per text (replaced tokens, of the baselines); 0 takes all of them",
+            default=1,
+            minimum=0,
+        )
+        noise: float = option("chance that denoising replaces a token uniformly", default=0.1, above=0, below=1)
+        positive: bool | None = option(
+            "the network gives log p(y)/p(x), not p(y)/p(x) - 1; score-entropy and the baselines need it", default=None
+        )
+        forward_neighbours: int = option(
+            "csm and score-entropy: neighbours sampled for each text in the first sum; 0 takes all, in one network "
+            "evaluation",
+            default=0,
+            minimum=0,
+        )
 
     def __init__(
         self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: Config | None = None

@@ -96,52 +96,86 @@ class D3PM(Absorbing):
     class Config:
         """D3PM's options."""
 
-        process: str = "absorbing"
-        """kind of noise; absorbing (a mask), uniform, absorbing-uniform, middle, gaussian, band, nearest, absorbing-nearest
-        or matrix"""
-        schedule: str = "paper"
-        """schedule of beta_i; paper, auto, linear, linear-to-one, cosine, even or mutual-information"""
-        diffusion_steps: int = option(default=1000, minimum=1)
-        """T of discrete time; samples and bounds may take fewer"""
-        prediction: str = "leave-one-out"
-        """what the softmax predicts: leave-one-out or mean; the clean token from the other positions, or from all of them"""
-        last: str = "text"
-        """the step to clean tokens: like the others, by eq. 4 (text), or the softmax itself (image)"""
-        auxiliary: float = option(default=0.01, minimum=0)
-        """lambda, the weight of the cross-entropy that is added to the bound"""
-        head: str = "logits"
-        """what the network gives: logits, residual or logistic"""
-        width: int = option(default=0, minimum=0)
-        """largest jump of band and gaussian, in values; 0: a quarter of all values for band, no limit for gaussian"""
-        neighbours: int = option(default=5, minimum=1)
-        """for nearest: number of neighbours of each token"""
-        neighbour_weights: str = "equal"
-        """for nearest: the neighbours are equally likely (equal), or less likely with their rank (rank)"""
-        mask_rate: float = 4.0
-        """for absorbing-nearest: rate of turning into the mask; all neighbours together have a rate of about 1"""
-        embedding: str = ""
-        """for nearest: .npy file (V, d) with a vector for each token, needed whenever the model is loaded; without it, ordered
-        tokens are near if their values are"""
-        scaling: str = "exponential"
-        """for nearest: how the graph of neighbours becomes a step: exponential, sinkhorn or expm"""
-        mask_proportion: float = 0.9
-        """for absorbing-uniform: fraction of the noise that is the mask; the rest is random tokens (BERT: 0.89)"""
-        auxiliary_at: str = "masks"
-        """where absorbing noise adds the cross-entropy: at the masks, or at all positions, as the published code does"""
-        log_eps: float = option(default=0.0, minimum=0)
-        """for `last` image: added inside every logarithm of L_vb, as in the published image code (1e-6); the result is then no
-        bound"""
-        levels: bool = False
-        """let a U-Net read pixel values as numbers from -1 to 1 under any noise, as the published image code does; by default
-        it does so only under noise, or with a head, that uses their order"""
+        process: str = option(
+            "kind of noise; absorbing (a mask), uniform, absorbing-uniform, middle, gaussian, band, nearest, "
+            "absorbing-nearest or matrix",
+            default="absorbing",
+        )
+        schedule: str = option(
+            "schedule of beta_i; paper, auto, linear, linear-to-one, cosine, even or mutual-information",
+            default="paper",
+        )
+        diffusion_steps: int = option("T of discrete time; samples and bounds may take fewer", default=1000, minimum=1)
+        prediction: str = option(
+            "what the softmax predicts: leave-one-out or mean; the clean token from the other positions, or from all "
+            "of them",
+            default="leave-one-out",
+        )
+        last: str = option(
+            "the step to clean tokens: like the others, by eq. 4 (text), or the softmax itself (image)", default="text"
+        )
+        auxiliary: float = option(
+            "lambda, the weight of the cross-entropy that is added to the bound", default=0.01, minimum=0
+        )
+        head: str = option("what the network gives: logits, residual or logistic", default="logits")
+        width: int = option(
+            "largest jump of band and gaussian, in values; 0: a quarter of all values for band, no limit for gaussian",
+            default=0,
+            minimum=0,
+        )
+        neighbours: int = option("for nearest: number of neighbours of each token", default=5, minimum=1)
+        neighbour_weights: str = option(
+            "for nearest: the neighbours are equally likely (equal), or less likely with their rank (rank)",
+            default="equal",
+        )
+        mask_rate: float = option(
+            "for absorbing-nearest: rate of turning into the mask; all neighbours together have a rate of about 1",
+            default=4.0,
+        )
+        embedding: str = option(
+            "for nearest: .npy file (V, d) with a vector for each token, needed whenever the model is loaded; without "
+            "it, ordered tokens are near if their values are",
+            default="",
+        )
+        scaling: str = option(
+            "for nearest: how the graph of neighbours becomes a step: exponential, sinkhorn or expm",
+            default="exponential",
+        )
+        mask_proportion: float = option(
+            "for absorbing-uniform: fraction of the noise that is the mask; the rest is random tokens (BERT: 0.89)",
+            default=0.9,
+        )
+        auxiliary_at: str = option(
+            "where absorbing noise adds the cross-entropy: at the masks, or at all positions, as the published code "
+            "does",
+            default="masks",
+        )
+        log_eps: float = option(
+            "for `last` image: added inside every logarithm of L_vb, as in the published image code (1e-6); the "
+            "result is then no bound",
+            default=0.0,
+            minimum=0,
+        )
+        levels: bool = option(
+            "let a U-Net read pixel values as numbers from -1 to 1 under any noise, as the published image code does; "
+            "by default it does so only under noise, or with a head, that uses their order",
+            default=False,
+        )
 
-        strength: str = "paper"
-        """strength of gaussian noise: paper, or matched to that of 256 values for every number of values"""
-        matrix: str = ""
-        """for matrix: .npy or .csv file (V, V) of probabilities, from row to column; needed whenever the model is loaded"""
-        unigrams: str = ""
-        """for mutual-information: .npy file, or a line for each token, of how often each of the V tokens occurs in the training
-        data; without it all are taken to be equally frequent; needed whenever the model is loaded"""
+        strength: str = option(
+            "strength of gaussian noise: paper, or matched to that of 256 values for every number of values",
+            default="paper",
+        )
+        matrix: str = option(
+            "for matrix: .npy or .csv file (V, V) of probabilities, from row to column; needed whenever the model is "
+            "loaded",
+            default="",
+        )
+        unigrams: str = option(
+            "for mutual-information: .npy file, or a line for each token, of how often each of the V tokens occurs in "
+            "the training data; without it all are taken to be equally frequent; needed whenever the model is loaded",
+            default="",
+        )
 
     def __init__(
         self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: Config | None = None

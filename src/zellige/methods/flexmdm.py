@@ -107,10 +107,18 @@ class FlexMDM(Method):
     class Config:
         """FlexMDM's options."""
 
-        unmasking: float = option(default=1.0, above=0.5, maximum=100)
-        """q: a mask becomes a token at q times the rate at which a missing token is inserted; large: at once"""
-        spans: float = option(default=0.5, minimum=0, below=1)
-        """share of the training texts in which one span alone is noised, for infilling; 0: the loss is the bound"""
+        unmasking: float = option(
+            "q: a mask becomes a token at q times the rate at which a missing token is inserted; large: at once",
+            default=1.0,
+            above=0.5,
+            maximum=100,
+        )
+        spans: float = option(
+            "share of the training texts in which one span alone is noised, for infilling; 0: the loss is the bound",
+            default=0.5,
+            minimum=0,
+            below=1,
+        )
 
     def __init__(
         self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: Config | None = None

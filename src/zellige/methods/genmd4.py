@@ -29,7 +29,7 @@ import torch
 from torch import Tensor, nn
 
 from ..base.errors import InputError
-from ..base.requests import declared
+from ..base.requests import declared, option
 from ..core import maths, random
 from ..core.batch import Batch
 from ..core.curves import Polynomial
@@ -50,14 +50,12 @@ class GenMD4(Absorbing):
     class Config:
         """GenMD4's options."""
 
-        exponent: float = 1.0
-        """w of every token at the start"""
-        learn: bool = True
-        """learn the exponents; else they stay, and the loss is a single draw of the bound"""
-        eps: float = 1e-4
-        """alpha(1) of every token"""
-        begin: float = 1e-3
-        """t_1, where the time begins on the curve"""
+        exponent: float = option("w of every token at the start", default=1.0)
+        learn: bool = option(
+            "learn the exponents; else they stay, and the loss is a single draw of the bound", default=True
+        )
+        eps: float = option("alpha(1) of every token", default=1e-4)
+        begin: float = option("t_1, where the time begins on the curve", default=1e-3)
 
     def __init__(
         self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: Config | None = None

@@ -189,14 +189,20 @@ class GIDD(Diffusion):
     class Config:
         """GIDD's options."""
 
-        p_uniform: float = option(default=0.1, minimum=0, below=1)
-        """fraction of random tokens at t = 1/2; 0: masks alone"""
-        gamma: float = option(default=1.0, above=0, maximum=2, why="rates are negative beyond")
-        """power of the random tokens' noise, at most 2"""
-        weights: str = "none"
-        """loss weights: none, clip, dynamic or dynamic-published"""
-        diffusion_steps: int = option(default=0, minimum=0)
-        """T of discrete time, with its T-step bound; 0: continuous time"""
+        p_uniform: float = option(
+            "fraction of random tokens at t = 1/2; 0: masks alone", default=0.1, minimum=0, below=1
+        )
+        gamma: float = option(
+            "power of the random tokens' noise, at most 2",
+            default=1.0,
+            above=0,
+            maximum=2,
+            why="rates are negative beyond",
+        )
+        weights: str = option("loss weights: none, clip, dynamic or dynamic-published", default="none")
+        diffusion_steps: int = option(
+            "T of discrete time, with its T-step bound; 0: continuous time", default=0, minimum=0
+        )
 
     def __init__(
         self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: Config | None = None

@@ -49,18 +49,14 @@ class MD4(Masked):
     class Config:
         """MD4's options."""
 
-        schedule: str = "linear"
-        """alpha_t: linear, cosine or polynomial"""
-        exponent: float = 2.0
-        """w of the polynomial schedule, alpha = 1 - t^w"""
-        eps: float = 1e-4
-        """alpha runs from 1 - eps to eps"""
-        time: bool = True
-        """condition the network on t"""
-        diffusion_steps: int = option(default=0, minimum=0)
-        """T of discrete time, with its T-step bound; 0: continuous time"""
-        loss: str = "bound"
-        """training loss: bound, or maskgit, without weights, which is no bound"""
+        schedule: str = option("alpha_t: linear, cosine or polynomial", default="linear")
+        exponent: float = option("w of the polynomial schedule, alpha = 1 - t^w", default=2.0)
+        eps: float = option("alpha runs from 1 - eps to eps", default=1e-4)
+        time: bool = option("condition the network on t", default=True)
+        diffusion_steps: int = option(
+            "T of discrete time, with its T-step bound; 0: continuous time", default=0, minimum=0
+        )
+        loss: str = option("training loss: bound, or maskgit, without weights, which is no bound", default="bound")
 
     def __init__(
         self,

@@ -52,16 +52,24 @@ class MDLM(Masked):
     class Config(ScheduleChoice):
         """MDLM's options."""
 
-        time: bool = False
-        """condition the network on the total noise sigma (the paper's best models are not)"""
-        diffusion_steps: int = option(default=0, minimum=0)
-        """T of discrete time, with its T-step bound; 0: continuous time"""
-        carry_over: bool = True
-        """keep visible tokens in every step; False, in discrete time: the last step draws each anew"""
-        zero_masking: bool = True
-        """give the mask no probability; False, in discrete time: the network may predict it"""
-        mask: int | None = option(default=None, minimum=0)
-        """id of the tokenizer's own mask token, if it has one; by default the vocabulary has one more token, the mask"""
+        time: bool = option(
+            "condition the network on the total noise sigma (the paper's best models are not)", default=False
+        )
+        diffusion_steps: int = option(
+            "T of discrete time, with its T-step bound; 0: continuous time", default=0, minimum=0
+        )
+        carry_over: bool = option(
+            "keep visible tokens in every step; False, in discrete time: the last step draws each anew", default=True
+        )
+        zero_masking: bool = option(
+            "give the mask no probability; False, in discrete time: the network may predict it", default=True
+        )
+        mask: int | None = option(
+            "id of the tokenizer's own mask token, if it has one; by default the vocabulary has one more token, the "
+            "mask",
+            default=None,
+            minimum=0,
+        )
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from ..base.requests import declared
+from ..base.requests import declared, option
 from ..core import random
 from ..core.batch import Batch
 from ..core.curves import SCHEDULES, ScheduleChoice, schedule_of
@@ -54,8 +54,10 @@ class RADD(Masked):
     class Config(ScheduleChoice):
         """RADD's options."""
 
-        loss: str = "k-dce"
-        """loss: k-dce, lambda-dce, t-dce or t-dse; all have the same expectation, the first has the least variance"""
+        loss: str = option(
+            "loss: k-dce, lambda-dce, t-dce or t-dse; all have the same expectation, the first has the least variance",
+            default="k-dce",
+        )
 
     def __init__(
         self,

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor, nn
 
 from ..base.errors import InputError
-from ..base.requests import declared
+from ..base.requests import declared, option
 from ..core.curves import schedule_of
 from ..core.prediction import score, truth
 from ..core.process import absorbing, uniform
@@ -64,20 +64,18 @@ class SEDD(Scored):
     class Config:
         """SEDD's options."""
 
-        process: str = "absorbing"
-        """absorbing or uniform"""
-        schedule: str = "loglinear"
-        """sigma(t): loglinear or geometric"""
-        scale_by_sigma: bool | None = None
-        """divide the network's scores by (e^sigma - 1) V; absorbing only, where it is the default"""
-        sigma_min: float | None = None
-        """geometric: sigma at t = 0, 1e-4 by default"""
-        sigma_max: float | None = None
-        """geometric: sigma at t = 1, 20 by default"""
-        alpha_1: float | None = None
-        """loglinear: alpha at t = 1, its eps: above 0, 1e-3 by default"""
-        loss: str = "score-entropy"
-        """training loss: score-entropy, or squared, the squared error of the scores (an ablation of the paper)"""
+        process: str = option("absorbing or uniform", default="absorbing")
+        schedule: str = option("sigma(t): loglinear or geometric", default="loglinear")
+        scale_by_sigma: bool | None = option(
+            "divide the network's scores by (e^sigma - 1) V; absorbing only, where it is the default", default=None
+        )
+        sigma_min: float | None = option("geometric: sigma at t = 0, 1e-4 by default", default=None)
+        sigma_max: float | None = option("geometric: sigma at t = 1, 20 by default", default=None)
+        alpha_1: float | None = option("loglinear: alpha at t = 1, its eps: above 0, 1e-3 by default", default=None)
+        loss: str = option(
+            "training loss: score-entropy, or squared, the squared error of the scores (an ablation of the paper)",
+            default="score-entropy",
+        )
 
     def __init__(
         self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: Config | None = None

@@ -83,36 +83,56 @@ class TauLDR(Diffusion):
     class Config:
         """tauLDR's options."""
 
-        process: str = "uniform"
-        """uniform or absorbing; gaussian or birth-death for ordered tokens"""
-        base: float | None = None
-        """base rate of the noise; between two states (uniform; the paper's 0.03 for 129) or into the mask (absorbing), or of
-        sigma(t) = base (growth^t - 1); by default what leaves e^-7 of the slowest mode at t = 1"""
-        growth: float | None = None
-        """growth of sigma(t) (gaussian and birth-death); by default the paper's 100"""
-        rate_sigma: float | None = None
-        """gaussian: width of a jump in states; by default the paper's 6 for 256 states in proportion, at least 1"""
-        target_sigma: float | None = None
-        """gaussian: width of the stationary distribution in states; by default the paper's 512 for 256 states in proportion"""
-        min_time: float = 0.001
-        """where on the curve of sigma t = 0 lies; from there a last jump leads to clean tokens"""
-        objective: str = "one-pass"
-        """how training draws the bound: one-pass (as published: one-pass-biased), generic, or two-pass with two network
-        evaluations"""
-        auxiliary: float = option(default=0.001, minimum=0)
-        """weight of a cross-entropy added to the bound, a mean over all positions"""
-        prediction: str = "mean"
-        """the network's softmax is p(x_0 | x_t): mean; or p(x_0 | the other positions): leave-one-out"""
-        head: str = "logits"
-        """the network gives K logits; or, of ordered tokens, the mean and scale of a logistic distribution over the levels, cut
-        as D3PM cuts it: logistic; or as its authors' code does, the bins within -1..1 and 1e-6 in their logarithm:
-        logistic-within"""
-        auxiliary_at: str = "masks"
-        """where the cross-entropy of absorbing noise is summed: at the masks, or at all positions, as the published code
-        does"""
-        auxiliary_pass: str = "first"
-        """of `objective` two-pass: which of the two network evaluations the cross-entropy reads, at x_t (first) or x~
-        (second)"""
+        process: str = option("uniform or absorbing; gaussian or birth-death for ordered tokens", default="uniform")
+        base: float | None = option(
+            "base rate of the noise; between two states (uniform; the paper's 0.03 for 129) or into the mask "
+            "(absorbing), or of sigma(t) = base (growth^t - 1); by default what leaves e^-7 of the slowest mode at t "
+            "= 1",
+            default=None,
+        )
+        growth: float | None = option(
+            "growth of sigma(t) (gaussian and birth-death); by default the paper's 100", default=None
+        )
+        rate_sigma: float | None = option(
+            "gaussian: width of a jump in states; by default the paper's 6 for 256 states in proportion, at least 1",
+            default=None,
+        )
+        target_sigma: float | None = option(
+            "gaussian: width of the stationary distribution in states; by default the paper's 512 for 256 states in "
+            "proportion",
+            default=None,
+        )
+        min_time: float = option(
+            "where on the curve of sigma t = 0 lies; from there a last jump leads to clean tokens", default=0.001
+        )
+        objective: str = option(
+            "how training draws the bound: one-pass (as published: one-pass-biased), generic, or two-pass with two "
+            "network evaluations",
+            default="one-pass",
+        )
+        auxiliary: float = option(
+            "weight of a cross-entropy added to the bound, a mean over all positions", default=0.001, minimum=0
+        )
+        prediction: str = option(
+            "the network's softmax is p(x_0 | x_t): mean; or p(x_0 | the other positions): leave-one-out",
+            default="mean",
+        )
+        head: str = option(
+            "the network gives K logits; or, of ordered tokens, the mean and scale of a logistic distribution over "
+            "the levels, cut as D3PM cuts it: logistic; or as its authors' code does, the bins within -1..1 and 1e-6 "
+            "in their logarithm: logistic-within",
+            default="logits",
+        )
+        auxiliary_at: str = option(
+            "where the cross-entropy of absorbing noise is summed: at the masks, or at all positions, as the "
+            "published code does",
+            default="masks",
+        )
+        auxiliary_pass: str = option(
+            "of `objective` two-pass: which of the two network evaluations the cross-entropy reads, at x_t (first) or "
+            "x~ (second)",
+            default="first",
+        )
 
     def __init__(
         self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: Config | None = None

@@ -54,12 +54,11 @@ class UDLM(Uniform):
     class Config(ScheduleChoice):
         """UDLM's options."""
 
-        time: bool = True
-        """condition the network on the total noise sigma"""
-        diffusion_steps: int = option(default=0, minimum=0)
-        """T of discrete time, with its T-step bound; 0: continuous time"""
-        loss: str = "bound"
-        """training loss: bound, or sundae, which is no bound"""
+        time: bool = option("condition the network on the total noise sigma", default=True)
+        diffusion_steps: int = option(
+            "T of discrete time, with its T-step bound; 0: continuous time", default=0, minimum=0
+        )
+        loss: str = option("training loss: bound, or sundae, which is no bound", default="bound")
 
     def __init__(
         self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: Config | None = None

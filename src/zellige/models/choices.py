@@ -1,5 +1,5 @@
-"""The arguments of `zellige.sample` and `zellige.infill` by name, for type checkers; written by `cli.help.write` from what the
-samplers and the requests declare."""
+"""The arguments of `zellige.sample` and `zellige.infill` by name, for type checkers; written by docs/_tools/lists.py from what
+the samplers and the requests declare."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypedDict

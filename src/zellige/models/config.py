@@ -31,82 +31,103 @@ FORMAT = 1  # of config.json and of model folders
 class Train:
     """Settings of a training. The defaults suit a small text model on one device."""
 
-    steps: int = option(default=10_000, minimum=1)
-    """optimizer steps"""
-    minutes: float = option(default=0.0, minimum=0)
-    """on a CPU, take only as many steps as fit into this time (estimated at the start); 0: all steps"""
-    batch: int = option(default=32, minimum=1)
-    """sequences per optimizer step, over all devices"""
-    accumulate: int = option(default=1, minimum=1)
-    """gradient-accumulation steps: same result, less memory"""
-    lr: float = option(default=3e-4, above=0)
-    """peak learning rate of AdamW"""
-    warmup: int = option(default=100, minimum=0)
-    """steps over which the learning rate rises from 0"""
-    decay: Literal["cosine", "constant", "inverse-sqrt"] = "cosine"
-    """learning-rate schedule after the warmup; cosine ends at 0, inverse-sqrt falls with the root of the step"""
-    weight_decay: float = option(default=0.01, minimum=0)
-    """weight decay of matrices; of vectors and scalars too with `decay_all`"""
-    decay_all: bool = False
-    """apply weight decay to biases and norms too, as AdamW does by default"""
-    betas: tuple[float, float] = (0.9, 0.99)
-    """the two betas of AdamW"""
-    clip: float = option(default=1.0, minimum=0)
-    """largest norm of the loss's gradient, in nats per token of the whole bound (its sum over T in discrete time): a published
-    limit is of another scale where its loss is (recipes convert it); 0 does not clip"""
-    ema: float = option(default=0.999, minimum=0, below=1)
-    """decay of the averaged weights that are evaluated and kept; 0 averages nothing"""
-    ema_warmup: bool = True
-    """the average forgets the first weights fast: its decay at step n is at most (1 + n) / (10 + n); else `ema` from the first"""
-    precision: Literal["auto", "float32", "tf32", "bfloat16"] = "auto"
-    """precision of the network; auto: bfloat16 on a GPU from hidden 256 up; tf32 is float32 whose products on a GPU are in
-    TF32"""
-    compile: bool = False
-    """torch.compile the whole step: a minute or two at the start, for long runs on a GPU"""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """where to train; auto: the GPU if there is one"""
-    devices: int = option(default=0, minimum=0)
-    """processes on each node, one a device; 0 is every GPU, or one process on the CPU, or what torchrun or Slurm started"""
-    nodes: int = option(default=1, minimum=1)
-    """computers; torchrun or Slurm starts the processes on them, and says how many there are"""
-    strategy: Literal["auto", "ddp", "fsdp", "hybrid"] = "auto"
-    """several devices: ddp copies the model to each, fsdp shards it over all, hybrid over those of each node; auto is ddp"""
-    validate_every: int = option(default=1000, minimum=0)
-    """steps between validations; 0 only at the end"""
-    validate_rows: int = option(default=256, minimum=0)
-    """sequences of the validation split that are used, evenly spaced; 0 all"""
-    validate_draws: int = option(default=1, minimum=1)
-    """Monte Carlo samples for each of them"""
-    samples: int = option(default=2, minimum=0)
-    """texts sampled at each validation, into samples/"""
-    sample_steps: int = option(default=64, minimum=1)
-    """steps of the sampler for them; of a model of T steps T at most"""
-    save_every: int = option(default=0, minimum=0)
-    """steps between checkpoints; 0 goes by save_minutes alone"""
-    save_minutes: float = option(default=30.0, minimum=0)
-    """minutes between checkpoints; 0 goes by save_every alone"""
-    async_save: bool = False
-    """go on training while a checkpoint is written, from a copy in the CPU's memory"""
-    keep: int = option(default=2, minimum=1)
-    """checkpoints that are kept, the newest ones; the best one always is"""
-    log_every: int = option(default=10, minimum=1)
-    """steps that one row of metrics.csv stands for"""
-    workers: int = option(default=0, minimum=0)
-    """processes that read data; 0 reads in the training process"""
-    tensorboard: bool = True
-    """write TensorBoard events into the run folder too"""
-    wandb: str = ""
-    """name of a Weights & Biases project to log to"""
-    start: str = ""
-    """a run, a saved model or a hub id, whose network's weights this one begins with, in its tokens and its sizes"""
-    label_dropout: float = option(default=0.1, minimum=0, maximum=1)
-    """with `data.labels`, the share of rows that are trained without their class, so that the model can do without"""
-    given_dropout: float = option(default=0.0, minimum=0, maximum=1)
-    """with `data.given`, the share of rows that are learnt whole, so that the model can do without a given part"""
-    times: Literal["stratified", "independent"] = "stratified"
-    """noise times of a batch: stratified spreads them evenly over its sequences, independent varies more"""
-    seed: int = option(default=0, minimum=0)
-    """random seed of the weights, the data order and the noise"""
+    steps: int = option("optimizer steps", default=10_000, minimum=1)
+    minutes: float = option(
+        "on a CPU, take only as many steps as fit into this time (estimated at the start); 0: all steps",
+        default=0.0,
+        minimum=0,
+    )
+    batch: int = option("sequences per optimizer step, over all devices", default=32, minimum=1)
+    accumulate: int = option("gradient-accumulation steps: same result, less memory", default=1, minimum=1)
+    lr: float = option("peak learning rate of AdamW", default=3e-4, above=0)
+    warmup: int = option("steps over which the learning rate rises from 0", default=100, minimum=0)
+    decay: Literal["cosine", "constant", "inverse-sqrt"] = option(
+        "learning-rate schedule after the warmup; cosine ends at 0, inverse-sqrt falls with the root of the step",
+        default="cosine",
+    )
+    weight_decay: float = option(
+        "weight decay of matrices; of vectors and scalars too with `decay_all`", default=0.01, minimum=0
+    )
+    decay_all: bool = option("apply weight decay to biases and norms too, as AdamW does by default", default=False)
+    betas: tuple[float, float] = option("the two betas of AdamW", default=(0.9, 0.99))
+    clip: float = option(
+        "largest norm of the loss's gradient, in nats per token of the whole bound (its sum over T in discrete time): "
+        "a published limit is of another scale where its loss is (recipes convert it); 0 does not clip",
+        default=1.0,
+        minimum=0,
+    )
+    ema: float = option(
+        "decay of the averaged weights that are evaluated and kept; 0 averages nothing",
+        default=0.999,
+        minimum=0,
+        below=1,
+    )
+    ema_warmup: bool = option(
+        "the average forgets the first weights fast: its decay at step n is at most (1 + n) / (10 + n); else `ema` "
+        "from the first",
+        default=True,
+    )
+    precision: Literal["auto", "float32", "tf32", "bfloat16"] = option(
+        "precision of the network; auto: bfloat16 on a GPU from hidden 256 up; tf32 is float32 whose products on a "
+        "GPU are in TF32",
+        default="auto",
+    )
+    compile: bool = option(
+        "torch.compile the whole step: a minute or two at the start, for long runs on a GPU", default=False
+    )
+    device: Literal["auto", "cpu", "cuda"] = option("where to train; auto: the GPU if there is one", default="auto")
+    devices: int = option(
+        "processes on each node, one a device; 0 is every GPU, or one process on the CPU, or what torchrun or Slurm "
+        "started",
+        default=0,
+        minimum=0,
+    )
+    nodes: int = option(
+        "computers; torchrun or Slurm starts the processes on them, and says how many there are", default=1, minimum=1
+    )
+    strategy: Literal["auto", "ddp", "fsdp", "hybrid"] = option(
+        "several devices: ddp copies the model to each, fsdp shards it over all, hybrid over those of each node; auto "
+        "is ddp",
+        default="auto",
+    )
+    validate_every: int = option("steps between validations; 0 only at the end", default=1000, minimum=0)
+    validate_rows: int = option(
+        "sequences of the validation split that are used, evenly spaced; 0 all", default=256, minimum=0
+    )
+    validate_draws: int = option("Monte Carlo samples for each of them", default=1, minimum=1)
+    samples: int = option("texts sampled at each validation, into samples/", default=2, minimum=0)
+    sample_steps: int = option("steps of the sampler for them; of a model of T steps T at most", default=64, minimum=1)
+    save_every: int = option("steps between checkpoints; 0 goes by save_minutes alone", default=0, minimum=0)
+    save_minutes: float = option("minutes between checkpoints; 0 goes by save_every alone", default=30.0, minimum=0)
+    async_save: bool = option(
+        "go on training while a checkpoint is written, from a copy in the CPU's memory", default=False
+    )
+    keep: int = option("checkpoints that are kept, the newest ones; the best one always is", default=2, minimum=1)
+    log_every: int = option("steps that one row of metrics.csv stands for", default=10, minimum=1)
+    workers: int = option("processes that read data; 0 reads in the training process", default=0, minimum=0)
+    tensorboard: bool = option("write TensorBoard events into the run folder too", default=True)
+    wandb: str = option("name of a Weights & Biases project to log to", default="")
+    start: str = option(
+        "a run, a saved model or a hub id, whose network's weights this one begins with, in its tokens and its sizes",
+        default="",
+    )
+    label_dropout: float = option(
+        "with `data.labels`, the share of rows that are trained without their class, so that the model can do without",
+        default=0.1,
+        minimum=0,
+        maximum=1,
+    )
+    given_dropout: float = option(
+        "with `data.given`, the share of rows that are learnt whole, so that the model can do without a given part",
+        default=0.0,
+        minimum=0,
+        maximum=1,
+    )
+    times: Literal["stratified", "independent"] = option(
+        "noise times of a batch: stratified spreads them evenly over its sequences, independent varies more",
+        default="stratified",
+    )
+    seed: int = option("random seed of the weights, the data order and the noise", default=0, minimum=0)
 
     def __post_init__(self) -> None:
         if self.validate_rows == 1:

@@ -29,58 +29,81 @@ class Net:
     residual sums, so it costs nothing.
     """
 
-    layers: int = option(default=6, minimum=1)
-    """blocks of attention and MLP"""
-    hidden: int = option(default=256, minimum=1)
-    """width of the residual stream; `heads` must split it into even parts"""
-    heads: int = option(default=8, minimum=1)
-    """attention heads"""
-    length: int = option(default=256, minimum=1)
-    """tokens per sequence"""
-    conv: int = option(default=0, minimum=0)
-    """kernel of a short depthwise convolution in each block (odd; 0: none, as in published checkpoints; on a grid, over the
-    grid); a small model learns far sooner with it"""
-    dropout: float = option(default=0.0, minimum=0, below=1)
-    """fraction of the activations dropped in training"""
-    drop_channels: bool = False
-    """dropout drops the same channels at all positions of a sequence, as MD4's code does"""
-    mlp: Literal["gelu", "swiglu"] = "gelu"
-    """MLP of a block: gelu, four times as wide, or swiglu, gated, with as many parameters, as MD4 has it for texts"""
-    condition: int = option(default=128, minimum=1)
-    """width of the embedding of times and classes, for a conditioned network"""
-    checkpoint: bool = False
-    """gradient checkpointing: less memory, a third more work"""
-    grid: tuple[int, ...] = ()
-    """the positions are an image (height width), music (steps voices) or the like, not a line; the last axis runs fastest.
-    Rotary positions are then axial, and each position has an embedding; data that has a shape sets it by itself"""
-    constant: bool = False
-    """adaptive layer norms with the constant time sigma = 0, as in published time-free checkpoints"""
-    classes: int = option(default=0, minimum=0)
-    """number of classes, for a class-conditional network; 0: none"""
-    given: bool = False
-    """the network sees which positions are given; `data.given` sets it where the noise has no mask to tell them apart"""
-    self_condition: bool = False
-    """the network reads a noisy text twice, the second time with its own first prediction: an evaluation is two passes"""
-    latents: int = option(default=0, minimum=0)
-    """values of a latent that the network reads, for a mixture over it: `zellige train distill --by di4c` makes one; 0: none"""
-    kind: Literal["dit", "conv", "unet", "flat-unet", "u-vit"] = "dit"
-    """dit: a transformer; conv: dilated convolutions of `net.conv` positions (9) along the sequence, for long ones such as DNA;
-    of images also unet, as D3PM and tauLDR have it; as MD4 has it, flat-unet at one resolution, or
-    u-vit, that with `layers` of a transformer in the middle"""
-    channels: int = 128
-    """of a U-Net: its channels at the first resolution"""
-    multipliers: tuple[int, ...] = (1, 2, 2, 2)
-    """of unet: the channels at each resolution, in multiples of `channels`; each is half as fine as the one before"""
-    blocks: int = option(default=0, minimum=0)
-    """of a U-Net: residual blocks at each resolution on the way down; 0: as published, 2 of unet, 32 of flat-unet, 24 of
-    u-vit"""
-    attention: tuple[int, ...] = (16,)
-    """of a U-Net: with attention after each block where the longer side is one of these; 0: in the middle alone"""
-    rescale: bool = False
-    """of unet: residual sums are divided by the root of 2, as tauLDR has it"""
-    published: bool = True
-    """of a U-Net: padding, frequencies of the time, biases, dropout and first weights as in the published code; else
-    conventions of our own, which the included model mnist has"""
+    layers: int = option("blocks of attention and MLP", default=6, minimum=1)
+    hidden: int = option("width of the residual stream; `heads` must split it into even parts", default=256, minimum=1)
+    heads: int = option("attention heads", default=8, minimum=1)
+    length: int = option("tokens per sequence", default=256, minimum=1)
+    conv: int = option(
+        "kernel of a short depthwise convolution in each block (odd; 0: none, as in published checkpoints; on a grid, "
+        "over the grid); a small model learns far sooner with it",
+        default=0,
+        minimum=0,
+    )
+    dropout: float = option("fraction of the activations dropped in training", default=0.0, minimum=0, below=1)
+    drop_channels: bool = option(
+        "dropout drops the same channels at all positions of a sequence, as MD4's code does", default=False
+    )
+    mlp: Literal["gelu", "swiglu"] = option(
+        "MLP of a block: gelu, four times as wide, or swiglu, gated, with as many parameters, as MD4 has it for texts",
+        default="gelu",
+    )
+    condition: int = option(
+        "width of the embedding of times and classes, for a conditioned network", default=128, minimum=1
+    )
+    checkpoint: bool = option("gradient checkpointing: less memory, a third more work", default=False)
+    grid: tuple[int, ...] = option(
+        "the positions are an image (height width), music (steps voices) or the like, not a line; the last axis runs "
+        "fastest. Rotary positions are then axial, and each position has an embedding; data that has a shape sets it "
+        "by itself",
+        default=(),
+    )
+    constant: bool = option(
+        "adaptive layer norms with the constant time sigma = 0, as in published time-free checkpoints", default=False
+    )
+    classes: int = option("number of classes, for a class-conditional network; 0: none", default=0, minimum=0)
+    given: bool = option(
+        "the network sees which positions are given; `data.given` sets it where the noise has no mask to tell them "
+        "apart",
+        default=False,
+    )
+    self_condition: bool = option(
+        "the network reads a noisy text twice, the second time with its own first prediction: an evaluation is two "
+        "passes",
+        default=False,
+    )
+    latents: int = option(
+        "values of a latent that the network reads, for a mixture over it: `zellige train distill --by di4c` makes "
+        "one; 0: none",
+        default=0,
+        minimum=0,
+    )
+    kind: Literal["dit", "conv", "unet", "flat-unet", "u-vit"] = option(
+        "dit: a transformer; conv: dilated convolutions of `net.conv` positions (9) along the sequence, for long ones "
+        "such as DNA; of images also unet, as D3PM and tauLDR have it; as MD4 has it, flat-unet at one resolution, or "
+        "u-vit, that with `layers` of a transformer in the middle",
+        default="dit",
+    )
+    channels: int = option("of a U-Net: its channels at the first resolution", default=128)
+    multipliers: tuple[int, ...] = option(
+        "of unet: the channels at each resolution, in multiples of `channels`; each is half as fine as the one before",
+        default=(1, 2, 2, 2),
+    )
+    blocks: int = option(
+        "of a U-Net: residual blocks at each resolution on the way down; 0: as published, 2 of unet, 32 of flat-unet, "
+        "24 of u-vit",
+        default=0,
+        minimum=0,
+    )
+    attention: tuple[int, ...] = option(
+        "of a U-Net: with attention after each block where the longer side is one of these; 0: in the middle alone",
+        default=(16,),
+    )
+    rescale: bool = option("of unet: residual sums are divided by the root of 2, as tauLDR has it", default=False)
+    published: bool = option(
+        "of a U-Net: padding, frequencies of the time, biases, dropout and first weights as in the published code; "
+        "else conventions of our own, which the included model mnist has",
+        default=True,
+    )
 
     def __post_init__(self) -> None:
         self._check_kind()

@@ -2,12 +2,10 @@
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Any
-
-import tyro
+from typing import Any
 
 from zellige.base.errors import InputError
+from zellige.base.requests import declared, inline, option
 from zellige.cli import options
 from zellige.cli.common import write_json
 from zellige.show.numbers import count, counted, parameters, path
@@ -19,18 +17,14 @@ def import_(words: Sequence[str], terminal: Terminal, began: float) -> int:
     with terminal.waiting("starting"):
         from . import Choices
 
-    source = tyro.conf.arg(metavar="SOURCE", help="a hub id, a folder or a file of weights")
-    form = dataclasses.make_dataclass(
-        "Import",
-        [
-            ("source", Annotated[str, tyro.conf.Positional, source], field(default="")),
-            ("out", Annotated[str, tyro.conf.arg(help="folder to write the model into")], field(default="")),
-            ("choices", Annotated[Choices, tyro.conf.arg(name="")], field(default=Choices())),
-        ],
-        frozen=True,
-    )  # fmt: skip
+    fields = [
+        ("source", str, option("a hub id, a folder or a file of weights", default="", argument="SOURCE")),
+        ("out", str, option("folder to write the model into", default="")),
+        ("choices", Choices, inline(default=Choices())),
+    ]
+    form = dataclasses.make_dataclass("Import", fields, frozen=True)
     about = "Convert a published model into a folder in Zellige's format."
-    arguments: Any = options.parse(form, words, "import", terminal, about=about, most=1)
+    arguments: Any = options.parse(form, words, "import", terminal, about=about)
     if not arguments.source or not arguments.out:
         raise InputError(
             f"import needs a {'source' if not arguments.source else 'folder'}; "
@@ -62,22 +56,22 @@ def import_(words: Sequence[str], terminal: Terminal, began: float) -> int:
     return 0
 
 
-@dataclass(frozen=True)
+@declared
 class Export:
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")] = ""
-    """a run, a saved folder or a hub id"""
-    to: str | None = None
-    """layout to write: sedd, radd, mdlm, bd3lm, ar, sedd-noeos, udlm, duo, llada, dream, llama, sdar, fast-dllm-v2, a2d, gpt2,
-    a2d-gpt2, gpt2-blocks, bert, mosaicbert, modernbert, or hub for Zellige's own with a model card; default: the layout in which
-    the model was published, of a model that was trained here hub"""
-    out: str = ""
-    """folder to write into"""
+    model: str = option("a run, a saved folder or a hub id", default="", argument="MODEL")
+    to: str | None = option(
+        "layout to write: sedd, radd, mdlm, bd3lm, ar, sedd-noeos, udlm, duo, llada, dream, llama, sdar, "
+        "fast-dllm-v2, a2d, gpt2, a2d-gpt2, gpt2-blocks, bert, mosaicbert, modernbert, or hub for Zellige's own with "
+        "a model card; default: the layout in which the model was published, of a model that was trained here hub",
+        default=None,
+    )
+    out: str = option("folder to write into", default="")
 
 
 def export(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige export MODEL --to LAYOUT --out DIR`"""
     about = "Save a model in a layout that the published code can read."
-    arguments = options.parse(Export, words, "export", terminal, about=about, most=1)
+    arguments = options.parse(Export, words, "export", terminal, about=about)
     if not arguments.model or not arguments.out:
         raise InputError(
             f"export needs a {'model' if not arguments.model else 'folder'}; "

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from zellige.base.arguments import MOST
 from zellige.base.errors import InputError, unknown
+from zellige.base.requests import option
 from zellige.base.schema import quoted
 from zellige.nn.block import Net
 
@@ -19,26 +20,20 @@ Shapes = Mapping[str, tuple[int, ...]]  # of the tensors in a file, by their pub
 class Choices:
     """Choices of the reader of a published model; None is what its config says, or the usual value for its layout."""
 
-    system: str | None = None
-    """layout of the file (default: from its config.json); sedd, radd, mdlm and others"""
-    length: int | None = None
-    """tokens per sequence"""
-    tokenizer: str | None = None
-    """its tokenizer: gpt2, bytes, integers, a tokenizer.json, a folder of vocabulary files or a hub id"""
-    heads: int | None = None
-    """number of attention heads; only if the file holds no rotary frequencies"""
-    block: int | None = None
-    """tokens per block (bd3lm)"""
-    process: str | None = None
-    """noise process: absorbing or uniform (sedd)"""
-    schedule: str | None = None
-    """noise schedule"""
-    time: bool | None = None
-    """True if the network is time-conditioned; False: sigma is always 0"""
-    begin: int | None = None
-    """number of the token that begins a text (ar)"""
-    weights: str | None = None
-    """which weights of a checkpoint: ema (default) or raw"""
+    system: str | None = option(
+        "layout of the file (default: from its config.json); sedd, radd, mdlm and others", default=None
+    )
+    length: int | None = option("tokens per sequence", default=None)
+    tokenizer: str | None = option(
+        "its tokenizer: gpt2, bytes, integers, a tokenizer.json, a folder of vocabulary files or a hub id", default=None
+    )
+    heads: int | None = option("number of attention heads; only if the file holds no rotary frequencies", default=None)
+    block: int | None = option("tokens per block (bd3lm)", default=None)
+    process: str | None = option("noise process: absorbing or uniform (sedd)", default=None)
+    schedule: str | None = option("noise schedule", default=None)
+    time: bool | None = option("True if the network is time-conditioned; False: sigma is always 0", default=None)
+    begin: int | None = option("number of the token that begins a text (ar)", default=None)
+    weights: str | None = option("which weights of a checkpoint: ema (default) or raw", default=None)
 
     @staticmethod
     def of(choices: Mapping[str, Any]) -> "Choices":

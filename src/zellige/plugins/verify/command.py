@@ -2,27 +2,23 @@
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated
 
-import tyro
-
+from zellige.base.requests import declared, option
 from zellige.cli import options
-from zellige.cli.common import IdleSeed, own_class, write_json
+from zellige.cli.common import idle_seed, own_class, write_json
 from zellige.show.numbers import escape
 from zellige.show.progress import Bar
 from zellige.show.terminal import Terminal
 
 
-@dataclass(frozen=True)
+@declared
 class Verify:
-    methods: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[METHOD ...]")] = ()
-    """names, or file.py:Class; all if none is given"""
-    only: str | None = None
-    """only checks whose name begins so: bound.closed-form, sampler"""
-    sampler: str | None = None
-    """only the checks of this sampler"""
-    seed: IdleSeed = 0
+    methods: tuple[str, ...] = option(
+        "names, or file.py:Class; all if none is given", default=(), argument="[METHOD ...]"
+    )
+    only: str | None = option("only checks whose name begins so: bound.closed-form, sampler", default=None)
+    sampler: str | None = option("only the checks of this sampler", default=None)
+    seed: int = idle_seed()
 
 
 def verify(words: Sequence[str], terminal: Terminal, began: float) -> int:
@@ -33,7 +29,6 @@ def verify(words: Sequence[str], terminal: Terminal, began: float) -> int:
         "verify",
         terminal,
         about="Check the formulas on examples small enough to enumerate (default: all methods).",
-        most=10**9,
     )
     with terminal.waiting("starting"):
         from . import verify as checks

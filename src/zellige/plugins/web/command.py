@@ -5,16 +5,14 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
-
-import tyro
+from typing import TYPE_CHECKING
 
 from zellige.base.errors import InputError
-from zellige.base.requests import option
+from zellige.base.requests import declared, option
 from zellige.cli import options
-from zellige.cli.common import Loading, Run, command_options, load
+from zellige.cli.common import Loading, load
 from zellige.cli.drawing import SampleOptions
-from zellige.cli.flags import descriptions
+from zellige.cli.flags import flags
 from zellige.show.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -26,18 +24,16 @@ MOST = 8  # models on the page
 WORDS = ("steps", "sampler", "temperature", "top-p", "seed")  # explained on the page: options of `zellige sample`
 
 
-@command_options
+@declared
 class Listening(Loading):
-    host: str = "127.0.0.1"
-    """address to listen at; 127.0.0.1: this machine only; 0.0.0.0: any machine that can reach it"""
-    port: int = option(default=8000, minimum=0, maximum=65_535)
-    """port to listen at (0: any free port)"""
-    seconds: float = option(default=120.0, above=0, maximum=86_400)
-    """time limit per request, queueing included"""
-    steps: int = option(default=2_000, minimum=1, maximum=1_000_000)
-    """maximum of sampling steps per request"""
-    batch: int = option(default=16, minimum=1, maximum=10_000)
-    """texts sampled at once, over all requests"""
+    host: str = option(
+        "address to listen at; 127.0.0.1: this machine only; 0.0.0.0: any machine that can reach it",
+        default="127.0.0.1",
+    )
+    port: int = option("port to listen at (0: any free port)", default=8000, minimum=0, maximum=65_535)
+    seconds: float = option("time limit per request, queueing included", default=120.0, above=0, maximum=86_400)
+    steps: int = option("maximum of sampling steps per request", default=2_000, minimum=1, maximum=1_000_000)
+    batch: int = option("texts sampled at once, over all requests", default=16, minimum=1, maximum=10_000)
 
     def limits(self) -> "Limits":
         from .guard import Limits
@@ -45,20 +41,19 @@ class Listening(Loading):
         return Limits(seconds=self.seconds, steps=self.steps, batch=self.batch)
 
 
-@command_options
+@declared
 class Serve(Listening):
-    run: Run = ""
-    """a run, a saved folder or a hub id"""
-    name: str | None = None
-    """name of the model in requests (default: RUN)"""
-    token: str | None = None
-    """secret token that each request must send; default: the environment's ZELLIGE_TOKEN, else none"""
+    run: str = option("a run, a saved folder or a hub id", default="", argument="RUN")
+    name: str | None = option("name of the model in requests (default: RUN)", default=None)
+    token: str | None = option(
+        "secret token that each request must send; default: the environment's ZELLIGE_TOKEN, else none", default=None
+    )
 
 
 def serve(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige serve RUN`"""
     arguments = options.parse(
-        Serve, words, "serve", terminal, about="Serve a text model by an OpenAI-compatible interface.", most=1
+        Serve, words, "serve", terminal, about="Serve a text model by an OpenAI-compatible interface."
     )
     need_web("serve")
     model = load(terminal, arguments.run, "serve", arguments)
@@ -75,19 +70,22 @@ def serve(words: Sequence[str], terminal: Terminal, began: float) -> int:
     return 0
 
 
-@command_options
+@declared
 class Play(Listening):
-    run: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...")] = ()
-    """a run, a saved folder or a hub id; or several, to put side by side (default: the models that come with Zellige)"""
-    included: bool = True
-    """offer the models that come with Zellige, too"""
+    run: tuple[str, ...] = option(
+        "a run, a saved folder or a hub id; or several, to put side by side (default: the models that come with "
+        "Zellige)",
+        default=(),
+        argument="RUN ...",
+    )
+    included: bool = option("offer the models that come with Zellige, too", default=True)
 
 
 def play(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige play RUN ...`"""
-    arguments = options.parse(
-        Play, words, "play", terminal, about="Open a web page where models write, step by step.", most=MOST
-    )
+    arguments = options.parse(Play, words, "play", terminal, about="Open a web page where models write, step by step.")
+    if arguments.run[MOST:]:
+        raise InputError(f"'{arguments.run[MOST]}' is one model too many; play shows {MOST} side by side at most")
     need_web("play")
     from zellige.models import shipped
 
@@ -104,8 +102,8 @@ def play(words: Sequence[str], terminal: Terminal, began: float) -> int:
         raise InputError("play needs a run; e.g. zellige play runs/demo")
 
     limits = replace(LIMITS, seconds=arguments.seconds, steps=arguments.steps)
-    helps = descriptions(SampleOptions)
-    meanings = {word: helps[f"--{word}"] for word in WORDS}
+    explained = flags(SampleOptions)
+    meanings = {word: explained[f"--{word}"].option.help for word in WORDS}
     answer_requests(
         application(models, limits, arguments.host, meanings), arguments, terminal, "{}   open it in a browser".format
     )

@@ -1,12 +1,10 @@
 """`zellige evaluate RUN --tokens N`: how many different tokens the first N of the test split have."""
 
-from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-import tyro
-
-from zellige.base.requests import Request, declared, option
-from zellige.cli.common import OfModel, command_options, load, write_result
+from zellige.base.requests import Request, declared, inline, option
+from zellige.cli.common import OfModel, load, write_result
 from zellige.cli.evaluate_again import Mode
 from zellige.show.record import Record
 
@@ -37,9 +35,9 @@ class EvaluateTokens(Request[Different]):
         return Different(len({*rows[0]["tokens"][: self.tokens].tolist()})).made_by(self)
 
 
-@command_options
+@declared
 class TokensOptions(OfModel):
-    request: Annotated[EvaluateTokens, tyro.conf.arg(name="")] = field(default_factory=EvaluateTokens)
+    request: EvaluateTokens = inline(default=EvaluateTokens())
 
 
 def run(chosen, words, terminal):

@@ -5,17 +5,17 @@ on data at hand, and `zellige compare RUN --samplers` the samplers of one traine
 """
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import field, fields, make_dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, make_dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
-
-import tyro
+from types import MappingProxyType
+from typing import Any
 
 from zellige.base import files
 from zellige.base.errors import InputError
+from zellige.base.requests import declared, inline, option
 from zellige.cli import options
-from zellige.cli.common import OfModel, command_options, load, loading, own_class, put_json, typed_data
+from zellige.cli.common import OfModel, load, loading, own_class, put_json, typed_data
 from zellige.cli.flags import flags
 from zellige.cli.train import default_size, own_fields
 from zellige.data import Data
@@ -33,14 +33,14 @@ def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
     about += "Runs that are trained already: zellige compare RUN RUN\n"
     about += "The samplers of one model: zellige compare RUN --samplers (-h for its options)\n"
     about += "Samplers of several methods: zellige compare METHOD METHOD --samplers NAME NAME"
-    name, _ = options.take([*words], "--table", "compare")
     with terminal.waiting("starting"):
         known = flags(form())
         terminal.fields = options.names_of_fields(known)
-        words = options.with_data(known, options.canonical(known, words))
-        size = "" if name else _size(words)
-        Options = form(name or "", size, words)
-    arguments: Any = options.parse(Options, words, "compare", terminal, about=about, most=10**9)
+        typed = options.with_data(known, options.take(known, words, "compare")[0])
+        name = typed.get("--table", "")
+        size = "" if name else _size(words, typed)
+        Options = form(name, size, words, typed)
+    arguments: Any = options.parse(Options, words, "compare", terminal, about=about)
     with terminal.waiting("starting"):
         from zellige.methods import reference
 
@@ -53,7 +53,7 @@ def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
         for option_field in fields(Compare)
         if option_field.name != "methods"
     }
-    values |= {"size": size or None, **_settled(values, words, size)}
+    values |= {"size": size or None, **_settled(values, typed, size)}
     try:
         comparison = Compare(tuple(methods), **values).run(terminal)
     except KeyboardInterrupt:
@@ -72,18 +72,17 @@ def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
     return 0
 
 
-def _size(words: Sequence[str]) -> str:
+def _size(words: Sequence[str], typed: Mapping[str, Any]) -> str:
     """Return the typed size, or the machine's; "" for trained runs, and for methods that begin with a model."""
     from zellige.models.checkpoint.layout import holds_run
 
     trained = any(holds_run(Path(word)) for word in leading(words))
-    device = options.value_of(words, "--train.device") or "auto"
-    return options.value_of(words, "--size") or ("" if trained else default_size(options.given(words), "", device))
+    usual = "" if trained else default_size(typed, "", typed.get("--train.device", "auto"))
+    return typed.get("--size") or usual
 
 
-def _settled(values: dict[str, Any], words: Sequence[str], size: str) -> dict[str, Any]:
+def _settled(values: dict[str, Any], typed: Mapping[str, Any], size: str) -> dict[str, Any]:
     """What is None of trained runs, where nothing is typed; and the training without a size's minutes, where steps are."""
-    typed = options.given(words)
     if not size and "--train.start" not in typed and not values["table"]:
         return {name: None for name in ("data", "net") if not any(flag.startswith(f"--{name}.") for flag in typed)}
     minutes = "--train.minutes" in typed or "--train.steps" not in typed
@@ -101,9 +100,7 @@ def compare_samplers(words: Sequence[str], terminal: Terminal) -> int:
     words = all_samplers(words)
     with terminal.waiting("starting"):
         Options = samplers_form()
-    chosen: Any = options.parse(
-        Options, words, where, terminal, about="Compare the samplers of one trained model.", most=1
-    )
+    chosen: Any = options.parse(Options, words, where, terminal, about="Compare the samplers of one trained model.")
     if not chosen.run:
         raise InputError(f"{where} needs a trained model; e.g. zellige compare runs/demo {SAMPLERS}")
     out = Path(chosen.request.out or f"{Path(chosen.run)}-samplers")
@@ -131,11 +128,10 @@ def samplers_form() -> Any:
     """The options of `compare RUN --samplers`, as a dataclass; torch comes with them."""
     from .request import CompareSamplers
 
-    @command_options
+    @declared
     class SamplersOptions(OfModel):
-        request: Annotated[CompareSamplers, tyro.conf.arg(name="")] = field(default_factory=CompareSamplers)
-        data: Data = field(default_factory=Data)
-        """a data set other than the run's own, or its path"""
+        request: CompareSamplers = inline(default=CompareSamplers())
+        data: Data = option("a data set other than the run's own, or its path", default=Data())
 
     return SamplersOptions
 
@@ -156,7 +152,9 @@ def _own(word: str) -> Any:
     return own_class(f"{where}.py:{title}"), choices
 
 
-def form(table: str = "", size: str = "", words: Sequence[str] = ()) -> Any:
+def form(
+    table: str = "", size: str = "", words: Sequence[str] = (), typed: Mapping[str, Any] = MappingProxyType({})
+) -> Any:
     """The options, as a dataclass; torch comes with them.
 
     Args:
@@ -174,14 +172,13 @@ def form(table: str = "", size: str = "", words: Sequence[str] = ()) -> Any:
     usual = substitute(table, None, None, None, 0.0) if table else (Data(), Net(), Train())
     if size:
         names = (word.partition(":")[0] for word in leading(words))
-        data, kind = (options.value_of(words, flag) for flag in ("--data.name", "--net.kind"))
-        usual = Data(), *preset(size, data or Data().name, (METHODS[n] for n in names if n in METHODS), kind)
+        data, kind = typed.get("--data.name", Data().name), typed.get("--net.kind", "")
+        usual = Data(), *preset(size, data, (METHODS[n] for n in names if n in METHODS), kind)
     about = "two or more, with choices if there are any: mdlm sedd:process=uniform file.py:Class; or folders of trained runs"
-    argument = tyro.conf.arg(metavar="METHOD METHOD ...", help=about)
-    methods = Annotated[tuple[str, ...], tyro.conf.Positional, argument]
+    methods = option(about, default=(), argument="METHOD METHOD ...")
     sections = zip(("data", "net", "train"), (Data, Net, Train), usual)
     fields = [
-        ("methods", methods, field(default=())),
-        *((name, kind, field(default=value)) for name, kind, value in sections),
+        ("methods", tuple[str, ...], methods),
+        *((name, kind, option(default=value)) for name, kind, value in sections),
     ]
     return make_dataclass("Compare", [*fields, *own_fields(Compare)], frozen=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from zellige.base.errors import InputError, unknown
 from zellige.cli import options, train
 from zellige.cli.common import put_json
+from zellige.cli.flags import flags
 from zellige.cli.train import About
 from zellige.papers.tables import TABLES
 from zellige.show.numbers import byte_size, columns, count, counted, duration, parameters, percent, scaled, token_rate
@@ -55,7 +56,7 @@ def plan(words: Sequence[str], terminal: Terminal, began: float) -> int:
         rest, terminal, "plan", default={"--train.device": "cuda"}
     )  # whose size is that of a GPU
     complete = training.filled()
-    terminal.fields |= options.names_of_fields(options.flags(Plan))
+    terminal.fields |= options.names_of_fields(flags(Plan))
     with terminal.waiting("counting"):
         result = replace(request, training=complete).run()
     for line in _lines(complete.recipe or complete.name, request, result):

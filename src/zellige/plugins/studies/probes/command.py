@@ -3,16 +3,14 @@
 import contextlib
 import textwrap
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import tyro
+from typing import TYPE_CHECKING
 
 from zellige.base.errors import InputError
+from zellige.base.requests import declared, inline
 from zellige.cli.common import (
     OfModel,
-    command_options,
     file_suffix,
     load,
     of_model,
@@ -31,14 +29,14 @@ if TYPE_CHECKING:
     from .probe import ProbeRecord
 
 
-@command_options
+@declared
 class ProbeOptions(OfModel):
-    request: Annotated[EvaluateProbe, tyro.conf.arg(name="")] = field(default_factory=EvaluateProbe)
+    request: EvaluateProbe = inline(default=EvaluateProbe())
 
 
-@command_options
+@declared
 class GlueOptions(OfModel):
-    request: Annotated[EvaluateGlue, tyro.conf.arg(name="")] = field(default_factory=EvaluateGlue)
+    request: EvaluateGlue = inline(default=EvaluateGlue())
 
 
 def probe(chosen: ProbeOptions | GlueOptions, words: Sequence[str], terminal: Terminal) -> "ProbeRecord | GlueRecord":

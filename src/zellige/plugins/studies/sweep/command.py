@@ -12,7 +12,8 @@ from pathlib import Path
 from zellige.base.errors import InputError
 from zellige.cli import options, train
 from zellige.cli.common import put_json
-from zellige.cli.flags import Flag
+from zellige.cli.flags import Flag, flags
+from zellige.cli.meanings import same_value
 from zellige.cli.train import About
 from zellige.show.numbers import columns, path
 from zellige.show.progress import TrainingPart
@@ -56,7 +57,7 @@ def sweep(words: Sequence[str], terminal: Terminal, began: float) -> int:
     varied = [f"{axis.option}={axis.values[0]}" for axis in axes]
     training, known = train.choose(constants, terminal, "sweep", varied)
     axes = tuple(with_setting(axis, known) for axis in axes)
-    terminal.fields |= options.names_of_fields(options.flags(Sweep))
+    terminal.fields |= options.names_of_fields(flags(Sweep))
     say = str if terminal.quiet else terminal.say
     record = replace(request, training=training, axes=axes).run(say, lambda: _Progress(terminal))
     for line in columns(record.table(), ">" * len(record.names) + "<>><"):
@@ -95,11 +96,11 @@ def _axes(words: Sequence[str]) -> tuple[list[Axis], list[str]]:
 
 def with_setting(axis: Axis, known: dict[str, Flag]) -> Axis:
     """An axis with the name of its setting, and its values as the library calls them."""
-    flag = known[options.canonical(known, [axis.option])[0].replace("_", "-")]
+    flag = options.flag_of(axis.option, known)
+    assert flag is not None  # it is read already, with one of the values
     if flag.name == "--config":
         raise InputError("--config is one file of options; give several values to the options themselves")
-    words = options.canonical(known, [f"{flag.name}={value}" for value in axis.values])
-    values = tuple(word.partition("=")[2] for word in words)
+    values = tuple(same_value(value, flag.words) for value in axis.values)
     for value in values:
-        flag.check(value)
+        flag.of_text(value)
     return replace(axis, values=values, setting=train.setting(flag))
