@@ -259,6 +259,10 @@ class Request(Generic[R]):
             raise unknown("field", name, fields)
         return getattr(self, name) != fields[name].default
 
+    def changed(self, *names: str) -> dict[str, Any]:
+        """Those of these fields that have another value than their default."""
+        return {name: getattr(self, name) for name in names if self.differs(name)}
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it: each field that is saved, by its name."""
         return {name: _plain(getattr(self, name)) for name in self.fields()}

@@ -56,11 +56,10 @@ def pairs(chosen: PairsOptions, words: Sequence[str], terminal: Terminal) -> "Ch
 
 def save_pairs(judged: "ChoiceScores", folder: Path, terminal: Terminal) -> None:
     """Write it into a run; the name has every choice that is not the default's."""
-    request, usual = judged.request, EvaluatePairs()
+    request = judged.request
     assert isinstance(request, EvaluatePairs)
-    draws = request.draws if request.draws != usual.draws else None
-    classes = {"class": request.classes, "unconditional": request.unconditional}
-    suffix = file_suffix(prefix=request.prefix, draws=draws, seed=request.seed or None, **classes)
+    changed = request.changed("prefix", "draws", "seed", "classes", "unconditional")
+    suffix = file_suffix(**{"class" if name == "classes" else name: value for name, value in changed.items()})
     write_result(terminal, folder / f"pairs-{Path(request.pairs).stem}{suffix}.json", judged.to_dict())
 
 
@@ -148,14 +147,13 @@ def steps_lines(table: "StepsTable") -> list[str]:
 
 def save_steps(table: "StepsTable", folder: Path, terminal: Terminal) -> None:
     """Write it into a run; the name has every choice that is not the default's."""
-    request, last, usual = table.request, table.reference, EvaluateSteps()
+    request, last = table.request, table.reference
     assert isinstance(request, EvaluateSteps)
     where = "-".join(filter(None, (last.about["data"], last.about.get("other"), request.split)))
+    usual = request.numbers == EvaluateSteps().numbers
     suffix = file_suffix(
-        steps=None if request.numbers == usual.numbers else [str(T or CONTINUOUS) for T in request.numbers],
-        limit=last.sequences if last.partial else None, draws=request.draws if request.draws != usual.draws else None,
-        seed=request.seed or None, grid=request.grid if request.grid != usual.grid else None,
-        terms=request.terms if request.terms != usual.terms else None,
+        steps=None if usual else [str(T or CONTINUOUS) for T in request.numbers],
+        limit=last.sequences if last.partial else None, **request.changed("draws", "seed", "grid", "terms"),
     )  # fmt: skip
     write_result(terminal, folder / f"steps-{where}{suffix}.json", table.to_dict())
 
@@ -198,10 +196,8 @@ def save_suite(table: "SuiteTable", folder: Path, terminal: Terminal) -> None:
     """Write it into a run; the name has every choice that is not the default's."""
     request = table.request
     assert isinstance(request, EvaluateSuite)
-    suffix = file_suffix(
-        only=request.only, estimator=request.estimator if request.estimator != "bound" else None, limit=request.limit,
-        draws=request.draws if request.draws != table.protocol.draws else None, seed=request.seed or None,
-    )  # fmt: skip
+    draws = request.draws if request.draws != table.protocol.draws else None
+    suffix = file_suffix(**request.changed("only", "estimator", "limit"), draws=draws, **request.changed("seed"))
     write_result(terminal, folder / f"suite-{table.suite}-{table.protocol.name}{suffix}.json", table.to_dict())
 
 
@@ -329,12 +325,11 @@ def save_bracket(result: "BracketResult", folder: Path, terminal: Terminal) -> N
     from .. import report
     from ..base.files import write_file
 
-    request, usual = result.request, EvaluateBracket()
+    request = result.request
     assert isinstance(request, EvaluateBracket)
     where = "-".join(filter(None, (result.about["data"], result.about.get("other"), request.split)))
-    names = ("numbers", "orders", "per_step", "steps", "own", "limit", "seed")
-    values: dict[str, Any] = {name: getattr(request, name) for name in names} | {"own": request.own or 0}
-    suffix = file_suffix(**{name: value for name, value in values.items() if value != getattr(usual, name)})
+    changed = request.changed("numbers", "orders", "per_step", "steps", "own", "limit", "seed")
+    suffix = file_suffix(**changed | ({"own": 0} if request.own is None else {}))
     file = folder / f"bracket-{where}{suffix}.json"
     write_file(file, as_file(result.to_dict()))
     svg, picture = io.StringIO(), file.with_suffix(".svg")

@@ -114,7 +114,7 @@ def tasks(shares: dict[str, Proportion]) -> list[str]:
 def _bounded_samplers(result: Result) -> str:
     """The samplers whose samples the number bounds."""
     names = result.protocol.get("bounds samples of")
-    if names is None:  # a result of before this was written down
+    if names is None:
         return ""
     if not names:
         return "holds for the samples of no sampler here"

@@ -86,7 +86,7 @@ def samples_name(request: EvaluateSamples, out: str | None) -> str:
 
 def _suffix(request: EvaluateSamples, names: tuple[str, ...]) -> str:
     """Part of the names of files in a run for the options that differ from the defaults."""
-    values = {name: getattr(request, name) for name in names if request.differs(name)}
+    values = request.changed(*names)
     if "count" in names:
         values |= {"top_k": request.top_k, **(request.options or {})}
     if "distances" in values:

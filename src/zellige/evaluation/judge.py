@@ -254,15 +254,19 @@ ROWS = 256  # whose logits are float64 at one time
 _NAME = re.compile(r"\w[\w.-]*(/[\w.-]+)?")  # on the hub
 
 
+def of_transformers(folder: Path) -> bool:
+    """Return whether a folder holds a model of transformers, as its config.json says."""
+    config = folder / "config.json"
+    return config.is_file() and "model_type" in read_json(config)
+
+
 def causal_model(path: Any, device: torch.device | str) -> Any:
     """The model behind a judge: Zellige's where the folder is its own, else one of transformers."""
     if hasattr(path, "method"):
         return Own(path, getattr(path.config, "method", "ar"))
     name = str(path)
     folder = Path(name)
-    config = folder / "config.json"
-    is_transformers = config.is_file() and "model_type" in read_json(config)
-    if folder.is_dir() and not is_transformers:
+    if folder.is_dir() and not of_transformers(folder):
         from ..models.model import load
 
         return Own(load(name, device=device), name)

@@ -19,12 +19,11 @@ import numpy as np
 import torch
 
 from ..base.errors import InputError
-from ..base.schema import read_json
 from ..models.model import fingerprint
 from .distances import LEAST
 from .image_features import CONFIG
 from .interval import Number
-from .judge import Judge, JudgeReading
+from .judge import Judge, JudgeReading, of_transformers
 from .metrics import measure
 
 WIDTH = 512
@@ -46,8 +45,7 @@ def embedder(name: str, judge: Judge) -> tuple[Embed, dict[str, str]]:
         return hashed_ngrams, {"features": f"hashed runs of {LENGTHS[0]} to {LENGTHS[-1]} bytes, {WIDTH} numbers"}
     if (Path(name) / CONFIG).is_file():
         raise InputError(f"'{name}' holds features of images; give `features` judge, ngrams, or a model of texts")
-    config = Path(name) / "config.json"
-    if Path(name).is_dir() and not (config.is_file() and "model_type" in read_json(config)):
+    if Path(name).is_dir() and not of_transformers(Path(name)):
         from ..models.embed import embed
         from ..models.model import load
 

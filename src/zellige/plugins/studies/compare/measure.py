@@ -75,7 +75,7 @@ def measurement_key(run: Path, corpus: Corpus, how: Settings) -> dict[str, Any]:
 def data_key(corpus: Corpus, how: Settings) -> dict[str, Any]:
     data = corpus.about.get("tokens_sha256") or corpus.about.get("sha256")
     entries = vars(how) | {"calls": list(how.calls), "samplers": list(how.samplers)}
-    if not how.samplers:  # as files have it that were written before there were any
+    if not how.samplers:
         del entries["samplers"]
     return {"zellige": __version__, "data": data, "length": corpus.train.length} | entries
 

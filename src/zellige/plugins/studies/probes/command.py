@@ -81,8 +81,7 @@ def describe_probe(record: "ProbeRecord") -> list[str]:
 def save_probe(record: "ProbeRecord", folder: Path, terminal: Terminal) -> None:
     """Write it into a run; the options that are not the default's stand in its name."""
     request: EvaluateProbe = record.request  # pyright: ignore[reportAssignmentType]
-    names = ("linear", "layer", "epochs", "rate", "seed", "folds")
-    values = {name: getattr(request, name) for name in names if request.differs(name)}
+    values = request.changed("linear", "layer", "epochs", "rate", "seed", "folds")
     if request.linear:
         values.pop("epochs", None)
     write_result(terminal, folder / f"probe-{request.probe}{file_suffix(**values)}.json", record.to_dict())
@@ -117,7 +116,7 @@ def _protocol_lines(protocol: "Protocol", *parts: str) -> list[str]:
 def save_glue(record: "GlueRecord", folder: Path, terminal: Terminal) -> None:
     """Write it into a run; the options that are not the default's stand in its name."""
     request: EvaluateGlue = record.request  # pyright: ignore[reportAssignmentType]
-    values = {name: getattr(request, name) for name in ("epochs", "rate", "batch", "seed") if request.differs(name)}
+    values = request.changed("epochs", "rate", "batch", "seed")
     name = record.about["data"].replace(":", "-")
     write_result(terminal, folder / f"probe-{name}{file_suffix(**values)}.json", record.to_dict())
 
