@@ -72,7 +72,7 @@ def test_a_recipe_reports_its_own_papers_likelihood_first():
     assert RECIPES["d3pm-text8"].reported.value == "1.45"  # not 1.44 of table 5
     assert RECIPES["udlm-lm1b"].reported.where.endswith("Duo's table 1")
     assert str(RECIPES["mdlm-lm1b-ar"].reported) == "= 22.32 PPL"
-    assert "reports no number (figure 5)" in RECIPES["md4-fineweb-large"].note("md4-fineweb-large")
+    assert "reports no number (figure 5)" in RECIPES["md4-fineweb-large"].note
     with pytest.raises(InputError, match="no table has a row of the recipe ours"):
         tables.reported("ours", "a paper")
 

@@ -70,17 +70,18 @@ class Recipe:
         """All of it as the config of a run."""
         return Config(self.method, METHODS[self.method].Config(**dict(self.options)), self.data, self.net, self.train)
 
-    def for_method(self, name: str, method: str | type[Method] | None) -> Config:
-        """The config, where `method` is None or that of this recipe, which is called `name`; else InputError."""
+    def for_method(self, method: str | type[Method] | None) -> Config:
+        """The config, where `method` is None or that of this recipe; else InputError."""
         if method is not None and method not in (self.method, METHODS[self.method]):
             name_of_other = method if isinstance(method, str) else method.__name__
-            raise InputError(f"recipe {name} trains {self.method}, not {name_of_other}; leave the method out")
+            raise InputError(f"recipe {self.name} trains {self.method}, not {name_of_other}; leave the method out")
         return self.config
 
-    def note(self, name: str) -> str:
+    @property
+    def note(self) -> str:
         """Note of a run on its recipe, at its start."""
         number = self.reported if self.reported.value else "no number"
-        return f"recipe {name}: {self.paper} reports {number} ({self.reported.where})"
+        return f"recipe {self.name}: {self.paper} reports {number} ({self.reported.where})"
 
 
 def _recipe(paper: str, name: str, entries: dict[str, Any]) -> Recipe:

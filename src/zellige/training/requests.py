@@ -111,7 +111,7 @@ class Training(Request["Run"]):
         from ..methods import find
         from ..papers.recipes import RECIPES
 
-        usual = RECIPES[self.recipe].for_method(self.recipe, self.method).method if self.recipe else "mdlm"
+        usual = RECIPES[self.recipe].for_method(self.method).method if self.recipe else "mdlm"
         return find(usual if self.method is None else self.method)
 
     @property
@@ -165,7 +165,7 @@ class Training(Request["Run"]):
         from . import setup
 
         refuse_handed_over(self, "method", *SECTIONS)
-        recipe = RECIPES[self.recipe].for_method(self.recipe, self.method) if self.recipe else None
+        recipe = RECIPES[self.recipe].for_method(self.method) if self.recipe else None
         settings = _with_data_name(self.settings or {}, recipe.data.name if recipe else Data().name)
         asked = replace(
             self, method=self.name if self.method is None else self.method,

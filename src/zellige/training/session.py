@@ -208,7 +208,7 @@ class Session:
             say(setup.described(size, config, type(method), bool(corpus.tokenizer.shape)))
         say(notes.heading(config, method, corpus, prepared.about, prepared.fleet, self.folder))
         if config.recipe in RECIPES:
-            say(RECIPES[config.recipe].note(config.recipe))
+            say(RECIPES[config.recipe].note)
         for text in corpus.notes:
             say(f"note: {text}")
         for note in (notes.ending(config, method.block), "" if self.resume else notes.exporting(config)):
