@@ -51,7 +51,7 @@ class Absorbing(Diffusion):
     def reveal(self, t: Tensor | float, s: Tensor | float) -> Tensor:
         """P(a mask at t is a token at s): (alpha_s - alpha_t)/(1 - alpha_t), (*)."""
         alpha = self.process.schedule.alpha
-        alpha_t, alpha_s = alpha(t)[..., 0], alpha(s)[..., 0]
+        alpha_t, alpha_s = alpha(t)[..., 0], alpha(s)[..., 0]  # (*)
         return (alpha_s - alpha_t) / (1 - alpha_t)  # MDLM eq. 8
 
     def cross_entropy(
@@ -118,7 +118,7 @@ class Absorbing(Diffusion):
                 batch, x_t, PRIOR, at=batch.counted
             )  # MDLM eq. 8 from alpha = 0 to alpha_1
         logits = self.process.without_mask(self.logits(self.hidden(x_t[:1], PRIOR)[0]))  # one row serves all: (L, K)
-        position = torch.arange(x.shape[1], device=x.device)
+        position = torch.arange(x.shape[1], device=x.device)  # (L,)
         at_x_0 = logits[position, x]  # not of logits expanded: its gradient would be (B, L, K)
         return alpha_1 * (logits.logsumexp(-1) - at_x_0).double().sum(-1)  # MDLM eq. 8 from alpha = 0 to alpha_1
 
@@ -245,17 +245,17 @@ class Masked(Absorbing):
             when: (B, L) or (L,) distinct numbers; a position comes before those with larger ones. Given positions come first.
         """
         x, counted, device = batch.tokens, batch.counted, batch.tokens.device
-        group, n = self.groups(batch)
+        group, n = self.groups(batch)  # (B, L), (B, G)
         position = places(when.expand(x.shape).double().masked_fill(~counted, torch.inf), group)
         total = torch.zeros(len(x), dtype=torch.float64, device=device)
         turns = torch.arange(int(n.max()), device=device) < n.amax(-1, keepdim=True)  # (B, largest block)
         for turn_chunk in turns.nonzero().split(max(len(x), TOKENS // x.shape[1])):
             row, turn = turn_chunk[:, 0], turn_chunk[:, 1:]
             batch_part, later = batch.take(row), counted[row] & (position[row] >= turn)
-            at = later & (position[row] == turn)
+            at = later & (position[row] == turn)  # (R, L): the token whose turn it is
             x_t = batch_part.tokens.masked_fill(later, self.mask)
             h = self.hidden(x_t, None, batch_part, self.clean(batch_part))[at]
-            nll = cross_entropy(self.network, h, batch_part.tokens[at], exclude=self.mask)
+            nll = cross_entropy(self.network, h, batch_part.tokens[at], exclude=self.mask)  # (N,)
             total = total.index_add(0, row[at.nonzero()[:, 0]], nll.double())  # RADD section 3.3
         return total
 

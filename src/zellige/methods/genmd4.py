@@ -82,7 +82,7 @@ class GenMD4(Absorbing):
         if s is not None:
             return super().cost(logits, x_0, x_t, t, s)
         w, log_mu = self.schedule.w, self.process.without_mask(logits).log_softmax(-1)
-        mean = (log_mu.exp() * w.to(log_mu)).sum(-1).double()
+        mean = (log_mu.exp() * w.to(log_mu)).sum(-1).double()  # (N,): sum_k mu_k w_k
         log_mu_x_0 = log_mu.gather(-1, x_0[:, None])[:, 0].double()
         pace = (1 - self.schedule.begin) / self.schedule.tau(t)  # r = w tau'/tau: tau^w may underflow
         return pace * (mean - w[x_0] * (log_mu_x_0 + 1))  # MD4 eq. 32
@@ -90,7 +90,7 @@ class GenMD4(Absorbing):
     # ---------------------------------------------------------------------------------- learning the exponents
     def log_q(self, batch: Batch, x_t: Tensor, t: Tensor) -> Tensor:
         """log q(x_t | x_0) at times t (B,) for x_t (B, L) that x_0 can become, over the positions that count: (B,) nats."""
-        masks = x_t == self.process.mask
+        masks = x_t == self.process.mask  # (B, L)
         log_masked = self.schedule.w[batch.tokens] * self.schedule.tau(t).log()[:, None] + math.log1p(
             -self.schedule.alpha_1
         )
@@ -103,7 +103,7 @@ class GenMD4(Absorbing):
 
         Its gradient is that of the surrogate, whose expectation over both draws is the gradient of E over x_t of the bound.
         """
-        x_t = torch.cat((z, other))
+        x_t = torch.cat((z, other))  # (2B, L)
         rows = positions(self.process.movable(x_t).any(-1, keepdim=True))  # where nothing is masked nothing is asked
         of = rows.index % len(batch)
         batch_part, noisy, time = batch.take(of), x_t[rows.index], t[of]

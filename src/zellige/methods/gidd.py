@@ -245,8 +245,8 @@ class GIDD(Diffusion):
 
     def divergence(self, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
         """KL(q(. | x_0) || q_mu) + D(q(x_t | x_0), q_mu(x_t)) from logits (*, K): (*) nats."""
-        mu = self.read(logits, x_t, t).mu.to(self.process.prior)
-        q, q_mu = self.process.marginal(x_0, t), self.process.push(mu, CLEAN, t)
+        mu = self.read(logits, x_t, t).mu.to(self.process.prior)  # (*, K)
+        q, q_mu = self.process.marginal(x_0, t), self.process.push(mu, CLEAN, t)  # (*, K) each
         here, here_mu = (distribution.gather(-1, x_t[..., None])[..., 0] for distribution in (q, q_mu))
         return maths.kl(q, q_mu) + maths.score_entropy(torch.ones_like(here), here / here_mu)  # p/q - log(p/q) - 1
 

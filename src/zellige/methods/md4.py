@@ -81,7 +81,7 @@ class MD4(Masked):
             return super().loss(batch, generator)
         t = self.draw_times(batch, generator)
         x_t = self.corrupt(batch, per_position(t), generator)
-        return self.cross_entropy(batch, x_t, per_position(t))
+        return self.cross_entropy(batch, x_t, per_position(t))  # (B,): no weight
 
     def published(self, batch, generator=None, steps=0):
         T, t = steps or self.steps, self.draw_times(batch, generator)

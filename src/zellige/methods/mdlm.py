@@ -133,7 +133,7 @@ class MDLMWithoutSUBS(Diffusion):
         return MDLM.states(vocabulary, config)
 
     def read(self, logits, x_t, t):
-        mu = self._allowed(logits).softmax(-1)
+        mu = self._allowed(logits).softmax(-1)  # (*, K)
         if self.config.carry_over:
             visible = (x_t != self.process.blank)[..., None]
             mu = torch.where(visible, self.process.one_hot(x_t).to(mu), mu)
@@ -155,12 +155,12 @@ class MDLMWithoutSUBS(Diffusion):
     def _inner(self, logits: Tensor, x_0: Tensor, t: Tensor, s: Tensor) -> Tensor:
         """The cost of a mask in a step that is not the last, (N,) nats."""
         log_mu = self._allowed(logits).log_softmax(-1)
-        nll = -log_mu.gather(-1, x_0[:, None])[:, 0].double()
+        nll = -log_mu.gather(-1, x_0[:, None])[:, 0].double()  # (N,)
         noise_t, noise_s = (1 - self.process.schedule.alpha(time)[..., 0] for time in (t, s))
-        reveal = (noise_t - noise_s) / noise_t
+        reveal = (noise_t - noise_s) / noise_t  # (N,): r = (alpha_s - alpha_t) / (1 - alpha_t)
         if self.config.zero_masking:
             return reveal * nll
-        on_mask = log_mu[:, self.process.blank].exp().double()
+        on_mask = log_mu[:, self.process.blank].exp().double()  # (N,): mu_m
         # log1p((1 - noise) / noise * mu_m), of noise 0 too, where its weight 1 - reveal is 0
         now, later = (torch.log1p((1 / n.clamp_min(1e-300) - 1) * on_mask) for n in (noise_t, noise_s))
         return reveal * nll + now - (1 - reveal) * later  # as D3PM, with mu for x_0

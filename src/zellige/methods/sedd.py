@@ -107,8 +107,8 @@ class SEDD(Scored):
 
         As the score entropy it has its minimum where v is the mean of u, the true score.
         """
-        v, u = score(self.read(logits, x_t, t)), score(truth(self.process, x_0, x_t, t))
-        rates = self.process.rate_into(x_t, t)
+        v, u = score(self.read(logits, x_t, t)), score(truth(self.process, x_0, x_t, t))  # (N, K) each
+        rates = self.process.rate_into(x_t, t)  # (N, K): R_t(y, x_t)
         return (rates * torch.where(rates > 0, v - u, 0.0).square()).sum(
             -1
         ) / 2  # SEDD appendix D.1; the factor is ours

@@ -76,7 +76,7 @@ class UDLM(Uniform):
         t = self.draw_times(batch, generator)
         x_t = self.corrupt(batch, per_position(t), generator)
         logits = self._mean_logits(batch, x_t, t)
-        x = random.categorical(logits.detach().softmax(-1), generator)
+        x = random.categorical(logits.detach().softmax(-1), generator)  # (B, L), drawn by the network itself
         x = torch.where(batch.counted, x, batch.tokens)
         return (self._missed(batch, logits) + self._missed(batch, self._mean_logits(batch, x, t))) / 2
 

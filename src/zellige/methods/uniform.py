@@ -67,13 +67,13 @@ def uniform_bound(process: Process, log_v: Tensor, x_0: Tensor, x_t: Tensor, t: 
     Nothing cancels: d is small where v is near u. Besides log_v, and for its gradient, one table of its size is held.
     """
     log_r = torch.log1p(process.K * process.schedule.odds(t)[:, 0])
-    same = x_t == x_0
+    same = x_t == x_0  # (N,)
     log_u = torch.where(same, -log_r, 0.0)  # for all y but x_0
-    d = (log_v - log_u[:, None].to(log_v)).scatter(-1, torch.stack((x_t, x_0), -1), 0.0)
+    d = (log_v - log_u[:, None].to(log_v)).scatter(-1, torch.stack((x_t, x_0), -1), 0.0)  # (N, K), 0 at x_t and x_0
     at_x_0 = log_v.gather(-1, x_0[:, None])[:, 0].double() - log_r
     jump = torch.where(same, 0.0, log_r.exp() * (at_x_0.expm1() - at_x_0))
     excess = (d.expm1() - d).sum(-1) if torch.compiler.is_compiling() else _Excess.apply(d)
-    others = log_u.exp() * excess.double()
+    others = log_u.exp() * excess.double()  # (N,): sum over y != x_t, x_0
     return process.schedule.beta(t)[:, 0] / process.K * (others + jump)  # SEDD theorem 3.6
 
 

@@ -184,7 +184,7 @@ class Trajectory:
     def _states(self, numbers: Tensor, last: int) -> Iterator[tuple[int, State]]:
         """(step, state) of the samples of these numbers; a sampler may draw some of them again (`Sampler.attempts`)."""
         draw = lambda rows, attempt: self._run(numbers[rows.cpu()], attempt)  # noqa: E731
-        return self.sampler.attempts(draw, torch.arange(len(numbers)), last)
+        return self.sampler.attempts(self._run(numbers, 0), draw, last)
 
     def _run(self, numbers: Tensor, attempt: int) -> Iterator[State]:
         """The states of the samples of these numbers, with the random numbers of the attempt."""

@@ -55,10 +55,11 @@ from . import carried
 from .grid import OnGrid, grid_of
 from .guide import Truncated, Wrapper
 from .pairing import Distribution, choosable, one_alpha, reverses, scores_masks, steps_distribution
-from .predict import choose_then_predict, expected_evaluations, fill, free, predict_at, predict_then_choose
+from .predict import CHOOSE, choose_then_predict, expected_evaluations, fill, free, predict_at, predict_then_choose
 from .sampler import Exactness, State
 
 Argmax = Literal["none", "last", "every", "mu"]
+LAST: dict[str, Any] = {"help": "the step to clean tokens takes the likeliest ones (last), or draws them (none)"}
 
 
 @declared
@@ -79,9 +80,7 @@ class Ancestral(OnGrid):
         "(carried): one pass instead of two, another model",
         default="own",
     )
-    choose: bool = option(
-        "choose, then predict, if that is exact; False: predict at every position", default=True, hidden=True
-    )
+    choose: bool = option(**CHOOSE, default=True)
 
     name: ClassVar[str] = "ancestral"
     label: ClassVar[str] = "A few positions each step"

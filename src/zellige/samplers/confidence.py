@@ -46,7 +46,7 @@ from ..core import maths, random
 from ..core.prediction import posterior
 from ..methods.diffusion import Diffusion
 from .guide import untruncated
-from .pairing import STEPS, Distribution, absorbs
+from .pairing import STEPS, Distribution, absorbs, count_of_steps
 from .predict import expected_time, fill, free, predict_at
 from .sampler import Exactness, Sampler, State
 
@@ -78,7 +78,7 @@ class NetworkChooses(Sampler):
         ...
 
     def step(self, method: Diffusion, state, t, s, generator=None):
-        masks = free(method, state)
+        masks = free(method, state)  # (B, L) bool, N of them
         pred = predict_at(method, state, masks, expected_time(method, state))
         if pred is None:
             random.discard(masks.shape, generator)
@@ -131,14 +131,11 @@ class Confidence(NetworkChooses):
         (length,) = method.shape
         if any(getattr(self, rule) is not None for rule in RULES):
             steps = -(-length // (self.per_step or 1))
-        steps = STEPS if steps is None else steps
-        if steps < 1:
-            raise InputError(f"`steps` is {steps}; it must be 1 or more")
-        return torch.arange(min(steps, length), -1, -1, dtype=torch.float64)
+        return torch.arange(min(count_of_steps(steps, STEPS), length), -1, -1, dtype=torch.float64)
 
     def choose(self, state, masks, p, t):
         confidence = confidence_at(masks, p, self.confidence)
-        order = torch.argsort(confidence, dim=-1, descending=True, stable=True)
+        order = torch.argsort(confidence, dim=-1, descending=True, stable=True)  # (B, L), most confident first
         entropy = torch.zeros_like(confidence).masked_scatter(masks, -maths.xlogy(p, p).sum(-1))
         count = self.count(t, masks.sum(-1), confidence.gather(-1, order), entropy.gather(-1, order)).clamp_min(1)
         return masks & (order.argsort(-1) < count[:, None]), state.memory

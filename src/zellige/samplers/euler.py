@@ -21,7 +21,7 @@ from ..core.prediction import Prediction, Score, kernel, posterior, revealed_pro
 from ..methods.diffusion import Diffusion
 from .grid import OnGrid
 from .pairing import NEAR_CONTINUOUS, absorbs, choosable, rateless, scores_masks
-from .predict import choose_then_predict, expected_evaluations, free, predict_then_choose, redraw
+from .predict import CHOOSE, choose_then_predict, expected_evaluations, free, predict_then_choose, redraw
 from .sampler import Exactness
 
 
@@ -29,9 +29,7 @@ from .sampler import Exactness
 class Euler(OnGrid):
     """One step 1 + (t - s) R, on a grid of times."""
 
-    choose: bool = option(
-        "choose, then predict, if that is exact; False: predict at every position", default=True, hidden=True
-    )
+    choose: bool = option(**CHOOSE, default=True)
 
     name: ClassVar[str] = "euler"
     label: ClassVar[str] = "A few positions each step, by Euler"

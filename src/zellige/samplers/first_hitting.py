@@ -94,7 +94,7 @@ class FirstHitting(Sampler):
     def _next(self, method: Diffusion, state: State, generator: Randomness) -> tuple[Tensor, Tensor]:
         """1 - alpha (B,) at the next event (of the fastest token, if they differ), and its position, (B, L) bool."""
         left = free(method, state)
-        n, possible = left.sum(-1), left.any(-1, keepdim=True)
+        n, possible = left.sum(-1), left.any(-1, keepdim=True)  # (B,), (B, 1)
         u = 1 - random.uniform((len(n),), generator, n.device)  # in (0, 1]
         event = state.memory * u ** (1 / n.clamp_min(1))  # first hitting, proposition 4.1
         noise = torch.where(n > 0, event, state.memory)

@@ -20,7 +20,7 @@ from ..base.requests import GRID, declared, known_grid, option, size_steps, step
 from ..core.schedule import CLEAN
 from ..methods.diffusion import Diffusion
 from ..methods.method import Method
-from .pairing import one_alpha, ticks, usual_steps
+from .pairing import count_of_steps, one_alpha, ticks, usual_steps
 from .sampler import Sampler
 
 
@@ -33,10 +33,7 @@ def spaced(method: Diffusion, steps: int | None, grid: str = "uniform") -> Tenso
     size = None if grid == "uniform" else step_size(grid)
     if size is not None and steps is not None:
         raise InputError(f"grid {grid} says how many steps there are; leave out `steps`")
-    if steps is None:
-        steps = (None if size is None else size_steps(grid)) or usual_steps(method)
-    if steps < 1:
-        raise InputError(f"`steps` is {steps}; it must be 1 or more")
+    steps = count_of_steps(steps, (None if size is None else size_steps(grid)) or usual_steps(method))
     if T and grid in ("log-snr", "published"):
         raise InputError(f"grid '{grid}' needs continuous time; {method.name} has {T:,} steps, use uniform or cosine")
     if 0 < T < steps:

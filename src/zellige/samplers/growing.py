@@ -187,11 +187,11 @@ class Growing(Sampler):
         """Condition under which a text ends before its length."""
         return Ending(None if self.end is None or self.end < 0 else self.end, self.entropy)
 
-    def attempts(self, draw, rows, last):
+    def attempts(self, states, draw, last):
         """Texts that repeat themselves are drawn again from their beginning, at most `redraw` times."""
-        whole = None
+        whole, rows = None, torch.empty(0)
         for attempt in range(self.redraw + 1):
-            for step, part in enumerate(draw(rows, attempt)):
+            for step, part in enumerate(states):
                 state = part if whole is None else merged(whole, rows, part)
                 if step == last and attempt < self.redraw and len(again(state)):
                     break
@@ -199,6 +199,7 @@ class Growing(Sampler):
             else:
                 return
             whole, rows = state, again(state)
+            states = draw(rows, attempt + 1)
 
     def most_calls(self, times):
         return super().most_calls(times) * (1 + self.redraw)

@@ -132,14 +132,14 @@ def top_p(p: Tensor, value: float, drop: bool = False) -> Tensor:
     """
     if value >= 1.0:
         return p
-    descending = p.sort(-1, descending=True).values
+    descending = p.sort(-1, descending=True).values  # (*, K)
     cumulative, threshold = descending.cumsum(-1, dtype=torch.float64), value * p.sum(-1, keepdim=True)
     if drop:
         size = (cumulative <= threshold).sum(-1, keepdim=True)
         crossing = descending.gather(-1, size.clamp_max(p.shape[-1] - 1))
         nucleus = (p > crossing) | (p == descending[..., :1]) | (size == p.shape[-1])
         return torch.where(nucleus, p, 0.0)
-    size = (cumulative - descending < threshold).sum(-1, keepdim=True).clamp_min(1)
+    size = (cumulative - descending < threshold).sum(-1, keepdim=True).clamp_min(1)  # (*, 1), tokens kept
     return torch.where(p >= descending.gather(-1, size - 1), p, 0.0)
 
 

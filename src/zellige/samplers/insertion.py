@@ -28,7 +28,7 @@ from ..core import random
 from ..core.random import Randomness
 from ..methods.flexmdm import FlexMDM
 from ..methods.method import Method
-from .pairing import Distribution, usual_steps
+from .pairing import Distribution, count_of_steps, usual_steps
 from .sampler import GAP, HIDDEN, Exactness, Memory, Sampler, State, check
 
 
@@ -79,9 +79,7 @@ class Insertion(Sampler):
             )
 
     def times(self, method: Method, steps: int | None) -> Tensor:
-        steps = usual_steps(method) if steps is None else steps
-        if steps < 1:
-            raise InputError(f"`steps` is {steps}; it must be 1 or more")
+        steps = count_of_steps(steps, usual_steps(method))
         return torch.linspace(1.0, 0.0, steps + 1, dtype=torch.float64)
 
     def most_calls(self, times):
@@ -108,15 +106,15 @@ class Insertion(Sampler):
         """One evaluation: unmask at the masks that are there, and insert others."""
         x, memory, (B, L) = state.x, state.memory, state.x.shape
         place, size = torch.arange(L, device=x.device), memory.ends[:, None]
-        gaps = (place <= size) & ~memory.closed & (size < L)
+        gaps = (place <= size) & ~memory.closed & (size < L)  # (B, L): where masks may be inserted
         shown = torch.where(x == method.mask, 1 - (s / t) ** method.config.unmasking, 0.0)
-        shown = random.bernoulli(shown, generator)
+        shown = random.bernoulli(shown, generator)  # (B, L): masks that become tokens
         at = gaps | shown
-        h = method.read(x, t[:, 0], memory.closed, at, state.condition)
+        h = method.read(x, t[:, 0], memory.closed, at, state.condition)  # (N, D)
         rates = t.new_zeros(B, L, dtype=torch.float64).masked_scatter(gaps, method.rates(h[gaps[at]]))
         state = self._put(method, state, shown, h[shown[at]], generator)
         number = random.categorical(poisson((t - s) * rates.sum(-1, keepdim=True), L - size), generator)
-        new = place < number[:, None]
+        new = place < number[:, None]  # (B, L), one entry for each inserted mask
         into = random.categorical(rates[new.nonzero()[:, 0]], generator, new)
         counts = torch.zeros_like(x).index_put((new.nonzero()[:, 0], into), torch.ones_like(into), accumulate=True)
         return insert(method, replace(state, calls=state.calls + 1), counts)

@@ -61,10 +61,10 @@ class Klass(NetworkChooses):
     def choose(self, state, masks, p, t):
         before, times = state.memory[masks].split((p.shape[-1], 1), -1)
         change = maths.kl(p, before)[:, None]  # infinite at the first evaluation, before which p is zero
-        times = torch.where(change < self.kl, times + 1, 0.0)
+        times = torch.where(change < self.kl, times + 1, 0.0)  # (N, 1): evaluations in a row
         confidence = confidence_at(masks, p)
         stable = torch.zeros_like(masks).masked_scatter(masks, times[:, 0] >= self.history)
-        settled = stable & (confidence >= self.threshold)
+        settled = stable & (confidence >= self.threshold)  # (B, L)
         first = torch.zeros_like(masks).scatter(1, confidence.argmax(-1, keepdim=True), True)
         at = masks & torch.where(settled.any(-1, keepdim=True), settled, first)
         return at, state.memory.masked_scatter(masks[..., None], torch.cat((p, times), -1))

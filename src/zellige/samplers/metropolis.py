@@ -23,13 +23,12 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from ..base.errors import InputError
 from ..base.requests import declared, option
 from ..core import random
 from ..core.prediction import DataScore
 from ..methods.csm_neighbourhood import Neighbourhood, on
 from ..methods.method import Method
-from .pairing import CHAIN
+from .pairing import CHAIN, count_of_steps
 from .sampler import Exactness, Memory, Sampler, State, Summary
 
 STEPS = 1000  # by default
@@ -136,10 +135,7 @@ class Metropolis(Sampler):
 
     def times(self, method: Method, steps: int | None) -> Tensor:
         """A counter of the proposals left."""
-        steps = STEPS if steps is None else steps
-        if steps < 1:
-            raise InputError(f"`steps` is {steps}; it must be 1 or more")
-        return torch.arange(steps, -1, -1, dtype=torch.float64)
+        return torch.arange(count_of_steps(steps, STEPS), -1, -1, dtype=torch.float64)
 
     def init(self, method, shape, *, fixed=None, generator=None):
         state = super().init(method, shape, fixed=fixed, generator=generator)
@@ -149,16 +145,16 @@ class Metropolis(Sampler):
         x, arrows = state.x, method.neighbourhood
         degree = on(arrows.degree, x.device)
         degrees = degree[x].masked_fill(state.fixed, 0.0)  # (B, L): neighbours by the position in which they differ
-        d_x = degrees.sum(-1)
-        position = random.categorical(torch.where(d_x[:, None] > 0, degrees, 1.0), generator)[:, None]
-        old = x.gather(-1, position)
-        new = random.categorical(arrows.walk(old[:, 0]).double(), generator)[:, None]
-        y = x.scatter(-1, position, new)
+        d_x = degrees.sum(-1)  # (B,)
+        position = random.categorical(torch.where(d_x[:, None] > 0, degrees, 1.0), generator)[:, None]  # (B, 1)
+        old = x.gather(-1, position)  # (B, 1)
+        new = random.categorical(arrows.walk(old[:, 0]).double(), generator)[:, None]  # (B, 1)
+        y = x.scatter(-1, position, new)  # (B, L), the proposal
         along = arrows.of(old[:, 0]).gather(-1, new)  # (B, 1): the arrow leads from x to y, not back
         at = torch.zeros_like(state.fixed).scatter(-1, position, True)
         pred = method.predict(torch.where(along, x, y), 0.0, at=at, condition=state.condition)
         v = pred.v.gather(-1, torch.where(along, new, old)).double().clamp_min(0.0)
-        ratio = torch.where(along, v, 1 / v)[:, 0]
+        ratio = torch.where(along, v, 1 / v)[:, 0]  # (B,): p(y) / p(x)
         d_y = d_x + (degree[new] - degree[old])[:, 0]
         chance = torch.where(d_x > 0, self._heated(ratio) * self.hastings(d_x, d_y), 0.0).clamp_max(1.0)
         accept = random.bernoulli(chance, generator)

@@ -25,13 +25,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ..base.errors import InputError
 from ..base.requests import declared, option
 from ..core import maths, random
 from ..core.positions import positions
 from ..core.prediction import posterior
 from ..methods.diffusion import Diffusion
-from .pairing import STEPS, Distribution
+from .pairing import STEPS, Distribution, count_of_steps
 from .predict import as_masks, free, hidden_at, reads_tokens
 from .sampler import Exactness, Sampler
 
@@ -62,10 +61,7 @@ class P2(Sampler):
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """From 1 to 0, the share of masks."""
-        steps = STEPS if steps is None else steps
-        if steps < 1:
-            raise InputError(f"`steps` is {steps}; it must be 1 or more")
-        return torch.linspace(1, 0, steps + 1, dtype=torch.float64)
+        return torch.linspace(1, 0, count_of_steps(steps, STEPS) + 1, dtype=torch.float64)
 
     def expected_calls(self, method: Diffusion, times: Tensor, free: int) -> float:
         return float((number(free, times[1:]) > 0).sum() + 1) if free else 0.0
@@ -73,16 +69,16 @@ class P2(Sampler):
     def step(self, method: Diffusion, state, t, s, generator=None):
         masks, own = free(method, state), ~state.fixed
         mask: int = method.process.mask  # pyright: ignore[reportAssignmentType]  # `refuse` has seen to it
-        left = number(own.sum(-1), s.reshape(-1))
+        left = number(own.sum(-1), s.reshape(-1))  # (B,), masks after the step
         at = own & (masks | (left > 0)[:, None])  # in the end no token is judged
         rows = at.any(-1)
         if not rows.any():
             random.discard(masks.shape, generator)
             return state
-        h, time = hidden_at(method, state, at)
+        h, time = hidden_at(method, state, at)  # (N, D), (B, L)
         pred = as_masks(method, h, time[at])
         drawn = random.categorical(posterior(self.applied(pred)).double()[masks[at]], generator, masks)
-        x = positions(masks).put(state.x, drawn)
+        x = positions(masks).put(state.x, drawn)  # (B, L), every mask drawn
         probability = maths.normalise(posterior(pred).double()).gather(-1, x[at][:, None])[:, 0]
         log_p = torch.zeros_like(at, dtype=torch.float64).masked_scatter(at, probability.clamp_min(1e-300).log())
         stays = self.stays(log_p, masks, state.fixed, left)

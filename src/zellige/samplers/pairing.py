@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from ..base.errors import InputError
 from ..base.requests import CHAINS
 from ..core.process import Mixture, Process
 from ..methods.method import Method
@@ -79,6 +80,14 @@ STEPS = 64  # of a sampler by default, if the model has no number of its own
 def usual_steps(method: Method) -> int:
     """Default number of steps of a sampler: T of the model's own chain, whose grid is `method.grid(T)`."""
     return method.steps or STEPS
+
+
+def count_of_steps(steps: int | None, usual: int) -> int:
+    """Number of steps that is asked for, the usual one for None. Raises InputError below 1."""
+    steps = usual if steps is None else steps
+    if steps < 1:
+        raise InputError(f"`steps` is {steps}; it must be 1 or more")
+    return steps
 
 
 def ticks(method: Method) -> int:

@@ -19,6 +19,11 @@ from .guide import Truncated, Wrapper
 from .pairing import absorbs
 from .sampler import State
 
+CHOOSE: dict[str, Any] = {  # an option of samplers
+    "help": "choose, then predict, if that is exact; False: predict at every position",
+    "hidden": True,
+}
+
 
 def predict_at(method: Diffusion, state: State, at: Tensor, t: Tensor | float) -> Prediction | None:
     """Evaluate the network at the positions `at` (B, L) bool: a prediction of leading shape (N,), or None if there is none.
@@ -28,7 +33,7 @@ def predict_at(method: Diffusion, state: State, at: Tensor, t: Tensor | float) -
     time = clean_where_fixed(method, state, t)
     if torch.compiler.is_compiling():  # all sequences and positions: no shape depends on the noise
         return method.predict(state.x, time, at=at, context=state.context, condition=state.condition)
-    rows = at.any(-1).nonzero()[:, 0]
+    rows = at.any(-1).nonzero()[:, 0]  # (R,)
     if len(rows) == 0:
         return None
     context = None if state.context is None else state.context.take(rows)
@@ -95,8 +100,8 @@ def choose_then_predict(
             largest, and a sampled token k is kept with probability reveal_k / largest (thinning).
         distribution: the clean posterior (N, K) of the prediction.
     """
-    largest = reveal.amax(-1)
-    at = free(method, state) & random.bernoulli(largest.expand(state.x.shape), generator)
+    largest = reveal.amax(-1)  # () or (B, 1)
+    at = free(method, state) & random.bernoulli(largest.expand(state.x.shape), generator)  # (B, L), N of them
     if reveal.shape[-1] == 1:
         return redraw(method, state, at, t, distribution, generator)
     pred = predict_at(method, state, at, t)
@@ -104,10 +109,10 @@ def choose_then_predict(
         for _ in range(2):  # the draws below, which other rows may make
             random.discard(at.shape, generator)
         return state
-    x = random.categorical(distribution(pred), generator, at)
+    x = random.categorical(distribution(pred), generator, at)  # (N,)
     where = positions(at)
-    relative = (reveal / largest[..., None]).expand(len(at), 1, -1)[where.row, 0, x]
-    keep = random.bernoulli(relative, generator, at)
+    relative = (reveal / largest[..., None]).expand(len(at), 1, -1)[where.row, 0, x]  # (N,), reveal_k / largest
+    keep = random.bernoulli(relative, generator, at)  # (N,): thinning
     return fill(state, at, torch.where(keep, x, where.of(state.x)), at.any(-1))
 
 
@@ -140,7 +145,7 @@ def predict_then_choose(
     if not isinstance(pred, Score):
         random.discard(at.shape, generator)
         return fill(state, at, random.categorical(distribution(pred, later), generator, at), at.any(-1))
-    reveals = random.bernoulli(reveal(pred, later), generator, at)
+    reveals = random.bernoulli(reveal(pred, later), generator, at)  # (N,) bool
     revealed_at = where.put(at, reveals)
     v = pred.v if torch.compiler.is_compiling() else pred.v[reveals]  # compiled, no shape depends on what was drawn
     v = torch.where(method.process.clean, v, 0.0)
@@ -155,7 +160,7 @@ def expected_evaluations(reveal: Tensor, free: int) -> float:
     revealed in step i. For the kernel of absorbing noise r_i = alpha_s - alpha_t (RADD, arXiv 2406.03736, on its expected
     function evaluations).
     """
-    mask_probability = torch.cat((reveal.new_ones(1), (1 - reveal).cumprod(0)[:-1]))
+    mask_probability = torch.cat((reveal.new_ones(1), (1 - reveal).cumprod(0)[:-1]))  # (n,) before each step
     return float((1 - (1 - mask_probability * reveal) ** free).sum())
 
 
@@ -171,10 +176,10 @@ def pick(scores: Tensor, count: int, generator: Randomness = None) -> Tensor:
     """
     at = torch.zeros_like(scores, dtype=torch.bool)
     for _ in range(min(count, scores.shape[-1])):
-        left = scores.masked_fill(at, -torch.inf)
+        left = scores.masked_fill(at, -torch.inf)  # (B, L)
         top = left.amax(-1, keepdim=True)
         possible = ~top.isneginf()
-        where = random.categorical(torch.where(possible, (left - top).exp(), 1.0), generator)
+        where = random.categorical(torch.where(possible, (left - top).exp(), 1.0), generator)  # (B,)
         at = at.scatter(-1, where[:, None], possible | at.gather(-1, where[:, None]))
     return at
 

@@ -159,12 +159,12 @@ class Psi(Sampler):
 
     def step(self, method: Diffusion, state, t, s, generator=None):
         kappa, greedy = self.share(method, t, s), is_greedy(self.argmax, s)
-        at = free(method, state) | ((kappa < 1) & ~state.fixed)
+        at = free(method, state) | ((kappa < 1) & ~state.fixed)  # (B, L) bool, N of them
         later, share, greedy = (positions(at).of(value.expand(at.shape)) for value in (s, kappa, greedy))
 
         def distribution(pred: Prediction) -> Tensor:
             forward = pred.process.push(posterior(pred).to(pred.process.prior), CLEAN, later)
-            p = share[:, None] * kernel(pred, later) + (1 - share[:, None]) * forward
+            p = share[:, None] * kernel(pred, later) + (1 - share[:, None]) * forward  # (N, K)
             return ended(p, pred, self.argmax, greedy)
 
         return redraw(method, state, at, t, distribution, generator)

@@ -35,10 +35,10 @@ from ..core import random
 from ..core.prediction import posterior
 from ..core.schedule import CLEAN
 from ..methods.diffusion import Diffusion
-from .ancestral import is_greedy, likeliest
+from .ancestral import LAST, is_greedy, likeliest
 from .grid import spaced
 from .guide import untruncated
-from .pairing import Distribution, absorbs, ticks, usual_steps
+from .pairing import Distribution, absorbs, count_of_steps, ticks, usual_steps
 from .predict import fill, free, predict_at
 from .sampler import Exactness, Sampler, State
 
@@ -61,9 +61,7 @@ class Remasking(Sampler):
     t_off: float = option("loop: where it ends", default=0.05)
     alpha_on: float = option("loop: share of tokens that are visible during it", default=0.9, above=0, below=1)
     grid: str = option(GRID, default="uniform", check=known_grid)
-    argmax: Literal["none", "last"] = option(
-        "the step to clean tokens takes the likeliest ones (last), or draws them (none)", default="none"
-    )
+    argmax: Literal["none", "last"] = option(**LAST, default="none")
 
     name: ClassVar[str] = "remasking"
     label: ClassVar[str] = "With second thoughts"
@@ -95,9 +93,7 @@ class Remasking(Sampler):
             return spaced(method, steps, self.grid)
         if ticks(method):
             raise InputError(f"remasking 'loop' needs continuous time; with {method.name} use cap, rescale or conf")
-        steps = usual_steps(method) if steps is None else steps
-        if steps < 1:
-            raise InputError(f"`steps` is {steps}; it must be 1 or more")
+        steps = count_of_steps(steps, usual_steps(method))
         u = torch.linspace(1.0, 0.0, steps + 1, dtype=torch.float64)
         u = u if self.grid == "uniform" else spaced(method, steps, self.grid).clamp(0.0, 1.0)
         u = u.to(method.process.prior.device)
@@ -115,7 +111,7 @@ class Remasking(Sampler):
         process, schedule, masks = method.process, method.process.schedule, free(method, state)
         alpha_t, alpha_s = schedule.alpha(t), schedule.alpha(s)  # (1,) or (B, 1, 1)
         sigma = self.sigma(state, masks, alpha_t[..., 0], alpha_s[..., 0])
-        again = ~masks & ~state.fixed & random.bernoulli(sigma, generator)
+        again = ~masks & ~state.fixed & random.bernoulli(sigma, generator)  # (B, L): tokens to masks
         remask = torch.zeros_like(sigma) if self.remasking == "conf" else sigma
         at = masks & random.bernoulli(reveal(alpha_t[..., 0], alpha_s[..., 0], remask), generator)
         pred = predict_at(method, state, at, t)

@@ -180,13 +180,13 @@ class Sampler(Truncation):
         return None
 
     def attempts(
-        self, draw: Callable[[Tensor, int], Iterator[State]], rows: Tensor, last: int
+        self, states: Iterator[State], draw: Callable[[Tensor, int], Iterator[State]], last: int
     ) -> Iterator[tuple[int, State]]:
-        """Draw the texts `rows` (B,) by draw(rows, 0), and some of them again by draw(rows[some], 1), ...; not in `run`.
+        """Number the states of B texts, and draw some texts again: draw(rows (R,), attempt) has their states. Not in `run`.
 
-        Returns (step, state) of all texts; `last` is the number of the last step, which comes once.
+        `last` is the number of the last step, which comes once, for all texts.
         """
-        return enumerate(draw(rows, 0))
+        return enumerate(states)
 
     @classmethod
     def refuse(cls, method: Method) -> str | None:

@@ -360,16 +360,16 @@ class Smc(OnGrid):
         (B, L), N = state.x.shape, particles.log_weights.shape[1]
         t, s = (time.repeat_interleave(N, 0) if time.ndim else time for time in (t, s))
         condition = None if state.condition is None else state.condition.repeat_interleave(N, 0)
-        x = torch.cat((state.x[:, None], particles.others), 1).flatten(0, 1)
+        x = torch.cat((state.x[:, None], particles.others), 1).flatten(0, 1)  # (B N, L)
         inner = State(x, state.fixed.repeat_interleave(N, 0), x.new_zeros(B * N), condition=condition)
-        at = free(method, inner)
+        at = free(method, inner)  # (B N, L) bool, n of them
         later = positions(at).of(s.expand(at.shape))
         pred = predict_at(method, inner, at, t)
-        calls = at.any(-1).reshape(B, N).sum(-1)
+        calls = at.any(-1).reshape(B, N).sum(-1)  # (B,)
 
         reward = getattr(method, "log_potential", None)
         if reward is not None and self.lookahead and particles.begun:
-            ahead = self._ahead(reward, pred, inner, at, (B, N), generator)
+            ahead = self._ahead(reward, pred, inner, at, (B, N), generator)  # (B, N): log u
             mean, count = ahead.logsumexp(-1, keepdim=True) - math.log(N), self.lookahead
             ahead = torch.logaddexp(ahead + math.log(count), mean + math.log(SHARED)) - math.log(count + SHARED)
             ahead = torch.where(mean.isneginf(), particles.ahead, ahead)

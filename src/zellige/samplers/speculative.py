@@ -150,7 +150,7 @@ class Speculative(Sampler):
                 random.discard(when.shape, generator)
             return state
         at, turn, size = drafting.at, drafting.turn, drafting.size
-        p = drafting.draft()
+        p = drafting.draft()  # (N, K)
         x = positions(at).put(state.x, random.categorical(p, generator, at))
         final = torch.zeros_like(size)  # tokens of the pass that stay
         for _ in range(self.rounds):
@@ -160,10 +160,10 @@ class Speculative(Sampler):
                     random.discard(when.shape, generator)
                 continue
             draft, target, token = p[unverified[at]], drafting.target(x, unverified), x[unverified][:, None]
-            ratio = target.gather(-1, token) / draft.gather(-1, token)
+            ratio = target.gather(-1, token) / draft.gather(-1, token)  # (n, 1): q / p of the drafts
             accepted = random.bernoulli(ratio[:, 0].clamp_max(1), generator, unverified)
             rejected = torch.zeros_like(at).masked_scatter(unverified, ~accepted)
-            first = torch.where(rejected, turn, size[:, None]).amin(-1)
+            first = torch.where(rejected, turn, size[:, None]).amin(-1)  # (B,): the first rejected draft
             here = rejected & (turn == first[:, None])
             residual = (target - draft).clamp_min(0)[here[unverified]]
             residual = torch.where(residual.any(-1, keepdim=True), residual, target[here[unverified]])  # rounding

@@ -44,7 +44,7 @@ from ..core.prediction import Prediction, kernel, posterior, reverse_rate
 from ..core.process import Mixture
 from ..core.random import Randomness
 from ..methods.diffusion import Diffusion
-from .ancestral import is_greedy, likeliest
+from .ancestral import LAST, is_greedy, likeliest
 from .grid import OnGrid
 from .pairing import NEAR_CONTINUOUS, absorbs, choosable, rateless
 from .predict import choose_then_predict, expected_evaluations, fill, free, predict_at, redraw
@@ -155,9 +155,7 @@ class TauLeaping(OnGrid):
     )
     corrector_step: float = option("their size, in steps of the grid; 1.5 there", default=1.0, above=0)
     corrector_from: float = option("the time from which on they are made; 0.1 there", default=1.0, above=0, maximum=1)
-    argmax: Literal["none", "last"] = option(
-        "the step to clean tokens takes the likeliest ones (last), or draws them (none)", default="none"
-    )
+    argmax: Literal["none", "last"] = option(**LAST, default="none")
 
     name: ClassVar[str] = "tau_leaping"
     label: ClassVar[str] = "Many jumps each step"
@@ -254,12 +252,12 @@ class TauLeaping(OnGrid):
         if pred is None:
             random.discard((*at.shape, method.process.K) if counts else at.shape, generator)
             return state, t, torch.zeros(len(at), 4, dtype=torch.float64, device=at.device)
-        mean = h.expand(at.shape)[at][:, None] * rate(pred)
+        mean = h.expand(at.shape)[at][:, None] * rate(pred)  # (N, K): m_y = h rate(x_t, y)
         if counts:
             target = displaced(pred.x_t, random.poisson(mean, generator, at))  # tauLDR algorithm 1
             x, clipped = clamped(target, method.process.K), beyond(target, method.process.K)
         else:
-            x = random.categorical(self._distribution(method, pred.x_t, mean), generator, at)
+            x = random.categorical(self._distribution(method, pred.x_t, mean), generator, at)  # (N,)
             clipped = clipped_probability(pred.x_t, mean) if sums else torch.zeros_like(mean[:, 0])
         return fill(state, at, x, at.any(-1)), t, numbers(at, mean.sum(-1), clipped, rejects=not sums)
 

@@ -33,7 +33,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ..base.errors import InputError
 from ..base.requests import declared
 from ..core import random
 from ..core.matrices import CTMC
@@ -43,7 +42,7 @@ from ..core.random import Randomness
 from ..core.schedule import CLEAN
 from ..methods.diffusion import Diffusion
 from .ancestral import Ancestral
-from .pairing import STEPS, continuous_distribution, one_alpha, rateless, unnormalised
+from .pairing import STEPS, continuous_distribution, count_of_steps, one_alpha, rateless, unnormalised
 from .predict import fill, free, predict_at
 from .sampler import Exactness, Sampler, State
 
@@ -80,9 +79,7 @@ class Uniformisation(Sampler):
         """`steps` intervals evenly spaced in log(e^(g sigma) - 1), at least 64 (a long interval has a loose bound), and end
         jumps."""
         process, (length,) = method.process, method.shape
-        steps = STEPS if steps is None else steps
-        if steps < 1:
-            raise InputError(f"`steps` is {steps}; it must be 1 or more")
+        steps = count_of_steps(steps, STEPS)
         like = {"dtype": torch.float64, "device": process.prior.device}
         top, base = process.schedule.sigma(torch.tensor(method.span[::-1], **like))[:, 0]
         slow, fast = pace(process)
