@@ -108,9 +108,7 @@ class Decoding:
             return self
         if (steered := self.steered()) is not self:
             return steered.with_defaults(model)
-        if not (model_defaults := self.advised(model)):
-            return self
-        own_options = self.decoding()
+        own_options, model_defaults = self.decoding(), self.advised(model)
         if any(
             name in own_options and own_options[name] != model_defaults.get(name)
             for name in ("sampler", "block_sampler")
