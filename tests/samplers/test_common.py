@@ -215,16 +215,19 @@ def test_the_number_of_the_mask_is_nothing_to_a_likelihood(path):
 DRAWS_MASKS = ("plain", "psi", "smc", "informed", "uniformisation")  # among the tokens: in the order of their numbers
 
 
+@pytest.mark.parametrize("timed", [False, True], ids=["untimed", "timed"])
 @pytest.mark.parametrize("name", [*sorted(SAMPLERS.keys() - DRAWS_MASKS), "blockwise", "semi_autoregressive"])
 @torch.no_grad()
-def test_the_number_of_the_mask_is_nothing_to_a_sampler(name):
+def test_the_number_of_the_mask_is_nothing_to_a_sampler(name, timed):
     """Of one model whose mask is V, and 0: the same samples at the same steps, beside given tokens and a hidden one."""
     sampler = SAMPLERS.get(name) or samplers.find(name)(**{"blockwise": {"stride": 1}}.get(name, {"block_length": 2}))
-    last = mdlm(length=4)
-    first = MDLM(Rolled(last.network), V, (4,), mask=0)
-    fixed = torch.tensor([[-1, -1, -1, -1], [-1, 2, -1, 0], [-1, 1, -1, HIDDEN]])
+    network, config = table(V + 1, 4, time=timed), MDLM.Config(time=timed)
+    last, first = (MDLM(of, V, (4,), config, mask=mask) for of, mask in ((network, V), (Rolled(network), 0)))
+    if timed and sampler.refuse(last):
+        return
+    fixed = torch.tensor([[-1, -1, -1, -1], [-1, 2, -1, 0], [-1, 1, -1, HIDDEN]]).repeat(5, 1)
     states = [
-        [*run(sampler, method, (3, 4), 5, fixed=given, generator=generators(0, 1, 2))]
+        [*run(sampler, method, (15, 4), 5, fixed=given, generator=generators(*range(15)))]
         for method, given in ((last, fixed), (first, torch.where(fixed < 0, fixed, fixed + 1)))
     ]
     for a, b in zip(*states, strict=True):

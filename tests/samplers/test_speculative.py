@@ -145,6 +145,22 @@ def test_an_untrained_head_knows_the_neighbours_and_changes_nothing():
     assert changed.tolist() == [[False, False, False, True, False, False]] * 2  # attention still adds nothing
 
 
+@torch.no_grad()
+def test_a_head_on_a_grid_knows_lines_and_columns():
+    """Of 2 lines of 3: a neighbour on the right says the same wherever it is; the first of the next line something else."""
+    torch.manual_seed(0)
+    head = CausalHead(5, 16, 2, grid=(2, 3)).double()
+    for p in head.parameters():
+        torch.nn.init.normal_(p, std=0.3)
+    h, x = torch.randn(16).double().expand(3, 6, -1), torch.ones(3, 6, dtype=torch.long)
+    turn = torch.tensor(
+        [[0, 1, 2, 3, 4, 5], [2, 3, 4, 0, 1, 5], [2, 3, 0, 1, 4, 5]]
+    )  # 0 before 1, 3 before 4, 2 before 3
+    out = head(h, x, turn)
+    assert torch.allclose(out[0, 1], out[1, 4])
+    assert not torch.allclose(out[0, 1], out[2, 3])
+
+
 def test_a_head_learns_what_drafts_say_of_each_other():
     """Texts of one token repeated: a network that has not learnt it gains nearly all that one token says of the rest."""
     method = make("mdlm", length=6).float()
