@@ -1,8 +1,4 @@
-"""Pure functions for probabilities: logarithms that are safe at zero, divergences, binomial tails. Only this module takes the
-logarithm of a probability.
-
-No other module takes the logarithm of a probability, and no other module turns random bits into tokens.
-"""
+"""Pure functions of probabilities: logarithms that are safe at zero, divergences, binomial tails."""
 
 from collections.abc import Sequence
 
@@ -89,9 +85,3 @@ def normalise(weights: Tensor) -> Tensor:
     total = weights.sum(-1, keepdim=True)
     positive = total > 0
     return torch.where(positive, weights / torch.where(positive, total, 1.0), 0.0)
-
-
-# ---------------------------------------------------------------------------------------------- exact draws
-
-
-# ---------------------------------------------------------------------------------------------- draws for a batch

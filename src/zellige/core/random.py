@@ -1,6 +1,4 @@
-"""Exact sampling from any source of randomness. Only this module turns random bits into tokens.
-
-No other module turns random bits into tokens."""
+"""Exact draws from any source of random numbers. No other module turns random bits into tokens."""
 
 import hashlib
 import math

@@ -1,11 +1,4 @@
-"""Enumeration of K^L: exact distributions, exact denoisers, transition matrices, exact -log p_theta and bounds. No Monte Carlo.
-
-For small spaces everything that the library estimates can be computed: the distribution of x_t, p(x_0 | x_t), the whole
-transition matrix of a sampler's step (of its actual code: `Script` forces every outcome of its random draws and multiplies
-their probabilities), the distribution of its samples, the T-step bound and the three terms of the continuous one.
-
-A distribution on the space is a vector (K^L,) over `states(K, L)`, the last position running fastest.
-"""
+"""The K^L texts of a small space, and what is known of them exactly: their order, the exact denoiser, marginals, entropy."""
 
 import torch
 from torch import Tensor

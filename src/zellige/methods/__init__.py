@@ -1,4 +1,10 @@
-"""The systems, one paper a file. METHODS is the only table of their names."""
+"""The systems, one paper a file. METHODS is the only table of their names.
+
+method, diffusion               what every method is; what every method of diffusion is
+absorbing, uniform, score       families: methods of masks, of uniform noise, and those whose network is a score
+d3pm_*, tauldr_*, csm_*         parts of d3pm, tauldr and csm
+every other file                a paper
+"""
 
 import sys
 from typing import Any

@@ -1,4 +1,4 @@
-"""What plugs into the library, a folder each: none is needed by what stands below, and each may go.
+"""What plugs into the library, a folder each. The library imports no plug-in but by name, through TABLE.
 
     verify/     the identities of methods and samplers, by enumeration
     published/  layouts of models that others have published, with their networks; import and export

@@ -1,4 +1,13 @@
-"""Samplers; each works with every method that it supports. SAMPLERS is the only table of their names."""
+"""Samplers, one algorithm a file; each works with every method that it supports. SAMPLERS is the only table of their names.
+
+sampler                         what a sampler is, and the only loop, `run`
+pairing, choice                 which sampler fits which method; a sampler from its name and options
+grid, predict                   times of the steps; the network evaluated where the state may change
+growing, in_blocks, carried     what several samplers share
+guide, guidance                 truncation, and guidance: wrappers of a method
+replay, distillation            log p of a sampler's own distribution; the losses of students
+every other file                a sampler
+"""
 
 from ..base.requests import Option, options_of
 from .ancestral import Ancestral

@@ -1,1 +1,1 @@
-"""One table of several."""
+"""Several methods, or several samplers of one model, in one table."""

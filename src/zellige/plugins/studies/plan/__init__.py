@@ -1,0 +1,1 @@
+"""Memory, speed and hours of a training on other devices."""

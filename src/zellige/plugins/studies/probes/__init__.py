@@ -1,0 +1,1 @@
+"""What the features of a trained model know: probes, GLUE, Genomic Benchmarks."""

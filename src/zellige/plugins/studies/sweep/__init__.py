@@ -1,0 +1,1 @@
+"""A training for each combination of settings, and the best of them."""
