@@ -147,7 +147,7 @@ def test_an_untrained_head_knows_the_neighbours_and_changes_nothing():
 
 @torch.no_grad()
 def test_a_head_on_a_grid_knows_lines_and_columns():
-    """Of 2 lines of 3: a neighbour on the right says the same wherever it is; the first of the next line something else."""
+    """Of 2 lines of 3: a neighbour on the left says the same wherever it is; the last of the line above does not."""
     torch.manual_seed(0)
     head = CausalHead(5, 16, 2, grid=(2, 3)).double()
     for p in head.parameters():
