@@ -59,10 +59,11 @@ def test_a_seed_gives_one_draw():
 
 
 def test_the_nearest_tests():
-    """At most four files: those named after the source file first, then those that import from it, else its package's."""
+    """Named after the source file, importing from it, named after a file that imports from it; else all of its package."""
     assert program.nearest("core/maths.py")[0] == "tests/core/test_maths.py"
     assert program.nearest("methods/csm.py") == ("tests/methods/test_csm.py", "tests/golden/test_csm.py")
     assert len(program.nearest("core/batch.py")) == program.MOST
+    assert "tests/samplers/test_ancestral.py" in program.nearest("samplers/grid.py")
     assert program.nearest("samplers/psi.py") == ("tests/samplers",)
 
 

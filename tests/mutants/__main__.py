@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src" / "zellige"
 PACKAGES = ("core", "nn", "methods", "samplers", "evaluation", "data", "training", "models")
 VERIFIED = ("core", "nn", "methods", "samplers")
-MOST = 4  # test files of a mutant
+MOST = 6  # test files of a mutant
 
 
 def drawn(count: int, seed: int, packages: tuple[str, ...] = PACKAGES) -> list[Mutant]:
@@ -52,23 +52,33 @@ def drawn(count: int, seed: int, packages: tuple[str, ...] = PACKAGES) -> list[M
 
 
 def nearest(file: str) -> tuple[str, ...]:
-    """Test files named after a source file or importing from it, its package's first; else all of its package's."""
+    """Test files of a source file: named after it, importing from it, named after a file beside it that does; else all of
+    its package's. At most MOST, its package's first."""
     package, stem = file.split("/")[0], Path(file).stem
     module = ".".join(["zellige", *Path(file).with_suffix("").parts]).removesuffix(".__init__")
-    above, _, name = module.rpartition(".")
-    asks = re.compile(rf"\b{re.escape(module)}\b|from {re.escape(above)} import [^\n]*\b{name}\b")
+    asks = importing(module)
     tests = [
         path for path in sorted((ROOT / "tests").rglob("test_*.py")) if path.parent.name not in ("fuzz", "mutants")
     ]
     tests.sort(key=lambda path: package not in path.parts)  # its package's first
     named = [path for path in tests if path.stem.startswith(f"test_{stem}")]
-    asking = [path for path in tests if path not in named and asks.search(path.read_text(encoding="utf-8"))]
-    found = [str(path.relative_to(ROOT)) for path in (named + asking)[:MOST]]
+    asking = [path for path in tests if asks.search(path.read_text(encoding="utf-8"))]
+    siblings = [path for path in (SOURCES / package).rglob("*.py") if importing(module, stem).search(path.read_text())]
+    using = [path for path in tests for by in siblings if package in path.parts and path.stem == f"test_{by.stem}"]
+    near = dict.fromkeys([*named, *(path for path in asking if package in path.parts), *using, *asking])
+    found = [str(path.relative_to(ROOT)) for path in [*near][:MOST]]
     return tuple(found or [f"tests/{package}"])
 
 
+def importing(module: str, beside: str = "") -> re.Pattern[str]:
+    """What finds an import of a module of ours in a file; of a file of its package where its name there is given."""
+    above, _, name = module.rpartition(".")
+    relative = rf"|from \.{beside} import|from \. import [^\n]*\b{beside}\b" if beside else ""
+    return re.compile(rf"\b{re.escape(module)}\b|from {re.escape(above)} import [^\n]*\b{name}\b{relative}")
+
+
 def verify(file: str) -> tuple[str, ...]:
-    """`zellige verify` with what the file is part of: a method, a sampler, or two methods that use all of core and nn."""
+    """`zellige verify` with what the file is part of: a method, a sampler, or the checks of two methods."""
     package, stem = Path(file).parts[0], Path(file).stem
     from zellige.methods import METHODS
     from zellige.samplers import SAMPLERS
@@ -76,7 +86,10 @@ def verify(file: str) -> tuple[str, ...]:
     if package == "samplers" and stem in SAMPLERS:
         return ("zellige", "verify", "--sampler", stem)
     method = stem.partition("_")[0]
-    return ("zellige", "verify", *([method] if method in METHODS else ["mdlm", "sedd"]))
+    if method in METHODS:
+        return ("zellige", "verify", method)
+    key = {"process": "process", "prediction": "prediction", "score": "score"}.get(stem, "bound")
+    return ("zellige", "verify", "mdlm", "sedd", "--only", "networks" if package == "nn" else key)
 
 
 def run(module: tuple[str, ...], sources: Path, limit: float | None) -> int | None:
