@@ -572,7 +572,7 @@ def test_the_options_of_every_command_stand_anywhere(place_of_it):
         (["--quiet"], (None, True, "auto")),
         (["--color", "never"], (None, False, "never")),
     ):
-        found, rest = cli.everywhere([*words[:place_of_it], *extra, *words[place_of_it:]])
+        found, rest = options.everywhere([*words[:place_of_it], *extra, *words[place_of_it:]])
         assert (found.json, found.quiet, found.color) == expected
         assert rest == words
 

@@ -15,39 +15,19 @@ import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from .. import __version__
 from ..base.errors import Diverged, InputError
 from ..base.processes import this_process
-from ..base.requests import declared, option
 from ..base.trust import allow
 from ..show.terminal import Terminal
-from . import flags, help, options
+from . import help, options
 from .commands import COMMANDS
 
 
 class Terminated(BaseException):
     """SIGTERM arrived, or SIGUSR1, by which Slurm says that it will: the number of the signal."""
-
-
-@declared
-class Everywhere:
-    """The options of every command; the seed is handed on to those that draw something."""
-
-    json: str | None = option("file for the result as JSON; - for stdout", default=None)
-    quiet: bool = option("say nothing of the progress", default=False)
-    color: Literal["auto", "always", "never"] = option("colours", default="auto")
-    checksums: bool = option("refuse files that are not what their checksums say", default=True)
-    allow_code: bool = option("run the Python code that a file names", default=False)
-    allow_remote: bool = option("fetch the data that a file names", default=False)
-
-
-def everywhere(argv: Sequence[str]) -> tuple[Everywhere, list[str]]:
-    """Take the options of every command out of the command line, wherever they stand in it."""
-    known = flags.flags(Everywhere)
-    texts, rest = options.take(known, argv, "")
-    return options.made(Everywhere(), known, texts), rest
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -59,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise InputError("stdout is closed, and the result would go nowhere; send it to a file, or to /dev/null")
         if any("\0" in word for word in argv):
             raise InputError("the command line holds a NUL character, which no file or text has; leave it out")
-        chosen, argv = everywhere(argv)
+        chosen, argv = options.everywhere(argv)
         rank = this_process().rank  # of several processes the first one speaks
         terminal = Terminal(
             quiet=chosen.quiet or rank > 0, color=chosen.color, json=chosen.json, fields=options.EVERYWHERE,

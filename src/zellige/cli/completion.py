@@ -1,7 +1,4 @@
-"""`zellige completion bash|zsh|fish`: a script for the shell, made of the options that each command has.
-
-tyro writes such scripts of its own parser, for bash and zsh; it does not know our commands, their modes and what they share.
-"""
+"""`zellige completion bash|zsh|fish`: a script for the shell, made of the options that each command has."""
 
 import contextlib
 import io
@@ -11,7 +8,7 @@ from typing import Literal
 from ..base.errors import InputError
 from ..base.requests import declared, option
 from ..show.terminal import Terminal
-from . import options
+from . import help, options
 from .commands import COMMANDS
 from .evaluate import EVALUATIONS, TRAIN
 from .tables import LISTS, table
@@ -21,9 +18,6 @@ Values = dict[str, list[str]]  # what an option takes, of one command `plan --de
 SHELLS = ("bash", "zsh", "fish")
 RUN = "RUN"  # the folders of ./runs, looked up when they are asked for, and the models that come with Zellige
 MODEL = (RUN, "MODEL")  # names of positional arguments
-EVERYWHERE = (
-    "--json", "--quiet", "--color", "--no-checksums", "--allow-code", "--allow-remote", "--help", "--help-all",
-)  # fmt: skip
 BASH = """# zellige completion {shell}; in ~/.{shell}rc: source <(zellige completion {shell})
 {before}_zellige() {{
   local word="${{COMP_WORDS[COMP_CWORD]}}" option="${{COMP_WORDS[COMP_CWORD-1]}}" words="" files=yes folder
@@ -95,8 +89,13 @@ def listed(*words: str) -> tuple[list[str], Values]:
     text = io.StringIO()
     with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
         COMMANDS[words[0]]([*words[1:], options.LIST], Terminal(quiet=True), 0.0)
+    return _read(text.getvalue())
+
+
+def _read(text: str) -> tuple[list[str], Values]:
+    """The options and RUN in what `help.words` has of a command, and what they take."""
     follow, values = [], {}
-    for line in text.getvalue().splitlines():
+    for line in text.splitlines():
         name, takes, line_values = line.partition("=")
         follow += [RUN] if name in MODEL else [name] if name.startswith("--") else []
         if takes:
@@ -106,7 +105,8 @@ def listed(*words: str) -> tuple[list[str], Values]:
 
 def tables() -> tuple[Follow, Values]:
     """Completions of a command or of `train METHOD`, and the values of each option."""
-    follow, values, methods = Follow(), registered(), names("methods")
+    everywhere, takes = _read(help.words(options.Everywhere, ""))
+    follow, values, methods = Follow(), takes | registered(), names("methods")
     first = {"plan": [*names("recipes"), *methods, *names("tables")]} | dict.fromkeys(
         ("compare", "sweep", "verify"), methods
     )
@@ -125,7 +125,8 @@ def tables() -> tuple[Follow, Values]:
         for words in word_lists:
             key = words if command == "train" else (command,)
             options_of_command, takes = listed(*words)
-            follow[key] = [*dict.fromkeys([*follow.get(key, first.get(command, [])), *options_of_command, *EVERYWHERE])]
+            before = follow.get(key, first.get(command, []))
+            follow[key] = [*dict.fromkeys((*before, *options_of_command, *everywhere, "--help", "--help-all"))]
             values |= {name: words_of_value for name, words_of_value in takes.items() if not values.get(name)}
     return follow, values
 

@@ -15,9 +15,10 @@ import json
 import tomllib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from ..base.errors import InputError, nearest
+from ..base.requests import declared, option
 from ..base.schema import shown
 from ..data import DATASETS
 from ..data.file_names import data_of
@@ -180,6 +181,25 @@ def parse(
     if rest:
         raise InputError(f"'{rest[0]}' is one argument too many for {where}; see {_page(where)}")
     return made(cls() if default is None else default, known, texts)
+
+
+@declared
+class Everywhere:
+    """The options of every command; the seed is handed on to those that draw something."""
+
+    json: str | None = option("file for the result as JSON; - for stdout", default=None)
+    quiet: bool = option("say nothing of the progress", default=False)
+    color: Literal["auto", "always", "never"] = option("colours", default="auto")
+    checksums: bool = option("refuse files that are not what their checksums say", default=True)
+    allow_code: bool = option("run the Python code that a file names", default=False)
+    allow_remote: bool = option("fetch the data that a file names", default=False)
+
+
+def everywhere(argv: Sequence[str]) -> tuple[Everywhere, list[str]]:
+    """Take the options of every command out of the command line, wherever they stand in it."""
+    known = flags(Everywhere)
+    texts, rest = take(known, argv, "")
+    return made(Everywhere(), known, texts), rest
 
 
 # ---------------------------------------------------------------------------------------------------- a file of options

@@ -143,8 +143,7 @@ def _with_column(words: Sequence[str]) -> list[str]:
 
 def setting(flag: Flag) -> str:
     """The name of an option's field among the settings of a training."""
-    section = flag.name.removeprefix("--").rpartition(".")[0]
-    return f"{section}.{flag.field}" if section else flag.field
+    return ".".join(flag.path).removeprefix("options.")
 
 
 def default_size(typed: Iterable[str], recipe: str, device: str = "auto") -> str:
