@@ -184,7 +184,7 @@ def _form(flag: Flag) -> str:
 def with_default(text: str, default: Any) -> str:
     """The help of an option, with its default where that is a value and the help does not say it."""
     value = "on" if default is True else "" if default is False else _text(default)
-    return f"{text} (default: {value})" if value and "default: " not in text else text
+    return f"{text.removesuffix('.')} (default: {value})" if value and "default: " not in text else text
 
 
 def _text(value: Any) -> str:

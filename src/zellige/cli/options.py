@@ -167,11 +167,11 @@ def parse(
     one; both end with SystemExit(0).
     """
     known = flags(cls, default)
+    terminal.fields = names_of_fields(known)
     if asks_help(argv):
         page = help.words if LIST in argv else help.full if "--help-all" in argv else help.short
-        print(page(cls, where, default, about))
+        print(terminal.spelled(page(cls, where, default, about)))
         raise SystemExit(0)
-    terminal.fields = names_of_fields(known)
     texts, rest = read(known, argv, where)
     texts = with_data(known, texts)
     for argument in arguments(cls):
