@@ -207,7 +207,7 @@ def test_the_full_help_says_of_an_option_what_holds_for_each_sampler_and_no_defa
     for said in (
         "--window N for speculative: tokens drafted in each pass at most (default: all masks) for blockwise, left_to_right: how",
         "in each step, and at least one (default: equally many in each step) for klass: reveal stable masks",
-        "--t-on X for remasking: loop: where it begins (default: 0.55) for psi: the time at which `kappa` begins (default: 0.5)",
+        "--t-on X for remasking: loop: where it begins (default: 0.55) for psi: the time at which --kappa begins (default: 0.5)",
     ):
         assert said in page
     assert "None)" not in page

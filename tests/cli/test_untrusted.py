@@ -261,6 +261,6 @@ def test_an_alias_that_is_short_is_read(run, tmp_path):
     Path("short.yaml").write_text(
         "train: {steps: &few 1, batch: 2, validate_every: *few, samples: 0}\nnet: {layers: *few}\n"
     )
-    assert run(f"train mdlm --config short.yaml --data.path notes.txt --run {tmp_path}/s --quiet {FEW}")[0] == 0
+    assert run(f"train mdlm --config short.yaml --data.path notes.txt --run {tmp_path}/s {FEW}")[0] == 0
     config = json.loads((tmp_path / "s" / "config.json").read_text())
     assert (config["train"]["validate_every"], config["net"]["layers"]) == (1, 1)
