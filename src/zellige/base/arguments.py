@@ -6,12 +6,13 @@
     sample(count="two")     # InputError: `count` is 'two'; it must be a whole number
     sample(n=2)             # TypeError: sample() has no argument 'n'; did you mean 'count'?
 
-`checked_methods` does the same for the public methods of a class, `check_functions` for the public functions of a package.
+`checked_methods` does the same for the public methods of a class, `check_functions` for the public functions of a
+package.
 
-What an annotation says is checked here and nowhere else: values of Python by `checked`, those that are typed or stand in a file
-of options by `from_text`. Ranges are declared with `requests.option`; what depends on other arguments a function checks itself.
-It costs some microseconds a call. Numbers of NumPy become Python's. What an annotation does not say (`Any`, a name that is
-imported for type checkers alone) is not checked.
+What an annotation says is checked here and nowhere else: values of Python by `checked`, those that are typed or stand
+in a file of options by `from_text`. Ranges are declared with `requests.option`; what depends on other arguments a
+function checks itself. It costs some microseconds a call. Numbers of NumPy become Python's. What an annotation does not
+say (`Any`, a name that is imported for type checkers alone) is not checked.
 """
 
 import builtins
@@ -54,8 +55,8 @@ def checked(
         prefix: what stands before their names in errors.
         kinds: whether values are checked; False: the names alone.
         like: another function, whose annotations say what the arguments must be.
-        ranges: makes, at the first call, the checks of arguments that come after those of their kinds, by name; a value that is
-            None is in every range.
+        ranges: makes, at the first call, the checks of arguments that come after those of their kinds, by name; a value
+            that is None is in every range.
     """
     if isinstance(function, type):
         function.__init__ = _checked(function.__init__, function.__name__, prefix, kinds, None, ranges)
@@ -82,7 +83,8 @@ def _checked(
 
 
 def checked_methods(cls: C) -> C:
-    """A class whose own public methods check their arguments; those of its bases and its constructor are left as they are."""
+    """A class whose own public methods check their arguments;
+    those of its bases and its constructor are left as they are."""
     for name, member in [*vars(cls).items()]:
         function = member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
         if name.startswith("_") or not _may_check(function):
@@ -168,7 +170,8 @@ OWN = _Own()
 
 
 def _spelled_out(signature: inspect.Signature) -> inspect.Signature:
-    """The signature with the keys of a TypedDict in the place of `**options: Unpack[it]`: what editors and help show."""
+    """The signature with the keys of a TypedDict in the place of `**options: Unpack[it]`:
+    what editors and help show."""
     parameters = [*signature.parameters.values()]
     if not parameters or typing.get_origin(parameters[-1].annotation) is not typing.Unpack:
         return signature
@@ -225,7 +228,8 @@ def _inside(name: str, signature: inspect.Signature) -> str | None:
 
 # ------------------------------------------------------------------------------------------------ kinds of values
 def of_kind(value: object) -> str:
-    """Describe a wrong value: numbers and texts by themselves, others by their kind: `a Tensor`, `an AR`, `the class AR`."""
+    """Describe a wrong value: numbers and texts by themselves, others by their kind: `a Tensor`, `an AR`,
+    `the class AR`."""
     if value is None or isinstance(value, (bool, int, float)):
         text = str(value)
         return text if len(text) < 40 else f"{text[:20]}..."
@@ -350,8 +354,8 @@ def _path(value: object) -> Any:
 
 
 def is_number(text: str) -> bool:
-    """Return whether a text is a whole number of at most 18 digits, 0 to 9: Python's own functions take those of every script,
-    `isdigit` a superscript too, which `int` refuses, as it does thousands of digits."""
+    """Return whether a text is a whole number of at most 18 digits, 0 to 9: Python's own functions take those of every
+    script, `isdigit` a superscript too, which `int` refuses, as it does thousands of digits."""
     return text.isascii() and text.isdigit() and len(text) <= 18
 
 
@@ -436,14 +440,22 @@ _CLASSES: dict[type, type] = {int: numbers.Integral, float: numbers.Real, bool: 
 _COUNTS = {2: "two", 3: "three"}
 _PATH = "a path"
 _PLAIN: dict[Any, tuple[_Check, str]] = {
-    int: (_whole, NAMES[int]), float: (_real, NAMES[float]), str: (_is(str), NAMES[str]), bool: (_is(bool), NAMES[bool]),
-    type(None): (_where(lambda v: v is None), "None"), os.PathLike: (_path, _PATH), Path: (_path, _PATH),
-}  # fmt: skip
+    int: (_whole, NAMES[int]),
+    float: (_real, NAMES[float]),
+    str: (_is(str), NAMES[str]),
+    bool: (_is(bool), NAMES[bool]),
+    type(None): (_where(lambda v: v is None), "None"),
+    os.PathLike: (_path, _PATH),
+    Path: (_path, _PATH),
+}
 _GROUPS: dict[Any, Any] = {
-    tuple: (tuple, list), list: (tuple, list), collections.abc.Sequence: collections.abc.Sequence,
+    tuple: (tuple, list),
+    list: (tuple, list),
+    collections.abc.Sequence: collections.abc.Sequence,
     collections.abc.Collection: collections.abc.Collection,
-    dict: collections.abc.Mapping, collections.abc.Mapping: collections.abc.Mapping,
-}  # fmt: skip
+    dict: collections.abc.Mapping,
+    collections.abc.Mapping: collections.abc.Mapping,
+}
 _NAMES = {tuple: "a tuple", dict: "a dict", collections.abc.Mapping: "a dict"}
 
 

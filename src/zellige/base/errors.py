@@ -10,8 +10,9 @@ _LONG = re.compile(r"\S{200,}")
 class InputError(ValueError):
     """The input was wrong. `str()` is the sentence that the command line prints after `error: ` (exit code 2).
 
-    It is one line, and a value of thousands of characters in it is cut to its ends. An argument or a field stands in backquotes,
-    as Python spells it: `steps`, `net.length`, `checksums=False`. The command line prints its options there (`cli/options.py`).
+    It is one line, and a value of thousands of characters in it is cut to its ends. An argument or a field stands in
+    backquotes, as Python spells it: `steps`, `net.length`, `checksums=False`. The command line prints its options there
+    (`cli/options.py`).
     """
 
     def __init__(self, sentence: str):
@@ -156,7 +157,8 @@ def check_counts(**counts: int) -> None:
 
 
 def no_attribute(of: str, name: str) -> str:
-    """Message of the AttributeError where `name` is asked of "zellige", one of its modules or "Model", and is not there.
+    """Message of the AttributeError where `name` is asked of "zellige", one of its modules or "Model", and is not
+    there.
 
     >>> no_attribute("zellige", "AutoModel")
     "module 'zellige' has no attribute 'AutoModel'; zellige.load(path) reads any model, with its tokenizer"

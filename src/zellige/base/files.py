@@ -1,6 +1,8 @@
-"""Files that survive: files and folders written aside and renamed. A folder is complete or absent, whatever interrupts it.
+"""Files that survive: files and folders written aside and renamed. A folder is complete or absent, whatever interrupts
+it.
 
-A symbolic link under the name of a file that is written is replaced: a run that somebody sent cannot lead outside of it.
+A symbolic link under the name of a file that is written is replaced: a run that somebody sent cannot lead outside of
+it.
 """
 
 import contextlib
@@ -22,7 +24,8 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the ways in which a system s
 
 # ---------------------------------------------------------------------------------------------------- whole folders
 def file_suffix(**values: Any) -> str:
-    """Return what a file's name says of choices that are not the defaults: `-limit-4-only-ptb`; None, False, (): not chosen."""
+    """Return what a file's name says of choices that are not the defaults: `-limit-4-only-ptb`; None, False, ():
+    not chosen."""
     words = []
     for name, value in values.items():
         if value is None or value is False or value == ():
@@ -192,7 +195,8 @@ def _write_file(path: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def _written_aside(path: Path, data: bytes) -> Iterator[Path]:
-    """A file beside `path` with this content, on the disk; gone after the block unless it was renamed. Raises OSError."""
+    """A file beside `path` with this content, on the disk; gone after the block unless it was renamed.
+    Raises OSError."""
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if stat.S_ISREG(_mode(path)) and not os.access(path, os.W_OK):  # a rename would not ask
@@ -213,7 +217,8 @@ def _written_aside(path: Path, data: bytes) -> Iterator[Path]:
 
 
 def writable(path: str | Path) -> None:
-    """InputError where `write_file` could not write a page of memory: it is tried, before there is something to write."""
+    """InputError where `write_file` could not write a page of memory: it is tried,
+    before there is something to write."""
     path = Path(path)
     try:
         kind = stat.S_IFMT(_mode(path))
@@ -228,7 +233,8 @@ def writable(path: str | Path) -> None:
 
 
 def unlinked(path: Path) -> Path:
-    """The path of a file that is to be appended to, or locked: a link is replaced by a copy of the file that it leads to.
+    """The path of a file that is to be appended to, or locked: a link is replaced by a copy of the file that it leads
+    to.
 
     Raises OSError.
     """
@@ -274,7 +280,8 @@ def point(link: Path, name: str) -> None:
 
 
 def follow(link: Path) -> Path | None:
-    """The folder that a pointer leads to: a symbolic link, a small file with a name in it, or the folder itself; else None."""
+    """The folder that a pointer leads to: a symbolic link, a small file with a name in it, or the folder itself;
+    else None."""
     if os.path.isfile(link):  # False, not an error, for a name that no file can have
         try:
             with link.open(encoding="utf-8") as file:

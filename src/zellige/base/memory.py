@@ -7,7 +7,8 @@ from .errors import InputError
 
 
 def machine_memory() -> float:
-    """Bytes that this process may take at most: those of the machine, its container's or its own limit; infinite if unknown."""
+    """Bytes that this process may take at most: those of the machine, its container's or its own limit;
+    infinite if unknown."""
     limits = [float("inf")]
     with contextlib.suppress(ValueError, OSError, AttributeError):  # Windows has no sysconf
         limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))

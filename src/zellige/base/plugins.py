@@ -5,9 +5,9 @@ A package names what it brings by entry points; the group says what it is (`GROU
     [project.entry-points."zellige.methods"]
     mymethod = "zellige_mymethod:MyMethod"
 
-After `pip install` the name stands wherever a name of ours may stand. What Zellige itself plugs in stands in one table of the
-same form, `zellige.plugins.TABLE`. Nothing is imported before it is asked for by its name. Other packages are asked only for a
-name that is not ours, and by `zellige list plugins`.
+After `pip install` the name stands wherever a name of ours may stand. What Zellige itself plugs in stands in one table
+of the same form, `zellige.plugins.TABLE`. Nothing is imported before it is asked for by its name. Other packages are
+asked only for a name that is not ours, and by `zellige list plugins`.
 """
 
 import functools
@@ -68,10 +68,12 @@ def part(name: str) -> ModuleType:
 
 
 class Registry(dict[str, T]):
-    """Things by name. The dictionary itself holds ours; a name that is not in it is looked for among the plug-ins of `group`.
+    """Things by name. The dictionary itself holds ours; a name that is not in it is looked for among the plug-ins of
+    `group`.
 
-    Iterating gives ours alone. `in`, `get` and `[]` know the names of other packages too; a name that nobody has raises the error
-    of `unknown`. A file may name what another package brings only once you have named it, or allowed code (`trust.reading`).
+    Iterating gives ours alone. `in`, `get` and `[]` know the names of other packages too; a name that nobody has raises
+    the error of `unknown`. A file may name what another package brings only once you have named it, or allowed code
+    (`trust.reading`).
 
     Args:
         kind: what one is called in errors.

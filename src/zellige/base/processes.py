@@ -2,9 +2,9 @@
 
 What started a process says which it is: torchrun, Slurm's srun, or Lightning on one machine.
 
-A thread of PyTorch that has done its part of a matrix product on a CPU spins until the others have done theirs. On idle cores
-that is fastest. On busy ones it takes the time of the very thread that it waits for: a step then takes up to ten times as long as
-with threads that sleep (docs/performance.md). Set one of CHOSEN yourself, and nothing is changed.
+A thread of PyTorch that has done its part of a matrix product on a CPU spins until the others have done theirs. On idle
+cores that is fastest. On busy ones it takes the time of the very thread that it waits for: a step then takes up to ten
+times as long as with threads that sleep (docs/performance.md). Set one of CHOSEN yourself, and nothing is changed.
 """
 
 import atexit
@@ -29,10 +29,11 @@ class Place:
     """A process among those that were started together.
 
     Attributes:
-        launcher: "torchrun", "Slurm" (a job of one process, too), or "" where nothing started this process that would again.
+        launcher: "torchrun", "Slurm" (a job of one process, too), or "" where nothing started this process that would
+            again.
         rank, local: its number, and that on its machine; the first is 0.
-        world, nodes: how many processes on how many machines. (Of the processes that Lightning starts itself only `local`, and so
-            `rank`, is known.)
+        world, nodes: how many processes on how many machines. (Of the processes that Lightning starts itself only
+            `local`, and so `rank`, is known.)
     """
 
     launcher: str = ""
@@ -107,7 +108,8 @@ def settle_waiting(environ: MutableMapping[str, str] = os.environ) -> None:
 
 
 def busy() -> bool:
-    """Return whether something waits for a core: as Linux measures it; elsewhere, whether as much runs as there are cores."""
+    """Return whether something waits for a core: as Linux measures it; elsewhere,
+    whether as much runs as there are cores."""
     try:
         share = PRESSURE.read_text().split("avg10=")[1].split()[0]  # some avg10=0.24 avg60=... total=...
         return float(share) >= BUSY

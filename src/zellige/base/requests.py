@@ -1,4 +1,5 @@
-"""Options as fields, and requests: a frozen dataclass whose fields each say what they are for and which values they take.
+"""Options as fields, and requests: a frozen dataclass whose fields each say what they are for and which values they
+take.
 
     @declared
     class Remasking(Sampler):
@@ -6,8 +7,8 @@
 
 The constructor checks every value. The command line, the web page and the docs read the same fields (`options_of`).
 
-A `Request` is such a dataclass that does something: `run` returns a record (`show.record.Record`). It is data: `to_dict` and
-`from_dict` make JSON of it and back, `verb` makes the function whose arguments are its fields.
+A `Request` is such a dataclass that does something: `run` returns a record (`show.record.Record`). It is data:
+`to_dict` and `from_dict` make JSON of it and back, `verb` makes the function whose arguments are its fields.
 
     @declared
     class Evaluate(Request["Result"]):
@@ -142,7 +143,8 @@ def may_follow(cls: type, name: str, *, default: None) -> Any:
 
 
 def aside(help: str, *, default: Any, kw_only: typing.Literal[True] = True) -> Any:
-    """A field of a request that is no part of what is requested: a callback, a folder for unfinished work. It is never saved."""
+    """A field of a request that is no part of what is requested: a callback, a folder for unfinished work.
+    It is never saved."""
     about = Option(help, hidden=True, saved=False)
     return dataclasses.field(default=default, kw_only=kw_only, compare=False, repr=False, metadata={_KEY: about})
 
@@ -225,8 +227,9 @@ def _kinds(hint: Annotation) -> list[type]:
 class Request(Generic[R]):
     """Request as data: its fields are its options; equal requests ask for the same.
 
-    A subclass is `declared`, public in `zellige` under its own name (a record's file names it so), and imports what computes
-    only within `run`, so that the command line reads its options without torch. `returns` is the `module:Class` of its record.
+    A subclass is `declared`, public in `zellige` under its own name (a record's file names it so), and imports what
+    computes only within `run`, so that the command line reads its options without torch. `returns` is the
+    `module:Class` of its record.
     """
 
     returns: ClassVar[str] = ""
@@ -337,7 +340,8 @@ def data_of_json(kind: type, value: object) -> Any:
 
 
 def verb(request: Callable[P, Request[R]], name: str) -> Callable[Concatenate[Any, P], R]:
-    """The function `name(model, ...)` whose other arguments are the fields of a request; editors know them from the class."""
+    """The function `name(model, ...)` whose other arguments are the fields of a request;
+    editors know them from the class."""
     return _function(
         request, name, (inspect.Parameter("model", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Any),)
     )
@@ -349,7 +353,8 @@ def alone(request: Callable[P, Request[R]], name: str) -> Callable[P, R]:
 
 
 def _function(cls: Any, name: str, subjects: tuple[inspect.Parameter, ...]) -> Any:
-    """The function that makes a request of its arguments and runs it on `subjects`, the arguments that are no fields."""
+    """The function that makes a request of its arguments and runs it on `subjects`,
+    the arguments that are no fields."""
     fields = inspect.signature(cls)
     signature = fields.replace(parameters=[*subjects, *fields.parameters.values()], return_annotation="Record")
 
@@ -375,7 +380,8 @@ def _described(cls: type) -> str:
 
 # ---------------------------------------------------------------------------------- choices in one word
 def choices_of(name: str, text: str, example: str) -> Iterator[tuple[str, str]]:
-    """The choices of `name` in "process=uniform,steps=64", each with its value as text. Raises InputError, with an example."""
+    """The choices of `name` in "process=uniform,steps=64", each with its value as text. Raises InputError,
+    with an example."""
     for word in filter(None, text.split(",")):
         key, equals, value = word.partition("=")
         if not equals:
@@ -403,8 +409,8 @@ TOP_K: dict[str, Any] = {
 GRIDS = ("auto", "uniform", "cosine", "log-snr", "published")
 CHAINS = ("uniform", "cosine", "log-snr")  # those whose steps are a model with a bound
 GRID = (
-    "uniform, cosine, log-snr, published or a step size; published: its authors'; auto: MD4's cosine with its linear schedule, "
-    "else uniform"
+    "uniform, cosine, log-snr, published or a step size; published: its authors'; auto: MD4's cosine with its linear "
+    "schedule, else uniform"
 )
 _SMALLEST_STEP = 1e-6
 

@@ -1,7 +1,8 @@
 """Reading of files: as text, as JSON, and as the types that it must have; one line for each way in which it can fail.
 
-`read_json(path, kind)` checks the file against a dataclass, a TypedDict or any other annotation, strictly: nothing is coerced
-and no entry is missing. A dataclass has no other entries; a TypedDict is what is needed of an object that may hold more.
+`read_json(path, kind)` checks the file against a dataclass, a TypedDict or any other annotation, strictly: nothing is
+coerced and no entry is missing. A dataclass has no other entries; a TypedDict is what is needed of an object that may
+hold more.
 """
 
 import contextlib
@@ -107,7 +108,8 @@ def read_json(path: str | Path, kind: Annotation = dict, instead: str = AGAIN) -
 
 
 def read_lines(path: str | Path, kind: Annotation = dict, instead: str = AGAIN) -> list[tuple[int, Any]]:
-    """(number, JSON as `kind`) of each line of a file but the blank ones; raises as `read_json`, with the number of the line."""
+    """(number, JSON as `kind`) of each line of a file but the blank ones; raises as `read_json`,
+    with the number of the line."""
     lines = enumerate(read_text(path, instead).split("\n"), 1)
     return [(n, parse_as(text, kind, f"line {n:,} of '{shown(path)}'", instead)) for n, text in lines if text.strip()]
 
@@ -178,14 +180,14 @@ def either(names: tuple[str, ...]) -> str:
 
 def structure(
     value: object, kind: Annotation, source: str, name: str = "", instead: str = AGAIN, strict: bool = True
-) -> Any:  # fmt: skip
+) -> Any:
     """JSON's plain data as `kind`.
 
     Args:
         source: what to call the file in an error, quoted.
         name: the entry of the file that the value stands in, "" for the whole.
-        strict: a dataclass has all its entries and no other. Else its defaults stand for what is absent, other entries are
-            left out, and null stands for a number that is not finite, which is read as NaN: so records are read.
+        strict: a dataclass has all its entries and no other. Else its defaults stand for what is absent, other entries
+            are left out, and null stands for a number that is not finite, which is read as NaN: so records are read.
 
     Raises:
         InputError: the first entry that does not fit, by its place; or what a dataclass itself refuses.
@@ -209,8 +211,8 @@ def structure(
 def entries_of(value: object) -> Any:
     """The plain data of a record: of dataclasses, lists and tuples in each other; `structure(strict=False)` reads it.
 
-    A field of a dataclass is left out where it is None and so is its default; its name is that of `SPELT`, where that has one.
-    A class that has `to_dict` writes itself.
+    A field of a dataclass is left out where it is None and so is its default; its name is that of `SPELT`, where that
+    has one. A class that has `to_dict` writes itself.
     """
     if isinstance(value, Mapping):
         return {name: entries_of(entry) for name, entry in value.items()}

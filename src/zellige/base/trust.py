@@ -1,7 +1,7 @@
 """Restrictions on files of others: running code, fetching from elsewhere and having changed are named, and asked for.
 
-What is typed, or handed over in Python, is meant. A config, a result, a folder of claims or of a model may come from anybody.
-`object_of` runs the file of `file.py:name` and returns the object.
+What is typed, or handed over in Python, is meant. A config, a result, a folder of claims or of a model may come from
+anybody. `object_of` runs the file of `file.py:name` and returns the object.
 """
 
 import importlib.machinery
@@ -22,7 +22,8 @@ _source = ContextVar("source", default="")
 
 @contextmanager
 def allow(code: bool = False, remote: bool = False, changed: bool = False) -> Iterator[None]:
-    """Within the block files may name `code` that runs and data that is `remote`, and may have `changed` since their checksum."""
+    """Within the block files may name `code` that runs and data that is `remote`,
+    and may have `changed` since their checksum."""
     more = {name for name, allowed in (("code", code), ("remote", remote), ("changed", changed)) if allowed}
     before = _allowed.set(_allowed.get() | more)
     try:
@@ -33,7 +34,8 @@ def allow(code: bool = False, remote: bool = False, changed: bool = False) -> It
 
 @contextmanager
 def reading(source: str) -> Iterator[None]:
-    """Within the block names come from a file, `source`, and nobody typed them: a plug-in of another package is code."""
+    """Within the block names come from a file, `source`, and nobody typed them:
+    a plug-in of another package is code."""
     before = _source.set(source)
     try:
         yield
@@ -45,7 +47,8 @@ def refuse_plugin(what: str) -> None:
     """InputError where a file names `what`, which would run code of another package, and files may name none."""
     if (source := _source.get()) and not may_run_code():
         raise InputError(
-            f"'{source}' names the {what}, whose code would run; add `allow_code`, or name it yourself, as `method` does"
+            f"'{source}' names the {what}, whose code would run; add `allow_code`, or name it yourself, as `method` "
+            "does"
         )
 
 

@@ -1,7 +1,7 @@
 """The command line: `zellige COMMAND`. Nothing heavy is imported before it is known what to do.
 
-Exit codes: 0 done; 1 the work ran and failed; 2 the input was wrong, nothing was written; 130 Ctrl-C, 143 SIGTERM, 138 SIGUSR1,
-141 nobody read the output.
+Exit codes: 0 done; 1 the work ran and failed; 2 the input was wrong, nothing was written; 130 Ctrl-C, 143 SIGTERM, 138
+SIGUSR1, 141 nobody read the output.
 """
 
 import contextlib
@@ -42,9 +42,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         chosen, argv = options.everywhere(argv)
         rank = this_process().rank  # of several processes the first one speaks
         terminal = Terminal(
-            quiet=chosen.quiet or rank > 0, color=chosen.color, json=chosen.json, fields=options.EVERYWHERE,
+            quiet=chosen.quiet or rank > 0,
+            color=chosen.color,
+            json=chosen.json,
+            fields=options.EVERYWHERE,
             prefix=f"rank {rank}: " if rank else "",
-        )  # fmt: skip
+        )
         if chosen.json not in (None, "-"):  # before the work, not after it
             from .common import writable
 
@@ -125,7 +128,8 @@ def _quiet_libraries() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM and SIGUSR1 as an exception, so that the cursor comes back and files are whole; training has its own inside.
+    """SIGTERM and SIGUSR1 as an exception, so that the cursor comes back and files are whole; training has its own
+    inside.
 
     A signal that is ignored when the command starts (nohup, `trap ''`) stays ignored, as Python leaves SIGINT then.
     """

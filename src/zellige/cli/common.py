@@ -81,7 +81,8 @@ else:  # of lists.json, so that this needs no torch
 
 
 def with_sampler(cls: type[T], words: Sequence[str]) -> type[T]:
-    """The options of a command that draws samples, with those of the sampler that is typed, where another package brings it."""
+    """The options of a command that draws samples, with those of the sampler that is typed,
+    where another package brings it."""
     name = options.value_of(words, "--sampler")
     if name not in others("zellige.samplers") or "--block-sampler" not in (known := flags(cls)):
         return cls
@@ -94,7 +95,8 @@ def with_sampler(cls: type[T], words: Sequence[str]) -> type[T]:
 
 @contextlib.contextmanager
 def bars(terminal: Terminal) -> Iterator[Callable[..., Callable[[int, int], None]]]:
-    """Bars one after another: `show("read", as_text=byte_size)` is a callback of (done, total) with a bar of its own."""
+    """Bars one after another: `show("read", as_text=byte_size)` is a callback of (done,
+    total) with a bar of its own."""
     with contextlib.ExitStack() as stack:
 
         def show(label: str, unit: str = "", detail: Callable[[], str] = str, **how: Any) -> Callable[[int, int], None]:
@@ -193,8 +195,8 @@ def loading(chosen: Any) -> dict[str, Any]:
 def typed_data(chosen: Any, words: Sequence[str], own: Data) -> Data | None:
     """The data that a command line asks for; None: the run's `own`, of which nothing is typed.
 
-    Where no other data set is named, what is typed changes the own one: a path says where its files lie. Only beside a text a
-    path is another text.
+    Where no other data set is named, what is typed changes the own one: a path says where its files lie. Only beside a
+    text a path is another text.
     """
     typed = {flag[7:].replace("-", "_") for flag in options.typed(type(chosen), words) if flag.startswith("--data.")}
     decisive_fields = {"name", "mix"} if DATASETS[own.name].shaped else {"name", "mix", "path"}
@@ -231,7 +233,8 @@ def refuse_unasked(words: Iterable[str], source: str) -> None:
 
 
 def run_folder(source: str) -> Path | None:
-    """The folder that a result is written into: that of the run, if it is one. InputError where nothing can be written."""
+    """The folder that a result is written into: that of the run, if it is one.
+    InputError where nothing can be written."""
     from ..base import files
     from ..models.checkpoint.layout import CHECKPOINTS, holds_run
 
@@ -251,7 +254,8 @@ def write_result(terminal: Terminal, file: Path, document: Mapping[str, Any]) ->
 
 
 def unfinished_folder(source: str, cache: str | None = None) -> Path:
-    """Where the parts of an evaluation that are done are stored until it is finished: the run's folder, or the cache."""
+    """Where the parts of an evaluation that are done are stored until it is finished: the run's folder,
+    or the cache."""
     from ..data.catalogue import cache_folder
 
     return run_folder(source) or cache_folder(cache) / "evaluations"

@@ -78,10 +78,16 @@ def registered() -> Values:
     samplers = names("samplers")
     return {
         "plan --device": [*DEVICES],
-        "--data.name": names("data"), "--recipe": names("recipes"), "--table": names("tables"),
+        "--data.name": names("data"),
+        "--recipe": names("recipes"),
+        "--table": names("tables"),
         "--sampler": samplers,
-        "--samplers": samplers, "--block-sampler": samplers, "--judge": [RUN], "--train.start": [RUN], "--json": [],
-    }  # fmt: skip
+        "--samplers": samplers,
+        "--block-sampler": samplers,
+        "--judge": [RUN],
+        "--train.start": [RUN],
+        "--json": [],
+    }
 
 
 def listed(*words: str) -> tuple[list[str], Values]:
@@ -146,9 +152,14 @@ def bash(shell: str, follow: Follow, values: Values) -> str:
         takes += [f'    {pattern}) words="{" ".join(words_of_value)}"; files="{files}" ;;'] if words_of_value else []
     takes.append(f"    {'|'.join(branches)}) ;;")
     return BASH.format(
-        shell=shell, before=before, commands=" ".join(COMMANDS.names()), cases="\n".join(cases), options="\n".join(takes),
-        models=" ".join(names("models")), run=RUN,
-    )  # fmt: skip
+        shell=shell,
+        before=before,
+        commands=" ".join(COMMANDS.names()),
+        cases="\n".join(cases),
+        options="\n".join(takes),
+        models=" ".join(names("models")),
+        run=RUN,
+    )
 
 
 def fish(follow: Follow, values: Values) -> str:

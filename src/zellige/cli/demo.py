@@ -54,7 +54,8 @@ def training(steps: int = STEPS, seed: int = 0) -> "Train":
 
 
 def show_shipped(terminal: Terminal, seed: int = 0, name: str = SHIPPED, seconds: float = SECONDS) -> int:
-    """Watch a shipped model write, one text after another until `seconds` have passed; returns how many texts that were.
+    """Watch a shipped model write, one text after another until `seconds` have passed; returns how many texts that
+    were.
 
     0 where this installation has no such model. Where nothing can move, the texts alone are shown.
     """
@@ -155,8 +156,8 @@ class _Parts:
         self.source, self.net, self.settings = Data(), network(), training(self.steps, self.seed)
         n = sum(p.numel() for p in build("mdlm", 27, self.net).parameters())
         self.say(
-            f"{parameters(n)}, {counted(torch.get_num_threads(), 'thread')}, torch {torch.__version__.partition('+')[0]}, "
-            f"float32, seed {self.seed}\n"
+            f"{parameters(n)}, {counted(torch.get_num_threads(), 'thread')}, torch "
+            f"{torch.__version__.partition('+')[0]}, float32, seed {self.seed}\n"
         )
         self.read()
         self.count()

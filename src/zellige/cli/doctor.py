@@ -1,4 +1,5 @@
-"""`zellige doctor`: what this machine has: versions, devices, extras, caches, folders that can be written, the terminal."""
+"""`zellige doctor`: what this machine has: versions, devices, extras, caches, folders that can be written,
+the terminal."""
 
 import os
 import tempfile
@@ -85,7 +86,8 @@ class Doctor:
 
 
 def doctor(words: Sequence[str], terminal: Terminal, began: float) -> int:
-    """`zellige doctor`: it ends with 0, since nothing that it finds is wrong in itself; with 1 where a file is damaged."""
+    """`zellige doctor`: it ends with 0, since nothing that it finds is wrong in itself;
+    with 1 where a file is damaged."""
     arguments = options.parse(
         Doctor, words, "doctor", terminal, about="Show versions, devices, extras and caches, and what is missing."
     )
@@ -164,12 +166,15 @@ def _lines(machine: Machine) -> list[str]:
         ("extras", [f"{name:<{wide}}{_lacks(extra)}" for name, extra in machine.extras.items()]),
         ("caches", [f"{path(cache.path)}, {byte_size(cache.bytes)}" for cache in machine.caches.values()]),
         ("writable", [f"{path(place)}: {'yes' if able else 'no'}" for place, able in machine.writable.items()]),
-        ("terminal", [
-            f"{screen.columns} columns, {screen.colours or 'no'} colours",
-            f"{'moves' if screen.moves else 'plain lines'}, {'Unicode' if screen.unicode else 'ASCII'}, "
-            f"pictures {f'by {screen.pictures}' if screen.pictures else 'as characters'}",
-        ]),
-    ]  # fmt: skip
+        (
+            "terminal",
+            [
+                f"{screen.columns} columns, {screen.colours or 'no'} colours",
+                f"{'moves' if screen.moves else 'plain lines'}, {'Unicode' if screen.unicode else 'ASCII'}, "
+                f"pictures {f'by {screen.pictures}' if screen.pictures else 'as characters'}",
+            ],
+        ),
+    ]
     if machine.damaged is not None:
         lines.append(("damaged", machine.damaged or ["nothing: all that the cache holds is what was written"]))
     return [f"{head if i == 0 else '':<10}{text}" for head, texts in lines for i, text in enumerate(texts)]

@@ -124,8 +124,8 @@ def draw(
         if trajectory.lengths:
             sizes = sorted(map(int, counts_of_lengths(model)))
             terminal.note(
-                f"lengths are drawn from those of the training's documents, {sizes[0]:,} to {sizes[-1]:,} tokens, as this model "
-                "does not learn where a text ends; `length` sets one"
+                f"lengths are drawn from those of the training's documents, {sizes[0]:,} to {sizes[-1]:,} tokens, as "
+                "this model does not learn where a text ends; `length` sets one"
             )
     if (note := approximate(model)) and (free is None or prompt):
         terminal.note(note)
@@ -209,7 +209,8 @@ def _note_blank(model: "Model", prompt: str, terminal: Terminal) -> None:
 
     if before_word(model.tokenizer, prompt) != prompt:
         terminal.note(
-            f"the blank at the end of the prompt is left to the next token: tokens of {model.tokenizer.name} begin with it"
+            f"the blank at the end of the prompt is left to the next token: tokens of {model.tokenizer.name} begin "
+            "with it"
         )
 
 
@@ -222,9 +223,14 @@ def described(distribution: "Distribution") -> str:
 
 
 def _seen(
-    request: "Sample | Infill", model: "Model", chosen: Drawing, command: str, length: int | None,
-    writers: "list[Callable[[Frame], None]]", terminal: Terminal,
-) -> "Samples":  # fmt: skip
+    request: "Sample | Infill",
+    model: "Model",
+    chosen: Drawing,
+    command: str,
+    length: int | None,
+    writers: "list[Callable[[Frame], None]]",
+    terminal: Terminal,
+) -> "Samples":
     """Draw the samples, each frame shown on the terminal, or counted in a bar, and handed to the writers."""
     from .viewer import Viewer
 
@@ -339,7 +345,8 @@ class Panels:
         return []
 
     def write(self, out: Path, samples: "Samples") -> list[Path]:
-        """Write a file, or several; a picture shows the given part and the true row too, other formats the samples alone."""
+        """Write a file, or several; a picture shows the given part and the true row too,
+        other formats the samples alone."""
         if out.suffix == ".png" and self.row is None and len(set(self.captions)) > 1:
             from ..base.files import write_file
 
@@ -357,7 +364,8 @@ MOST = 200  # pictures in a folder, evenly spaced, of more steps than that
 
 
 class FrameFiles:
-    """Frames of the first batch as step-0000.png, step-0001.png, ..., all its samples in each; `files` are the written ones."""
+    """Frames of the first batch as step-0000.png, step-0001.png, ..., all its samples in each;
+    `files` are the written ones."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -407,7 +415,8 @@ class FilmFile:
 
 
 def frames_folder(name: str, kind: "Modality") -> Path:
-    """The folder of --frames. InputError where such rows make no pictures, where nothing can be written, or some are there."""
+    """The folder of --frames. InputError where such rows make no pictures, where nothing can be written,
+    or some are there."""
     from ..base.files import writable
 
     if ".png" not in kind.suffixes:

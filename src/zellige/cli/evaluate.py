@@ -37,9 +37,11 @@ if TYPE_CHECKING:
     from ..evaluation.result import Result
 
 EVALUATIONS: Registry[Mode] = Registry(  # by the flag that makes another command of `evaluate`, without its dashes
-    "evaluation", "zellige evaluate -h", "zellige.evaluations",
+    "evaluation",
+    "zellige evaluate -h",
+    "zellige.evaluations",
     Fits(lambda value: isinstance(value, Mode), "a zellige.cli.evaluate_again.Mode"),
-)  # fmt: skip
+)
 TRAIN = "--train-features"  # trains, and judges nothing
 
 
@@ -86,7 +88,8 @@ def _taken(name: str, words: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def judge_words(words: Sequence[str], terminal: Terminal, began: float, write: bool = True) -> Record | None:
-    """Judge what a command line asks for, and print it; `write`: into the run, if it is one. None: another process speaks."""
+    """Judge what a command line asks for, and print it; `write`: into the run, if it is one. None:
+    another process speaks."""
     mode = mode_of(words)
     words = [word for word in words if word != "--generate"]  # the one flag of a mode that is no option of it
     form = with_sampler(mode.options, words)
@@ -137,9 +140,12 @@ def bound(chosen: EvaluateOptions, words: Sequence[str], terminal: Terminal) -> 
 
         corpus = corpus_of(model, data, show("read", as_text=byte_size), request.split)
         result = replace(
-            request, data=corpus, progress=show("evaluate", "texts"), distributed=process.world > 1,
+            request,
+            data=corpus,
+            progress=show("evaluate", "texts"),
+            distributed=process.world > 1,
             keep=unfinished_folder(chosen.run, model.config.data.cache),
-        ).run(model)  # fmt: skip
+        ).run(model)
         if process.rank:
             return None
         model = averaged(model, request.symmetries)

@@ -1,7 +1,7 @@
 """`zellige evaluate` with `--from` or `--audit`: numbers computed again, ours and those claimed elsewhere.
 
-`--from result.json` does what a result says was done, and says whether its number holds. `--audit DIR` computes each claim of
-a folder, and says which hold, and why the others do not.
+`--from result.json` does what a result says was done, and says whether its number holds. `--audit DIR` computes each
+claim of a folder, and says which hold, and why the others do not.
 
 DIR/claims.csv has a line a claim, with the columns
 
@@ -169,8 +169,8 @@ class Claim:
 def audit(folder: str, words: Sequence[str], terminal: Terminal, judge: Judge) -> Document:
     """Every claim of a folder computed again, in one table.
 
-    The document's result has "holds": true where all of them do, false where one does not, null where none is refuted but some
-    cannot be checked; and "checked", how many could be.
+    The document's result has "holds": true where all of them do, false where one does not, null where none is refuted
+    but some cannot be checked; and "checked", how many could be.
     """
     if words:
         raise InputError(f"'{words[0]}' does not go with --audit; the options of each claim are in {CLAIMS}")
@@ -267,10 +267,13 @@ def _checked(
     except ValueError as reason:  # a quotation mark that is never closed
         verdict, why = UNKNOWN, f"protocol: {str(reason).lower()}"
     return {
-        "claim": asdict(claim), "ours": None if number is None else asdict(number), "verdict": verdict, "why": why,
+        "claim": asdict(claim),
+        "ours": None if number is None else asdict(number),
+        "verdict": verdict,
+        "why": why,
         **{key: document.get(key) for key in ("arguments", "interval", "protocol", "seed")},
         "about": document.get("result", {}).get("about"),
-    }  # fmt: skip
+    }
 
 
 def _judged(words: Sequence[str], silent: Terminal, judge: Judge) -> Record | InputError:

@@ -1,4 +1,5 @@
-"""`zellige evaluate RUN` with `--pairs`, `--steps`, `--suite` or `--bracket`: their options, what they print and write."""
+"""`zellige evaluate RUN` with `--pairs`, `--steps`, `--suite` or `--bracket`: their options,
+what they print and write."""
 
 import io
 import math
@@ -68,7 +69,8 @@ def describe_pairs(judged: "ChoiceScores") -> list[str]:
     result, about, p = judged.result, judged.result.about, judged.result.protocol
     lines = [
         of_model(about),
-        f"{Path(about['data']).name}: {counted(about['pairs'], 'pair')}, {counted(round(result.units), 'token')} to predict",
+        f"{Path(about['data']).name}: {counted(about['pairs'], 'pair')}, {counted(round(result.units), 'token')} to "
+        "predict",
         "",
         f"  {result}{' ' + p['class'] if 'class' in p else ''}   perplexity {result.perplexity_text}",
     ]
@@ -115,9 +117,12 @@ def steps(chosen: StepsOptions, words: Sequence[str], terminal: Terminal) -> "St
             update(done, total)
 
         table = replace(
-            request, reading=show("read", as_text=byte_size), progress=progress, distributed=process.world > 1,
+            request,
+            reading=show("read", as_text=byte_size),
+            progress=progress,
+            distributed=process.world > 1,
             keep=unfinished_folder(chosen.run, model.config.data.cache),
-        ).run(model)  # fmt: skip
+        ).run(model)
     return None if process.rank else replace(table, request=request)
 
 
@@ -140,9 +145,12 @@ def steps_lines(table: "StepsTable") -> list[str]:
     grid = getattr(table.request, "grid", "uniform")
     sampler_note = "T steps" if grid == "uniform" else f"T steps on the grid {grid}"
     return [
-        *heading(last)[:-1], f"{counted(last.draws, 'draw')} of each, the same for all rows", "",
-        *columns([header, *rows], "<>>>"), f"The bound of T steps holds for samples of ancestral in exactly {sampler_note}",
-    ]  # fmt: skip
+        *heading(last)[:-1],
+        f"{counted(last.draws, 'draw')} of each, the same for all rows",
+        "",
+        *columns([header, *rows], "<>>>"),
+        f"The bound of T steps holds for samples of ancestral in exactly {sampler_note}",
+    ]
 
 
 def save_steps(table: "StepsTable", folder: Path, terminal: Terminal) -> None:
@@ -153,8 +161,9 @@ def save_steps(table: "StepsTable", folder: Path, terminal: Terminal) -> None:
     usual = request.numbers == EvaluateSteps().numbers
     suffix = file_suffix(
         steps=None if usual else [str(T or CONTINUOUS) for T in request.numbers],
-        limit=last.sequences if last.partial else None, **request.changed("draws", "seed", "grid", "terms"),
-    )  # fmt: skip
+        limit=last.sequences if last.partial else None,
+        **request.changed("draws", "seed", "grid", "terms"),
+    )
     write_result(terminal, folder / f"steps-{where}{suffix}.json", table.to_dict())
 
 
@@ -186,9 +195,12 @@ def suite(chosen: SuiteOptions, words: Sequence[str], terminal: Terminal) -> "Su
             update(0, 1)
 
         table = replace(
-            request, begin=begin, progress=update, distributed=process.world > 1,
+            request,
+            begin=begin,
+            progress=update,
+            distributed=process.world > 1,
             keep=unfinished_folder(chosen.run, request.data.cache),
-        ).run(model)  # fmt: skip
+        ).run(model)
     return None if process.rank else table
 
 
@@ -230,7 +242,7 @@ def describe_suite(table: "SuiteTable") -> list[str]:
         "EOS after each document" if p.eos else "no EOS between documents",
         {"none": "no BOS", "counted": "BOS counted", "given": "BOS given"}[p.begin],
         *["EOS at the end of a row"] * p.end,
-    ]  # fmt: skip
+    ]
     first = next(row.result for row in table.rows if row.result is not None)
     how += [str(first.protocol[key]) for key in ("time", "class") if key in first.protocol]
     text = f"{p.name} ({PROTOCOL}): {', '.join(how)}, seed {table.seed}"
@@ -271,7 +283,8 @@ def bracket(chosen: BracketOptions, words: Sequence[str], terminal: Terminal) ->
 
 
 def describe_bracket(result: "BracketResult") -> list[str]:
-    """Return the printed lines: rows of the model's distribution, of others and of its samples, absent rows, the protocol."""
+    """Return the printed lines: rows of the model's distribution, of others and of its samples, absent rows,
+    the protocol."""
     about, p, unit = result.about, result.protocol, result.unit
     lines = [of_model(about), f"{about['data']} {about['split']}: texts of {count(about['length'])}, {p['texts']}", ""]
     rows_with_values = [row for row in result.rows if row.result]
@@ -339,19 +352,38 @@ def save_bracket(result: "BracketResult", folder: Path, terminal: Terminal) -> N
 
 
 SUITE = Mode(
-    EvaluateSuite, SuiteOptions, "evaluate --suite", "Zero-shot likelihoods on the usual data sets.", suite, describe_suite,
+    EvaluateSuite,
+    SuiteOptions,
+    "evaluate --suite",
+    "Zero-shot likelihoods on the usual data sets.",
+    suite,
+    describe_suite,
     save_suite,
-)  # fmt: skip
+)
 PAIRS = Mode(
-    EvaluatePairs, PairsOptions, "evaluate --pairs",
-    "Score given continuations and choose between them.", pairs, describe_pairs, save_pairs,
-)  # fmt: skip
+    EvaluatePairs,
+    PairsOptions,
+    "evaluate --pairs",
+    "Score given continuations and choose between them.",
+    pairs,
+    describe_pairs,
+    save_pairs,
+)
 BRACKET = Mode(
-    EvaluateBracket, BracketOptions, "evaluate --bracket",
-    "Upper and lower bounds on -log p of a text.", bracket, describe_bracket,
+    EvaluateBracket,
+    BracketOptions,
+    "evaluate --bracket",
+    "Upper and lower bounds on -log p of a text.",
+    bracket,
+    describe_bracket,
     save_bracket,
-)  # fmt: skip
+)
 STEPS = Mode(
-    EvaluateSteps, StepsOptions, "evaluate --steps", "The bound for several numbers of sampling steps.", steps, steps_lines,
+    EvaluateSteps,
+    StepsOptions,
+    "evaluate --steps",
+    "The bound for several numbers of sampling steps.",
+    steps,
+    steps_lines,
     save_steps,
-)  # fmt: skip
+)

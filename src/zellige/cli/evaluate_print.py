@@ -46,7 +46,8 @@ def heading(result: Result) -> list[str]:
 
 
 def describe(result: Result) -> list[str]:
-    """The lines that `zellige evaluate` prints under its heading: terms, number, where its width comes from, protocol."""
+    """The lines that `zellige evaluate` prints under its heading: terms, number, where its width comes from,
+    protocol."""
     p = result.protocol
     per_sequence = result.units / max(result.sequences, 1)
     loss = result.kind == "loss"  # no nats, and no perplexity
@@ -142,7 +143,8 @@ def _both(result: Result) -> list[str]:
 
 
 def write(folder: Path, result: Result, terminal: Terminal) -> Path:
-    """Write a result into a run; one that is there under its name, and is fuller or of other choices, is renamed before."""
+    """Write a result into a run; one that is there under its name, and is fuller or of other choices,
+    is renamed before."""
     file = folder / result.file_name
     with contextlib.suppress(InputError):  # nothing there, or nothing that is a result
         before = Result.from_json(file)
@@ -304,13 +306,15 @@ def _protocol_of_images(record: SamplesRecord, draws: str) -> list[tuple[str, st
 
 
 def shown(samples: ScoredSet, name: str) -> str:
-    """A metric of a set as its row of METRICS prints it; "-" where the set has none. ValueError: there is no such row."""
+    """A metric of a set as its row of METRICS prints it; "-" where the set has none. ValueError:
+    there is no such row."""
     metric = find(name)
     return metric.text(samples.measures[name]) if name in samples.measures else "-"
 
 
 def headline(record: SamplesRecord) -> list[str]:
-    """Perplexity at the entropy of real text, above all else, or why it is unknown; nothing where there is no real text."""
+    """Perplexity at the entropy of real text, above all else, or why it is unknown;
+    nothing where there is no real text."""
     if record.real is None or not record.of_texts or record.protocol.given:
         return []
     if (at := record.matched) is None:
@@ -320,14 +324,17 @@ def headline(record: SamplesRecord) -> list[str]:
     metric = find("perplexity")
     places = metric.places(at.perplexity.value)
     return [
-        "", f"at the entropy of real text, {at.entropy:.3f} nats (temperature {at.temperature:.2f}):",
+        "",
+        f"at the entropy of real text, {at.entropy:.3f} nats (temperature {at.temperature:.2f}):",
         f"  perplexity {metric.text(at.perplexity)}, that of real text {at.real:.{places}f}",
-        f"  {at.gap.text()} nats/token above real text", "",
-    ]  # fmt: skip
+        f"  {at.gap.text()} nats/token above real text",
+        "",
+    ]
 
 
 def of_cheats(record: SamplesRecord) -> list[Table]:
-    """The table of degenerate samplers, or none: a row for each metric, real text first; * is no worse than real text."""
+    """The table of degenerate samplers, or none: a row for each metric, real text first;
+    * is no worse than real text."""
     if not record.cheats:
         return []
     sets, real = [record.points[0], *record.cheats], [record.real] if record.real else []

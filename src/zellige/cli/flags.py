@@ -1,8 +1,8 @@
 """A frozen dataclass as options of the command line.
 
-The flag of a field is its name, behind the name of the field of the dataclass that it stands in: `Net.layers` in a field `net`
-is --net.layers. What a field says of itself, by `requests.option`, is its help; one that says `argument="RUN"` stands on the
-command line without a flag.
+The flag of a field is its name, behind the name of the field of the dataclass that it stands in: `Net.layers` in a
+field `net` is --net.layers. What a field says of itself, by `requests.option`, is its help; one that says
+`argument="RUN"` stands on the command line without a flag.
 """
 
 import dataclasses
@@ -67,7 +67,8 @@ class Flag:
         """The value that a text stands for, or several do, or the True or False of a switch.
 
         Raises:
-            InputError: a text that is no value of the option; its range is checked with all other fields, by its dataclass.
+            InputError: a text that is no value of the option; its range is checked with all other fields, by its
+                dataclass.
         """
         if isinstance(typed, bool):
             return typed
@@ -125,7 +126,8 @@ def _typed_fields(cls: type) -> tuple[tuple[dataclasses.Field[Any], Option, Any]
 
 
 def _typed(hint: Annotation) -> Any:
-    """Type on the command line of a field's values: words for any value, no dataclass beside others, a list or None as a list."""
+    """Type on the command line of a field's values: words for any value, no dataclass beside others,
+    a list or None as a list."""
     if hint is Any:
         return str
     if typing.get_origin(hint) in (Union, types.UnionType):

@@ -1,4 +1,5 @@
-"""`zellige evaluate MODEL --generate`: samples of text or images, judged; along temperature and top-p, or network evaluations."""
+"""`zellige evaluate MODEL --generate`: samples of text or images, judged; along temperature and top-p,
+or network evaluations."""
 
 import io
 from collections.abc import Sequence
@@ -147,6 +148,13 @@ def save_samples(record: "SamplesRecord", folder: Path, terminal: Terminal, chos
 
 
 GENERATE = Mode(
-    EvaluateSamples, GenerateOptions, "evaluate --generate", "Quality of samples: perplexity and entropy, or FID.", generate,
-    generate_lines, save_samples, samples_folder, early=True,
-)  # fmt: skip
+    EvaluateSamples,
+    GenerateOptions,
+    "evaluate --generate",
+    "Quality of samples: perplexity and entropy, or FID.",
+    generate,
+    generate_lines,
+    save_samples,
+    samples_folder,
+    early=True,
+)

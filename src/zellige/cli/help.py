@@ -51,7 +51,8 @@ example
   zellige train mdlm --data.path notes/"""
 
 LINES, COLUMNS = 24, 80
-# the options' dataclass: what is typed after the command, and those that most people need (all of them where none is named)
+# the options' dataclass: what is typed after the command, and those that most people need (all of them where none is
+# named)
 SHOWN: dict[str, tuple[str, str]] = {
     "Options": ("[options]", "size config data.path data.name net.layers net.hidden net.length train.steps epochs "
                 "train.batch train.lr run resume overwrite recipe"),
@@ -208,7 +209,8 @@ def _head(flag: Flag) -> str:
 
 
 def summary(text: str, width: int) -> list[str]:
-    """A description as lines of this width: all of it if that is one line, else the clauses that fit, or the first one wrapped.
+    """A description as lines of this width: all of it if that is one line, else the clauses that fit, or the first one
+    wrapped.
 
     A clause ends at a semicolon, at the end of a sentence or before its last parenthesis.
 

@@ -37,7 +37,7 @@ _SAME = {  # ours: what PyTorch's, Hugging Face's and Lightning's scripts call i
     "--temperature": "temp",
     "--run --out": "output output-dir out-dir save-dir",
     "--overwrite": "overwrite-output-dir",
-}  # fmt: skip
+}
 _NEAR = {
     "--train.lr": "base-lr",
     "--train.batch --batch": "per-device-train-batch-size per-gpu-batch-size",
@@ -69,7 +69,7 @@ _NEAR = {
     "--size": "preset model-size",
     "--config": "config-file cfg",
     "--resume": "continue resume-from resume-from-checkpoint",
-}  # fmt: skip
+}
 _SAME_VALUE = {  # the value of an option, as those scripts call it
     "bfloat16": "bf16 bf16-mixed",
     "float32": "fp32 float 32 32-true",

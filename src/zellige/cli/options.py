@@ -30,9 +30,13 @@ from .meanings import meaning, same_value, synonym
 T = TypeVar("T")
 LIST = "--list-options"  # for completion: prints what a command takes, a line each; `--name=` takes a value, of these words
 EVERYWHERE = {  # what every command takes, and options of `zellige train` that other commands advise
-    "checksums=False": "--no-checksums", "allow_code": "--allow-code", "allow_remote": "--allow-remote", "resume": "--resume",
-    "data.labels": "--data.labels", "begin": "--begin",
-}  # fmt: skip
+    "checksums=False": "--no-checksums",
+    "allow_code": "--allow-code",
+    "allow_remote": "--allow-remote",
+    "resume": "--resume",
+    "data.labels": "--data.labels",
+    "begin": "--begin",
+}
 
 
 def names_of_fields(known: Mapping[str, Flag]) -> dict[str, str]:
@@ -163,8 +167,8 @@ def parse(
 ) -> T:
     """The dataclass `cls` from a command line; `where` is the command as it was typed.
 
-    The terminal says fields as the options of this command from now on. `--help` prints the short page, `--help-all` the long
-    one; both end with SystemExit(0).
+    The terminal says fields as the options of this command from now on. `--help` prints the short page, `--help-all`
+    the long one; both end with SystemExit(0).
     """
     known = flags(cls, default)
     terminal.fields = names_of_fields(known)
@@ -215,7 +219,8 @@ OF_A_RUN = (
 
 
 def read_entries(name: str) -> dict[str, Any]:
-    """The entries of a file by their dotted names, those of `options` at the top; InputError where it cannot be read."""
+    """The entries of a file by their dotted names, those of `options` at the top;
+    InputError where it cannot be read."""
     try:
         return dict(_flat(_read(Path(name))))
     except RecursionError:
@@ -274,7 +279,8 @@ def _parse(text: str, suffix: str) -> Any:
 
 
 def _count(tree: object, inside: Callable[[Any], Iterable[Any]], kind: type | tuple[type, ...]) -> None:
-    """ValueError where a tree, with all that is in the things of a `kind` in it, holds more entries than options can."""
+    """ValueError where a tree, with all that is in the things of a `kind` in it,
+    holds more entries than options can."""
     left, count = [tree], 0
     while left:
         node = left.pop()

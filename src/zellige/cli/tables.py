@@ -37,11 +37,15 @@ def data() -> list[dict[str, str]]:
 
     return [
         {
-            "name": name, "what": d.what, "size": d.size, "train / validation / test": d.split, "licence": d.licence,
+            "name": name,
+            "what": d.what,
+            "size": d.size,
+            "train / validation / test": d.split,
+            "licence": d.licence,
             "needs": d.needs.replace("`data.path`", "--data.path"),
         }
         for name, d in DATASETS.items()
-    ]  # fmt: skip
+    ]
 
 
 def paper_tables() -> list[dict[str, str]]:
@@ -50,11 +54,15 @@ def paper_tables() -> list[dict[str, str]]:
 
     return [
         {
-            "name": name, "paper": table.paper, "arXiv": table.arxiv, "what": table.what, "rows": str(len(table.rows)),
+            "name": name,
+            "paper": table.paper,
+            "arXiv": table.arxiv,
+            "what": table.what,
+            "rows": str(len(table.rows)),
             "with a recipe": str(sum(bool(row.recipe) for row in table.rows)),
         }
         for name, table in TABLES.items()
-    ]  # fmt: skip
+    ]
 
 
 def models() -> list[dict[str, str]]:
@@ -68,7 +76,8 @@ def models() -> list[dict[str, str]]:
 
 
 def plugins() -> list[dict[str, str]]:
-    """A row for each thing that another package brings, and what is wrong with it; one that is broken hides no other."""
+    """A row for each thing that another package brings, and what is wrong with it;
+    one that is broken hides no other."""
     return [
         {"name": one.name, "what": one.kind, "package": one.package, "state": one.problem or "ready"}
         for one in plugged()

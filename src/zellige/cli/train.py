@@ -48,7 +48,8 @@ def form(method: Any) -> Any:
 
 
 def own_fields(request: type) -> list[tuple[str, Any, Any]]:
-    """The fields of a request that are options of a command: of each its name, type, default and what it says of itself."""
+    """The fields of a request that are options of a command: of each its name, type,
+    default and what it says of itself."""
     hints = typing.get_type_hints(request)
     names = []
     for entry in dataclasses.fields(request):
@@ -59,7 +60,8 @@ def own_fields(request: type) -> list[tuple[str, Any, Any]]:
 
 
 def _subject(words: Sequence[str], entries: dict[str, Any], source: str) -> tuple[str, str, list[str]]:
-    """The method that is typed or stands in a file of options, the recipe (at least one of the two), and the options."""
+    """The method that is typed or stands in a file of options, the recipe (at least one of the two),
+    and the options."""
     name, rest = ("", [*words]) if words[0].startswith("-") else (words[0], [*words[1:]])
     method_name = str(entries.pop("method", ""))
     recipe = options.value_of(rest, "--recipe") or ("" if name else str(entries.get("recipe") or ""))
@@ -123,10 +125,14 @@ def choose(
         values["--size"] = values.get("--size") or default_size(values, recipes, values.get("--train.device", "auto"))
     whole = {flag: values.pop(flag) for flag in [*values] if flags_of_command[flag].owner is Options}
     request = Request(
-        method, recipe=whole.get("--recipe", recipe), size=whole.get("--size") or None, folder=whole.get("--run"),
-        resume=whole.get("--resume", False), overwrite=whole.get("--overwrite", False),
+        method,
+        recipe=whole.get("--recipe", recipe),
+        size=whole.get("--size") or None,
+        folder=whole.get("--run"),
+        resume=whole.get("--resume", False),
+        overwrite=whole.get("--overwrite", False),
         settings={setting(flags_of_command[flag]): value for flag, value in values.items()},
-    )  # fmt: skip
+    )
     return request.with_values({"epochs": whole["--epochs"]} if "--epochs" in whole else {}), flags_of_command
 
 
@@ -156,7 +162,8 @@ def default_size(typed: Iterable[str], recipe: str, device: str = "auto") -> str
 
 
 def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
-    """`zellige train METHOD`: the rest is flags; or `zellige train classifier MODEL` and its like (`train_on_model`)."""
+    """`zellige train METHOD`: the rest is flags; or `zellige train classifier MODEL` and its like
+    (`train_on_model`)."""
     if words[:1] in (["classifier"], ["speculative"], ["distill"]):
         from .train_on_model import train_on_model
 
@@ -179,7 +186,8 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
 def trained(terminal: Terminal, run: "Run", rows: int, method: "type[Method] | None" = None, then: str = "") -> None:
     """The end of a run: what it came to, its page, what to type next.
 
-    rows: network evaluations that the page takes at most, about: a tenth of the training, whose backward pass counts for two.
+    rows: network evaluations that the page takes at most, about: a tenth of the training, whose backward pass counts
+    for two.
     """
     folder = run.folder
     with Bar(terminal, "draw the report", 1) as bar:
@@ -198,11 +206,13 @@ def trained(terminal: Terminal, run: "Run", rows: int, method: "type[Method] | N
         except Exception as error:  # the model is there: a page that fails is no reason to end with an error
             page = ""
             terminal.warn(
-                f"no report.html ({type(error).__name__}: {error}); zellige report {path(folder)}{method_option} tries again"
+                f"no report.html ({type(error).__name__}: {error}); zellige report {path(folder)}{method_option} tries "
+                "again"
             )
         except BaseException:  # a signal
             terminal.warn(
-                f"the run is whole and saved, without report.html; zellige report {path(folder)}{method_option} writes it"
+                f"the run is whole and saved, without report.html; zellige report {path(folder)}{method_option} writes "
+                "it"
             )
             raise
     *lines, last = summary(run)

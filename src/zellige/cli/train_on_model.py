@@ -1,4 +1,5 @@
-"""`zellige train classifier MODEL`, `... speculative MODEL` and `... distill MODEL`: networks that are trained on a model."""
+"""`zellige train classifier MODEL`, `... speculative MODEL` and `... distill MODEL`:
+networks that are trained on a model."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

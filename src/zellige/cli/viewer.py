@@ -39,7 +39,8 @@ def picture(
 
 
 class Viewer:
-    """Shows the first text of every frame on a terminal; a frame stays long enough to be followed, 5 s in all at most."""
+    """Shows the first text of every frame on a terminal; a frame stays long enough to be followed,
+    5 s in all at most."""
 
     def __init__(self, terminal: Terminal, length: int | None = None, indent: str = "  ", brackets: bool = False):
         self.terminal, self.length, self.indent, self.brackets = terminal, length, indent, brackets

@@ -6,8 +6,9 @@ An upper bound on -log p(x_0) has three terms (DDPM's L_T, L_t, L_0):
     diffusion        the integral over t in (0, 1) of `continuous`, or a sum of `discrete` over a grid
     reconstruction   t = 0 -> CLEAN; as a jump it is -log p(x_0 | x_{t=0})
 
-For an absorbing process both endpoint terms are integrals of `continuous` too (see `core.schedule`); else they are jumps. Jumps
-are `discrete` too, with s or t at CLEAN or PRIOR. The methods assemble the terms; `exact.bounds` integrates them.
+For an absorbing process both endpoint terms are integrals of `continuous` too (see `core.schedule`); else they are
+jumps. Jumps are `discrete` too, with s or t at CLEAN or PRIOR. The methods assemble the terms; `exact.bounds`
+integrates them.
 """
 
 from torch import Tensor
@@ -18,15 +19,16 @@ from .process import Process
 
 
 def discrete(target: Prediction, pred: Prediction, s: Tensor | float) -> Tensor:
-    """KL( q(x_s | x_t, x_0) || p(x_s | x_t) ), (*): D3PM eq. 1, a term of MD4's L_T; s = CLEAN gives -log p(x_0 | x_t)."""
+    """KL( q(x_s | x_t, x_0) || p(x_s | x_t) ), (*): D3PM eq. 1, a term of MD4's L_T;
+    s = CLEAN gives -log p(x_0 | x_t)."""
     return maths.kl(kernel(target, s), kernel(pred, s))  # D3PM eq. 1
 
 
 def continuous(target: Prediction, pred: Prediction) -> Tensor:
     """sum_y R_t(y, x_t) [v - u + u log(u / v)] with u, v the scores of target and prediction, (*), per unit of time.
 
-    The one continuous-time bound: SEDD's score entropy (eq. 10), MDLM's eq. 10 and MD4's eq. 4, RADD's t-DSE (eq. 2.11), and
-    tauLDR's ELBO (proposition 2) up to a constant. t in the open interval (0, 1).
+    The one continuous-time bound: SEDD's score entropy (eq. 10), MDLM's eq. 10 and MD4's eq. 4, RADD's t-DSE (eq.
+    2.11), and tauLDR's ELBO (proposition 2) up to a constant. t in the open interval (0, 1).
     """
     into = pred.process.rate_into(pred.x_t, pred.t)
     return (into * maths.score_entropy(score(target), score(pred))).sum(-1)  # SEDD eq. 10

@@ -1,7 +1,7 @@
 """Counter-based random numbers: functions of a seed and a counter, equal on every device and in a batch of any size.
 
-The bits are those of Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): each word is a function
-of a key and a counter, so that there is no state.
+The bits are those of Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): each word is a
+function of a key and a counter, so that there is no state.
 """
 
 import copy
@@ -24,8 +24,8 @@ W = TypeVar("W", int, Tensor)
 
 
 def philox(counter: Words, key: tuple[Tensor, Tensor]) -> Words:
-    """Four words of 32 random bits for each counter. Counter: words (*) int64 in [0, 2^32) that broadcast; key: two such
-    words."""
+    """Four words of 32 random bits for each counter. Counter: words (*) int64 in [0, 2^32) that broadcast; key: two
+    such words."""
     words = (*counter, *key)
     if not torch.compiler.is_compiling() and all(type(word) is Tensor and word.device.type == "cpu" for word in words):
         return tuple(torch.from_numpy(_counted(words).astype(np.int64)))  # pyright: ignore
@@ -43,8 +43,8 @@ def uniforms(counter: Words, key: tuple[Tensor, Tensor]) -> Tensor:
 
 
 def _counted(words: tuple[Tensor, ...]) -> np.ndarray:
-    """The four words (4, *) uint64 of CPU tensors. NumPy takes a fifth of PyTorch's time for small arrays, and Python 10 us for
-    a single counter."""
+    """The four words (4, *) uint64 of CPU tensors. NumPy takes a fifth of PyTorch's time for small arrays, and Python
+    10 us for a single counter."""
     grid = np.broadcast(*(word.numpy() for word in words))
     if grid.size <= FEW:
         results = [_rounds(*map(int, word), _whole) for word in grid]  # pyright: ignore
@@ -75,7 +75,8 @@ def _rounds_of_arrays(
 
 
 def _rounds(a: W, b: W, c: W, d: W, k: W, l: W, product: Callable[[W, int], tuple[W, W]]) -> tuple[W, W, W, W]:
-    """The ten rounds on words of any type. `product` multiplies a word by a number and returns the high and the low word."""
+    """The ten rounds on words of any type. `product` multiplies a word by a number and returns the high and the low
+    word."""
     for _ in range(10):
         (high, low), (up, down) = product(a, _MULTIPLIERS[0]), product(c, _MULTIPLIERS[1])
         a, b, c, d = up ^ b ^ k, down, high ^ d ^ l, low
@@ -101,11 +102,11 @@ def _by_halves(x: Tensor, number: int) -> tuple[Tensor, Tensor]:
 
 
 class Counter:
-    """Random numbers as a function of (seed, step, example, position). They are equal on every device and for any split of a
-    step.
+    """Random numbers as a function of (seed, step, example, position). They are equal on every device and for any split
+    of a step.
 
-    Each call gives new numbers; the n-th call of one part corresponds to the n-th of every other. Part p of n has the examples
-    p, p + n, p + 2n, ...
+    Each call gives new numbers; the n-th call of one part corresponds to the n-th of every other. Part p of n has the
+    examples p, p + n, p + 2n, ...
 
     Args:
         seed: of 63 bits.
@@ -156,8 +157,8 @@ class Independent(Counter):
 class Streams:
     """Random numbers of B sequences, each with its own stream: a function of (its seed, its number of draws, position).
 
-    A sequence's numbers depend on its seed alone, not on the batch or the device. Each call gives new numbers; a uniform has 53
-    bits.
+    A sequence's numbers depend on its seed alone, not on the batch or the device. Each call gives new numbers; a
+    uniform has 53 bits.
 
     Args:
         seeds: of 63 bits, one for each sequence.

@@ -97,8 +97,8 @@ class Logarithmic(Schedule):
 class Polynomial(Schedule):
     """alpha = 1 - (1 - eps) tau^w, tau = begin + (1 - begin) t (MD4, table 4; GenMD4 with one exponent for each token).
 
-    A token with a larger w is kept longer: near the clean end t^w is small. In generation, from the noisy end, it appears
-        earlier.
+    A token with a larger w is kept longer: near the clean end t^w is small. In generation, from the noisy end, it
+        appears earlier.
 
     Args:
         w: the exponent, a positive number; or a tensor (K,), one for each state.
@@ -261,7 +261,8 @@ class LinearSigma(_OfSigma):
 
 
 class Exponential(_OfSigma):
-    """sigma = base (growth^t - 1), so beta = base log(growth) growth^t: tauLDR's schedule (arXiv 2205.14987, section 4.1).
+    """sigma = base (growth^t - 1), so beta = base log(growth) growth^t: tauLDR's schedule (arXiv 2205.14987, section
+    4.1).
 
     `begin` is the position of t = 0 on the curve, as in `Polynomial`: t means begin + (1 - begin) t.
     """
@@ -323,8 +324,8 @@ def named(
     """Return a schedule by its name in SCHEDULES, with its ends: of sigma for a schedule of sigma, else alpha at t = 1.
 
     Raises:
-        InputError: ends of another kind of schedule, ends between which sigma does not increase, alpha_1 not in [0, 1); an
-            exponent of a schedule that has none, or one that is not above 0.
+        InputError: ends of another kind of schedule, ends between which sigma does not increase, alpha_1 not in [0, 1);
+            an exponent of a schedule that has none, or one that is not above 0.
     """
     kind, power = SCHEDULES[name], EXPONENTS.get(name, "")
     ends = {"sigma_min": sigma_min, "sigma_max": sigma_max}
@@ -355,26 +356,30 @@ class ScheduleChoice:
     """The fields of a method's Config that choose its schedule."""
 
     schedule: str = option(
-        "noise schedule alpha_t; loglinear, cosine, cosine-power, logarithmic, polynomial, square, square-root, geometric or "
-        "linear-sigma",
+        "noise schedule alpha_t; loglinear, cosine, cosine-power, logarithmic, polynomial, square, square-root, "
+        "geometric or linear-sigma",
         default="loglinear",
     )
     sigma_min: float | None = option(
         "sigma at t = 0 of geometric and linear-sigma; default 1e-4 and 0 (published: 1e-4 and 1e-3)",
-        default=None, kw_only=True,
-    )  # fmt: skip
+        default=None,
+        kw_only=True,
+    )
     sigma_max: float | None = option(
         "sigma at t = 1 of geometric and linear-sigma; default 20 and 10 (published: 20 and 7)",
-        default=None, kw_only=True,
-    )  # fmt: skip
+        default=None,
+        kw_only=True,
+    )
     alpha_1: float | None = option(
         "alpha at t = 1 of the other schedules, 1e-3 by default (the eps of loglinear); 0 only without sigma as input",
-        default=None, kw_only=True,
-    )  # fmt: skip
+        default=None,
+        kw_only=True,
+    )
     exponent: float | None = option(
         "for polynomial: w of alpha = 1 - t^w; for cosine-power: the power of the cosine; 2 by default",
-        default=None, kw_only=True,
-    )  # fmt: skip
+        default=None,
+        kw_only=True,
+    )
 
 
 def schedule_of(config: Any) -> Schedule:

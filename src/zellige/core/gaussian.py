@@ -1,16 +1,18 @@
-"""Gaussian noise whose largest entry has uniform noise (Duo, arXiv 2506.10892): from a Gaussian noise level gamma to alpha.
+"""Gaussian noise whose largest entry has uniform noise (Duo, arXiv 2506.10892): from a Gaussian noise level gamma to
+alpha.
 
 A one-hot vector of K entries under Gaussian noise of log signal-to-noise ratio -gamma,
 
     w = a x_0 + (1 - a^2)^(1/2) e,    a^2 = 1 / (1 + exp(gamma)),    e ~ N(0, I)
 
-has its largest entry at x_0 with probability p, and at each other token with one and the same probability. So that entry is a
-token of uniform noise with
+has its largest entry at x_0 with probability p, and at each other token with one and the same probability. So that
+entry is a token of uniform noise with
 
     alpha = (K p - 1) / (K - 1),    p = int phi(z - r) Phi(z)^(K-1) dz,    r = exp(-gamma / 2)
 
-phi and Phi the density and distribution of N(0, 1). With one e for all gamma the token runs along a deterministic path: it is
-x_0 while r > max_{j != x_0} e_j - e_{x_0}, and from there on the j of that maximum, each of them equally likely whenever it is.
+phi and Phi the density and distribution of N(0, 1). With one e for all gamma the token runs along a deterministic path:
+it is x_0 while r > max_{j != x_0} e_j - e_{x_0}, and from there on the j of that maximum, each of them equally likely
+whenever it is.
 """
 
 import math
@@ -50,7 +52,8 @@ def tokens_at(x_0: Tensor, gamma: Tensor, noise: Tensor) -> Tensor:
 
 
 def leaves(x_0: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Where the path of each token leaves x_0 (*) under noise (*, K): the largest r at which it has left, and to which token."""
+    """Where the path of each token leaves x_0 (*) under noise (*, K): the largest r at which it has left,
+    and to which token."""
     others = noise.scatter(-1, x_0[..., None], -math.inf).max(-1)
     return others.values - noise.gather(-1, x_0[..., None])[..., 0], others.indices
 
@@ -58,10 +61,11 @@ def leaves(x_0: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
 def on_path(
     x_0: Tensor, alpha_t: Tensor, alpha_s: Tensor, K: int, generator: Randomness = None
 ) -> tuple[Tensor, Tensor]:
-    """Tokens x_t and x_s (*) of one path each, where alpha is alpha_t and alpha_s >= alpha_t (both broadcast to x_0 (*)).
+    """Tokens x_t and x_s (*) of one path each, where alpha is alpha_t and alpha_s >= alpha_t (both broadcast to x_0
+    (*)).
 
-    What `tokens_at` gives two levels of one noise, without the noise: of a token p_t are x_0 at both, p_s - p_t have left x_0
-    between them, and 1 - p_s before s, p = alpha + (1 - alpha) / K.
+    What `tokens_at` gives two levels of one noise, without the noise: of a token p_t are x_0 at both, p_s - p_t have
+    left x_0 between them, and 1 - p_s before s, p = alpha + (1 - alpha) / K.
     """
     p_t, p_s = (((1 + (K - 1) * alpha.double()) / K).expand(x_0.shape) for alpha in (alpha_t, alpha_s))
     left = random.categorical(torch.stack((p_t, p_s - p_t, 1 - p_s), -1).clamp_min(0.0), generator)

@@ -44,8 +44,8 @@ def log1mexp(x: Tensor) -> Tensor:
 def score_entropy(u: Tensor, v: Tensor) -> Tensor:
     """v - u + u log(u / v), elementwise: the Bregman divergence of x log x between ratios u (the truth) and v, nats.
 
-    With r = v/u it is u (r - 1 - log1p(r - 1)), which keeps its precision where v is close to u (log r where it is small, where
-    log1p would lose it); where u = 0 it is v.
+    With r = v/u it is u (r - 1 - log1p(r - 1)), which keeps its precision where v is close to u (log r where it is
+    small, where log1p would lose it); where u = 0 it is v.
     """
     positive = u > 0
     ratio = torch.where(positive, v / torch.where(positive, u, 1.0), 1.0)
@@ -81,7 +81,8 @@ def product(factors: Sequence[Tensor], powers: Sequence[float]) -> Tensor:
 
 
 def normalise(weights: Tensor) -> Tensor:
-    """Divide non-negative weights by their sum over the last axis; a row of zeros (an impossible condition) stays zero."""
+    """Divide non-negative weights by their sum over the last axis;
+    a row of zeros (an impossible condition) stays zero."""
     total = weights.sum(-1, keepdim=True)
     positive = total > 0
     return torch.where(positive, weights / torch.where(positive, total, 1.0), 0.0)

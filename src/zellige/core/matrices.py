@@ -1,7 +1,7 @@
 """Processes given by matrices: a generator R in continuous time (tauLDR), or a list of Q_i in discrete time (D3PM).
 
-There is one matrix for each distinct pair of times, never one for each position: a bound at N positions needs N rows of it. The
-matrices of the papers are in `methods/tauldr_rates.py` and `methods/d3pm_transitions.py`.
+There is one matrix for each distinct pair of times, never one for each position: a bound at N positions needs N rows of
+it. The matrices of the papers are in `methods/tauldr_rates.py` and `methods/d3pm_transitions.py`.
 """
 
 import itertools
@@ -52,8 +52,8 @@ class MatrixCache:
 class Dense(Process):
     """A process given by matrices, one for each distinct pair of times and never one for each position.
 
-    A subclass maps a pair of times to the key of its matrix (`_key`), and keys to matrices (`_of`). The last ones stay in
-    `cache`, since a bound needs the same times again and again.
+    A subclass maps a pair of times to the key of its matrix (`_key`), and keys to matrices (`_of`). The last ones stay
+    in `cache`, since a bound needs the same times again and again.
     """
 
     def __init__(
@@ -121,10 +121,11 @@ class Dense(Process):
 class CTMC(Dense):
     """R_t = beta_t R for any generator R (tauLDR, arXiv 2205.14987, section 4.1): Q_{s,t} = exp(R (sigma_t - sigma_s)).
 
-    sigma = -log alpha of the schedule, the time that R itself sees. Every entry of Q is a sum of products of non-negative
-    numbers (uniformisation: exp(R h) = sum_n Poisson(n; r h) (I + R/r)^n, r the largest exit rate, then squaring), so it is
-    never negative and small entries have the relative precision of large ones, which ratios need. A reversible R has
-    an eigenbasis as well, which is cheaper where Q has no small entries: `eigh` of the symmetrised R is taken there.
+    sigma = -log alpha of the schedule, the time that R itself sees. Every entry of Q is a sum of products of
+    non-negative numbers (uniformisation: exp(R h) = sum_n Poisson(n; r h) (I + R/r)^n, r the largest exit rate, then
+    squaring), so it is never negative and small entries have the relative precision of large ones, which ratios need. A
+    reversible R has an eigenbasis as well, which is cheaper where Q has no small entries: `eigh` of the symmetrised R
+    is taken there.
 
     Args:
         R: (K, K) rates from row to column; rows sum to zero.
@@ -159,7 +160,8 @@ class CTMC(Dense):
         self.fastest, self._eigen = size, self._symmetrised()  # no buffers: they stay float64 where the rest is rounded
 
     def _symmetrised(self) -> tuple[Tensor, Tensor, Tensor] | None:
-        """Eigenvalues, eigenvectors and square roots of the prior, if prior_i R_ij = prior_j R_ji (detailed balance)."""
+        """Eigenvalues, eigenvectors and square roots of the prior,
+        if prior_i R_ij = prior_j R_ji (detailed balance)."""
         flow = self.prior[:, None] * self.R
         if not (self.prior > 0).all() or not torch.allclose(flow, flow.mT, rtol=1e-10, atol=0):
             return None
@@ -261,9 +263,9 @@ class Kernels(Sequence[Tensor]):
 class Chain(Dense):
     """Discrete time i/T with any matrices Q_1..Q_T (D3PM, arXiv 2107.03006): Q_{s,t} is their product from s to t.
 
-    They need not commute. At PRIOR every row is the prior; with start = 1 (a prior on all states) t = 1 has the product itself.
-    There is no rate. If the products from 0 are large (64 MiB), every third or fewer is stored, and those between are computed
-    on demand.
+    They need not commute. At PRIOR every row is the prior; with start = 1 (a prior on all states) t = 1 has the product
+    itself. There is no rate. If the products from 0 are large (64 MiB), every third or fewer is stored, and those
+    between are computed on demand.
 
     Args:
         steps: Q_1..Q_T, (T, K, K), or a sequence that computes them on access.
@@ -355,7 +357,8 @@ def afford(K: int, T: int = 1) -> None:
     if (size := 8 * K * K * T) > MOST:
         of = f"{T:,} matrices" if T > 1 else "a matrix"
         raise InputError(
-            f"{of} of {K:,} x {K:,} would take {size / (1 << 30):,.0f} GiB; use uniform or absorbing noise, which needs none"
+            f"{of} of {K:,} x {K:,} would take {size / (1 << 30):,.0f} GiB; use uniform or absorbing noise, which "
+            "needs none"
         )
 
 
@@ -372,20 +375,21 @@ LEAST = 1e-290  # an entry below which a float64 loses digits
 
 
 class LogTable:
-    """exp(R h) of a generator, interpolated: the logarithms of its entries at nodes h from below `low` to beyond `high`,
-    float64.
+    """exp(R h) of a generator, interpolated: the logarithms of its entries at nodes h from below `low` to beyond
+    `high`, float64.
 
     `CTMC` needs some ten products of K x K for each time; here one polynomial in log h for each entry. An error e of a
     logarithm is a relative error e of the probability, however small, so ratios keep their digits.
 
-    In u = log h the logarithm of an entry is a line where m jumps lead there, then falls like A e^-u, A e^-u <= 700 (a float64
-    holds no less than e^-708), and then to that of the prior; its singularities lie about pi/2 off the real line or beyond. Six
-    nodes to an octave, twelve to a polynomial, leave less than `ERROR`.
+    In u = log h the logarithm of an entry is a line where m jumps lead there, then falls like A e^-u, A e^-u <= 700 (a
+    float64 holds no less than e^-708), and then to that of the prior; its singularities lie about pi/2 off the real
+    line or beyond. Six nodes to an octave, twelve to a polynomial, leave less than `ERROR`.
 
     For a reversible R prior_i exp(R h)_ij is symmetric, so one triangle of each matrix is stored, (J, K (K + 1)/2).
 
     Attributes:
-        whole: False if there is no table: R is not reversible, or an entry is too small (birth and death on many states).
+        whole: False if there is no table: R is not reversible, or an entry is too small (birth and death on many
+            states).
     """
 
     def __init__(self, process: CTMC, low: float, high: float):

@@ -1,10 +1,10 @@
-"""The positions of a batch at which the network's head is evaluated: all that are True or, in a compiled step, a fixed number
-of them.
+"""The positions of a batch at which the network's head is evaluated: all that are True or, in a compiled step, a fixed
+number of them.
 
-A compiled step has shapes that do not depend on the noise. `most` is the largest number of positions that the noise makes
-likely. If fewer are True, the rest is padding of weight 0. If more are True, n of them (probability 1e-9, see
-`Absorbing._max_positions`), `most` are sampled uniformly with weight n/most, so the sum stays unbiased. The uniform for that is
-`Batch.spare`: it changes no other random number, so dropout is that of the step that is not compiled.
+A compiled step has shapes that do not depend on the noise. `most` is the largest number of positions that the noise
+makes likely. If fewer are True, the rest is padding of weight 0. If more are True, n of them (probability 1e-9, see
+`Absorbing._max_positions`), `most` are sampled uniformly with weight n/most, so the sum stays unbiased. The uniform for
+that is `Batch.spare`: it changes no other random number, so dropout is that of the step that is not compiled.
 """
 
 from dataclasses import dataclass

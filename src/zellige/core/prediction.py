@@ -44,8 +44,8 @@ class Prediction(Protocol):
 class Mean:
     """mu = p(x_0 | x_t), what tauLDR, MDLM, MD4, RADD and BD3-LM predict: ratio(s) = [mu / q(x_t | x_0 = .)] Q_{0,s}.
 
-    mu is a distribution on its support, the clean states x_0 with q(x_t | x_0) > 0: `restricted`, `subs` and `truth` make it
-    so, for every process.
+    mu is a distribution on its support, the clean states x_0 with q(x_t | x_0) > 0: `restricted`, `subs` and `truth`
+    make it so, for every process.
     """
 
     process: Process
@@ -84,8 +84,8 @@ class LeaveOneOut:
 class Substituted(LeaveOneOut):
     """mu in the place of x_0 in q(x_s | x_t, x_0), and the last step a draw from mu itself: MDLM without SUBS.
 
-    As `LeaveOneOut` except at s = CLEAN, where p(x_0 | x_t) = mu, restricted to tokens and normalised. So mu may have probability
-    on the mask, and on tokens other than a visible x_t; the last step redraws those.
+    As `LeaveOneOut` except at s = CLEAN, where p(x_0 | x_t) = mu, restricted to tokens and normalised. So mu may have
+    probability on the mask, and on tokens other than a visible x_t; the last step redraws those.
     """
 
 
@@ -96,8 +96,9 @@ class Score:
     Identified only where R_t(y, x_t) > 0. ratio(s) has the right sum but may be negative; `kernel` clips it.
     Un-pushing amplifies errors of v where alpha_t / alpha_s is small (uniform noise, the first steps).
 
-    At PRIOR nothing can be un-pushed: p_t is the prior there, and its score carries no information. v is then the score at t =
-    1, where the schedule ends, and `reverse` takes the step from PRIOR through the corresponding clean posterior.
+    At PRIOR nothing can be un-pushed: p_t is the prior there, and its score carries no information. v is then the score
+    at t = 1, where the schedule ends, and `reverse` takes the step from PRIOR through the corresponding clean
+    posterior.
     """
 
     process: Process
@@ -116,13 +117,15 @@ def _before_prior(t: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Tilted:
-    """A product of powers of predictions, times a weight of each state, for guidance: ratio(s) = prod_k ratio_k(s)^{a_k} w.
+    """A product of powers of predictions, times a weight of each state, for guidance: ratio(s) = prod_k
+    ratio_k(s)^{a_k} w.
 
-    With w_y = P(c | y, the other positions of x_t) / P(c | x_t) it is the prediction given c, exact at s = t. The reverse kernel
-    has no fixed sum, and `kernel` normalises it; the rates are those of the product as they are.
+    With w_y = P(c | y, the other positions of x_t) / P(c | x_t) it is the prediction given c, exact at s = t. The
+    reverse kernel has no fixed sum, and `kernel` normalises it; the rates are those of the product as they are.
 
     Args:
-        parts: predictions for the same x_t and t, none of them a `Score` (a product of scores is a `Score`: see `combined`).
+        parts: predictions for the same x_t and t, none of them a `Score` (a product of scores is a `Score`: see
+            `combined`).
         powers: a_k of each.
         weight: w (*, K), 1 at x_t; None: 1 everywhere.
     """
@@ -180,11 +183,12 @@ def _at_prior(pred: Score) -> Mean:
 
 
 def kernel(pred: Prediction, s: Tensor | float) -> Tensor:
-    """The distribution from which a sampler draws x_s: `reverse`, clipped at zero and renormalised for a Score or a Tilted.
+    """The distribution from which a sampler draws x_s: `reverse`, clipped at zero and renormalised for a Score or a
+    Tilted.
 
-    At s = CLEAN theirs is also restricted to the clean states: a score's total may leave probability on the mask (SEDD's
-    denoising step); that of a Substituted is mu itself (MDLM section 3.2.3). Where a LeaveOneOut gives x_t no probability (see
-    `restricted`), all states that x_t can come from are alike.
+    At s = CLEAN theirs is also restricted to the clean states: a score's total may leave probability on the mask
+    (SEDD's denoising step); that of a Substituted is mu itself (MDLM section 3.2.3). Where a LeaveOneOut gives x_t no
+    probability (see `restricted`), all states that x_t can come from are alike.
     """
     p = reverse(pred, s)
     if isinstance(pred, Mean):
@@ -226,7 +230,8 @@ def score(pred: Prediction) -> Tensor:
 
 
 def given_others(pred: Prediction) -> Tensor:
-    """P(x_t at a position | x_t at the others), (*, K): `score`, normalised; of a LeaveOneOut mu Q_{0,t}, without division."""
+    """P(x_t at a position | x_t at the others), (*, K): `score`, normalised; of a LeaveOneOut mu Q_{0,t},
+    without division."""
     if isinstance(pred, LeaveOneOut):
         return pred.process.push(pred.mu.to(pred.process.prior), CLEAN, pred.t)
     return maths.normalise(score(pred).double().clamp_min(0.0))
@@ -275,8 +280,9 @@ def score_given(process: Process, x_0: Tensor, x_t: Tensor, t: Tensor) -> Tensor
 def combined(parts: Sequence[Prediction], powers: Sequence[float]) -> Prediction:
     """The product of powers of predictions for the same x_t and t.
 
-    Of scores it is a score, of distributions at a mask the normalised distribution: the noise, not the product's total, then says
-    when a token is revealed. Otherwise it is a `Tilted`. Predictions of several kinds are first converted to a mean.
+    Of scores it is a score, of distributions at a mask the normalised distribution: the noise, not the product's total,
+    then says when a token is revealed. Otherwise it is a `Tilted`. Predictions of several kinds are first converted to
+    a mean.
     """
     first, kinds = _with_noise(parts[0]), {type(part) for part in parts}
     if len(kinds) > 1:
@@ -291,7 +297,8 @@ def combined(parts: Sequence[Prediction], powers: Sequence[float]) -> Prediction
 
 
 def tilted(pred: Prediction, weight: Tensor) -> Prediction:
-    """The prediction with its ratios times `weight` (*, K), which is 1 at x_t: of a score a score, otherwise a `Tilted`."""
+    """The prediction with its ratios times `weight` (*, K), which is 1 at x_t: of a score a score,
+    otherwise a `Tilted`."""
     if isinstance(pred, Score):
         return replace(pred, v=pred.v.double() * weight)
     return Tilted((_with_noise(pred),), weight=weight)

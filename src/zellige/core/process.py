@@ -1,12 +1,12 @@
 """Noising processes: a Markov chain on K states, the same at every position and independent between positions.
 
-Rows are the source state: Q_{s,t}[i, j] = q(x_t = j | x_s = i), so a distribution v (a row vector) is pushed forward by v
-Q_{s,t}, and R_t is the generator, d/dt Q_{s,t} = Q_{s,t} R_t. Times are s <= t in [0, 1], in the ends of the schedule beyond
-it, or CLEAN and PRIOR; they broadcast against the leading shape (*) of the states or distributions they act on, so each
-position may have its own.
+Rows are the source state: Q_{s,t}[i, j] = q(x_t = j | x_s = i), so a distribution v (a row vector) is pushed forward by
+v Q_{s,t}, and R_t is the generator, d/dt Q_{s,t} = Q_{s,t} R_t. Times are s <= t in [0, 1], in the ends of the schedule
+beyond it, or CLEAN and PRIOR; they broadcast against the leading shape (*) of the states or distributions they act on,
+so each position may have its own.
 
-`matrix` and `rate` are the definition. The operations below them follow from it; a subclass may give closed forms, and the
-tests hold the two equal.
+`matrix` and `rate` are the definition. The operations below them follow from it; a subclass may give closed forms, and
+the tests hold the two equal.
 """
 
 import torch
@@ -33,7 +33,8 @@ class Process(nn.Module):
         start: where sampling starts: at PRIOR if the prior excludes a state (absorbing), else at t = 1 with the prior's
             distribution.
         hides: whether there is a mask that is no clean token, so that it carries no information on the token behind it.
-        blank: the state that is no token, a mask that absorbs or one that may be redrawn; None where every state is a token.
+        blank: the state that is no token, a mask that absorbs or one that may be redrawn; None where every state is a
+            token.
     """
 
     prior: Tensor
@@ -69,10 +70,11 @@ class Process(nn.Module):
 
     @property
     def span(self) -> tuple[float, float]:
-        """First and last time that a continuous-time model passes continuously: from alpha = 1 to 0 with a mask, else [0, 1].
+        """First and last time that a continuous-time model passes continuously: from alpha = 1 to 0 with a mask, else
+        [0, 1].
 
-        Without a mask sampling starts at t = 1 with the prior's distribution, which is the true one but for the prior's term;
-        and from t = 0 a jump leads to clean tokens: a mean's rates to them have no bound.
+        Without a mask sampling starts at t = 1 with the prior's distribution, which is the true one but for the prior's
+        term; and from t = 0 a jump leads to clean tokens: a mean's rates to them have no bound.
         """
         return self.schedule.span if self.mask is not None and not self.T else (0.0, 1.0)
 
@@ -122,7 +124,8 @@ class Process(nn.Module):
         )
 
     def movable(self, x_t: Tensor) -> Tensor:
-        """Positions at which the reverse kernel is not a point mass: (*) -> (*) bool. Absorbing: the masks; else all."""
+        """Positions at which the reverse kernel is not a point mass: (*) -> (*) bool. Absorbing: the masks;
+        else all."""
         return torch.ones_like(x_t, dtype=torch.bool) if self.mask is None else x_t == self.mask
 
     def without_mask(self, logits: Tensor) -> Tensor:
@@ -137,11 +140,12 @@ class Process(nn.Module):
 
 
 class Mixture(Process):
-    """Keep the token with probability a = alpha_t / alpha_s, else draw from the prior: Q_{s,t} = diag(a) + (1 - a) prior^T.
+    """Keep the token with probability a = alpha_t / alpha_s, else draw from the prior: Q_{s,t} = diag(a) + (1 - a)
+    prior^T.
 
     Absorbing, uniform and any other prior. The schedule may give each state its own alpha (GenMD4) if the prior is one
-    state: with several, a redrawn token would be lost again at its own rate, and Q would be no Markov chain. `absorbing`
-    and `uniform` below build the two that the papers use.
+    state: with several, a redrawn token would be lost again at its own rate, and Q would be no Markov chain.
+    `absorbing` and `uniform` below build the two that the papers use.
     """
 
     def __init__(self, prior: Tensor, schedule: Schedule, mask: int | None = None, clean: Tensor | None = None):

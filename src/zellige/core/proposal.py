@@ -1,8 +1,9 @@
 """Proposal distribution of the times at which a bound is sampled, with the weights that keep the estimate unbiased.
 
-The terms of a bound differ by orders of magnitude along time: under noise without a mask those near clean tokens are the
-largest. A density q of times in place of the even one gives a term the weight 1/q. The variance of one draw is least where q is
-in proportion to the root mean square of the term (the Cauchy-Schwarz inequality), which a pilot estimates (`evaluation.pilot`).
+The terms of a bound differ by orders of magnitude along time: under noise without a mask those near clean tokens are
+the largest. A density q of times in place of the even one gives a term the weight 1/q. The variance of one draw is
+least where q is in proportion to the root mean square of the term (the Cauchy-Schwarz inequality), which a pilot
+estimates (`evaluation.pilot`).
 """
 
 import itertools
@@ -37,12 +38,13 @@ class Proposal:
 
     @classmethod
     def proportional(cls, edges: Sequence[float], sizes: Sequence[float], whole: bool = False) -> Self:
-        """A density proportional to the root mean square of the integrand, which is estimated in each bin between `edges`.
+        """A density proportional to the root mean square of the integrand, which is estimated in each bin between
+        `edges`.
 
-        A density is at least a quarter of that of the next bin, since a few samples miss rare costs: near clean tokens most
-        steps cost nothing and some cost much. Then densities are smoothed over three bins and interpolated in PARTS of
-        each, both geometrically; EVEN of the result is even. All is even where no size is known: they are 0, or one is not
-        finite.
+        A density is at least a quarter of that of the next bin, since a few samples miss rare costs: near clean tokens
+        most steps cost nothing and some cost much. Then densities are smoothed over three bins and interpolated in
+        PARTS of each, both geometrically; EVEN of the result is even. All is even where no size is known: they are 0,
+        or one is not finite.
 
         Args:
             sizes: of each bin, the root mean square of the term times the bin's width.

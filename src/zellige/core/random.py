@@ -22,8 +22,8 @@ def mix(*numbers: int | str) -> int:
 class Source(Protocol):
     """A source of uniforms other than `torch.Generator`.
 
-    `Shard` gives one rank its examples' part of the numbers for the whole batch. `exact.Script`, which also has `bernoulli(p)`
-    and `categorical(p, at)`, enumerates the outcomes of a sampler's step.
+    `Shard` gives one rank its examples' part of the numbers for the whole batch. `exact.Script`, which also has
+    `bernoulli(p)` and `categorical(p, at)`, enumerates the outcomes of a sampler's step.
     """
 
     def uniform(self, shape: Sequence[int], device: torch.device | None) -> Tensor: ...
@@ -76,16 +76,17 @@ def categorical(p: Tensor, generator: Randomness = None, at: Tensor | None = Non
 
 
 def truncated_gumbel(p: Tensor, bits: int) -> Tensor:
-    """The distribution of argmax_i log p_i - log(-log u_i) where no uniform number u_i exceeds 1 - 2^-bits: (*, K) -> (*, K).
+    """The distribution of argmax_i log p_i - log(-log u_i) where no uniform number u_i exceeds 1 - 2^-bits: (*, K) ->
+    (*, K).
 
-    float32 has 24 bits. The same is argmin_i E_i / p_i for E_i = -log u_i, which is then m + X_i with m = -log(1 - 2^-bits) and
-    X_i exponential (Zheng et al. 2024 have a series for it). State i can first win at a_i = m / p_i. With states in the order of
-    a, S_k the sum of the first k probabilities, and a_{K+1} infinite:
+    float32 has 24 bits. The same is argmin_i E_i / p_i for E_i = -log u_i, which is then m + X_i with m = -log(1 -
+    2^-bits) and X_i exponential (Zheng et al. 2024 have a series for it). State i can first win at a_i = m / p_i. With
+    states in the order of a, S_k the sum of the first k probabilities, and a_{K+1} infinite:
 
         P(i) = p_i sum_{k >= i} [e^{k m - S_k a_k} - e^{k m - S_k a_{k+1}}] / S_k
 
-    This is the truncation alone: u is otherwise real. Numbers of float32 also lie on a grid, which gives a state of small
-    probability p beside one of about 1, with x = m / p, not e^-x of it but x / (e^x - 1), to first order.
+    This is the truncation alone: u is otherwise real. Numbers of float32 also lie on a grid, which gives a state of
+    small probability p beside one of about 1, with x = m / p, not e^-x of it but x / (e^x - 1), to first order.
     """
     m, p = -math.log1p(-(2.0**-bits)), p.double()
     q, order = (p / p.sum(-1, keepdim=True)).sort(-1, descending=True)
@@ -101,8 +102,8 @@ def truncated_gumbel(p: Tensor, bits: int) -> Tensor:
 def from_tables(distributions: Callable[[Tensor], Tensor], K: int, x: Tensor, generator: Randomness = None) -> Tensor:
     """Sample states (B, L) whose distributions depend on x (B, L) and are shared within a sequence: (B, L) long.
 
-    `distributions` returns those (B, n, K) of n states of each sequence (B, n). It is called once, with the states that occur;
-    on a GPU, which would have to synchronise, with all states.
+    `distributions` returns those (B, n, K) of n states of each sequence (B, n). It is called once, with the states that
+    occur; on a GPU, which would have to synchronise, with all states.
     """
     states, position = torch.arange(K, device=x.device).expand(len(x), K), x
     if x.device.type == "cpu":
@@ -116,11 +117,12 @@ def from_tables(distributions: Callable[[Tensor], Tensor], K: int, x: Tensor, ge
 
 
 def poisson(mean: Tensor, generator: Randomness = None, at: Tensor | None = None) -> Tensor:
-    """Poisson counts by inverse CDF, one uniform each: means (*, K), or (N, K) with `at` as in `categorical` -> float64.
+    """Poisson counts by inverse CDF, one uniform each: means (*, K), or (N, K) with `at` as in `categorical` ->
+    float64.
 
-    The count is the smallest n with P(N <= n) = Gamma(n + 1, mean) / n! > u, the incomplete gamma function, evaluated only
-    where u is not below e^-mean, the probability of no event. It is exact to rounding up to 20 events and to 1e-9 beyond
-    (torch's asymptotic series).
+    The count is the smallest n with P(N <= n) = Gamma(n + 1, mean) / n! > u, the incomplete gamma function, evaluated
+    only where u is not below e^-mean, the probability of no event. It is exact to rounding up to 20 events and to 1e-9
+    beyond (torch's asymptotic series).
     """
     shape = mean.shape if at is None else (*at.shape, mean.shape[-1])
     u = uniform(shape, generator, mean.device)
@@ -148,8 +150,8 @@ def enumerates(generator: Randomness) -> bool:
 
 
 def replace(x: Tensor, probability: Tensor | float, distribution: Tensor, generator: Randomness = None) -> Tensor:
-    """Replace each entry of x (*), with `probability` (*), by a sample from `distribution` (K,): (*) long, from one uniform
-    each.
+    """Replace each entry of x (*), with `probability` (*), by a sample from `distribution` (K,): (*) long, from one
+    uniform each.
 
     Where u < probability, u / probability is uniform again; it has 53 bits less those of 1 / probability.
     """
@@ -230,8 +232,8 @@ def shared(generator: Randomness = None, device: torch.device | None = None) -> 
 def stratified(n: int, generator: Randomness = None, device: torch.device | None = None) -> Tensor:
     """n uniforms in [0, 1), each uniform by itself, together spread evenly: (n,) float64.
 
-    u_b = frac(u + b / n) with one u: the low-discrepancy sampler of VDM (arXiv 2107.00630, appendix I.1). A source may define
-    its own strata, in a method of this name.
+    u_b = frac(u + b / n) with one u: the low-discrepancy sampler of VDM (arXiv 2107.00630, appendix I.1). A source may
+    define its own strata, in a method of this name.
     """
     if hasattr(generator, "stratified"):
         return generator.stratified(n, device)  # pyright: ignore
@@ -273,8 +275,8 @@ def _among(n: int, generator: Randomness, device: torch.device | None) -> tuple[
 class Shard:
     """The random numbers of one rank: its examples' share of what a single process would draw for the whole batch.
 
-    So n ranks with B examples each compute what one process computes with n B examples, strata included. The generator must be
-    in the same state on every rank, and every rank must have the same number of examples.
+    So n ranks with B examples each compute what one process computes with n B examples, strata included. The generator
+    must be in the same state on every rank, and every rank must have the same number of examples.
     """
 
     def __init__(self, generator: torch.Generator, rank: int = 0, world: int = 1):

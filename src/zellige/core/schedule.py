@@ -1,22 +1,23 @@
 """Noise schedules: alpha_t, the probability that a token is still untouched at time t.
 
 Time t runs from 0 (the clean end) to 1 (the noisy end). Clean data and the prior are *not* t = 0 and t = 1: they have
-alpha = 1 and alpha = 0 by definition and their own names, CLEAN and PRIOR. A published schedule lives strictly between them,
-and may start below 1 (MD4's eps, SEDD's sigma_min) and end above 0 (the eps of loglinear).
+alpha = 1 and alpha = 0 by definition and their own names, CLEAN and PRIOR. A published schedule lives strictly between
+them, and may start below 1 (MD4's eps, SEDD's sigma_min) and end above 0 (the eps of loglinear).
 
-The two names are -inf and +inf, so they may occur in a tensor of times (one position clean, its neighbour noisy) and s <= t
-keeps its meaning.
+The two names are -inf and +inf, so they may occur in a tensor of times (one position clean, its neighbour noisy) and s
+<= t keeps its meaning.
 
-**The ends.** What lies between alpha(0) and 1, and between alpha(1) and 0, is either a jump, from t = 0 to CLEAN and from PRIOR
-to t = 1, or it is passed continuously: at t in (-(1 - alpha(0)), 0) and (1, 1 + alpha(1)), the `span`, each end at an even
-pace,
+**The ends.** What lies between alpha(0) and 1, and between alpha(1) and 0, is either a jump, from t = 0 to CLEAN and
+from PRIOR to t = 1, or it is passed continuously: at t in (-(1 - alpha(0)), 0) and (1, 1 + alpha(1)), the `span`, each
+end at an even pace,
 
     1 - alpha_t = (1 - alpha_0) (1 + t / (1 - alpha_0)),     alpha_t = alpha_1 (1 - (t - 1) / alpha_1)
 
 for all states alike where each has its own alpha. So every token lost in an end is equally likely to be the next. Under
 absorbing noise p(x_0 | x_t) does not change there, and the network's output at t = 0 and t = 1 holds throughout.
 
-Every schedule maps times of shape (*) to (*, 1), or to (*, K) where each state has its own. Units: sigma, log_snr in nats.
+Every schedule maps times of shape (*) to (*, 1), or to (*, K) where each state has its own. Units: sigma, log_snr in
+nats.
 """
 
 import itertools
@@ -34,8 +35,8 @@ BISECTIONS = 60  # of [0, 1], in float64
 
 
 class Schedule(nn.Module):
-    """A noise schedule alpha_t. A subclass defines `_shape` with its slope and inverse, or `_alpha`, `_slope` and `_inverse`,
-    for t in [0, 1].
+    """A noise schedule alpha_t. A subclass defines `_shape` with its slope and inverse, or `_alpha`, `_slope` and
+    `_inverse`, for t in [0, 1].
 
     Args:
         alpha_1: alpha at t = 1, the noisy end.
@@ -104,7 +105,8 @@ class Schedule(nn.Module):
         return self.clean_end - 1, 1 + self.alpha_1
 
     def as_time(self, t: Tensor | float) -> Tensor:
-        """Convert a time to a tensor on the device of the schedule's own numbers (a table, exponents), if it has any."""
+        """Convert a time to a tensor on the device of the schedule's own numbers (a table, exponents),
+        if it has any."""
         buffer = next(itertools.chain(self.parameters(), self.buffers()), None)
         return as_time(t) if buffer is None else as_time(t, buffer.device).to(buffer.device)
 
@@ -124,7 +126,8 @@ class Schedule(nn.Module):
         return joined(self.as_time(t), self._beta, lambda t: self._end(t, rate=True)[0])
 
     def weight(self, t: Tensor | float) -> Tensor:
-        """Rate -alpha'/(1 - alpha) at which a noised token is restored: the weight of the cross-entropy in MDLM and MD4."""
+        """Rate -alpha'/(1 - alpha) at which a noised token is restored:
+        the weight of the cross-entropy in MDLM and MD4."""
         return joined(self.as_time(t), self._weight, lambda t: self._end(t, rate=True)[1])
 
     def sigma(self, t: Tensor | float) -> Tensor:
@@ -192,8 +195,8 @@ def _ends(t: Tensor) -> Tensor:
 
 
 def joined(t: Tensor, f: Callable[[Tensor], Tensor], end: Callable[[Tensor], Tensor]) -> Tensor:
-    """Apply f to the times t (*) within [0, 1] and `end` to the others. Neither sees the other's times, so no gradient is
-    nan."""
+    """Apply f to the times t (*) within [0, 1] and `end` to the others. Neither sees the other's times, so no gradient
+    is nan."""
     inside = (t >= 0) & (t <= 1)
     free = t.device.type == "cpu" and not torch.compiler.is_compiling()  # to ask: nobody waits for the answer
     if free and bool(inside.all()):
@@ -211,8 +214,8 @@ def on_grid(t: Tensor, T: int) -> Tensor:
 
 
 def coarse(t: Tensor, T: int) -> Tensor:
-    """Indices i (n + 1,) of n + 1 distinct times i/T, n <= T: those next to times t that fall from 1 to 0, both ends among
-    them."""
+    """Indices i (n + 1,) of n + 1 distinct times i/T, n <= T: those next to times t that fall from 1 to 0, both ends
+    among them."""
     n = torch.arange(len(t), device=t.device)
     i = (t * T + 0.5).floor().long()
     i = (i + n).cummin(0).values - n  # each earlier than the one before
@@ -220,7 +223,8 @@ def coarse(t: Tensor, T: int) -> Tensor:
 
 
 class Tabulated(Schedule):
-    """alpha at the times i/T, i = 0..T, for discrete time (D3PM): there is no rate, and no other time between CLEAN and PRIOR.
+    """alpha at the times i/T, i = 0..T, for discrete time (D3PM): there is no rate, and no other time between CLEAN and
+    PRIOR.
 
     Args:
         alpha: (T + 1,) decreasing from alpha[0] = 1, e.g. the cumulative products of 1 - beta_i.

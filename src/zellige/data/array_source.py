@@ -30,8 +30,8 @@ class Raw:
         classes: split -> (N,) the label of each row, 0, 1, ..., where `data.labels` asks for them.
         names: what the classes are called; the catalogue's names, or the numbers, if it is empty.
         cut: the splits are as `data` asks for already.
-        pixels: the file of the cache that the images lie in, the splits one after another, in the size and the levels that
-            `data` asks for; None: they are in memory, and as they were found.
+        pixels: the file of the cache that the images lie in, the splits one after another, in the size and the levels
+            that `data` asks for; None: they are in memory, and as they were found.
         about: where it came from ("sha256", "files", "addresses") and what was done ("protocol").
     """
 

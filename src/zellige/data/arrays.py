@@ -1,5 +1,5 @@
-"""Data of one shape: images, music, puzzles, molecules, arrays. Read (images.py, symbols.py, puzzles.py ...), cut, made small,
-flattened."""
+"""Data of one shape: images, music, puzzles, molecules, arrays. Read (images.py, symbols.py, puzzles.py ...), cut, made
+small, flattened."""
 
 import dataclasses
 import hashlib
@@ -99,10 +99,13 @@ def prepare_arrays(
             continue
         narrow = rows if isinstance(rows, np.memmap) else rows.astype(dtype, copy=False)
         ready[name] = Rows(
-            np.ascontiguousarray(narrow).reshape(-1), places,
-            characters=raw.characters(rows) if raw.characters else None, clues=raw.clues.get(name),
-            losses=Losses(levels.loses or ()), **more,
-        )  # fmt: skip
+            np.ascontiguousarray(narrow).reshape(-1),
+            places,
+            characters=raw.characters(rows) if raw.characters else None,
+            clues=raw.clues.get(name),
+            losses=Losses(levels.loses or ()),
+            **more,
+        )
     for name, copy_of in entry.same.items():
         if name not in ready and copy_of in ready:
             ready[name] = ready[copy_of]

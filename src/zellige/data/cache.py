@@ -1,12 +1,12 @@
 """The tokens of a corpus in memory-mapped shards, keyed by a hash of what made them.
 
-A folder `tokens/KEY` of the cache holds the tokens (all splits one after another: tokens.bin, or where they are more than SHARD
-bytes tokens-00000-of-00064.bin and so on, read as one array), documents.npy (where documents begin, if there are any),
-tokenizer.json and meta.json. It is written aside, synced and renamed: it is whole, or it is not there.
+A folder `tokens/KEY` of the cache holds the tokens (all splits one after another: tokens.bin, or where they are more
+than SHARD bytes tokens-00000-of-00064.bin and so on, read as one array), documents.npy (where documents begin, if there
+are any), tokenizer.json and meta.json. It is written aside, synced and renamed: it is whole, or it is not there.
 
-Pieces of text are gathered to batches, which the tokenizer encodes while the next are read and the last are written: the
-`tokenizers` library encodes a batch on all cores and lets go of the interpreter meanwhile. What is held is a few batches,
-however long the corpus.
+Pieces of text are gathered to batches, which the tokenizer encodes while the next are read and the last are written:
+the `tokenizers` library encodes a batch on all cores and lets go of the interpreter meanwhile. What is held is a few
+batches, however long the corpus.
 """
 
 import hashlib
@@ -35,7 +35,8 @@ def dtype_for(size: int) -> str:
 
 
 class Meta(TypedDict):
-    """meta.json: how many tokens of which type there are, in which shards, where each split lies, and the sha256 of them all.
+    """meta.json: how many tokens of which type there are, in which shards, where each split lies, and the sha256 of
+    them all.
 
     shards: the tokens of each. files: the sha256 of each file.
     """
@@ -136,8 +137,8 @@ def _write_split(
     documents: bool,
     comparison: Comparison,
 ) -> tuple[int, int, int]:
-    """Write the tokens of a split, with what ends documents, and where these begin into `starts`; return how many characters it
-    has, and how many texts (files, documents, sequences) and lines end in it."""
+    """Write the tokens of a split, with what ends documents, and where these begin into `starts`; return how many
+    characters it has, and how many texts (files, documents, sequences) and lines end in it."""
     separator, characters, texts, lines = tokenizer.separator, 0, 0, 0
     end = np.array([] if separator is None else [separator], np.uint32)
     between = inside = False  # whether a file of running text has ended before; whether the document goes on
@@ -252,7 +253,8 @@ def batches(chunks: Iterable[Piece]) -> Iterator[list[Piece]]:
 
 
 def chunks(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """The pieces, each short enough for one call, and cut where no tokenizer joins: before a space that follows a letter."""
+    """The pieces, each short enough for one call, and cut where no tokenizer joins:
+    before a space that follows a letter."""
     remainder, size = "", 0
     for text, ends in pieces:
         size += len(text)

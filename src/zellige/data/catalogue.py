@@ -28,12 +28,14 @@ _TEXT = ("path", "field", "tokenizer", "pack", "fill", "crop")
 class Source:
     """One entry of `zellige list data`; `needs` is what it downloads, or the extra that does.
 
-    files: split -> (address, checksum "sha256..." or "md5:..." or None); the split "all" is cut by `validation` and `test`.
+    files: split -> (address, checksum "sha256..." or "md5:..." or None); the split "all" is cut by `validation` and
+    `test`.
     hub: (id, configuration, {split: name of the split on the hub}).
     fields: the columns that hold the text, joined by a space; columns: their names in a .csv without a header.
     validation, test: what is cut off the end, a share below 1 or a number of characters (of documents, where there are
     documents). same: {"test": "validation"} where the literature reports on the split that it validates on.
-    labels: the files of the labels, as `files`; classes: what the classes are called; label: the column of a text's class.
+    labels: the files of the labels, as `files`; classes: what the classes are called; label: the column of a text's
+    class.
     reads: which choices of `Data` mean something here, beside the shares of the splits; any other is an error.
     """
 
@@ -310,7 +312,8 @@ def _sum_there(path: Path, kind: str, cache: Path) -> str:
 def fetch(address: str, checksum: str | None, cache: Path, progress: Progress | None = None) -> Path:
     """Download once into `cache`/downloads; checked, then renamed into place. Returns the path.
 
-    What is there is checked too (read for that once, as long as its times stay), and downloaded again where it is damaged.
+    What is there is checked too (read for that once, as long as its times stay), and downloaded again where it is
+    damaged.
     """
     target = download_path(address, cache)
     kind, _, expected_digest = (checksum or "").rpartition(":")

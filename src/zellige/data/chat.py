@@ -1,11 +1,12 @@
 """Conversations as texts: by the chat template that is published with a tokenizer, or by a plain one.
 
-A template is Jinja, from `chat_template.jinja` or from the entry `chat_template` of `tokenizer_config.json`. It is rendered in
-Jinja's sandbox and in a process of its own (`template`): it can read the messages and the names of special tokens, nothing else,
-and has `SECONDS` of computing and `MEMORY` bytes for each text of at most `template.MOST` characters.
+A template is Jinja, from `chat_template.jinja` or from the entry `chat_template` of `tokenizer_config.json`. It is
+rendered in Jinja's sandbox and in a process of its own (`template`): it can read the messages and the names of special
+tokens, nothing else, and has `SECONDS` of computing and `MEMORY` bytes for each text of at most `template.MOST`
+characters.
 
-A tokenizer without one has a plain template, `User: ...` and `Assistant: ...`, a line for each message; where its alphabet cannot
-write that, `user ... assistant ...` in one line.
+A tokenizer without one has a plain template, `User: ...` and `Assistant: ...`, a line for each message; where its
+alphabet cannot write that, `user ... assistant ...` in one line.
 """
 
 import json
@@ -52,7 +53,8 @@ PLAIN = Template(
     plain="'User: ...' and 'Assistant: ...', a line each",
 )
 SMALL = Template(
-    "{% for m in messages %}{{ m.role }} {{ m.content }} {% endfor %}{% if add_generation_prompt %}assistant{% endif %}",
+    "{% for m in messages %}{{ m.role }} {{ m.content }} {% endfor %}{% if add_generation_prompt %}assistant{% endif "
+    "%}",
     plain="'user ... assistant ...'",
 )
 
@@ -64,7 +66,8 @@ def tokenizer_config(folder: Path) -> dict[str, Any]:
 
 
 def chat_of(folder: Path, entries: Mapping[str, Any]) -> dict[str, str]:
-    """The chat template in a tokenizer's folder, and the texts of the special tokens that it may name; {} where it has none.
+    """The chat template in a tokenizer's folder, and the texts of the special tokens that it may name; {} where it has
+    none.
 
     Args:
         entries: of its tokenizer_config.json.
@@ -109,7 +112,8 @@ def pairs(tokenizer: Any, conversations: Iterable[tuple[str, Sequence[Message]]]
         conversations: what to call each in an error ("line 3 of 'chat.jsonl'"), and its messages.
 
     Raises:
-        InputError: the template refuses a conversation, or writes the earlier messages otherwise where an answer follows.
+        InputError: the template refuses a conversation, or writes the earlier messages otherwise where an answer
+            follows.
     """
     named = list(conversations)
     if not named:
@@ -125,7 +129,8 @@ def pairs(tokenizer: Any, conversations: Iterable[tuple[str, Sequence[Message]]]
     for (name, _), prompt, whole in zip(named, texts[::2], texts[1::2]):
         if not whole.startswith(prompt) or whole == prompt:
             raise InputError(
-                f"{name}: the chat template writes the prompt otherwise once an answer follows; give 'prompt' and 'answer'"
+                f"{name}: the chat template writes the prompt otherwise once an answer follows; give 'prompt' and "
+                "'answer'"
             )
         made.append((prompt, whole.removeprefix(prompt)))
     return made
@@ -144,7 +149,8 @@ def prompt_of(tokenizer: Any, messages: Sequence[Message], name: str = "the conv
 
 
 def ends_of(tokenizer: Any) -> tuple[str, ...]:
-    """The texts that end an answer: what the template writes after it or before the next question, the token that ends a text."""
+    """The texts that end an answer: what the template writes after it or before the next question,
+    the token that ends a text."""
     token = getattr(tokenizer, "separator", None) if tokenizer.unit == "token" else None
     ends = (*_ends(template_of(tokenizer)), "" if token is None else tokenizer.decode([token]))
     return tuple(end for end in dict.fromkeys(ends) if end.strip())

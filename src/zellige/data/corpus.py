@@ -184,9 +184,9 @@ class Data:
 
         A list of texts: `Data.of(["a text", "another"], tokenizer="bytes")`. One stream, or each a document
         (`pack="document"`, `"packed"`). A data set of the `datasets` library is its column `field`.
-        Integers, a tensor or array: (N, L), one sequence a row, or (N,), one stream to be cut into rows. With more axes, or a
-        `kind`, they are rows of that shape: `Data.of(images, 8, kind="image")`. A list of sequences of different length are
-        documents: `Data.of(proteins, 20, pack="packed")`.
+        Integers, a tensor or array: (N, L), one sequence a row, or (N,), one stream to be cut into rows. With more
+        axes, or a `kind`, they are rows of that shape: `Data.of(images, 8, kind="image")`. A list of sequences of
+        different length are documents: `Data.of(proteins, 20, pack="packed")`.
         A dict of these by split, {"train": ..., "validation": ..., "test": ...}, is taken as it is split.
 
         The values stay out of the configuration: a run that is resumed is given them again.
@@ -220,9 +220,9 @@ class Data:
 
 
 class OwnData(Data):
-    """Data whose values by split ("all": they have none), and the classes of whose rows, are handed over (`Data.of`). They are
-    no fields: nothing that reads the fields sees them, so that it equals the Data of the run's configuration, which holds
-    none."""
+    """Data whose values by split ("all": they have none), and the classes of whose rows, are handed over (`Data.of`).
+    They are no fields: nothing that reads the fields sees them, so that it equals the Data of the run's configuration,
+    which holds none."""
 
     def __init__(self, values: dict[str, Any], classes: Any = None, **choices: Any):
         super().__init__(**choices)
@@ -241,8 +241,8 @@ class OwnData(Data):
 def as_data(data: object) -> Data:
     """Convert user data to a Data: a Data, the name of a data set, a path, or values as `Data.of` takes them.
 
-    A name is one of `zellige list data`; any other text with a dot or a slash in it, or that is there, is a path: what lies
-    there says which data set it is (`file_names.data_of`).
+    A name is one of `zellige list data`; any other text with a dot or a slash in it, or that is there, is a path: what
+    lies there says which data set it is (`file_names.data_of`).
     """
     if isinstance(data, Data):
         return data
@@ -260,7 +260,8 @@ def as_data(data: object) -> Data:
 
 @dataclass(frozen=True)
 class Corpus:
-    """A corpus ready to be trained on: `train`, `validation`, `test` are Rows; `about` goes into the run's configuration.
+    """A corpus ready to be trained on: `train`, `validation`, `test` are Rows; `about` goes into the run's
+    configuration.
 
     notes: what happened that one should know of, sentences.
     """
@@ -293,13 +294,14 @@ class Corpus:
         return self.split("test")
 
 
-# Entries of `Corpus.about`: what separates texts, in words; a "token", a "space" or "none"; "documents", "texts" or "files"
+# Entries of `Corpus.about`: what separates texts, in words; a "token", a "space" or "none"; "documents", "texts" or
+# "files"
 NO_SEPARATOR = {"separator": "none", "end": "none", "separates": ""}
 
 
 def fill_of(data: Data, tokenizer: "Tokenizer", ends: int) -> int:
-    """The multiple of tokens that documents are filled up to: `data.fill`; where it is not given `ends`, if the tokenizer has a
-    token that ends documents and stands in none of them."""
+    """The multiple of tokens that documents are filled up to: `data.fill`; where it is not given `ends`, if the
+    tokenizer has a token that ends documents and stands in none of them."""
     if data.fill is not None:
         return data.fill
     return 0 if tokenizer.separator is None or tokenizer.decode([tokenizer.separator]) == " " else ends

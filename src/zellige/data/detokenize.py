@@ -1,12 +1,13 @@
-"""The literature's detokenizers: from the spaced tokens of a corpus back to running text, as SEDD, MDLM and BD3-LM do it.
+"""The literature's detokenizers: from the spaced tokens of a corpus back to running text, as SEDD, MDLM and BD3-LM do
+it.
 
     DETOKENIZERS["wikitext2"](" He 's 1 @.@ 8 m ( tall ) . \\n") -> " He's 1.8 m (tall).\\n"
 
-Each is a table of rules, applied in order: (what, by what), a plain text or a pattern. They came with GPT-2's zero-shot protocol
-(PTB, WikiText, LM1B) and have been copied ever since, with their blemishes, which are kept, since the numbers depend on them:
-WikiText's ` N ` becomes ` 1 ` although N is a letter there, and two quotation marks that belong to two quotations lose
-the spaces between them. One rule of WikiText's is left out: it looks for `/' [0-9]/` with the slashes, and would write the
-pattern itself.
+Each is a table of rules, applied in order: (what, by what), a plain text or a pattern. They came with GPT-2's zero-shot
+protocol (PTB, WikiText, LM1B) and have been copied ever since, with their blemishes, which are kept, since the numbers
+depend on them: WikiText's ` N ` becomes ` 1 ` although N is a letter there, and two quotation marks that belong to two
+quotations lose the spaces between them. One rule of WikiText's is left out: it looks for `/' [0-9]/` with the slashes,
+and would write the pattern itself.
 """
 
 import re
@@ -37,21 +38,27 @@ WIKITEXT: Sequence[Rule] = (
     *((f" @{mark}@ ", mark) for mark in "-,."),
     *_before(":;.!?,"),
     *(_inside(o, c) for o, c in ("()", "[]", "{}", '""', "''")),
-    ("= = = =", "===="), ("= = =", "==="), ("= =", "=="),
+    ("= = = =", "===="),
+    ("= = =", "==="),
+    ("= =", "=="),
     (" ° ", "°"),
-    (" \n", "\n"), ("\n ", "\n"),
+    (" \n", "\n"),
+    ("\n ", "\n"),
     (" N ", " 1 "),
     (" 's", "'s"),
-)  # fmt: skip
+)
 
 PTB: Sequence[Rule] = (
-    (" 's", "'s"), ("s ' ", "s' "), (" n't", "n't"),
+    (" 's", "'s"),
+    ("s ' ", "s' "),
+    (" n't", "n't"),
     (" \n ", "\n"),
     ("\\/", "/"),
     *[(" N ", " 1 ")] * 2,  # twice: neighbours share a space
-    ("$ 1", "$1"), ("# 1", "#1"),
+    ("$ 1", "$1"),
+    ("# 1", "#1"),
     ("<unk>", "?"),
-)  # fmt: skip
+)
 
 LM1B: Sequence[Rule] = (
     ("http : / / ", "http://"), ("https : / / ", "https://"),

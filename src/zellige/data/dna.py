@@ -1,8 +1,9 @@
 """DNA: windows of the sequences of a FASTA or FASTQ file, plain or compressed, and the other strand.
 
-A window is `net.length` bases in a row of one sequence; windows follow each other, and what a sequence has left at its end fills
-none. The letters are A, C, G, T and N, a base that is not known, which is a token like the others; windows that are mostly N,
-such as centromeres, are left out. Lower case (soft-masked repeats) is read as upper case. A base takes one byte of memory.
+A window is `net.length` bases in a row of one sequence; windows follow each other, and what a sequence has left at its
+end fills none. The letters are A, C, G, T and N, a base that is not known, which is a token like the others; windows
+that are mostly N, such as centromeres, are left out. Lower case (soft-masked repeats) is read as upper case. A base
+takes one byte of memory.
 """
 
 from collections.abc import Iterator
@@ -117,7 +118,8 @@ def fastq(path: Path, file: IO[bytes]) -> Iterator[Line]:
             continue
         if len(lines[1]) != len(lines[3]):
             raise InputError(
-                f"line {number:,} of '{path}' has {len(lines[3]):,} qualities for {len(lines[1]):,} bases; give one for each"
+                f"line {number:,} of '{path}' has {len(lines[3]):,} qualities for {len(lines[1]):,} bases; give one "
+                "for each"
             )
         yield number - 3, None
         yield number - 2, lines[1]
@@ -138,7 +140,8 @@ def _whole(path: Path, lines: Iterator[Line]) -> Iterator[np.ndarray]:
         if wrong := line.translate(None, _LETTERS):
             letter = chr(wrong[0])
             raise InputError(
-                f"line {number:,} of '{path}' has the letter '{letter}'; DNA has A, C, G, T, and N for a base that is not known"
+                f"line {number:,} of '{path}' has the letter '{letter}'; DNA has A, C, G, T, and N for a base that is "
+                "not known"
             )
         buffer.append(np.frombuffer(line.translate(_TOKENS), np.uint8))
     if buffer:

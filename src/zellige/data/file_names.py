@@ -1,5 +1,5 @@
-"""Which files a path means, which form each has, and which split it is: by their names, and where these do not say, by how
-they begin."""
+"""Which files a path means, which form each has, and which split it is: by their names, and where these do not say, by
+how they begin."""
 
 import codecs
 import difflib
@@ -28,8 +28,8 @@ KINDS = (".txt", ".text", ".md", ".rst", ".tokens", ".raw", *ROWS, *FASTA)
 
 
 def data_of(path: str) -> str:
-    """The data set that a path alone means: `array` (.npy, .npz), `tokens` (.bin, .ds), `images` for a folder of them, or
-    `text`.
+    """The data set that a path alone means: `array` (.npy, .npz), `tokens` (.bin, .ds), `images` for a folder of them,
+    or `text`.
 
     Raises:
         InputError: a folder holds images and text.
@@ -54,8 +54,8 @@ def data_of(path: str) -> str:
 
 
 def visible(folder: Path) -> list[Path]:
-    """All files below a folder, in order, but those whose name, or the name of a folder that they are in, begins with a dot, and
-    the bookkeeping of `datasets.save_to_disk`."""
+    """All files below a folder, in order, but those whose name, or the name of a folder that they are in, begins with a
+    dot, and the bookkeeping of `datasets.save_to_disk`."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     files = [path for path in files if not any(name.startswith(".") for name in path.relative_to(folder).parts)]
     saved = {path.parent: names for path in files if path.name == STATE and (names := _rows_of(path))}
@@ -85,8 +85,8 @@ def _rows_of(state: Path) -> set[str]:
 def find_files(path: str, unnamed: bool = False) -> list[Any]:
     """The files that `path` (a file, a folder or a glob) names, in order: Path; where it has a scheme RemoteFile.
 
-    Of a folder these are the files whose names are of text (`KINDS`). unnamed: also any other that begins as UTF-8 text; of a
-    remote folder none is opened, and names alone decide.
+    Of a folder these are the files whose names are of text (`KINDS`). unnamed: also any other that begins as UTF-8
+    text; of a remote folder none is opened, and names alone decide.
     """
     if is_remote(path):
         return find_remote(path, lambda name: kind(name) in KINDS and not name.name.startswith("."))
@@ -148,7 +148,8 @@ def named(files: Sequence[Path], most: int = 3) -> str:
 
 
 def left_out(path: str | None, files: Sequence[Any]) -> list[str]:
-    """Of the folder `path`, a phrase about the files that are not among those that are read; [] where there are none."""
+    """Of the folder `path`, a phrase about the files that are not among those that are read;
+    [] where there are none."""
     folder = Path(path or "").expanduser()
     candidates = visible(folder) if path and not is_remote(path) and folder.is_dir() else []
     ignored = sorted({*candidates} - {*files})
@@ -166,7 +167,8 @@ def suffixes(files: Sequence[File]) -> str:
 
 
 def kind(path: File) -> str:
-    """The suffix that says how to read it: '.jsonl' for 'a.jsonl.gz', and for 'c4-train.json.gz', which has a row a line.
+    """The suffix that says how to read it: '.jsonl' for 'a.jsonl.gz', and for 'c4-train.json.gz', which has a row a
+    line.
 
     >>> kind(Path("c4-train.00000-of-01024.json.gz")), kind(Path("notes.xz"))
     ('.jsonl', '.txt')
@@ -181,7 +183,8 @@ def kind(path: File) -> str:
 
 
 def is_documents(path: File, fields: Sequence[str] = ()) -> bool:
-    """Return whether the file contains documents and not one running text: by its name, or as a .json that holds records.
+    """Return whether the file contains documents and not one running text: by its name, or as a .json that holds
+    records.
 
     These are objects, in a list or one a line, whose fields are known (`records.is_known`), or are `fields`.
     """
@@ -208,7 +211,8 @@ def _first_record(path: Path) -> dict[str, Any] | None:
 
 
 def refuse_other_json(path: str | None, files: Sequence[File], fields: Sequence[str] = ()) -> None:
-    """InputError where `path` is itself a .json, and no records are read from it: its braces and quotes would be learnt."""
+    """InputError where `path` is itself a .json, and no records are read from it:
+    its braces and quotes would be learnt."""
     alone = next((f for f in files if kind(f) == ".json" and not is_documents(f, fields)), None)
     if alone is not None and isinstance(alone, Path) and len(files) == 1 and Path(path or "").expanduser() == alone:
         record = _first_record(alone)
@@ -238,9 +242,14 @@ def require_label(label: str, files: Sequence[File], fields: Sequence[str]) -> N
 
 
 NAMES = {
-    "train": "train", "training": "train", "valid": "validation", "validation": "validation", "val": "validation",
-    "dev": "validation", "test": "test",
-}  # fmt: skip
+    "train": "train",
+    "training": "train",
+    "valid": "validation",
+    "validation": "validation",
+    "val": "validation",
+    "dev": "validation",
+    "test": "test",
+}
 
 _FOLDER = re.compile(rf"({'|'.join(NAMES)})(?:[._-]?\d+x\d+)?")
 
@@ -265,8 +274,8 @@ def split_of(path: File) -> str | None:
 def own_splits(folder: Path, files: list[Any]) -> dict[str, list[Any]]:
     """One's own files by split, where their names or their subfolders say it; {} where they do not.
 
-    train.txt, my.valid.jsonl, test-00000-of-00004.parquet, train/a.txt; "train journey.txt" is a text like any other, and so
-    are train.py and test.py. There must be a train split and another, and they must be nearly all of the text.
+    train.txt, my.valid.jsonl, test-00000-of-00004.parquet, train/a.txt; "train journey.txt" is a text like any other,
+    and so are train.py and test.py. There must be a train split and another, and they must be nearly all of the text.
     """
     splits = _named_splits(folder, files)
     found = [*chain.from_iterable(splits.values())]
@@ -281,7 +290,8 @@ NEARLY_ALL = 0.9  # of the bytes
 
 
 def named_splits(folder: Path, files: list[Any]) -> list[Any]:
-    """The files whose names say a split, where `own_splits` takes them for texts like any other, as they are too few."""
+    """The files whose names say a split, where `own_splits` takes them for texts like any other,
+    as they are too few."""
     splits = _named_splits(folder, files)
     return [] if len(splits) < 2 or own_splits(folder, files) else [*chain.from_iterable(splits.values())]
 

@@ -1,4 +1,5 @@
-"""A folder of the cache, whole or not there: written aside, synced, renamed; read only where its sums are those written."""
+"""A folder of the cache, whole or not there: written aside, synced, renamed;
+read only where its sums are those written."""
 
 import hashlib
 import json
@@ -23,7 +24,8 @@ def own_cache() -> Path:
 
 
 def make_place(place: Path) -> None:
-    """Make a folder of a cache. All in it is as the umask has it, so that several may share one; the own one is made private."""
+    """Make a folder of a cache. All in it is as the umask has it, so that several may share one;
+    the own one is made private."""
     with suppress(RuntimeError):  # no home folder
         if place.is_relative_to(own_cache()):
             own_cache().parent.mkdir(parents=True, exist_ok=True)

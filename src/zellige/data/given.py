@@ -188,10 +188,12 @@ class LeftOut(NamedTuple):
 def read_pairs(path: str, tokenizer: "Tokenizer | None" = None) -> tuple[list[tuple[str, str, str]], str]:
     """What to call each record of files in an error, its prompt and its answer; "" and "" where it has none.
 
-    A conversation is written by the tokenizer's chat template (`chat.pairs`); the second value names a plain one that is used.
+    A conversation is written by the tokenizer's chat template (`chat.pairs`); the second value names a plain one that
+    is used.
 
     Raises:
-        InputError: no such file, or one of running text; a record that holds neither a prompt and an answer nor messages.
+        InputError: no such file, or one of running text; a record that holds neither a prompt and an answer nor
+            messages.
     """
     found: list[tuple[str, records.Pair | list[records.Message]]] = []
     for file in file_names.find_files(path):
@@ -207,9 +209,9 @@ def read_pairs(path: str, tokenizer: "Tokenizer | None" = None) -> tuple[list[tu
 def prepare_pairs(data: Data, length: int, tokenizer: "Tokenizer | None", ends: int = 0) -> Corpus:
     """Prompts and answers, each pair in a row of its own: what `prepare` does for a text.
 
-    Rows are as long as the longest pair, rounded up. An answer ends with the token that ends documents; with `data.fill` it is
-    repeated to a multiple of so many tokens. Pairs that are longer than a row, or lack an answer, are left out: the entry `pairs`
-    of `about` is how many (LeftOut).
+    Rows are as long as the longest pair, rounded up. An answer ends with the token that ends documents; with
+    `data.fill` it is repeated to a multiple of so many tokens. Pairs that are longer than a row, or lack an answer, are
+    left out: the entry `pairs` of `about` is how many (LeftOut).
 
     Raises:
         InputError: as `read_pairs`; no pair of a split is left.

@@ -1,20 +1,22 @@
-"""A folder of .png and .jpg files, and a data set of images of the Hugging Face hub: decoded once, file by file, into the
-cache.
+"""A folder of .png and .jpg files, and a data set of images of the Hugging Face hub: decoded once, file by file, into
+the cache.
 
-Subfolders train, validation and test, or train_64x64 and valid_64x64, are the splits; where there are none the files are cut in
-an order that is a hash of their paths. The folder in which a file lies there, the first one below the split, is its class.
+Subfolders train, validation and test, or train_64x64 and valid_64x64, are the splits; where there are none the files
+are cut in an order that is a hash of their paths. The folder in which a file lies there, the first one below the split,
+is its class.
 
-Pixels are taken as they are stored, and exactly: 8 bits grey or RGB, no colour profile, no turning by EXIF. What would have to
-be decided (transparency that shows, 16 bits, CMYK, grey among colours) is refused with what to do.
+Pixels are taken as they are stored, and exactly: 8 bits grey or RGB, no colour profile, no turning by EXIF. What would
+have to be decided (transparency that shows, 16 bits, CMYK, grey among colours) is refused with what to do.
 
 ImageNet at 32 x 32 and 64 x 64 is read here too. There are two, whose images are not the same:
 
-`imagenet64` is that of Chrabaszcz, Loshchilov and Hutter (2017): batches in .npz, read in pieces. train_data_batch_1.npz ...
-_10.npz and val_data.npz hold `data` (N, 3 S S) uint8, colour by colour, and `labels`, 1 to 1000. They have to be fetched from
-image-net.org by whoever may. The classes are called by these numbers, or as a map_clsloc.txt beside the batches calls them.
+`imagenet64` is that of Chrabaszcz, Loshchilov and Hutter (2017): batches in .npz, read in pieces.
+train_data_batch_1.npz ... _10.npz and val_data.npz hold `data` (N, 3 S S) uint8, colour by colour, and `labels`, 1 to
+1000. They have to be fetched from image-net.org by whoever may. The classes are called by these numbers, or as a
+map_clsloc.txt beside the batches calls them.
 
-`imagenet64-oord` is that of van den Oord et al. (2016), on which densities are reported (TFDS's downsampled_imagenet): the
-folders train_64x64, of 1,281,149 images, and valid_64x64, of 49,999, without classes.
+`imagenet64-oord` is that of van den Oord et al. (2016), on which densities are reported (TFDS's downsampled_imagenet):
+the folders train_64x64, of 1,281,149 images, and valid_64x64, of 49,999, without classes.
 """
 
 import hashlib
@@ -68,8 +70,10 @@ def read_images(data: "Data", progress: Progress | None, shape: tuple[int, ...] 
     made_by = {
         "files": unpack.digest_files(all_files, report),
         "paths": hashlib.sha256(paths.encode(errors="surrogateescape")).hexdigest(),
-        "size": str(data.size), "colours": data.colours, "levels": levels,
-    }  # fmt: skip
+        "size": str(data.size),
+        "colours": data.colours,
+        "levels": levels,
+    }
 
     def blocks(split: str) -> Iterator[Block]:
         pixels, mode = _decode(all_files[0], data.colours)
@@ -89,9 +93,15 @@ def read_images(data: "Data", progress: Progress | None, shape: tuple[int, ...] 
     if left_out := file_names.left_out(data.path, all_files):
         about["left_out"] = left_out
     raw = cached(
-        catalogue.cache_folder(data.cache), made_by, lambda: {split: blocks(split) for split in splits},
-        f"'{data.path}'", levels, data.labels, names=names, about=about,
-    )  # fmt: skip
+        catalogue.cache_folder(data.cache),
+        made_by,
+        lambda: {split: blocks(split) for split in splits},
+        f"'{data.path}'",
+        levels,
+        data.labels,
+        names=names,
+        about=about,
+    )
     if progress:  # all of it, also where a cache made the second reading needless
         total = sum(path.stat().st_size for path in all_files)
         progress(total, total)
@@ -109,7 +119,8 @@ def _protocol(data: "Data", levels: int) -> str:
 
 # ---------------------------------------------------------------------------------------------------- which files
 def _splits(folder: Path, data: "Data") -> tuple[dict[str, list[Path]], int]:
-    """The files of each split: of subfolders that say it, or cut by shares; and how many folders deep that of a class lies."""
+    """The files of each split: of subfolders that say it, or cut by shares;
+    and how many folders deep that of a class lies."""
     files = [path for path in file_names.visible(folder) if path.suffix.lower() in file_names.IMAGES]
     if not files:
         raise InputError(f"no .png or .jpg file in folder '{data.path}'; give one that holds images")
@@ -253,9 +264,14 @@ def _from_hub(data: "Data", levels: int) -> Raw:
 
     prints = [[split, len(rows), getattr(rows, "_fingerprint", "")] for split, rows in dataset.items()]
     made_by = {
-        "hub": data.path, "fingerprints": prints, "chosen": {split: [len(c), int(c[0])] for split, c in numbers.items()},
-        "size": str(data.size), "colours": data.colours, "levels": levels, "label": label,
-    }  # fmt: skip
+        "hub": data.path,
+        "fingerprints": prints,
+        "chosen": {split: [len(c), int(c[0])] for split, c in numbers.items()},
+        "size": str(data.size),
+        "colours": data.colours,
+        "levels": levels,
+        "label": label,
+    }
     about = {"hub": data.path, "fingerprints": prints, "protocol": _protocol(data, levels)}
     about["sha256"] = hashlib.sha256(repr(prints).encode()).hexdigest()
     splits_of = lambda: {split: blocks(split) for split in numbers}  # noqa: E731
@@ -295,9 +311,15 @@ def read_imagenet(data: "Data", progress: Progress | None) -> Raw:
     changes += [f"256 to {levels} levels in equal bins"] if levels != 256 else []
     about = {"sha256": sums, "files": [str(path) for path in all_files], "protocol": ", ".join(changes)}
     return cached(
-        catalogue.cache_folder(data.cache), made_by, lambda: {split: blocks(split) for split in splits},
-        f"'{data.path}'", levels, data.labels, names=_names(Path(data.path or "").expanduser()), about=about,
-    )  # fmt: skip
+        catalogue.cache_folder(data.cache),
+        made_by,
+        lambda: {split: blocks(split) for split in splits},
+        f"'{data.path}'",
+        levels,
+        data.labels,
+        names=_names(Path(data.path or "").expanduser()),
+        about=about,
+    )
 
 
 def read_downsampled(data: "Data", progress: Progress | None) -> Raw:

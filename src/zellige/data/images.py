@@ -1,4 +1,5 @@
-"""Images as published: MNIST's idx files, CIFAR's binary files, scikit-learn's digits, and those of the Hugging Face hub.
+"""Images as published: MNIST's idx files, CIFAR's binary files, scikit-learn's digits, and those of the Hugging Face
+hub.
 
 Nothing is unpickled: CIFAR is read from its binary version, the archive or what is in it.
 """
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 
 def copies(data: "Data", fetch: Fetch) -> Raw | None:
-    """The images from arrays or from the hub, where `data.path` names such; else None, and the published files are read."""
+    """The images from arrays or from the hub, where `data.path` names such; else None,
+    and the published files are read."""
     if local_arrays(data):
         return read_arrays(data, fetch)
     return read_hub(data) if on_hub(data) else None
@@ -45,8 +47,8 @@ def mnist(data: "Data", fetch: Fetch) -> Raw:
 def binarized(data: "Data", fetch: Fetch) -> Raw:
     """MNIST in black and white, drawn once: of level v with probability v / 255 white (Salakhutdinov and Murray, 2008).
 
-    Larochelle's draw, on which the numbers of the literature are, where `data.path` has his .amat files, packed or not; else
-    one of our own, of the same distribution. Arrays of zeros and ones are taken as they are.
+    Larochelle's draw, on which the numbers of the literature are, where `data.path` has his .amat files, packed or not;
+    else one of our own, of the same distribution. Arrays of zeros and ones are taken as they are.
     """
     folder = Path(data.path or "").expanduser()
     amat_files = sorted(folder.glob("*.amat*")) if data.path and folder.is_dir() else []
@@ -99,7 +101,8 @@ CIFAR = {  # which files of the binary version are which split; the label bytes 
 def cifar(data: "Data", fetch: Fetch) -> Raw:
     """CIFAR's binary versions, the archive or the folder in it.
 
-    An image is one label byte, of CIFAR-100 two (the coarse one and the fine one), and 3 x 32 x 32 bytes, colour by colour.
+    An image is one label byte, of CIFAR-100 two (the coarse one and the fine one), and 3 x 32 x 32 bytes, colour by
+    colour.
     """
     if elsewhere := copies(data, fetch):
         return elsewhere

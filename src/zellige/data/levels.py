@@ -1,7 +1,8 @@
 """Data that is not text: rows of levels 0..size-1 of one fixed shape. Images, music, puzzles, arrays.
 
-A level is a grey value, a pitch, a digit; `ordered` says whether neighbouring numbers are neighbours. A row is flattened with
-its last axis running fastest: an image line by line (a pixel's colours together), music step by step (the voices together).
+A level is a grey value, a pitch, a digit; `ordered` says whether neighbouring numbers are neighbours. A row is
+flattened with its last axis running fastest: an image line by line (a pixel's colours together), music step by step
+(the voices together).
 Nothing is encoded or decoded but for people: `decode` writes a row as plain text, and `encode` reads such a text again.
 """
 
@@ -65,7 +66,8 @@ class Levels(BaseTokenizer):
         return f"{' x '.join(map(str, self.shape))} {noun} of {self.size:,} {'levels' if self.ordered else 'symbols'}"
 
     def decode(self, tokens: Iterable[int], mask: str = "·") -> str:
-        """A row as text: an image or a grid line by line, music voice by voice; what is not a level is drawn as `mask`."""
+        """A row as text: an image or a grid line by line, music voice by voice;
+        what is not a level is drawn as `mask`."""
         signs = [self._signs[t] if 0 <= t < self.size else mask for t in token_ids(tokens)]
         if self.kind == "roll" and len(signs) == math.prod(self.shape):
             count = self.shape[1]

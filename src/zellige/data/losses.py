@@ -1,9 +1,11 @@
-"""What a tokenizer loses of a text: only where that is nothing does the likelihood of the tokens bound that of the text.
+"""What a tokenizer loses of a text: only where that is nothing does the likelihood of the tokens bound that of the
+text.
 
-The same tokens stand for every text that is cut into them: in upper and in lower case, with one unknown word or with another.
-Their likelihood is that of all these texts together, so a number per character or word of one of them would be too good, by what
-was lost. So texts are compared with what their tokens are decoded to (`Comparison`). What is lost (`Losses`) is kept with the
-tokens and goes with the rows (`rows.Rows`), which then count no characters, and by that every unit is chosen.
+The same tokens stand for every text that is cut into them: in upper and in lower case, with one unknown word or with
+another. Their likelihood is that of all these texts together, so a number per character or word of one of them would be
+too good, by what was lost. So texts are compared with what their tokens are decoded to (`Comparison`). What is lost
+(`Losses`) is kept with the tokens and goes with the rows (`rows.Rows`), which then count no characters, and by that
+every unit is chosen.
 """
 
 import re
@@ -91,7 +93,8 @@ def losses_of(tokenizer: Tokenizer, texts: Sequence[str]) -> Losses:
 class Comparison:
     """Compares pieces of a text with what their tokens are decoded to.
 
-    every: one piece of so many; the unknown tokens are counted in all. after: that of the split before, whose text may go on.
+    every: one piece of so many; the unknown tokens are counted in all. after: that of the split before, whose text may
+    go on.
     """
 
     def __init__(self, tokenizer: Tokenizer, every: int = 1, after: "Comparison | None" = None):
@@ -121,8 +124,8 @@ class Comparison:
         self._pieces += len(pieces)
 
     def _after_the_one_before(self, tokens: np.ndarray) -> str | None:
-        """What a piece is decoded to after the piece before it: some tokenizers drop the space that begins a text, and where
-        the text goes on it is there."""
+        """What a piece is decoded to after the piece before it: some tokenizers drop the space that begins a text, and
+        where the text goes on it is there."""
         if self._before is None:
             return None
         before, both = self.tokenizer.decode_pieces([self._before, np.concatenate([self._before, tokens])])

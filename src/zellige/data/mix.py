@@ -1,8 +1,9 @@
 """Several corpora as one, mixed by weights: `web/=0.7,books.jsonl=0.3`.
 
-A weight is a share of the training rows. Every BLOCK rows of training hold each source its share exactly (to the nearest row),
-in an order of their own; which source, and which row of it, is a function of the seed and of the row's number alone
-(`training/order.py`). Validation and test are pooled: each row of each source counts once, whatever its weight.
+A weight is a share of the training rows. Every BLOCK rows of training hold each source its share exactly (to the
+nearest row), in an order of their own; which source, and which row of it, is a function of the seed and of the row's
+number alone (`training/order.py`). Validation and test are pooled: each row of each source counts once, whatever its
+weight.
 """
 
 import dataclasses
@@ -125,7 +126,8 @@ def prepare_mix(
     if tokenizer is None:
         if not data.tokenizer or tokenizer_by_name.is_learnt(data.tokenizer):
             raise InputError(
-                "`data.mix` needs one tokenizer for all sources, learnt on none; give `data.tokenizer`, e.g. gpt2 or bytes"
+                "`data.mix` needs one tokenizer for all sources, learnt on none; give `data.tokenizer`, e.g. gpt2 or "
+                "bytes"
             )
         cache = catalogue.cache_folder(data.cache)
         tokenizer = tokenizer_by_name.named_tokenizer(

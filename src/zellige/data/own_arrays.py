@@ -1,4 +1,5 @@
-"""One's own arrays: .npy and .npz, whole numbers, a row an entry of the first axis, labels beside them. Nothing is unpickled."""
+"""One's own arrays: .npy and .npz, whole numbers, a row an entry of the first axis, labels beside them.
+Nothing is unpickled."""
 
 import zipfile
 from collections.abc import Sequence
@@ -83,8 +84,8 @@ def checked_arrays(
 
 
 def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], list[str]]:
-    """The arrays of a .npy (mapped into memory) or a .npz by split: "all", or train, validation, test by their keys; the labels
-    (y, labels, y_train ...) in the same way; and the names of the classes (class_names)."""
+    """The arrays of a .npy (mapped into memory) or a .npz by split: "all", or train, validation, test by their keys;
+    the labels (y, labels, y_train ...) in the same way; and the names of the classes (class_names)."""
     try:
         if path.suffix == ".npy":
             return {"all": np.load(path, mmap_mode="r", allow_pickle=False)}, {}, []

@@ -1,4 +1,5 @@
-"""Values that are handed over in Python: texts, integers, a data set of the `datasets` library; or a dict of these by split."""
+"""Values that are handed over in Python: texts, integers, a data set of the `datasets` library;
+or a dict of these by split."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -53,7 +54,8 @@ def are_texts(values: object) -> bool:
 
 
 def integers(values: Any) -> Any:
-    """An array, of a tensor or of what calls itself one; lists as they are. InputError where these are no values at all."""
+    """An array, of a tensor or of what calls itself one; lists as they are.
+    InputError where these are no values at all."""
     if hasattr(values, "detach"):
         values = values.detach().cpu().numpy()
     if isinstance(values, (list, tuple)):

@@ -1,11 +1,12 @@
-"""Images in one memory-mapped file of the cache, in the size and the levels asked for: they are read once, block by block.
+"""Images in one memory-mapped file of the cache, in the size and the levels asked for: they are read once, block by
+block.
 
-A folder `images/KEY` of the cache holds pixels.bin (uint8, a row an image, the splits one after another), labels.npy (-1 where
-an image has none) and meta.json. Like that of tokens it is whole, or it is not there.
+A folder `images/KEY` of the cache holds pixels.bin (uint8, a row an image, the splits one after another), labels.npy
+(-1 where an image has none) and meta.json. Like that of tokens it is whole, or it is not there.
 
-Images are made smaller by area, and in fewer levels, in whole numbers, so that the same file gives the same levels everywhere.
-A new pixel is the mean of the old ones under it, each weighted by the area that lies there, rounded half up (28 -> 14 is the
-mean of 2 x 2). Then v of 256 becomes floor(v levels / 256): bins of equal width.
+Images are made smaller by area, and in fewer levels, in whole numbers, so that the same file gives the same levels
+everywhere. A new pixel is the mean of the old ones under it, each weighted by the area that lies there, rounded half up
+(28 -> 14 is the mean of 2 x 2). Then v of 256 becomes floor(v levels / 256): bins of equal width.
 """
 
 import functools
@@ -78,7 +79,8 @@ def cached(
     labels: bool,
     **more: Any,
 ) -> Raw:
-    """The images that `made_by` (JSON) names, from the cache; made by `splits` where they are not there, or were damaged.
+    """The images that `made_by` (JSON) names, from the cache; made by `splits` where they are not there, or were
+    damaged.
 
     of: the source, in an error. labels: whether its classes are asked for. more: `names` and `about`.
     """
@@ -93,10 +95,13 @@ def cached(
     pixels = np.memmap(folder / "pixels.bin", np.uint8, "r").reshape(-1, *shape)
     classes = np.load(folder / "labels.npy")
     return Raw(
-        {split: pixels[start:stop] for split, (start, stop) in rows.items()}, levels, cut=True,
+        {split: pixels[start:stop] for split, (start, stop) in rows.items()},
+        levels,
+        cut=True,
         classes={split: classes[start:stop] for split, (start, stop) in rows.items()} if labels else {},
-        pixels=folder / "pixels.bin", **more,
-    )  # fmt: skip
+        pixels=folder / "pixels.bin",
+        **more,
+    )
 
 
 def sides(size: int | str, height: int, width: int, of: str = "the images are") -> tuple[int, int]:
@@ -141,7 +146,8 @@ def quantised(x: np.ndarray, size: int, levels: int) -> np.ndarray:
 
 
 def smaller(x: np.ndarray, new_height: int, new_width: int) -> np.ndarray:
-    """Images (N, H, W, ...) of whole numbers to (N, new_height, new_width, ...): means by area, rounded half up, exactly."""
+    """Images (N, H, W, ...) of whole numbers to (N, new_height, new_width, ...): means by area, rounded half up,
+    exactly."""
     _, height, width, *_ = x.shape
     if (height, width) == (new_height, new_width):
         return x
@@ -157,7 +163,8 @@ def smaller(x: np.ndarray, new_height: int, new_width: int) -> np.ndarray:
 
 @functools.lru_cache(64)
 def overlap(old: int, new: int) -> np.ndarray:
-    """(new, old): how much of old pixel j lies in new pixel i, in units of 1 / new of an old pixel. Rows sum to `old`."""
+    """(new, old): how much of old pixel j lies in new pixel i, in units of 1 / new of an old pixel.
+    Rows sum to `old`."""
     begin, end = np.arange(new)[:, None] * old, np.arange(1, new + 1)[:, None] * old
     j = np.arange(old) * new
     return np.clip(np.minimum(end, j + new) - np.maximum(begin, j), 0, None).astype(np.float64)

@@ -180,8 +180,8 @@ OF_ROWS = ("fill", "crop", "labels", "labels_by", "given", "cache")  # change no
 
 
 def tokens_key(data: Data, source: TextSource, tokenizer: str) -> dict[str, Any]:
-    """All that decides the tokens of a text: every choice of the data but those that change no token, or are here otherwise:
-    the files' contents and kinds, how they are read, where the splits are cut, and the tokenizer."""
+    """All that decides the tokens of a text: every choice of the data but those that change no token, or are here
+    otherwise: the files' contents and kinds, how they are read, where the splits are cut, and the tokenizer."""
     names = [option.name for option in dataclasses.fields(Data) if option.name not in (*RESOLVED, *OF_ROWS)]
     return {
         "reading": READING,
@@ -228,7 +228,8 @@ def _check(data: Data) -> None:
         check_size(data.size)
     if is_remote(data.path or "") and (entry.shaped or data.name == "tokens"):
         raise InputError(
-            f"`data.path` is '{data.path}', and {data.name} is not read from a remote store, text alone is; copy the files here"
+            f"`data.path` is '{data.path}', and {data.name} is not read from a remote store, text alone is; copy the "
+            "files here"
         )
     if data.fill and data.pack == "wrap" and data.given != "field":
         raise InputError(
@@ -320,7 +321,8 @@ def _check_pack(data: Data) -> None:
 
 
 def _document_labels(source: TextSource, meta: dict[str, Any], label: str) -> "tuple[dict[str, np.ndarray], list[str]]":
-    """The label of each document, by split, and what the classes are called: the catalogue's names, or the values themselves.
+    """The label of each document, by split, and what the classes are called: the catalogue's names, or the values
+    themselves.
 
     label: the column of the labels; that of the data set, if it is "".
     """

@@ -4,8 +4,8 @@
     heteroatoms      atoms other than carbon (hydrogens are not written)
     NAME             the column NAME of the .csv: words, or numbers
 
-NAME:N makes N classes of numbers. Of whole numbers from 0 the last class is N - 1 or more; other numbers are cut at their
-quantiles, into classes of equal size. Without N each value is a class.
+NAME:N makes N classes of numbers. Of whole numbers from 0 the last class is N - 1 or more; other numbers are cut at
+their quantiles, into classes of equal size. Without N each value is a class.
 """
 
 import itertools
@@ -52,8 +52,8 @@ class Property:
         name, _, count = word.partition(":")
         if not name or (":" in word and not (is_number(count) and 2 <= int(count) <= MOST)):
             raise InputError(
-                f"`data.labels_by` is {quoted(word)}; it must be {', '.join(COUNTED)} or a column, with a number of classes "
-                f"as rings:5 (2 to {MOST:,})"
+                f"`data.labels_by` is {quoted(word)}; it must be {', '.join(COUNTED)} or a column, with a number of "
+                f"classes as rings:5 (2 to {MOST:,})"
             )
         return cls(name, int(count or 0))
 
@@ -78,7 +78,8 @@ class Property:
         if self.count and numbers is None:
             wrong = next(value for value in values if _numbers([value]) is None)
             raise InputError(
-                f"`data.labels_by` {self.name} has the value '{wrong}', and only numbers make classes; leave out the number"
+                f"`data.labels_by` {self.name} has the value '{wrong}', and only numbers make classes; leave out the "
+                "number"
             )
         if self.count and numbers is not None:
             return self._cut(numbers)

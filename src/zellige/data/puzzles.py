@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 def sudoku(data: "Data", fetch: Fetch) -> Raw:
     """Solved Sudokus. 4 x 4: all 288, enumerated, the same in every split. 9 x 9: of a file of puzzles and solutions.
 
-    The puzzles stay beside the rows as `clues`. No training grid is a twin of a held-out one: where the invariants of two
-    grids agree under all symmetries of Sudoku, the one in the training split is left out. `data.augment` adds so many
-    random symmetric copies of each training grid.
+    The puzzles stay beside the rows as `clues`. No training grid is a twin of a held-out one: where the invariants of
+    two grids agree under all symmetries of Sudoku, the one in the training split is left out. `data.augment` adds so
+    many random symmetric copies of each training grid.
     """
     side = whole_size(data) or (9 if data.path else 4)
     if side not in (4, 9):
@@ -35,9 +35,14 @@ def sudoku(data: "Data", fetch: Fetch) -> Raw:
             raise InputError(f"{option} is for sudokus of 9 x 9, and the 4 x 4 ones are all there; use `data.size` 9")
         all_grids = grids4()
         return Raw(
-            dict.fromkeys(("train", "validation", "test"), all_grids), 4, "grid", "cell", False, labels=(1, 2, 3, 4),
+            dict.fromkeys(("train", "validation", "test"), all_grids),
+            4,
+            "grid",
+            "cell",
+            False,
+            labels=(1, 2, 3, 4),
             about={"protocol": "all 288 grids, the same in every split"},
-        )  # fmt: skip
+        )
     files, about = locate_files(data, fetch)
     puzzles, solutions = puzzles_and_solutions(next(iter(files.values())))
     splits = cut_splits({"all": np.arange(len(solutions))}, data, DATASETS["sudoku"])
@@ -55,9 +60,16 @@ def sudoku(data: "Data", fetch: Fetch) -> Raw:
         protocol += f", {data.augment} random symmetric copies of each training grid added"
     clues = {name: pair[:, 0].reshape(-1, 81).astype(np.int8) - 1 for name, pair in pairs.items()}
     return Raw(
-        {name: pair[:, 1] - 1 for name, pair in pairs.items()}, 9, "grid", "cell", False, labels=range(1, 10), clues=clues,
-        about=about | {"protocol": protocol}, cut=True,
-    )  # fmt: skip
+        {name: pair[:, 1] - 1 for name, pair in pairs.items()},
+        9,
+        "grid",
+        "cell",
+        False,
+        labels=range(1, 10),
+        clues=clues,
+        about=about | {"protocol": protocol},
+        cut=True,
+    )
 
 
 def grids4() -> np.ndarray:
@@ -106,8 +118,9 @@ def _digit(sign: str) -> int:
 def invariants(grids: np.ndarray) -> list[bytes]:
     """For each of (N, 9, 9) grids a key that is the same for all its symmetric images.
 
-    Two rows define a permutation of the digits; relabelling digits and permuting columns only conjugates it, so its cycle
-    lengths stay. The key is the sorted collection of these over pairs of rows in one band and in two, for rows and columns.
+    Two rows define a permutation of the digits; relabelling digits and permuting columns only conjugates it, so its
+    cycle lengths stay. The key is the sorted collection of these over pairs of rows in one band and in two, for rows
+    and columns.
     """
     keys = []
     for lines in (grids, grids.swapaxes(1, 2)):
@@ -121,7 +134,8 @@ def invariants(grids: np.ndarray) -> list[bytes]:
 
 
 def _cycles(step: np.ndarray) -> np.ndarray:
-    """(N,) a number for the cycle lengths of (N, 9) permutations: their fixed points after 1, ..., 8 steps determine them."""
+    """(N,) a number for the cycle lengths of (N, 9) permutations: their fixed points after 1, ...,
+    8 steps determine them."""
     at, code = step, np.zeros(len(step), np.int64)
     for _ in range(8):
         code = 10 * code + (at == np.arange(9)).sum(-1)

@@ -1,10 +1,10 @@
-"""Files to pieces of text: plain, FASTA, .jsonl, .json, .csv, .tsv, .parquet and .arrow, also in .gz, .bz2, .xz, .zst and .zip;
-in constant memory, but for a list in a .json.
+"""Files to pieces of text: plain, FASTA, .jsonl, .json, .csv, .tsv, .parquet and .arrow, also in .gz, .bz2, .xz, .zst
+and .zip; in constant memory, but for a list in a .json.
 
 A piece is (text, ends): part of a document and whether the document ends with it. Plain text comes in blocks of about
-a megabyte, or as documents, which `<|endoftext|>` ends; .jsonl, .csv, .tsv, .parquet, .arrow and a .json with a list of records
-give one document a record, FASTA one a sequence. A conversation, or a prompt with its answer, is one text (`records`). With
-`raw` the text is the bytes, one latin-1 character each.
+a megabyte, or as documents, which `<|endoftext|>` ends; .jsonl, .csv, .tsv, .parquet, .arrow and a .json with a list of
+records give one document a record, FASTA one a sequence. A conversation, or a prompt with its answer, is one text
+(`records`). With `raw` the text is the bytes, one latin-1 character each.
 """
 
 import codecs
@@ -36,9 +36,11 @@ OF_FILES = 10  # files from which each is a document
 
 _END = r"[\r\n]*<\|endoftext\|>[\r\n]*"
 SIGNS = {  # what ends a document of plain text, beside the end of a file
-    "mark": re.compile(_END), "file": re.compile(_END), "line": re.compile(rf"{_END}|\n"),
+    "mark": re.compile(_END),
+    "file": re.compile(_END),
+    "line": re.compile(rf"{_END}|\n"),
     "blank": re.compile(rf"{_END}|\n(?:[ \t\r]*\n)+"),
-}  # fmt: skip
+}
 DIVIDED = {
     "mark": f"divided by {MARK}",
     "file": "a file each",
@@ -49,8 +51,8 @@ DIVIDED = {
 
 @dataclass(frozen=True)
 class Format:
-    """Format of the files: the text's columns, whether a .csv has a header, what is a document of plain text (a key of `SIGNS`;
-    "" where it is one running text), bytes as text."""
+    """Format of the files: the text's columns, whether a .csv has a header, what is a document of plain text (a key of
+    `SIGNS`; "" where it is one running text), bytes as text."""
 
     fields: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
@@ -244,7 +246,8 @@ def _byte_lines(path: Readable, file: IO[bytes], line: bytes = b"") -> Iterator[
 
 
 def _sequences(path: Readable, blocks: Iterator[str]) -> Iterator[Piece]:
-    """The sequences of a FASTA file: what stands between two headers (`>...`) in one line; comments (`;...`) are left out."""
+    """The sequences of a FASTA file: what stands between two headers (`>...`) in one line;
+    comments (`;...`) are left out."""
     buffer: list[str] = []
     header = False
     for line, _ in _divided(path, blocks, "line"):
@@ -255,7 +258,8 @@ def _sequences(path: Readable, blocks: Iterator[str]) -> Iterator[Piece]:
         elif not line.startswith(";"):
             if not header:
                 raise InputError(
-                    f"'{path}' does not begin with a header (>...), as FASTA does; give it the suffix .txt if it is other text"
+                    f"'{path}' does not begin with a header (>...), as FASTA does; give it the suffix .txt if it is "
+                    "other text"
                 )
             buffer.append("".join(line.split()))
             if len(buffer) == LINES:  # a chromosome is not held as a whole

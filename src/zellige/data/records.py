@@ -6,7 +6,8 @@
     conversations: [{from, value}, ...]     a conversation, as ShareGPT's files have it
     instruction, input, output              a conversation, as Alpaca's and LLaMA-Factory's identity files have it; also `history`
 
-A conversation may have a `system` message beside it. The content of a message may be a list of parts, all of them texts.
+A conversation may have a `system` message beside it. The content of a message may be a list of parts, all of them
+texts.
 """
 
 import re
@@ -49,7 +50,8 @@ def conversation(record: Mapping[str, Any], where: str) -> Pair | list[Message]:
     Empty, ("", "") or [], where there is no answer, or nothing before it.
 
     Raises:
-        InputError: the record has neither; an entry is of another type. `where` says which record: "line 3 of 'chat.jsonl'".
+        InputError: the record has neither; an entry is of another type. `where` says which record: "line 3 of
+            'chat.jsonl'".
     """
     if not is_conversation(record):
         raise InputError(

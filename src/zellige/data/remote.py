@@ -1,7 +1,7 @@
 """Check whether remote data is reachable: one short request, before a library that would try for half a minute.
 
-Any answer of a host will do, a refusal too: what it means is for the library to say. A host that did not answer is not asked
-again for a while, so that a list of things that lie there fails at once.
+Any answer of a host will do, a refusal too: what it means is for the library to say. A host that did not answer is not
+asked again for a while, so that a list of things that lie there fails at once.
 """
 
 import importlib.util
@@ -66,7 +66,8 @@ def _ask(address: str) -> str:
 
 @contextmanager
 def hub_silence() -> Iterator[str]:
-    """Reason why the Hugging Face hub does not answer, "" if it does. In this context its libraries use their cache alone."""
+    """Reason why the Hugging Face hub does not answer, "" if it does.
+    In this context its libraries use their cache alone."""
     from huggingface_hub import constants
 
     offline = constants.HF_HUB_OFFLINE

@@ -1,9 +1,9 @@
-"""Text that lies in a remote store, read through fsspec: s3://bucket/web/*.jsonl.zst, gs://, hf://datasets/..., https://,
-memory://.
+"""Text that lies in a remote store, read through fsspec: s3://bucket/web/*.jsonl.zst, gs://, hf://datasets/...,
+https://, memory://.
 
-A path with a scheme names a file, a folder or a glob there, as one without names them here. Nothing is copied: a file is read
-block by block each time it is asked for. What it is known by, in place of a sum of its bytes, is what the store says of it: its
-size, and its ETag, checksum, generation or time.
+A path with a scheme names a file, a folder or a glob there, as one without names them here. Nothing is copied: a file
+is read block by block each time it is asked for. What it is known by, in place of a sum of its bytes, is what the store
+says of it: its size, and its ETag, checksum, generation or time.
 """
 
 import glob
@@ -35,8 +35,8 @@ def is_remote(path: str) -> bool:
 
 
 class RemoteFile:
-    """A file of a store: of a Path what readers ask for. info: what the store says of it. inside: the folders that it is in
-    below the one that was named."""
+    """A file of a store: of a Path what readers ask for. info: what the store says of it. inside: the folders that it
+    is in below the one that was named."""
 
     def __init__(self, store: Any, place: str, info: dict[str, Any], inside: tuple[str, ...] = ()):
         self.store, self.place, self.info, self.inside = store, place, info, inside

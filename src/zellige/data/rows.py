@@ -19,13 +19,13 @@ class Rows(Dataset):
     pack "document": one document a row.
     pack "packed": as many whole documents a row as fit (`best_fit`).
 
-    A document longer than a row is cut into pieces of `length`, each a document of its own from then on. A row of documents is
-    filled up with `padding`; the mask is False there. Segments (0, 1, ... the documents, the last the padding) keep documents
-    and padding out of each other's sight.
+    A document longer than a row is cut into pieces of `length`, each a document of its own from then on. A row of
+    documents is filled up with `padding`; the mask is False there. Segments (0, 1, ... the documents, the last the
+    padding) keep documents and padding out of each other's sight.
 
     source: files as one stream, or an array already in memory, (N,) or (N, length).
-    documents: (D + 1,) starts of the documents within source and the end of the last. fill: documents are filled up to a
-    multiple of so many tokens; these count.
+    documents: (D + 1,) starts of the documents within source and the end of the last. fill: documents are filled up to
+    a multiple of so many tokens; these count.
     characters: of the whole split; scaled to what the rows hold. losses: what the tokens do not tell of the text.
 
     clues: (N, L) what of each row stands in its puzzle, -1 where a cell is free.
@@ -33,7 +33,8 @@ class Rows(Dataset):
 
     Attributes:
         tokens_total: tokens that count (mask True), all rows together.
-        characters: characters of the text they spell; None where tokens spell no text, or not the one that was read (`losses`).
+        characters: characters of the text they spell; None where tokens spell no text, or not the one that was read
+            (`losses`).
         texts: how many documents there are, the pieces of longer ones each counted; of a stream, rows.
         cut: how many documents are longer than a row.
         left_out: tokens that fill no row.
@@ -95,7 +96,8 @@ class Rows(Dataset):
         return [(self._count, 1)]
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        """{"tokens": (L,) long}, of documents {"mask": (L,) bool, "segments": (L,) long}, of labels {"condition": () long}."""
+        """{"tokens": (L,) long}, of documents {"mask": (L,) bool, "segments": (L,) long}, of labels {"condition":
+        () long}."""
         if not -self._count <= index < self._count:
             raise IndexError(f"row {index} of {self._count}")
         index %= self._count
@@ -111,7 +113,8 @@ class Rows(Dataset):
         return {"tokens": torch.from_numpy(tokens), "mask": mask, "segments": torch.from_numpy(segments), **condition}
 
     def crops(self) -> "Rows":
-        """Of a stream, a row from each token on, all that fit: they overlap, and training draws each once before any again."""
+        """Of a stream, a row from each token on, all that fit: they overlap,
+        and training draws each once before any again."""
         rows = copy.copy(self)
         rows._stride, rows._count = 1, self._stop - self._start - self.length + 1
         rows.tokens_total = rows._count * (self.tokens_total // max(self._count, 1))
@@ -181,8 +184,8 @@ def piece_starts(documents: np.ndarray, length: int) -> np.ndarray:
 def best_fit(sizes: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
     """Assign documents of these sizes (D,) to sequences: best-fit decreasing (Ding et al. 2024, arXiv 2404.10830).
 
-    The longest comes first; each goes to the fullest row that has room for it. Returns the documents (D,) in the order of
-    their rows, and where each row begins among them, (N + 1,).
+    The longest comes first; each goes to the fullest row that has room for it. Returns the documents (D,) in the order
+    of their rows, and where each row begins among them, (N + 1,).
     """
     row_of, count = np.empty(len(sizes), np.int64), 0
     rows: list[list[int]] = [[] for _ in range(length + 1)]  # by how much room they have

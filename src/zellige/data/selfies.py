@@ -1,7 +1,8 @@
 """SELFIES: symbols of which every sequence is a molecule (Krenn et al. 2020, arXiv 1905.13741; the package `selfies`).
 
-A SMILES text becomes a sequence of symbols, an atom with its bond, a branch or a ring each; read back, a symbol that would give
-an atom too many bonds is read as one that does not. The spelling may change on the way, the molecule does not.
+A SMILES text becomes a sequence of symbols, an atom with its bond, a branch or a ring each; read back, a symbol that
+would give an atom too many bonds is read as one that does not. The spelling may change on the way, the molecule does
+not.
 """
 
 import hashlib
@@ -85,8 +86,8 @@ class Selfies(BaseTokenizer):
                 symbols = symbols_of_part(line)
             except InputError:
                 raise InputError(
-                    f"'{line}' in {of} is no SMILES that SELFIES can write; close its rings and branches, or give symbols: "
-                    "[C][=O]"
+                    f"'{line}' in {of} is no SMILES that SELFIES can write; close its rings and branches, or give "
+                    "symbols: [C][=O]"
                 ) from None
         unknown = next((symbol for symbol in symbols if symbol not in self._numbers), None)
         if unknown:
@@ -122,7 +123,8 @@ def read_symbols(folder: Path) -> dict[str, Any] | None:
 
 
 def translated(lines: Sequence[str], cache: Path) -> list[list[str]]:
-    """The symbols of each SMILES text, none of one that SELFIES cannot write; kept in the cache, since they take a while."""
+    """The symbols of each SMILES text, none of one that SELFIES cannot write; kept in the cache,
+    since they take a while."""
     made_by = {"lines": hashlib.sha256(END.join(lines).encode()).hexdigest(), "selfies": version("selfies")}
     folder = cache / "selfies" / folder_key(made_by)
     try:

@@ -141,7 +141,8 @@ def _atom(written: re.Match[str]) -> Atom | None:
 
 
 def _nitro(atom: Atom, atoms: list[Atom]) -> bool:
-    """Return whether an atom is a nitrogen with five bonds, as nitro groups are often written: two double bonds to oxygens."""
+    """Return whether an atom is a nitrogen with five bonds, as nitro groups are often written:
+    two double bonds to oxygens."""
     oxygens = [j for j, order in atom.bonds.items() if order == 2 and atoms[j].element == "O"]
     return atom.element == "N" and not atom.charge and atom.used == 5 and len(oxygens) == 2
 
@@ -158,7 +159,8 @@ def _aromatic(atoms: list[Atom]) -> bool:
 
 
 def _matched(free: set[int], near: dict[int, list[int]]) -> bool:
-    """Return whether `free` can be split into pairs of neighbours; the atom with the fewest neighbours is tried first."""
+    """Return whether `free` can be split into pairs of neighbours;
+    the atom with the fewest neighbours is tried first."""
     if not free:
         return True
     tightest = min(free, key=lambda i: sum(j in free for j in near[i]))

@@ -1,11 +1,11 @@
 """The sha256 of files, remembered: one that the system says has not changed since is not read again.
 
-`sums.json` in the cache holds, for each file, its size, its times, its number and its sum. A file written a moment ago could
-change once more within one tick of the clock, and is read each time until it has settled (as Git does it). Without `sums.json`
-every file is read again.
+`sums.json` in the cache holds, for each file, its size, its times, its number and its sum. A file written a moment ago
+could change once more within one tick of the clock, and is read each time until it has settled (as Git does it).
+Without `sums.json` every file is read again.
 
-The trade: a corpus of a terabyte opens at once, and what changes a file without changing its times (a disk that loses a bit, a
-restored image) is not seen until it is read through: `Sums.damaged`, `zellige doctor --verify-caches`.
+The trade: a corpus of a terabyte opens at once, and what changes a file without changing its times (a disk that loses a
+bit, a restored image) is not seen until it is read through: `Sums.damaged`, `zellige doctor --verify-caches`.
 """
 
 import contextlib
@@ -72,7 +72,8 @@ class Sums:
     def damaged(self) -> Iterator[Path]:
         """The files whose bytes have another sum than the one remembered, although nothing else of them has changed.
 
-        All of them are read. What lies in the cache itself is forgotten then, so that whoever reads it next reads it through.
+        All of them are read. What lies in the cache itself is forgotten then, so that whoever reads it next reads it
+        through.
         """
         wrong = []
         for name, entry in self._known.items():

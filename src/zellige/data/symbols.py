@@ -27,8 +27,9 @@ STEPS, HOP = 128, 16  # sixteenths in a row: eight bars of 4/4; and in a bar
 def chorales(data: "Data", fetch: Fetch) -> Raw:
     """Bach's chorales as four pitches a sixteenth, cut into rows of `data.size` sixteenths.
 
-    Level 0 is silence, level 1 the lowest pitch of the file: silence counts as the lowest level, so that they are ordered.
-    Training rows begin at every bar of a piece and overlap, the others follow each other; what fills no row is left out.
+    Level 0 is silence, level 1 the lowest pitch of the file: silence counts as the lowest level, so that they are
+    ordered. Training rows begin at every bar of a piece and overlap, the others follow each other; what fills no row is
+    left out.
     """
     steps = whole_size(data) or STEPS
     files, about = locate_files(data, fetch)
@@ -51,14 +52,16 @@ def chorales(data: "Data", fetch: Fetch) -> Raw:
     pitches = np.unique(np.concatenate([p.ravel() for group in pieces.values() for p in group]))
     low, high = int(pitches[pitches != SILENT].min()), int(pitches.max())
     splits = {
-        {"valid": "validation"}.get(split, split): np.stack([
-            level(p[start : start + steps], low)
-            for p in group
-            for start in range(0, len(p) - steps + 1, HOP if split == "train" else steps)
-        ])
+        {"valid": "validation"}.get(split, split): np.stack(
+            [
+                level(p[start : start + steps], low)
+                for p in group
+                for start in range(0, len(p) - steps + 1, HOP if split == "train" else steps)
+            ]
+        )
         for split, group in pieces.items()
         if any(len(p) >= steps for p in group)
-    }  # fmt: skip
+    }
     protocol = (
         f"rows of {steps} sixteenths, in training one from each bar, else end to end; silence is the lowest level"
     )
@@ -67,16 +70,15 @@ def chorales(data: "Data", fetch: Fetch) -> Raw:
     if ends:
         total = sum(len(p) for group in pieces.values() for p in group)
         about["left_out"] = [f"{ends:,} of {total:,} sixteenths, the ends of pieces, which fill no row"]
-    return Raw(
-        splits, high - low + 2, "roll", "note", True, labels=[SILENT, *range(low, high + 1)], about=about
-    )  # fmt: skip
+    return Raw(splits, high - low + 2, "roll", "note", True, labels=[SILENT, *range(low, high + 1)], about=about)
 
 
 def pianoroll(data: "Data", fetch: Fetch) -> Raw:
     """Melodies of Lakh's pianorolls as tauLDR's authors publish them: a folder with train.npy and test.npy.
 
     Each is (N, 256) whole numbers below 129, a pitch a sixteenth; the states are shuffled, so they have no order. With
-    descramble_key.txt beside them, the pitch of each of the 129 states, notes are shown and written as such; 128 is silence.
+    descramble_key.txt beside them, the pitch of each of the 129 states, notes are shown and written as such; 128 is
+    silence.
     """
     files = own_arrays.local_arrays(data)
     if not {"train", "test"} <= files.keys():
@@ -95,9 +97,14 @@ def pianoroll(data: "Data", fetch: Fetch) -> Raw:
         raise InputError(f"'{data.path}' has melodies of {min(lengths)} and {max(lengths)} sixteenths; give one length")
     protocol = "a melody a row, a pitch a sixteenth, 128 notes and silence as shuffled states"
     return Raw(
-        {split: rows[..., None] for split, rows in splits.items()}, NOTES, "roll", "note", False,
-        labels=_pitches(Path(str(data.path)) / "descramble_key.txt"), about=sums(files) | {"protocol": protocol},
-    )  # fmt: skip
+        {split: rows[..., None] for split, rows in splits.items()},
+        NOTES,
+        "roll",
+        "note",
+        False,
+        labels=_pitches(Path(str(data.path)) / "descramble_key.txt"),
+        about=sums(files) | {"protocol": protocol},
+    )
 
 
 def _pitches(key: Path) -> list[int]:

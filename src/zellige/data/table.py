@@ -1,8 +1,9 @@
 """A table of categories: a .csv with a header, a position for each column, each with an alphabet of its own.
 
-Token k at a column is the k-th of its values, so the vocabulary is that of the column with the most. In a column with fewer the
-tokens after its last stand for nothing and no row has them: masks and left-to-right models learn to leave them out, and their
-likelihoods are right as they are. Noise that changes a token into any other would visit them: `refuse_mixed`.
+Token k at a column is the k-th of its values, so the vocabulary is that of the column with the most. In a column with
+fewer the tokens after its last stand for nothing and no row has them: masks and left-to-right models learn to leave
+them out, and their likelihoods are right as they are. Noise that changes a token into any other would visit them:
+`refuse_mixed`.
 """
 
 import csv

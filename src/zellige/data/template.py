@@ -1,8 +1,8 @@
 """Render chat templates: Jinja in its sandbox.
 
-A template that comes with a folder of others is rendered by this file as a program, in a process of its own that imports nothing
-of Zellige (`chat`): a template may loop for ever, or ask for a text of gigabytes in one call of C code, where no other thread
-gets to stop it. The system ends such a process at its limits.
+A template that comes with a folder of others is rendered by this file as a program, in a process of its own that
+imports nothing of Zellige (`chat`): a template may loop for ever, or ask for a text of gigabytes in one call of C code,
+where no other thread gets to stop it. The system ends such a process at its limits.
 """
 
 import datetime

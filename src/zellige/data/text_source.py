@@ -23,8 +23,8 @@ Report = Callable[[int], None]
 
 
 class Contents(NamedTuple):
-    """Contents of a source: the characters (or documents) of each part; of all of it the characters, the spaces (a line end is
-    one, too) and, where they were asked for, the different characters in order."""
+    """Contents of a source: the characters (or documents) of each part; of all of it the characters, the spaces (a line
+    end is one, too) and, where they were asked for, the different characters in order."""
 
     parts: dict[str, int]
     characters: int = 0
@@ -53,7 +53,8 @@ class TextSource:
 
     @property
     def whole(self) -> str | None:
-        """The part that other splits are cut off the end of: all of it, or one's own train split where another is missing."""
+        """The part that other splits are cut off the end of: all of it,
+        or one's own train split where another is missing."""
         incomplete = self.data.name == "text" and "train" in self.parts and not {*SPLITS} <= self.parts.keys()
         return "all" if "all" in self.parts else "train" if incomplete else None
 
@@ -161,7 +162,8 @@ def open_source(data: Data, cache: Path, raw: bool, progress: Progress | None, s
 
 
 def _from_texts(source: TextSource, texts: Mapping[str, Sequence[str]], documents: bool, raw: bool) -> None:
-    """Fill in a source that reads these texts: each a document, or one stream with what ends a document between them."""
+    """Fill in a source that reads these texts: each a document,
+    or one stream with what ends a document between them."""
     source.tell, source.documents = "the list of texts", documents
     source.several = max(map(len, texts.values()), default=0) > 1
     source.total = sum(len(text) for value in texts.values() for text in value)
@@ -222,7 +224,8 @@ def _sort_files(data: Data, entry: Source) -> dict[str, list[Any]]:
     sorted_files = {split: found for split, found in sorted_files.items() if found}
     if not sorted_files:
         raise InputError(
-            f"'{data.path}' does not say which split of {data.name} it is; name it train, valid or test, or use `data.name` text"
+            f"'{data.path}' does not say which split of {data.name} it is; name it train, valid or test, or use "
+            "`data.name` text"
         )
     return sorted_files
 
@@ -277,7 +280,8 @@ def _from_files(source: TextSource, files: dict[str, list[Any]], form: Format) -
         if named:
             source.about["read"] = [
                 *source.about.get("read", []),
-                f"{file_names.named(named)}: named as splits, but most of the text is not; read as text like the others",
+                f"{file_names.named(named)}: named as splits, but most of the text is not; read as text like the "
+                "others",
             ]
     if left_out := file_names.left_out(source.data.path, all_files):
         source.about["left_out"] = left_out
@@ -301,7 +305,8 @@ def _with_documents(source: TextSource, files: list[Any], form: Format) -> Forma
 
 
 def _with_column(source: TextSource, files: list[Any], form: Format) -> Format:
-    """The form with the column of `files`, of records, that holds the text, where none is named. No remote file is opened."""
+    """The form with the column of `files`, of records, that holds the text, where none is named.
+    No remote file is opened."""
     table_file = next((f for f in files if not isinstance(f, RemoteFile)), None)
     if table_file is None or source.data.name != "text" or form.fields:
         return form

@@ -26,7 +26,8 @@ TYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}  # its codes 
 
 @dataclass(frozen=True)
 class TokenFile:
-    """So many integers of a type from a byte of a file on, and where its documents begin and the last ends, if it says so."""
+    """So many integers of a type from a byte of a file on, and where its documents begin and the last ends,
+    if it says so."""
 
     path: Path
     dtype: str
@@ -47,7 +48,8 @@ class TokenFile:
 
 
 class Shards:
-    """Files one after another as one array (N,) that is read by slices. It holds the open maps, and travels without them."""
+    """Files one after another as one array (N,) that is read by slices. It holds the open maps,
+    and travels without them."""
 
     ndim = 1
 
@@ -89,7 +91,8 @@ class Shards:
 
     @property
     def starts(self) -> np.ndarray | None:
-        """Starts of the documents in the whole, and the end of the last, (D + 1,); None if a file does not have them."""
+        """Starts of the documents in the whole, and the end of the last, (D + 1,);
+        None if a file does not have them."""
         starts_of = [file.starts for file in self.files]
         if any(offsets is None for offsets in starts_of):
             return None
@@ -123,7 +126,8 @@ def read_shard(path: Path, vocabulary: int) -> TokenFile:
         array = np.load(path, mmap_mode="r")
         if array.ndim != 1 or array.dtype.kind not in "ui" or not array.size:
             raise InputError(
-                f"'{path}' has shape {array.shape} and type {array.dtype}; of several files each must be whole numbers (N,)"
+                f"'{path}' has shape {array.shape} and type {array.dtype}; of several files each must be whole numbers "
+                "(N,)"
             )
         return TokenFile(path, array.dtype.str, array.size, array.offset)
     if not path.is_file():
@@ -157,7 +161,8 @@ def _datatrove(path: Path, index: Path) -> TokenFile:
 
 
 def _megatron(path: Path, index: Path) -> TokenFile:
-    """Header (magic, version 1, type, sequences S, documents D + 1), then sizes (S), bytes where they begin (S), documents."""
+    """Header (magic, version 1, type, sequences S, documents D + 1), then sizes (S), bytes where they begin (S),
+    documents."""
     content, head = index.read_bytes(), len(MAGIC) + struct.calcsize("<QBQQ")
     if not content.startswith(MAGIC) or len(content) < head:
         raise InputError(
@@ -178,8 +183,8 @@ def _megatron(path: Path, index: Path) -> TokenFile:
     whole = (begins == ends[:-1] * width).all() and not ((pointers < 0) | (pointers > sequences)).any()
     if not ends[-1] or ends[-1] * width != size or not whole:
         raise InputError(
-            f"'{index}' says {int(ends[-1]):,} tokens of {width} bytes one after another, and '{path.name}' has {size:,} bytes; "
-            "copy or make both again"
+            f"'{index}' says {int(ends[-1]):,} tokens of {width} bytes one after another, and '{path.name}' has "
+            f"{size:,} bytes; copy or make both again"
         )
     starts = np.unique(np.concatenate([[0], ends[pointers], ends[-1:]]))
     return TokenFile(path, TYPES[code], int(ends[-1]), starts=starts)

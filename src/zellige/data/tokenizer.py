@@ -11,10 +11,10 @@ Eight kinds, all saved as JSON in a model's folder, never pickled:
     table        rows of categories (table.py)
     selfies      molecules, a token a symbol of SELFIES (selfies.py)
 
-`unit` says what a token is ("char", "byte", "token", "dim", "note", "cell"); `separator` is the token that ends a document,
-if there is one. `mask` is the model's mask where a published tokenizer has it among its tokens: no text gives it, and it is
-drawn as a mask. `kind` says what a row is ("text", "smiles", "image", "roll", "grid", "table"), `shape` how long it is where that
-is fixed, and `ordered` whether neighbouring tokens are neighbours, as grey values are.
+`unit` says what a token is ("char", "byte", "token", "dim", "note", "cell"); `separator` is the token that ends a
+document, if there is one. `mask` is the model's mask where a published tokenizer has it among its tokens: no text gives
+it, and it is drawn as a mask. `kind` says what a row is ("text", "smiles", "image", "roll", "grid", "table"), `shape`
+how long it is where that is fixed, and `ordered` whether neighbouring tokens are neighbours, as grey values are.
 """
 
 import json
@@ -42,7 +42,7 @@ from .tokenizer_base import (
     Tokenizer,
     definition_hash,
     token_ids,
-)  # fmt: skip
+)
 
 TEXT8 = " abcdefghijklmnopqrstuvwxyz"
 END = MARK  # of ours: the token that ends a document
@@ -231,7 +231,8 @@ class Tokens(BaseTokenizer):
 
 
 def load(folder: str | Path) -> Tokenizer:
-    """The tokenizer that `save` wrote into `folder`; a plain `tokenizer.json` of the Hugging Face hub will do as well."""
+    """The tokenizer that `save` wrote into `folder`; a plain `tokenizer.json` of the Hugging Face hub will do as
+    well."""
     path = Path(folder)
     path = path / "tokenizer.json" if path.is_dir() else path
     try:

@@ -25,9 +25,9 @@ class OutsideVocabulary(InputError):
 class Tokenizer(Protocol):
     """Text to integers and back.
 
-    raw: it reads pieces of a corpus as bytes (one latin-1 character each), not as text. loses: what of a text its tokens do not
-    tell, () where each text that it takes comes back as it was; None: it depends on the text (`losses.Comparison`). unknown: the
-    token of what is not in the vocabulary.
+    raw: it reads pieces of a corpus as bytes (one latin-1 character each), not as text. loses: what of a text its
+    tokens do not tell, () where each text that it takes comes back as it was; None: it depends on the text
+    (`losses.Comparison`). unknown: the token of what is not in the vocabulary.
     """
 
     name: str

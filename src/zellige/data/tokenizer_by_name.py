@@ -1,4 +1,5 @@
-"""Tokenizers by name: GPT-2's and BERT's from their vocabulary files, any of the hub, BPE or sentencepiece trained here."""
+"""Tokenizers by name: GPT-2's and BERT's from their vocabulary files, any of the hub,
+BPE or sentencepiece trained here."""
 
 import json
 import math
@@ -27,11 +28,13 @@ def is_learnt(spec: str) -> bool:
 
 
 def entries(spec: str, characters: int, spaces: int) -> int | None:
-    """Vocabulary size of the subwords learnt on this many characters and spaces; None if the text is cut into characters.
+    """Vocabulary size of the subwords learnt on this many characters and spaces; None if the text is cut into
+    characters.
 
     `auto` takes characters where the text is short or has no words, and of words, with a space at least every tenth
     character, subwords: the power of two nearest to twice the square root of the characters, 2^15 at most; 2,048 of a
-    megabyte. Small models write words in them sooner than letter by letter (docs/performance.md, "Letters or subwords").
+    megabyte. Small models write words in them sooner than letter by letter (docs/performance.md, "Letters or
+    subwords").
     """
     if spec != "auto":
         return subword_size(spec)
@@ -125,10 +128,11 @@ def train_bpe(size: int, pieces: Iterable[str]) -> Tokenizer:
 
 
 def train_sentencepiece(size: int, pieces: Iterable[str]) -> Tokenizer:
-    """A unigram model of `size` entries, as sentencepiece fits: an end-of-text and an unknown token, 256 bytes, the rest learnt.
+    """A unigram model of `size` entries, as sentencepiece fits: an end-of-text and an unknown token, 256 bytes, the
+    rest learnt.
 
-    A space is part of the word after it, as `▁`. The text is not normalised, nor is a space put before it, and a character
-    without an entry is cut into its bytes: so every text is decoded as it was that holds neither `▁`
+    A space is part of the word after it, as `▁`. The text is not normalised, nor is a space put before it, and a
+    character without an entry is cut into its bytes: so every text is decoded as it was that holds neither `▁`
     nor the name of a byte (`<0x41>`).
     """
     from tokenizers import Tokenizer as Inner
@@ -159,7 +163,8 @@ SUBWORDS: dict[str, tuple[str, int, Callable[[int, Iterable[str]], Tokenizer]]] 
 
 
 def train_subwords(spec: str, size: int, pieces: Iterable[str]) -> Tokenizer:
-    """The subwords of that name, fitted on `pieces`, which hold no part of the token that ends documents; a BPE for `auto`."""
+    """The subwords of that name, fitted on `pieces`, which hold no part of the token that ends documents;
+    a BPE for `auto`."""
     texts = (text for piece in pieces for text in piece.split(END))
     return SUBWORDS.get(spec.partition(":")[0], SUBWORDS["bpe"])[2](size, texts)
 

@@ -166,7 +166,8 @@ def _documents(tokens: Any, data: Data, tell: str) -> tuple[Any, np.ndarray | No
     texts = [np.asarray(text) for text in tokens] if is_list else np.asarray(tokens)
     if not len(texts) or any(np.ndim(text) != 1 for text in texts):
         raise InputError(
-            f"`data.pack` {data.pack} needs documents, not the one stream of {tell}; give sequences, (N, L) or one by one"
+            f"`data.pack` {data.pack} needs documents, not the one stream of {tell}; give sequences, (N, L) or one by "
+            "one"
         )
     texts = [text for text in texts if len(text)]
     return np.concatenate(texts), np.cumsum([0, *map(len, texts)])

@@ -1,4 +1,5 @@
-"""Files as bytes, also in .gz, .bz2, .xz, .zst and .zip: opened unpacked, and their sums; what is damaged is one line."""
+"""Files as bytes, also in .gz, .bz2, .xz, .zst and .zip: opened unpacked, and their sums;
+what is damaged is one line."""
 
 import bz2
 import csv
@@ -53,7 +54,8 @@ class _Counted(io.RawIOBase):
 
 
 def read_twice(files: list[Path], progress: Progress | None) -> Callable[[int], None]:
-    """Callback for the number of bytes read, for files that are read once for their checksum and once for their contents."""
+    """Callback for the number of bytes read, for files that are read once for their checksum and once for their
+    contents."""
     total, count_read = sum(path.stat().st_size for path in files), 0
 
     def report(count: int) -> None:
@@ -116,7 +118,8 @@ def read_bytes(path: Readable) -> bytes:
 
 @contextmanager
 def opened(path: Readable, report: Callable[[int], None]) -> Iterator[IO[bytes]]:
-    """A file, unpacked. report(bytes of the file itself that were read since). InputError: it is damaged, or cannot be read."""
+    """A file, unpacked. report(bytes of the file itself that were read since). InputError: it is damaged,
+    or cannot be read."""
     if isinstance(path, RemoteFile):
         with answering(str(path)), _open(path, report) as file:
             yield file

@@ -1,4 +1,5 @@
-"""All that a cache holds, read through and compared with what was written: damage that left the times of a file as they were."""
+"""All that a cache holds, read through and compared with what was written:
+damage that left the times of a file as they were."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,8 +19,8 @@ OWN = "restore it, or write it anew where its content is meant"
 def damages(cache: Path, report: Callable[[Path], None] = lambda path: None) -> Iterator[str]:
     """One sentence for each file that is damaged: in the cache, and of the texts that it has read.
 
-    Tokens and images are compared with their own sums, downloads with the catalogue's, all else with the sums remembered: what
-    changed since (by its times) is no damage. report(path) is called with what comes to be read.
+    Tokens and images are compared with their own sums, downloads with the catalogue's, all else with the sums
+    remembered: what changed since (by its times) is no damage. report(path) is called with what comes to be read.
     """
     for name, read in (("tokens", store.read_meta), ("images", read_pixels)):
         for folder in sorted(p for p in cache.glob(f"{name}/*") if p.is_dir() and not p.name.startswith(".")):

@@ -1,7 +1,8 @@
 """The test sets of the literature as texts, and as rows of tokens cut as a protocol says.
 
-A set is a published data set (`catalogue.DATASETS`) read as running text or as documents; from the network, from the hub, or from
-local copies: a folder with a subfolder for each set (`wikitext-2/test.txt`, `lambada/lambada_test.jsonl`, `ag_news/test.csv`).
+A set is a published data set (`catalogue.DATASETS`) read as running text or as documents; from the network, from the
+hub, or from local copies: a folder with a subfolder for each set (`wikitext-2/test.txt`, `lambada/lambada_test.jsonl`,
+`ag_news/test.csv`).
 """
 
 import re
@@ -51,9 +52,15 @@ def folder_of(root: str, name: str) -> str:
 
 
 def read_texts(
-    name: str, split: str, *, detokenize: bool, lines: bool, path: str | None = None, cache: str | None = None,
+    name: str,
+    split: str,
+    *,
+    detokenize: bool,
+    lines: bool,
+    path: str | None = None,
+    cache: str | None = None,
     progress: Progress | None = None,
-) -> Texts:  # fmt: skip
+) -> Texts:
     """The documents of a set.
 
     Args:

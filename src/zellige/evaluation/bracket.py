@@ -1,7 +1,9 @@
-"""Two-sided bound on -log p of a text, and the exact values of the distributions that have one: `zellige evaluate --bracket`.
+"""Two-sided bound on -log p of a text, and the exact values of the distributions that have one: `zellige evaluate
+--bracket`.
 
-The mathematics: `two_sides`; how a text is weighed by a sampler's own code: `samplers.replay`. `Work` weighs groups of texts,
-`Bracket` and its rows are the result, and `bound_gaps` and `bracket_gaps` bound -log p of a part of a row given the rest of it.
+The mathematics: `two_sides`; how a text is weighed by a sampler's own code: `samplers.replay`. `Work` weighs groups of
+texts, `Bracket` and its rows are the result, and `bound_gaps` and `bracket_gaps` bound -log p of a part of a row given
+the rest of it.
 """
 
 import math
@@ -65,10 +67,12 @@ class Work:
         return -(-len(self.chosen) // GROUP)
 
     def __call__(self, index: int) -> dict[str, Any]:
-        """Nats of each text of a group: {"exact": name -> (texts), "above", "below", "apart": n -> (texts, replicates)}.
+        """Nats of each text of a group: {"exact": name -> (texts), "above", "below", "apart": n -> (texts,
+        replicates)}.
 
-        "apart" is the difference of the two, paired. "own above" and so on: of its own samples, a mean each. "calls" of the
-        network by name, of one draw under "draw"; "tokens" (texts); "effective" (texts), the share of draws that count.
+        "apart" is the difference of the two, paired. "own above" and so on: of its own samples, a mean each. "calls" of
+        the network by name, of one draw under "draw"; "tokens" (texts); "effective" (texts), the share of draws that
+        count.
         """
         places = self.chosen[index * GROUP : (index + 1) * GROUP]
         texts = self.rows.collate([self.rows[i] for i in places])
@@ -137,14 +141,14 @@ class BracketRow:
     """One line: a value of the texts, or why there is none.
 
     Attributes:
-        side: "bound" (from above, in expectation), "lower" (from below), "difference" of the two on the same texts, "exact",
-            "oracle" (exact, and no sampler's distribution), or "none".
+        side: "bound" (from above, in expectation), "lower" (from below), "difference" of the two on the same texts,
+            "exact", "oracle" (exact, and no sampler's distribution), or "none".
         n: draws of one estimate; 0 where nothing is drawn.
         calls: of the network for one estimate of a text, a mean; None where nobody counts.
         own: about the model's own samples, and not the texts.
         effective: of the tangent bound and the width: so many of n draws count, of the text where they are fewest.
-        skewness: of the mean of all that is drawn of that text, as `two_sides` expects it. Above SKEWED these draws do not
-            determine the mean: there is a value then, and no interval.
+        skewness: of the mean of all that is drawn of that text, as `two_sides` expects it. Above SKEWED these draws do
+            not determine the mean: there is a value then, and no interval.
     """
 
     name: str
@@ -180,13 +184,19 @@ class BracketRow:
         """The values of its fields in what `to_dict` gave; sides that are exact are so of their result, too."""
         drawn, key = row.get("over_draws") or {}, row.get("distribution_key")
         result = {
-            **row, "unit": unit, "kind": "exact" if row["side"] == "oracle" else row["side"], "draws": row["n"],
-            "draws_low": drawn.get("low"), "draws_high": drawn.get("high"), "freedom": drawn.get("freedom"),
-        }  # fmt: skip
+            **row,
+            "unit": unit,
+            "kind": "exact" if row["side"] == "oracle" else row["side"],
+            "draws": row["n"],
+            "draws_low": drawn.get("low"),
+            "draws_high": drawn.get("high"),
+            "freedom": drawn.get("freedom"),
+        }
         return {
-            **row, "distribution": None if key is None else {"key": key, "text": row["distribution"]},
+            **row,
+            "distribution": None if key is None else {"key": key, "text": row["distribution"]},
             "result": None if row["value"] is None else result,
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True)
@@ -214,12 +224,17 @@ class Bracket(Record):
         size = max((abs(row.result.value) for row in self.rows if row.result is not None), default=0.0)
         return [
             Figure(
-                f"{row.name}{' of its own samples' * row.own}: {self.unit}", row.result.value,
-                row.result.half if row.determined else math.inf, self.unit, row.side, row.distribution and row.distribution.key,
+                f"{row.name}{' of its own samples' * row.own}: {self.unit}",
+                row.result.value,
+                row.result.half if row.determined else math.inf,
+                self.unit,
+                row.side,
+                row.distribution and row.distribution.key,
                 size if row.side == "difference" else 0.0,
             )
-            for row in self.rows if row.result is not None
-        ]  # fmt: skip
+            for row in self.rows
+            if row.result is not None
+        ]
 
     @classmethod
     def values(cls, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -270,8 +285,9 @@ class BracketTable:
         share = float(self.values("effective").min())
         row = replace(row, effective=n * share, skewness=skewness(share, self.draws))
         why = (
-            f"undetermined: a few draws carry nearly all of the weight; for the worst text the {self.draws:,} draws are worth "
-            f"only {self.draws * share:.3g} of equal weight, too few for an interval. A larger n or shorter texts may help"
+            f"undetermined: a few draws carry nearly all of the weight; for the worst text the {self.draws:,} draws "
+            f"are worth only {self.draws * share:.3g} of equal weight, too few for an interval. A larger n or shorter "
+            "texts may help"
         )
         return row if row.determined else replace(row, why=row.why or why)
 
@@ -387,9 +403,16 @@ def bracket_rows(
         tell = workers.by_texts(progress, N, GROUP)
         parts = workers.gather_results(work, len(work), processes=processes, cache=cache, device=device, progress=tell)
         judge = lambda T: evaluate_rows(  # noqa: E731
-            method, rows, draws=bound_draws, seed=seed, limit=limit, batch=batch, characters=data.characters,
-            unit=data.unit, steps=T,
-        )  # fmt: skip
+            method,
+            rows,
+            draws=bound_draws,
+            seed=seed,
+            limit=limit,
+            batch=batch,
+            characters=data.characters,
+            unit=data.unit,
+            steps=T,
+        )
         bounds = [judge(0)]
         if isinstance(path, Trajectory) and not method.steps:
             bounds.append(judge(path.steps))
@@ -459,9 +482,11 @@ def bound_gaps(
     seed: int = 0,
     condition: int | None = None,
 ) -> Iterator[float]:
-    """A bound in nats from each of `sets` independent replicates, each of `places` stratified draws; their mean is the bound.
+    """A bound in nats from each of `sets` independent replicates, each of `places` stratified draws; their mean is the
+    bound.
 
-    Of a method with an exact likelihood one value. What is `held` is given: clean in every input, never counted (`conditional`).
+    Of a method with an exact likelihood one value. What is `held` is given: clean in every input, never counted
+    (`conditional`).
     """
     exact = bool(method.exact)
     sets, places = (1, 1) if exact else (sets, places)

@@ -1,10 +1,11 @@
-"""Files of pairs, `zellige evaluate MODEL --pairs FILE.jsonl`: how likely the continuations are, and which choice is likeliest.
+"""Files of pairs, `zellige evaluate MODEL --pairs FILE.jsonl`: how likely the continuations are, and which choice is
+likeliest.
 
     {"context": "the sky is ", "continuation": "blue"}
     {"context": "the sky is ", "choices": ["blue", "soup"], "answer": 0}
 
-A line with choices counts by its right one in the mean, and in two accuracies, those that lm-evaluation-harness calls `acc` and
-`acc_norm`: the choice of the least nats, and of the least nats per character.
+A line with choices counts by its right one in the mean, and in two accuracies, those that lm-evaluation-harness calls
+`acc` and `acc_norm`: the choice of the least nats, and of the least nats per character.
 A class-conditional model is given the `class` of a line, where it has one, by name or number.
 """
 
@@ -40,7 +41,8 @@ class Question:
 
 
 def read_pairs(path: str | Path) -> list[Question]:
-    """The lines of a .jsonl file: a `context` (empty if there is none) with a `continuation`, or with `choices` and an `answer`.
+    """The lines of a .jsonl file: a `context` (empty if there is none) with a `continuation`, or with `choices` and an
+    `answer`.
 
     The answer is the number of a choice, from 0, or its text.
 
@@ -87,8 +89,8 @@ class ChoiceScores(Record):
         result: the mean over the right continuations, per token; its interval is that of other pairs of the same kind.
         drawn: half the 95% interval of the mean over the draws, for these very pairs; infinite where it is not known.
         questions: the lines.
-        nats, error, tokens: (choices,) of every choice, one line after another: -log p, its standard error over the draws, and
-            how many tokens it has.
+        nats, error, tokens: (choices,) of every choice, one line after another: -log p, its standard error over the
+            draws, and how many tokens it has.
         accuracy, normalised: the share of lines with choices whose right one has the least nats, and the least nats per
             character; None where no line has choices.
         note: where the bound is of another distribution than the model's own conditional: which.
@@ -130,9 +132,12 @@ class ChoiceScores(Record):
             lines.append(line | {"nats": nats[span], "error": error[span], "tokens": tokens[span]})
             at = span.stop
         return self.result.content() | {
-            "over_draws": self.drawn, "note": self.note, "pairs": lines, "accuracy": entries_of(self.accuracy),
+            "over_draws": self.drawn,
+            "note": self.note,
+            "pairs": lines,
+            "accuracy": entries_of(self.accuracy),
             "accuracy_normalised": entries_of(self.normalised),
-        }  # fmt: skip
+        }
 
     @classmethod
     def values(cls, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,11 +145,14 @@ class ChoiceScores(Record):
         drawn, value = result["over_draws"], result["value"]
         ends = {"low": None, "high": None} if None in (drawn, value) else {"low": value - drawn, "high": value + drawn}
         return {
-            "result": Result.values({**document, "result": {**result, "over_draws": ends}}), "drawn": drawn,
-            "questions": pairs, "accuracy": result["accuracy"], "normalised": result["accuracy_normalised"],
+            "result": Result.values({**document, "result": {**result, "over_draws": ends}}),
+            "drawn": drawn,
+            "questions": pairs,
+            "accuracy": result["accuracy"],
+            "normalised": result["accuracy_normalised"],
             "note": result["note"],
             **{name: [x for pair in pairs for x in pair[name]] for name in ("nats", "error", "tokens")},
-        }  # fmt: skip
+        }
 
 
 def scores(

@@ -1,8 +1,9 @@
-"""-log p(continuation | context), bounded: what a choice among answers is made by, and what language-model harnesses ask for.
+"""-log p(continuation | context), bounded: what a choice among answers is made by, and what language-model harnesses
+ask for.
 
-The context is given: clean in every input of the network, never noised and never counted (`Batch.mask` is False there). The bound
-is then that of the distribution that writes the continuation while the context is held fixed, the one from which `infill`
-draws:
+The context is given: clean in every input of the network, never noised and never counted (`Batch.mask` is False there).
+The bound is then that of the distribution that writes the continuation while the context is held fixed, the one from
+which `infill` draws:
 
     absorbing     where a token is given there is no mask, so the network predicts what it was trained on; with the exact denoiser
                   the number is -log p(continuation | context) itself
@@ -12,8 +13,9 @@ draws:
                   denoiser of the joint distribution does not fill by its conditional distribution ("approximate";
                   `models.masked_text.approximate`)
 
-A pair has its own random numbers, a function of the seed and of its tokens, so a number does not depend on what it is batched
-with. Its draws are R independent replicates, each spread evenly over the strata, and their spread gives the error.
+A pair has its own random numbers, a function of the seed and of its tokens, so a number does not depend on what it is
+batched with. Its draws are R independent replicates, each spread evenly over the strata, and their spread gives the
+error.
 """
 
 import math
@@ -88,8 +90,8 @@ def tokenize_pair(
 ) -> tuple[list[int], list[int]]:
     """The tokens of the context and of the continuation.
 
-    The whole text is tokenized. Where the tokens of the context alone differ from it, a token reaches over the border, and it
-    and what follows count as continuation.
+    The whole text is tokenized. Where the tokens of the context alone differ from it, a token reaches over the border,
+    and it and what follows count as continuation.
 
     Args:
         prefix: the token that ends documents stands before the text, given.
@@ -111,8 +113,8 @@ def tokenize_pair(
 def windows(context: int, continuation: int, length: int) -> Iterator[tuple[int, int, int]]:
     """(begin, first, end) of windows that score a text of so many tokens: [first, end) given [begin, first).
 
-    One window for what fits; of a longer context its end. A continuation longer than the network is cut end to end, and the
-    last piece sees all the tokens before it that fit, as lm-eval's rolling windows do.
+    One window for what fits; of a longer context its end. A continuation longer than the network is cut end to end, and
+    the last piece sees all the tokens before it that fit, as lm-eval's rolling windows do.
 
     >>> list(windows(3, 4, 8)), list(windows(6, 4, 8)), list(windows(0, 10, 4))
     ([(0, 3, 7)], [(2, 6, 10)], [(0, 0, 4), (4, 4, 8), (6, 8, 10)])
@@ -248,7 +250,8 @@ def bound(
 # ---------------------------------------------------------------------------------------------------- the greedy choice
 @torch.no_grad()
 def greedy(method: Method, pairs: Sequence[tuple[Tokens, Tokens]], batch: int = BATCH) -> list[bool]:
-    """Return whether greedy decoding from left to right gives the continuation: each token is the likeliest given all before it.
+    """Return whether greedy decoding from left to right gives the continuation: each token is the likeliest given all
+    before it.
 
     The tokens after it are masks. Noise without a mask has no such decoding: False.
     """
@@ -303,7 +306,8 @@ class TextScore:
         half: half the width of its 95% interval over the draws, Student's; 0 where nothing is drawn.
         kind: "bound" (up to the interval, the text is at least as likely as this says) or "exact".
         tokens: how many there are.
-        units: how many characters or tokens share it in `value`, whose `unit` is "bits/char", "bits/dim" ..., or "nats/token".
+        units: how many characters or tokens share it in `value`, whose `unit` is "bits/char", "bits/dim" ..., or
+            "nats/token".
         note: where it is a bound of another distribution than the model's own: which; else None.
     """
 

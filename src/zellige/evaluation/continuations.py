@@ -1,9 +1,9 @@
 """Real texts of which a part is given, and what a model writes in the place of the rest (`prompt_tokens`).
 
-Each text has as many samples as are asked for, text by text. Samples of one text depend on each other, so a set of samples is
-measured in parts: part k has the k-th sample of every text. A metric of the set is the mean over its parts, and its interval is
-as wide as theirs are on average. That is never too narrow: the standard deviation of a mean is at most the mean of the standard
-deviations, however its terms depend on each other.
+Each text has as many samples as are asked for, text by text. Samples of one text depend on each other, so a set of
+samples is measured in parts: part k has the k-th sample of every text. A metric of the set is the mean over its parts,
+and its interval is as wide as theirs are on average. That is never too narrow: the standard deviation of a mean is at
+most the mean of the standard deviations, however its terms depend on each other.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -69,8 +69,8 @@ class Continuations:
         """
         if len(samples.texts) != self.count:
             raise InputError(
-                f"there are {len(samples.texts):,} samples, and {self.per_text} of each of {len(self.texts):,} texts are "
-                f"{self.count:,}; give the samples that were drawn with the same options"
+                f"there are {len(samples.texts):,} samples, and {self.per_text} of each of {len(self.texts):,} texts "
+                f"are {self.count:,}; give the samples that were drawn with the same options"
             )
         columns = {name: getattr(samples, name) for name in ("texts", "rows", "calls", "classes")}
         return [
@@ -96,12 +96,15 @@ def merged(samples: Set, parts: Sequence[ScoredSet]) -> ScoredSet:
     """The measured parts of a set as one."""
     first, calls = parts[0], samples.calls
     return replace(
-        first, samples=len(samples.texts), samples_sha256=fingerprint(samples.texts) if len(parts) > 1 else first.samples_sha256,
-        tokens=sum(part.tokens for part in parts), calls=sum(calls) / len(calls) if calls else None,
+        first,
+        samples=len(samples.texts),
+        samples_sha256=fingerprint(samples.texts) if len(parts) > 1 else first.samples_sha256,
+        tokens=sum(part.tokens for part in parts),
+        calls=sum(calls) / len(calls) if calls else None,
         judged=None if first.judged is None else sum(part.judged or 0 for part in parts),
         cut=None if first.cut is None else sum(part.cut or 0 for part in parts),
         measures={name: mean_over_parts([part.measures[name] for part in parts]) for name in first.measures},
-    )  # fmt: skip
+    )
 
 
 def mean_over_parts(numbers: Sequence[Number]) -> Number:
@@ -132,7 +135,8 @@ def given_parts(prompt_tokens: int | None, suffix_tokens: int | None, trained: s
 def continuations(
     corpus: Corpus, split: str, parts: Sequence[Given], count: int, per_text: int, length: int
 ) -> Continuations:
-    """`count` texts of a split, evenly spaced among those that have `length` tokens or more, the first `length` of each.
+    """`count` texts of a split, evenly spaced among those that have `length` tokens or more, the first `length` of
+    each.
 
     Raises:
         InputError: no text is as long, or nothing of it would be free.

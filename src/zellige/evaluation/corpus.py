@@ -71,8 +71,8 @@ def _handed_over(data: Any, model: Model, split: str) -> Any:
 
 
 def rows_with_classes(model: Model, corpus: Corpus, split: str, unconditional: bool) -> tuple[Any, str]:
-    """The rows of a split, with their classes for a class-conditional model, and which case it is: "given the class", "without
-    the class", "".
+    """The rows of a split, with their classes for a class-conditional model, and which case it is: "given the class",
+    "without the class", "".
 
     Raises:
         InputError: the model knows no classes, or others than those of the data.
@@ -85,7 +85,8 @@ def rows_with_classes(model: Model, corpus: Corpus, split: str, unconditional: b
     if names != (data_classes := list(corpus.about.get("classes") or ())):
         raise InputError(
             f"the model knows the classes {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}, the data has "
-            f"{', '.join(data_classes[:5])}{', ...' if len(data_classes) > 5 else ''}; leave out `data.labels`, or use other data"
+            f"{', '.join(data_classes[:5])}{', ...' if len(data_classes) > 5 else ''}; leave out `data.labels`, or use "
+            "other data"
         )
     return (rows.unlabelled(), WITHOUT_CLASS) if unconditional else (rows, "given the class")
 
@@ -93,8 +94,9 @@ def rows_with_classes(model: Model, corpus: Corpus, split: str, unconditional: b
 def beside_training(model: Model, corpus: Corpus) -> dict[str, Any]:
     """Compare the data of a result with that of the training.
 
-    {"changed": whether these are the files that the model was trained on with another content, "trained_sha256": the hash of
-    then, "other": a tag of the content where the data's name alone would take it for the run's own, or for another text}
+    {"changed": whether these are the files that the model was trained on with another content, "trained_sha256": the
+    hash of then, "other": a tag of the content where the data's name alone would take it for the run's own, or for
+    another text}
     """
     training, now = (getattr(model, "about", {}) or {}).get("data") or {}, corpus.about
     files = [[Path(f).resolve() for f in about.get("files") or []] for about in (training, now)]

@@ -43,7 +43,8 @@ class Degenerate:
 
 
 def of_training(tokenizer: Tokenizer, training: Rows, count: int, seed: int = 0) -> list[Degenerate]:
-    """The degenerate samplers that need the training set alone: repeated, one text, unigrams, copied; `count` samples of each."""
+    """The degenerate samplers that need the training set alone: repeated, one text, unigrams, copied;
+    `count` samples of each."""
     training_rows = [row[row >= 0] for row in training.array(count)]
     training_rows = [training_rows[i % len(training_rows)] for i in range(count)]
     many = np.bincount((rows_counted := training.array(FREQUENCIES))[rows_counted >= 0], minlength=tokenizer.size)

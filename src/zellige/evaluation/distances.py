@@ -1,17 +1,19 @@
 """Discrepancies of two sets of vectors by a kernel, D = E k(x, x') + E k(y, y') - 2 E k(x, y), with their intervals.
 
-`metrics.energy_distance` and `metrics.mmd` are two of them. D is a U-statistic: only pairs of different texts count, so it is
-unbiased, and for equal distributions it is below zero as often as above.
+`metrics.energy_distance` and `metrics.mmd` are two of them. D is a U-statistic: only pairs of different texts count, so
+it is unbiased, and for equal distributions it is below zero as often as above.
 
-The 95% interval is over both the samples x and the real texts y, with the embedding fixed. The variance of D is V1 + V2: V1 is
-that of single texts, V2 that of pairs (Hoeffding). For equal distributions V1 = 0 (D is degenerate), and neither bootstrap nor
-jackknife is right there: the first repeats texts, the second counts a pair once for each of its texts, V1 + 2 V2 (Efron and Stein
-1981, Ann. Stat. 9). So V2 is estimated from the centred kernel, and V1 is what remains; both are unbiased, as in Sutherland and
-Deka (2019, arXiv 1906.02104). The errors of D and V1 are correlated: where D is small by chance V1 is small too, and
-D -+ t sqrt(V1 + V2) misses the larger truth. So a test is inverted, as in Wilson's interval of a proportion (1927, JASA 22). For
-each value D' that the interval may hold, V1 is replaced by V1 + (D' - D) Cov(D, V1) / Var(D), whose error is not correlated with
-that of D; it is at least 0 and at most what D' may have in the direction where texts vary most. The two sides of the interval are
-of unequal length. `docs/evaluation-generation.md` reports how often the intervals cover.
+The 95% interval is over both the samples x and the real texts y, with the embedding fixed. The variance of D is V1 +
+V2: V1 is that of single texts, V2 that of pairs (Hoeffding). For equal distributions V1 = 0 (D is degenerate), and
+neither bootstrap nor
+jackknife is right there: the first repeats texts, the second counts a pair once for each of its texts, V1 + 2 V2 (Efron
+and Stein 1981, Ann. Stat. 9). So V2 is estimated from the centred kernel, and V1 is what remains; both are unbiased, as
+in Sutherland and Deka (2019, arXiv 1906.02104). The errors of D and V1 are correlated: where D is small by chance V1 is
+small too, and D -+ t sqrt(V1 + V2) misses the larger truth. So a test is inverted, as in Wilson's interval of a
+proportion (1927, JASA 22). For each value D' that the interval may hold, V1 is replaced by V1 + (D' - D) Cov(D, V1) /
+Var(D), whose error is not correlated with that of D; it is at least 0 and at most what D' may have in the direction
+where texts vary most. The two sides of the interval are of unequal length. `docs/evaluation-generation.md` reports how
+often the intervals cover.
 """
 
 import math
@@ -25,7 +27,8 @@ LITTLE = 1e-300
 
 
 def discrepancy(xx: np.ndarray, yy: np.ndarray, xy: np.ndarray) -> Number:
-    """E k(x, x') + E k(y, y') - 2 E k(x, y) from the kernel's matrices (N, N), (M, M), (N, M), without the diagonals."""
+    """E k(x, x') + E k(y, y') - 2 E k(x, y) from the kernel's matrices (N, N), (M, M), (N, M),
+    without the diagonals."""
     n, m = xy.shape
     x, y = witness(xx, yy, xy)
     value = float(x.mean() - y.mean())
@@ -53,9 +56,11 @@ def leaning(xx: np.ndarray, yy: np.ndarray, xy: np.ndarray) -> float:
 
 
 def accepted(value: float, single: float, slope: float, pairs: float, t: float) -> tuple[float, float]:
-    """The ends of {v: |value - v| <= t sqrt(pairs + single + slope (v - value))}, what is under the root not below `pairs`.
+    """The ends of {v: |value - v| <= t sqrt(pairs + single + slope (v - value))}, what is under the root not below
+    `pairs`.
 
-    Nor above pairs + v sqrt(8 pairs): V2 is 2 tr C C, so that no direction's V1 / D, 4 <d, C d> / <d, d>, is above sqrt(8 V2).
+    Nor above pairs + v sqrt(8 pairs): V2 is 2 tr C C, so that no direction's V1 / D, 4 <d, C d> / <d, d>, is above
+    sqrt(8 V2).
     """
     low, high = inverted(value, math.sqrt(8 * pairs), math.sqrt(pairs), t)
     reach = [(0.0, t * math.sqrt(pairs))]
@@ -65,9 +70,11 @@ def accepted(value: float, single: float, slope: float, pairs: float, t: float) 
 
 
 def witness(xx: np.ndarray, yy: np.ndarray, xy: np.ndarray, less: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """(N,), (M,) how the distributions differ at each text, E k(x, .) - E k(y, .): D is its mean over x less that over y.
+    """(N,), (M,) how the distributions differ at each text, E k(x, .) - E k(y, .): D is its mean over x less that over
+    y.
 
-    With `less` = 2 up to a constant what is left of it if that text is left out: what the jackknife has the variance of.
+    With `less` = 2 up to a constant what is left of it if that text is left out: what the jackknife has the variance
+    of.
     """
     n, m = xy.shape
     x, y = ((k.sum(1) - np.diag(k)) / (len(k) - less) for k in (xx, yy))
@@ -100,7 +107,8 @@ def inverted(value: float, slope: float, noise: float, t: float) -> tuple[float,
 
 
 def centred(kernel: np.ndarray) -> np.ndarray:
-    """h(x, x') = k(x, x') - E k(x, .) - E k(., x') + E k of a kernel's matrix (N, N), zero on the diagonal, which is not read.
+    """h(x, x') = k(x, x') - E k(x, .) - E k(., x') + E k of a kernel's matrix (N, N), zero on the diagonal, which is
+    not read.
 
     E h^2 is the sum of its squares over N (N - 3).
     """

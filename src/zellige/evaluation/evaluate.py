@@ -1,7 +1,8 @@
 """An upper bound on -log p, or -log p itself, of the rows of a data set, with a 95% interval and the whole protocol.
 
-What can be asked, and its options: `requests`. The number and its intervals: `result`; the likelihood of a group of texts:
-`likelihood`; processes, and the cache of what they computed: `workers`; other data and the choices of published papers: `suite`.
+What can be asked, and its options: `requests`. The number and its intervals: `result`; the likelihood of a group of
+texts: `likelihood`; processes, and the cache of what they computed: `workers`; other data and the choices of published
+papers: `suite`.
 """
 
 import time
@@ -58,17 +59,19 @@ def evaluate_rows(
 ) -> Result:
     """The bound (or another estimator of the method) on the rows of a data set.
 
-    What draws nothing (the exact likelihood in a given order, the bound of AR) is asked once for each text, whatever `draws`
-    says.
+    What draws nothing (the exact likelihood in a given order, the bound of AR) is asked once for each text, whatever
+    `draws` says.
 
     Args:
         rows: a sequence of examples with `collate(list) -> Batch`.
         limit: so many of the rows, evenly spaced; all by default.
         batch: rows in one call of the network; the number does not depend on it, nor on the number of processes.
-        characters: how many characters all the rows hold: the number is then in bits per character; None: nats per token.
+        characters: how many characters all the rows hold: the number is then in bits per character; None: nats per
+            token.
         unit: of the number, where it is not one of these: bits/dim, bits/note, bits/cell.
-        t_min, ends, steps, grid, terms: what is left out of the bound, its steps, and whether all of these are summed; see
-            `likelihood.Likelihood`. Where times are drawn by importance, a pilot of some 80 draws comes first (`pilot`).
+        t_min, ends, steps, grid, terms: what is left out of the bound, its steps, and whether all of these are summed;
+            see `likelihood.Likelihood`. Where times are drawn by importance, a pilot of some 80 draws comes first
+            (`pilot`).
         processes: worker processes, 1: this one; distributed: share the work with the other ranks of torchrun or Slurm.
         keep: a folder for the groups that are done; they are read again if this is interrupted and called again.
         progress: called with (texts done, texts in all).
@@ -158,9 +161,14 @@ def _gathered(
         key = fingerprint(protocol, work.ask.method, repr(work.ask.method.config), work.ask.method.shape, *texts)
     cache = workers.ResultCache(keep, key, this_process().rank if distributed else 0)
     results = workers.gather_results(
-        work, len(work), processes=processes, distributed=distributed, cache=cache, device=work.device,
+        work,
+        len(work),
+        processes=processes,
+        distributed=distributed,
+        cache=cache,
+        device=work.device,
         progress=workers.by_texts(progress, len(work.chosen), work.texts),
-    )  # fmt: skip
+    )
     cache.remove()
     return results
 
@@ -183,7 +191,8 @@ COUNTED = 4096  # rows in which words are counted
 
 
 class EvaluationRows(NamedTuple):
-    """Data on which a model is evaluated: rows, what is known of both, the choices behind the rows, and the unit of a number.
+    """Data on which a model is evaluated: rows, what is known of both, the choices behind the rows, and the unit of a
+    number.
 
     `characters` of all rows, None where the unit is per token; `unit` "" where `characters` decides it.
     """

@@ -1,4 +1,5 @@
-"""Feature networks of images, in whose features FID and its kin compare: Inception, or a classifier that was trained here.
+"""Feature networks of images, in whose features FID and its kin compare: Inception, or a classifier that was trained
+here.
 
     features_of("inception")     that of FID's paper, as torch-fidelity has it; its weights are downloaded by their hash
     features_of("weights.pth")   the same from a file, which must have that hash
@@ -91,7 +92,8 @@ def features_of(path: str, device: torch.device | str = "cpu") -> Features:
     """The feature network of that name, file or folder.
 
     Raises:
-        InputError: nothing there, damaged, or not what it must be; the library is missing, or cannot download its weights.
+        InputError: nothing there, damaged, or not what it must be; the library is missing, or cannot download its
+            weights.
     """
     where = Path(path)
     if where.name == WEIGHTS:
@@ -101,13 +103,15 @@ def features_of(path: str, device: torch.device | str = "cpu") -> Features:
     if where.is_file() or path == INCEPTION:
         return inception(where if where.is_file() else None, device)
     raise InputError(
-        f"no features at '{path}'; give {INCEPTION}, the file of its weights, or a folder of zellige evaluate --train-features"
+        f"no features at '{path}'; give {INCEPTION}, the file of its weights, or a folder of zellige evaluate "
+        "--train-features"
     )
 
 
 # ---------------------------------------------------------------------------------------------------- Inception
 def inception(weights: Path | None = None, device: torch.device | str = "cpu") -> Features:
-    """Inception as FID's paper used it: 2,048 features; weights from a file, else torch-fidelity's own, downloaded once."""
+    """Inception as FID's paper used it: 2,048 features; weights from a file, else torch-fidelity's own,
+    downloaded once."""
     if weights is not None:
         check_weights(weights)
     try:
@@ -119,7 +123,8 @@ def inception(weights: Path | None = None, device: torch.device | str = "cpu") -
     except (RuntimeError, OSError) as problem:  # torchvision beside a torch of another build
         first = str(problem).partition("\n")[0]
         raise InputError(
-            f"'torch-fidelity' cannot be imported ({first}); install the torchvision that belongs to this build of torch"
+            f"'torch-fidelity' cannot be imported ({first}); install the torchvision that belongs to this build of "
+            "torch"
         ) from problem
     if weights is None:
         weights = Path(torch.hub.get_dir()) / "checkpoints" / Path(package.URL_INCEPTION_V3).name
@@ -131,9 +136,11 @@ def inception(weights: Path | None = None, device: torch.device | str = "cpu") -
     )
     network = network.to(device)
     about = FeaturesIdentity(
-        "Inception v3 of 2015-12-05 (torch-fidelity)", 2048, SHA256,
+        "Inception v3 of 2015-12-05 (torch-fidelity)",
+        2048,
+        SHA256,
         resizing="to 299 x 299, bilinear as in TensorFlow 1, by torch-fidelity; grey as three equal colours",
-    )  # fmt: skip
+    )
     return Features(2048, about, lambda x: network(x.permute(0, 3, 1, 2)), device)
 
 
@@ -141,8 +148,8 @@ def check_weights(path: Path) -> None:
     """InputError unless the file is the weights of FID's Inception: it is a pickle, so no other is opened."""
     if sha256(path) != SHA256:
         raise InputError(
-            f"'{shown(path)}' does not hold the weights of FID's Inception (another sha256); give {INCEPTION}, that file, "
-            "or a folder of zellige evaluate --train-features"
+            f"'{shown(path)}' does not hold the weights of FID's Inception (another sha256); give {INCEPTION}, that "
+            "file, or a folder of zellige evaluate --train-features"
         )
 
 
@@ -153,7 +160,8 @@ def fetch_weights(url: str, path: Path) -> None:
         torch.hub.download_url_to_file(url, str(path), hash_prefix=SHA256[:8], progress=False)
     except (URLError, OSError, RuntimeError) as problem:
         raise InputError(
-            f"the weights of Inception cannot be downloaded ({problem}); fetch {url} elsewhere and give the file as `features`"
+            f"the weights of Inception cannot be downloaded ({problem}); fetch {url} elsewhere and give the file as "
+            "`features`"
         ) from None
 
 
@@ -181,10 +189,15 @@ class FeatureConfig:
 
 
 def train_classifier(
-    data: Corpus, width: int = 64, epochs: int = 3, seed: int = 0, device: torch.device | str = "cpu",
+    data: Corpus,
+    width: int = 64,
+    epochs: int = 3,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
     progress: Progress | None = None,
-) -> tuple[ImageClassifier, FeatureConfig]:  # fmt: skip
-    """A classifier of labelled images: a `Corpus` with classes. `progress` is called with (steps done, steps in all)."""
+) -> tuple[ImageClassifier, FeatureConfig]:
+    """A classifier of labelled images: a `Corpus` with classes. `progress` is called with (steps done,
+    steps in all)."""
     from ..show import kinds
 
     tokenizer, names = data.tokenizer, [str(name) for name in data.about.get("classes") or ()]
@@ -264,10 +277,12 @@ def trained(
         return network(images)
 
     about = FeaturesIdentity(
-        f"{config.name}, not Inception", config.features, digest,
+        f"{config.name}, not Inception",
+        config.features,
+        digest,
         resizing=f"to {size[0]} x {size[1]}, bilinear with antialiasing, where an image has another size",
         config=asdict(config),
-    )  # fmt: skip
+    )
     return Features(config.features, about, read, device)
 
 

@@ -1,7 +1,7 @@
 """Building blocks of the metrics of images (`metrics.fid` and those below it).
 
-FID, KID and the Inception score are computed by torchmetrics, on features of D numbers an image; precision and recall are
-computed here. All of them depend on the network that the features come from.
+FID, KID and the Inception score are computed by torchmetrics, on features of D numbers an image; precision and recall
+are computed here. All of them depend on the network that the features come from.
 """
 
 import math
@@ -63,7 +63,8 @@ def check_enough(samples: int, real: int, width: int) -> None:
         )
     if real <= width:
         raise InputError(
-            f"FID in {width:,} features needs more than {width:,} real images, the reference has {real:,}; give a larger one"
+            f"FID in {width:,} features needs more than {width:,} real images, the reference has {real:,}; give a "
+            "larger one"
         )
 
 
@@ -98,7 +99,8 @@ def frechet(samples: Tensor, real: Tensor) -> float:
 
 
 def kernel_distance(samples: Tensor, real: Tensor, blocks: int = 1) -> float:
-    """Squared MMD of features (N, D) and (M, D): the mean over disjoint blocks of as many of both, each by the library."""
+    """Squared MMD of features (N, D) and (M, D): the mean over disjoint blocks of as many of both,
+    each by the library."""
     from torchmetrics.image.kid import KernelInceptionDistance
 
     values = []

@@ -1,5 +1,5 @@
-"""95% intervals: a number with its interval; half-widths by Student's t, over the draws of stratified groups, and over texts and
-draws together."""
+"""95% intervals: a number with its interval; half-widths by Student's t, over the draws of stratified groups, and over
+texts and draws together."""
 
 import math
 from dataclasses import dataclass, field
@@ -61,7 +61,8 @@ def mean(values: ArrayLike) -> Number:
 
 
 def from_jackknife(value: float, samples: np.ndarray, real: np.ndarray) -> Number:
-    """A number with its interval from what it becomes without each of the samples (N,), and without each real text (M,)."""
+    """A number with its interval from what it becomes without each of the samples (N,),
+    and without each real text (M,)."""
     n, m = len(samples), len(real)
     half = student(min(n, m) - 1) * math.sqrt((n - 1) * float(np.var(samples)) + (m - 1) * float(np.var(real)))
     return Number(value, value - half, value + half)
@@ -77,9 +78,9 @@ def over_draws(table: Tensor, group: Tensor, kind: str = "bound") -> tuple[float
 
     Returns:
         Welch's degrees of freedom, at most those that the replicates have: one less than R for each group with noise.
-        Infinite where nothing is drawn. Where the replicates have fewer than FREEDOM, `freedom` is theirs and `half` infinite.
-        Their number decides, not Welch's estimate: a low estimate of the variance of the noisiest group makes that large, so
-        that intervals chosen by it are too narrow.
+        Infinite where nothing is drawn. Where the replicates have fewer than FREEDOM, `freedom` is theirs and `half`
+        infinite. Their number decides, not Welch's estimate: a low estimate of the variance of the noisiest group makes
+        that large, so that intervals chosen by it are too narrow.
     """
     if kind == "exact":
         return 0.0, math.inf
@@ -102,11 +103,13 @@ def over_draws(table: Tensor, group: Tensor, kind: str = "bound") -> tuple[float
 
 
 def over_texts(residuals: Tensor, drawn: float) -> float:
-    """Half the 95% interval of the sum over texts, over other texts and other draws: Student's, a text being one observation.
+    """Half the 95% interval of the sum over texts, over other texts and other draws: Student's, a text being one
+    observation.
 
-    The variance of the texts' means holds that of their draws as if these were independent between the texts; stratified
-    ones err against each other, so that it is rather too large. Both questions are about one number and this one
-    includes the other, so that the interval is never narrower than `drawn`, half that over the draws, where it is known.
+    The variance of the texts' means holds that of their draws as if these were independent between the texts;
+    stratified ones err against each other, so that it is rather too large. Both questions are about one number and this
+    one includes the other, so that the interval is never narrower than `drawn`, half that over the draws, where it is
+    known.
 
     Args:
         residuals: (N,) each text's mean over its draws less what it should be; they sum to zero up to rounding.
@@ -152,9 +155,14 @@ class Proportion:
     def to_dict(self) -> dict[str, Any]:
         low, high = self.interval
         return {
-            "value": self.value, "low": low, "high": high, "right": self.right, "total": self.total, "level": LEVEL,
+            "value": self.value,
+            "low": low,
+            "high": high,
+            "right": self.right,
+            "total": self.total,
+            "level": LEVEL,
             "method": "Wilson",
-        }  # fmt: skip
+        }
 
     def __str__(self) -> str:
         low, high = self.interval

@@ -1,7 +1,7 @@
 """A causal language model that judges texts: -log p of each, token by token. `Judge("gpt2-large").nats(texts)`.
 
-Any causal model of `transformers`, from a folder or the hub (its own code is never run), or a Zellige model that is exact from
-left to right (ar). Four choices change the number, and are part of its protocol (`Judge.about`):
+Any causal model of `transformers`, from a folder or the hub (its own code is never run), or a Zellige model that is
+exact from left to right (ar). Four choices change the number, and are part of its protocol (`Judge.about`):
 
     first   given: the first token of a text is read and not judged (SEDD, MDLM, BD3-LM, Duo: there is nothing before it);
             judged: BOS stands before it, or what the model itself begins a text with, and every token counts
@@ -13,8 +13,8 @@ left to right (ar). Four choices change the number, and are part of its protocol
             other tokens: a sample need not be spelt as the tokenizer would spell it. `nats_of` judges tokens as they are.
 
 Behind a judge stands a model of `transformers` or one of our own. Both offer `encode(texts)`, `same(tokenizer)`,
-`nats(tokens, real, begin)` of each token (B, T), `states` (B, T, D), and what the protocol says of them, such as the sha256 of
-weights and tokenizer. Rows are padded on the right; `real` (B, T) bool says where their tokens are.
+`nats(tokens, real, begin)` of each token (B, T), `states` (B, T, D), and what the protocol says of them, such as the
+sha256 of weights and tokenizer. Rows are padded on the right; `real` (B, T) bool says where their tokens are.
 """
 
 import re
@@ -73,7 +73,8 @@ class Judge:
         device: of a model that is read here.
 
     Raises:
-        InputError: nothing there, and no hub within reach; not causal; no token to begin with where `first` is "judged".
+        InputError: nothing there, and no hub within reach; not causal; no token to begin with where `first` is
+            "judged".
     """
 
     def __init__(
@@ -141,7 +142,8 @@ class Judge:
 
     @torch.no_grad()
     def features(self, texts: Sequence[str], progress: Progress | None = None) -> Tensor:
-        """(N, D) the last hidden state after the last token of each text, cut one short of the context: what MAUVE compares."""
+        """(N, D) the last hidden state after the last token of each text, cut one short of the context:
+        what MAUVE compares."""
         rows = [row[: self.context - 1] for row in self.encode(texts)]
         if any(not row for row in rows):
             raise InputError("a text without tokens has no features; leave out `mauve`, or the empty texts")
@@ -157,7 +159,8 @@ class Judge:
 
     @torch.no_grad()
     def means(self, texts: Sequence[str]) -> Tensor:
-        """(N, D) the mean over each text's tokens of the last hidden states, cut one short of the context; zeros of no tokens."""
+        """(N, D) the mean over each text's tokens of the last hidden states, cut one short of the context;
+        zeros of no tokens."""
         rows = [row[: self.context - 1] for row in self.encode(texts)]
         vectors: dict[int, Tensor] = {}
         for group in self._batches([row or [0] for row in rows]):
@@ -238,9 +241,12 @@ class JudgeReading:
 
 
 def read_texts(
-    texts: Sequence[str], rows: Sequence[Sequence[int]] | None, judge: Judge, own: bool = False,
+    texts: Sequence[str],
+    rows: Sequence[Sequence[int]] | None,
+    judge: Judge,
+    own: bool = False,
     progress: Progress | None = None,
-) -> JudgeReading:  # fmt: skip
+) -> JudgeReading:
     """Texts as the judge reads them, tokenized again; or, if `own`, their own tokens, which must be its own too."""
     if own and rows is None:
         raise InputError("these samples come without tokens; leave out `tokens` own")
@@ -385,7 +391,8 @@ class Transformer:
 
     @torch.no_grad()
     def draw(self, count: int, length: int, seed: int) -> list[str]:
-        """Its own texts, each draw in float64 from the whole distribution. InputError: it has no token to begin with."""
+        """Its own texts, each draw in float64 from the whole distribution. InputError:
+        it has no token to begin with."""
         if not self.begins:
             raise InputError(f"judge '{self.name}' has no token that begins a text, so it writes none of its own")
         texts: list[str] = []
@@ -402,7 +409,8 @@ class Transformer:
 
 
 def _read(name: str, local: bool) -> tuple[Any, Any]:
-    """Tokenizer and model, from this machine alone (a folder, the hub's cache) or from the hub. Its own code is never run."""
+    """Tokenizer and model, from this machine alone (a folder, the hub's cache) or from the hub.
+    Its own code is never run."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     how: dict[str, Any] = {"local_files_only": local, "trust_remote_code": False}

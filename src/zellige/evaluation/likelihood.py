@@ -1,8 +1,8 @@
 """Likelihood of a group of texts by a method: the bound, or another estimator, in replicates of stratified draws.
 
-The draws of a group lie evenly spread over its strata, and there are several independent replicates of the whole set: how far
-they differ is what the draws bring. (Among stratified draws themselves the variance says nothing: they differ because their
-times do.) Groups, not batches, own the random numbers, so that the batch size is a matter of memory only.
+The draws of a group lie evenly spread over its strata, and there are several independent replicates of the whole set:
+how far they differ is what the draws bring. (Among stratified draws themselves the variance says nothing: they differ
+because their times do.) Groups, not batches, own the random numbers, so that the batch size is a matter of memory only.
 """
 
 import contextlib
@@ -44,13 +44,14 @@ class Likelihood:
     Attributes:
         method, estimator: "bound", or the name of another likelihood that the method admits.
         t_min: times are drawn from [t_min, 1]; above 0 only what published code does, and no bound.
-        ends: the bound's terms at both ends of time: the model's own ("model"); each in one jump, as published schedules have
-            them, a bound of another model ("jumps"); left out ("none"), as most papers do; or those of the paper's code where
-            it has others ("published": MD4, GenMD4, D3PM's images). The last two are no bound.
-        steps: the bound of the model of this many steps: of a method in continuous time, or a coarse chain of one of T steps; 0:
-            the method as it is.
+        ends: the bound's terms at both ends of time: the model's own ("model"); each in one jump, as published
+            schedules have them, a bound of another model ("jumps"); left out ("none"), as most papers do; or those of
+            the paper's code where it has others ("published": MD4, GenMD4, D3PM's images). The last two are no bound.
+        steps: the bound of the model of this many steps: of a method in continuous time, or a coarse chain of one of T
+            steps; 0: the method as it is.
         grid: the times of these steps, as a sampler has them: "uniform", "cosine", "log-snr"; "auto": the method's own.
-        terms: of a bound of T steps, whether each draw has one of the steps between the first and the last ("drawn"), or "all".
+        terms: of a bound of T steps, whether each draw has one of the steps between the first and the last ("drawn"),
+            or "all".
         proposal: how the times between the ends are drawn, see `pilot`; None: evenly.
     """
 
@@ -125,7 +126,8 @@ class Likelihood:
 
     @property
     def draws_times(self) -> bool:
-        """Return whether it is a sum or an integral over time as in `methods.diffusion`, one time between the ends per draw."""
+        """Return whether it is a sum or an integral over time as in `methods.diffusion`,
+        one time between the ends per draw."""
         m = self.evaluated_method
         generic = isinstance(m, Diffusion) and type(m).terms in (Diffusion.terms, Masked.terms)
         elsewhere = self.ends == "published" and m is self.method
@@ -134,7 +136,8 @@ class Likelihood:
 
     @property
     def importance(self) -> bool:
-        """Return whether times are drawn by importance. Under a mask the terms are of one size, and times are drawn evenly."""
+        """Return whether times are drawn by importance. Under a mask the terms are of one size,
+        and times are drawn evenly."""
         return self.draws_times and self.terms == "drawn" and self.method.process.mask is None  # pyright: ignore
 
     def _no_sum(self) -> str | None:
@@ -191,8 +194,8 @@ class Likelihood:
 
     @property
     def bounds(self) -> list[str]:
-        """The samplers without options of whose distribution it is a bound, or -log p; none where it is no bound, or of another
-        model."""
+        """The samplers without options of whose distribution it is a bound, or -log p; none where it is no bound, or of
+        another model."""
         if self.distribution is None or self.ends == "jumps":
             return []
         number = {"estimator": self.estimator} if self.estimator != "bound" else {}
@@ -213,7 +216,8 @@ class Likelihood:
 
     @property
     def _by_counts(self) -> bool:
-        """Return whether numbers of masks are drawn, not times; of fewer steps than tokens most numbers would have no weight."""
+        """Return whether numbers of masks are drawn, not times;
+        of fewer steps than tokens most numbers would have no weight."""
         counts = getattr(self.method, "by_counts", False)
         return counts and not 0 < self.steps < self.method.shape[0]
 
@@ -228,9 +232,14 @@ class Likelihood:
             return self._drawn_otherwise(m, batch, generator)
         if self.T or not self.published:
             return bound_terms.elbo(
-                m, batch, generator, self.times if self.T else None, proposal=self.proposal, every=self.terms == "all",
+                m,
+                batch,
+                generator,
+                self.times if self.T else None,
+                proposal=self.proposal,
+                every=self.terms == "all",
                 jumps=self.ends == "jumps",
-            )  # fmt: skip
+            )
         return {"diffusion": self.between(batch, generator)} | self._endpoint_terms(m, batch, generator)
 
     def between(self, batch: Batch, generator: Randomness = None) -> Tensor:
@@ -271,7 +280,8 @@ class Likelihood:
 
 @dataclass
 class Work:
-    """Judges groups of texts, by their number: `work(index)` gives plain lists, so that it may be asked in another process.
+    """Judges groups of texts, by their number: `work(index)` gives plain lists, so that it may be asked in another
+    process.
 
     Attributes:
         rows, chosen: the data set and the rows of it that are judged.
@@ -314,7 +324,8 @@ class Work:
 
     @torch.no_grad()
     def _draw(self, group: Batch, seed: int) -> dict[str, Tensor]:
-        """Each term of each text: name -> (draws, texts) float64. Row d * texts + j of what is asked is draw d of text j."""
+        """Each term of each text: name -> (draws, texts) float64.
+        Row d * texts + j of what is asked is draw d of text j."""
         n = len(group.tokens)
         total = n * self.draws
         size = max(d for d in range(1, min(self.batch, total) + 1) if total % d == 0)
@@ -410,7 +421,8 @@ def _no_steps(method: Method, other: bool) -> str | None:
 def _from_t_min(method: Masked, t_min: float, batch: Batch, generator: Randomness) -> Tensor:
     """The mean of the diffusion term over t in [t_min, 1] of a masked network that does not see the time: (B,) nats.
 
-    By numbers of masks, as the bound itself: k has the weight of its distribution under the masked shares m of these times.
+    By numbers of masks, as the bound itself: k has the weight of its distribution under the masked shares m of these
+    times.
     """
     group, n, k, x_t = method.mask_some(batch, generator)
     low, high = (float(1 - method.process.schedule.alpha(t)[..., 0]) for t in (t_min, 1.0))
@@ -425,7 +437,8 @@ def _of(method: Method, distribution_of: Callable[[Method], Tensor]) -> Callable
 
 
 def entropy_and_divergence(nats: float, tokens: Tensor) -> dict[str, float]:
-    """Mean of -log pi over texts (N, L) in two terms: entropy of their empirical distribution, and its divergence from pi."""
+    """Mean of -log pi over texts (N, L) in two terms: entropy of their empirical distribution,
+    and its divergence from pi."""
     share = tokens.unique(dim=0, return_counts=True)[1].double() / len(tokens)
     entropy = float(enumeration.entropy(share))
     return {"entropy of the texts": entropy, DIVERGENCE: nats - entropy}

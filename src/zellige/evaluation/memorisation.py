@@ -1,10 +1,10 @@
 """Memorisation: the length of the longest run of each text that stands, token by token, in the training set.
 
-The training set is read once, a chunk of rows at a time, and only the texts are held: for each length k the 64-bit hashes of
-their windows of k tokens. In a chunk, the windows whose first k - 1 tokens stand in a text are looked up for k, until none is
-left; so a chunk costs about as many look-ups a token as a common run has tokens. A hash is a polynomial in random 64-bit
-numbers, one for each token: two different windows share one with probability 2^-64, some 1e-6 in all for 1e5 windows and 1e8
-tokens.
+The training set is read once, a chunk of rows at a time, and only the texts are held: for each length k the 64-bit
+hashes of their windows of k tokens. In a chunk, the windows whose first k - 1 tokens stand in a text are looked up for
+k, until none is left; so a chunk costs about as many look-ups a token as a common run has tokens. A hash is a
+polynomial in random 64-bit numbers, one for each token: two different windows share one with probability 2^-64, some
+1e-6 in all for 1e5 windows and 1e8 tokens.
 
 The interval of the mean over texts is Student's t over the texts; the training set is fixed.
 """

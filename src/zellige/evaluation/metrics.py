@@ -1,14 +1,14 @@
 """Metrics of samples: each is one function and one row of METRICS, the table that everything else reads.
 
-To add a metric, write its function here and its row below. `zellige evaluate RUN --generate` then computes, prints and saves it,
-shows by which degenerate samplers it is fooled, and `python docs/_tools/pages.py` makes its page.
+To add a metric, write its function here and its row below. `zellige evaluate RUN --generate` then computes, prints and
+saves it, shows by which degenerate samplers it is fooled, and `python docs/_tools/pages.py` makes its page.
 
-A function takes what its row names in `takes`, in that order, each a key of KNOWN; it is called where all of it is known. It
-returns a `Number`, or an array with one value per sample (N,). Of an array the mean is taken, with Student's interval over the
-samples; NaN is left out.
+A function takes what its row names in `takes`, in that order, each a key of KNOWN; it is called where all of it is
+known. It returns a `Number`, or an array with one value per sample (N,). Of an array the mean is taken, with Student's
+interval over the samples; NaN is left out.
 
-Perplexity says nothing without entropy: text that repeats one word has the best perplexity of all. Every metric alone is fooled
-by some degenerate sampler (`degenerate.fooled_metrics`).
+Perplexity says nothing without entropy: text that repeats one word has the best perplexity of all. Every metric alone
+is fooled by some degenerate sampler (`degenerate.fooled_metrics`).
 """
 
 import math
@@ -67,7 +67,8 @@ def entropies(rows: Sequence[Sequence[int]]) -> np.ndarray:
 
 
 def grams(rows: Sequence[Sequence[int]], n: int) -> tuple[np.ndarray, np.ndarray]:
-    """The n-grams of rows, none of which reaches from one row into the next: (M,) a number for each kind, (M,) their rows."""
+    """The n-grams of rows, none of which reaches from one row into the next: (M,) a number for each kind,
+    (M,) their rows."""
     tokens = np.concatenate([np.asarray(row, np.int64) for row in rows]) if len(rows) else np.zeros(0, np.int64)
     row = np.repeat(np.arange(len(rows)), [len(r) for r in rows])
     single = np.unique(tokens, return_inverse=True)[1]
@@ -82,8 +83,8 @@ def grams(rows: Sequence[Sequence[int]], n: int) -> tuple[np.ndarray, np.ndarray
 def distinct(rows: Sequence[Sequence[int]], n: int) -> Number:
     """Number of different n-grams over the number of n-grams, in all samples together. NaN where there is no n-gram.
 
-    It falls as more text is drawn (Heaps' law), so compare it at equal numbers of tokens only. The interval is the jackknife over
-    samples, whose variance is not too small in expectation (Efron and Stein 1981).
+    It falls as more text is drawn (Heaps' law), so compare it at equal numbers of tokens only. The interval is the
+    jackknife over samples, whose variance is not too small in expectation (Efron and Stein 1981).
 
     >>> distinct([[7, 7, 7, 7, 7]], 2).value
     0.25
@@ -105,7 +106,8 @@ def distinct(rows: Sequence[Sequence[int]], n: int) -> Number:
 
 
 def repetitions(rows: Sequence[Sequence[int]], n: int = REPEAT) -> np.ndarray:
-    """Fraction of the n-grams of each sample that stood earlier in it: (N,). NaN for a sample of fewer than n tokens."""
+    """Fraction of the n-grams of each sample that stood earlier in it: (N,).
+    NaN for a sample of fewer than n tokens."""
     code, row = grams(rows, n)
     many = np.bincount(row, minlength=len(rows))
     kinds = np.bincount(np.unique(np.stack([code, row]), axis=1)[1], minlength=len(rows))
@@ -116,8 +118,9 @@ def repetitions(rows: Sequence[Sequence[int]], n: int = REPEAT) -> np.ndarray:
 def median_length(lengths: np.ndarray) -> Number:
     """Median of the lengths (N,) of documents, one that did not end (NaN) being longer than all that did.
 
-    NaN where half of them did not end. The interval is that between the order statistics of rank k and N + 1 - k, with k the
-    largest that is right 95% of the time whatever the distribution (the number of values below the median is binomial).
+    NaN where half of them did not end. The interval is that between the order statistics of rank k and N + 1 - k, with
+    k the largest that is right 95% of the time whatever the distribution (the number of values below the median is
+    binomial).
 
     >>> median_length(np.array([3, 9, 1, 5, math.nan])).value
     5.0
@@ -137,7 +140,8 @@ def median_length(lengths: np.ndarray) -> Number:
 
 
 def longest_length(lengths: np.ndarray) -> Number:
-    """Longest of the documents that ended, of lengths (N,); NaN where none did. It grows with N, and has no interval."""
+    """Longest of the documents that ended, of lengths (N,); NaN where none did. It grows with N,
+    and has no interval."""
     ended = lengths[~np.isnan(lengths)]
     return Number(float(ended.max()), -math.inf, math.inf) if len(ended) else Number(math.nan, math.nan, math.nan)
 
@@ -159,7 +163,8 @@ def judged_only(nats: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
 def perplexity(nats: Tensor, tokens: Tensor) -> Number:
     """Corpus-level perplexity, exp(sum of all nats / number of all tokens), as MDLM, BD3-LM, Duo and ReMDM report it.
 
-    A sample of which no token was judged does not count. The interval is Student's t of the residuals of the ratio, over samples.
+    A sample of which no token was judged does not count. The interval is Student's t of the residuals of the ratio,
+    over samples.
     """
     ratio = summarize(*judged_only(nats, tokens), "nats/token", "exact")
     return Number(ratio.perplexity, ratio.perplexity_low, ratio.perplexity_high)
@@ -168,8 +173,8 @@ def perplexity(nats: Tensor, tokens: Tensor) -> Number:
 def perplexities(nats: Tensor, tokens: Tensor) -> np.ndarray:
     """Perplexity of each sample, exp(nats / tokens), whose mean SEDD and RADD report: (N,).
 
-    The mean is larger than the corpus-level perplexity where the samples are of equal length (Jensen), and depends most on the
-    worst samples. A sample of which no token was judged does not count.
+    The mean is larger than the corpus-level perplexity where the samples are of equal length (Jensen), and depends most
+    on the worst samples. A sample of which no token was judged does not count.
     """
     nats, tokens = judged_only(nats, tokens)
     return (nats / tokens).exp().numpy()
@@ -185,10 +190,11 @@ def mauve_package() -> Any:
 
 
 def mauve(features: Tensor, real_features: Tensor, seed: int = 0) -> Number:
-    """Area under the divergence frontier of features (N, D) of samples and (M, D) of real text, by its authors' package.
+    """Area under the divergence frontier of features (N, D) of samples and (M, D) of real text, by its authors'
+    package.
 
-    The value is the mean over 5 seeds of the clusters, and the interval is that of the clusters alone. MAUVE needs thousands of
-    texts, and depends on their number, their length and the network that the features come from.
+    The value is the mean over 5 seeds of the clusters, and the interval is that of the clusters alone. MAUVE needs
+    thousands of texts, and depends on their number, their length and the network that the features come from.
 
     Raises:
         InputError: the package is not installed.
@@ -207,8 +213,8 @@ def mauve(features: Tensor, real_features: Tensor, seed: int = 0) -> Number:
 def energy_distance(vectors: np.ndarray, real_vectors: np.ndarray) -> Number:
     """Energy distance 2 E|x - y| - E|x - x'| - E|y - y'| of embeddings x of samples (N, D) and y of real text (M, D).
 
-    Only pairs of different texts count, so the estimate is unbiased: for equal distributions it is below zero as often as above.
-    The interval is over samples and real texts, with the embedding fixed (`distances.discrepancy`).
+    Only pairs of different texts count, so the estimate is unbiased: for equal distributions it is below zero as often
+    as above. The interval is over samples and real texts, with the embedding fixed (`distances.discrepancy`).
     """
     return discrepancy(*(-d for d in euclideans(vectors, real_vectors)))
 
@@ -229,16 +235,18 @@ def euclideans(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np
 def total_variation(
     compared_rows: Sequence[Sequence[int]], real_rows: Sequence[Sequence[int]], n: int, seed: int = 0
 ) -> Number:
-    """Total variation sum_v |f_v - g_v| / 2 of the frequencies f and g of n-grams of tokens in samples and in real text.
+    """Total variation sum_v |f_v - g_v| / 2 of the frequencies f and g of n-grams of tokens in samples and in real
+    text.
 
-    The value of finite texts is biased upward, so read it beside that of real text against other real text of the same size. The
-    interval is of the mean for texts of this number. NaN where one side has no n-gram.
+    The value of finite texts is biased upward, so read it beside that of real text against other real text of the same
+    size. The interval is of the mean for texts of this number. NaN where one side has no n-gram.
 
-    Interval: random quarters of both sides, without repetition, are independent, so the variance of their values is unbiased, and
-    so is that of halves. Let c be the variance over what both sides have in common, 1 - TV, and over 1 / size. It hardly depends
-    on the size where equal n-grams are frequent and where those that match are rare (Poisson), and grows with it where the
-    distributions differ: the sign of f_v - g_v is that of the noise in few texts and that of the difference in many. So c is that
-    of halves, times its growth from quarters to halves if it grew. Then a test of 1 - TV is inverted (`distances.inverted`).
+    Interval: random quarters of both sides, without repetition, are independent, so the variance of their values is
+    unbiased, and so is that of halves. Let c be the variance over what both sides have in common, 1 - TV, and over 1 /
+    size. It hardly depends on the size where equal n-grams are frequent and where those that match are rare (Poisson),
+    and grows with it where the distributions differ: the sign of f_v - g_v is that of the noise in few texts and that
+    of the difference in many. So c is that of halves, times its growth from quarters to halves if it grew. Then a test
+    of 1 - TV is inverted (`distances.inverted`).
 
     >>> total_variation([[1, 2], [1, 3]], [[1, 2], [1, 2]], 1).value
     0.25
@@ -276,10 +284,11 @@ def _between(f: np.ndarray, g: np.ndarray) -> np.ndarray:
 
 
 def typicality(rates: np.ndarray, real_rates: np.ndarray) -> Number:
-    """Mean distance E|l(x) - E l(y)| of samples x (N,) from the mean of real texts y (M,), with l a text's nats per token.
+    """Mean distance E|l(x) - E l(y)| of samples x (N,) from the mean of real texts y (M,), with l a text's nats per
+    token.
 
-    The aim is the distance of real texts themselves, not 0: samples that all have the same l are not like real text. NaN is left
-    out. The interval is the jackknife over samples and real texts.
+    The aim is the distance of real texts themselves, not 0: samples that all have the same l are not like real text.
+    NaN is left out. The interval is the jackknife over samples and real texts.
     """
     x, y = rates[~np.isnan(rates)], real_rates[~np.isnan(real_rates)]
     if min(len(x), len(y)) < 2:
@@ -292,10 +301,11 @@ def typicality(rates: np.ndarray, real_rates: np.ndarray) -> Number:
 
 # ---------------------------------------------------------------------------------------------------- against the true rest
 def hellinger(written_rows: Sequence[Sequence[int]], true_rows: Sequence[Sequence[int]]) -> np.ndarray:
-    """Hellinger distance sqrt(sum_v (sqrt(f_v) - sqrt(g_v))^2 / 2) of the frequencies of tokens in two histograms: (N,).
+    """Hellinger distance sqrt(sum_v (sqrt(f_v) - sqrt(g_v))^2 / 2) of the frequencies of tokens in two histograms:
+    (N,).
 
-    f is of the tokens that were written of a sample, g of those at these positions in the text continued. It is 0 where all
-    frequencies are equal and 1 where no token is in both. NaN where one side has no token.
+    f is of the tokens that were written of a sample, g of those at these positions in the text continued. It is 0 where
+    all frequencies are equal and 1 where no token is in both. NaN where one side has no token.
 
     >>> hellinger([[1, 1, 2, 2], [3]], [[2, 1, 2, 1], [4]])
     array([0., 1.])
@@ -310,31 +320,35 @@ def hellinger(written_rows: Sequence[Sequence[int]], true_rows: Sequence[Sequenc
 
 
 def outliers(written_rows: Sequence[Sequence[int]], true_rows: Sequence[Sequence[int]]) -> np.ndarray:
-    """Fraction of the tokens that were written of each sample that occur nowhere in the rest of the text that it continues: (N,).
+    """Fraction of the tokens that were written of each sample that occur nowhere in the rest of the text that it
+    continues: (N,).
 
     NaN where nothing was written.
 
     >>> outliers([[1, 1, 2, 5]], [[2, 1, 3]])
     array([0.25])
     """
-    return np.array([
-        float(np.isin(written, true, invert=True).mean()) if len(written) else math.nan
-        for written, true in zip(written_rows, true_rows, strict=True)
-    ])  # fmt: skip
+    return np.array(
+        [
+            float(np.isin(written, true, invert=True).mean()) if len(written) else math.nan
+            for written, true in zip(written_rows, true_rows, strict=True)
+        ]
+    )
 
 
 def memorised(runs: np.ndarray) -> np.ndarray:
     """Number of tokens of the longest run of each sample that is in one row of the training set: (N,).
 
-    `memorisation.longest` finds the runs of all sets in one pass over the training set. Two different runs are taken for equal
-    with probability 2^-64 each. The interval is over samples, with the training set fixed.
+    `memorisation.longest` finds the runs of all sets in one pass over the training set. Two different runs are taken
+    for equal with probability 2^-64 each. The interval is over samples, with the training set fixed.
     """
     return runs
 
 
 # ---------------------------------------------------------------------------------------------------- of molecules
 def valid(molecules: Sequence[str]) -> Number:
-    """Fraction of the samples that are the SMILES of one molecule: its grammar, the valences of its atoms, its aromatic rings."""
+    """Fraction of the samples that are the SMILES of one molecule: its grammar, the valences of its atoms,
+    its aromatic rings."""
     return of_molecules.valid(molecules).number
 
 
@@ -360,10 +374,12 @@ def property_mean(counted: np.ndarray) -> np.ndarray:
 
 # ---------------------------------------------------------------------------------------------------- of images
 def fid(images: Tensor, real_images: Tensor) -> Number:
-    """Fréchet distance |m - m'|^2 + tr(C + C' - 2 (C C')^(1/2)) of the means and covariances of features (N, D) and (M, D).
+    """Fréchet distance |m - m'|^2 + tr(C + C' - 2 (C C')^(1/2)) of the means and covariances of features (N, D) and (M,
+    D).
 
-    Computed by torchmetrics. It is biased in the number of samples, so compare it at equal numbers only. The interval is the
-    jackknife over 10 groups of samples. The bootstrap would not do: a set with repetitions is a smaller set, whose FID is larger.
+    Computed by torchmetrics. It is biased in the number of samples, so compare it at equal numbers only. The interval
+    is the jackknife over 10 groups of samples. The bootstrap would not do: a set with repetitions is a smaller set,
+    whose FID is larger.
     """
     return jackknife(lambda x: frechet(x, real_images), images)
 
@@ -371,8 +387,8 @@ def fid(images: Tensor, real_images: Tensor) -> Number:
 def kid(images: Tensor, real_images: Tensor) -> Number:
     """Squared MMD of features (N, D) and (M, D) with the kernel (x.y / D + 1)^3: the mean over disjoint blocks of both.
 
-    Computed by torchmetrics; unbiased. A block has at most 1,000 samples. The interval is the jackknife over 10 groups of
-    samples.
+    Computed by torchmetrics; unbiased. A block has at most 1,000 samples. The interval is the jackknife over 10 groups
+    of samples.
     """
     blocks = math.ceil(len(images) / BLOCK)
     return jackknife(lambda x: kernel_distance(x, real_images, blocks), images)
@@ -381,8 +397,8 @@ def kid(images: Tensor, real_images: Tensor) -> Number:
 def inception_score(logits: Tensor) -> Number:
     """exp of the mean of KL(p(y | x) || p(y)) by a classifier with logits (N, classes), in 10 splits of the samples.
 
-    Computed by torchmetrics. It knows no real images. The interval is Student's t over the splits. There are fewer than 10 of
-    some numbers of samples: all but the last have a tenth of them, rounded up.
+    Computed by torchmetrics. It knows no real images. The interval is Student's t over the splits. There are fewer than
+    10 of some numbers of samples: all but the last have a tenth of them, rounded up.
     """
     value, deviation = inception(logits)
     splits = math.ceil(len(logits) / math.ceil(len(logits) / PARTS))
@@ -452,7 +468,8 @@ class Metric:
     Attributes:
         name: its key in JSON.
         function, takes: what computes it, and the names of its arguments (KNOWN).
-        higher: whether higher is better; None where it should be as that of real text. Degenerate samplers are judged by it.
+        higher: whether higher is better; None where it should be as that of real text. Degenerate samplers are judged
+            by it.
         interval: how the 95% interval is made.
         title, unit: how it is called where it is printed; `unit` is "" for a pure number.
         definition: what the protocol of a result says of it; "" for nothing.
@@ -517,14 +534,23 @@ class Metric:
 
 _PERPLEXITY = {"higher": False, "from_value": (10, 2), "page": "perplexity"}
 _DISTINCT: dict[str, Any] = {
-    "higher": True, "interval": "jackknife over samples", "definition": "different n-grams / n-grams, over all samples",
-    "paper": "Li et al. 2016, arXiv 1510.03055", "biased": True, "family": "distinct-n", "page": "distinct",
-}  # fmt: skip
+    "higher": True,
+    "interval": "jackknife over samples",
+    "definition": "different n-grams / n-grams, over all samples",
+    "paper": "Li et al. 2016, arXiv 1510.03055",
+    "biased": True,
+    "family": "distinct-n",
+    "page": "distinct",
+}
 _TV: dict[str, Any] = {
-    "higher": False, "interval": f"of the mean at this number of texts, {SPLITS} splits of samples and of real texts",
+    "higher": False,
+    "interval": f"of the mean at this number of texts, {SPLITS} splits of samples and of real texts",
     "definition": "half of the summed differences of n-gram frequencies; biased upward, to be read beside its floor",
-    "biased": True, "sides": True, "family": "TV-n", "page": "tv",
-}  # fmt: skip
+    "biased": True,
+    "sides": True,
+    "family": "TV-n",
+    "page": "tv",
+}
 WILSON = "Wilson's, of a proportion"
 _NEIGHBOURS = f"{NEIGHBOUR} neighbours, at most {MANIFOLD:,} real images"
 

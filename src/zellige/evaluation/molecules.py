@@ -1,7 +1,7 @@
 """Fractions of sampled molecules that are valid, different and new, and what property they have.
 
-Texts, not structures: two spellings of one molecule are two. Validity is that of `data.smiles`: grammar, valences and aromatic
-rings.
+Texts, not structures: two spellings of one molecule are two. Validity is that of `data.smiles`: grammar, valences and
+aromatic rings.
 """
 
 from collections.abc import Collection, Sequence
@@ -31,7 +31,8 @@ def new(molecules: Sequence[str], training_molecules: Collection[str]) -> Propor
 
 
 def right_class(asked: np.ndarray, found: np.ndarray) -> Proportion:
-    """Fraction of the valid molecules whose class, found (N,), is the one that was asked for (N,); found is -1 of others."""
+    """Fraction of the valid molecules whose class, found (N,), is the one that was asked for (N,);
+    found is -1 of others."""
     return Proportion(int(((asked == found) & (found >= 0)).sum()), int((found >= 0).sum()))
 
 

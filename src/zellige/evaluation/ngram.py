@@ -20,7 +20,8 @@ class NGrams:
     """Models of the orders 1 to `order`, fitted together on rows of tokens.
 
     Rows are integers, (N, L), or (L,) for one long row; an entry below zero is padding: it counts for nothing and no
-    context reaches over it. `weights[m]`, shape (m + 1,), interpolates the model of order m, the uniform distribution first.
+    context reaches over it. `weights[m]`, shape (m + 1,), interpolates the model of order m, the uniform distribution
+    first.
     """
 
     def __init__(self, train, validation, vocabulary: int, order: int = 4):

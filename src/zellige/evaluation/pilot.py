@@ -1,7 +1,7 @@
 """A pilot: a few network evaluations in each part of time, which say how the times of an evaluation are best drawn.
 
-Its noise has seeds of its own, so that the proposal is independent of the draws of the estimate, which is therefore unbiased for
-these very texts, whatever the pilot found.
+Its noise has seeds of its own, so that the proposal is independent of the draws of the estimate, which is therefore
+unbiased for these very texts, whatever the pilot found.
 """
 
 import itertools
@@ -19,8 +19,9 @@ from .likelihood import Likelihood
 
 EACH = 4  # draws in each bin
 MEANS = (
-    "root mean squares of the drawn term in each bin of time, by a pilot with seeds of its own; times are drawn in proportion to "
-    "their density, interpolated, and a tenth evenly, and each term has the weight of 1 over the probability"
+    "root mean squares of the drawn term in each bin of time, by a pilot with seeds of its own; times are drawn in "
+    "proportion to their density, interpolated, and a tenth evenly, and each term has the weight of 1 over the "
+    "probability"
 )
 
 
@@ -34,10 +35,11 @@ def pilot_edges(ask: Likelihood) -> tuple[float, ...]:
 
 @torch.no_grad()
 def pilot(ask: Likelihood, rows: Rows, chosen: list[int], seed: int, device: torch.device) -> dict[str, Any] | None:
-    """The root mean square of the term whose times `ask` draws in each bin of time, of EACH draws; None without a choice.
+    """The root mean square of the term whose times `ask` draws in each bin of time, of EACH draws; None without a
+    choice.
 
-    {"edges": of the bins, "sizes": times the bins' widths, in nats}, with what they mean, for the protocol; see `proposal_of`.
-    Sizes are rounded to a quarter of an octave, so that the rounding of a network changes no draw.
+    {"edges": of the bins, "sizes": times the bins' widths, in nats}, with what they mean, for the protocol; see
+    `proposal_of`. Sizes are rounded to a quarter of an octave, so that the rounding of a network changes no draw.
     """
     edges = pilot_edges(ask)
     if not edges:

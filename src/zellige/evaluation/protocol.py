@@ -1,7 +1,7 @@
 """Choices of a published likelihood: a `Protocol`, each choice a field; those of the papers, and our own.
 
-The authors' code settles what a paper does not say, and a copy of it was read for each: `sources` says of every choice whether it
-stands there or is our reading.
+The authors' code settles what a paper does not say, and a copy of it was read for each: `sources` says of every choice
+whether it stands there or is our reading.
 """
 
 from collections.abc import Mapping
@@ -114,9 +114,9 @@ PROTOCOLS |= {
         split="validation", detokenize=True, lines=True, pack="wrap", eos=True, begin="none", end=False,
         t_min=1e-3, ends="none", average="corpus", draws=4,
         about="SEDD (arXiv 2310.16834), table 1; the diffusion term alone. Its repository has no script for this table: the rows "
-        "are those of its data loader, the times those of its loss; RADD's script (arXiv 2406.03736), with the same loader, "
-        "gives exp of the mean loss over the length, of 1024 draws a row. It averages exp over sequences in its generative "
-        "perplexity alone",
+        "are those of its data loader, the times those of its loss; RADD's script (arXiv 2406.03736), with the same "
+        "loader, gives exp of the mean loss over the length, of 1024 draws a row. It averages exp over sequences in "
+        "its generative perplexity alone",
         sources=dict.fromkeys(_EACH, CODE) | {
             "split": READING, "draws": f"{READING}: RADD's script takes 1024", "average": f"{READING}, as RADD's script",
         },

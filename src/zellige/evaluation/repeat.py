@@ -1,4 +1,5 @@
-"""Differences between a result and its repetition: the note beside a number that was computed again (`Record.holds`)."""
+"""Differences between a result and its repetition: the note beside a number that was computed again
+(`Record.holds`)."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -56,37 +56,47 @@ CONTINUOUS = "continuous"
 ESTIMATOR = "bound, any_order, random, forward or backward; for csm path or loss; the method must support it"
 _data = partial(
     option,
-    "what to evaluate, as `train` takes it, or a `Corpus`: by default what the model was trained on. Values that stand in no "
-    "split are all evaluated, each text for itself",
-    default=None, hidden=True, read=partial(data_of_json, Data),
-)  # fmt: skip
+    "what to evaluate, as `train` takes it, or a `Corpus`: by default what the model was trained on. Values that stand "
+    "in no split are all evaluated, each text for itself",
+    default=None,
+    hidden=True,
+    read=partial(data_of_json, Data),
+)
 TWO = "an interval needs two texts"
 _draws = partial(option, "Monte Carlo samples per sequence", minimum=1)
 _grid = partial(
     option,
     "times of these steps, as of a sampler: uniform, cosine, log-snr, or auto, the one that samples have by default",
-    default="uniform", check=bounded_grid, kw_only=True,
-)  # fmt: skip
+    default="uniform",
+    check=bounded_grid,
+    kw_only=True,
+)
 _terms = partial(
     option,
-    "of a bound of T steps: drawn, one of them at random with the first and last; all, their sum: T network evaluations",
-    default="drawn", kw_only=True,
-)  # fmt: skip
+    "of a bound of T steps: drawn, one of them at random with the first and last; all, their sum: T network "
+    "evaluations",
+    default="drawn",
+    kw_only=True,
+)
 _distributed = partial(aside, "share the work with the other ranks of torchrun or Slurm", default=False)
 
 
 @declared
 class LikelihoodRequest(Request[R]):
-    """What every evaluation of likelihoods is asked: how much of the data, from which random numbers, in which processes.
+    """What every evaluation of likelihoods is asked: how much of the data, from which random numbers, in which
+    processes.
 
     Neither `batch` nor `processes` changes a number.
     """
 
     seed: int = option("seed of the Monte Carlo samples", default=0, kw_only=True)
     limit: int | None = option(
-        "evaluate only this many sequences (default: all); they are evenly spaced", default=None, minimum=2, why=TWO,
+        "evaluate only this many sequences (default: all); they are evenly spaced",
+        default=None,
+        minimum=2,
+        why=TWO,
         kw_only=True,
-    )  # fmt: skip
+    )
     batch: int = option("sequences per network evaluation", default=64, minimum=1, kw_only=True)
     processes: int = option("worker processes", default=1, minimum=1, kw_only=True)
     keep: Path | None = aside(
@@ -116,12 +126,13 @@ class SplitRequest(LikelihoodRequest[R]):
 class Evaluate(SplitRequest["Result"]):
     """-log p of a data set, as an upper bound or (in a given order) exactly, with its two 95% intervals.
 
-    The estimator "bound" is the method's own; others are those that the method admits: "forward" and "backward" are exact for
-    the model of that order, "random" and "any_order" are averages over orders, which bound that of all orders. A method
-    without a bound (CSM) has "loss", and on a space that can be enumerated "divergence", its default there.
+    The estimator "bound" is the method's own; others are those that the method admits: "forward" and "backward" are
+    exact for the model of that order, "random" and "any_order" are averages over orders, which bound that of all
+    orders. A method without a bound (CSM) has "loss", and on a space that can be enumerated "divergence", its default
+    there.
 
-    Neither `batch`, `processes` nor `distributed` changes a number. The result prints itself, and has `.value .low .high .unit
-    .kind .terms .perplexity .protocol` and `.save(path)`.
+    Neither `batch`, `processes` nor `distributed` changes a number. The result prints itself, and has `.value .low
+    .high .unit .kind .terms .perplexity .protocol` and `.save(path)`.
     """
 
     returns = "zellige.evaluation.result:Result"
@@ -130,13 +141,17 @@ class Evaluate(SplitRequest["Result"]):
     estimator: str = option(ESTIMATOR, default="bound", kw_only=True)
     ends: str = option(
         "endpoint terms: model, its own; jumps, each in one jump; none; published, as in the code of MD4, GenMD4, D3PM",
-        default="model", kw_only=True,
-    )  # fmt: skip
+        default="model",
+        kw_only=True,
+    )
     steps: int = option(
-        "the bound of the model of T steps, which bounds what `ancestral` samples in T steps (MD4, section 3); of a model of "
-        "more steps, that of its coarse chain (D3PM, section 3.3); 0: the model as it is",
-        default=0, minimum=0, kw_only=True, hidden=True,
-    )  # fmt: skip
+        "the bound of the model of T steps, which bounds what `ancestral` samples in T steps (MD4, section 3); of a "
+        "model of more steps, that of its coarse chain (D3PM, section 3.3); 0: the model as it is",
+        default=0,
+        minimum=0,
+        kw_only=True,
+        hidden=True,
+    )
     grid: str = _grid(hidden=True)
     terms: str = _terms()
     unconditional: bool = option(
@@ -173,8 +188,8 @@ class Evaluate(SplitRequest["Result"]):
 class EvaluateSteps(SplitRequest["StepsTable"]):
     """The bound against the number of steps: T steps bound what `ancestral` samples in T steps.
 
-    Of a model in continuous time any number, or of a model of T steps any number up to T: its coarse chains (D3PM, section 3.3).
-    `progress` is called with (texts done, in all, T).
+    Of a model in continuous time any number, or of a model of T steps any number up to T: its coarse chains (D3PM,
+    section 3.3). `progress` is called with (texts done, in all, T).
     """
 
     returns = "zellige.evaluation.steps:StepsTable"
@@ -235,8 +250,9 @@ def _steps(word: str) -> int:
 class EvaluateBracket(SplitRequest["Bracket"]):
     """Two-sided bound on -log p of a data set, and the exact values of the distributions that have one, in one unit.
 
-    From above an importance-weighted bound, from below TUBE; exact are the distributions of an order and those of the samplers
-    that take the most confident token first. The method must have a bound, and a row of the data must hold one text.
+    From above an importance-weighted bound, from below TUBE; exact are the distributions of an order and those of the
+    samplers that take the most confident token first. The method must have a bound, and a row of the data must hold one
+    text.
     """
 
     returns = "zellige.evaluation.bracket:Bracket"
@@ -244,7 +260,7 @@ class EvaluateBracket(SplitRequest["Bracket"]):
     numbers: tuple[int, ...] = option(
         "samples per estimate; each must divide the largest; each text takes four times the largest",
         default=(1, 8, 64, 512),
-    )  # fmt: skip
+    )
     limit: int | None = option(
         "evaluate only this many texts, evenly spaced", default=16, minimum=2, why=TWO, kw_only=True
     )
@@ -304,18 +320,22 @@ class EvaluateSuite(LikelihoodRequest["SuiteTable"]):
         default="zero-shot",
     )
     protocol: str | Protocol = option(
-        "zellige, or as in a paper: mdlm, sedd, bd3lm", default="zellige",
+        "zellige, or as in a paper: mdlm, sedd, bd3lm",
+        default="zellige",
         read=lambda value: value if isinstance(value, str) else Protocol(**value),
-    )  # fmt: skip
+    )
     data: Local = option("where the sets are", default=Local(), kw_only=True, read=partial(data_of_json, Local))
     only: tuple[str, ...] = option("only these sets of the suite", default=(), kw_only=True)
     draws: int | None = option(
         "Monte Carlo samples per sequence (default: the protocol's)", default=None, minimum=1, kw_only=True
     )
     limit: int | None = option(
-        "evaluate only this many sequences per set; evenly spaced (default: all)", default=None, minimum=2, why=TWO,
+        "evaluate only this many sequences per set; evenly spaced (default: all)",
+        default=None,
+        minimum=2,
+        why=TWO,
         kw_only=True,
-    )  # fmt: skip
+    )
     estimator: str = option(ESTIMATOR, default="bound", kw_only=True)
     distributed: bool = _distributed()
     begin: Callable[[str], None] | None = aside("called with the name of each set", default=None)
@@ -346,18 +366,22 @@ class EvaluatePairs(Request["ChoiceScores"]):
     returns = "zellige.evaluation.choices:ChoiceScores"
 
     pairs: Any = option(
-        "file of pairs, .jsonl; with the fields context and continuation, or context, choices and answer; and class, if the "
-        "model has classes",
+        "file of pairs, .jsonl; with the fields context and continuation, or context, choices and answer; and class, "
+        "if the model has classes",
         default="",
-    )  # fmt: skip
+    )
     draws: int = option("Monte Carlo samples per pair", default=32, minimum=1)
     seed: int = option("random seed; a pair's noise depends on the seed and its tokens", default=0)
     batch: int = option("sequences per network evaluation", default=64, minimum=1)
     prefix: bool = option("put the end-of-document token before each context", default=False, kw_only=True)
     classes: str | int | None = option(
-        "class of all pairs (class-conditional models); by name or number; default: the field class of each pair, else none",
-        default=None, flag="class", typed=str | None, kw_only=True,
-    )  # fmt: skip
+        "class of all pairs (class-conditional models); by name or number; default: the field class of each pair, else "
+        "none",
+        default=None,
+        flag="class",
+        typed=str | None,
+        kw_only=True,
+    )
     unconditional: bool = option("hide the class from a class-conditional model", default=False, kw_only=True)
     progress: Progress | None = aside("called with (network evaluations done, in all)", default=None)
 
@@ -382,9 +406,15 @@ class EvaluatePairs(Request["ChoiceScores"]):
         questions, model = self.questions(), as_model(model)
         classes, class_words = classes_of(model, questions, self.classes, self.unconditional)
         bounds = conditional.bound(
-            model, [(question.context, choice) for question in questions for choice in question.choices], self.draws,
-            self.seed, self.batch, prefix=self.prefix, classes=classes, progress=self.progress,
-        )  # fmt: skip
+            model,
+            [(question.context, choice) for question in questions for choice in question.choices],
+            self.draws,
+            self.seed,
+            self.batch,
+            prefix=self.prefix,
+            classes=classes,
+            progress=self.progress,
+        )
         protocol = {"prefix": self.prefix, "seed": self.seed} | ({"class": class_words} if class_words else {})
         source = str(self.pairs) if isinstance(self.pairs, (str, Path)) else "pairs"
         return replace(scores(model, questions, bounds, protocol, source), request=self.saved())
@@ -415,7 +445,8 @@ class EvaluateSamples(SamplesRequest["SamplesRecord"]):
 
 @declared
 class TrainFeatures(Request["FeaturesRecord"]):
-    """Train an image classifier, in whose features samples are compared where Inception does not fit: FID and KID of digits.
+    """Train an image classifier, in whose features samples are compared where Inception does not fit: FID and KID of
+    digits.
 
     The record has `.config`, with its accuracy on the test images, and `.save(path)`.
     """
@@ -426,9 +457,11 @@ class TrainFeatures(Request["FeaturesRecord"]):
         "folder to write; zellige evaluate --generate --features reads it", default="features", flag="train-features"
     )
     data: Any = option(
-        "images with classes: mnist, fashion-mnist, cifar10", default=Data("mnist"), hidden=True,
+        "images with classes: mnist, fashion-mnist, cifar10",
+        default=Data("mnist"),
+        hidden=True,
         read=partial(data_of_json, Data),
-    )  # fmt: skip
+    )
     width: int = option("number of features per image; FID needs more samples than that", default=64, minimum=1)
     epochs: int = option("passes over the training images", default=3, minimum=1)
     seed: int = option("random seed", default=0, minimum=0)

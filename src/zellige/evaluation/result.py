@@ -12,11 +12,14 @@ sum y / sum n. It is uncertain in two ways, and each has its interval, both Stud
                  gives the degrees of freedom, (R + 1) (sum v)^2 / sum v^2 - 2, at most (R - 1) a group. Where all groups
                  have fewer than 8 together it is not known.
 
-The draws are a part of the population's interval, which is never the narrower one; their share of its square is that of the two
-half-widths' squares, and the rest is the texts'. So the three agree. Where the draws' interval is unknown, so is the split.
+The draws are a part of the population's interval, which is never the narrower one; their share of its square is that of
+the two half-widths' squares, and the rest is the texts'. So the three agree. Where the draws' interval is unknown, so
+is the split.
 
-The perplexity is given twice: that of the corpus, exp(sum y / sum n), and the mean over the texts of exp(y_i / n_i), which some
-papers print, and which is larger: by what the texts differ, and, since exp is convex, by the noise of the draws (its `lift`).
+The perplexity is given twice: that of the corpus, exp(sum y / sum n), and the mean over the texts of exp(y_i / n_i),
+which some
+papers print, and which is larger: by what the texts differ, and, since exp is convex, by the noise of the draws (its
+`lift`).
 """
 
 import math
@@ -92,8 +95,8 @@ class Result(Record):
     Attributes:
         value, low, high: the number and the ends of its 95% interval over the population of texts, unrounded.
         unit: key of its unit, as in `show.units`: "bits/char", "bits/dim", "bits/note", "bits/cell" or "nats/token".
-        kind: "bound" (the number is an upper bound), "exact", "estimate" (of a bound of which a part was left out, as papers
-            do), "difference", or "loss" (no likelihood).
+        kind: "bound" (the number is an upper bound), "exact", "estimate" (of a bound of which a part was left out, as
+            papers do), "difference", or "loss" (no likelihood).
         terms: nats a sequence of each term.
         sequences, draws, units: how many texts, draws of each, characters (or tokens) in all.
         protocol: everything that was done, by name.
@@ -142,10 +145,10 @@ class Result(Record):
     def file_name(self) -> str:
         """`evaluate-SET-SPLIT.json`, and in it every choice that is not the default's, so that none replaces another.
 
-        SET has a tag of its content where it is not the run's own; `-limit-N` is a partial result, `-draws-N` and `-seed-N`
-        one of other draws; `-ends-none` and such one of other terms at the ends of time; `-terms-all` one of
-        all steps; `-unconditional` one of a class-conditional model without a class; `-block-4` one in blocks of this size, of
-        a model that was trained with several; `-symmetries-8` one of the average over so many.
+        SET has a tag of its content where it is not the run's own; `-limit-N` is a partial result, `-draws-N` and
+        `-seed-N` one of other draws; `-ends-none` and such one of other terms at the ends of time; `-terms-all` one of
+        all steps; `-unconditional` one of a class-conditional model without a class; `-block-4` one in blocks of this
+        size, of a model that was trained with several; `-symmetries-8` one of the average over so many.
         """
         estimator = str(self.protocol.get("estimator", "bound"))
         parts = [self.about.get("data", "data"), self.about.get("other"), self.about.get("split", "test")]
@@ -172,7 +175,8 @@ class Result(Record):
 
     @property
     def between(self) -> float | None:
-        """Share of the squared `half` that lies between the texts, the rest being the draws'; None where that is not known."""
+        """Share of the squared `half` that lies between the texts, the rest being the draws';
+        None where that is not known."""
         if not self.draws_half <= self.half < math.inf:
             return None
         return 1 - (self.draws_half / self.half) ** 2 if self.half else 1.0
@@ -231,14 +235,15 @@ class Result(Record):
     def per_character(self) -> Figure | None:
         """Bits per character of a model of other tokens, to compare with any model of the same text.
 
-        None of a loss, and where the tokens do not tell the text (`data.losses`): the likelihood of the tokens is then no bound
-        of the text's.
+        None of a loss, and where the tokens do not tell the text (`data.losses`): the likelihood of the tokens is then
+        no bound of the text's.
         """
         return self._bits("char", self.about.get("characters_per_token"))
 
     @property
     def per_word(self) -> Figure | None:
-        """Bits per word, of which a perplexity per word is the power of two; None where the data is no text, and as above."""
+        """Bits per word, of which a perplexity per word is the power of two; None where the data is no text,
+        and as above."""
         return self._bits("word", self.about.get("words_per_unit"))
 
     def _bits(self, noun: str, per_unit: float | None) -> Figure | None:
@@ -278,8 +283,11 @@ class Result(Record):
         }  # fmt: skip
         if (word := self.per_word) is not None:
             result["per_word"] = {
-                "value": word.value, "low": word.value - word.half, "high": word.value + word.half, "unit": word.unit,
-            }  # fmt: skip
+                "value": word.value,
+                "low": word.value - word.half,
+                "high": word.value + word.half,
+                "unit": word.unit,
+            }
         if self.tasks:
             result["tasks"] = entries_of(self.tasks)
         if (of := self.document) is not None:
@@ -297,19 +305,28 @@ class Result(Record):
         result, interval = document["result"], document["interval"]
         drawn, whole = result.get("over_draws") or {}, result.get("document")
         return {
-            **document, **result, "low": interval["low"], "high": interval["high"], "undetermined": interval.get("why", ""),
-            "draws_low": drawn.get("low"), "draws_high": drawn.get("high"), "freedom": drawn.get("freedom"),
-            "per_sequence": result["perplexity"]["per_sequence"], "partial": result.get("partial") is not None,
+            **document,
+            **result,
+            "low": interval["low"],
+            "high": interval["high"],
+            "undetermined": interval.get("why", ""),
+            "draws_low": drawn.get("low"),
+            "draws_high": drawn.get("high"),
+            "freedom": drawn.get("freedom"),
+            "per_sequence": result["perplexity"]["per_sequence"],
+            "partial": result.get("partial") is not None,
             "document": None if whole is None else {**whole, "units": whole["number"], "kind": document["kind"]},
-        }  # fmt: skip
+        }
 
 
 def fullest(results: Iterable[Result], data: str) -> Result | None:
-    """The one that stands for a model: on the test split of its own `data`, all texts before a part, most draws, seed 0."""
+    """The one that stands for a model: on the test split of its own `data`, all texts before a part, most draws,
+    seed 0."""
     own_results = [
-        r for r in results
+        r
+        for r in results
         if r.about.get("data", data) == data and r.about.get("split", "test") == "test" and not r.about.get("other")
-    ]  # fmt: skip
+    ]
     standard = [r for r in own_results if r.protocol.get("estimator", "bound") in ("bound", "divergence")]
     return max(
         standard or own_results, key=lambda r: (not r.partial, r.sequences, r.draws, -(r.seed or 0)), default=None
@@ -354,8 +371,8 @@ def summarize(
 def determined(result: Result, squares: Tensor) -> Result:
     """The result itself; or, where too few of its draws count for an interval to hold what it says, without intervals.
 
-    Of draws v, Kish's (sum v)^2 / sum v^2 count. Were they lognormal, that alone gives the skewness of their mean, and above
-    SKEWED Student's interval begins to miss (`two_sides.skewness`).
+    Of draws v, Kish's (sum v)^2 / sum v^2 count. Were they lognormal, that alone gives the skewness of their mean, and
+    above SKEWED Student's interval begins to miss (`two_sides.skewness`).
 
     Args:
         squares: (N,) of each text, the mean over its draws of the squared nats.
@@ -375,10 +392,12 @@ def determined(result: Result, squares: Tensor) -> Result:
     open_ended = {"low": -math.inf, "high": math.inf, "draws_low": -math.inf, "draws_high": math.inf}
     per_sequence, document = result.per_sequence, result.document
     return replace(
-        result, **open_ended, undetermined=why,
+        result,
+        **open_ended,
+        undetermined=why,
         per_sequence=None if per_sequence is None else replace(per_sequence, **open_ended),
         document=None if document is None else replace(document, **open_ended, undetermined=why),
-    )  # fmt: skip
+    )
 
 
 def difference(a: Result, b: Result) -> Result:

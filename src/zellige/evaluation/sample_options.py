@@ -24,7 +24,7 @@ class SamplesRequest(Decoding, Request[R]):
     tokens: Literal["retokenized", "own"] = option(
         "tokens that it reads: of the samples' texts, tokenized again, or the samples' own, if they are its own too",
         default="retokenized",
-    )  # fmt: skip
+    )
     first: Literal["given", "judged"] = option(
         "first token of a text: read only (given), or judged after BOS", default="given"
     )
@@ -46,16 +46,18 @@ class SamplesRequest(Decoding, Request[R]):
     prompt_tokens: int | None = option(
         "begin each sample with so many tokens of a real text; metrics compare with its true rest "
         "(default: what data.given of the training gives)",
-        default=None, minimum=0,
-    )  # fmt: skip
+        default=None,
+        minimum=0,
+    )
     suffix_tokens: int | None = option("end each sample with so many tokens of its text, too", default=None, minimum=0)
     samples_per_text: int = option(
         "samples of each real text of which a part is given; `count` is then the number of texts", default=1, minimum=1
     )
     classes: tuple[str, ...] = option(
         "of a model with classes, those that samples are drawn for in turn, by name or number, or all (default: none)",
-        default=(), flag="class",
-    )  # fmt: skip
+        default=(),
+        flag="class",
+    )
     guidances: tuple[float, ...] = option(
         "curve of quality against the strength of guidance to the class, at these: 0 1 2 4",
         default=(),
@@ -84,10 +86,11 @@ class SamplesRequest(Decoding, Request[R]):
         "another data set than the run's own", default=None, hidden=True, read=partial(data_of_json, Data)
     )
     features: str | None = option(
-        "network whose features are compared; for images (FID) inception, the file of its weights, or a folder of zellige "
-        "evaluate --train-features; for texts (energy distance, MMD) judge, ngrams, or a model: a run, a folder or a hub id",
+        "network whose features are compared; for images (FID) inception, the file of its weights, or a folder of "
+        "zellige evaluate --train-features; for texts (energy distance, MMD) judge, ngrams, or a model: a run, a "
+        "folder or a hub id",
         default=None,
-    )  # fmt: skip
+    )
     distances: bool = option(
         "distances to real text, compared with those of other real text, and memorisation", default=True
     )

@@ -1,13 +1,15 @@
-"""Samples drawn in several ways, each set judged: quality against diversity (the frontier), and against network evaluations.
+"""Samples drawn in several ways, each set judged: quality against diversity (the frontier), and against network
+evaluations.
 
-A `Way` says how a set is drawn. Along a frontier only temperature or top-p differs, along a curve of calls only the number of
-steps; which sets belong to which is read off the ways themselves, so that sets read from a file fall into the same curves. All
-sets are drawn with the same seeds, text i of every set with the same stream of random numbers.
+A `Way` says how a set is drawn. Along a frontier only temperature or top-p differs, along a curve of calls only the
+number of steps; which sets belong to which is read off the ways themselves, so that sets read from a file fall into the
+same curves. All sets are drawn with the same seeds, text i of every set with the same stream of random numbers.
 
-Along the temperatures both perplexity and entropy change, so neither is a number of the model; the perplexity at the entropy of
-real text is (`match_entropy`). Between the two temperatures whose entropies lie on either side of that of real text, log
-perplexity is taken as linear in entropy. Outside all of them there is no such number. Its interval is the jackknife's over
-samples and real texts; sample i is left out of all temperatures at once, since it has the same random numbers in each.
+Along the temperatures both perplexity and entropy change, so neither is a number of the model; the perplexity at the
+entropy of real text is (`match_entropy`). Between the two temperatures whose entropies lie on either side of that of
+real text, log perplexity is taken as linear in entropy. Outside all of them there is no such number. Its interval is
+the jackknife's over samples and real texts; sample i is left out of all temperatures at once, since it has the same
+random numbers in each.
 """
 
 import json
@@ -83,9 +85,12 @@ def match_entropy(temperatures: Sequence[float], sets: Sequence[JudgeReading], r
     log = from_jackknife(value, without_sample, jackknife_values)
     low, high = (temperatures[i] for i in ends)
     return Matched(
-        float(target), float(low + share * (high - low)), Number(*map(_exp, (log.value, log.low, log.high))),
-        math.exp(level), from_jackknife(value - level, without_sample, jackknife_values - without_real[:, 1]),
-    )  # fmt: skip
+        float(target),
+        float(low + share * (high - low)),
+        Number(*map(_exp, (log.value, log.low, log.high))),
+        math.exp(level),
+        from_jackknife(value - level, without_sample, jackknife_values - without_real[:, 1]),
+    )
 
 
 def _sums(reading: JudgeReading) -> np.ndarray:
@@ -290,9 +295,16 @@ def different(ways: Iterable[Way]) -> list[Way]:
 
 # ------------------------------------------------------------------------------------------------------------- samples
 def draw_samples(
-    model: Model, way: Way, count: int, seed: int = 0, length: int | None = None, batch: int | None = None,
-    progress: Progress | None = None, classes: Sequence[int] = (), fixed: np.ndarray | None = None,
-) -> Set:  # fmt: skip
+    model: Model,
+    way: Way,
+    count: int,
+    seed: int = 0,
+    length: int | None = None,
+    batch: int | None = None,
+    progress: Progress | None = None,
+    classes: Sequence[int] = (),
+    fixed: np.ndarray | None = None,
+) -> Set:
     """`count` samples drawn that way, of these classes in turn; `progress` is called with (steps done, in all).
 
     fixed: (N, L) given tokens, -1 where one is free; the first row has the first samples.
@@ -339,9 +351,13 @@ def samples_as_lines(sets: Iterable[Set]) -> str:
     for group in sets:
         for i, text in enumerate(group.texts):
             sample = {
-                "text": text, "tokens": group.rows[i] if group.rows else None, "calls": group.calls[i] if group.calls else None,
-                "seed": group.seed, "number": i, "expected_calls": group.expected_calls,
-            }  # fmt: skip
+                "text": text,
+                "tokens": group.rows[i] if group.rows else None,
+                "calls": group.calls[i] if group.calls else None,
+                "seed": group.seed,
+                "number": i,
+                "expected_calls": group.expected_calls,
+            }
             sample |= {"class": group.classes[i]} if group.classes else {}
             sample |= {"ended": group.ended[i]} if group.ended else {}
             lines.append(json.dumps(sample | asdict(group.way), ensure_ascii=False) + "\n")
@@ -355,7 +371,8 @@ class SampleLine(TypedDict):
 
 
 def read_samples(path: str | Path, model: Model | None = None) -> list[Set]:
-    """Samples from a file: JSON lines with `text` (of `samples_as_lines` or `zellige sample --out x.jsonl`), or one text a line.
+    """Samples from a file: JSON lines with `text` (of `samples_as_lines` or `zellige sample --out x.jsonl`), or one
+    text a line.
 
     Args:
         model: whose tokenizer makes tokens of texts that come without.
@@ -413,9 +430,15 @@ def real_texts(corpus: Corpus, split: str, count: int, length: int | None = None
 
 # ------------------------------------------------------------------------------------------------------------- judged
 def score_samples(
-    samples: Set, judge: Judge, *, own: bool = False, against: torch.Tensor | None = None, seed: int = 0,
-    progress: Progress | None = None, reading: JudgeReading | None = None,
-) -> ScoredSet:  # fmt: skip
+    samples: Set,
+    judge: Judge,
+    *,
+    own: bool = False,
+    against: torch.Tensor | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+    reading: JudgeReading | None = None,
+) -> ScoredSet:
     """A set of texts with every metric of the set alone; `text_features.RealText` has those that need real text.
 
     Args:
@@ -431,15 +454,23 @@ def score_samples(
     if against is not None:
         measures |= metrics.measure(features=judge.features(samples.texts), real_features=against, seed=seed)
     return ScoredSet(
-        way=samples.way, samples=len(samples.texts), samples_sha256=fingerprint(samples.texts),
-        tokens=sum(map(len, reading.rows)), judged=int(reading.tokens.sum()), cut=reading.cut,
-        calls=sum(samples.calls) / len(samples.calls) if samples.calls else None, expected_calls=samples.expected_calls,
-        measures=measures, example=samples.texts[0], leaps=samples.leaps,
-    )  # fmt: skip
+        way=samples.way,
+        samples=len(samples.texts),
+        samples_sha256=fingerprint(samples.texts),
+        tokens=sum(map(len, reading.rows)),
+        judged=int(reading.tokens.sum()),
+        cut=reading.cut,
+        calls=sum(samples.calls) / len(samples.calls) if samples.calls else None,
+        expected_calls=samples.expected_calls,
+        measures=measures,
+        example=samples.texts[0],
+        leaps=samples.leaps,
+    )
 
 
 def checked_images(rows: Sequence[Sequence[int]] | np.ndarray, tokenizer: Tokenizer) -> np.ndarray:
-    """Rows of levels (N, L) as an array. InputError where one is no image of this tokenizer: samples of another model."""
+    """Rows of levels (N, L) as an array. InputError where one is no image of this tokenizer:
+    samples of another model."""
     wrong = next((row for row in rows if len(row) != math.prod(tokenizer.shape)), None)
     if wrong is not None:
         raise InputError(
@@ -455,16 +486,21 @@ def score_rows(samples: Set, measures: dict[str, Number]) -> ScoredSet:
     """A set of images, or of other rows of symbols, with its metrics."""
     rows = samples.rows or []
     return ScoredSet(
-        way=samples.way, samples=len(rows), samples_sha256=fingerprint(torch.tensor(rows or ())),
-        tokens=sum(map(len, rows)), calls=sum(samples.calls) / len(samples.calls) if samples.calls else None,
-        expected_calls=samples.expected_calls, measures=measures, leaps=samples.leaps,
-    )  # fmt: skip
+        way=samples.way,
+        samples=len(rows),
+        samples_sha256=fingerprint(torch.tensor(rows or ())),
+        tokens=sum(map(len, rows)),
+        calls=sum(samples.calls) / len(samples.calls) if samples.calls else None,
+        expected_calls=samples.expected_calls,
+        measures=measures,
+        leaps=samples.leaps,
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------- curves
 def curves_of(points: Sequence[ScoredSet], by: str) -> dict[str, list[ScoredSet]]:
-    """The curves through the first point: "frontier" gives {"temperature": ..., "top-p": ...}, "calls" one for each sampler,
-    "guidance" one.
+    """The curves through the first point: "frontier" gives {"temperature": ..., "top-p": ...}, "calls" one for each
+    sampler, "guidance" one.
 
     Points of a curve are in the order of what varies; a curve of a frontier has two points or more.
     """

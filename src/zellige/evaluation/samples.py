@@ -1,7 +1,7 @@
 """Judge samples of a model: text by a causal language model and beside real text, images by FID and its kin.
 
-`requests.EvaluateSamples` is the request, `SamplesRecord` what it returns. The sets of samples and the curves through them
-are those of `sample_sets.py`, the degenerate samplers those of `degenerate.py`, the metrics those of `metrics.py`.
+`requests.EvaluateSamples` is the request, `SamplesRecord` what it returns. The sets of samples and the curves through
+them are those of `sample_sets.py`, the degenerate samplers those of `degenerate.py`, the metrics those of `metrics.py`.
 """
 
 import itertools
@@ -82,7 +82,8 @@ class SamplesProtocol:
         definitions: of the metrics, by family.
         class_: of a model with classes, those that its samples were drawn for.
         given: of which real texts a part was given, and which part.
-        judge, judged, measured_on, compared: of texts, the judge, what it reads, which tokens are counted, and the distances.
+        judge, judged, measured_on, compared: of texts, the judge, what it reads, which tokens are counted, and the
+            distances.
         features, library, reference, images: of images.
     """
 
@@ -223,9 +224,13 @@ def ways_of(request: Request, model: "Model | None") -> list[Way]:
         return []
     options = {} if request.top_k is None else {"top_k": request.top_k}
     base = Way(
-        request.sampler or "", request.steps, request.temperature, request.top_p, {**options, **(request.options or {})},
+        request.sampler or "",
+        request.steps,
+        request.temperature,
+        request.top_p,
+        {**options, **(request.options or {})},
         request.guidances[0] if request.guidances and request.guidance is None else request.guidance,
-    )  # fmt: skip
+    )
     base = sample_sets.with_sampler(model, base, request.length)
     usual = request.frontier and not (request.temperatures or request.top_ps)
     temperatures = sample_sets.TEMPERATURES if usual else request.temperatures
@@ -238,7 +243,7 @@ def ways_of(request: Request, model: "Model | None") -> list[Way]:
 
 def draw_sets(
     request: Request, model: "Model", ways: Sequence[Way], terminal: Terminal, continued: Continuations | None = None
-) -> list[Set]:  # fmt: skip
+) -> list[Set]:
     """A set of samples for each way, handed on to `keep`."""
     count, fixed = (request.count, None) if continued is None else (continued.count, continued.fixed)
     sets, classes = list[Set](), class_numbers(request, model)
@@ -312,8 +317,8 @@ def evaluate_samples(request: Request, model: "Model | None") -> SamplesRecord:
     if kind.name != "image":
         if not parts:
             raise InputError(
-                f"free samples of {kind.many} have no metric here; give a part of real ones by `prompt_tokens`, and what is "
-                "written is compared with the true rest"
+                f"free samples of {kind.many} have no metric here; give a part of real ones by `prompt_tokens`, and "
+                "what is written is compared with the true rest"
             )
         return _evaluate_rows(request, model, parts, terminal, began)
     if parts:
@@ -363,9 +368,13 @@ class _Texts:
         device = request.device if model is None else next(model.method.parameters()).device
         with terminal.waiting("loading the judge"):
             self.judge = Judge(
-                request.judge, first=request.first, eos=request.eos, long=request.long, context=request.context,
+                request.judge,
+                first=request.first,
+                eos=request.eos,
+                long=request.long,
+                context=request.context,
                 device=device,
-            )  # fmt: skip
+            )
         if request.tokens == "own" and model is not None and not self.judge.inner.same(model.tokenizer):
             raise InputError(f"judge '{self.judge.inner.name}' has other tokens than the model; leave out `tokens` own")
         self.given = parts_given(request, model)
@@ -502,11 +511,15 @@ class _Texts:
         features = self.judge.features(real.texts) if self.request.mauve and real is not None else None
         return [
             sample_sets.score_samples(
-                samples, self.judge, own=self._own(samples), against=features if samples is not real else None,
-                seed=self.request.seed, reading=reading,
+                samples,
+                self.judge,
+                own=self._own(samples),
+                against=features if samples is not real else None,
+                seed=self.request.seed,
+                reading=reading,
             )
             for samples, reading in zip(sets, readings)
-        ]  # fmt: skip
+        ]
 
     def _compare(self, candidates: list[Set], scores: list[ScoredSet], readings: list[JudgeReading]) -> Compared | None:
         """Add the distances to real text; of real text those to other real text."""
@@ -533,9 +546,15 @@ class _Texts:
 
 
 def _record(
-    request: Request, model: "Model | None", points: Sequence[ScoredSet], real: ScoredSet | None, began: float,
-    length: int | None = None, definitions: Mapping[str, str] | None = None, **protocol: Any,
-) -> SamplesRecord:  # fmt: skip
+    request: Request,
+    model: "Model | None",
+    points: Sequence[ScoredSet],
+    real: ScoredSet | None,
+    began: float,
+    length: int | None = None,
+    definitions: Mapping[str, str] | None = None,
+    **protocol: Any,
+) -> SamplesRecord:
     """The record of measured sets; `protocol` has what was done with them, beside how they were drawn."""
     about = {} if model is None else identity(model)
     if model is not None:
@@ -543,12 +562,17 @@ def _record(
         about["length"] = length or request.length or int(model.method.shape[0])
     full_protocol = SamplesProtocol(
         draws=f"samples of {request.samples}" if request.samples else sample_sets.DRAWS,
-        definitions={**metrics.definitions(points[0].measures), **(definitions or {})}, **protocol,
-    )  # fmt: skip
+        definitions={**metrics.definitions(points[0].measures), **(definitions or {})},
+        **protocol,
+    )
     return SamplesRecord(
-        points=tuple(points), real=real, protocol=full_protocol, about=about, seed=request.seed,
+        points=tuple(points),
+        real=real,
+        protocol=full_protocol,
+        about=about,
+        seed=request.seed,
         seconds=time.monotonic() - began,
-    )  # fmt: skip
+    )
 
 
 def _named(samples: ScoredSet, name: str, real: ScoredSet | None = None) -> ScoredSet:
@@ -576,9 +600,15 @@ def _evaluate_rows(
     ]
     real = sample_sets.score_rows(continued.real(), continued.floor())
     return _record(
-        request, model, points, _named(real, f"another of {continued.name}"), began, continued.texts.shape[1],
-        name=sample_sets.PROTOCOL, given=str(continued),
-    )  # fmt: skip
+        request,
+        model,
+        points,
+        _named(real, f"another of {continued.name}"),
+        began,
+        continued.texts.shape[1],
+        name=sample_sets.PROTOCOL,
+        given=str(continued),
+    )
 
 
 # ---------------------------------------------------------------------------------------------------- molecules
@@ -614,9 +644,16 @@ def _evaluate_molecules(request: Request, model: "Model", terminal: Terminal, be
     definitions = {"property": f"{of}, of the valid ones"} if of else None
     points = [scored(samples) for samples in sets]
     return _record(
-        request, model, points, beside, began, int(model.method.shape[0]), definitions, name=sample_sets.PROTOCOL,
+        request,
+        model,
+        points,
+        beside,
+        began,
+        int(model.method.shape[0]),
+        definitions,
+        name=sample_sets.PROTOCOL,
         class_=class_text(request, model),
-    )  # fmt: skip
+    )
 
 
 # ---------------------------------------------------------------------------------------------------- images
@@ -658,9 +695,7 @@ def real_images(
     return of_classes(split), of_classes(floor, number)
 
 
-def _evaluate_images(
-    request: Request, model: "Model", terminal: Terminal, began: float
-) -> SamplesRecord:  # fmt: skip
+def _evaluate_images(request: Request, model: "Model", terminal: Terminal, began: float) -> SamplesRecord:
     ways, classes = ways_of(request, model), class_numbers(request, model)
     sets = sample_sets.read_samples(request.samples, model) if request.samples else []
     if names := [name for samples in sets for name in samples.classes or () if name is not None]:

@@ -15,8 +15,8 @@ class StepsTable(Record):
     Attributes:
         steps: the numbers of steps, 0 for continuous time.
         results: the bound of each.
-        apart: each minus the reference, paired, None at the reference itself: continuous time, or else the largest number of
-            steps; computed where it is not given.
+        apart: each minus the reference, paired, None at the reference itself: continuous time, or else the largest
+            number of steps; computed where it is not given.
     """
 
     advice: ClassVar = "give one of steps-*.json"
@@ -66,6 +66,9 @@ def _row(steps: int, result: Result, apart: Result | None) -> dict[str, Any]:
     """The result of a number of steps, with its interval and protocol."""
     above = None if apart is None else {"value": apart.value, "low": apart.low, "high": apart.high}
     return {
-        "steps": steps or None, "above": above, "result": result.content(), "interval": result.interval,
+        "steps": steps or None,
+        "above": above,
+        "result": result.content(),
+        "interval": result.interval,
         "protocol": result.protocol,
-    }  # fmt: skip
+    }

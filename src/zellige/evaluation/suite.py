@@ -1,6 +1,7 @@
 """Several data sets judged by one protocol: the zero-shot table of the literature.
 
-A set that cannot be had, for want of a network, of an extra or of a local copy, is named with the reason; the others are judged.
+A set that cannot be had, for want of a network, of an extra or of a local copy, is named with the reason; the others
+are judged.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -75,10 +76,11 @@ class SuiteTable(Record):
     def content(self) -> dict[str, Any]:
         """Each set's own result with its protocol, or why there is none."""
         sets = [
-            {"set": row.name, "reason": row.reason} if row.result is None
+            {"set": row.name, "reason": row.reason}
+            if row.result is None
             else {"set": row.name, "result": row.result.content()} | {key: row.result.common()[key] for key in _KEYS}
             for row in self.rows
-        ]  # fmt: skip
+        ]
         return {"suite": self.suite, "sets": sets, "about": self.about}
 
     @classmethod
@@ -86,11 +88,12 @@ class SuiteTable(Record):
         result, seed = document["result"], document["seed"]
         rows = [
             {
-                "name": row["set"], "reason": row.get("reason", ""),
+                "name": row["set"],
+                "reason": row.get("reason", ""),
                 "result": Result.values({**row, "seed": seed}) if "result" in row else None,
             }
             for row in result["sets"]
-        ]  # fmt: skip
+        ]
         return {**document, **result, "rows": rows, "protocol": Protocol.values(document["protocol"])}
 
 
@@ -112,9 +115,14 @@ def refuse(suite: str, only: Sequence[str], model: Model, estimator: str, root: 
 
 
 def evaluate_sets(
-    model: Model, names: Sequence[str], protocol: Protocol, root: str | None, cache: str | None,
-    begin: Callable[[str], None] | None = None, **how: Any,
-) -> tuple[SuiteRow, ...]:  # fmt: skip
+    model: Model,
+    names: Sequence[str],
+    protocol: Protocol,
+    root: str | None,
+    cache: str | None,
+    begin: Callable[[str], None] | None = None,
+    **how: Any,
+) -> tuple[SuiteRow, ...]:
     """A row for each data set: its result, or why there is none.
 
     Args:
@@ -164,9 +172,15 @@ def _evaluate_set(
         name, protocol.split, detokenize=protocol.detokenize, lines=protocol.lines, path=path, cache=cache
     )
     rows = sets.cut_rows(
-        texts.documents, model.tokenizer, length, pack=protocol.pack, eos=protocol.eos, begin=protocol.begin,
-        end=protocol.end, name=name,
-    )  # fmt: skip
+        texts.documents,
+        model.tokenizer,
+        length,
+        pack=protocol.pack,
+        eos=protocol.eos,
+        begin=protocol.begin,
+        end=protocol.end,
+        name=name,
+    )
     method = of_length(model.method, length)
     entries = {"protocol": protocol.to_dict(), "set": name, "split": texts.about["split"]}
     entries |= {"weights": which_weights(model)} | told_none(model)

@@ -1,4 +1,5 @@
-"""Real text that samples are compared with, and both as vectors: what a network knows of them, or counts of their characters.
+"""Real text that samples are compared with, and both as vectors: what a network knows of them, or counts of their
+characters.
 
     judge     the mean over a text's tokens of the judge's last hidden states: nothing more to download
     ngrams    hashed counts, no network: of the UTF-8 bytes of a text the runs of 2, 3 and 4, each added, with a sign, to one of
@@ -6,8 +7,9 @@
     MODEL     the mean of the hidden states of a run or saved folder of Zellige (`models.embed`), or of a causal model of
               transformers
 
-All are put into the units of real text: each number in standard deviations over the texts that make the floor, the whole such
-that two of these texts are at a root mean square distance of 1. A text without tokens is a vector of zeros before that.
+All are put into the units of real text: each number in standard deviations over the texts that make the floor, the
+whole such that two of these texts are at a root mean square distance of 1. A text without tokens is a vector of zeros
+before that.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +35,8 @@ Embed = Callable[[Sequence[str]], np.ndarray]
 
 
 def embedder(name: str, judge: Judge) -> tuple[Embed, dict[str, str]]:
-    """Texts to vectors (N, D), and what they are as the protocol has it; `name` is judge, ngrams, or a folder or hub id.
+    """Texts to vectors (N, D), and what they are as the protocol has it; `name` is judge, ngrams, or a folder or hub
+    id.
 
     Raises:
         InputError: nothing of that name.
@@ -74,7 +77,8 @@ def hashed_ngrams(texts: Sequence[str]) -> np.ndarray:
 
 
 def in_units_of(real: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """Scale of vectors (N, D) in the units of real texts (M, D); a number that is the same in all of these is left out."""
+    """Scale of vectors (N, D) in the units of real texts (M, D);
+    a number that is the same in all of these is left out."""
     mean, deviation = real.mean(0), real.std(0)
     varies = deviation > 1e-12 * np.maximum(np.abs(mean), 1.0)
     scale = deviation[varies] * np.sqrt(2 * max(varies.sum(), 1))
@@ -106,7 +110,8 @@ class RealText:
     """Held-out texts that samples are compared with, `size` of either at most.
 
     Args:
-        texts, reading: of real text, two for each sample where there are so many; those at odd places are compared with.
+        texts, reading: of real text, two for each sample where there are so many; those at odd places are compared
+            with.
         embed: texts as vectors.
         count: how many samples there are.
 
@@ -135,6 +140,10 @@ class RealText:
             raise InputError(f"{len(samples.rows)} samples are too few for distances; give {LEAST} or more")
         real = self.reference.first(len(samples.rows))
         return measure(
-            compared_rows=samples.rows, real_rows=real.rows, rates=samples.rates, real_rates=real.rates,
-            vectors=samples.features, real_vectors=real.features,
-        )  # fmt: skip
+            compared_rows=samples.rows,
+            real_rows=real.rows,
+            rates=samples.rates,
+            real_rates=real.rates,
+            vectors=samples.features,
+            real_vectors=real.features,
+        )

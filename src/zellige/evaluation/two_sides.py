@@ -1,6 +1,8 @@
-"""Upper and lower bounds on -log p of a text: importance weighting from above, the tangent bound from below, exact values.
+"""Upper and lower bounds on -log p of a text: importance weighting from above, the tangent bound from below, exact
+values.
 
-With independent w_1, w_2, ... of E w = p(x) (`samplers.replay`; the mean over orders, or the T-step chain's trajectories from q)
+With independent w_1, w_2, ... of E w = p(x) (`samplers.replay`; the mean over orders, or the T-step chain's
+trajectories from q)
 
     from above      E -log 1/n sum w_i >= -log p(x), which falls as n grows (Burda et al. 2016, arXiv 1509.00519); n = 1 is the
                     bound itself. The log of a mean is biased at every n, and it is this bias that makes it a bound
@@ -9,12 +11,13 @@ With independent w_1, w_2, ... of E w = p(x) (`samplers.replay`; the mean over o
     own samples     for a text that the model wrote, the w of the choices that wrote it is averaged with those of n - 1 others:
                     E -log of the mean <= -log p, over the model's own samples (bidirectional Monte Carlo, arXiv 1511.02543)
 
-Both hold in expectation: a single draw may be on either side, which is what the intervals are for. In a network of blocks each
-block has a bracket, and they add. Where the choice of positions is deterministic, -log p is exact and of another distribution.
+Both hold in expectation: a single draw may be on either side, which is what the intervals are for. In a network of
+blocks each block has a bracket, and they add. Where the choice of positions is deterministic, -log p is exact and of
+another distribution.
 
-The w of a long text differ by many nats. Then n draws miss most of the weights that matter. Both bounds remain bounds, but the
-mean of the w, which the tangent bound has in p / psi, depends on draws that were not seen. No interval from the draws that were
-seen can cover it, so none is given (`skewness` says when).
+The w of a long text differ by many nats. Then n draws miss most of the weights that matter. Both bounds remain bounds,
+but the mean of the w, which the tangent bound has in p / psi, depends on draws that were not seen. No interval from the
+draws that were seen can cover it, so none is given (`skewness` says when).
 """
 
 import math
@@ -50,7 +53,8 @@ def width(log_w: Tensor, n: int) -> Tensor:
 
 
 def effective(log_w: Tensor) -> Tensor:
-    """The share of draws that count, (sum w)^2 / sum w^2 over their number (Kish), of the worst block: (..., D, G) -> (...)."""
+    """The share of draws that count, (sum w)^2 / sum w^2 over their number (Kish), of the worst block: (..., D,
+    G) -> (...)."""
     log_w = log_w.double()
     log_w = log_w - log_w.amax(-2, keepdim=True).clamp_min(LEAST)
     w = log_w.exp()
@@ -85,16 +89,19 @@ def skewness(share: float, draws: int) -> float:
 def replicates(estimate: Callable[[Tensor, int], Tensor], log_w: Tensor, n: int) -> Tensor:
     """At most REPLICATES values whose mean is that of estimate(log_w, n), and whose spread is what its draws bring.
 
-    Means of independent estimates where there are many; else, of the n draws of each estimate, the jackknife that leaves out
-    one of their groups at a time, its values moved to that mean. (texts, D, G) -> (texts, values).
+    Means of independent estimates where there are many; else, of the n draws of each estimate, the jackknife that
+    leaves out one of their groups at a time, its values moved to that mean. (texts, D, G) -> (texts, values).
     """
     whole = estimate(log_w, n)
     values, groups = (math.gcd(number, REPLICATES) for number in (whole.shape[1], n))
     if values >= groups:
         return whole.unflatten(1, (values, -1)).mean(-1)
     parts = log_w.unflatten(1, (-1, groups, n // groups))
-    without = torch.stack([
-        estimate(parts[:, :, [i for i in range(groups) if i != left]].flatten(1, 3), n - n // groups).mean(1)
-        for left in range(groups)
-    ], 1)  # fmt: skip
+    without = torch.stack(
+        [
+            estimate(parts[:, :, [i for i in range(groups) if i != left]].flatten(1, 3), n - n // groups).mean(1)
+            for left in range(groups)
+        ],
+        1,
+    )
     return whole.mean(1, keepdim=True) + (groups - 1) * (without.mean(1, keepdim=True) - without)

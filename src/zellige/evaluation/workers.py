@@ -1,9 +1,10 @@
-"""Groups of texts, judged one after another, by several processes, or by ranks (`processes`); what is done is kept in a file.
+"""Groups of texts, judged one after another, by several processes, or by ranks (`processes`); what is done is kept in a
+file.
 
-A group owns its random numbers, so who judges it, with which others, and after how many interruptions, changes nothing. What a
-group gave is a line of JSON (Python writes and reads a float without loss) with its checksum, appended when it is done; a line
-that was cut off or damaged is judged again. The name of the file is a hash of everything that makes the number: another protocol
-has another file.
+A group owns its random numbers, so who judges it, with which others, and after how many interruptions, changes nothing.
+What a group gave is a line of JSON (Python writes and reads a float without loss) with its checksum, appended when it
+is done; a line that was cut off or damaged is judged again. The name of the file is a hash of everything that makes the
+number: another protocol has another file.
 """
 
 import contextlib
@@ -38,7 +39,8 @@ def limit_processes(name: str, number: int) -> None:
 class ResultCache:
     """The groups that are done, in a folder, under a key; with no folder, in memory.
 
-    Each rank appends to a file of its own and reads those of all, so that another number of ranks goes on where these stopped.
+    Each rank appends to a file of its own and reads those of all, so that another number of ranks goes on where these
+    stopped.
     """
 
     def __init__(self, folder: Path | None, key: str, rank: int = 0):
@@ -84,7 +86,8 @@ class ResultCache:
 
 
 def by_texts(progress: Progress | None, texts: int, size: int) -> Callable[[int], None]:
-    """Make of the number of each group of `size` texts that is done the (texts done, in all) that `progress` is called with."""
+    """Make of the number of each group of `size` texts that is done the (texts done,
+    in all) that `progress` is called with."""
     count = 0
 
     def tell(index: int) -> None:

@@ -1,9 +1,10 @@
-"""Exact quantities by enumeration of K^L: distributions, denoisers, transition matrices, -log p_theta and bounds. No Monte
-Carlo.
+"""Exact quantities by enumeration of K^L: distributions, denoisers, transition matrices, -log p_theta and bounds. No
+Monte Carlo.
 
 For small spaces everything that the library estimates can be computed: the distribution of x_t, p(x_0 | x_t), the whole
-transition matrix of a sampler's step (of its actual code: `Script` forces every outcome of its random draws and multiplies
-their probabilities), the distribution of its samples, the T-step bound and the three terms of the continuous one.
+transition matrix of a sampler's step (of its actual code: `Script` forces every outcome of its random draws and
+multiplies their probabilities), the distribution of its samples, the T-step bound and the three terms of the continuous
+one.
 
 A distribution on the space is a vector (K^L,) over `states(K, L)`, the last position running fastest.
 """

@@ -27,7 +27,8 @@ def log_likelihood(method: Diffusion, times: Tensor) -> Tensor:
     clean = process.clean[X].all(-1)
     if method.clean(Batch(X)) is None:
         return model_distribution(method, times, trust=False)[clean].log()
-    # blocks: given those before, each is a chain of its own, and p(x) is their product: that of all of them beside x itself
+    # blocks: given those before, each is a chain of its own, and p(x) is their product: that of all of them beside x
+    # itself
     at = zip(index(X[clean], process.K), X[clean])
     return torch.stack([model_distribution(method, times, context=x, trust=False)[i] for i, x in at]).log()
 
@@ -68,10 +69,12 @@ def step_bound(method: Diffusion, x_0: Tensor, times: Tensor) -> Tensor:
 def expectation(
     draw: Callable[[Batch, Any], Tensor], x_0: Tensor, nodes: tuple[Tensor, Tensor] | None = None
 ) -> Tensor:
-    """E of a draw (batch, generator) -> (B,), of any number of rows, for each x_0 (M, L), over everything that it draws: (M,).
+    """E of a draw (batch, generator) -> (B,), of any number of rows, for each x_0 (M, L), over everything that it
+    draws: (M,).
 
-    Times are integrated, at `nodes` if given (u in (0, 1) and weights, as what `random.stratified` gives); what is discrete is
-    enumerated. Differentiable: the gradient is the expectation of the gradient of the draw, whatever the draws depend on.
+    Times are integrated, at `nodes` if given (u in (0, 1) and weights, as what `random.stratified` gives); what is
+    discrete is enumerated. Differentiable: the gradient is the expectation of the gradient of the draw, whatever the
+    draws depend on.
     """
     u, weight = parts(x_0.shape[1]) if nodes is None else nodes
     x, u = x_0.repeat_interleave(len(u), 0), u.repeat(len(x_0))
@@ -94,7 +97,8 @@ def quadrature(n: int = 60) -> tuple[Tensor, Tensor]:
 
 
 def parts(n: int, each: int = 36) -> tuple[Tensor, Tensor]:
-    """`quadrature` on each of n equal parts of (0, 1): for what jumps between them, such as a number of masks drawn there."""
+    """`quadrature` on each of n equal parts of (0, 1): for what jumps between them,
+    such as a number of masks drawn there."""
     check_counts(n=n, each=each)
     t, weight = quadrature(each)
     t = t.clamp(1e-12, 1 - 1e-12)  # the strata of `random.stratified` round
@@ -104,8 +108,8 @@ def parts(n: int, each: int = 36) -> tuple[Tensor, Tensor]:
 def continuous_terms(method: Diffusion, x_0: Tensor, n: int = 60, jumps: bool = False) -> dict[str, Tensor]:
     """The three terms of the continuous-time bound for each x_0 (M, L), enumerated and integrated: (M,) nats each.
 
-    "start" is the part of the prior term that is the end PRIOR -> t = 1, which published bounds leave out. With `jumps` each
-    end is one, as published schedules have it, also where the `span` goes on.
+    "start" is the part of the prior term that is the end PRIOR -> t = 1, which published bounds leave out. With `jumps`
+    each end is one, as published schedules have it, also where the `span` goes on.
     """
     start_at, (low, high) = method.process.start, (0.0, 1.0) if jumps else method.span
     prior = bound.prior(method.process, x_0, start_at).sum(-1)
@@ -128,7 +132,8 @@ def integral(method: Diffusion, x_0: Tensor, low: float, high: float, n: int = 6
 
 @torch.no_grad()
 def any_order(method: Diffusion, x_0: Tensor) -> Tensor:
-    """-log p of each x_0 (M, L), autoregressively, averaged over all L! orders, for a network that does not see the time.
+    """-log p of each x_0 (M, L), autoregressively, averaged over all L! orders, for a network that does not see the
+    time.
 
     In a method of blocks: over all orders in each block, the blocks left to right.
     """

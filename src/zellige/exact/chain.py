@@ -1,8 +1,9 @@
 """Distribution of the T-step model on a large space: the kernel of a step stays a product over the positions.
 
-A step is p_s(x_s) = sum over x_t of p_t(x_t) prod_i k_i(x_s^i | x_t). The matrix of all pairs of K^L sequences is never formed:
-the product over the first half of the positions has K^(L/2) entries for each x_t, that over the others as many, and the sum over
-x_t is a product of these two matrices, a part of the rows at a time. Memory is a few numbers for each sequence.
+A step is p_s(x_s) = sum over x_t of p_t(x_t) prod_i k_i(x_s^i | x_t). The matrix of all pairs of K^L sequences is never
+formed: the product over the first half of the positions has K^(L/2) entries for each x_t, that over the others as many,
+and the sum over x_t is a product of these two matrices, a part of the rows at a time. Memory is a few numbers for each
+sequence.
 """
 
 import functools
@@ -44,8 +45,8 @@ def model_distribution(
     free = memory - 8 * VECTORS * K**L
     if free < each:
         raise InputError(
-            f"{K}^{L} = {K**L:,} sequences need {8 * VECTORS * K**L + each:,} bytes, and `memory` is {memory:,}; give more, or "
-            "a shorter length"
+            f"{K}^{L} = {K**L:,} sequences need {8 * VECTORS * K**L + each:,} bytes, and `memory` is {memory:,}; give "
+            "more, or a shorter length"
         )
     p = functools.reduce(torch.kron, [process.prior.double()] * L)
     for t, s in itertools.pairwise(times):

@@ -1,7 +1,8 @@
-"""Two distributions for any network: that of the continuous-time model by definition, and that of a sampler with random times.
+"""Two distributions for any network: that of the continuous-time model by definition, and that of a sampler with random
+times.
 
-The first integrates Kolmogorov's equation of the model's rates, the second enumerates the sampler's own code and integrates
-over what it draws. Neither knows of the other.
+The first integrates Kolmogorov's equation of the model's rates, the second enumerates the sampler's own code and
+integrates over what it draws. Neither knows of the other.
 """
 
 import functools
@@ -43,7 +44,8 @@ def generator(method: Diffusion, t: Tensor, context: Tensor | None = None) -> Te
 
 
 def magnus(early: Tensor, late: Tensor, h: Tensor | float) -> Tensor:
-    """The transitions (n, N, N) of steps of size h from the rates at their two Gauss points, in the order of time; order 4."""
+    """The transitions (n, N, N) of steps of size h from the rates at their two Gauss points, in the order of time;
+    order 4."""
     return torch.linalg.matrix_exp(h / 2 * (early + late) + h * h * ROOT / 2 * (early @ late - late @ early))
 
 
@@ -54,8 +56,9 @@ ROOT = math.sqrt(3) / 6
 def continuous_distribution(method: Diffusion, steps: int = 300, jumps: bool = False) -> Tensor:
     """Final distribution of the continuous-time model: (K^L,).
 
-    From the prior, where sampling starts, by the model's rates over its `span`, and what is left there by its kernel to CLEAN.
-    With `jumps` the kernel steps at both ends of [0, 1] instead. `steps` for each part, even in log(t - the end of the span).
+    From the prior, where sampling starts, by the model's rates over its `span`, and what is left there by its kernel to
+    CLEAN. With `jumps` the kernel steps at both ends of [0, 1] instead. `steps` for each part, even in log(t - the end
+    of the span).
     """
     process, (L,) = method.process, method.shape
     X, (low, high) = states(process.K, L), (0.0, 1.0) if jumps else method.span
@@ -101,8 +104,8 @@ def gauss(n: int) -> tuple[Tensor, Tensor]:
 def hits(method: Diffusion, length: int, n: int = 12) -> tuple[Tensor, Tensor]:
     """Nodes u (N, length) and weights (N,) for the uniforms of one event after another until no mask is left.
 
-    1 - alpha falls by the factor u^(1/masks left) at each; `n` nodes between any two bends of the network's time input, which
-    are placed by that factor.
+    1 - alpha falls by the factor u^(1/masks left) at each; `n` nodes between any two bends of the network's time input,
+    which are placed by that factor.
     """
     process, (x, w) = method.process, gauss(n)
     bends = [0.0, *(1 - float(process.schedule.alpha(t)) for t in (0.0, 1.0)), 1.0]  # of the network's time input

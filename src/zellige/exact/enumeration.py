@@ -1,4 +1,5 @@
-"""The K^L texts of a small space, and what is known of them exactly: their order, the exact denoiser, marginals, entropy."""
+"""The K^L texts of a small space, and what is known of them exactly: their order, the exact denoiser, marginals,
+entropy."""
 
 import torch
 from torch import Tensor

@@ -1,7 +1,8 @@
-"""Texts of unknown length by enumeration: the exact network of insertion, the model's distribution, and that of the sampler.
+"""Texts of unknown length by enumeration: the exact network of insertion, the model's distribution, and that of the
+sampler.
 
-The space is all texts of at most L tokens, and all states between: texts with masks. A text is a row of L positions, with
-`method.padding` after its end, as `FlexMDM` has it; a distribution on texts is a vector over `texts(V, L)`.
+The space is all texts of at most L tokens, and all states between: texts with masks. A text is a row of L positions,
+with `method.padding` after its end, as `FlexMDM` has it; a distribution on texts is a vector over `texts(V, L)`.
 """
 
 import itertools
@@ -35,7 +36,8 @@ def batch_of(x: Tensor, V: int) -> Batch:
 
 # ---------------------------------------------------------------------------------- every noisy text of every text
 class Fates:
-    """Every noisy text of every text: what becomes of each token, absent, masked or shown. Knows nothing of `FlexMDM.corrupt`.
+    """Every noisy text of every text: what becomes of each token, absent, masked or shown. Knows nothing of
+    `FlexMDM.corrupt`.
 
     Attributes:
         text: (C,) the number of the text.
@@ -58,15 +60,23 @@ class Fates:
                 rest = L - len(x)
                 more = [False] * (L - len(tokens))
                 columns.append(
-                    (number, x + [V + 1] * rest, [fates.count(k) for k in range(3)], target + [0] * rest,
-                     missing + [0] * rest, [f == 0 for f in fates] + more, [f == 1 for f in fates] + more)
-                )  # fmt: skip
+                    (
+                        number,
+                        x + [V + 1] * rest,
+                        [fates.count(k) for k in range(3)],
+                        target + [0] * rest,
+                        missing + [0] * rest,
+                        [f == 0 for f in fates] + more,
+                        [f == 1 for f in fates] + more,
+                    )
+                )
         fields = (torch.tensor(column) for column in zip(*columns))
         self.text, self.x, self.counts, self.target, self.missing, self.absent, self.masked = fields
 
 
 class Exact(nn.Module):
-    """The exact network for a distribution on the texts: E[c_i | x_t] / t and p(token | x_t), as FlexMDM's network has them.
+    """The exact network for a distribution on the texts: E[c_i | x_t] / t and p(token | x_t), as FlexMDM's network has
+    them.
 
     With `sight` it sees which gaps are closed, that is, that nothing is missing there.
     """

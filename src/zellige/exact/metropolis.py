@@ -1,9 +1,10 @@
 """Exact quantities without a process: the true concrete score, and the invariant distribution of Metropolis-Hastings.
 
-On a space of V^L texts that can be enumerated the chain of `samplers.metropolis` is a matrix P, one row a text. With the
-network's scores it keeps some distribution pi = pi P, which is what it draws in the long run. How far the data are from it,
-KL(data || pi), is the one exact statement about how good a concrete score is. (Scores that no distribution has, since their
-products round a loop are not 1, have a pi all the same.) Scores also give p(x) up to a constant, along a path of neighbours.
+On a space of V^L texts that can be enumerated the chain of `samplers.metropolis` is a matrix P, one row a text. With
+the network's scores it keeps some distribution pi = pi P, which is what it draws in the long run. How far the data are
+from it, KL(data || pi), is the one exact statement about how good a concrete score is. (Scores that no distribution
+has, since their products round a loop are not 1, have a pi all the same.) Scores also give p(x) up to a constant, along
+a path of neighbours.
 """
 
 import functools
@@ -77,9 +78,9 @@ def transitions(method: Method) -> tuple[Tensor, Tensor, Tensor]:
 def invariant(method: Method) -> Tensor:
     """Invariant distribution of Metropolis-Hastings with the method's scores, (V^L,) float64.
 
-    Where it keeps several, the one it comes to from texts drawn uniformly. Up to `DENSE` texts by inverse iteration, pi <- e pi
-    (I - (1 - e) P)^-1 from the uniform distribution, e = 1e-8, which keeps the probability of each closed class; else by pi <-
-    pi P.
+    Where it keeps several, the one it comes to from texts drawn uniformly. Up to `DENSE` texts by inverse iteration, pi
+    <- e pi (I - (1 - e) P)^-1 from the uniform distribution, e = 1e-8, which keeps the probability of each closed
+    class; else by pi <- pi P.
     """
     x, y, chance = transitions(method)
     n = method.vocabulary ** method.shape[0]
@@ -102,7 +103,8 @@ def invariant(method: Method) -> Tensor:
 
 
 def divergence(data: Tensor, method: Method) -> Tensor:
-    """KL(data || invariant distribution) of a distribution (V^L,), in nats; infinite if the chain never reaches the data."""
+    """KL(data || invariant distribution) of a distribution (V^L,), in nats;
+    infinite if the chain never reaches the data."""
     return maths.kl(data, invariant(method))
 
 
@@ -111,10 +113,10 @@ def divergence(data: Tensor, method: Method) -> Tensor:
 def log_ratio(method: Method, x: Tensor, reference: Tensor, order: Sequence[int] | None = None) -> Tensor:
     """log p(x) / p(reference) along a path of neighbours, (B, L), (B, L) -> (B,) nats.
 
-    The positions change one after the other in `order`, left to right unless said, each by a shortest walk of arrows: one along
-    an arrow adds log v(now)_next, one against it takes away log v(next)_now. So CSM's scores give p up to a constant
-    (completeness): with those of a distribution it is the same along every path. Other scores are of no distribution, and how
-    far two paths are apart says how far they are from one. A v below 0 counts as 0.
+    The positions change one after the other in `order`, left to right unless said, each by a shortest walk of arrows:
+    one along an arrow adds log v(now)_next, one against it takes away log v(next)_now. So CSM's scores give p up to a
+    constant (completeness): with those of a distribution it is the same along every path. Other scores are of no
+    distribution, and how far two paths are apart says how far they are from one. A v below 0 counts as 0.
     """
     chain = cast(OverNeighbours, method)
     arrows = chain.neighbourhood

@@ -28,9 +28,9 @@ class Script:
 
     A step of a sampler, or a draw of a loss, draws a few (B, L) or (B,) tables from `random.bernoulli` and
     `random.categorical`. A script says the outcome at each entry of a row, the same for all rows or for each its own;
-    `probability` (B,) is then the product of the chances of the outcomes, and `ahead` (B, entries, n) the distributions of the
-    first draw that has no outcome in the script, None if there is none. Running all scripts enumerates the step. Entries that
-    were not drawn count only with outcome 0.
+    `probability` (B,) is then the product of the chances of the outcomes, and `ahead` (B, entries, n) the distributions
+    of the first draw that has no outcome in the script, None if there is none. Running all scripts enumerates the step.
+    Entries that were not drawn count only with outcome 0.
 
     Args:
         outcomes: of each draw, (entries,) or (B, entries) whole numbers; a draw beyond them gives 0.
@@ -49,8 +49,8 @@ class Script:
         self.probability, self.ahead, self.turn = torch.ones(rows, dtype=torch.float64), None, 0
 
     def uniform(self, shape, device):
-        """Return an order of the positions for a table (B, L), one of L!, and the `times` for a single number, if there are
-        any.
+        """Return an order of the positions for a table (B, L), one of L!, and the `times` for a single number, if there
+        are any.
 
         Else a draw that the distribution does not depend on (the exact times of first hitting for a time-free network).
         """
@@ -85,8 +85,8 @@ class Script:
 
 
 class Forced:
-    """A source of randomness for texts x (B, L): each token that is drawn is the text's, and `probability` (B,) is the product of
-    their chances. For samplers that draw nothing but tokens: their order is a function of the text."""
+    """A source of randomness for texts x (B, L): each token that is drawn is the text's, and `probability` (B,) is the
+    product of their chances. For samplers that draw nothing but tokens: their order is a function of the text."""
 
     def __init__(self, x: Tensor):
         self.x, self.probability = x, torch.ones(len(x), dtype=torch.float64)
@@ -107,8 +107,8 @@ class Forced:
 def scripts(
     draw: Callable[[Any], Result], rows: int, times: Tensor | None = None, uniforms: Tensor | None = None
 ) -> Iterator[tuple[Result, Tensor]]:
-    """Yield the result of `draw` under every outcome of its random choices, with the probability of each for each sequence,
-    (rows,).
+    """Yield the result of `draw` under every outcome of its random choices, with the probability of each for each
+    sequence, (rows,).
 
     Which draws there are may depend on the outcomes of those before: the outcomes are a tree.
     """
@@ -127,10 +127,11 @@ def scripts(
 def branches(
     draw: Callable[[Tensor, Any], Result], rows: int, times: Tensor | None = None, uniforms: Tensor | None = None
 ) -> Iterator[tuple[Tensor, Result, Tensor]]:
-    """As `scripts`, many outcomes in one batch: which of the `rows` (N,), what `draw` gives for them, the probabilities (N,).
+    """As `scripts`, many outcomes in one batch: which of the `rows` (N,), what `draw` gives for them, the probabilities
+    (N,).
 
-    `draw` takes such rows and the script. A row is drawn once for each of its outcomes that is possible, whatever the others
-    are: one run for each draw, where `scripts` needs one for each outcome of all of them.
+    `draw` takes such rows and the script. A row is drawn once for each of its outcomes that is possible, whatever the
+    others are: one run for each draw, where `scripts` needs one for each outcome of all of them.
     """
     open_ended: list[tuple[Tensor, list[Tensor]]] = [(torch.arange(rows), [])]
     while open_ended:
@@ -151,7 +152,8 @@ def branches(
 
 
 def transition(sampler: Sampler, method: Method, state: State, t: Tensor, s: Tensor) -> Tensor:
-    """Distribution of x after one step from each sequence of `state`: (B, K^L), by enumeration of the sampler's choices.
+    """Distribution of x after one step from each sequence of `state`: (B, K^L), by enumeration of the sampler's
+    choices.
 
     t and s are (B, 1).
     """
@@ -168,7 +170,8 @@ def sample_distribution(sampler: Sampler, method: Method, steps: int | Tensor, f
 
 
 def sample_distributions(sampler: Sampler, method: Method, steps: int | Tensor, fixed: Tensor | None = None) -> Tensor:
-    """Distribution of the sampler's state at each time, (T + 1, K^L): its initial distribution times its transition matrices.
+    """Distribution of the sampler's state at each time, (T + 1, K^L): its initial distribution times its transition
+    matrices.
 
     `fixed` is as `run` takes it, (L,). Steps may depend on the state and the time, not on `state.memory`.
     """
@@ -194,8 +197,8 @@ def run_distribution(
 ) -> Tensor:
     """Distribution of the result of `run`, (V^length,), for samplers with a context and a memory.
 
-    Every outcome of every draw is followed; states with equal tokens, those of a sampler inside too, and of what a cache was
-    made of, are taken to be one.
+    Every outcome of every draw is followed; states with equal tokens, those of a sampler inside too, and of what a
+    cache was made of, are taken to be one.
     `fixed` is (length,), -1 where free.
     """
     finals, _ = _followed(sampler, method, length, steps, fixed)

@@ -1,9 +1,10 @@
-"""The family of absorbing noise: a noised token becomes the mask, so only masks have a cost and the head is evaluated only
-there.
+"""The family of absorbing noise: a noised token becomes the mask, so only masks have a cost and the head is evaluated
+only there.
 
-`Masked` (MDLM, MD4, RADD, BD3-LM) adds the closed forms of one alpha for all tokens: its network is p(x_0 | x_t), its bound a
-weighted cross-entropy at the masked positions, and without a time input it is an autoregressive model in any order, whose
-likelihood in a given order is exact. GenMD4 has an alpha for each token, and D3PM's matrices absorb if its `process` does.
+`Masked` (MDLM, MD4, RADD, BD3-LM) adds the closed forms of one alpha for all tokens: its network is p(x_0 | x_t), its
+bound a weighted cross-entropy at the masked positions, and without a time input it is an autoregressive model in any
+order, whose likelihood in a given order is exact. GenMD4 has an alpha for each token, and D3PM's matrices absorb if its
+`process` does.
 """
 
 import math
@@ -26,7 +27,8 @@ from .diffusion import Diffusion, per_position, places
 
 
 def without_mask(vocabulary: int, mask: int | None) -> tuple[int, int | None]:
-    """Number of tokens besides the mask, and the mask's id if it is one of the tokenizer's, from the number of all tokens."""
+    """Number of tokens besides the mask, and the mask's id if it is one of the tokenizer's,
+    from the number of all tokens."""
     if mask is None:
         return vocabulary, None
     if not 0 <= mask < vocabulary:
@@ -37,8 +39,8 @@ def without_mask(vocabulary: int, mask: int | None) -> tuple[int, int | None]:
 class Absorbing(Diffusion):
     """Absorbing noise; the network parameterizes p(x_0 | x_t) by SUBS (MDLM, section 3.2.3) unless a subclass differs.
 
-    A subclass may have other noise too, without an absorbing state (`process.mask` is None): it then overrides `read` and
-    `cost`.
+    A subclass may have other noise too, without an absorbing state (`process.mask` is None): it then overrides `read`
+    and `cost`.
     """
 
     lost: float | None = None  # the mean share of masks at the times that are drawn, where all tokens have one alpha
@@ -65,8 +67,8 @@ class Absorbing(Diffusion):
     ) -> Tensor:
         """Sum of -log mu(x_0) over the masks of each sequence, times `weight` (B,) or (B, L): (B,) nats.
 
-        With `group` (B, L), the group of each position, the sum over each group: (B, groups). The head is evaluated at the
-        masks only, or at other positions `at` (B, L) bool.
+        With `group` (B, L), the group of each position, the sum over each group: (B, groups). The head is evaluated at
+        the masks only, or at other positions `at` (B, L) bool.
         """
         where = (
             positions(x_t == self.process.mask, self._max_positions(batch), batch.spare)
@@ -84,9 +86,9 @@ class Absorbing(Diffusion):
         return total.index_put((where.row, where.of(group)), ce, accumulate=True)
 
     def _max_positions(self, batch):
-        # numbers of masks and times are spread evenly over the rows, so that their sum is within L of its mean, and one more
-        # for each block; masks drawn at a time deviate from that by at most sqrt(B L)/2, and six times as much has a chance of
-        # 1e-9
+        # numbers of masks and times are spread evenly over the rows, so that their sum is within L of its mean, and
+        # one more for each block; masks drawn at a time deviate from that by at most sqrt(B L)/2, and six times as
+        # much has a chance of 1e-9
         B, L = batch.tokens.shape
         if self.lost is None:
             return None
@@ -127,21 +129,22 @@ TOKENS = 1 << 14  # of the inputs in one network evaluation, for a likelihood in
 
 
 class Masked(Absorbing):
-    """Absorbing noise with one alpha for all tokens; the network parameterizes p(x_0 | x_t) by SUBS (MDLM, section 3.2.3).
+    """Absorbing noise with one alpha for all tokens; the network parameterizes p(x_0 | x_t) by SUBS (MDLM, section
+    3.2.3).
 
     At a mask the generic bounds become weighted cross-entropies (MDLM eq. 11 and 8, MD4 eq. 5 and section 3):
 
         continuous          -alpha'/(1 - alpha) * -log mu(x_0)                      `diffusion`
         a step t -> s       (alpha_s - alpha_t)/(1 - alpha_t) * -log mu(x_0)        `step`; jumps are steps too
 
-    A network without time conditioning admits an estimate of less variance. Given the number of masked positions, the positions
-    are uniform. So k is sampled first, stratified over 1..L, and exactly k positions are masked; the weight of k is the
-    integral of the weight against the distribution of k (a weight 1/t would have infinite variance):
+    A network without time conditioning admits an estimate of less variance. Given the number of masked positions, the
+    positions are uniform. So k is sampled first, stratified over 1..L, and exactly k positions are masked; the weight
+    of k is the integral of the weight against the distribution of k (a weight 1/t would have infinite variance):
 
         (1/k) P(m_0 < the k-th smallest of L uniforms < m_1),   m = 1 - alpha at the ends   (RADD's lambda-DCE by counts)
 
-    and likewise for both endpoint terms: 1/k in all, for every schedule. Training keeps the published ends, each one jump
-        (`jump_terms`): cheaper for a time-conditioned network, and only another weight of the ends.
+    and likewise for both endpoint terms: 1/k in all, for every schedule. Training keeps the published ends, each one
+        jump (`jump_terms`): cheaper for a time-conditioned network, and only another weight of the ends.
 
     In a method of blocks each block has its own time or number of masks: `groups` defines which positions share one.
 
@@ -216,9 +219,11 @@ class Masked(Absorbing):
     def estimators(self):
         """Likelihoods in one order and averaged over orders, for a network without time conditioning.
 
-        `forward` and `backward` are exact: -log p of the autoregressive model of that order. `random` and `any_order` sample E
-            over orders of -log p(x in that order). By Jensen's inequality that is an upper bound for the model that samples its
-            order first, the model of first_hitting and any_order. One order takes L network evaluations, `any_order` one.
+        `forward` and `backward` are exact: -log p of the autoregressive model of that order. `random` and `any_order`
+        sample E
+            over orders of -log p(x in that order). By Jensen's inequality that is an upper bound for the model that
+            samples its order first, the model of first_hitting and any_order. One order takes L network evaluations,
+            `any_order` one.
         """
         if self.time_conditioned:
             return {}
@@ -235,14 +240,16 @@ class Masked(Absorbing):
         }
 
     def in_order(self, batch: Batch, when: Tensor) -> Tensor:
-        """-log p(x) token by token, exactly: sum_i -log p(x_i | all x_j that come before), (B,) nats (RADD, section 3.3).
+        """-log p(x) token by token, exactly: sum_i -log p(x_i | all x_j that come before), (B,) nats (RADD, section
+        3.3).
 
-        For a network without time conditioning. In a method of blocks, earlier blocks come first, and `when` is the order
-        within each. The inputs of several tokens and sequences share a network evaluation, and the head is evaluated at one
-        position of each block.
+        For a network without time conditioning. In a method of blocks, earlier blocks come first, and `when` is the
+        order within each. The inputs of several tokens and sequences share a network evaluation, and the head is
+        evaluated at one position of each block.
 
         Args:
-            when: (B, L) or (L,) distinct numbers; a position comes before those with larger ones. Given positions come first.
+            when: (B, L) or (L,) distinct numbers; a position comes before those with larger ones. Given positions come
+                first.
         """
         x, counted, device = batch.tokens, batch.counted, batch.tokens.device
         group, n = self.groups(batch)  # (B, L), (B, G)
@@ -263,9 +270,9 @@ class Masked(Absorbing):
         """The bound of the model that steps through `times` (n + 1,) by numbers of masks, for a network without time
         conditioning: (B,) nats.
 
-        k is sampled as for the bound itself, so with one seed the network is evaluated at the same inputs for any times; its
-        weight is the sum over the steps t -> s of P(a mask is revealed) P(k of the n positions are masked at t), both endpoint
-        steps included.
+        k is sampled as for the bound itself, so with one seed the network is evaluated at the same inputs for any
+        times; its weight is the sum over the steps t -> s of P(a mask is revealed) P(k of the n positions are masked at
+        t), both endpoint steps included.
         """
         group, n, k, x_t = self.mask_some(batch, generator)
         times = times.to(n.device)

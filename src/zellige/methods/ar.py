@@ -8,11 +8,12 @@
 |---|---|---|---|---|
 | none | - | next token | cross-entropy | left_to_right |
 
-Differences from the other methods: there is no process and nothing is drawn, so `bound` is -log p itself (`exact`) and nothing
-that needs noise applies. It sees only the tokens on the left, so a given token to the right of a gap is refused.
-With `token_share` below 1 a training batch has a random number of tokens that count, and the loss is their mean; 0.5 leaves as
-many as masked diffusion masks (BD3-LM, section 4.2). Published models begin a text with a token of the data (`begin`); their last
-state, the mask of the diffusion models published with them, is neither read nor predicted.
+Differences from the other methods: there is no process and nothing is drawn, so `bound` is -log p itself (`exact`) and
+nothing that needs noise applies. It sees only the tokens on the left, so a given token to the right of a gap is
+refused. With `token_share` below 1 a training batch has a random number of tokens that count, and the loss is their
+mean; 0.5 leaves as many as masked diffusion masks (BD3-LM, section 4.2). Published models begin a text with a token of
+the data (`begin`); their last state, the mask of the diffusion models published with them, is neither read nor
+predicted.
 """
 
 import torch

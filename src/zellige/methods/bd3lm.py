@@ -1,15 +1,16 @@
 """BD3-LM: Block diffusion, interpolating between autoregressive and diffusion language models (Arriola et al. 2025,
 arXiv 2503.09573).
 
-The sequence is cut into blocks x^b of L' tokens, written one after another; each is a diffusion of its own, given those before.
+The sequence is cut into blocks x^b of L' tokens, written one after another; each is a diffusion of its own, given those
+before.
 
     factorisation    log p(x) = sum_b log p(x^b | x^{<b})                                             (eq. 4)
     inside a block   p(x_s^b | x_t^b, x^{<b}) = sum over x^b of q(x_s^b | x_t^b, x^b) p(x^b | x_t^b, x^{<b})    (eq. 5)
     bound            sum_b E_t [ -alpha'/(1 - alpha) sum over the masks of -log mu^b(x_0) ]           (eq. 6 and 8)
 
-In one pass the network reads x_t of all blocks, each with its own time, together with x_0: a noisy position sees its own block of
-x_t and the earlier blocks of x_0 (section 3.2). The loss of a block does not depend on the noise of the others, so the blocks
-of a sequence may share random numbers: their times, or numbers of masks, are evenly spread.
+In one pass the network reads x_t of all blocks, each with its own time, together with x_0: a noisy position sees its
+own block of x_t and the earlier blocks of x_0 (section 3.2). The loss of a block does not depend on the noise of the
+others, so the blocks of a sequence may share random numbers: their times, or numbers of masks, are evenly spread.
 
     clipped          t ~ U[beta, omega] in training: extreme times make much of the variance of the
                      gradient and teach little                                                    (sections 5 and 5.2)
@@ -23,13 +24,13 @@ of a sequence may share random numbers: their times, or numbers of masks, are ev
 | absorbing, by blocks | loglinear, t clipped if asked | Mean or Score | weighted cross-entropy, t per block | blockwise |
 | uniform, by blocks | the same | LeaveOneOut or Score | that of UDLM or SEDD, t per block | blockwise |
 
-Differences from the paper, which has masks and one size of block: uniform noise and mixed sizes; each block has its own time,
-and the network a second input, the clean text. The clip interval only restricts t in training; `bound` is always over all of
-[0, 1], and includes the endpoint terms of the schedule, which the published bound leaves out. A network without a time input
-draws numbers of masks instead of times (`Masked`). With L' = 1 every token is then always masked, and the bound is -log p
-itself, without the variance to which the paper attributes its gap to autoregression. The clean tokens of a block have time
-input t = 0, as in the cache of sampling; published code gives them the time of the sequence's first noisy token. With a score
-inside (SEDD), `loss` is the diffusion term alone.
+Differences from the paper, which has masks and one size of block: uniform noise and mixed sizes; each block has its own
+time, and the network a second input, the clean text. The clip interval only restricts t in training; `bound` is always
+over all of [0, 1], and includes the endpoint terms of the schedule, which the published bound leaves out. A network
+without a time input draws numbers of masks instead of times (`Masked`). With L' = 1 every token is then always masked,
+and the bound is -log p itself, without the variance to which the paper attributes its gap to autoregression. The clean
+tokens of a block have time input t = 0, as in the cache of sampling; published code gives them the time of the
+sequence's first noisy token. With a score inside (SEDD), `loss` is the diffusion term alone.
 
 """
 
@@ -256,7 +257,8 @@ class Blocks(Diffusion):
         )
 
     def clipped(self, batch: Batch, interval: Tensor, generator: Randomness = None) -> Tensor:
-        """The diffusion term (eq. 8) at a t in each block that is uniform in the interval [beta, omega], (2,): (B,) nats."""
+        """The diffusion term (eq. 8) at a t in each block that is uniform in the interval [beta, omega], (2,):
+        (B,) nats."""
         low, high = interval
         t = low + (high - low) * self.draw_times(batch, generator)
         return self.diffusion(batch, self.noised(batch, per_position(t), interval, generator), t)  # BD3-LM eq. 8

@@ -1,7 +1,7 @@
 """CSM: Concrete score matching, generalized score matching for discrete data (Meng et al. 2022, arXiv 2211.00802).
 
-No noise is undone here: the network learns how much likelier the neighbours of a text are than the text itself. N(x) are the
-neighbours of x, one position of it moved along an arrow (`neighbourhood`); the numbers are those of this page:
+No noise is undone here: the network learns how much likelier the neighbours of a text are than the text itself. N(x)
+are the neighbours of x, one position of it moved along an arrow (`neighbourhood`); the numbers are those of this page:
 
     concrete score   c(x)_y = (p(y) - p(x)) / p(x) = v_y - 1,  y in N(x),  v_y = p(y)/p(x)                       (1)
     grid             c / delta tends to grad log p as the spacing delta of a discretised density goes to 0        (2)
@@ -19,27 +19,29 @@ distribution of the token at position i given the others, with that of the data,
     marginalisation  E_x sum_i E_a [ q(x_i | x_-i)^-2 - 2 sum_y 1/q(y | x_-i) ]
                      = sum_y p(y | .) (1/p(y | .) - 1/q(y | .))^2 + const                                               (9)
 
-(8) is Hyvarinen's (2007), of two tokens (1 - q(x_i | x_-i))^2; with more it is what we take for it. (9) is Lyu's (2009), with the
-operator that sums over a token. Both are of a model that says one distribution. A network of concrete scores sees x_i, and would
-repeat it: so it reads x with a token a, drawn uniformly, in the place of x_i. Of the scores of a distribution q is the same for
-every a, and (8) and (9) are the published ones. In (9) a token that no row of the data has beside its others costs -2/q, which
-has no minimum: on a finite table training by it diverges (docs/results.md).
+(8) is Hyvarinen's (2007), of two tokens (1 - q(x_i | x_-i))^2; with more it is what we take for it. (9) is Lyu's
+(2009), with the operator that sums over a token. Both are of a model that says one distribution. A network of concrete
+scores sees x_i, and would repeat it: so it reads x with a token a, drawn uniformly, in the place of x_i. Of the scores
+of a distribution q is the same for every a, and (8) and (9) are the published ones. In (9) a token that no row of the
+data has beside its others costs -2/q, which has no minimum: on a finite table training by it diverges
+(docs/results.md).
 
-`loss` draws (5) and (7) by J-sampling: of the second sum `neighbours` texts x are drawn for each y, uniformly among those that
-have y as a neighbour, and weighted with their number. The first sum is complete, since one network evaluation gives all of it,
-or `forward_neighbours` of N(x) are sampled in the same way. Of (8) and (9) it draws `neighbours` pairs of i and a. By (3) p(x) is
-known from the ratios v along any path of neighbours, up to a constant (`metropolis.log_ratio`); of a network, whose v need not be
-those of a distribution, it depends on the path. Sampling is Metropolis-Hastings (`samplers.metropolis`).
+`loss` draws (5) and (7) by J-sampling: of the second sum `neighbours` texts x are drawn for each y, uniformly among
+those that have y as a neighbour, and weighted with their number. The first sum is complete, since one network
+evaluation gives all of it, or `forward_neighbours` of N(x) are sampled in the same way. Of (8) and (9) it draws
+`neighbours` pairs of i and a. By (3) p(x) is known from the ratios v along any path of neighbours, up to a constant
+(`metropolis.log_ratio`); of a network, whose v need not be those of a distribution, it depends on the path. Sampling is
+Metropolis-Hastings (`samplers.metropolis`).
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
 | none | - | Score of neighbours | CSM (J-sampling, denoising), score entropy, ratio matching, marginalisation | Metropolis |
 
-Differences from the other methods. There is no process, so no reverse kernel and no bound: `bound` raises NoBound. On a space
-that can be enumerated the divergence of the data from the distribution that the chain keeps is exact (`metropolis.invariant`).
-The denoising loss learns the distribution of the *noised* data. The weight of one drawn neighbour is their number, L (V - 1)
-for hamming, and the variance grows with it. A chain mixes only where likely texts are joined by likely texts: two Sudoku grids
-differ in 4 cells at least, so CSM is left out there.
+Differences from the other methods. There is no process, so no reverse kernel and no bound: `bound` raises NoBound. On a
+space that can be enumerated the divergence of the data from the distribution that the chain keeps is exact
+(`metropolis.invariant`). The denoising loss learns the distribution of the *noised* data. The weight of one drawn
+neighbour is their number, L (V - 1) for hamming, and the variance grows with it. A chain mixes only where likely texts
+are joined by likely texts: two Sudoku grids differ in 4 cells at least, so CSM is left out there.
 """
 
 from collections.abc import Callable
@@ -184,7 +186,8 @@ class CSM(Method):
 
     def terms(self, batch, generator=None):
         raise NoBound(
-            "csm defines no likelihood bound; evaluate its loss or, where texts can be enumerated, `estimator` divergence"
+            "csm defines no likelihood bound; evaluate its loss or, where texts can be enumerated, `estimator` "
+            "divergence"
         )
 
     def estimators(self):
@@ -243,7 +246,8 @@ class CSM(Method):
         return self._sum(batch, z, each)
 
     def _sum(self, batch: Batch, x: Tensor, f: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
-        """Sum over y in N(x) of f(logits, x, tokens of the batch) (N, V) at each position that counts: x (B, L) -> (B,)."""
+        """Sum over y in N(x) of f(logits, x, tokens of the batch) (N, V) at each position that counts: x (B,
+        L) -> (B,)."""
         at = batch.counted
         x_at, tokens = x[at], batch.tokens[at]
 

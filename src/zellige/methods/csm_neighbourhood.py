@@ -1,7 +1,8 @@
 """Neighbourhoods of texts for concrete score matching, and for the random walk of `samplers.metropolis`.
 
-N(x) are the neighbours of a text x: one position of it moved along an arrow from its token to another. Arrows may be directed.
-A walk goes along them and against them: then it needs the Hastings factor, and a step against one reads 1/v at its other end.
+N(x) are the neighbours of a text x: one position of it moved along an arrow from its token to another. Arrows may be
+directed. A walk goes along them and against them: then it needs the Hastings factor, and a step against one reads 1/v
+at its other end.
 """
 
 from collections.abc import Callable
@@ -57,8 +58,8 @@ class Neighbourhood:
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Texts x that have a row of y (B, L) as a neighbour, at a position of `counted` (B, L): J-sampling.
 
-        All of them with weight 1, for k = 0; or k uniform draws a row, each with weight (their number) / k: the row that it
-        leads to (M,), x (M, L), the position that moves (M,) and the weight (M,).
+        All of them with weight 1, for k = 0; or k uniform draws a row, each with weight (their number) / k: the row
+        that it leads to (M,), x (M, L), the position that moves (M,) and the weight (M,).
         """
         row, position, token, weight = _drawn(self.reversed, self.arrows_in, y, counted, k, generator)
         return row, y[row].scatter(-1, position[:, None], token[:, None]), position, weight
@@ -68,14 +69,16 @@ class Neighbourhood:
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """k uniform draws of a neighbour of each row of x (B, L), moved at a position of `counted` (B, L).
 
-        The row (M,), the position that moves (M,), the token that it moves to (M,) and the weight (their number) / k (M,).
+        The row (M,), the position that moves (M,), the token that it moves to (M,) and the weight (their number) / k
+        (M,).
         """
         return _drawn(self.of, self.arrows_out, x, counted, k, generator)
 
     def replaced(
         self, y: Tensor, counted: Tensor, k: int, generator: Randomness = None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Rows of y (B, L) with a token anew, any of the V, its own too, at a position of `counted`: as `reversed_texts`.
+        """Rows of y (B, L) with a token anew, any of the V, its own too, at a position of `counted`: as
+        `reversed_texts`.
 
         The weights are those of a sum over positions and a mean over tokens.
         """

@@ -14,16 +14,17 @@ Discrete time t = i/T, i = 1..T, any matrices Q_1..Q_T (`d3pm_transitions` has t
 |---|---|---|---|---|
 | any chain Q_1..Q_T | beta_i: linear, cosine, mutual information | LeaveOneOut or Mean | L_vb + lambda CE | ancestral |
 
-Differences from the paper. The paper writes the network's output as p~(x_0 | x_t), a prediction from all positions. But eq. 4
-multiplies it by the noise of the position itself, so it is right only if the prediction leaves that position out. Training
-with L_vb makes it so: a `LeaveOneOut`. With `prediction = "mean"` the output is p(x_0 | x_t) as the paper writes it, and the
-kernel is sum_{x_0} q(x_s | x_t, x_0) p~(x_0 | x_t). At a masked position the two are the same. Elsewhere they differ, and then
-the two terms of eq. 5 have different minima: L_vb at the leave-one-out prediction, the cross-entropy at p(x_0 | x_t). The mask
-is never predicted: p~ has no probability on it. `docs/core.md` explains the scale of lambda.
+Differences from the paper. The paper writes the network's output as p~(x_0 | x_t), a prediction from all positions. But
+eq. 4 multiplies it by the noise of the position itself, so it is right only if the prediction leaves that position out.
+Training with L_vb makes it so: a `LeaveOneOut`. With `prediction = "mean"` the output is p(x_0 | x_t) as the paper
+writes it, and the kernel is sum_{x_0} q(x_s | x_t, x_0) p~(x_0 | x_t). At a masked position the two are the same.
+Elsewhere they differ, and then the two terms of eq. 5 have different minima: L_vb at the leave-one-out prediction, the
+cross-entropy at p(x_0 | x_t). The mask is never predicted: p~ has no probability on it. `docs/core.md` explains the
+scale of lambda.
 
-The last step. L_0 = -log p(x_0 | x_1) with the kernel of eq. 4, as in the paper's text model. The paper's image model takes
-p(x_0 | x_1) = p~(x_0 | x_1) instead. `last = "image"` does the same, in the bound and in the sampler. The image code adds an eps
-inside every logarithm; `log_eps` adds it to the loss (`image_step`), and never to a sampler.
+The last step. L_0 = -log p(x_0 | x_1) with the kernel of eq. 4, as in the paper's text model. The paper's image model
+takes p(x_0 | x_1) = p~(x_0 | x_1) instead. `last = "image"` does the same, in the bound and in the sampler. The image
+code adds an eps inside every logarithm; `log_eps` adds it to the loss (`image_step`), and never to a sampler.
 """
 
 import copy
@@ -308,15 +309,16 @@ class D3PM(Absorbing):
 
 
 def image_step(process: Process, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor, s: Tensor, eps: float) -> Tensor:
-    """L_t of the step from t to s, at s = CLEAN L_0, as the published image code has them, with eps inside every logarithm.
+    """L_t of the step from t to s, at s = CLEAN L_0, as the published image code has them, with eps inside every
+    logarithm.
 
         L_t    KL(q || p), each in proportion to (q(x_t | x_s) + eps) (distribution of x_s + eps), of x_0 and of p~; eq. 4
         L_0    -log p~(x_0 | x_1), the softmax as it is: with an eps there is no x_0 that x_1 cannot come from
         L_T    sum of q(x_T | x_0) [ log(q(x_T | x_0) + eps) - log(prior + eps) ], by `image_prior`
 
-    The code has eps = 1e-6. As eps falls to 0 the first becomes the KL of the two posteriors and the last that of L_T, while
-    L_0 stays what it is: -log p~ restricted to where x_1 can come from, and -log of the probability that p~ has there. Numbers
-    to compare with published ones, and no bounds.
+    The code has eps = 1e-6. As eps falls to 0 the first becomes the KL of the two posteriors and the last that of L_T,
+    while L_0 stays what it is: -log p~ restricted to where x_1 can come from, and -log of the probability that p~ has
+    there. Numbers to compare with published ones, and no bounds.
 
     Args:
         logits: (N, K) of p~; the others are (N,).

@@ -1,19 +1,21 @@
 """D3PM's step on a chain of many states, from tables that the positions of a row share.
 
-The same KL as `core/bound.discrete`, where a row has one time and so one matrix Q_{0,s} and one Q_{s,t}. What a position needs
-are rows of these and two products with Q_{0,s}, one forward and one back. At state y of x_s, a = q(x_t | x_s = y):
+The same KL as `core/bound.discrete`, where a row has one time and so one matrix Q_{0,s} and one Q_{s,t}. What a
+position needs are rows of these and two products with Q_{0,s}, one forward and one back. At state y of x_s, a = q(x_t |
+x_s = y):
 
     q* ~ a Q_{0,s}[x_0]        w = p~ Q_{0,s},  p ~ a w                                                 (D3PM eq. 4)
     KL = sum_y q* log(q*/p) + p - q*          d KL / d w = (p - q*)/w,  d KL / d p~ = (d KL / d w) Q_{0,s}'
 
-p~ divided by q(x_t | x_0) where it is a mean. The sums that make distributions of p and q* are over y: neither needs Q_{0,t}.
-Each term of the KL is 0 or more, and log(q*/p) is log1p((q* - p)/p): T times a KL of 1e-5 keeps its digits.
+p~ divided by q(x_t | x_0) where it is a mean. The sums that make distributions of p and q* are over y: neither needs
+Q_{0,t}. Each term of the KL is 0 or more, and log(q*/p) is log1p((q* - p)/p): T times a KL of 1e-5 keeps its digits.
 
-p~ is float32, the logits being so. While Q_{0,s} has entries below `FLAT` (of the paper's 1,000 steps on 256 levels the first
-tenth) the rest is float64; from there float32: sums of K terms without signs. A term is the square of how far p is from q* in
-proportion, which is right to 1e-7 of p itself, so that the nearer they are the fewer of its digits are: on 256 levels with a
-Gaussian, T = 1,000 and random logits a position's KL is right to 2e-7 at t = 0.05, 1e-4 at 0.3 and 5e-3 at 0.9, the sum of 64
-of them to 2e-6 there. A network near the truth, whose KL there is 1e-10, has it to 2e-4. Nothing is computed twice.
+p~ is float32, the logits being so. While Q_{0,s} has entries below `FLAT` (of the paper's 1,000 steps on 256 levels the
+first tenth) the rest is float64; from there float32: sums of K terms without signs. A term is the square of how far p
+is from q* in proportion, which is right to 1e-7 of p itself, so that the nearer they are the fewer of its digits are:
+on 256 levels with a Gaussian, T = 1,000 and random logits a position's KL is right to 2e-7 at t = 0.05, 1e-4 at 0.3 and
+5e-3 at 0.9, the sum of 64 of them to 2e-6 there. A network near the truth, whose KL there is 1e-10, has it to 2e-4.
+Nothing is computed twice.
 """
 
 import torch
@@ -51,14 +53,16 @@ class RowTables:
         return torch.where(counted, random.from_tables(distributions, self.jump.shape[-1], x_0, generator), x_0)
 
     def step(self, logits: Tensor, x_0: Tensor, x_t: Tensor, row: Tensor, scale: float, auxiliary: float) -> Tensor:
-        """`scale` times the KL and `auxiliary` times the cross-entropy at N positions, their rows in order: (N,) float64.
+        """`scale` times the KL and `auxiliary` times the cross-entropy at N positions, their rows in order: (N,)
+        float64.
 
         From the logits (N, K) of p~.
         """
         return _Step.apply(logits, self, x_0, x_t, row, scale, auxiliary)  # pyright: ignore[reportReturnType]
 
     def tables(self, rows: list[int]) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Q_{0,s} of m rows of one kind, Q_{s,t} as (x_t, x_s), and of means 1/Q_{0,t} as (x_t, x_0), 0 where that is none."""
+        """Q_{0,s} of m rows of one kind, Q_{s,t} as (x_t, x_s), and of means 1/Q_{0,t} as (x_t, x_0),
+        0 where that is none."""
         (mean, flat), at = self.kinds[rows[0]], torch.tensor(rows, device=self.jump.device)
         dtype = torch.float32 if flat else torch.float64
         before, jump = self.before[at], self.jump[at]
@@ -72,7 +76,8 @@ class RowTables:
 def moments(
     Q: Tensor, into: Tensor, inverse: Tensor | None, mu: Tensor, x_0: Tensor, x_t: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The KL (m, n) at n positions of each of m rows and its gradient (m, n, K) by the logits, mu (m, n, K) their softmax."""
+    """The KL (m, n) at n positions of each of m rows and its gradient (m, n, K) by the logits, mu (m, n,
+    K) their softmax."""
     row, tiny = torch.arange(len(x_t), device=x_t.device)[:, None], torch.finfo(Q.dtype).tiny
     likely, mu = into[row, x_t], mu.to(Q.dtype)
     weight = mu if inverse is None else inverse[row, x_t].mul_(mu)
@@ -111,7 +116,8 @@ class _Step(torch.autograd.Function):
 
 
 def rows_of(process: Process, network: nn.Module, t: Tensor, s: Tensor, mean: Tensor) -> RowTables | None:
-    """The tables of rows for steps from t to s (B,), or None: of a network in float64, of few states, without matrices."""
+    """The tables of rows for steps from t to s (B,), or None: of a network in float64, of few states,
+    without matrices."""
     if torch.compiler.is_compiling():  # which tables need float64 is looked up
         return None
     if not isinstance(process, Chain) or process.K < MANY or process.prior.dtype != torch.float64:

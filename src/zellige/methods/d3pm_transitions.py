@@ -1,7 +1,7 @@
 """The transition matrices of D3PM (Austin et al. 2021, arXiv 2107.03006, appendix A.2), and the noise they are given.
 
-Rows are the source state: Q[i, j] = q(x_i = j | x_{i-1} = i). Each is a function of K and of one number beta, its strength: 0
-changes nothing. All without a mask are doubly stochastic, so that their stationary distribution is uniform.
+Rows are the source state: Q[i, j] = q(x_i = j | x_{i-1} = i). Each is a function of K and of one number beta, its
+strength: 0 changes nothing. All without a mask are doubly stochastic, so that their stationary distribution is uniform.
 
     uniform      (1 - beta) I + beta 1 1'/K                                          (A.2.1, eq. 6)
     absorbing    (1 - beta) I + beta 1 e_m'; m the mask or a state of the data       (A.2.2, eq. 7)
@@ -11,10 +11,10 @@ changes nothing. All without a mask are doubly stochastic, so that their station
                  with a mask beside it, to which every token has the same rate       (A.2.6)
     band         beta/K where 0 < |i - j| <= width                                   (A.2.5, eq. 10)
 
-The first three are mixtures, which need no matrix (`process.Mixture`): with the same w in each step, the third has the prior
-w e_m + (1 - w) 1/K. `levels` makes a `Chain` of the kernels for ordered
-states, `graph` a process of the nearest neighbours: its matrices commute, so it is a `CTMC` at the times i/T (A.4, eq. 16);
-`graph_steps` is that of the published text code. `Noise` makes any of them by its name.
+The first three are mixtures, which need no matrix (`process.Mixture`): with the same w in each step, the third has the
+prior w e_m + (1 - w) 1/K. `levels` makes a `Chain` of the kernels for ordered
+states, `graph` a process of the nearest neighbours: its matrices commute, so it is a `CTMC` at the times i/T (A.4, eq.
+16); `graph_steps` is that of the published text code. `Noise` makes any of them by its name.
 """
 
 import math
@@ -74,8 +74,8 @@ def band_jumps(K: int, beta: Tensor, width: int) -> Tensor:
 
 
 def _jumps(probability: Tensor) -> Tensor:
-    """The matrices (U, K, K) of jumps (U, K) over a line of K levels; the diagonal takes what would leave the line, so columns
-    sum to 1 too."""
+    """The matrices (U, K, K) of jumps (U, K) over a line of K levels; the diagonal takes what would leave the line, so
+    columns sum to 1 too."""
     U, K = probability.shape
     line = torch.cat((probability.flip(1), probability[:, 1:]), 1)  # n = 1-K..K-1: row i is K of them, from n = -i on
     Q = line.as_strided((U, K, K), (2 * K - 1, 1, 1)).flip(1)
@@ -103,11 +103,12 @@ WEIGHTS = ("equal", "rank")
 
 
 def nearest(embedding: Tensor, k: int, weights: str = "equal") -> Tensor:
-    """The rates R of eq. 9: A = (G + G')/(2 k) off the diagonal, G the graph of the k nearest; rows sum to zero. (N, N).
+    """The rates R of eq. 9: A = (G + G')/(2 k) off the diagonal, G the graph of the k nearest; rows sum to zero. (N,
+    N).
 
     Args:
-        weights: of an edge to the neighbour of rank r = 0..k-1: 1 ("equal"), or k softmax(-2 r^2/k)_r as the published text
-            code can have it ("rank").
+        weights: of an edge to the neighbour of rank r = 0..k-1: 1 ("equal"), or k softmax(-2 r^2/k)_r as the published
+            text code can have it ("rank").
     """
     near = neighbours(embedding, k)
     rank = torch.arange(k, dtype=D)
@@ -118,7 +119,8 @@ def nearest(embedding: Tensor, k: int, weights: str = "equal") -> Tensor:
 
 
 def masked(R: Tensor, rate: float) -> Tensor:
-    """Rates (N, N) with a mask as the last of N + 1 states, which every token enters at `rate` and none leaves (A.2.6)."""
+    """Rates (N, N) with a mask as the last of N + 1 states,
+    which every token enters at `rate` and none leaves (A.2.6)."""
     more = F.pad(R - rate * torch.eye(len(R), dtype=R.dtype), (0, 1, 0, 1))
     more[:-1, -1] = rate
     return more
@@ -127,8 +129,8 @@ def masked(R: Tensor, rate: float) -> Tensor:
 def neighbour_matrix(embedding: Tensor, k: int, scaling: str, beta: float = 0.0) -> Tensor:
     """M of the published text code, of the graph G + G' of eq. 9: to a token (rows) from a token (columns), (N, N).
 
-    "sinkhorn": rows and columns are divided by their sums in turn, 50 times, columns last; "expm": exp(beta (G + G' - D)), D
-    the sums of its rows, beta that of the first step.
+    "sinkhorn": rows and columns are divided by their sums in turn, 50 times, columns last; "expm": exp(beta (G + G' -
+    D)), D the sums of its rows, beta that of the first step.
     """
     R = 2 * k * nearest(embedding, k)
     if scaling == "expm":
@@ -160,7 +162,8 @@ def read_embedding(path: str, tokens: int) -> Tensor:
 
 
 def _numbers(path: str, what: str, takes: str) -> np.ndarray:
-    """Read numbers from a .npy or text file. InputError: the file is no `what` of numbers; `takes` says what would be."""
+    """Read numbers from a .npy or text file. InputError: the file is no `what` of numbers;
+    `takes` says what would be."""
     try:
         return np.load(path, allow_pickle=False) if path.endswith(".npy") else np.loadtxt(path, delimiter=",")
     except FileNotFoundError:
@@ -192,7 +195,8 @@ def read_matrix(path: str, tokens: int) -> Tensor:
 
 
 def read_unigrams(path: str, tokens: int) -> Tensor:
-    """The frequencies (tokens,) of the tokens from a .npy file, or a text file with a number on each line: float64, of sum 1.
+    """The frequencies (tokens,) of the tokens from a .npy file, or a text file with a number on each line: float64, of
+    sum 1.
 
     Raises:
         InputError: no such file, not as many numbers as tokens, or a negative one; none but one token occurs.
@@ -224,7 +228,8 @@ def stationary(M: Tensor) -> Tensor:
 
 
 def own(M: Tensor, T: int, schedule: str) -> CTMC:
-    """Noise by a transition matrix of one's own, in T steps: Q_{s,t} = exp((a_t - a_s) (M - I)), rows of M from token to token.
+    """Noise by a transition matrix of one's own, in T steps: Q_{s,t} = exp((a_t - a_s) (M - I)), rows of M from token
+    to token.
 
     `schedule`, "linear" or "cosine", says what is left of the slowest mode, as alpha does of a mixture's token.
     """
@@ -272,8 +277,8 @@ def table(
 def _informed(left: Tensor, V: int, redrawn: float, unigrams: Tensor | None = None) -> Tensor:
     """alpha at which I(x_t; x_0)/H(x_0) is `left`, noise as in `table`, by bisection; x_0 uniform unless `unigrams`.
 
-    Given x_0 the distribution of x_t is alpha + (1 - alpha) redrawn at x_0, (1 - alpha) redrawn at the V - 1 other tokens, and
-    without x_0 their mean at each token; at a mask the two agree.
+    Given x_0 the distribution of x_t is alpha + (1 - alpha) redrawn at x_0, (1 - alpha) redrawn at the V - 1 other
+    tokens, and without x_0 their mean at each token; at a mask the two agree.
     """
     p = None if unigrams is None else unigrams[unigrams > 0]
     entropy = math.log(V) if p is None else -float(maths.xlogy(p, p).sum())
@@ -298,14 +303,15 @@ def _informed(left: Tensor, V: int, redrawn: float, unigrams: Tensor | None = No
 
 
 def betas(name: str, T: int) -> Tensor:
-    """beta_1..beta_T, (T,): "linear" (DDPM's), "cosine", or "mutual-information", which is 1/(T - i + 1) at the mask."""
+    """beta_1..beta_T, (T,): "linear" (DDPM's), "cosine", or "mutual-information",
+    which is 1/(T - i + 1) at the mask."""
     alpha = table(name, T, 2, absorbing=True)
     return 1 - alpha[1:] / alpha[:-1]
 
 
 def left(jumps: Tensor) -> Tensor:
-    """Factor by which one step shrinks the slowest mode on a line, cos(pi (i + 1/2)/K), nearly the second eigenvalue: (T, K) ->
-    (T,)."""
+    """Factor by which one step shrinks the slowest mode on a line, cos(pi (i + 1/2)/K), nearly the second eigenvalue:
+    (T, K) -> (T,)."""
     K = jumps.shape[-1]
     mode = torch.cos(math.pi * (torch.arange(K, dtype=D) + 0.5) / K)
     change = torch.stack([(mode[n:] - mode[: K - n]).square().sum() for n in range(K)]) / mode.square().sum()
@@ -318,14 +324,14 @@ def forgets(jumps: Tensor) -> bool:
 
 
 def strengths(jumps: Callable[[Tensor], Tensor], beta: Tensor, most: float = STRONGEST) -> Tensor:
-    """Strength (T,) of each step, such that it shrinks the slowest mode as Gaussian noise with these betas (T,) does on many
-    levels.
+    """Strength (T,) of each step, such that it shrinks the slowest mode as Gaussian noise with these betas (T,) does on
+    many levels.
 
-    That is a factor exp(-pi^2 beta/16). Where levels are many, a Gaussian kernel needs beta itself (0.8% more at 256 levels);
-    where they are few, it needs more: the paper's betas hardly ever reach the next one (of 8 levels, 65% of the slowest mode
-    would be left at T), and what is not forgotten is paid for in the bound. Betas of which T steps would leave more than e^-6
-    are multiplied by a number first. No step is stronger than `most`; where all are and it is not enough, the prior's term
-    of the bound says so.
+    That is a factor exp(-pi^2 beta/16). Where levels are many, a Gaussian kernel needs beta itself (0.8% more at 256
+    levels); where they are few, it needs more: the paper's betas hardly ever reach the next one (of 8 levels, 65% of
+    the slowest mode would be left at T), and what is not forgotten is paid for in the bound. Betas of which T steps
+    would leave more than e^-6 are multiplied by a number first. No step is stronger than `most`; where all are and it
+    is not enough, the prior's term of the bound says so.
     """
     decay, top = math.pi**2 / 16 * beta, -float(left(jumps(torch.tensor([most], dtype=D))).log())
     low, high = 0.0, math.log(max(top / float(decay.min()), 1.0))
@@ -351,7 +357,8 @@ def kept(Q: Tensor, distribution: Tensor) -> Tensor:
 def informed(kernel: Callable[[float], Tensor], distribution: Tensor, removed: Tensor, points: int = 512) -> Tensor:
     """The strengths at which `removed` (n,), in (0, 1), of the information about x_0 is lost: (n,) (A.7).
 
-    As in the paper the information is computed at geometrically spaced strengths and interpolated, linearly in their log.
+    As in the paper the information is computed at geometrically spaced strengths and interpolated, linearly in their
+    log.
     """
     log_strength = torch.linspace(math.log(1e-6), math.log(1e5), points, dtype=D)
     loss = torch.stack([1 - kept(kernel(float(s)), distribution) for s in log_strength.exp()]).cummax(0).values
@@ -362,10 +369,12 @@ def informed(kernel: Callable[[float], Tensor], distribution: Tensor, removed: T
 
 # ---------------------------------------------------------------------------------- processes
 def levels(kind: str, K: int, T: int, schedule: str, width: int = 0, strength: str = "paper") -> Chain:
-    """The chain of a kernel for K ordered states, "gaussian" or "band"; its width is a quarter of the levels if it is 0.
+    """The chain of a kernel for K ordered states, "gaussian" or "band"; its width is a quarter of the levels if it is
+    0.
 
-    `schedule`, "linear" or "cosine", gives the betas. With `strength` "paper" a Gaussian kernel has them as they are, if it
-    forgets x_0 (`forgets`); otherwise, and with "matched", each step is as strong as on many levels (`strengths`).
+    `schedule`, "linear" or "cosine", gives the betas. With `strength` "paper" a Gaussian kernel has them as they are,
+    if it forgets x_0 (`forgets`); otherwise, and with "matched", each step is as strong as on many levels
+    (`strengths`).
     """
     afford(K, -(-T // THIN))
     if not 0 <= width < K:
@@ -391,15 +400,16 @@ def graph(
     weights: str = "equal",
     mask_rate: float = 0.0,
 ) -> CTMC:
-    """Noise that moves a token to one of its k nearest in an embedding (N, d), in T steps: Q_{s,t} = exp((a_t - a_s) R).
+    """Noise that moves a token to one of its k nearest in an embedding (N, d), in T steps: Q_{s,t} = exp((a_t - a_s)
+    R).
 
     Args:
         schedule: "linear" and "cosine" say what is left of the slowest mode, as alpha does of a mixture's token;
             "mutual-information" loses i/T of the information about x_0 by step i.
         distribution: (N,) of x_0 for the latter, the frequencies of the tokens; uniform by default.
         weights: of the edges, see `nearest`.
-        mask_rate: the rate into a mask, state N, beside a rate of about 1 to all neighbours; 0 is no mask. With a mask the
-            slowest mode is that of not being masked, exp(-mask_rate a).
+        mask_rate: the rate into a mask, state N, beside a rate of about 1 to all neighbours; 0 is no mask. With a mask
+            the slowest mode is that of not being masked, exp(-mask_rate a).
     """
     N = len(embedding)
     afford(N + bool(mask_rate))
@@ -444,7 +454,8 @@ class MovesAndMasks(CTMC):
 
 
 def graph_steps(embedding: Tensor, k: int, T: int, schedule: str, scaling: str) -> Chain:
-    """Nearest neighbours as in the published text code: Q_i = (1 - beta_i) I + beta_i M, `neighbour_matrix`, not exp(a_t R)."""
+    """Nearest neighbours as in the published text code: Q_i = (1 - beta_i) I + beta_i M, `neighbour_matrix`,
+    not exp(a_t R)."""
     N, beta = len(embedding), betas(schedule, T)
     afford(N, -(-T // THIN))
     M = neighbour_matrix(embedding, k, scaling, float(beta[0])).mT
@@ -469,11 +480,12 @@ COSINE = (("uniform", "paper"), ("matrix", "paper"), ("matrix", "auto"))  # nois
 class Noise:
     """D3PM's noise as it is chosen; `on` makes the process. What the fields mean stands in the method's `Config`.
 
-    "absorbing" (into a mask), "uniform", "absorbing-uniform" (one or the other) and "middle" (absorbing into the middle level)
-    are mixtures, never K x K: keep with probability 1 - beta_i, else draw from the prior. "gaussian" and "band" are chains of
-    K x K matrices, "nearest" and "absorbing-nearest" are matrix exponentials: one matrix for each time, not for each position.
-    The mutual-information schedules take x_0 to be uniform, or of the frequencies in `unigrams`, as the published ones do. The
-    betas of "gaussian" are the paper's where T steps of them forget x_0, and larger on few levels (`levels`).
+    "absorbing" (into a mask), "uniform", "absorbing-uniform" (one or the other) and "middle" (absorbing into the middle
+    level) are mixtures, never K x K: keep with probability 1 - beta_i, else draw from the prior. "gaussian" and "band"
+    are chains of K x K matrices, "nearest" and "absorbing-nearest" are matrix exponentials: one matrix for each time,
+    not for each position. The mutual-information schedules take x_0 to be uniform, or of the frequencies in `unigrams`,
+    as the published ones do. The betas of "gaussian" are the paper's where T steps of them forget x_0, and larger on
+    few levels (`levels`).
 
     Raises:
         InputError: a number out of its range, or a schedule that this noise does not have.

@@ -1,22 +1,23 @@
 """Diffusion methods: a noise process, a network, and the bound that follows from them.
 
-A paper is one file in `methods/`: a process, the network's time input, and `read`, which turns logits into a prediction.
-Predictions, bounds and samples follow. Where the paper differs it overrides `cost` (its closed form of the bound at one
-position), `corrupt`, `terms`, `loss` or `estimators`.
+A paper is one file in `methods/`: a process, the network's time input, and `read`, which turns logits into a
+prediction. Predictions, bounds and samples follow. Where the paper differs it overrides `cost` (its closed form of the
+bound at one position), `corrupt`, `terms`, `loss` or `estimators`.
 
-`elbo` is the bound of a method, its three terms in continuous time and in T steps; the functions after it give each term, and
-sums over positions. Their values are nats, float64, one for each example of the batch, (B,).
+`elbo` is the bound of a method, its three terms in continuous time and in T steps; the functions after it give each
+term, and sums over positions. Their values are nats, float64, one for each example of the batch, (B,).
 
     prior            KL( q(x | x_0) || prior ) where sampling starts, and the end PRIOR -> t = 1 if it starts there
     diffusion        E over t in (0, 1] of `Diffusion.diffusion`; or the sum of the steps of a chain between the ends
     reconstruction   the end t = 0 -> CLEAN; the last step of the chain
 
-A sample of the bound includes both endpoint terms of every example. The times between are sampled, one for each example,
-uniformly or by a `Proposal`; of the steps of a chain all may be taken instead. Training samples one of all T steps
-(`one_step`): one network evaluation, and more variance.
+A sample of the bound includes both endpoint terms of every example. The times between are sampled, one for each
+example, uniformly or by a `Proposal`; of the steps of a chain all may be taken instead. Training samples one of all T
+steps (`one_step`): one network evaluation, and more variance.
 
-An end is passed continuously if the `span` extends beyond [0, 1] (absorbing noise): one token at a time (`one_by_one`). It is a
-jump, all its tokens at once, in discrete time, without a mask (only the last end is left), and with `jumps`, as published.
+An end is passed continuously if the `span` extends beyond [0, 1] (absorbing noise): one token at a time (`one_by_one`).
+It is a jump, all its tokens at once, in discrete time, without a mask (only the last end is left), and with `jumps`, as
+published.
 """
 
 from collections.abc import Callable
@@ -60,8 +61,8 @@ def elbo(
         reconstruction   L_0      -log p(x_0 | x_1)
 
     Args:
-        times: (n + 1,) those that the chain steps through: of coarse chains, or of another grid. None: the method's own T steps,
-            or continuous time where it has none.
+        times: (n + 1,) those that the chain steps through: of coarse chains, or of another grid. None: the method's own
+            T steps, or continuous time where it has none.
         proposal: of the sampled step or time; None: even.
         every: all steps in place of a sampled one.
         jumps: in continuous time, pass each end in one jump, as published; else as the `span` has it.
@@ -158,7 +159,8 @@ def one_step(method: "Diffusion", batch: Batch, generator: Randomness = None) ->
 def jump(
     method: "Diffusion", batch: Batch, t: Tensor, s: Tensor, generator: Randomness = None, most: int | None = None
 ) -> Tensor:
-    """The bound of the step from time t to s, () each: (B,) nats. Examples in which nothing can change are not evaluated."""
+    """The bound of the step from time t to s, () each: (B,) nats.
+    Examples in which nothing can change are not evaluated."""
     x_t = method.corrupt(batch, t, generator)
     rows = positions(method._may_cost(x_t)[:, None], most, batch.spare)
     if len(rows.index) == 0:
@@ -188,10 +190,11 @@ def last_jump(method: "Diffusion", batch: Batch, generator: Randomness = None) -
 
 
 def one_by_one(method: "Diffusion", batch: Batch, generator: Randomness = None, end: float = 0.0) -> Tensor:
-    """Endpoint term beyond t = 0 or t = 1 under absorbing noise, its tokens revealed one by one in a random order: (B,) nats.
+    """Endpoint term beyond t = 0 or t = 1 under absorbing noise, its tokens revealed one by one in a random order: (B,)
+    nats.
 
-    Of its r tokens c = 1..r are still to come; with the m masks in the input each costs r/m of their sum. Examples without such
-    tokens are not evaluated.
+    Of its r tokens c = 1..r are still to come; with the m masks in the input each costs r/m of their sum. Examples
+    without such tokens are not evaluated.
     """
     masks = method.process.movable(method.corrupt(batch, end, generator)) & batch.counted
     revealed = masks if end == 0.0 else batch.counted & ~masks  # what is revealed in this end
@@ -333,7 +336,8 @@ class Diffusion(Method):
         published_end: the last time of its authors' sampler; None if unknown, or if it has no times.
         published_fills: whether one more step, to clean tokens, follows; else the last step goes to clean tokens.
         time_input: the input of a time-conditioned network: "t", in units of 1/1000, or "sigma" = -log alpha.
-        pointwise: whether positions are independent, so that `read` is enough; False for a class with its own `predict`.
+        pointwise: whether positions are independent, so that `read` is enough; False for a class with its own
+            `predict`.
     """
 
     sampling_grid: str = "uniform"
@@ -349,7 +353,8 @@ class Diffusion(Method):
         sees_sigma = self.parameterization == "score" or (self.time_conditioned and self.time_input == "sigma")
         if sees_sigma and getattr(getattr(self.process, "schedule", None), "alpha_1", 1.0) == 0.0:
             raise InputError(
-                "`alpha_1` 0 is noise without end at t = 1, which no network can take as input; use 1e-3, or another above 0"
+                "`alpha_1` 0 is noise without end at t = 1, which no network can take as input; use 1e-3, or another "
+                "above 0"
             )
 
     def __init_subclass__(cls, **more: Any) -> None:
@@ -387,7 +392,8 @@ class Diffusion(Method):
         Args:
             at: (B, L) bool; the prediction then has the leading shape (N,) of the positions where it is True, and the
                 head, and of a transformer the end of its last block, is computed there only.
-            context: for a network of blocks, the clean tokens (B, L) of earlier blocks, or a cache of the tokens before x_t.
+            context: for a network of blocks, the clean tokens (B, L) of earlier blocks, or a cache of the tokens before
+                x_t.
         """
         inputs = Batch(x_t, None, segments, condition)
         refuse_times(self, x_t, t, at)
@@ -400,7 +406,8 @@ class Diffusion(Method):
         return self.read(self.logits(h), x_t, t)
 
     def clean(self, batch: Batch) -> Tensor | None:
-        """Clean tokens (B, L) that the network reads beside x_t when x_0 is known; None except for a method of blocks."""
+        """Clean tokens (B, L) that the network reads beside x_t when x_0 is known;
+        None except for a method of blocks."""
         return None
 
     @arguments.checked
@@ -412,8 +419,8 @@ class Diffusion(Method):
     def cost(self, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor, s: Tensor | None = None) -> Tensor:
         """The bound at N positions from their logits (N, K): (N,) nats.
 
-        For the step from t to s; per unit of time if s is None. This is the definition; a method may override it with a closed
-        form.
+        For the step from t to s; per unit of time if s is None. This is the definition; a method may override it with a
+        closed form.
         """
         pred, target = self.read(logits, x_t, t), truth(self.process, x_0, x_t, t)
         return bound.continuous(target, pred) if s is None else bound.discrete(target, pred, s)
@@ -427,15 +434,16 @@ class Diffusion(Method):
     def diffusion(self, batch: Batch, x_t: Tensor, t: Tensor, weight: Tensor | None = None) -> Tensor:
         """The continuous bound at times t given x_t, summed over the sequence: (B,) nats per unit of time.
 
-        An example has one time, (B,); in a method of blocks each position may have its own, (B, L). With `weight` (B, L), that of
-        each position in the sum.
+        An example has one time, (B,); in a method of blocks each position may have its own, (B, L). With `weight` (B,
+        L), that of each position in the sum.
         """
         if not self.pointwise:
             return from_prediction(self, batch, x_t, t, weight=weight)
         return summed(self, self.cost, batch, x_t, t, weight=weight)
 
     def step(self, batch: Batch, x_t: Tensor, t: Tensor, s: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The discrete bound of the step from t to s given x_t, summed over the sequence: (B,) nats. Times as in `diffusion`.
+        """The discrete bound of the step from t to s given x_t, summed over the sequence: (B,) nats. Times as in
+        `diffusion`.
 
         With `weight` (B, L), that of each position in the sum.
         """
@@ -449,8 +457,8 @@ class Diffusion(Method):
         return (0.0, 1.0) if self.steps else self.process.span
 
     def prior_term(self, batch: Batch, generator: Randomness = None) -> Tensor:
-        """Prior term, KL(q(x | x_0) || prior) where sampling starts, and the jump PRIOR -> t = 1 if it starts there: (B,)
-        nats."""
+        """Prior term, KL(q(x | x_0) || prior) where sampling starts, and the jump PRIOR -> t = 1 if it starts there:
+        (B,) nats."""
         return prior(self, batch, generator)
 
     def _max_positions(self, batch: Batch) -> int | None:
@@ -476,7 +484,8 @@ class Diffusion(Method):
         return torch.zeros_like(x), n
 
     def spread(self, n: Tensor, generator: Randomness = None) -> Tensor:
-        """An evenly spread uniform in [0, 1) for each group of each example, n (B, G) positions in each: (B, G) float64."""
+        """An evenly spread uniform in [0, 1) for each group of each example, n (B, G) positions in each: (B,
+        G) float64."""
         return random.spread(n, generator)
 
     def draw_times(self, batch: Batch, generator: Randomness = None) -> Tensor:
@@ -491,8 +500,8 @@ class Diffusion(Method):
     def terms(self, batch, generator=None):
         """One unbiased sample of each term of an upper bound on -log p(x_0): (B,) nats, float64.
 
-        Keys: "diffusion", "reconstruction", "prior". Times are stratified over the examples; of T steps the last one, and the
-            first if it is a jump, are computed for every example.
+        Keys: "diffusion", "reconstruction", "prior". Times are stratified over the examples; of T steps the last one,
+            and the first if it is a jump, are computed for every example.
         """
         return elbo(self, batch, generator)
 
@@ -519,7 +528,8 @@ class Diffusion(Method):
 
     @property
     def retraces(self) -> bool:
-        """Whether noise can lead from a text to each x_t that the model writes it from; what weighs a text needs that."""
+        """Whether noise can lead from a text to each x_t that the model writes it from;
+        what weighs a text needs that."""
         return True
 
     @property
@@ -530,9 +540,9 @@ class Diffusion(Method):
     def grid(self, steps: int, device: torch.device | None = None) -> Tensor:
         """The T + 1 times of the T-step model, from where sampling starts to CLEAN, even over the `span`.
 
-        Times beyond them are part of the first or last step, so the T discrete bounds (and the prior's KL, if the start is t =
-        1) are the whole -ELBO (D3PM eq. 1, MD4 section 3). If the model has steps of its own and these are fewer, they are some
-        of its own times (`coarse`).
+        Times beyond them are part of the first or last step, so the T discrete bounds (and the prior's KL, if the start
+        is t = 1) are the whole -ELBO (D3PM eq. 1, MD4 section 3). If the model has steps of its own and these are
+        fewer, they are some of its own times (`coarse`).
         """
         low, high = self.span
         times = torch.linspace(high, low, steps + 1, dtype=torch.float64, device=device)
@@ -542,7 +552,8 @@ class Diffusion(Method):
         return times
 
     def coarse(self, times: Tensor) -> Tensor:
-        """Of the times of its own T steps those next to `times` (n + 1,), n <= T, which fall from 1 to 0: a coarse chain.
+        """Of the times of its own T steps those next to `times` (n + 1,), n <= T, which fall from 1 to 0: a coarse
+        chain.
 
         Its kernel p(x_s | x_t) skips the steps between: D3PM section 3.3, p(x_{t-k} | x_t).
         """

@@ -1,7 +1,7 @@
 """FlexMDM: masked diffusion of texts of any length, by insertion (Kim et al. 2025, arXiv 2509.01025); derived here.
 
-The noise deletes tokens and masks others. Backwards in time a text grows from nothing: a mask is inserted somewhere, and later
-becomes a token. Time runs from t = 0, the text x_0 of n tokens, to t = 1, the empty text:
+The noise deletes tokens and masks others. Backwards in time a text grows from nothing: a mask is inserted somewhere,
+and later becomes a token. Time runs from t = 0, the text x_0 of n tokens, to t = 1, the empty text:
 
     noise       each token by itself is absent from the time u ~ uniform(0, 1) on, and masked from u v on, v = (uniform)^{1/q}:
                 P(absent at t) = t,   P(masked at t) = M(t) = (t^q - t) / (1 - q),  of q = 1: -t log t                     (1)
@@ -14,32 +14,33 @@ becomes a token. Time runs from t = 0, the text x_0 of n tokens, to t = 1, the e
     -log p(x_0) <= integral over t in (0, 1) of
         E [ sum_gaps (lambda_i - c_i / t (1 + log t lambda_i)) + sum_masks q / t (-log f(x_0 at it)) ]                     (3)
 
-Proof of (3). Take a path: the times of all insertions, each with its gap, and of all unmaskings, each with its token. It ends in
-one text, and says which token of the text each insertion became. Let Q be the distribution of paths given x_0, by (1), and P that
-of the model's. Then -log p(x_0) = -log E_Q[P/Q] <= E_Q[log Q/P], and of a jump process log P is the sum of the log rates of its
-jumps less the integral of all rates. In Q a missing token has the rate 1/t, whatever else happened; the rates q / t of unmasking
-cancel. With E_Q of the sum over insertions = E_Q of the integral of c_i / t, this is (3).
-With the exact network the mean of (3) over the data is the entropy of the data, so (3) is tight there: given the path until t,
-every text and every place of x_t in it has the weight p(x_0) t^{n - length of x_t}, which x_t alone determines. So the process of
-the data is Markov in x_t, and P = Q. (The loss of the published code is the divergence of c_i and t lambda_i: c_i log c_i / t
-more, a looser bound by a constant of the data.)
+Proof of (3). Take a path: the times of all insertions, each with its gap, and of all unmaskings, each with its token.
+It ends in one text, and says which token of the text each insertion became. Let Q be the distribution of paths given
+x_0, by (1), and P that of the model's. Then -log p(x_0) = -log E_Q[P/Q] <= E_Q[log Q/P], and of a jump process log P is
+the sum of the log rates of its jumps less the integral of all rates. In Q a missing token has the rate 1/t, whatever
+else happened; the rates q / t of unmasking cancel. With E_Q of the sum over insertions = E_Q of the integral of c_i /
+t, this is (3). With the exact network the mean of (3) over the data is the entropy of the data, so (3) is tight there:
+given the path until t, every text and every place of x_t in it has the weight p(x_0) t^{n - length of x_t}, which x_t
+alone determines. So the process of the data is Markov in x_t, and P = Q. (The loss of the published code is the
+divergence of c_i and t lambda_i: c_i log c_i / t more, a looser bound by a constant of the data.)
 
-The integral is sampled at t = u^2, u uniform and stratified, with the weight 2 u: with u itself the variance is infinite. For it
-to be finite, q must be above 1/2.
+The integral is sampled at t = u^2, u uniform and stratified, with the weight 2 u: with u itself the variance is
+infinite. For it to be finite, q must be above 1/2.
 
-**Infilling.** Given tokens are shown at all times, and nothing is inserted between two of them. The network sees these closed
-gaps (`Net.given`, at the position right of a gap); then (3), over the open gaps and the masks, bounds -log p(span | given
-tokens), and is tight. For that a share of the training texts, `spans`, is noised in one span alone: with `a` tokens before and
-`b` after it, drawn uniformly from all a + b <= L, if the text is so long; the distribution of a and b must not depend on n, or
-the network learns another one of lengths. In a shorter text a uniform span is masked and not deleted, for spans of known length.
+**Infilling.** Given tokens are shown at all times, and nothing is inserted between two of them. The network sees these
+closed gaps (`Net.given`, at the position right of a gap); then (3), over the open gaps and the masks, bounds -log
+p(span | given tokens), and is tight. For that a share of the training texts, `spans`, is noised in one span alone: with
+`a` tokens before and `b` after it, drawn uniformly from all a + b <= L, if the text is so long; the distribution of a
+and b must not depend on n, or the network learns another one of lengths. In a shorter text a uniform span is masked and
+not deleted, for spans of known length.
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
 | deletion and masks | linear; unmasking at q times the rate | tokens of masks, rates of gaps | continuous; spans | insertion |
 
 Differences from the paper: the network gives the rate lambda_i and not t lambda_i, which is not near 0 for small t; q
-(`unmasking`) is an option, where the paper has any two schedules (a change of time makes the first one linear). A row is one
-text, from its first position on; padding takes part in the network's computation.
+(`unmasking`) is an option, where the paper has any two schedules (a change of time makes the first one linear). A row
+is one text, from its first position on; padding takes part in the network's computation.
 """
 
 from dataclasses import dataclass, replace
@@ -82,7 +83,8 @@ class Noisy:
 
 @dataclass(frozen=True)
 class Span:
-    """The part of each text that is noised, tokens `begin` to `end` - 1; of known length: masked, never absent. (B,) each."""
+    """The part of each text that is noised, tokens `begin` to `end` - 1; of known length: masked, never absent.
+    (B,) each."""
 
     begin: Tensor
     end: Tensor
@@ -146,11 +148,13 @@ class FlexMDM(Method):
     # ---------------------------------------------------------------------------------- what the network says
     def predict(self, *_, **__):
         raise InputError(
-            "flexmdm inserts tokens and predicts no text of one length; ask `next` for the tokens of masks, `rates` for the gaps"
+            "flexmdm inserts tokens and predicts no text of one length; ask `next` for the tokens of masks, `rates` "
+            "for the gaps"
         )
 
     def read(self, x: Tensor, t: Tensor, closed: Tensor, at: Tensor, condition: Tensor | None = None) -> Tensor:
-        """Hidden states (N, D) at the positions `at` (B, L) of texts x (B, L) at times t (B,) with these closed gaps (B, L)."""
+        """Hidden states (N, D) at the positions `at` (B, L) of texts x (B,
+        L) at times t (B,) with these closed gaps (B, L)."""
         return self.hidden(x, t, Batch(x, ~closed, None, condition), None, positions(at))
 
     def next(self, h: Tensor) -> Tensor:
@@ -158,7 +162,8 @@ class FlexMDM(Method):
         return self.logits(h)[..., : self.vocabulary].double().softmax(-1)
 
     def rates(self, h: Tensor) -> Tensor:
-        """Rates lambda of insertion into gaps, from the hidden states (*, D) right of them: (*) float64, per unit of time."""
+        """Rates lambda of insertion into gaps, from the hidden states (*, D) right of them: (*) float64,
+        per unit of time."""
         return self.logits(h)[..., self.vocabulary].double().exp()
 
     # ---------------------------------------------------------------------------------- the noise
@@ -168,7 +173,8 @@ class FlexMDM(Method):
         return -maths.xlogy(t, t) * torch.where(x == 0, 1.0, torch.expm1(x) / torch.where(x == 0, 1.0, x))  # (1)
 
     def texts(self, batch: Batch) -> tuple[Batch, Span]:
-        """The texts in rows of the network's length, `mask` True at their tokens, and the part of each that is not given.
+        """The texts in rows of the network's length, `mask` True at their tokens, and the part of each that is not
+        given.
 
         What does not count before a token that does is a given part; what is behind the last such token is padding.
 
@@ -184,7 +190,8 @@ class FlexMDM(Method):
             )
             if several or bool((counted[:, :-1] & ~counted[:, 1:] & there[:, 1:]).any()):
                 raise InputError(
-                    "flexmdm reads one text a row, of which the beginning may be given; use `data.pack` document or wrap"
+                    "flexmdm reads one text a row, of which the beginning may be given; use `data.pack` document or "
+                    "wrap"
                 )
         return Batch(tokens, there, None, batch.condition), Span.of(begin, lengths)
 
@@ -216,8 +223,8 @@ class FlexMDM(Method):
         return Noisy(x, target, missing, gaps & ~shut & (size < L), gaps & shut)
 
     def spans(self, whole: Span, generator: Randomness = None) -> Span:
-        """What training noises of each text: the `whole` of it, or in a share `spans` of the texts without a given part one
-        span."""
+        """What training noises of each text: the `whole` of it, or in a share `spans` of the texts without a given part
+        one span."""
         lengths, device = whole.end, whole.end.device
         B, L = len(lengths), self.window
         alone = random.bernoulli(torch.full((B,), self.config.spans, device=device), generator) & (whole.begin == 0)
@@ -238,7 +245,8 @@ class FlexMDM(Method):
         return sum(self.span_terms(texts, span, generator).values())
 
     def span_terms(self, batch: Batch, span: Span, generator: Randomness = None) -> dict[str, Tensor]:
-        """The two sums of (3) for -log p(span | the other tokens) of texts (`texts`), sampled at one time each: (B,) nats."""
+        """The two sums of (3) for -log p(span | the other tokens) of texts (`texts`), sampled at one time each:
+        (B,) nats."""
         u = random.stratified(len(batch), generator, batch.tokens.device).clamp_min(TINY)
         t = u.square()
         noisy = self.corrupt(batch, t, span, generator)

@@ -12,15 +12,16 @@
 |---|---|---|---|---|
 | absorbing, learnt by token | polynomial, one w a token | Mean (SUBS) | continuous + RLOO (two draws) | ancestral, by thinning |
 
-Which way the exponents point: with a larger w, tau^w is smaller, so a token keeps longer as noise is added. Generation runs the
-other way, from t = 1: such a token appears *earlier*. Half of the tokens k have appeared at the t where alpha_k(t) = 1/2, which
-is nearer to 1 the larger w_k is. The exponent of the mask is not used and stays where it began.
+Which way the exponents point: with a larger w, tau^w is smaller, so a token keeps longer as noise is added. Generation
+runs the other way, from t = 1: such a token appears *earlier*. Half of the tokens k have appeared at the t where
+alpha_k(t) = 1/2, which is nearer to 1 the larger w_k is. The exponent of the mask is not used and stays where it began.
 
-Differences from the paper: mu is p(x_0 | x_t), which leans towards tokens with a small w, as those are the masked ones. The
-published reconstruction does not use the network: it is the cost of a guess in proportion to 1 - alpha; here it is the model's
-own. The published bound leaves out what lies before alpha(1), and its integral over [t_1, 1] lacks the factor 1 - t_1 (theirs:
-`published`). The loss has the value of the bound and the gradient of the surrogate; the published one has the surrogate's
-value, which may be negative.
+Differences from the paper: mu is p(x_0 | x_t), which leans towards tokens with a small w, as those are the masked ones.
+The
+published reconstruction does not use the network: it is the cost of a guess in proportion to 1 - alpha; here it is the
+model's own. The published bound leaves out what lies before alpha(1), and its integral over [t_1, 1] lacks the factor 1
+- t_1 (theirs: `published`). The loss has the value of the bound and the gradient of the surrogate; the published one
+has the surrogate's value, which may be negative.
 """
 
 import math
@@ -89,7 +90,8 @@ class GenMD4(Absorbing):
 
     # ---------------------------------------------------------------------------------- learning the exponents
     def log_q(self, batch: Batch, x_t: Tensor, t: Tensor) -> Tensor:
-        """log q(x_t | x_0) at times t (B,) for x_t (B, L) that x_0 can become, over the positions that count: (B,) nats."""
+        """log q(x_t | x_0) at times t (B,) for x_t (B, L) that x_0 can become, over the positions that count:
+        (B,) nats."""
         masks = x_t == self.process.mask  # (B, L)
         log_masked = self.schedule.w[batch.tokens] * self.schedule.tau(t).log()[:, None] + math.log1p(
             -self.schedule.alpha_1
@@ -99,9 +101,11 @@ class GenMD4(Absorbing):
         return (log_q if batch.mask is None else log_q.masked_fill(~batch.mask, 0.0)).sum(-1)
 
     def rloo(self, batch: Batch, z: Tensor, other: Tensor, t: Tensor, s: Tensor | None = None) -> Tensor:
-        """The mean of the bounds at t (B,), per unit of time or of the step to s, of two draws z, other (B, L): (B,) nats.
+        """The mean of the bounds at t (B,), per unit of time or of the step to s, of two draws z, other (B, L): (B,)
+        nats.
 
-        Its gradient is that of the surrogate, whose expectation over both draws is the gradient of E over x_t of the bound.
+        Its gradient is that of the surrogate, whose expectation over both draws is the gradient of E over x_t of the
+        bound.
         """
         x_t = torch.cat((z, other))  # (2B, L)
         rows = positions(self.process.movable(x_t).any(-1, keepdim=True))  # where nothing is masked nothing is asked

@@ -19,9 +19,9 @@
 |---|---|---|---|---|
 | masks and random tokens | its own | LeaveOneOut | continuous; weighted | ancestral |
 
-Deviations: alpha is 1 at t = 0 and 0 at t = 1 exactly, so that prior and reconstruction are 0 and the bound is the integral
-over all of [0, 1]. The authors' code leaves out 1e-4 at both ends of time (`t_eps`). Here only the weighted losses leave it
-out; the bound does not. Their p_u has a floor of e^-20. gamma above 2 makes rates negative.
+Deviations: alpha is 1 at t = 0 and 0 at t = 1 exactly, so that prior and reconstruction are 0 and the bound is the
+integral over all of [0, 1]. The authors' code leaves out 1e-4 at both ends of time (`t_eps`). Here only the weighted
+losses leave it out; the bound does not. Their p_u has a floor of e^-20. gamma above 2 makes rates negative.
 """
 
 import functools
@@ -42,7 +42,8 @@ MAX_WEIGHT = 2.0
 
 
 class Hybrid(Schedule):
-    """alpha_t = (1 - u) / (1 + c_u), and c_u beside it; u is t, or runs from where alpha is `alpha_0` to where it is `alpha_1`.
+    """alpha_t = (1 - u) / (1 + c_u), and c_u beside it; u is t, or runs from where alpha is `alpha_0` to where it is
+    `alpha_1`.
 
     Args:
         p_uniform: p_u, the fraction of uniform tokens at u = 1/2.
@@ -91,7 +92,8 @@ def _reached(alpha: float, B: float, gamma: float) -> float:
 
 
 class Drifting(Process):
-    """Noise whose distribution pi_t changes with time: Q_{s,t} = a I + 1 (n_t - a n_s)', n_t = beta_t pi_t, of `Hybrid`.
+    """Noise whose distribution pi_t changes with time: Q_{s,t} = a I + 1 (n_t - a n_s)', n_t = beta_t pi_t, of
+    `Hybrid`.
 
     Clean data never contains the mask, which is noised and restored as any token.
     """

@@ -5,8 +5,9 @@
     bound            E_t [ -alpha'/(1 - alpha) sum over the masks of -log mu(x_0) ]                    (eq. 11)
     T steps          (alpha_s - alpha_t)/(1 - alpha_t) sum over the masks of -log mu(x_0)                        (eq. 8)
 
-Without carry-over or zero masking (section 5.3, table 8; T steps) mu, which may now have mass mu_m on the mask and differ from a
-visible token, takes the place of x_0 in q(x_s | x_t, x_0). With o = alpha/(1 - alpha), r = (alpha_s - alpha_t)/(1 - alpha_t):
+Without carry-over or zero masking (section 5.3, table 8; T steps) mu, which may now have mass mu_m on the mask and
+differ from a visible token, takes the place of x_0 in q(x_s | x_t, x_0). With o = alpha/(1 - alpha), r = (alpha_s -
+alpha_t)/(1 - alpha_t):
 
     a step t -> s    at a mask r [-log mu(x_0)] + log(1 + o_t mu_m) - (1 - r) log(1 + o_s mu_m); 0 elsewhere: q keeps what it sees
     the last step    -log mu(x_0) + log(1 - mu_m) at the masks, and without carry-over everywhere, for it redraws every token
@@ -16,9 +17,9 @@ visible token, takes the place of x_0 in q(x_s | x_t, x_0). With o = alpha/(1 - 
 | absorbing | loglinear | Mean (SUBS) | weighted cross-entropy; finite T | ancestral |
 
 Differences from the paper: the published bound leaves out the cost of the tokens that are still visible at t = 1 (here:
-`prior`). The published code replaces the time by sigma = 0 when it is not conditioned on time; here such a network has no time
-input at all. Its code, without carry-over, draws x_0 in one step more than T; here the last of T steps does. There mu is
-normalised over the tokens, so that no sample holds a mask.
+`prior`). The published code replaces the time by sigma = 0 when it is not conditioned on time; here such a network has
+no time input at all. Its code, without carry-over, draws x_0 in one step more than T; here the last of T steps does.
+There mu is normalised over the tokens, so that no sample holds a mask.
 """
 
 from typing import Any, ClassVar
@@ -95,7 +96,8 @@ class MDLM(Masked):
 
 
 class Visible(Mixture):
-    """Absorbing noise of a model in which visible tokens may change, too: it has no `mask`, only a `blank`; its times are i/T."""
+    """Absorbing noise of a model in which visible tokens may change, too: it has no `mask`, only a `blank`;
+    its times are i/T."""
 
     def __init__(self, K: int, schedule: Schedule, mask: int | None, T: int):
         noise = absorbing(K, schedule, mask)

@@ -1,9 +1,10 @@
 """The interface of a method: a network and what a paper computes with it.
 
-`Method` is what trainers and evaluators use of every paper: its construction, loss, bound, other likelihoods, and the network's
-inputs. A paper with a noise process is a `Diffusion` (`diffusion`).
+`Method` is what trainers and evaluators use of every paper: its construction, loss, bound, other likelihoods, and the
+network's inputs. A paper with a noise process is a `Diffusion` (`diffusion`).
 
-Public methods check their arguments: sequences must fit the method, and times and positions must have the shape of the batch.
+Public methods check their arguments: sequences must fit the method, and times and positions must have the shape of the
+batch.
 """
 
 import contextlib
@@ -66,7 +67,8 @@ def refuse_rows(method: "Method", batch: Batch) -> None:
 
 
 def _at_hand(x: Tensor) -> bool:
-    """Return whether values can be read at no cost: not in a compiled step, nor on a GPU, which would have to synchronise."""
+    """Return whether values can be read at no cost: not in a compiled step, nor on a GPU,
+    which would have to synchronise."""
     return not torch.compiler.is_compiling() and x.device.type == "cpu" and x.numel() > 0
 
 
@@ -125,7 +127,8 @@ class Method(nn.Module):
         sampler: the default sampler.
         variants: the models that its paper reports, as changes of Config; `verify` checks each.
         ordered: whether tokens are ordered, such as pixel values or pitches; `methods.build` sets it on an instance.
-        verifier: of an instance, a causal head for the sampler `speculative`, (h, x, turn) -> h; `verified_by` gives it one.
+        verifier: of an instance, a causal head for the sampler `speculative`, (h, x, turn) -> h; `verified_by` gives it
+            one.
 
     Args:
         network: features and head (see `nn.network`); the head has K logits.
@@ -134,8 +137,8 @@ class Method(nn.Module):
         config: the method's own choices.
         process: the noise; None where there is none (CSM, AR).
         timed: whether the network is time-conditioned.
-        steps: 0 for continuous time; T for a T-step model, used by its chain, its bound and its samplers; a process in discrete
-            time sets it itself. The option for it is called `diffusion_steps`.
+        steps: 0 for continuous time; T for a T-step model, used by its chain, its bound and its samplers; a process in
+            discrete time sets it itself. The option for it is called `diffusion_steps`.
     """
 
     name: ClassVar[str]
@@ -210,7 +213,8 @@ class Method(nn.Module):
 
     @arguments.checked
     def of_length(self, length: int) -> Self:
-        """The same method for sequences of `length` tokens. It shares the network, whose own length stays the `window`."""
+        """The same method for sequences of `length` tokens. It shares the network,
+        whose own length stays the `window`."""
         copied = copy_of(self)
         copied.shape = (length,)
         return copied
@@ -241,7 +245,8 @@ class Method(nn.Module):
 
     @classmethod
     def resolve(cls, config: Any) -> "type[Method]":
-        """Return the class for a config: this one, unless the file has another for one of its choices (BD3-LM's score)."""
+        """Return the class for a config: this one, unless the file has another for one of its choices (BD3-LM's
+        score)."""
         return cls
 
     @classmethod
@@ -256,7 +261,8 @@ class Method(nn.Module):
 
     @classmethod
     def outputs(cls, vocabulary: int, config: Any) -> int:
-        """Number of outputs of the network's head per position: K logits, or two if `head` of the config is logistic."""
+        """Number of outputs of the network's head per position: K logits,
+        or two if `head` of the config is logistic."""
         return 2 if getattr(config, "head", "logits").startswith("logistic") else cls.states(vocabulary, config)
 
     @classmethod
@@ -323,12 +329,12 @@ class Method(nn.Module):
     def compute_in(self, precision: str, compile: bool = False) -> Self:
         """Set the precision of the network's matrix products; with `compile` torch compiles its hidden states.
 
-        For sampling and evaluation; training has `train.precision` and `train.compile`. Computations on the network's outputs
-        stay in float64.
+        For sampling and evaluation; training has `train.precision` and `train.compile`. Computations on the network's
+        outputs stay in float64.
 
         Args:
-            precision: "float32" is that of the weights, and no less; "tf32", on a GPU, has 10 bits of mantissa and sums in
-                float32 (elsewhere it is float32); "bfloat16" rounds the weights.
+            precision: "float32" is that of the weights, and no less; "tf32", on a GPU, has 10 bits of mantissa and sums
+                in float32 (elsewhere it is float32); "bfloat16" rounds the weights.
             compile: the first network evaluations of each kind take a minute or so.
         """
         if precision not in PRECISIONS:
@@ -354,7 +360,8 @@ class Method(nn.Module):
         return None if self._precision is None else PRECISIONS[self._precision]
 
     def _in_precision(self, device: torch.device) -> contextlib.AbstractContextManager[None]:
-        """Context in which float32 products on a GPU use the precision of `compute_in`, also outside the hidden states."""
+        """Context in which float32 products on a GPU use the precision of `compute_in`,
+        also outside the hidden states."""
         return products(device, None if self._dtype is not None else self._precision)
 
     def _evaluate(self, entry: str) -> Callable[..., Any]:
@@ -385,9 +392,9 @@ class Method(nn.Module):
     ) -> Tensor:
         """Hidden states (B, L, D) of the network, or (N, D) at the positions `at`.
 
-        Given positions are CLEAN; the time input is that of the others: one time for each sequence, or for each block of a
-        network of blocks if t is (B, L). `context`: the other input of a network of blocks, clean tokens (B, L) or a cache; or an
-        `Estimate` that a network with self-conditioning reads.
+        Given positions are CLEAN; the time input is that of the others: one time for each sequence, or for each block
+        of a network of blocks if t is (B, L). `context`: the other input of a network of blocks, clean tokens (B, L) or
+        a cache; or an `Estimate` that a network with self-conditioning reads.
         """
         more: dict[str, Any] = {}
         if batch is not None and not (batch.segments is None and batch.condition is None):
@@ -454,14 +461,15 @@ def copy_of(module: N) -> N:
 
 
 def _recorded(function: Callable[..., Any], *args: Any, **more: Any) -> Any:
-    """Call a compiled function of sizes that vary, with gradients: without, PyTorch 2.13 fails to compile it for new sizes."""
+    """Call a compiled function of sizes that vary, with gradients: without,
+    PyTorch 2.13 fails to compile it for new sizes."""
     with torch.enable_grad():
         return function(*args, **more)
 
 
 def clean_positions(x: Tensor, t: Tensor | float | None, batch: Batch | None) -> Tensor:
-    """Positions of x (B, L) whose tokens carry no noise: those at time CLEAN, and those that the batch does not count. (B, L)
-    bool."""
+    """Positions of x (B, L) whose tokens carry no noise: those at time CLEAN, and those that the batch does not count.
+    (B, L) bool."""
     given = torch.zeros_like(x, dtype=torch.bool) if batch is None or batch.mask is None else ~batch.mask
     return given | t.isneginf() if isinstance(t, Tensor) and t.shape == x.shape else given
 

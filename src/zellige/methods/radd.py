@@ -4,8 +4,8 @@ arXiv 2406.03736).
     score            p_t(y) / p_t(x_t) = alpha/(1 - alpha) p_0(y | the tokens of x_t) at a mask                    (theorem 1)
     network          c(x_t) = p_0(. | the tokens of x_t), which does not see the time; alpha loglinear            (eq. 3.3)
 
-Four losses, one expectation (theorem 2, eq. 3.7, in this order) when alpha runs from exactly 1 to exactly 0. With the sums over
-the masks of x_t, R the rate -alpha'/alpha and v = alpha/(1 - alpha) c
+Four losses, one expectation (theorem 2, eq. 3.7, in this order) when alpha runs from exactly 1 to exactly 0. With the
+sums over the masks of x_t, R the rate -alpha'/alpha and v = alpha/(1 - alpha) c
 
     t-DSE            E_t sum R [ sum_y v_y - a log v_{x_0} + a (log a - 1) ],  a = alpha/(1 - alpha)
     t-DCE            E_t sum -alpha'/(1 - alpha) -log c_{x_0}
@@ -18,11 +18,11 @@ and an order: -log p(x) = sum_l -log c(x_order(l) | the tokens before), exact fo
 |---|---|---|---|---|
 | absorbing | loglinear | Mean, time-free | t-DSE, t-DCE, lambda-DCE, k-DCE | ancestral (Tweedie), euler, any-order, fixed order |
 
-Differences from the paper: the published t-DCE is taken of the log score, so it carries -R a log a for each mask; without it
-the four losses agree. loglinear ends at alpha = eps, so t-DSE and t-DCE leave out the jump from the prior, which is added to
-them here; the other two have no schedule. The default is k-DCE, whose draws vary least: the number of masks is stratified and
-carries no noise of its own. Layer norms have a bias, as published; there all biases start at 1, ours at 0, as those of the
-other networks do.
+Differences from the paper: the published t-DCE is taken of the log score, so it carries -R a log a for each mask;
+without it the four losses agree. loglinear ends at alpha = eps, so t-DSE and t-DCE leave out the jump from the prior,
+which is added to them here; the other two have no schedule. The default is k-DCE, whose draws vary least: the number of
+masks is stratified and carries no noise of its own. Layer norms have a bias, as published; there all biases start at 1,
+ours at 0, as those of the other networks do.
 """
 
 from typing import Any, ClassVar
@@ -80,7 +80,8 @@ class RADD(Masked):
 
     # ---------------------------------------------------------------------------------- the losses, given their draws
     def t_dse(self, batch: Batch, x_t: Tensor, t: Tensor) -> Tensor:
-        """The denoising score entropy at times t (B,), (B,) nats per unit of time: the generic bound at these scores."""
+        """The denoising score entropy at times t (B,), (B,) nats per unit of time:
+        the generic bound at these scores."""
         return Diffusion.diffusion(self, batch, x_t, t)  # RADD eq. 3.7
 
     def t_dce(self, batch: Batch, x_t: Tensor, t: Tensor) -> Tensor:
@@ -88,7 +89,8 @@ class RADD(Masked):
         return self.diffusion(batch, x_t, t)  # RADD eq. 3.7
 
     def lambda_dce(self, batch: Batch, x_t: Tensor, masked: Tensor) -> Tensor:
-        """1 / lambda times the cross-entropy where each token is masked with probability lambda = `masked` (B,): (B,) nats."""
+        """1 / lambda times the cross-entropy where each token is masked with probability lambda = `masked` (B,):
+        (B,) nats."""
         return self.cross_entropy(batch, x_t, None, 1 / masked)  # RADD eq. 3.7
 
     def k_dce(self, batch: Batch, x_t: Tensor, k: Tensor) -> Tensor:

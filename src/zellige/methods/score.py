@@ -1,5 +1,5 @@
-"""The family that reads its network as the concrete score p_t(y) / p_t(x_t) = exp(network): SEDD, and BD3-LM with a score
-inside.
+"""The family that reads its network as the concrete score p_t(y) / p_t(x_t) = exp(network): SEDD, and BD3-LM with a
+score inside.
 
 See `methods.sedd` for the equations.
 """
@@ -19,8 +19,8 @@ class Scored(Diffusion):
     """A concrete-score network under absorbing or uniform noise; `loss` is the diffusion term alone.
 
     Args:
-        scaled: divide the scores by (e^sigma - 1) V, so that a network near 0 is near those of absorbing noise; None: under
-            absorbing noise.
+        scaled: divide the scores by (e^sigma - 1) V, so that a network near 0 is near those of absorbing noise; None:
+            under absorbing noise.
     The others are those of `Method`.
     """
 

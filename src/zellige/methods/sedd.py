@@ -1,4 +1,5 @@
-"""SEDD: Discrete diffusion modeling by estimating the ratios of the data distribution (Lou et al. 2024, arXiv 2310.16834).
+"""SEDD: Discrete diffusion modeling by estimating the ratios of the data distribution (Lou et al. 2024, arXiv
+2310.16834).
 
     q(x_t | x_0)     absorbing or uniform, alpha = exp(-sigma), sigma loglinear or geometric         (sections 3.3, 5.1)
     network          the concrete score v_y = p_t(y) / p_t(x_t), v = exp(network), given sigma        (section 3)
@@ -10,20 +11,20 @@ With the process known this becomes, per unit of time and position,
     absorbing, at a mask    -alpha'/(1 - alpha) [ -log(v_{x_0} / M) + m - 1 - log m ],  M = sum_y v_y,  m = (e^sigma - 1) M
     uniform                 beta/K sum_{y != x_t} u_y [ e^{d_y} - 1 - d_y ],  d = log v - log u                 `uniform_bound`
 
-The absorbing one is the weighted cross-entropy of v normalised and the entropy of its total M, which is 1/(e^sigma - 1) in
-truth.
+The absorbing one is the weighted cross-entropy of v normalised and the entropy of its total M, which is 1/(e^sigma - 1)
+in truth.
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
 | absorbing, uniform | loglinear, geometric | Score | continuous | analytic (= ancestral), euler |
 
-Differences from the paper: `loss` is the paper's, the diffusion term alone; `bound` adds the ends: what lies before t = 1 and,
-for geometric noise, which starts at alpha = exp(-sigma_min) < 1, after t = 0. Under absorbing noise the score is there the one
-of the clean posterior that it gives at t = 1 and 0, and tokens come one after another; under uniform noise the last denoising
-step is one. Any v > 0 is a score, but not of a distribution: sampling clips its kernel (see `Score`), and a last step that is
-clipped at x_0 makes the bound infinite. Published times start at 1e-3, ours at 0. The published float32 form cancels at small
-sigma under uniform noise; d does not. A given position of an infilling is exact for absorbing noise; for uniform noise, of
-which the network has seen one time for all positions, it is approximate.
+Differences from the paper: `loss` is the paper's, the diffusion term alone; `bound` adds the ends: what lies before t =
+1 and, for geometric noise, which starts at alpha = exp(-sigma_min) < 1, after t = 0. Under absorbing noise the score is
+there the one of the clean posterior that it gives at t = 1 and 0, and tokens come one after another; under uniform
+noise the last denoising step is one. Any v > 0 is a score, but not of a distribution: sampling clips its kernel (see
+`Score`), and a last step that is clipped at x_0 makes the bound infinite. Published times start at 1e-3, ours at 0. The
+published float32 form cancels at small sigma under uniform noise; d does not. A given position of an infilling is exact
+for absorbing noise; for uniform noise, of which the network has seen one time for all positions, it is approximate.
 """
 
 from typing import ClassVar

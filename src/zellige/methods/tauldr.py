@@ -7,8 +7,9 @@ Continuous-time Markov chains, each position by itself, R_t = beta_t R:
     reverse rate     Rhat_t(x, y) = R_t(y, x) v_y,   v_y = sum_{x_0} mu(x_0) q(y | x_0) / q(x | x_0)      (propositions 1, 3)
     L_CT             E [ sum_y Rhat_t(x, y) - Z(x) log Rhat_t(x~, x) ] + C                                (proposition 2)
 
-with x ~ q_t, Z(x) the rate at which the noise leaves x, and x~ the sequence after that jump. With u the score given x_0 and C
-kept, it is E_q of the generic bound, sum_y R_t(y, x) [ v_y - u_y + u_y log(u_y / v_y) ]. Draws of it (`objective`):
+with x ~ q_t, Z(x) the rate at which the noise leaves x, and x~ the sequence after that jump. With u the score given x_0
+and C kept, it is E_q of the generic bound, sum_y R_t(y, x) [ v_y - u_y + u_y log(u_y / v_y) ]. Draws of it
+(`objective`):
 
     generic     all of it at x ~ q_t
     two-pass    sum R (v - u) at x ~ q_t,  w sum R u log(u / v) at x~ ~ psi_t
@@ -23,16 +24,17 @@ evaluation or (`auxiliary_pass` second, as the published code of infilling) of t
 |---|---|---|---|---|
 | any continuous-time chain | linear sigma; base (growth^t - 1) | Mean (or LeaveOneOut) | continuous + CE | tau-leaping |
 
-Differences from the paper. The published value drops C and may be negative; here C is kept, draw by draw, so `loss` is in nats;
-its gradient is the same. The published one-pass form takes the first sum at x~ without w: biased. With w it is right, but near
-t = 0 a w of about 1/t is drawn with probability t, and training is lost in that noise where sequences are short; the coin
-bounds the weight by 2 (the balance heuristic of Veach & Guibas 1995). Published times start at 0.01. Here the schedule itself
-starts at `min_time`, and `bound` adds the jump from there to clean tokens, and the prior's term, which the published value
-lacks. Without that jump the bound of a mean would be infinite but for absorbing noise: as t goes to 0, v_y is some mu over t.
-With it the bound is dearer the later it starts, by the square of the noise there (positions jump independently): hence 0.001.
-For the same reason a mean must be sharp to within t; `prediction` leave-one-out multiplies in what the noise alone says of x_0.
-The published sequence network is fed times.long(), which is 0: blind to time; here its input is 1000 t. Infilling is
-approximate except for absorbing noise: a network with one time for all positions cannot know that given ones are clean.
+Differences from the paper. The published value drops C and may be negative; here C is kept, draw by draw, so `loss` is
+in nats; its gradient is the same. The published one-pass form takes the first sum at x~ without w: biased. With w it is
+right, but near t = 0 a w of about 1/t is drawn with probability t, and training is lost in that noise where sequences
+are short; the coin bounds the weight by 2 (the balance heuristic of Veach & Guibas 1995). Published times start at
+0.01. Here the schedule itself starts at `min_time`, and `bound` adds the jump from there to clean tokens, and the
+prior's term, which the published value lacks. Without that jump the bound of a mean would be infinite but for absorbing
+noise: as t goes to 0, v_y is some mu over t. With it the bound is dearer the later it starts, by the square of the
+noise there (positions jump independently): hence 0.001. For the same reason a mean must be sharp to within t;
+`prediction` leave-one-out multiplies in what the noise alone says of x_0. The published sequence network is fed
+times.long(), which is 0: blind to time; here its input is 1000 t. Infilling is approximate except for absorbing noise:
+a network with one time for all positions cannot know that given ones are clean.
 """
 
 from collections.abc import Callable
@@ -188,7 +190,8 @@ class TauLDR(Diffusion):
         rows: RowTables | None = None,
         unweighted: Callable[..., Tensor] | None = None,
     ) -> Tensor:
-        """w (B,) times f of the moments, summed over the positions of x (B, L), and the mean cross-entropy beside it: (B,).
+        """w (B,) times f of the moments, summed over the positions of x (B, L), and the mean cross-entropy beside it:
+        (B,).
 
         `unweighted` of the moments is added without w.
         """

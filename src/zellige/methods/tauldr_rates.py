@@ -1,7 +1,8 @@
 """Generators of the noise of continuous-time chains (tauLDR, arXiv 2205.14987, section 4.1 and appendix E).
 
-Each gives R (K, K) float64, rates from row to column with rows that sum to zero, and its stationary distribution (K,). All but
-`absorbing` are reversible: pi_i R_ij = pi_j R_ji. A process multiplies R by beta_t (`matrices.CTMC`); `Noise` makes it.
+Each gives R (K, K) float64, rates from row to column with rows that sum to zero, and its stationary distribution (K,).
+All but `absorbing` are reversible: pi_i R_ij = pi_j R_ji. A process multiplies R by beta_t (`matrices.CTMC`); `Noise`
+makes it.
 """
 
 from dataclasses import dataclass
@@ -40,7 +41,8 @@ def gaussian(K: int, rate_sigma: float, target_sigma: float) -> tuple[Tensor, Te
 
     Args:
         rate_sigma: how far a jump goes.
-        target_sigma: of the distribution, exp(-(k - K/2 + 1)^2 / (2 target_sigma^2)); large against K, it is nearly uniform.
+        target_sigma: of the distribution, exp(-(k - K/2 + 1)^2 / (2 target_sigma^2)); large against K, it is nearly
+            uniform.
     """
     for name, sigma in (("rate_sigma", rate_sigma), ("target_sigma", target_sigma)):
         if not sigma > 0:
@@ -87,8 +89,9 @@ def _generator(rate: Tensor) -> Tensor:
 class Noise:
     """tauLDR's noise as it is chosen; `on` makes the process. What the numbers mean stands in the method's `Config`.
 
-    Uniform and absorbing rates are mixtures, never K x K, with a linear sigma(t); those on a line of states are matrices, with
-    sigma(t) = base (growth^t - 1). R is divided by the decay of its slowest mode: alpha is what is left of that mode.
+    Uniform and absorbing rates are mixtures, never K x K, with a linear sigma(t); those on a line of states are
+    matrices, with sigma(t) = base (growth^t - 1). R is divided by the decay of its slowest mode: alpha is what is left
+    of that mode.
 
     Raises:
         InputError: a number out of its range, or one that this noise does not have.

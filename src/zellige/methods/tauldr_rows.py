@@ -1,27 +1,29 @@
-"""tauLDR's objective: one jump of the noise, the terms at a position, and both from tables where a chain has many states.
+"""tauLDR's objective: one jump of the noise, the terms at a position, and both from tables where a chain has many
+states.
 
-The jump: x~, the sequence x after it, and how much likelier a sequence is once it has happened. Of the positions that count one
-jumps, drawn by the rate z(x_i) at which the noise leaves its state, to where R leads from there. With q_t the distribution of x
-given x_0 and psi_t that of x~, tauLDR (`methods.tauldr`) asks for w = q_t(x~)/psi_t(x~); since x~ came from a sequence that
-differs at one position only, no sum over sequences is needed:
+The jump: x~, the sequence x after it, and how much likelier a sequence is once it has happened. Of the positions that
+count one jumps, drawn by the rate z(x_i) at which the noise leaves its state, to where R leads from there. With q_t the
+distribution of x given x_0 and psi_t that of x~, tauLDR (`methods.tauldr`) asks for w = q_t(x~)/psi_t(x~); since x~
+came from a sequence that differs at one position only, no sum over sequences is needed:
 
     1/w = psi_t(x~)/q_t(x~) = sum_i sum_y R(y, x~_i) u_i(x~)_y / (Z(x~) - z(x~_i) + z(y)),   and + 1 where Z(x~) = 0
 
-u the score given x_0, Z(x) = sum_i z(x_i) the rate at which the noise leaves x: the denominator is that of the sequence that
-has y in place of x~_i. Where nothing can leave x (all are masks) x~ is x itself: that is the 1.
+u the score given x_0, Z(x) = sum_i z(x_i) the rate at which the noise leaves x: the denominator is that of the sequence
+that has y in place of x~_i. Where nothing can leave x (all are masks) x~ is x itself: that is the 1.
 
 The tables (`RowTables`) hold the same sums for a batch with one time for each row, and so one matrix Q_{0,t}, from
-`core/matrices.py`. What a position needs are rows of K x K tables and two products with Q, one forward and one back. Of a mean:
+`core/matrices.py`. What a position needs are rows of K x K tables and two products with Q, one forward and one back. Of
+a mean:
 
     w = mu / q(x | .)    v = w Q    rho = u / v    value = sum_y R(y, x) v_y (1 - rho_y + rho_y log rho_y)
     d value / d v = R(., x) (1 - rho)       d value / d mu = (d value / d v) Q' / q(x | .)
 
 Leave-one-out has v = mu Q / (mu Q)[x]. `leaving` is R v (1 - rho), `signal` the rest.
 
-mu is a softmax in float32, the logits being so; leave-one-out, which divides by what is left of it at x, takes it in the
-precision of the rest. Near t = 0 that is float64: w and Q reach from 1e-170 to 1e170. From where no entry of Q is below `FLAT`,
-it is float32 too: sums of K terms without signs, of which each is right to 1e-7, and what is far less than another (a rate
-below 1e-38) is lost. Nothing is gathered, masked or computed twice.
+mu is a softmax in float32, the logits being so; leave-one-out, which divides by what is left of it at x, takes it in
+the precision of the rest. Near t = 0 that is float64: w and Q reach from 1e-170 to 1e170. From where no entry of Q is
+below `FLAT`, it is float32 too: sums of K terms without signs, of which each is right to 1e-7, and what is far less
+than another (a rate below 1e-38) is lost. Nothing is gathered, masked or computed twice.
 
 Shapes: x_0, x (B, L), t (B,) one time for each row; `counted` (B, L) bool, the positions that are noised at all.
 """
@@ -84,8 +86,8 @@ def weight(process: Process, x_0: Tensor, x: Tensor, t: Tensor, counted: Tensor)
 
 
 def leaving(into: Tensor, u: Tensor, v: Tensor) -> Tensor:
-    """sum_y R (v - u), (*): how much faster the model leaves x_t than the truth does; into = R_t(., x_t), the scores u, v (*,
-    K).
+    """sum_y R (v - u), (*): how much faster the model leaves x_t than the truth does; into = R_t(., x_t), the scores u,
+    v (*, K).
 
     The first term of tauLDR's proposition 2; it and the second may be drawn at different sequences.
     """
@@ -93,7 +95,8 @@ def leaving(into: Tensor, u: Tensor, v: Tensor) -> Tensor:
 
 
 def signal(into: Tensor, u: Tensor, v: Tensor) -> Tensor:
-    """sum_y R u log(u / v), (*), as in `leaving`: the second term, summed over all jumps of the noise that lead to x_t."""
+    """sum_y R u log(u / v), (*), as in `leaving`: the second term,
+    summed over all jumps of the noise that lead to x_t."""
     flow = into * u
     return (maths.xlogy(flow, u) - maths.xlogy(flow, v)).sum(-1)  # tauLDR proposition 2, the second
 
@@ -158,7 +161,8 @@ def moments(
     x: Tensor,
     others: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """The value (m, n) of f at n positions of each of m rows, its gradient (m, n, K) by the logits; mu is their softmax."""
+    """The value (m, n) of f at n positions of each of m rows, its gradient (m, n, K) by the logits;
+    mu is their softmax."""
     row, at = torch.arange(len(x), device=x.device)[:, None], x[..., None]
     q, slope = inverse[row, x], into[row, x]
     v = (mu if others else q * mu) @ Q  # tauLDR proposition 1

@@ -4,7 +4,8 @@
     network          mu = p(x_0 | the other positions of x_t): it takes the place of x_0 in the posterior; given sigma
     bound            `Uniform.cost`; with w(x) = K alpha_t x + 1 - alpha_t, z = x_t, per unit of time
 
-        -alpha'/(K alpha) [ K/w(mu)_z - K/w(x_0)_z + sum_y w(x_0)_y/w(x_0)_z log( w(x_0)_y w(mu)_z / (w(x_0)_z w(mu)_y) ) ]
+        -alpha'/(K alpha) [ K/w(mu)_z - K/w(x_0)_z + sum_y w(x_0)_y/w(x_0)_z log( w(x_0)_y w(mu)_z / (w(x_0)_z w(mu)_y)
+        ) ]
 
     T steps          KL of the posterior with x_0 and the one with mu                                 (as D3PM's eq. 1)
 
@@ -12,17 +13,18 @@
 |---|---|---|---|---|
 | uniform | loglinear | LeaveOneOut | continuous; finite T | ancestral |
 
-Differences from the paper: the published code takes alpha = 1 - t in the bound while x_t is drawn with 1 - (1 - eps) t, and
-adds a reconstruction at t = 0, where alpha is 1 and nothing is left to reconstruct; here alpha is the schedule's throughout,
-and the end alpha(1) = eps is a term of its own. A given position of an infilling is no clean one for this network: approximate.
+Differences from the paper: the published code takes alpha = 1 - t in the bound while x_t is drawn with 1 - (1 - eps) t,
+and adds a reconstruction at t = 0, where alpha is 1 and nothing is left to reconstruct; here alpha is the schedule's
+throughout, and the end alpha(1) = eps is a term of its own. A given position of an infilling is no clean one for this
+network: approximate.
 
 `loss` sundae trains by the unrolled denoising of SUNDAE (arXiv 2112.06749) in the place of the bound: with m(. | x) the
 network's p(x_0 | x) at each position and x' drawn from m(. | x_t), position by position and without a gradient,
 
     1/2 [ -log m(x_0 | x_t) - log m(x_0 | x') ]       x_t at an even t; the second evaluation has the same t
 
-It is no bound, and only its first half has the true network as its minimum. The bound that `evaluate` gives is that of the chain.
-SUNDAE's network has no time (`time` False).
+It is no bound, and only its first half has the true network as its minimum. The bound that `evaluate` gives is that of
+the chain. SUNDAE's network has no time (`time` False).
 """
 
 from typing import ClassVar
@@ -41,7 +43,8 @@ from .uniform import Uniform, as_mean
 
 
 class UDLM(Uniform):
-    """Uniform noise, the network read as the distribution of a token given the others; see the module for the equations."""
+    """Uniform noise, the network read as the distribution of a token given the others;
+    see the module for the equations."""
 
     name = "udlm"
     system, paper, noise = "UDLM", "2412.10193", "uniform"

@@ -1,8 +1,8 @@
 """The family of uniform noise: a lost token becomes any of them. UDLM; the closed forms serve SEDD and D3PM too.
 
-The functions give the bound and a step from the network's logits, without a table of K x K; `Uniform` is the method whose
-network parameterizes p(x_0 | the other positions). Another parameterization under uniform noise is a subclass with a schedule
-that overrides `read` with its `cost`, `corrupt` or `loss`.
+The functions give the bound and a step from the network's logits, without a table of K x K; `Uniform` is the method
+whose network parameterizes p(x_0 | the other positions). Another parameterization under uniform noise is a subclass
+with a schedule that overrides `read` with its `cost`, `corrupt` or `loss`.
 """
 
 from typing import Any
@@ -21,8 +21,8 @@ from .diffusion import Diffusion
 class Uniform(Diffusion):
     """Uniform noise with one alpha for all tokens; the network parameterizes p(x_0 | the other positions).
 
-    Such a distribution mu takes the place of x_0 in the posterior. Its scores are v_y = w(mu)_y / w(mu)_z, z = x_t, with
-    w(x)_y / (1 - alpha) = 1 + x_y K / (e^sigma - 1).
+    Such a distribution mu takes the place of x_0 in the posterior. Its scores are v_y = w(mu)_y / w(mu)_z, z = x_t,
+    with w(x)_y / (1 - alpha) = 1 + x_y K / (e^sigma - 1).
 
     Args:
         schedule: one alpha for all tokens.
@@ -78,7 +78,8 @@ def uniform_bound(process: Process, log_v: Tensor, x_0: Tensor, x_t: Tensor, t: 
 
 
 def uniform_step(process: Process, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor, s: Tensor) -> Tensor:
-    """`discrete` of the step from t to s under uniform noise, logits (N, K) of a LeaveOneOut mu, the rest (N,): (N,) float64.
+    """`discrete` of the step from t to s under uniform noise, logits (N, K) of a LeaveOneOut mu, the rest (N,): (N,)
+    float64.
 
     With Q_{0,s} = alpha_s I + w 1 1', Q_{s,t} = a I + u 1 1', n_0 = q(x_t | x_0), n = (mu Q_{0,t})[x_t]
 
@@ -117,7 +118,8 @@ class _Excess(torch.autograd.Function):
 
 
 def as_others(process: Process, logits: Tensor, x_t: Tensor, t: Tensor, at: Tensor) -> Tensor:
-    """Convert logits (*, K) of p(x_0 | x_t) to those of p(x_0 | the other positions) under uniform noise, at `at` (*) bool.
+    """Convert logits (*, K) of p(x_0 | x_t) to those of p(x_0 | the other positions) under uniform noise, at `at` (*)
+    bool.
 
     They are less log q(x_t | x_0), a constant but at x_0 = x_t.
     """

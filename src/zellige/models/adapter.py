@@ -2,8 +2,8 @@
 
     W x + alpha / rank B A x        W is the base's, frozen; A (rank, inputs) and B (outputs, rank) are trained    eq. 3
 
-`inject` puts them into a network for training. A model that is loaded has them added to W (`merge`): so it is a network as any
-other, as fast, and everything works on it.
+`inject` puts them into a network for training. A model that is loaded has them added to W (`merge`): so it is a network
+as any other, as fast, and everything works on it.
 """
 
 import importlib.util
@@ -61,7 +61,8 @@ def load_peft(what: str) -> Any:
 
 
 def projections(network: nn.Module) -> dict[str, int]:
-    """The linear projections in the blocks of a network, of attention and MLP: as a block calls them, and how many there are.
+    """The linear projections in the blocks of a network, of attention and MLP: as a block calls them, and how many
+    there are.
 
     >>> from zellige.nn import DiT, Net
     >>> projections(DiT(Net(layers=2, hidden=8, heads=2, length=4), 5))
@@ -104,9 +105,12 @@ def lora_config(adapter: Adapter, base: str) -> Any:
     """The same in peft's words."""
     names = "|".join(name.replace(".", r"\.") for name in adapter.targets)
     return load_peft("an adapter").LoraConfig(
-        r=adapter.rank, lora_alpha=adapter.alpha, lora_dropout=adapter.dropout, target_modules=rf".*\.\d+\.({names})",
+        r=adapter.rank,
+        lora_alpha=adapter.alpha,
+        lora_dropout=adapter.dropout,
+        target_modules=rf".*\.\d+\.({names})",
         base_model_name_or_path=base,
-    )  # fmt: skip
+    )
 
 
 def write_adapter(folder: Path, adapter: Adapter, base: str) -> None:
@@ -115,7 +119,8 @@ def write_adapter(folder: Path, adapter: Adapter, base: str) -> None:
 
 
 def inject(method: Method, config: Any) -> Any:
-    """Put adapters into the network of a method, all else frozen; peft's model of it, whose `merge_and_unload` takes them out.
+    """Put adapters into the network of a method, all else frozen; peft's model of it, whose `merge_and_unload` takes
+    them out.
 
     Args:
         config: peft's, as `lora_config` makes it.

@@ -20,7 +20,8 @@ def is_symmetric(model: Model) -> bool:
 def averaged(model: Model, count: int | None) -> Model:
     """The model with its network averaged over `count` symmetries of its data; itself for 1 or None.
 
-    Every sampler and bound then uses the average; see `nn.averaged`. It shares the weights, and costs `count` times as much.
+    Every sampler and bound then uses the average; see `nn.averaged`. It shares the weights, and costs `count` times as
+    much.
 
     Raises:
         InputError: the data have no symmetries, or fewer; the network does not give p(x_0 | x_t) of masks.

@@ -1,8 +1,9 @@
-"""Classifiers of noisy texts, which guide samples (`samplers.guidance`): what they are on disk, and what `sample` makes of them.
+"""Classifiers of noisy texts, which guide samples (`samplers.guidance`): what they are on disk, and what `sample` makes
+of them.
 
-`zellige train classifier MODEL` trains one (`training.classifier`). It reads texts with that model's noise, and their noise
-level: 1 - alpha, whatever the schedule is. For a model of blocks, or from left to right, it reads the beginning of a
-text, with blanks behind it, and no noise level.
+`zellige train classifier MODEL` trains one (`training.classifier`). It reads texts with that model's noise, and their
+noise level: 1 - alpha, whatever the schedule is. For a model of blocks, or from left to right, it reads the beginning
+of a text, with blanks behind it, and no noise level.
 """
 
 from collections.abc import Callable
@@ -145,16 +146,16 @@ def check_pair(classifier: TextClassifier, model: "Model") -> None:
     method, config = model.method, classifier.config
     if config.tokenizer_sha256 != model.tokenizer.fingerprint:
         raise InputError(
-            f"the classifier was trained on {config.data}, in other tokens than the model's; train one with zellige train "
-            "classifier MODEL"
+            f"the classifier was trained on {config.data}, in other tokens than the model's; train one with zellige "
+            "train classifier MODEL"
         )
     noise, block = noise_of(method)
     if (noise, block) != (config.noise, config.block) or (
         noise == "tokens" and method.process.prior.tolist() != config.prior  # pyright: ignore[reportOptionalMemberAccess]
     ):
         raise InputError(
-            f"the classifier was trained on {NOISE[config.noise]}, the model has {NOISE[noise]}; train one with zellige train "
-            "classifier MODEL"
+            f"the classifier was trained on {NOISE[config.noise]}, the model has {NOISE[noise]}; train one with "
+            "zellige train classifier MODEL"
         )
 
 
@@ -172,7 +173,8 @@ def guide(
         labels: the classes that are asked for; None without any.
 
     Raises:
-        InputError: guidance without a class, or by a model without classes; a classifier of other tokens or other noise.
+        InputError: guidance without a class, or by a model without classes; a classifier of other tokens or other
+            noise.
     """
     if classifier is None:
         if first_order:
@@ -195,7 +197,8 @@ def guide(
 
 
 def knows_classes(model: Any, classifier: Any, reward: Any = None) -> Any:
-    """Whose classes are asked for: those of the classifier, or of a reward that is the folder of one, or else the model's."""
+    """Whose classes are asked for: those of the classifier, or of a reward that is the folder of one,
+    or else the model's."""
     if isinstance(reward, str | Path) and not names_code(str(reward)):
         classifier = reward
     return (

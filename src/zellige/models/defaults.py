@@ -2,11 +2,12 @@
 
     {"zellige": "0.2.0", "sampler": "confidence", "steps": 81, "temperature": 0.7}
 
-The entries are the fields of `sampling.Decoding` and the options of a sampler. The entry `infill` has different values for
-filling in, where tokens are given: {"temperature": 0.7, "infill": {"temperature": 0}}, since a puzzle has one solution.
+The entries are the fields of `sampling.Decoding` and the options of a sampler. The entry `infill` has different values
+for filling in, where tokens are given: {"temperature": 0.7, "infill": {"temperature": 0}}, since a puzzle has one
+solution.
 
-`sample`, `watch`, `infill`, `pipeline`, `serve` and `play` use the defaults. Measurements do not: a likelihood, a comparison and
-an evaluation of samples are of the model's own distribution unless their options say otherwise.
+`sample`, `watch`, `infill`, `pipeline`, `serve` and `play` use the defaults. Measurements do not: a likelihood, a
+comparison and an evaluation of samples are of the model's own distribution unless their options say otherwise.
 """
 
 import json
@@ -62,8 +63,8 @@ def read_defaults(folder: Path, method: Method, ours: bool = True) -> dict[str, 
     """Return the sampling defaults in a model's folder; {} without any.
 
     Args:
-        ours: the folder is Zellige's own, and its checksums are compared; beside a model in a layout of others only a file that
-            Zellige wrote is read.
+        ours: the folder is Zellige's own, and its checksums are compared; beside a model in a layout of others only a
+            file that Zellige wrote is read.
 
     Raises:
         InputError: the file is damaged or changed, has an unknown entry, or a value that does not go with the model.

@@ -2,9 +2,9 @@
 
     zellige.embed("runs/mine", ["a text", "another"])        # (2, D)
 
-The network reads the clean text at t = 0, its time input in the method's own way: sigma(0), t = 0, or nothing. A network of
-blocks reads a position's own block and those before it; an autoregressive one the tokens up to it, the token that begins a text
-first.
+The network reads the clean text at t = 0, its time input in the method's own way: sigma(0), t = 0, or nothing. A
+network of blocks reads a position's own block and those before it; an autoregressive one the tokens up to it, the token
+that begins a text first.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 
 def reading(method: Method, x: Tensor, t: float = 0.0) -> tuple[Tensor, Tensor | None, int]:
-    """Inputs of the network for tokens x (B, n) at time t, its condition, and how many of its first positions are no token."""
+    """Inputs of the network for tokens x (B, n) at time t, its condition,
+    and how many of its first positions are no token."""
     causal = method.parameterization == "next"
     inputs = pad(x, (1, 0), value=cast(AR, method).begin) if causal else x
     if isinstance(method, FlexMDM):
@@ -45,7 +46,8 @@ def tokens_at_once(method: Method) -> int:
 
 
 def features(method: Method, x: Tensor, layer: int | None = None, t: float = 0.0) -> Tensor:
-    """The hidden states (B, n, D) of tokens x (B, n) at time t: what the head reads, or what comes out of one of the blocks.
+    """The hidden states (B, n, D) of tokens x (B, n) at time t: what the head reads, or what comes out of one of the
+    blocks.
 
     Raises:
         InputError: a layer that the network has not.
@@ -128,8 +130,8 @@ def embed(
 ) -> Tensor:
     """Each text as the mean of its hidden states over the positions: (N, D) float32.
 
-    A text longer than the network is read in pieces, and the mean is over all its positions. What a text is batched with does not
-    change it.
+    A text longer than the network is read in pieces, and the mean is over all its positions. What a text is batched
+    with does not change it.
 
     Args:
         model: a `Model`, or a run, a saved folder or a hub id.
@@ -141,7 +143,8 @@ def embed(
         progress: called with (pieces done, pieces in all).
 
     Raises:
-        InputError: an empty text, an unknown character; a layer or a time that there is not; a model that makes no text.
+        InputError: an empty text, an unknown character; a layer or a time that there is not; a model that makes no
+            text.
     """
     model = as_model(model)
     kind = of(model.tokenizer)

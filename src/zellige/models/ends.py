@@ -1,9 +1,9 @@
 """Where documents end: a model learns it, or is given it.
 
-A document is followed by the token that ends it, repeated up to a multiple of `data.fill` tokens, which count. A model that
-writes from left to right needs one such token to learn where a text ends; one of blocks needs whole blocks, and one that reads a
-row at once the whole row: `fill_for`. A model with less is given the lengths of its documents in training. It carries how often
-each occurred, and its samples first draw one.
+A document is followed by the token that ends it, repeated up to a multiple of `data.fill` tokens, which count. A model
+that writes from left to right needs one such token to learn where a text ends; one of blocks needs whole blocks, and
+one that reads a row at once the whole row: `fill_for`. A model with less is given the lengths of its documents in
+training. It carries how often each occurred, and its samples first draw one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,8 @@ def learns_ends(method: Method, about: Mapping[str, Any], length: int) -> bool:
 
 
 def lengths_given(method: Method, corpus: Corpus) -> dict[str, int]:
-    """How many documents of training have each length in tokens, where the model does not learn where they end; else {}."""
+    """How many documents of training have each length in tokens, where the model does not learn where they end;
+    else {}."""
     rows = corpus.train
     if rows.documents is None or learns_ends(method, corpus.about, rows.length):
         return {}

@@ -10,14 +10,15 @@ def refuse_given(method: Method, word: str) -> None:
     given, name = Given.of(word), method.name
     if method.parameterization == "insertion" and not given.left_to_right:
         raise InputError(
-            f"{name} takes the beginning of each text as given, here; use `data.given` prefix:32 or field, or its option `spans`"
+            f"{name} takes the beginning of each text as given, here; use `data.given` prefix:32 or field, or its "
+            "option `spans`"
         )
     if method.process is None and not method.block and method.parameterization != "insertion":
         raise InputError(f"{name} noises no text, so no part of one can be given; leave `data.given` out")
     if 0 < method.block < method.window and not given.left_to_right:
         raise InputError(
-            f"{name} writes left to right and ignores what is to the right of a position; use `data.given` prefix:32 or field, "
-            "or a method that reads the whole text, such as mdlm"
+            f"{name} writes left to right and ignores what is to the right of a position; use `data.given` prefix:32 "
+            "or field, or a method that reads the whole text, such as mdlm"
         )
 
 

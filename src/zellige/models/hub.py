@@ -5,8 +5,8 @@
     model.push_to_hub("me/model", license="mit")
 
 The folder is the one format of Zellige (see `model`), so `zellige.load` reads it too, and nothing loads but strictly.
-Where the tokens are those of the `tokenizers` library, `transformers.AutoTokenizer.from_pretrained(folder)` loads them, with the
-mask as its mask token, under the number that the model's noise has for it.
+Where the tokens are those of the `tokenizers` library, `transformers.AutoTokenizer.from_pretrained(folder)` loads them,
+with the mask as its mask token, under the number that the model's noise has for it.
 """
 
 import json
@@ -85,7 +85,8 @@ class Shared(ModelHubMixin, library_name="zellige"):
         """A model from a folder or the hub, as `zellige.load`; strict.
 
         Args:
-            how: as huggingface_hub has it: revision, token, cache_dir, force_download, local_files_only; `device`, `net`.
+            how: as huggingface_hub has it: revision, token, cache_dir, force_download, local_files_only; `device`,
+                `net`.
 
         Raises:
             InputError: nothing there, or what is there does not fit.
@@ -154,7 +155,8 @@ def complete_tokenizer(folder: Path, method: Method, tokenizer: Tokenizer) -> No
 
 # ---------------------------------------------------------------------------------------------------- the model card
 def card(model: Shared, repo_id: str | None = None, license: str | None = None) -> str:
-    """README.md of a model: system and paper, network, data and its licence, results with their intervals, how to load it.
+    """README.md of a model: system and paper, network, data and its licence, results with their intervals, how to load
+    it.
 
     Everything stands in the model; only the licence of the weights is the author's to say.
     """

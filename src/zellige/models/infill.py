@@ -4,11 +4,12 @@
     zellige.Infill(text="the quick _____ fox").run(model)   # Samples: texts, tokens, network evaluations, ...
     zellige.infill(model, "the quick __* fox")              # a span of any length, of a model that inserts tokens (flexmdm)
 
-**The distribution.** The text is the beginning of one of the model's own length. Where the noise is a mask, the positions after
-it stay masked and the network is not evaluated there: a mask says nothing, so the spans have their conditional distribution given
-the text, with the rest summed out by the network's own predictions (with the exact network the same distribution as if the rest
-were sampled too; with a trained one that of reading the text alone), at one network evaluation a masked token at most. Noise that
-is tokens is read as text wherever it stands: there the rest is sampled, too, and cut off; keeping tokens is approximate.
+**The distribution.** The text is the beginning of one of the model's own length. Where the noise is a mask, the
+positions after it stay masked and the network is not evaluated there: a mask says nothing, so the spans have their
+conditional distribution given the text, with the rest summed out by the network's own predictions (with the exact
+network the same distribution as if the rest were sampled too; with a trained one that of reading the text alone), at
+one network evaluation a masked token at most. Noise that is tokens is read as text wherever it stands: there the rest
+is sampled, too, and cut off; keeping tokens is approximate.
 
 Importing this file imports no torch.
 """
@@ -54,7 +55,8 @@ class Infill(Sampling):
         hidden=True,
     )
     mask_token: str = option(
-        "what marks one missing token, a character or a subword; two and a star, __*, are a span of any length (flexmdm)",
+        "what marks one missing token, a character or a subword; two and a star, __*, are a span of any length "
+        "(flexmdm)",
         default="_",
     )
 
@@ -66,7 +68,8 @@ class Infill(Sampling):
         """Fill the spans; each frame of the trajectory is shown to `see`.
 
         Returns:
-            The filled texts or rows: `count` of the first one (with classes, of each class), then of the second, and so on.
+            The filled texts or rows: `count` of the first one (with classes, of each class), then of the second, and so
+                on.
 
         Raises:
             InputError: as `Sample.trajectory`; nothing to fill, or a text that is too long or not in the vocabulary.
@@ -119,8 +122,8 @@ class Infill(Sampling):
         return Sample(**{field.name: getattr(self, field.name) for field in fields(Sampling)} | changes)
 
     def _fill_texts(self, model: "Model", see: "Callable[[Frame], None] | None") -> "Samples":
-        """The filled texts. Sample number k of a text has the random numbers of (seed, k), whatever stands beside it; a text that
-        stands in the list again goes on counting."""
+        """The filled texts. Sample number k of a text has the random numbers of (seed, k), whatever stands beside it; a
+        text that stands in the list again goes on counting."""
         from ..core.batch import by_length
         from .classifier import knows_classes
         from .masked_text import inserts
@@ -181,15 +184,17 @@ def infill(
 
     Args:
         model: a `Model`, or the path or id of one.
-        text: one, or several: each is then filled as it would be alone, those of one length in the same network evaluations. A
-            text that stands in the list again has random numbers of its own. For a grid it is a puzzle: a dot is a blank.
-        fixed: instead of a text (L,) or (N, L) tokens, or rows in their own shape, -1 where one is sampled; of a grid its
-            symbols, of a Sudoku digits, and there a 0 is a blank too.
+        text: one, or several: each is then filled as it would be alone, those of one length in the same network
+            evaluations. A text that stands in the list again has random numbers of its own. For a grid it is a puzzle:
+            a dot is a blank.
+        fixed: instead of a text (L,) or (N, L) tokens, or rows in their own shape, -1 where one is sampled; of a grid
+            its symbols, of a Sudoku digits, and there a 0 is a blank too.
         choices: the fields of `zellige.Infill`, and the options of the sampler.
 
     Returns:
-        The texts, of several a list of them for each; of images, music and grids an array (count, *shape), or (N, count, *shape)
-        for N rows or texts, as `zellige.sample` gives it. With several `classes` there are `count` of each.
+        The texts, of several a list of them for each; of images, music and grids an array (count, *shape), or (N,
+        count, *shape) for N rows or texts, as `zellige.sample` gives it. With several `classes` there are `count` of
+        each.
     """
     from ..show.kinds import of
     from .model import as_model

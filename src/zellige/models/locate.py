@@ -53,7 +53,8 @@ def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
             candidates = sorted({*short, *(p.name for p in points.iterdir() if not p.name.startswith("."))})
             if checkpoint and candidates:
                 raise InputError(
-                    f"'{shown(folder)}' has no checkpoint '{checkpoint}', only {', '.join(candidates)}; give one of them"
+                    f"'{shown(folder)}' has no checkpoint '{checkpoint}', only {', '.join(candidates)}; give one of "
+                    "them"
                 )
             if candidates:
                 raise InputError(
@@ -95,7 +96,8 @@ def _near(path: Path) -> str:
 
 
 def download(name: str, **how: Any) -> Path:
-    """The folder of a model on the hub, downloaded; `how` as huggingface_hub has it. InputError where it cannot be had."""
+    """The folder of a model on the hub, downloaded; `how` as huggingface_hub has it.
+    InputError where it cannot be had."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
 
@@ -120,6 +122,6 @@ def download(name: str, **how: Any) -> Path:
         if isinstance(problem, OSError) and problem.errno in FULL:
             raise InputError(f"no space left while downloading '{name}'; free space and run it again") from problem
         raise InputError(
-            f"no folder at '{name}', and the Hugging Face hub cannot be reached ({silence or hub.first_line(problem)}); "
-            "check the connection, or give a folder"
+            f"no folder at '{name}', and the Hugging Face hub cannot be reached "
+            f"({silence or hub.first_line(problem)}); check the connection, or give a folder"
         ) from problem

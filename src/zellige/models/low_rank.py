@@ -10,8 +10,8 @@ from ..base.requests import check_fields, option
 class Adapter:
     """Low-rank products beside some of the matrices of a network (LoRA, Hu et al. 2021, arXiv 2106.09685).
 
-    The base is `train.start`. A matrix W computes W x + alpha / rank B A x; A (rank, inputs) begins random, B (outputs, rank)
-    at zero.
+    The base is `train.start`. A matrix W computes W x + alpha / rank B A x; A (rank, inputs) begins random, B (outputs,
+    rank) at zero.
 
     Attributes:
         targets: the projections, as their blocks call them: ("query", "value"); () before the base is known: all.

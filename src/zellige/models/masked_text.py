@@ -37,8 +37,8 @@ class MaskedText:
 
     Attributes:
         parts: the given texts, and between two of them the number of masked tokens; 0: any number.
-        fixed: the tokens, -1 where one is masked, GAP where any number is missing; behind them a token that ends the text, of a
-            model of texts of any length, or as many as fill the row, of a model of molecules.
+        fixed: the tokens, -1 where one is masked, GAP where any number is missing; behind them a token that ends the
+            text, of a model of texts of any length, or as many as fill the row, of a model of molecules.
     """
 
     parts: list[str | int]
@@ -86,19 +86,19 @@ def inserts(model: Model) -> bool:
 def masked_text(model: Model, text: str, length: int, mask_token: str = "_") -> MaskedText:
     """Read a text with masked spans: each `mask_token` is one missing token, a character, a byte or a subword.
 
-    Two and a star, `__*`, are a span of any length, for a model that inserts tokens. For such a model the text is a whole one:
-    the token that ends its texts is added, if it was trained on documents.
+    Two and a star, `__*`, are a span of any length, for a model that inserts tokens. For such a model the text is a
+    whole one: the token that ends its texts is added, if it was trained on documents.
 
     Raises:
-        InputError: nothing to fill, more than `length` tokens, a character that is not in the vocabulary, a span of any length
-            that the model cannot fill, or a second one.
+        InputError: nothing to fill, more than `length` tokens, a character that is not in the vocabulary, a span of any
+            length that the model cannot fill, or a second one.
     """
     tokenizer, sign = model.tokenizer, re.escape(mask_token)
     spans = re.findall(rf"(?<!{sign}){sign}{sign}\*", text) if mask_token else []
     if spans and not inserts(model):
         raise InputError(
-            f"{spans[0]} is a span of any length, and {model.method.name} keeps the length of a text; write one {mask_token} for "
-            "each missing token, or use a model that inserts: flexmdm"
+            f"{spans[0]} is a span of any length, and {model.method.name} keeps the length of a text; write one "
+            f"{mask_token} for each missing token, or use a model that inserts: flexmdm"
         )
     if len(spans) > 1:
         raise InputError(

@@ -78,8 +78,8 @@ def find_classes(model: "Model", asked: Any) -> Tensor:
 
 
 def text_classes(model: "Model", asked: Any, count: int, fixed: Any = None) -> Tensor:
-    """The class of each text (C * count,), `count` of each that is asked for; InputError where several meet several rows of
-    `fixed`."""
+    """The class of each text (C * count,), `count` of each that is asked for; InputError where several meet several
+    rows of `fixed`."""
     classes = find_classes(model, asked)
     rows = 1 if fixed is None or whole_numbers("fixed", fixed).ndim < 2 else len(fixed)
     if len(classes) > 1 and rows > 1:
@@ -102,7 +102,8 @@ def _number(names: list[str], asked: Any) -> int:
 
 
 def identity(model: "Model") -> dict[str, Any]:
-    """The entries of a result about its model: method, T, parameters, step, which weights, tokenizer; the sha256 of both."""
+    """The entries of a result about its model: method, T, parameters, step, which weights, tokenizer;
+    the sha256 of both."""
     return {
         "method": getattr(model.method, "name", type(model.method).__name__),
         "time": getattr(model.method, "discrete_time", ""),
@@ -156,8 +157,9 @@ class Model(hub.Shared):
         tokenizer: text to tokens and back.
         config: the run that made it.
         about: what else is known: step, versions, parameters, ...
-        defaults: arguments of `zellige.sample` that stand where a call says nothing: `model.defaults = {"temperature": 0.7}`.
-            Its entry "infill" has different values for filling in. They are saved with it (`defaults.GENERATION`).
+        defaults: arguments of `zellige.sample` that stand where a call says nothing: `model.defaults = {"temperature":
+            0.7}`. Its entry "infill" has different values for filling in. They are saved with it
+            (`defaults.GENERATION`).
     """
 
     def __init__(
@@ -285,8 +287,8 @@ def export(model: Model, folder: str | Path, to: str | None = None) -> Path:
 
     Args:
         to: its name; if not given, the layout that the model came in: with the same keys, bytes of tensors
-            and config.json, and beside them SHA256SUMS. "hub" is no layout of others: Zellige's own folder with a model card
-            (`Model.save_pretrained`), and the default of a model that was trained here.
+            and config.json, and beside them SHA256SUMS. "hub" is no layout of others: Zellige's own folder with a model
+            card (`Model.save_pretrained`), and the default of a model that was trained here.
 
     Raises:
         InputError: the model does not fit the layout; the folder holds something else, or the disk is full.
@@ -333,20 +335,22 @@ def load(
     base: str | os.PathLike | None = None,
     **choices: Unpack[published.PublishedChoices],
 ) -> Model:
-    """A model from a run, a checkpoint, a saved folder, a published one (`zellige list checkpoints`), or from the Hugging Face
-    hub by its id ("owner/model").
+    """A model from a run, a checkpoint, a saved folder, a published one (`zellige list checkpoints`), or from the
+    Hugging Face hub by its id ("owner/model").
 
     Args:
         method: the class, or the name, where it is not one of Zellige's: code is never read from a checkpoint.
         net: the network, where it is an own one.
-        checkpoint: of a run: "best", "last" or the name of a checkpoint; by default the best one there is, else the last.
+        checkpoint: of a run: "best", "last" or the name of a checkpoint; by default the best one there is, else the
+            last.
         precision: of the network's matrix products: "bfloat16", "tf32", or that of its weights (`Method.compute_in`).
         compile: torch.compile the network: a minute or so at the start, for much work.
         checksums: refuse a folder whose files are not those that were written (SHA256SUMS).
         head: a folder of `zellige train speculative`, for the sampler `speculative`.
         base: of a tuned model, where its base is now, if not where it was.
-        choices: of a published model, what nothing in it says: system="mdlm", length=1024, ... (`published.PublishedChoices`); of
-            a model that was trained with several sizes of block (`blocks` of bd3lm) `block`, the one to read and write in.
+        choices: of a published model, what nothing in it says: system="mdlm", length=1024, ...
+            (`published.PublishedChoices`); of a model that was trained with several sizes of block (`blocks` of bd3lm)
+            `block`, the one to read and write in.
 
     Raises:
         InputError: nothing there; a pickle; truncated; changed since it was written; of another format; keys that do
@@ -427,7 +431,8 @@ def _load_published(folder: Path, path: str | os.PathLike, device: torch.device,
 
 
 def _network(config: Config, about: Mapping[str, Any], method: type[Method], tokenizer: Tokenizer) -> nn.Module | None:
-    """The network of a config, its weights unset; None where it is an own one, of which the config knows the name alone."""
+    """The network of a config, its weights unset; None where it is an own one,
+    of which the config knows the name alone."""
     if config.network:
         return published.network_of(config, about)
     with unfilled():
@@ -456,8 +461,8 @@ def _tuned(
     model = _load(place, name, method, net, device, {})
     if not may_have_changed() and fingerprint(model.method) != config.adapter.base_sha256:
         raise InputError(
-            f"'{shown(path)}' is tuned from other weights than those in '{name}'; give its own base with `base`, or take this "
-            "one with `checksums=False`"
+            f"'{shown(path)}' is tuned from other weights than those in '{name}'; give its own base with `base`, or "
+            "take this one with `checksums=False`"
         )
     merge(model.method, folder, lambda: place_weights(model.method, load_weights(folder), config))
     defaults = model.defaults | read_defaults(folder, model.method)

@@ -25,7 +25,8 @@ def plugin() -> Any:
 
 
 def network_of(config: Config, about: Mapping[str, Any]) -> Any:
-    """The network of a published layout with a class of its own, its weights unset; None where the network is another."""
+    """The network of a published layout with a class of its own, its weights unset;
+    None where the network is another."""
     return plugin().rebuild(plugin().LAYOUTS[config.network], about, config) if has_class(config) else None
 
 

@@ -1,4 +1,5 @@
-"""Rewards of samples (`samplers.smc`): a function of samples, one in a file, or a classifier, as a function of tokens."""
+"""Rewards of samples (`samplers.smc`): a function of samples, one in a file, or a classifier,
+as a function of tokens."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,17 +21,20 @@ from .classifier import check_pair, load_classifier
 def steer(
     model: Any, reward: Any, strength: float | None, labels: Any, end: int | None = None, width: int | None = None
 ) -> tuple[Callable[[Any], Any], Any]:
-    """The wrapper of a method that a reward makes, and whose classes the labels are: the model's, or those of a classifier.
+    """The wrapper of a method that a reward makes, and whose classes the labels are: the model's, or those of a
+    classifier.
 
     Args:
-        reward: a function of samples, as `zellige.sample` gives them; `file.py:function`; or the folder of a classifier.
+        reward: a function of samples, as `zellige.sample` gives them; `file.py:function`; or the folder of a
+            classifier.
         strength: the factor of the reward; None: 1.
         labels: the classes that are asked for; None without any.
         end: the token that ends a text.
         width: how many tokens of a sample are its own; None: all.
 
     Raises:
-        InputError: code that was not allowed, no such file or function, a classifier of other tokens or without a class.
+        InputError: code that was not allowed, no such file or function, a classifier of other tokens or without a
+            class.
     """
     strength = 1.0 if strength is None else strength
     if isinstance(reward, str | Path) and not names_code(str(reward)):
@@ -60,7 +64,8 @@ def steer(
         except Exception as error:
             reason = (str(error).splitlines() or [""])[0]
             raise InputError(
-                f"`reward` failed on {len(x)} samples ({type(error).__name__}: {reason}); it must take a list of samples"
+                f"`reward` failed on {len(x)} samples ({type(error).__name__}: {reason}); it must take a list of "
+                "samples"
             ) from error
 
     return lambda method: Rewarded(method, of_samples, strength), model

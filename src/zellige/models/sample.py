@@ -46,8 +46,8 @@ class Sample(Sampling):
         hidden=True,
     )
     reconstruct: Any = option(
-        "a text that the samples begin from: corrupted by the noise at the time `noise`, then denoised; in Python also a list "
-        "of texts of one length, or tokens (L,) or (N, L)",
+        "a text that the samples begin from: corrupted by the noise at the time `noise`, then denoised; in Python also "
+        "a list of texts of one length, or tokens (L,) or (N, L)",
         default=None,
         typed=str | None,
     )
@@ -55,8 +55,8 @@ class Sample(Sampling):
         "for `reconstruct`: time of the noise, from above 0 (little) to 1 (all)", default=0.5, above=0, maximum=1
     )
     alone: bool = option(
-        "of `fixed` shorter than a sample: sample nothing after it, where the noise is a mask or the sampler writes left to "
-        "right; see `zellige.infill`",
+        "of `fixed` shorter than a sample: sample nothing after it, where the noise is a mask or the sampler writes "
+        "left to right; see `zellige.infill`",
         default=False,
         hidden=True,
     )
@@ -80,8 +80,9 @@ class Sample(Sampling):
         """The request resolved for a model.
 
         Raises:
-            InputError: unknown sampler, one that the method does not support, an option that it does not take, a number out of
-                its range, a prompt that is too long or not in the vocabulary, a class that the model does not know.
+            InputError: unknown sampler, one that the method does not support, an option that it does not take, a number
+                out of its range, a prompt that is too long or not in the vocabulary, a class that the model does not
+                know.
         """
         import torch
 
@@ -155,7 +156,8 @@ class Sample(Sampling):
         )
 
     def _wrappers(self, model: "Model", end: int | None) -> "tuple[tuple[Callable[[Any], Any], ...], Any]":
-        """What is put around the method, the innermost first, and whose classes the labels are: the model's or a classifier's.
+        """What is put around the method, the innermost first, and whose classes the labels are: the model's or a
+        classifier's.
 
         end: the token that ends a text, of a model trained on documents.
         """
@@ -222,8 +224,8 @@ def sample(model: "ModelSource", **choices: Unpack[SampleChoices]) -> "list[str]
         choices: the fields of `zellige.Sample`, and the options of the sampler. `fixed` of a grid has its symbols.
 
     Returns:
-        A list of texts; of images and music an array (count, *shape) of their tokens, of grids one of their symbols: of a
-        Sudoku its digits.
+        A list of texts; of images and music an array (count, *shape) of their tokens, of grids one of their symbols: of
+        a Sudoku its digits.
 
     Raises:
         InputError: as `Sample.trajectory`.
@@ -241,8 +243,8 @@ def sample(model: "ModelSource", **choices: Unpack[SampleChoices]) -> "list[str]
 
 
 def watch_some(model: "Model", count: int, steps: int | None = None, seed: int = 0) -> "Iterator[Frame]":
-    """The trajectory of `count` samples of the model's own distribution; with classes one of each in turn, from the first
-    on."""
+    """The trajectory of `count` samples of the model's own distribution; with classes one of each in turn, from the
+    first on."""
     from .model import class_names
 
     if not (names := class_names(model)):

@@ -66,7 +66,8 @@ class Samples(Record):
 
     @property
     def idle(self) -> list[int]:
-        """Steps of each sample without a network evaluation, since nothing moved (other steps may evaluate it twice)."""
+        """Steps of each sample without a network evaluation,
+        since nothing moved (other steps may evaluate it twice)."""
         return [max(self.steps - calls, 0) for calls in self.calls]
 
     @property
@@ -75,7 +76,8 @@ class Samples(Record):
         return sum(map(len, self.tokens)) / self.seconds if self.seconds else 0.0
 
     def lines(self) -> list[dict[str, Any]]:
-        """Each sample as JSON has it: {text, tokens, seed, calls, prompt}, with its class and what the sampler reports of it."""
+        """Each sample as JSON has it: {text, tokens, seed, calls, prompt},
+        with its class and what the sampler reports of it."""
         request = self.request if isinstance(self.request, Sampling) else None
         prompts = [None] * len(self.texts) if request is None else request.prompts(len(self.texts))
         seed, lines = None if request is None else request.seed, list[dict[str, Any]]()
@@ -96,11 +98,14 @@ class Samples(Record):
             "sampling_seconds": self.seconds,
         } | ({} if self.summary is None else self.summary.of_all())
         return json_record(
-            None if request is None else type(request).__name__.lower(), self.arguments, result,
+            None if request is None else type(request).__name__.lower(),
+            self.arguments,
+            result,
             protocol=None if distribution is None else distribution.protocol | {"bounded by": distribution.number},
             seed=request.seed if request is not None and isinstance(request.seed, int) else None,
-            seconds=self.seconds, request=request,
-        )  # fmt: skip
+            seconds=self.seconds,
+            request=request,
+        )
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "Samples":
@@ -187,7 +192,8 @@ def _finished(frame: Frame) -> Samples:
 
 
 def joined(parts: Sequence[Samples], numbers: Sequence[int] | None = None) -> Samples:
-    """Join sets of samples into one; `numbers` has the place of each sample of the parts in it, in their order by default."""
+    """Join sets of samples into one; `numbers` has the place of each sample of the parts in it,
+    in their order by default."""
     total = sum(len(part.texts) for part in parts)
     places = sorted(range(total), key=range(total).__getitem__ if numbers is None else numbers.__getitem__)
 
@@ -210,7 +216,8 @@ def joined(parts: Sequence[Samples], numbers: Sequence[int] | None = None) -> Sa
 
 # ---------------------------------------------------------------------------------------------------- several processes
 def share(here: Place, request: S) -> S | None:
-    """The part of a request that a process draws: every sample whose number leaves its rank; None where none is left for it."""
+    """The part of a request that a process draws: every sample whose number leaves its rank;
+    None where none is left for it."""
     classes = request.labels or ()
     numbers = range(here.rank, request.count * max(len(classes), 1), here.world)
     if not numbers:

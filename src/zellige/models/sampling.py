@@ -1,8 +1,9 @@
 """Requests for samples: every field is declared here once, with its help, its range and its default.
 
-`Decoding` is the strategy by which tokens are sampled, which a model may carry in its generation_config.json; `Sampling` adds the
-fields of one request. `zellige.Sample` and `zellige.Infill` are such requests. The functions of Python, pipelines, the command
-line, the web page, the endpoint and the harness read these fields. Importing this file imports no torch.
+`Decoding` is the strategy by which tokens are sampled, which a model may carry in its generation_config.json;
+`Sampling` adds the fields of one request. `zellige.Sample` and `zellige.Infill` are such requests. The functions of
+Python, pipelines, the command line, the web page, the endpoint and the harness read these fields. Importing this file
+imports no torch.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -38,13 +39,15 @@ class Decoding:
     """Sampling strategy. A field that is None is left to the model's defaults, then to the method and the sampler."""
 
     steps: int | None = option(
-        "sampling steps: fewer are faster, more are better; default: the model's own, else T of a model of T steps, else 64",
+        "sampling steps: fewer are faster, more are better; default: the model's own, else T of a model of T steps, "
+        "else 64",
         default=None,
         minimum=1,
         maximum=STEPS,
     )
     sampler: Any = option(
-        "how tokens are sampled (zellige list samplers); default: the model's own, else the method's, ancestral for most",
+        "how tokens are sampled (zellige list samplers); default: the model's own, else the method's, ancestral for "
+        "most",
         default=None,
         typed=str | None,
     )
@@ -52,8 +55,8 @@ class Decoding:
     top_p: float | None = option(**own(TOP_P, "1, all of them"), default=None)
     top_k: int | None = option(**own(TOP_K, "all"), default=None)
     guidance: float | None = option(
-        "strength of guidance to the class: 0 ignores it, 1 is the class as trained, more exaggerates it; with a classifier "
-        "the power of P(class | text), with a reward its factor; default: the model's own, else 1",
+        "strength of guidance to the class: 0 ignores it, 1 is the class as trained, more exaggerates it; with a "
+        "classifier the power of P(class | text), with a reward its factor; default: the model's own, else 1",
         default=None,
         minimum=0,
         maximum=1000,
@@ -65,7 +68,8 @@ class Decoding:
         hidden=True,
     )
     around: Callable[[Any], Any] | None = aside(
-        "a wrapper: takes the method and returns the one to sample from; temperature, top-p and top-k act on its predictions",
+        "a wrapper: takes the method and returns the one to sample from; temperature, top-p and top-k act on its "
+        "predictions",
         default=None,
     )
 
@@ -101,8 +105,9 @@ class Decoding:
     def with_defaults(self, model: object) -> Self:
         """The request with the defaults that the model carries for what it leaves open.
 
-        Without a class there is no guidance. Another sampler than the model's takes neither its steps nor its options; a grid
-        that gives the size of a step does not take their number; a sampler that is made already has all its options.
+        Without a class there is no guidance. Another sampler than the model's takes neither its steps nor its options;
+        a grid that gives the size of a step does not take their number; a sampler that is made already has all its
+        options.
         """
         if self.sampler is not None and not isinstance(self.sampler, str):
             return self
@@ -138,8 +143,8 @@ class Decoding:
             beside: more names that a caller may have meant by an unknown option.
 
         Raises:
-            InputError: unknown sampler, an option that it does not take, a number out of its range, a method that it does not
-                support.
+            InputError: unknown sampler, an option that it does not take, a number out of its range, a method that it
+                does not support.
         """
         from ..samplers import choose_sampler
 
@@ -169,13 +174,14 @@ class Sampling(Decoding, Request[Any]):
 
     count: int = option("number of samples (with classes: of each class)", default=1, minimum=1)
     seed: int | Sequence[tuple[int, int]] = option(
-        "random seed; each sample depends only on the seed and on its own number; in Python also a pair (seed, number) for each",
+        "random seed; each sample depends only on the seed and on its own number; in Python also a pair (seed, number) "
+        "for each",
         default=0,
         typed=int,
     )
     length: int | None = option(
-        "tokens per sample (default: the model's length, or drawn from those of its documents if it was given them in training); "
-        "longer ones need a block sampler",
+        "tokens per sample (default: the model's length, or drawn from those of its documents if it was given them in "
+        "training); longer ones need a block sampler",
         default=None,
         minimum=1,
     )
@@ -186,17 +192,19 @@ class Sampling(Decoding, Request[Any]):
         typed=tuple[str, ...],
     )
     classifier: Any = option(
-        "classifier of noisy texts that guides to the class: the folder of zellige train classifier; in Python also an object",
+        "classifier of noisy texts that guides to the class: the folder of zellige train classifier; in Python also an "
+        "object",
         default=None,
         typed=str | None,
     )
     first_order: bool = option(
-        "with a classifier: one evaluation and its gradient a step, not one evaluation for each token; faster, approximate",
+        "with a classifier: one evaluation and its gradient a step, not one evaluation for each token; faster, "
+        "approximate",
         default=False,
     )
     reward: Any = option(
-        "weigh samples by exp(reward), with particles: FILE.py:FUNCTION of a list of samples, or the folder of a classifier for "
-        "log P(class | sample); in Python a function",
+        "weigh samples by exp(reward), with particles: FILE.py:FUNCTION of a list of samples, or the folder of a "
+        "classifier for log P(class | sample); in Python a function",
         default=None,
         typed=str | None,
     )

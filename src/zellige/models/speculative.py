@@ -1,7 +1,7 @@
 """Causal heads on disk: what verifies the drafts of one model (`samplers.speculative`), in a folder of its own.
 
-`zellige train speculative MODEL` trains one (`training.speculative`). The folder names the weights of its model by their hash,
-since a head reads the hidden states of that network alone.
+`zellige train speculative MODEL` trains one (`training.speculative`). The folder names the weights of its model by
+their hash, since a head reads the hidden states of that network alone.
 """
 
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ class HeadConfig:
     Attributes:
         model_sha256: of the weights of the model that it was trained on.
         states, width, heads, conv, grid: arguments of `CausalHead`.
-        texts: held-out texts; draft, verified: nats per token of the network and of the head on their masks, any number of them
-            in any order, with the standard errors over texts.
+        texts: held-out texts; draft, verified: nats per token of the network and of the head on their masks, any number
+            of them in any order, with the standard errors over texts.
     """
 
     model: str
@@ -67,14 +67,15 @@ def load_verifier(folder: str | PathLike, model_sha256: str, device: torch.devic
     """The head in such a folder.
 
     Raises:
-        InputError: a file is missing, damaged, or not of this kind; the head is one of other weights than `model_sha256`.
+        InputError: a file is missing, damaged, or not of this kind; the head is one of other weights than
+            `model_sha256`.
     """
     network, config = load_network(
         Path(folder), NAME, HeadConfig, HeadConfig.network, "zellige train speculative", device
     )
     if config.model_sha256 != model_sha256:
         raise InputError(
-            f"the head in '{shown(folder)}' is one of other weights, those of '{config.model}'; train one of this model with "
-            "zellige train speculative MODEL"
+            f"the head in '{shown(folder)}' is one of other weights, those of '{config.model}'; train one of this "
+            "model with zellige train speculative MODEL"
         )
     return Verifier(network, config)

@@ -1,7 +1,8 @@
 """The sampling trajectory: every state of a set of samples, from noise to the last step.
 
-Each sample has its own stream of random numbers, a function of (seed, its number), so that it does not depend on the samples
-beside it. (The network's rounding may: a sample can differ where two tokens are equally likely to within a few ulps.)
+Each sample has its own stream of random numbers, a function of (seed, its number), so that it does not depend on the
+samples beside it. (The network's rounding may: a sample can differ where two tokens are equally likely to within a few
+ulps.)
 
 (B, L) below are the samples of a batch and the tokens of a sample.
 """
@@ -97,7 +98,8 @@ class Trajectory:
 
     @functools.cached_property
     def expected_calls(self) -> float | None:
-        """Network evaluations of a sample in expectation, the mean of all samples; None where the sampler does not know."""
+        """Network evaluations of a sample in expectation, the mean of all samples;
+        None where the sampler does not know."""
         if self.begin is not None:
             return None  # how many positions are noisy is drawn
         if self.lengths:
@@ -131,7 +133,8 @@ class Trajectory:
         return self._frames(self.times())
 
     def _parts(self) -> "Iterator[tuple[list[int], Trajectory]]":
-        """Batches of samples of one length, in the order of their first ones: their numbers, and their trajectory alone."""
+        """Batches of samples of one length, in the order of their first ones: their numbers,
+        and their trajectory alone."""
         batches, open_batches = list[list[int]](), dict[int, list[int]]()
         for number, length in enumerate(self.lengths):
             if length not in open_batches or len(open_batches[length]) == self.batch:
@@ -297,12 +300,14 @@ class Frame:
 
     @property
     def ends(self) -> list[int]:
-        """Tokens of each text: all, or fewer where it ended. Sampled in any order, a text does not end before the last step."""
+        """Tokens of each text: all, or fewer where it ended. Sampled in any order,
+        a text does not end before the last step."""
         return self.state.lengths(self._end).tolist()
 
     @property
     def reached(self) -> list[int]:
-        """The end of what is given or being written of each text; a sampler that writes left to right is not at the end of it."""
+        """The end of what is given or being written of each text;
+        a sampler that writes left to right is not at the end of it."""
         return self.state.reached(self._end).tolist()
 
     @property
@@ -335,7 +340,8 @@ class Frame:
 
 # ------------------------------------------------------------------------------------------------------ lengths and tokens
 def length_of(model: Model, length: int | None, grows: bool = False) -> int:
-    """Tokens of a sample: the model's own length, or a shorter one; a longer one where the sampler goes on (`grows`)."""
+    """Tokens of a sample: the model's own length, or a shorter one;
+    a longer one where the sampler goes on (`grows`)."""
     most = int(model.method.shape[0])
     if length is None:
         return most
@@ -429,8 +435,9 @@ def _prompt(tokenizer: Tokenizer, prompt: str, length: int, grows: bool) -> list
 def before_word(tokenizer: Tokenizer, text: str) -> str:
     """Return `text` without a blank at its end that the tokenizer would join to the next word.
 
-    Subwords begin with their blank: no text has the tokens of "Once " followed by those of "upon", and a model has never seen
-    them. Without the blank the next token may bring it. Unchanged where the tokens of a longer text begin with those of `text`.
+    Subwords begin with their blank: no text has the tokens of "Once " followed by those of "upon", and a model has
+    never seen them. Without the blank the next token may bring it. Unchanged where the tokens of a longer text begin
+    with those of `text`.
     """
     if getattr(tokenizer, "unit", "token") != "token" or not text.endswith(" ") or not text.strip():
         return text

@@ -6,14 +6,15 @@ The sequence is cut into blocks of b positions (in packed documents, each docume
     two streams     a noisy position sees the noisy positions of its own block and the clean ones of the blocks before;
                     the clean ones are one stream          (BD3-LM, Arriola et al. 2025, arXiv 2503.09573, section 3.2)
 
-Two streams are twice as many rows, the noisy ones before the clean ones. So both have the same positions, and what is done
-at each position (matrix products, norms) knows nothing of streams.
+Two streams are twice as many rows, the noisy ones before the clean ones. So both have the same positions, and what is
+done at each position (matrix products, norms) knows nothing of streams.
 
-The mask of two streams, 2L x 2L, is three quarters empty. Here queries come in chunks whose keys stop where the chunk's sight
-stops. On CUDA (`FUSED`) FlexAttention leaves out empty tiles, and a causal network takes PyTorch's causal kernel. Both are
-tested on the CPU, forced there; no GPU was at hand.
+The mask of two streams, 2L x 2L, is three quarters empty. Here queries come in chunks whose keys stop where the chunk's
+sight stops. On CUDA (`FUSED`) FlexAttention leaves out empty tiles, and a causal network takes PyTorch's causal kernel.
+Both are tested on the CPU, forced there; no GPU was at hand.
 
-A `Cache` is what such a network remembers of the tokens that it has read: `DiT.extend` makes it, `DiT.features` reads it.
+A `Cache` is what such a network remembers of the tokens that it has read: `DiT.extend` makes it, `DiT.features` reads
+it.
 """
 
 from collections.abc import Callable
@@ -38,7 +39,8 @@ Piece = tuple[slice, slice, slice]  # of (rows, heads, positions)
 
 
 class Part(NamedTuple):
-    """Queries and the keys that they see, some of them hidden: (1 or B, 1, queries, keys), 0 or -inf; None: all are seen."""
+    """Queries and the keys that they see, some of them hidden: (1 or B, 1, queries, keys), 0 or -inf; None:
+    all are seen."""
 
     queries: Piece
     keys: tuple[Piece, ...]
@@ -162,8 +164,8 @@ class Tiles(NamedTuple):
 def tiles(length: int, block: int, streams: int, device: torch.device) -> Tiles:
     """The mask of `length` positions in each stream; the noisy stream comes first.
 
-    The mask reads its sizes from tensors, and there are two tiles at least: so one compiled kernel serves all lengths and
-    blocks, one stream and two.
+    The mask reads its sizes from tensors, and there are two tiles at least: so one compiled kernel serves all lengths
+    and blocks, one stream and two.
     """
     from torch.nn.attention.flex_attention import create_block_mask
 
@@ -186,7 +188,8 @@ kept_tiles = lru_cache(maxsize=64)(tiles)
 
 @lru_cache(maxsize=2)
 def compiled(fixed: bool) -> Callable[..., Any]:
-    """FlexAttention compiled for all sizes, or, if they are fixed, for the first ones and again where they change after all."""
+    """FlexAttention compiled for all sizes, or, if they are fixed,
+    for the first ones and again where they change after all."""
     from torch.nn.attention.flex_attention import flex_attention
 
     return torch.compile(flex_attention, dynamic=None if fixed else True)
@@ -238,8 +241,8 @@ def flexible(q: Tensor, k: Tensor, v: Tensor, plan: Tiles) -> Tensor:
 class Chunks(torch.autograd.Function):
     """Part after part, by the kernels that `scaled_dot_product_attention` calls on a CPU.
 
-    What a part gathers is gathered again in the backward pass, not kept: only q, k, v, the result and one number for each
-    query and head (the logarithm of its sum) are.
+    What a part gathers is gathered again in the backward pass, not kept: only q, k, v, the result and one number for
+    each query and head (the logarithm of its sum) are.
     """
 
     @staticmethod
@@ -286,11 +289,13 @@ def like(x: Tensor, length: int) -> Tensor:
 
 @dataclass
 class Room:
-    """Memory for the keys and values of one layer, more than are there yet: what comes next is written into it, not all copied.
+    """Memory for the keys and values of one layer, more than are there yet: what comes next is written into it, not all
+    copied.
 
     Attributes:
         keys, values: (B, H, C, W).
-        used: how many of the C positions belong to a cache; only the newest cache, which ends there, may write behind them.
+        used: how many of the C positions belong to a cache; only the newest cache, which ends there, may write behind
+            them.
     """
 
     keys: Tensor
@@ -307,8 +312,8 @@ class Room:
 
 
 class Past(NamedTuple):
-    """Memory of one layer: keys and values (B, H, P, W), its tail, and the buffer where they stand from `start` to `end`, if
-    there is room behind them."""
+    """Memory of one layer: keys and values (B, H, P, W), its tail, and the buffer where they stand from `start` to
+    `end`, if there is room behind them."""
 
     keys: Tensor
     values: Tensor
@@ -338,9 +343,9 @@ class Cache:
     Attributes:
         keys: (B, H, P, W) for each layer, rotated to where they stand; H are the heads of keys.
         values: (B, H, P, W) for each layer.
-        tails: (B, kernel // 2, D) for each layer, the end of the residual stream, which the short convolution of the next
-            positions reads (nothing where there is none: the kernel is 0). Of a network that shifts, the last one ends with the
-            hidden state (B, 1, D) from which the next position is read.
+        tails: (B, kernel // 2, D) for each layer, the end of the residual stream, which the short convolution of the
+            next positions reads (nothing where there is none: the kernel is 0). Of a network that shifts, the last one
+            ends with the hidden state (B, 1, D) from which the next position is read.
         valid: (B, P) bool.
         place: (B,) long, the position that comes next.
         rooms: of each layer, a buffer with its positions and room behind them; none if gradients are taken.
@@ -407,15 +412,17 @@ class Cache:
 
 @dataclass(frozen=True)
 class Reading:
-    """What each layer of a bidirectional network made of whole texts x (B, L), for a later pass over a part of them; immutable.
+    """What each layer of a bidirectional network made of whole texts x (B, L), for a later pass over a part of them;
+    immutable.
 
-    Such a pass (`reread`) computes the part anew, beside keys and values of the other positions that may be out of date: they
-    are those of x (Fast-dLLM, arXiv 2505.22618).
+    Such a pass (`reread`) computes the part anew, beside keys and values of the other positions that may be out of
+    date: they are those of x (Fast-dLLM, arXiv 2505.22618).
 
     Attributes:
         x: (B, L), the texts.
         keys, values: (B, H, L, W) for each layer.
-        streams: (B, L, D) for each layer, the residual stream that its short convolution read; (B, L, 0) where there is none.
+        streams: (B, L, D) for each layer, the residual stream that its short convolution read; (B, L, 0) where there is
+            none.
     """
 
     x: Tensor
@@ -450,8 +457,8 @@ class Reading:
 
 
 class Beside(NamedTuple):
-    """Keys and values (B, H, L, W) of whole texts in one layer, and the stream (B, L, D) before its convolution; for a part
-    from `start` on."""
+    """Keys and values (B, H, L, W) of whole texts in one layer, and the stream (B, L, D) before its convolution; for a
+    part from `start` on."""
 
     keys: Tensor
     values: Tensor
@@ -467,14 +474,16 @@ class Beside(NamedTuple):
         return k, v
 
     def around(self, x: Tensor, reach: int) -> tuple[Tensor, int]:
-        """The stream x (B, n, D) of the part, with up to `reach` positions on either side, and how many stand before it."""
+        """The stream x (B, n, D) of the part, with up to `reach` positions on either side,
+        and how many stand before it."""
         before = self.stream[:, max(self.start - reach, 0) : self.start]
         after = self.stream[:, self.start + x.shape[1] : self.start + x.shape[1] + reach]
         return torch.cat((before, x, after), 1), before.shape[1]
 
 
 class InParts:
-    """A transformer that reads a text in parts: block after block with a `Cache`, or a part of it beside a `Reading`."""
+    """A transformer that reads a text in parts: block after block with a `Cache`,
+    or a part of it beside a `Reading`."""
 
     def advance(
         self,
@@ -484,13 +493,15 @@ class InParts:
         valid: Tensor | None = None,
         condition: Tensor | None = None,
     ) -> tuple[Tensor, Cache]:
-        """Hidden states (B, n, D) of clean tokens x (B, n) after what the cache holds, and a cache that holds them too."""
+        """Hidden states (B, n, D) of clean tokens x (B, n) after what the cache holds,
+        and a cache that holds them too."""
         raise NotImplementedError
 
     def _reading(
         self, x: Tensor, start: int, reading: Reading | None, condition: Tensor | None
     ) -> tuple[Tensor, Reading]:
-        """Hidden states of x, the texts from `start` on, beside a reading of them if there is one; and the reading of x."""
+        """Hidden states of x, the texts from `start` on, beside a reading of them if there is one;
+        and the reading of x."""
         raise NotImplementedError
 
     def extend(self, cache: Cache | None, x: Tensor, *args: Tensor | None, **kwargs: Tensor | None) -> Cache:
@@ -498,11 +509,13 @@ class InParts:
         return self.advance(cache, x, *args, **kwargs)[1]
 
     def read(self, x: Tensor, condition: Tensor | None = None) -> tuple[Tensor, Reading]:
-        """Read whole texts x (B, L): hidden states (B, L, D), and what a later pass over a part of them reads beside it."""
+        """Read whole texts x (B, L): hidden states (B, L, D),
+        and what a later pass over a part of them reads beside it."""
         return self._reading(x, 0, None, condition)
 
     def reread(self, x: Tensor, start: int, reading: Reading, condition: Tensor | None = None) -> Tensor:
-        """Hidden states (B, n, D) of x (B, n), the texts from `start` on; the other positions are as they were in `reading`."""
+        """Hidden states (B, n, D) of x (B, n), the texts from `start` on;
+        the other positions are as they were in `reading`."""
         return self._reading(x, start, reading, condition)[0]
 
 
@@ -514,12 +527,13 @@ def remembered(
     length: int,
     block: int,
 ) -> Cache:
-    """The cache that holds the positions of x (B, n), too: of each layer all keys and values (B, H, P + n, W), those of `cache`
-    first, and the tail of the residual stream.
+    """The cache that holds the positions of x (B, n), too: of each layer all keys and values (B, H, P + n, W), those of
+    `cache` first, and the tail of the residual stream.
 
     Args:
         valid: (B, n), which of the new positions can be seen; None: all.
-        length, block: of the network; there is room for as much as it reads, and a block; where that is full for as much again.
+        length, block: of the network; there is room for as much as it reads, and a block; where that is full for as
+            much again.
     """
     n, ragged = x.shape[1], valid is not None and not bool(valid.all())
     valid = torch.ones_like(x, dtype=torch.bool) if valid is None else valid

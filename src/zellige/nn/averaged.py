@@ -1,4 +1,5 @@
-"""A network averaged over symmetries of its data: it reads symmetric copies of a sequence, and its answers are averaged."""
+"""A network averaged over symmetries of its data: it reads symmetric copies of a sequence,
+and its answers are averaged."""
 
 import math
 from typing import Any
@@ -12,8 +13,8 @@ from ..base.errors import InputError
 class Averaged(nn.Module):
     """The mean of p(x_0 | g x_t) over symmetries g, each put back in the places and tokens of x_t.
 
-    Its head gives log-probabilities. By Jensen's inequality the bound of the average is at most the average of the bounds of
-    the copies. Where the symmetries are a whole group, the average treats symmetric sequences alike.
+    Its head gives log-probabilities. By Jensen's inequality the bound of the average is at most the average of the
+    bounds of the copies. Where the symmetries are a whole group, the average treats symmetric sequences alike.
 
     Args:
         network: whose head gives the logits of p(x_0 | x_t).

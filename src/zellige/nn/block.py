@@ -1,7 +1,8 @@
-"""The sizes of a network, and one of a transformer's blocks: attention and MLP, each a residual branch behind a layer norm.
+"""The sizes of a network, and one of a transformer's blocks: attention and MLP, each a residual branch behind a layer
+norm.
 
-A network may have a short convolution before its attention: along the sequence, over a grid, or within what a position of a
-block may see.
+A network may have a short convolution before its attention: along the sequence, over a grid, or within what a position
+of a block may see.
 """
 
 import math
@@ -25,8 +26,8 @@ from .embedding import Modulation, Places, add, chosen, modulate, rotate
 class Net:
     """Size of a network.
 
-    What `constant` makes the adaptive layer norms say is one vector for all positions, which goes into the layer norms and the
-    residual sums, so it costs nothing.
+    What `constant` makes the adaptive layer norms say is one vector for all positions, which goes into the layer norms
+    and the residual sums, so it costs nothing.
     """
 
     layers: int = option("blocks of attention and MLP", default=6, minimum=1)
@@ -117,8 +118,8 @@ class Net:
         if self.grid and (min(self.grid) < 1 or math.prod(self.grid) != self.length):
             shape = " x ".join(map(str, self.grid))
             raise InputError(
-                f"`net.grid` is {shape}, which is {math.prod(self.grid):,} positions, and `net.length` {self.length:,}; "
-                "they must be as many"
+                f"`net.grid` is {shape}, which is {math.prod(self.grid):,} positions, and `net.length` "
+                f"{self.length:,}; they must be as many"
             )
 
     def _check_kind(self) -> None:
@@ -182,7 +183,8 @@ class Gate(nn.Module):
 
 
 def mlp(net: Net) -> nn.Sequential:
-    """MLP of a block: tanh-GELU of 4 D channels, or SwiGLU (Shazeer 2020) of 8 D/3, rounded up to a multiple of 32, no biases."""
+    """MLP of a block: tanh-GELU of 4 D channels, or SwiGLU (Shazeer 2020) of 8 D/3, rounded up to a multiple of 32,
+    no biases."""
     D = net.hidden
     if net.mlp == "gelu":
         return nn.Sequential(nn.Linear(D, 4 * D), nn.GELU(approximate="tanh"), nn.Linear(4 * D, D))
@@ -195,8 +197,9 @@ class Block(nn.Module):
 
     The convolution is a branch of its own, on the residual stream itself, and starts large and random, so that from the
     first step a position knows its neighbours and their order. That breaks the plateau on which a small model otherwise
-    sits. On a-z prose (hidden 128, 4 blocks, kernel 7, 400 steps at rate 4e-3) it gives 2.95 bits per character, against
-    2.96 behind a layer norm of its own, 3.76 when it starts at zero, 3.84 inside the attention branch, 3.94 without.
+    sits. On a-z prose (hidden 128, 4 blocks, kernel 7, 400 steps at rate 4e-3) it gives 2.95 bits per character,
+    against 2.96 behind a layer norm of its own, 3.76 when it starts at zero, 3.84 inside the attention branch, 3.94
+    without.
     """
 
     def __init__(self, net: Net, adaptive: bool, bias: bool):
@@ -219,8 +222,8 @@ class Block(nn.Module):
         past: Past | Beside | None,
         at: Places | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """x (B, L, D) -> (B, L, D), or (N, D) of the positions `at`, and all keys and values (B, H, P + L, W), those of the P
-        remembered positions first."""
+        """x (B, L, D) -> (B, L, D), or (N, D) of the positions `at`, and all keys and values (B, H, P + L, W), those of
+        the P remembered positions first."""
         B, L, D = x.shape
         qkv = self.qkv(x).view(B, L, 3, self.heads, D // self.heads)
         cos, sin = (r[..., None, None, :].to(qkv.dtype) for r in rotary)
@@ -247,7 +250,8 @@ class Block(nn.Module):
         return add(x, gate2, self._drop(self.mlp(h), shape, at)), k, v
 
     def _drop(self, y: Tensor, shape: torch.Size, at: Places | None) -> Tensor:
-        """y with dropout; at some positions only, that of all positions (B, L, D): it does not depend on which are asked."""
+        """y with dropout; at some positions only, that of all positions (B, L, D):
+        it does not depend on which are asked."""
         if not self.training or self.dropout == 0:
             return y
         if at is None and not self.drop_channels:
@@ -257,7 +261,8 @@ class Block(nn.Module):
         return y * (kept if at is None else at.of(kept))
 
     def forward(self, x, rotary, time, seen, past=None, at: Places | None = None) -> Tensor:
-        """x (B, L, D), the residual stream; time: what `Modulation` takes, or (); past: keys, values and tail of a cache.
+        """x (B, L, D), the residual stream; time: what `Modulation` takes, or (); past: keys, values and tail of a
+        cache.
 
         at: the positions that are read; what follows attention is computed there alone, (N, D).
         """
@@ -267,8 +272,10 @@ class Block(nn.Module):
 class ShortConv(nn.Module):
     """A depthwise convolution along the sequence, (B, L, D) -> (B, L, D), zero beyond its ends (and across documents).
 
-    On a grid of two or three axes it is one over the grid: kernel x kernel (x kernel). In blocks a position reads, of its
-    neighbours, what attention may see too: those of its own block and of those before, in the clean stream if there are two.
+    On a grid of two or three axes it is one over the grid: kernel x kernel (x kernel). In blocks a position reads, of
+    its
+    neighbours, what attention may see too: those of its own block and of those before, in the clean stream if there are
+    two.
     """
 
     def __init__(self, hidden: int, kernel: int, grid: tuple[int, ...] = ()):
@@ -277,7 +284,8 @@ class ShortConv(nn.Module):
         self.weight = nn.Parameter(torch.empty(kernel ** max(len(self.grid), 1), hidden))
 
     def forward(self, x: Tensor, sight: Sight = ALL, tail: Tensor | None = None) -> Tensor:
-        """x (B, L, D), with two streams the noisy rows before the clean ones; tail (B, kernel // 2, D), what stood before."""
+        """x (B, L, D), with two streams the noisy rows before the clean ones; tail (B, kernel // 2, D),
+        what stood before."""
         if sight.document is not None:
             return self.in_documents(x, sight)
         if sight.block:
@@ -320,8 +328,8 @@ class ShortConv(nn.Module):
 class Near(torch.autograd.Function):
     """The convolution in blocks, weight after weight; nothing but its input is kept for the backward pass.
 
-    x (streams * B, blocks, b, D), past (B, reach + blocks * b, D), the clean positions behind `reach` others, and weight
-    (2 * reach + 1, D) -> as x.
+    x (streams * B, blocks, b, D), past (B, reach + blocks * b, D), the clean positions behind `reach` others, and
+    weight (2 * reach + 1, D) -> as x.
     """
 
     @staticmethod

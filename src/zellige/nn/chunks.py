@@ -1,7 +1,7 @@
 """A function of the logits of chosen positions, in chunks of positions, its gradients made in the forward pass.
 
-What a loss needs of the logits is often one number for each position. Where there are many positions and states, the logits
-(N, K) and everything computed from them are the memory of a training step; here only some rows exist at a time.
+What a loss needs of the logits is often one number for each position. Where there are many positions and states, the
+logits (N, K) and everything computed from them are the memory of a training step; here only some rows exist at a time.
 """
 
 from collections.abc import Callable, Iterable
@@ -33,8 +33,8 @@ def each_position(
 
     Compiled, `which` is a tensor of positions, and the chunks are a scan.
 
-    f must treat positions independently; what else it differentiates (a learnt schedule) is named in `more`. A head that is
-    no module, or a small N * K, is computed in one piece.
+    f must treat positions independently; what else it differentiates (a learnt schedule) is named in `more`. A head
+    that is no module, or a small N * K, is computed in one piece.
     """
     if not isinstance(head, nn.Module) or len(h) * states < LARGE:
         return f(_logits(head, h), slice(0, len(h)))
@@ -44,7 +44,8 @@ def each_position(
     if torch.compiler.is_compiling():
         if not more and _scan() is not None:
             return _scanned(head, h, f, size)
-        # `f` closes over what is learnt: the compiler differentiates, chunk after chunk, and makes logits again backwards
+        # `f` closes over what is learnt: the compiler differentiates, chunk after chunk, and makes logits again
+        # backwards
         run = lambda span: checkpoint(lambda here: f(_logits(head, here), span), h[span], use_reentrant=False)  # noqa: E731
         return torch.cat([run(span) for span in parts])
     parameters = [p for p in dict.fromkeys((*head.parameters(), *more)) if p.requires_grad]
@@ -54,7 +55,8 @@ def each_position(
 
 
 class _Chunks(torch.autograd.Function):
-    """value_n = f(head(h_n)); the gradients of their sum are made at once, and serve if the incoming gradient is one number."""
+    """value_n = f(head(h_n)); the gradients of their sum are made at once,
+    and serve if the incoming gradient is one number."""
 
     @staticmethod
     def forward(ctx, head, f, parts, h, *parameters):
@@ -105,7 +107,8 @@ def _sweep(head, f, parts, h, parameters, weight, with_h):
 
 # ---------------------------------------------------------------------------------- in a compiled graph
 def _scan() -> Any:
-    """PyTorch's loop that is one node of a graph; None where there is none under this name, since it is not public yet."""
+    """PyTorch's loop that is one node of a graph; None where there is none under this name,
+    since it is not public yet."""
     return getattr(getattr(torch, "_higher_order_ops", None), "scan", None)
 
 
@@ -128,8 +131,9 @@ def _scanned(head: nn.Module, h: Tensor, f: Callable[..., Tensor], size: int) ->
 def _added(total: Tensor, more: Tensor) -> Tensor:
     """The sum of a loop, in memory of its own.
 
-    PyTorch 2.13's Inductor writes a plain sum over the zeros that the loop began with, takes those for free behind it, and
-    puts there what has the same size, such as the gradient of an embedding: the head's gradient is lost, and nothing says so.
+    PyTorch 2.13's Inductor writes a plain sum over the zeros that the loop began with, takes those for free behind it,
+    and puts there what has the same size, such as the gradient of an embedding: the head's gradient is lost, and
+    nothing says so.
     """
     return total + more
 
@@ -140,7 +144,8 @@ def _(total, more):
 
 
 class _Scan(torch.autograd.Function):
-    """value(parameters, h, which), (chunks, size), chunk after chunk; the backward pass makes each chunk's logits again.
+    """value(parameters, h, which), (chunks, size), chunk after chunk; the backward pass makes each chunk's logits
+    again.
 
     PyTorch's own gradient of a scan would keep them, for all chunks.
     """

@@ -1,8 +1,8 @@
 """A classifier of texts, noisy or clean: a transformer's hidden states, their mean over the positions, a linear map.
 
-The trunk is any network with `features`: that of a trained denoiser, to be fine-tuned or probed, or a DiT without an end
-(`ends=False`), as the classifiers that UDLM (Schiff et al. 2024) is guided by are published. `ImageClassifier` is a small
-convolutional network, whose last hidden layer is a feature space in which images are compared.
+The trunk is any network with `features`: that of a trained denoiser, to be fine-tuned or probed, or a DiT without an
+end (`ends=False`), as the classifiers that UDLM (Schiff et al. 2024) is guided by are published. `ImageClassifier` is a
+small convolutional network, whose last hidden layer is a feature space in which images are compared.
 """
 
 from typing import Any
@@ -27,8 +27,8 @@ class Classifier(nn.Module):
     def embed(
         self, x: Tensor, time: Tensor | None = None, *, mask: Tensor | None = None, segments: Tensor | None = None
     ) -> Tensor:
-        """The mean hidden state (B, D) of the positions of x (B, L) where `mask` (B, L) is True (None: all); `time` is for a
-        time-conditioned trunk, segments (B, L) keep padding out of attention."""
+        """The mean hidden state (B, D) of the positions of x (B, L) where `mask` (B, L) is True (None: all); `time` is
+        for a time-conditioned trunk, segments (B, L) keep padding out of attention."""
         h = self.trunk.features(x, time, segments=segments)
         if mask is None:
             return h.mean(1)
@@ -40,7 +40,8 @@ class Classifier(nn.Module):
         return self.output(self.embed(x, time, **kwargs))
 
     def slopes(self, x: Tensor, time: Tensor | None, label: Tensor) -> Tensor:
-        """Gradient of log P(label | x), label (B,), in the one-hot tokens x (B, L): (B, L, K). The trunk has an `embedding`."""
+        """Gradient of log P(label | x), label (B,), in the one-hot tokens x (B, L): (B, L, K).
+        The trunk has an `embedding`."""
         embedding, seen = self.trunk.embedding, list[Tensor]()
 
         def keep(module: nn.Module, inputs: object, output: Tensor) -> Tensor:

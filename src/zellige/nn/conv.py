@@ -1,9 +1,10 @@
 """A block of dilated convolutions: where a transformer's block attends, it reads fixed distances along the sequence.
 
 Layer i reads `kernel` positions 2^i apart (again 1 apart where a kernel would be wider than the row), each channel by
-weights of its own, and a gate multiplies the outcome: the cost grows with the length, not with its square. Everything round it is
-a transformer's (`DiT`): norms, MLP, times, classes. In both directions for masks and uniform noise; in a causal network, which AR
-has, a position reads itself and those before. Such networks are used of DNA, where they take the place of Mamba here.
+weights of its own, and a gate multiplies the outcome: the cost grows with the length, not with its square. Everything
+round it is a transformer's (`DiT`): norms, MLP, times, classes. In both directions for masks and uniform noise; in a
+causal network, which AR has, a position reads itself and those before. Such networks are used of DNA, where they take
+the place of Mamba here.
 """
 
 import torch
@@ -26,7 +27,8 @@ class Dilated(nn.Module):
         self.weight = nn.Parameter(torch.empty(kernel, hidden))
 
     def forward(self, x: Tensor, causal: bool = False, document: Tensor | None = None) -> Tensor:
-        """causal: position i reads i - (kernel - 1) dilation .. i. document (B, L): positions read those of the same number."""
+        """causal: position i reads i - (kernel - 1) dilation .. i. document (B, L):
+        positions read those of the same number."""
         (kernel, D), L = self.weight.shape, x.shape[1]
         before = (kernel - 1 if causal else kernel // 2) * self.dilation
         after = (kernel - 1) * self.dilation - before
@@ -43,7 +45,8 @@ class Dilated(nn.Module):
 
 
 class ConvBlock(Block):
-    """`Block` with a gated dilated convolution in the place of attention; what it remembers are the convolution's inputs."""
+    """`Block` with a gated dilated convolution in the place of attention;
+    what it remembers are the convolution's inputs."""
 
     def __init__(self, net: Net, adaptive: bool, bias: bool, layer: int):
         super().__init__(net, adaptive, bias)

@@ -106,7 +106,8 @@ def _whole(
     compute: torch.dtype,
     gradients: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """`_sweep` as torch.compile takes it: nll (N,), and the gradients of sum(weight * nll) for h, W and b, or nothing."""
+    """`_sweep` as torch.compile takes it: nll (N,), and the gradients of sum(weight * nll) for h, W and b,
+    or nothing."""
     with torch.autocast(h.device.type, enabled=False):
         flags = (gradients, gradients, gradients)
         nll, *results = _sweep(h, W, b, target, weight, None if exclude < 0 else exclude, compute, flags)
@@ -127,7 +128,8 @@ def _save(ctx, inputs, output):
 
 
 def _gradients(ctx, grad, *_):
-    """Those that were made, times the one number that every row's own is its weight times: a sum or a mean of weighted rows."""
+    """Those that were made, times the one number that every row's own is its weight times:
+    a sum or a mean of weighted rows."""
     weight, *values = ctx.saved_tensors
     size = (weight * weight).sum()
     g = (grad * weight).sum() / torch.where(size > 0, size, 1.0)

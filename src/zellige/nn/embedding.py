@@ -23,7 +23,8 @@ def rotary_at(position: Tensor, width: int, base: float = 1e4) -> Tensor:
 
 
 def axial_table(grid: tuple[int, ...], width: int, base: float = 100.0) -> Tensor:
-    """(2, prod(grid), width / 2): as `rotary_table`, the frequencies shared out among the axes of a grid (Heo et al. 2024)."""
+    """(2, prod(grid), width / 2): as `rotary_table`, the frequencies shared out among the axes of a grid (Heo et al.
+    2024)."""
     pairs, axes = width // 2, len(grid)
     counts = [pairs // axes + (axis < pairs % axes) for axis in range(axes)]
     coordinates = torch.cartesian_prod(*[torch.arange(n, dtype=torch.float64) for n in grid]).reshape(-1, axes)
@@ -51,7 +52,8 @@ def both(time: Tensor, clean_time: Tensor | None, x: Tensor) -> Tensor:
 
 
 class TimeEmbedding(nn.Module):
-    """A time (*) -> its embedding (*, width): 256 cosines and sines, then a small MLP (`inner` wide, or width), then SiLU.
+    """A time (*) -> its embedding (*, width): 256 cosines and sines, then a small MLP (`inner` wide, or width), then
+    SiLU.
 
     Frequencies fall from 1 to 1e-4, which is not among them. Where `ends` it is, and sines come first: so DDPM and its
     successors have it (transformers as GLIDE). `silu`: whether there is one at the end.
@@ -88,7 +90,8 @@ def check_inputs(timed: bool, time: Tensor | None, classes: nn.Embedding | None,
 
 
 def embed_classes(table: Tensor, condition: Tensor | None, rows: int) -> Tensor:
-    """The embedding (rows, width) of each row's class (rows,), in a table whose last row is that of none, as are -1 and None."""
+    """The embedding (rows, width) of each row's class (rows,), in a table whose last row is that of none,
+    as are -1 and None."""
     if condition is None:
         return F.silu(table[torch.full((rows,), -1, device=table.device)])
     outside = (condition < -1) | (condition >= len(table))  # of no rows at all none is
@@ -134,7 +137,8 @@ class Places(Protocol):
 
 
 def chosen(at: Places | None, *vectors: Tensor | None) -> list[Any]:
-    """Vectors (B, L, D) or (B, 1, D) at the positions `at`, (N, D); those that hold for all, (D,) or None, as they are."""
+    """Vectors (B, L, D) or (B, 1, D) at the positions `at`, (N, D); those that hold for all, (D,) or None,
+    as they are."""
     return [v if at is None or v is None or v.ndim == 1 else at.of(v) for v in vectors]
 
 

@@ -47,8 +47,8 @@ def _lecun(name: str, p: Tensor) -> None:
 
 
 def truncated_(p: Tensor, std: float) -> Tensor:
-    """Fill from a normal distribution cut at two deviations, unless `network.unfilled` leaves it (torch's own it does not
-    see)."""
+    """Fill from a normal distribution cut at two deviations, unless `network.unfilled` leaves it (torch's own it does
+    not see)."""
     if has_torch_function_unary(p):
         return handle_torch_function(truncated_, (p,), p, std)
     return nn.init.trunc_normal_(p, std=std, a=-2 * std, b=2 * std)

@@ -1,5 +1,5 @@
-"""The head for levels: the mean and scale of a logistic distribution instead of K logits (D3PM, arXiv 2107.03006, appendix
-A.8).
+"""The head for levels: the mean and scale of a logistic distribution instead of K logits (D3PM, arXiv 2107.03006,
+appendix A.8).
 
 Of D3PM, and of tauLDR, which takes it from there.
 """
@@ -19,7 +19,8 @@ FLOOR = (
 def logistic(mean: Tensor, log_scale: Tensor, K: int) -> Tensor:
     """Logits of a logistic distribution cut into K bins round the levels -1..1 and renormalised: (*), (*) -> (*, K).
 
-    sigma(b) - sigma(a) = sigma(b) sigma(-a) (1 - e^{a - b}) for the bin from a to b; all are as wide, so the last factor goes.
+    sigma(b) - sigma(a) = sigma(b) sigma(-a) (1 - e^{a - b}) for the bin from a to b; all are as wide, so the last
+    factor goes.
     """
     inverse = _inverse(log_scale)[..., None]
     centre, half = _centre(mean, K), 1 / (K - 1)
@@ -27,7 +28,8 @@ def logistic(mean: Tensor, log_scale: Tensor, K: int) -> Tensor:
 
 
 def near(outputs: Tensor, x: Tensor, K: int, floor: float = FLOOR) -> Tensor:
-    """Logits (*, K) from the two outputs (*, 2) of a head at levels x (*): how far the mean is from x, and the scale's log.
+    """Logits (*, K) from the two outputs (*, 2) of a head at levels x (*): how far the mean is from x, and the scale's
+    log.
 
     `floor` of the distribution is uniform.
     """
@@ -40,7 +42,8 @@ def near(outputs: Tensor, x: Tensor, K: int, floor: float = FLOOR) -> Tensor:
 
 
 def within(outputs: Tensor, x: Tensor, K: int) -> Tensor:
-    """As `near`, with tauLDR's bins, which cut -1..1 into K of equal width, and the 1e-6 of its code inside the logarithm."""
+    """As `near`, with tauLDR's bins, which cut -1..1 into K of equal width,
+    and the 1e-6 of its code inside the logarithm."""
     shift, log_scale = outputs.unbind(-1)
     mean, half = torch.tanh(2 * x.to(shift) / (K - 1) - 1 + shift)[..., None], 1 / K
     centre = torch.linspace(half - 1, 1 - half, K, dtype=mean.dtype, device=mean.device) - mean
@@ -59,10 +62,11 @@ def _centre(mean: Tensor, K: int) -> Tensor:
 
 
 class _Floored(torch.autograd.Function):
-    """log(distribution + floor/K) of the mean and 1/scale; the distribution without logarithms, as what is far below the floor
-    does not count.
+    """log(distribution + floor/K) of the mean and 1/scale; the distribution without logarithms, as what is far below
+    the floor does not count.
 
-    With a, b the two sigmoids of a bin, log a b has the slope b - a by the centre and 2 - a - b by the half width, in scales.
+    With a, b the two sigmoids of a bin, log a b has the slope b - a by the centre and 2 - a - b by the half width, in
+    scales.
     """
 
     @staticmethod

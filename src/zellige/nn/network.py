@@ -17,11 +17,11 @@ from .unet import UNet
 class Network(Protocol):
     """Hidden states and head apart, so that the head is paid only where it is read.
 
-    A network of blocks (its attribute `block` > 0) takes more keywords in `features`: `clean` (B, L), the tokens that earlier
-    blocks are read from, and `clean_time`, their time input; or `cache`, what it remembers of the tokens before x; and
-    it has `extend(cache, x, time) -> cache` (see `nn.DiT`). A network whose attribute `chooses` is True takes `at`, positions
-    (`core.positions`), and gives the hidden states (N, D) of these alone. One whose attribute `sees_given` is True takes `given`
-    (B, L) bool, the positions whose tokens are given.
+    A network of blocks (its attribute `block` > 0) takes more keywords in `features`: `clean` (B, L), the tokens that
+    earlier blocks are read from, and `clean_time`, their time input; or `cache`, what it remembers of the tokens before
+    x; and it has `extend(cache, x, time) -> cache` (see `nn.DiT`). A network whose attribute `chooses` is True takes
+    `at`, positions (`core.positions`), and gives the hidden states (N, D) of these alone. One whose attribute
+    `sees_given` is True takes `given` (B, L) bool, the positions whose tokens are given.
     """
 
     def features(
@@ -36,7 +36,8 @@ class Network(Protocol):
 
 
 def check_tokens_alone(positions: int, longest: int, time: Tensor | None, condition: Tensor | None) -> None:
-    """Raise InputError where a network that reads tokens alone is given a time, a class, or more positions than it has."""
+    """Raise InputError where a network that reads tokens alone is given a time, a class,
+    or more positions than it has."""
     if time is not None or condition is not None:
         raise InputError("this network takes no time and no classes; leave them out")
     if longest < positions:
@@ -81,8 +82,8 @@ def build_network(
         return DiT(net, states, time, bias, outputs, block)
     if block:
         raise InputError(
-            f"`net.kind` {net.kind} reads all of an image at once, and this method block after block; use one that does not, "
-            "such as mdlm"
+            f"`net.kind` {net.kind} reads all of an image at once, and this method block after block; use one that "
+            "does not, such as mdlm"
         )
     return UNet(net, states, time, outputs, levels)
 

@@ -1,7 +1,7 @@
 """In how many bits a network's matrix products are: float32, TF32 on a GPU, or bfloat16.
 
-PyTorch's float32 is not float32 everywhere: on a GPU its convolutions are in TF32 unless it is set otherwise. Here it is set,
-by `float32_products` and by nothing else.
+PyTorch's float32 is not float32 everywhere: on a GPU its convolutions are in TF32 unless it is set otherwise. Here it
+is set, by `float32_products` and by nothing else.
 """
 
 import contextlib
@@ -25,7 +25,8 @@ _before: list[Any] = []  # PyTorch's settings outside all of them
 
 
 def lower(network: nn.Module, dtype: torch.dtype) -> None:
-    """Round the weights of a network's matrix products and convolutions, in place: they then take the memory of `dtype`.
+    """Round the weights of a network's matrix products and convolutions, in place: they then take the memory of
+    `dtype`.
 
     Embeddings and layer norms keep theirs, and with them the sums that a residual branch is added to.
     """
@@ -64,10 +65,11 @@ def products(device: torch.device, precision: str | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def float32_products(tf32: bool) -> Iterator[None]:
-    """Within it a GPU's float32 matrix products and convolutions are in TF32 (10 bits of mantissa, sums in float32), or are not.
+    """Within it a GPU's float32 matrix products and convolutions are in TF32 (10 bits of mantissa, sums in float32), or
+    are not.
 
-    The setting is one of the process. The innermost of a thread counts, and of several threads the last that entered; what was
-    set before comes back when all have left.
+    The setting is one of the process. The innermost of a thread counts, and of several threads the last that entered;
+    what was set before comes back when all have left.
     """
     entry = [tf32]
     with _lock:

@@ -1,18 +1,21 @@
 """A causal head on a frozen network: the distribution of a token given the tokens drafted before it, in any order.
 
-One attention block, as the last one of self-speculative masked diffusion (Campbell et al. 2025, arXiv 2510.03929). The network
-has read the masked sequence; the block reads its hidden states h, the drafted tokens x, and `turn`, when each was drafted:
+One attention block, as the last one of self-speculative masked diffusion (Campbell et al. 2025, arXiv 2510.03929). The
+network has read the masked sequence; the block reads its hidden states h, the drafted tokens x, and `turn`, when each
+was drafted:
 
     query     h of the position to be predicted, at that position, so that one evaluation predicts all of them (sigma-GPT)
     keys      h and x of the drafted positions, those of earlier turns only; and a zero key with a zero value
     output    h, to which attention and an MLP add what the drafted tokens change; the network's own head reads it
 
-A position with no draft before it keeps its h, so the first token of a pass has the network's own distribution. Both branches
-start at zero: an untrained head predicts what the network predicts. The short convolution is not added to h but read by both, and
-starts large and random, so that from the first step the head knows which drafts stand beside a position (as in `block.py`).
+A position with no draft before it keeps its h, so the first token of a pass has the network's own distribution. Both
+branches start at zero: an untrained head predicts what the network predicts. The short convolution is not added to h
+but read by both, and starts large and random, so that from the first step the head knows which drafts stand beside a
+position (as in `block.py`).
 
-Differences from the paper: the head reads the revealed tokens by way of h alone; its queries are separate from its keys, where
-the paper's one stream holds each token together with the next position; and it has a short convolution where the network has one.
+Differences from the paper: the head reads the revealed tokens by way of h alone; its queries are separate from its
+keys, where the paper's one stream holds each token together with the next position; and it has a short convolution
+where the network has one.
 """
 
 import math
@@ -25,7 +28,8 @@ from .embedding import axial_table, rotary_at, rotate
 
 
 class CausalHead(nn.Module):
-    """Hidden states h (B, L, D), tokens x (B, L) and turns (B, L) -> hidden states (B, L, D) that know the drafts before.
+    """Hidden states h (B, L, D), tokens x (B, L) and turns (B, L) -> hidden states (B, L, D) that know the drafts
+    before.
 
     Position p sees position j if turn_j < turn_p. A turn is below L where a token is drafted, and L elsewhere.
 

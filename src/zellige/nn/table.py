@@ -11,13 +11,14 @@ from .attention import Cache
 class Table(nn.Module):
     """One logit per (x_t, position, state): any function of x_t (K^L * L * K numbers), behind the same methods as DiT.
 
-    With `block`, a network of blocks: any function of what a position sees, its own block and those before; what comes later
-    is looked up as zeros. Its cache holds the tokens themselves.
+    With `block`, a network of blocks: any function of what a position sees, its own block and those before; what comes
+    later is looked up as zeros. Its cache holds the tokens themselves.
 
     With `latents` it is any function of a latent's value too, which is the condition of each row.
-    With `given` it is any function of which positions are given, too. With `time` the logits also depend smoothly on it: a sum
-    of three tables times 1, exp(-time) and time exp(-time), bounded for every finite time in [0, inf). `outputs` numbers a
-    position where those are not K. Starts at random, from torch's own generator; `.double()` for float64.
+    With `given` it is any function of which positions are given, too. With `time` the logits also depend smoothly on
+    it: a sum of three tables times 1, exp(-time) and time exp(-time), bounded for every finite time in [0, inf).
+    `outputs` numbers a position where those are not K. Starts at random, from torch's own generator; `.double()` for
+    float64.
 
     >>> Table(states=3, length=2)(torch.tensor([[0, 2]])).shape
     torch.Size([1, 2, 3])
@@ -54,8 +55,8 @@ class Table(nn.Module):
         cache: Cache | None = None,
         given: Tensor | None = None,
     ) -> Tensor:
-        """The logits themselves, (B, L, K): x (B, L) states; time a scalar, (B,) or (B, L), if the table has it; `clean`,
-        `cache` and `given` as in DiT."""
+        """The logits themselves, (B, L, K): x (B, L) states; time a scalar, (B,) or (B, L), if the table has it;
+        `clean`, `cache` and `given` as in DiT."""
         if self.latents and condition is not None:
             rows = self.logits[:, (x * self.place).sum(-1) + self.states**self.length * condition]
         elif self.sees_given and given is not None:

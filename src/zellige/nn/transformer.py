@@ -1,17 +1,19 @@
-"""A transformer that reads a sequence of states and returns, per position, one logit per state: bidirectional, or in blocks.
+"""A transformer that reads a sequence of states and returns, per position, one logit per state: bidirectional, or in
+blocks.
 
 The blocks are the DiT blocks that SEDD (Lou et al. 2024), MDLM (Sahoo et al. 2024) and their successors share: rotary
-positions, layer norms without bias, a tanh-GELU MLP four times as wide, and, only in a network that is conditioned on time or
-class, adaptive layer norm (Peebles & Xie 2023). A time-free network has none of the adaptive part: it is not fed a constant,
-but where its weights are published ones (`Net.constant`). Those load by renaming keys (`zellige.plugins.published`).
+positions, layer norms without bias, a tanh-GELU MLP four times as wide, and, only in a network that is conditioned on
+time or class, adaptive layer norm (Peebles & Xie 2023). A time-free network has none of the adaptive part: it is not
+fed a constant, but where its weights are published ones (`Net.constant`). Those load by renaming keys
+(`zellige.plugins.published`).
 
 `features` and `head` are apart so that the head, which is most of the work at 50,000 states, is paid only at the
 positions that are read.
 
 With `block` > 0 the sequence is cut into blocks, and a position sees its own and those before (`attention.py` says whom
-exactly). Such a network can read two streams at once, noisy tokens and clean ones, as block diffusion is trained (BD3-LM,
-Arriola et al. 2025), and it can remember what it has read (`attention.Cache`). Its weights are those of a network without
-blocks.
+exactly). Such a network can read two streams at once, noisy tokens and clean ones, as block diffusion is trained
+(BD3-LM, Arriola et al. 2025), and it can remember what it has read (`attention.Cache`). Its weights are those of a
+network without blocks.
 """
 
 import math
@@ -45,10 +47,10 @@ __all__ = ["Block", "DiT", "Net"]
 class DiT(InParts, nn.Module):
     """States (B, L) -> hidden states (B, L, D) by `features`, -> logits (*, K) by `head`.
 
-    `states` is K, the mask included. With `time` the network is conditioned on the time of each sequence or position. `bias`
-    gives the layer norms a bias (RADD's checkpoints have one). `outputs` is what the head gives where that is not K logits.
-    `block` is the length of a block (the last may be shorter); 0: every position sees every other; 1: a causal network. Without
-    its `ends`, the last layer norm and the head, the features are what the last block leaves.
+    `states` is K, the mask included. With `time` the network is conditioned on the time of each sequence or position.
+    `bias` gives the layer norms a bias (RADD's checkpoints have one). `outputs` is what the head gives where that is
+    not K logits. `block` is the length of a block (the last may be shorter); 0: every position sees every other; 1: a
+    causal network. Without its `ends`, the last layer norm and the head, the features are what the last block leaves.
     """
 
     chooses = True
@@ -116,8 +118,8 @@ class DiT(InParts, nn.Module):
         self.initialise()
 
     def initialise(self) -> None:
-        """Head and adaLN start at zero, so that the first prediction is uniform. The branches add variance 1 in all; the
-        convolutions multiply it by e^4 at most, however many there are."""
+        """Head and adaLN start at zero, so that the first prediction is uniform. The branches add variance 1 in all;
+        the convolutions multiply it by e^4 at most, however many there are."""
         for name, p in self.named_parameters():
             if name.endswith("dilated.weight"):
                 nn.init.normal_(p, std=len(p) ** -0.5)
@@ -152,18 +154,18 @@ class DiT(InParts, nn.Module):
         x (B, L) states; time: a scalar, (B,) or (B, L), finite, for a network with time and only for one; segments
         (B, L): positions see only those of the same number (packed documents). L may not exceed `net.length`. condition
         (B,), for a network with classes: the class of each row, or -1 or the last (as None): it has none. at: the
-        positions that are read, whose hidden states (N, D) it then gives; the last block looks at all, and ends at these.
-        With `Net.latents` the condition is the value of the latent.
+        positions that are read, whose hidden states (N, D) it then gives; the last block looks at all, and ends at
+        these. With `Net.latents` the condition is the value of the latent.
         given (B, L) bool, for a network that sees them (`Net.given`): the positions whose tokens carry no noise.
 
-        With `Net.self_condition` x is read twice. The second pass sees, at each position, the probabilities that the first one
-        gave; in training it sees them in half of the rows, drawn at random, and the first pass has no gradient (Analog Bits, Chen
-        et al. 2022). In evaluation the network is a function of x and the time like any other, so bounds and
-        samplers hold for it as they are; what they call an evaluation is two passes. With `estimate` (B, L, K) there is one pass,
-        which sees these probabilities (zeros: none).
+        With `Net.self_condition` x is read twice. The second pass sees, at each position, the probabilities that the
+        first one gave; in training it sees them in half of the rows, drawn at random, and the first pass has no
+        gradient (Analog Bits, Chen et al. 2022). In evaluation the network is a function of x and the time like any
+        other, so bounds and samplers hold for it as they are; what they call an evaluation is two passes. With
+        `estimate` (B, L, K) there is one pass, which sees these probabilities (zeros: none).
 
-        For a network of blocks, one of these: clean (B, L), the tokens that stand in the blocks before (`clean_time`, like
-        `time`, is their time input; None: the same); or cache, what was read before x, which begins a block.
+        For a network of blocks, one of these: clean (B, L), the tokens that stand in the blocks before (`clean_time`,
+        like `time`, is their time input; None: the same); or cache, what was read before x, which begins a block.
         """
         self._check(x, time, segments, condition, clean, cache)
         read = partial(self._read, x, time, segments, condition, clean, clean_time, cache, given)
@@ -277,7 +279,8 @@ class DiT(InParts, nn.Module):
         return self.embedding(x) if self.places is None else self.embedding(x) + self.places
 
     def _rotary(self, x: Tensor, cache: Cache | None, valid: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """cos and sin of the positions of x, (L, W / 2) or (B, L, W / 2): a row counts from its first valid position."""
+        """cos and sin of the positions of x, (L, W / 2) or (B, L, W / 2):
+        a row counts from its first valid position."""
         L = x.shape[1]
         if cache is None and valid is None:
             cos, sin = self.rotary[:, :L]
@@ -333,8 +336,8 @@ class DiT(InParts, nn.Module):
     def embed_time(self, time: Tensor) -> tuple[Tensor, Tensor | None]:
         """The embeddings (U, condition) of the distinct times, and which of them each row or position has.
 
-        Where nothing is learnt and all rows have one, as in sampling: the embedding (condition,), and None. Only on a CPU:
-        a GPU would be waited for.
+        Where nothing is learnt and all rows have one, as in sampling: the embedding (condition,), and None. Only on a
+        CPU: a GPU would be waited for.
         """
         alike = time.ndim == 1 and len(time) > 0 and time.device.type == "cpu" and not torch.is_grad_enabled()
         assert self.time is not None

@@ -1,23 +1,24 @@
 """A U-Net that reads an image of states and returns hidden states for each position, each colour of each pixel.
 
-That of DDPM (Ho et al. 2020, arXiv 2006.11239), with which D3PM (Austin et al. 2021, arXiv 2107.03006) and tauLDR (Campbell et
-al. 2022, arXiv 2205.14987) model images: residual blocks of two 3 x 3 convolutions behind group norms, down by two and up
-again, joined by skip connections; attention of one head in the middle, and after the blocks of some resolutions. At one
-resolution (`flat-unet`) it is the network of MD4 (Shi et al. 2024, arXiv 2406.04329), which takes it from
-variational diffusion models (Kingma et al. 2021, arXiv 2107.00630); with a transformer in the middle and adaptive group norms
-(`u-vit`) that of MD4 for larger images. tauLDR's divides residual sums by the root of 2 (`net.rescale`), as score_sde does,
-from which it comes. A time-free network has no embedding of the time.
+That of DDPM (Ho et al. 2020, arXiv 2006.11239), with which D3PM (Austin et al. 2021, arXiv 2107.03006) and tauLDR
+(Campbell et al. 2022, arXiv 2205.14987) model images: residual blocks of two 3 x 3 convolutions behind group norms,
+down by two and up again, joined by skip connections; attention of one head in the middle, and after the blocks of some
+resolutions. At one resolution (`flat-unet`) it is the network of MD4 (Shi et al. 2024, arXiv 2406.04329), which takes
+it from variational diffusion models (Kingma et al. 2021, arXiv 2107.00630); with a transformer in the middle and
+adaptive group norms (`u-vit`) that of MD4 for larger images. tauLDR's divides residual sums by the root of 2
+(`net.rescale`), as score_sde does, from which it comes. A time-free network has no embedding of the time.
 
     states (B, H W C)   ->  (B, 3D or 3, H, W)     embedded; where levels are ordered, scaled to -1..1 (a colour a channel)
                         ->  (B, D, H, W)           the U-Net
                         ->  (B, H W C, D)          a 3 x 3 convolution gives each colour D features of its own
 
-The positions are those of `data/levels.py`: line by line, a pixel's colours together. Published networks end with one 3 x 3
-convolution to C K logits; here it goes through D features for each colour, which one head reads position by position, so that K
-logits are computed only where they are read. All else is as published, each kind by its authors' code, where `net.published`.
+The positions are those of `data/levels.py`: line by line, a pixel's colours together. Published networks end with one 3
+x 3 convolution to C K logits; here it goes through D features for each colour, which one head reads position by
+position, so that K logits are computed only where they are read. All else is as published, each kind by its authors'
+code, where `net.published`.
 
-A side that is odd is halved upwards (7, 4, 2, 1), and cut when it is doubled again; what is missing for that is filled with
-zeros, at the end first. Tensors are in the channels-last format.
+A side that is odd is halved upwards (7, 4, 2, 1), and cut when it is doubled again; what is missing for that is filled
+with zeros, at the end first. Tensors are in the channels-last format.
 """
 
 import math
@@ -41,8 +42,8 @@ class PatchBlock(nn.Module):
     """Attention and MLP on patches (B, N, D), each a residual branch behind a norm whose only parameters come from the
     conditioning.
 
-    The conditioning is (B or 1, condition); without it there are RMS norms. Dropout is at the products of attention, of whole
-    channels after it, and twice in the MLP.
+    The conditioning is (B or 1, condition); without it there are RMS norms. Dropout is at the products of attention, of
+    whole channels after it, and twice in the MLP.
     """
 
     def __init__(self, net: Net, adaptive: bool):
@@ -84,8 +85,8 @@ def modulations(modulation: Modulation | None, c: Tensor | None, parts: int) -> 
 class Patches(nn.Module):
     """Images (B, channels, H, W) -> (B, channels, H, W), through `net.layers` blocks on a patch a position.
 
-    An odd side is padded with a line of zeros. The conditioning is (B or 1, condition). Each position has an embedding; if not
-    `net.published`, the blocks are those of `DiT`, with rotary positions as well.
+    An odd side is padded with a line of zeros. The conditioning is (B or 1, condition). Each position has an embedding;
+    if not `net.published`, the blocks are those of `DiT`, with rotary positions as well.
     """
 
     rotary: Tensor
@@ -183,7 +184,8 @@ class Attention(nn.Module):
 
 
 class ResBlock(nn.Module):
-    """Two convolutions behind group norms, a residual branch: (B, inputs, H, W) -> (B, outputs, H, W); then attention, if any.
+    """Two convolutions behind group norms, a residual branch: (B, inputs, H, W) -> (B, outputs, H, W); then attention,
+    if any.
 
     The conditioning (B or 1, condition) is added to every pixel between them, or enters the norms.
     """
@@ -211,8 +213,8 @@ class ResBlock(nn.Module):
 class UNet(nn.Module):
     """States (B, L) -> hidden states (B, L, D) by `features`, -> logits (*, K) by `head`; L positions of `net.grid`.
 
-    `states` is K, the mask included. With `time` the network is conditioned on the time of each sequence. `outputs` is what the
-    head gives where that is not K logits. With `levels` it reads the states as numbers, not as names.
+    `states` is K, the mask included. With `time` the network is conditioned on the time of each sequence. `outputs` is
+    what the head gives where that is not K logits. With `levels` it reads the states as numbers, not as names.
     """
 
     def __init__(self, net: Net, states: int, time: bool = False, outputs: int | None = None, levels: bool = False):
@@ -220,8 +222,8 @@ class UNet(nn.Module):
         if len(net.grid) not in (2, 3):
             shape = f"a grid of {' x '.join(map(str, net.grid))}" if net.grid else f"a line of {net.length:,}"
             raise InputError(
-                f"`net.kind` {net.kind} is for images (height width, or height width colours), and the rows are {shape}; "
-                "use `net.kind` dit"
+                f"`net.kind` {net.kind} is for images (height width, or height width colours), and the rows are "
+                f"{shape}; use `net.kind` dit"
             )
         self.net, self.states, self.time_conditioned, self.levels = net, states, time, levels
         self.image = (*net.grid, 1)[:3]
@@ -269,13 +271,14 @@ class UNet(nn.Module):
         if missing and requested_sides != Net.attention:
             height, width, _ = self.image
             raise InputError(
-                f"`net.attention` is {missing[0]}; the resolutions of {height} x {width} are {', '.join(map(str, sides))}"
+                f"`net.attention` is {missing[0]}; the resolutions of {height} x {width} are "
+                f"{', '.join(map(str, sides))}"
             )
         return [side in requested_sides for side in sides]
 
     def initialise(self) -> None:
-        """First weights as each kind's authors have them; the head is zero, so that its first distribution is uniform (or about
-        x_t)."""
+        """First weights as each kind's authors have them; the head is zero, so that its first distribution is uniform
+        (or about x_t)."""
         if self.net.published:
             return first_weights(self, self.net)
         for name, p in self.named_parameters():
@@ -296,8 +299,9 @@ class UNet(nn.Module):
     ) -> Tensor:
         """The hidden states (B, L, D) that `head` reads.
 
-        x (B, L) states, all positions of the image; time: a scalar or (B,), finite, for a network with time and only for one;
-        condition (B,), for a network with classes: the class of each row, or -1 or the last (as None): it has none.
+        x (B, L) states, all positions of the image; time: a scalar or (B,), finite, for a network with time and only
+        for one; condition (B,), for a network with classes: the class of each row, or -1 or the last (as None): it has
+        none.
         """
         self._check(x, time, segments, condition)
         c = self.conditioning(x, time, condition)

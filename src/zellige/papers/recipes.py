@@ -2,12 +2,12 @@
 
     zellige.train(recipe="mdlm-owt")        # zellige train --recipe mdlm-owt; zellige list recipes
 
-A paper's own text comes first; what it leaves out is taken from its authors' code. What neither says is a choice of ours, and is
-named so (`Recipe.ours`); where a network or a data set cannot be the paper's, or the code contradicts it, `Recipe.differs` says
-how. The number that a paper reports stands in its table (`tables`).
+A paper's own text comes first; what it leaves out is taken from its authors' code. What neither says is a choice of
+ours, and is named so (`Recipe.ours`); where a network or a data set cannot be the paper's, or the code contradicts it,
+`Recipe.differs` says how. The number that a paper reports stands in its table (`tables`).
 
-A limit of the gradient's norm is of the loss that it was made for. Ours is in nats per token, of the whole bound; a published
-loss that is c times ours and clipped at g is clipped here at g/c.
+A limit of the gradient's norm is of the loss that it was made for. Ours is in nats per token, of the whole bound; a
+published loss that is c times ours and clipped at g is clipped here at g/c.
 """
 
 from typing import Any
@@ -33,9 +33,10 @@ class Recipe:
         source: where in the paper, or in its authors' code, the choices stand.
         method, options: the method's name, and its choices that are not the default.
         vocabulary: data tokens of the tokenizer, or levels of a pixel.
-        sampler, drawing, steps: what the paper draws with, its options that are not the default, how many steps; samples of
-            validations, which are only looked at, take `train.sample_steps`.
-        parameters: those that the paper or its checkpoint has; None where neither says, or what they say does not add up.
+        sampler, drawing, steps: what the paper draws with, its options that are not the default, how many steps;
+            samples of validations, which are only looked at, take `train.sample_steps`.
+        parameters: those that the paper or its checkpoint has; None where neither says, or what they say does not add
+            up.
         ours: what the source does not give, so that the value here is a choice of our own.
         differs: what is known to be otherwise than in the paper.
         base: the recipe that it is but for a few choices; "" where it stands alone.

@@ -4,8 +4,9 @@
     zellige plan mdlm-1 --gpus 8                         # what each row of one would cost
     zellige compare --table mdlm-1 --minutes 5           # its rows on data at hand: never a reproduction
 
-The values are copied from the papers' text. Rows about other kinds of models (flows, continuous diffusion, weights of GPT-2) are
-left out. A row without a recipe says why in its note. The recipes have their reported numbers from here (`reported`).
+The values are copied from the papers' text. Rows about other kinds of models (flows, continuous diffusion, weights of
+GPT-2) are left out. A row without a recipe says why in its note. The recipes have their reported numbers from here
+(`reported`).
 """
 
 from collections.abc import Mapping
@@ -48,7 +49,8 @@ class TableRow:
 
     Attributes:
         name: what the paper calls it.
-        values: what it reports, in the order of the table's columns, with its spread: `1.61 ± 0.02`; "" where it has none.
+        values: what it reports, in the order of the table's columns, with its spread: `1.61 ± 0.02`; "" where it has
+            none.
         recipe: the recipe that trains it; "" where there is none, and `note` says why.
         exact: its likelihood is exact, no bound.
         quoted_from: the paper whose number it is, if it is another paper's.
@@ -132,7 +134,8 @@ class PublishedTable:
         ]
 
     def reported(self, row: TableRow, whose: str = "") -> Reported:
-        """The first number of a row, and where it stands; whose: before the number of the table, where it needs saying."""
+        """The first number of a row, and where it stands; whose: before the number of the table,
+        where it needs saying."""
         given = [(column, value) for column, value in zip(self.columns, row.values, strict=True) if value]
         if not given:
             return Reported("", "", f"{whose}{self.place}")
@@ -168,7 +171,8 @@ TABLES |= {
 
 
 def reported(recipe: str, paper: str) -> Reported:
-    """Reported number of a recipe: a likelihood first, on its own data before zero-shot, by its paper before one that quotes it.
+    """Reported number of a recipe: a likelihood first, on its own data before zero-shot, by its paper before one that
+    quotes it.
 
     Raises:
         InputError: no table has a row that it trains.

@@ -1,4 +1,5 @@
-"""Samplers, one algorithm a file; each works with every method that it supports. SAMPLERS is the only table of their names.
+"""Samplers, one algorithm a file; each works with every method that it supports. SAMPLERS is the only table of their
+names.
 
 sampler                         what a sampler is, and the only loop, `run`
 pairing, choice                 which sampler fits which method; a sampler from its name and options

@@ -1,41 +1,44 @@
 """Ancestral sampling: x_s ~ p(x_s | x_t), the reverse kernel of the T-step model.
 
-One kernel with many names: MDLM's ddpm, MD4's ancestral, SEDD's analytic, RADD's Tweedie, D3PM's step. It works with every
-prediction and every process. It samples from the T-step model, which approaches the continuous-time model with order 1 in 1/T,
-also in the ends of the schedule, which a fine grid enters.
+One kernel with many names: MDLM's ddpm, MD4's ancestral, SEDD's analytic, RADD's Tweedie, D3PM's step. It works with
+every prediction and every process. It samples from the T-step model, which approaches the continuous-time model with
+order 1 in 1/T, also in the ends of the schedule, which a fine grid enters.
 
-**Choose, then predict.** For an absorbing process, whether a mask is revealed between t and s does not depend on the network:
-the probability is (alpha_s - alpha_t)/(1 - alpha_t), and its token is sampled from the clean posterior. So the positions are
-sampled first. The network is evaluated only for sequences in which something changes, and its head only at those positions. The
-distribution is that of the plain kernel. The cost is at most one network evaluation for each revealed position, as with the
-caches of MDLM and RADD, but without a cache and also for time-conditioned networks. It is MD4's `mean` sampler. If the schedule
-gives each token its own alpha (GenMD4), it is exact by thinning. A score (SEDD) itself determines whether a mask is revealed:
-it is evaluated at all masks, and sampled from at those that are revealed.
+**Choose, then predict.** For an absorbing process, whether a mask is revealed between t and s does not depend on the
+network: the probability is (alpha_s - alpha_t)/(1 - alpha_t), and its token is sampled from the clean posterior. So the
+positions are sampled first. The network is evaluated only for sequences in which something changes, and its head only
+at those positions. The distribution is that of the plain kernel. The cost is at most one network evaluation for each
+revealed position, as with the caches of MDLM and RADD, but without a cache and also for time-conditioned networks. It
+is MD4's `mean` sampler. If the schedule gives each token its own alpha (GenMD4), it is exact by thinning. A score
+(SEDD) itself determines whether a mask is revealed: it is evaluated at all masks, and sampled from at those that are
+revealed.
 
-**Argmax.** A step may take the likeliest state of its kernel at each position instead of a sample: in the step to clean tokens
-alone (`last`, as D3PM's published code), or in every step (`every`). Under uniform noise the published code of UDLM and Duo
-ends with the likeliest token of mu itself, the network's softmax, while the kernel also contains q(x_t | x_s) (`mu`).
-Temperature 0 is different: the clean posterior keeps its likeliest token, and the state of the kernel is still sampled (at a
-mask: whether it is revealed).
+**Argmax.** A step may take the likeliest state of its kernel at each position instead of a sample: in the step to clean
+tokens alone (`last`, as D3PM's published code), or in every step (`every`). Under uniform noise the published code of
+UDLM and Duo ends with the likeliest token of mu itself, the network's softmax, while the kernel also contains q(x_t |
+x_s) (`mu`). Temperature 0 is different: the clean posterior keeps its likeliest token, and the state of the kernel is
+still sampled (at a mask: whether it is revealed).
 
-**Gumbel noise in float32.** Published code draws a state as argmax log p - log(-log u), with u a float32 number of 24 bits. No u
-exceeds 1 - 2^-24, so the noise is cut off above and improbable states never win (Zheng et al. 2024). A step of many has a large
-probability to stay at a mask and small ones for all tokens, so more steps are cut more: the temperature falls. The option
-`gumbel_bits` 24 samples with noise cut off there, in closed form (`core.random.truncated_gumbel`); all other samples are exact.
+**Gumbel noise in float32.** Published code draws a state as argmax log p - log(-log u), with u a float32 number of 24
+bits. No u exceeds 1 - 2^-24, so the noise is cut off above and improbable states never win (Zheng et al. 2024). A step
+of many has a large probability to stay at a mask and small ones for all tokens, so more steps are cut more: the
+temperature falls. The option `gumbel_bits` 24 samples with noise cut off there, in closed form
+(`core.random.truncated_gumbel`); all other samples are exact.
 
-**A latent.** A student of `zellige train distill --by di4c` is a mixture over a latent of M values: each step draws one, evenly,
-for all positions of a sequence, and evaluates the network with it. So a step's tokens depend on each other.
+**A latent.** A student of `zellige train distill --by di4c` is a mixture over a latent of M values: each step draws
+one, evenly, for all positions of a sequence, and evaluates the network with it. So a step's tokens depend on each
+other.
 
-**A carried estimate.** With `estimate` carried a network with self-conditioning reads what it said in the step before, another
-model (`samplers.carried`).
+**A carried estimate.** With `estimate` carried a network with self-conditioning reads what it said in the step before,
+another model (`samplers.carried`).
 
-**Grids.** All cover the `span` of the method, [0, 1] and the ends of its schedule: `uniform` in t; `cosine`, the fraction
-cos(pi/2 (1 - u)) of it, with most steps near t = 1 (MD4, eq. 6); `log-snr`, even in log(alpha / (1 - alpha)), from end to end
-or, where that is infinite, from the uniform grid's neighbour of it. The last is for scores under uniform noise (SEDD): a step
-un-pushes by Q_{s,t}^{-1}, which multiplies errors of the network by about alpha_s / alpha_t, and on a grid even in t that is
-large in the first steps. In discrete time the times are some of the process's own. `published` goes from t = 1
-to 1e-5 (MD4: 0) and then to clean tokens, as the code of MDLM, UDLM, SEDD, RADD, MD4 and GenMD4 (`samplers.grid`): one sample
-more than there are steps, and not the distribution of the T-step model.
+**Grids.** All cover the `span` of the method, [0, 1] and the ends of its schedule: `uniform` in t; `cosine`, the
+fraction cos(pi/2 (1 - u)) of it, with most steps near t = 1 (MD4, eq. 6); `log-snr`, even in log(alpha / (1 - alpha)),
+from end to end or, where that is infinite, from the uniform grid's neighbour of it. The last is for scores under
+uniform noise (SEDD): a step un-pushes by Q_{s,t}^{-1}, which multiplies errors of the network by about alpha_s /
+alpha_t, and on a grid even in t that is large in the first steps. In discrete time the times are some of the process's
+own. `published` goes from t = 1 to 1e-5 (MD4: 0) and then to clean tokens, as the code of MDLM, UDLM, SEDD, RADD, MD4
+and GenMD4 (`samplers.grid`): one sample more than there are steps, and not the distribution of the T-step model.
 """
 
 from dataclasses import replace
@@ -67,17 +70,19 @@ class Ancestral(OnGrid):
     """The reverse kernel on a grid of times."""
 
     argmax: Argmax = option(
-        "the likeliest state instead of a draw: last (in the step to clean tokens), every, or of ancestral mu (in the step to "
-        "clean tokens the likeliest token of the network's own prediction)",
+        "the likeliest state instead of a draw: last (in the step to clean tokens), every, or of ancestral mu (in the "
+        "step to clean tokens the likeliest token of the network's own prediction)",
         default="none",
     )
     gumbel_bits: int = option(
         "degenerate: Gumbel noise truncated as that of uniform numbers of so many bits, 24 in float32; 0: exact",
-        default=0, minimum=0, maximum=53,
-    )  # fmt: skip
+        default=0,
+        minimum=0,
+        maximum=53,
+    )
     estimate: Literal["own", "carried"] = option(
-        "what a network with self-conditioning reads: its own first pass in this step (own), or what it said in the step before "
-        "(carried): one pass instead of two, another model",
+        "what a network with self-conditioning reads: its own first pass in this step (own), or what it said in the "
+        "step before (carried): one pass instead of two, another model",
         default="own",
     )
     choose: bool = option(**CHOOSE, default=True)
@@ -154,14 +159,16 @@ class Ancestral(OnGrid):
 
     # ---------------------------------------------------------------------------------- what a step reads
     def _read(self, method: Diffusion, state: State, at: Tensor, t: Tensor) -> tuple[Prediction | None, Any]:
-        """The prediction at the positions `at` (B, L), None where there are none, and the context that the next step has."""
+        """The prediction at the positions `at` (B, L), None where there are none,
+        and the context that the next step has."""
         if not self.carries:
             return predict_at(method, state, at, t), state.context
         return carried.look(method, state, t, positions(at)) if bool(at.any()) else (None, state.context)
 
     # ---------------------------------------------------------------------------------- what a step draws
     def _draws_kernel(self, s: Tensor) -> bool:
-        """Return whether a step to s draws from the kernel at every position: no likeliest state, no truncated noise."""
+        """Return whether a step to s draws from the kernel at every position: no likeliest state,
+        no truncated noise."""
         greedy = self.argmax != "none" and (torch.compiler.is_compiling() or bool(is_greedy(self.argmax, s).any()))
         return not greedy and not self.gumbel_bits  # truncated noise is that of the whole kernel, as in published code
 
@@ -187,8 +194,8 @@ def is_greedy(argmax: str, s: Tensor) -> Tensor:
 
 
 def ended(p: Tensor, pred: Prediction, argmax: str, greedy: Tensor) -> Tensor:
-    """The distribution p (N, K) of a step, or its likeliest state where `greedy` (N,); of argmax mu the network's likeliest
-    token."""
+    """The distribution p (N, K) of a step, or its likeliest state where `greedy` (N,); of argmax mu the network's
+    likeliest token."""
     if argmax == "mu" and bool(greedy.any()):
         if not isinstance(pred, Mean | LeaveOneOut):
             raise InputError(

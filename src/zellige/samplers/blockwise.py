@@ -1,19 +1,21 @@
-"""Block after block: text of any length, with any sampler of masked models inside (BD3-LM, arXiv 2503.09573, algorithm 2).
+"""Block after block: text of any length, with any sampler of masked models inside (BD3-LM, arXiv 2503.09573, algorithm
+2).
 
     p(x) = prod over blocks of p(block | the blocks before)
 
-The outer loop of block diffusion. In each block another sampler runs from masks to tokens, and then the block is read once: its
-keys and values are the context (`State.context`) of the blocks that follow. The distribution is the product of the inner
-sampler's distributions, with the inner sampler's error. Given tokens are read in the same way, so a prompt of any length costs
-one network evaluation; an evaluation of a block costs as much as its tokens.
+The outer loop of block diffusion. In each block another sampler runs from masks to tokens, and then the block is read
+once: its keys and values are the context (`State.context`) of the blocks that follow. The distribution is the product
+of the inner sampler's distributions, with the inner sampler's error. Given tokens are read in the same way, so a prompt
+of any length costs one network evaluation; an evaluation of a block costs as much as its tokens.
 
-**Two kinds of networks.** One of blocks (bd3lm) reads one block after another from a cache, `method.block` tokens each. One
-that was trained on whole texts (mdlm, md4) writes semi-autoregressively (MDLM, arXiv 2406.07524): first a text of its own
-length L, then `stride` tokens more at a time, the last L - stride tokens given in a text of length L. No cache is possible:
-what it makes of earlier tokens depends on the later ones.
+**Two kinds of networks.** One of blocks (bd3lm) reads one block after another from a cache, `method.block` tokens each.
+One that was trained on whole texts (mdlm, md4) writes semi-autoregressively (MDLM, arXiv 2406.07524): first a text of
+its own length L, then `stride` tokens more at a time, the last L - stride tokens given in a text of length L. No cache
+is possible: what it makes of earlier tokens depends on the later ones.
 
-**Any length.** A text may pass the length L that the network was built for. It then sees the last L tokens, the block that is
-being written among them: a window that slides by whole blocks. So every token costs the same. The last block is always sampled
+**Any length.** A text may pass the length L that the network was built for. It then sees the last L tokens, the block
+that is being written among them: a window that slides by whole blocks. So every token costs the same. The last block is
+always sampled
 whole, and cut where the text ends: a shorter text with the same seed is the beginning of the longer one.
 
 **Its time** is three numbers: the number of blocks left, and the inner sampler's times from and to.
@@ -67,8 +69,8 @@ class Blockwise(InBlocks, Growing):
         return absorbs(inside) if method.block == 0 else reverses(inside)
 
     def layout(self, method: Diffusion) -> tuple[int, int, int]:
-        """Tokens of the first block, tokens of each later block, and the window: how many tokens the network sees, the block
-        included."""
+        """Tokens of the first block, tokens of each later block, and the window: how many tokens the network sees, the
+        block included."""
         block, limit, window = method.block, method.window, window_of(method, self.window)
         if not 0 < block < limit:
             stride = self.stride or max(window // 2, 1)
@@ -106,8 +108,8 @@ class Blockwise(InBlocks, Growing):
         return torch.cat(rows[::-1])
 
     def expected_calls(self, method: Diffusion, times, free):
-        """Expected evaluations of the inner sampler in each block, and those that read the context; None if texts may end
-        early."""
+        """Expected evaluations of the inner sampler in each block, and those that read the context; None if texts may
+        end early."""
         if self.ending != Ending():
             return None
         first_block, stride, window = self.layout(method)

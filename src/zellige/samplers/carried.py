@@ -1,17 +1,18 @@
-"""A carried estimate: a network with self-conditioning reads what it said in the step before, and not its first pass at this one.
+"""A carried estimate: a network with self-conditioning reads what it said in the step before, and not its first pass at
+this one.
 
-As the code of Analog Bits (Chen et al. 2022, arXiv 2208.04202) does, which saves one of two passes. In the first step the network
-reads no estimate, as in half of the rows of a training.
+As the code of Analog Bits (Chen et al. 2022, arXiv 2208.04202) does, which saves one of two passes. In the first step
+the network reads no estimate, as in half of the rows of a training.
 
-**Another model.** What a step draws from depends on x_t and on the estimate e_t, which is a function of the path x_T, ..., x_t so
-far. The texts alone are no Markov chain any more. With q of the noise, the T-step model has the bound
+**Another model.** What a step draws from depends on x_t and on the estimate e_t, which is a function of the path x_T,
+..., x_t so far. The texts alone are no Markov chain any more. With q of the noise, the T-step model has the bound
 
     -log p(x_0) <= KL( q(x_T | x_0) || prior )
                    + E_q(path | x_0) sum over steps of KL( q(x_s | x_t, x_0) || p(x_s | x_T, ..., x_t) )                  (1)
 
-by Jensen's inequality over whole paths, since p(path, x_0) is the product of its steps. A path is drawn backwards, x_T ~ q(x_T |
-x_0) and x_s ~ q(x_s | x_t, x_0), because the noise of a position is a Markov chain. `zellige evaluate` bounds the model of two
-passes, which is another.
+by Jensen's inequality over whole paths, since p(path, x_0) is the product of its steps. A path is drawn backwards, x_T
+~ q(x_T | x_0) and x_s ~ q(x_s | x_t, x_0), because the noise of a position is a Markov chain. `zellige evaluate` bounds
+the model of two passes, which is another.
 """
 
 from dataclasses import replace
@@ -47,7 +48,8 @@ def admits(method: Diffusion) -> None:
 
 
 def look(method: Diffusion, state: State, t: Tensor, where: Positions) -> tuple[Prediction, Estimate]:
-    """One pass: the prediction (N,) at some positions given the estimate in `state.context` (None: none), and the next one."""
+    """One pass: the prediction (N,) at some positions given the estimate in `state.context` (None: none),
+    and the next one."""
     time = clean_where_fixed(method, state, t)
     before = state.context or Estimate(torch.zeros(*state.x.shape, method.process.K, device=state.x.device))
     logits = method.logits(method.hidden(state.x, time, Batch(state.x, condition=state.condition), before))

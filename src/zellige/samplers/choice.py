@@ -25,14 +25,14 @@ def choose_sampler(
     """Create a sampler from its name and options; it may also be an instance, or None for the method's default.
 
     Args:
-        options: of the sampler. With `block_sampler` it is `blockwise`, or another that has one; it hands the options that are
-            not its own to the one inside.
+        options: of the sampler. With `block_sampler` it is `blockwise`, or another that has one; it hands the options
+            that are not its own to the one inside.
         end: default of the token that ends a text, for a sampler that has this option.
         beside: the caller's other arguments, for the error of an unknown name.
 
     Raises:
-        InputError: unknown sampler, an option that it does not take, a number out of its range, a method that it does not
-            admit.
+        InputError: unknown sampler, an option that it does not take, a number out of its range, a method that it does
+            not admit.
     """
     options = dict(options or {})
     temperature, top_p = (1.0 if value is None else value for value in (temperature, top_p))

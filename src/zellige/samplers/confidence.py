@@ -1,10 +1,10 @@
 """Confidence-based unmasking: the most confident predictions come first (MaskGIT, arXiv 2202.04200).
 
-The network is evaluated at all masks, and the n most confident are sampled. The model's distribution is an average over all
-orders. Here the network chooses the order, so **these are not samples of the model**, whatever the number of steps. With one
-token a step they are samples of the distribution of that order. An exact network has the same distribution in every order; a
-trained one does not. Several tokens at once are sampled independently, which costs least where the network is confident: in few
-steps the texts often look better.
+The network is evaluated at all masks, and the n most confident are sampled. The model's distribution is an average over
+all orders. Here the network chooses the order, so **these are not samples of the model**, whatever the number of steps.
+With one token a step they are samples of the distribution of that order. An exact network has the same distribution in
+every order; a trained one does not. Several tokens at once are sampled independently, which costs least where the
+network is confident: in few steps the texts often look better.
 
 Confidence c is measured on the model's clean posterior p before truncation, each in [0, 1]:
 
@@ -12,7 +12,8 @@ Confidence c is measured on the model's clean posterior p before truncation, eac
     margin         max p minus the second largest     (Kim et al. 2025, arXiv 2502.06768)
     entropy        1 - H(p) / log V
 
-How many masks a step reveals, at least one, is one of five rules; c_1 >= c_2 >= ... are the confidences, H_i the entropies:
+How many masks a step reveals, at least one, is one of five rules; c_1 >= c_2 >= ... are the confidences, H_i the
+entropies:
 
     equally many      so that `steps` steps are enough                        (MaskGIT)
     per_step k        k                                                       (LMDeploy: low_confidence_static)
@@ -20,17 +21,17 @@ How many masks a step reveals, at least one, is one of five rules; c_1 >= c_2 >=
     factor f          the largest n with (n + 1) (1 - c_n) < f                (Fast-dLLM)
     entropy_bound g   the largest n with H_1 + ... + H_n - max_i H_i <= g     (EB, arXiv 2505.24857)
 
-**The error of an entropy bound is known.** n tokens that are sampled independently lose what they say of each other: their total
-correlation, sum_i H_i - H(joint), in nats of KL divergence. H(joint) is at least max_i H_i. So with the exact network each step
-loses at most g nats, and
+**The error of an entropy bound is known.** n tokens that are sampled independently lose what they say of each other:
+their total correlation, sum_i H_i - H(joint), in nats of KL divergence. H(joint) is at least max_i H_i. So with the
+exact network each step loses at most g nats, and
 
     KL(data || samples) <= g E[steps]
 
-where E[steps] is the mean number of steps over the data. g = 0 has no error. A trained network has errors of its own, which this
-does not bound.
+where E[steps] is the mean number of steps over the data. g = 0 has no error. A trained network has errors of its own,
+which this does not bound.
 
-It works with absorbing noise and every prediction. A network with a time input gets the time at which the noise has, on average,
-as many masks as there are now.
+It works with absorbing noise and every prediction. A network with a time input gets the time at which the noise has, on
+average, as many masks as there are now.
 """
 
 import math
@@ -56,7 +57,8 @@ RULES = ("per_step", "threshold", "factor", "entropy_bound")  # at most one of t
 
 @declared
 class NetworkChooses(Sampler):
-    """The network chooses the order: it is evaluated at all masks in each step, and tokens are sampled where `choose` says."""
+    """The network chooses the order: it is evaluated at all masks in each step,
+    and tokens are sampled where `choose` says."""
 
     exactness: ClassVar[Exactness] = "heuristic"
     samples_from: ClassVar[str] = "its own order"
@@ -94,13 +96,15 @@ class Confidence(NetworkChooses):
 
     confidence: Measure = option("probability, margin or entropy", default="probability")
     threshold: float | None = option(
-        "reveal all masks of at least this confidence in each step, and at least one (default: equally many in each step)",
+        "reveal all masks of at least this confidence in each step, and at least one (default: equally many in each "
+        "step)",
         default=None,
         minimum=0,
         maximum=1,
     )
     factor: float | None = option(
-        "reveal the largest number n of masks with (n + 1) (1 - the n-th highest confidence) below this; larger reveals more",
+        "reveal the largest number n of masks with (n + 1) (1 - the n-th highest confidence) below this; larger "
+        "reveals more",
         default=None,
         kw_only=True,
         above=0,

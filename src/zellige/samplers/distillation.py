@@ -14,18 +14,18 @@
 
                 L = -log p_student(x_s | x_t),    p(x_s | x_t) = 1/M sum over latents of prod over i of p_i(x_s^i | x_t, latent)
 
-            the model of Di4C (arXiv 2410.08709), trained by maximum likelihood: the mean of L, less the entropy of the teacher's
-            x_s, is KL(teacher's k steps || student's step). The paper's two losses, distillation near the clean end and
-            consistency, are estimates over samples of a continuous latent; of M values the sum is exact.
+            the model of Di4C (arXiv 2410.08709), trained by maximum likelihood: the mean of L, less the entropy of the
+            teacher's x_s, is KL(teacher's k steps || student's step). The paper's two losses, distillation near the
+            clean end and consistency, are estimates over samples of a continuous latent; of M values the sum is exact.
 
-With D = KL(teacher || student) the minimum over p_student(x_0^i | x_t) is the mean of the teacher's p(x_0^i | z_j). Over the
-paths that reveal position i, this mean is the distribution of the teacher's token there. So in a window that ends at clean
-tokens, where each path reveals all, the best student has the teacher's marginals, without their dependence. In any other, the
-teacher's last prediction at positions that stay masks is mixed in.
+With D = KL(teacher || student) the minimum over p_student(x_0^i | x_t) is the mean of the teacher's p(x_0^i | z_j).
+Over the paths that reveal position i, this mean is the distribution of the teacher's token there. So in a window that
+ends at clean tokens, where each path reveals all, the best student has the teacher's marginals, without their
+dependence. In any other, the teacher's last prediction at positions that stay masks is mixed in.
 
-What one step can reach: from a deterministic start (all masks) and without a latent it samples a product q of distributions,
-and min over q of KL(p || q) is the total correlation of p, sum of H(p_i) - H(p). A random start (uniform noise) is a mixture
-over what it begins with.
+What one step can reach: from a deterministic start (all masks) and without a latent it samples a product q of
+distributions, and min over q of KL(p || q) is the total correlation of p, sum of H(p_i) - H(p). A random start (uniform
+noise) is a mixture over what it begins with.
 """
 
 import itertools
@@ -86,7 +86,8 @@ def sdtt(
     divergence: str = "kl",
     generator: Randomness = None,
 ) -> Tensor:
-    """SDTT's loss for the first of `times` (B, k + 1), summed over the masks of each sequence: (B,) nats, but for tvd and mse.
+    """SDTT's loss for the first of `times` (B, k + 1), summed over the masks of each sequence: (B,) nats, but for tvd
+    and mse.
 
     x_t is drawn from the batch.
     """
@@ -108,7 +109,8 @@ def consistency(
     s: Tensor,
     divergence: str = "kl",
 ) -> Tensor:
-    """Divergence at each position of the student's distribution at x_t from the teacher's at x_s: (B, L), 0 where not counted.
+    """Divergence at each position of the student's distribution at x_t from the teacher's at x_s: (B, L), 0 where not
+    counted.
 
     Of both p(x_0 | the other positions). x_t, x_s (B, L) are tokens of one path, t and s (B, 1) their times.
     """

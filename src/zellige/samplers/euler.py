@@ -1,14 +1,15 @@
-"""Euler sampling: the reverse rate held still for a step (tau-leaping of single jumps; SEDD, eq. 17; RADD, appendix D.3).
+"""Euler sampling: the reverse rate held still for a step (tau-leaping of single jumps; SEDD, eq. 17; RADD, appendix
+D.3).
 
     p(x_s = y | x_t) = (t - s) Rhat_t(x_t, y),  y != x_t;    p(x_s = x_t | x_t) = 1 - (t - s) sum_y Rhat_t(x_t, y)
 
-position by position, a negative entry clipped at zero and the rest normalised. First order in 1/steps, as `ancestral`, which
-integrates the known part of the rate exactly; for loglinear absorbing noise the two are one but for the ends. For every
-prediction, in continuous time.
+position by position, a negative entry clipped at zero and the rest normalised. First order in 1/steps, as `ancestral`,
+which integrates the known part of the rate exactly; for loglinear absorbing noise the two are one but for the ends. For
+every prediction, in continuous time.
 
-The end steps are jumps, which have no rate: from PRIOR or t = 1, where the rate may be infinite, and to CLEAN. They use the
-reverse kernel. For absorbing noise with one alpha, whether a mask is revealed does not depend on the network: choose, then
-predict.
+The end steps are jumps, which have no rate: from PRIOR or t = 1, where the rate may be infinite, and to CLEAN. They use
+the reverse kernel. For absorbing noise with one alpha, whether a mask is revealed does not depend on the network:
+choose, then predict.
 """
 
 from typing import ClassVar

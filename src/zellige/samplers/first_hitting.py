@@ -1,19 +1,20 @@
-"""First-hitting sampling of absorbing processes: one token at a time (Zheng et al. 2024, arXiv 2409.02908, section 4.2).
+"""First-hitting sampling of absorbing processes: one token at a time (Zheng et al. 2024, arXiv 2409.02908, section
+4.2).
 
-The times at which masks are revealed do not depend on the network. With n masks left at time t the next is revealed when
-1 - alpha has fallen by the factor U^(1/n), U uniform, at a position drawn uniformly (proposition 4.1). So each step reveals one
-token, at its exact time, as infinitely many ancestral steps do. For Mean and LeaveOneOut.
+The times at which masks are revealed do not depend on the network. With n masks left at time t the next is revealed
+when 1 - alpha has fallen by the factor U^(1/n), U uniform, at a position drawn uniformly (proposition 4.1). So each
+step reveals one token, at its exact time, as infinitely many ancestral steps do. For Mean and LeaveOneOut.
 
-**Samples from** the continuous-time model, from PRIOR to CLEAN: it passes the ends of the schedule like the rest, so that
-tokens are revealed one by one there too, with the time of that end (`core.schedule`). `evaluate` prints its bound. A model with
-a jump at each end, as in published bounds, samples all tokens of a jump at once. The two distributions agree unless two tokens
-or more fall in one jump, of n with probability 1 - (1 - a)^n - n a (1 - a)^(n - 1), a being alpha_1 or 1 - alpha_0: 0.27 for
-1,024 tokens and alpha_1 = 1e-3, 0.005 for 1e-4.
+**Samples from** the continuous-time model, from PRIOR to CLEAN: it passes the ends of the schedule like the rest, so
+that tokens are revealed one by one there too, with the time of that end (`core.schedule`). `evaluate` prints its bound.
+A model with a jump at each end, as in published bounds, samples all tokens of a jump at once. The two distributions
+agree unless two tokens or more fall in one jump, of n with probability 1 - (1 - a)^n - n a (1 - a)^(n - 1), a being
+alpha_1 or 1 - alpha_0: 0.27 for 1,024 tokens and alpha_1 = 1e-3, 0.005 for 1e-4.
 
-**An exponent for each token** (GenMD4): the rate at which a mask becomes k is mu_k w_k / tau, so the events depend on the
-network, but not those of the fastest token, whose rate bounds them all. Candidates come at its times; the network is evaluated
-there, and a sampled k is accepted with probability w_k / max w (thinning, Lewis and Shedler 1979). In the ends of the schedule
-all tokens have one rate. So a step may need several network evaluations to reveal its token.
+**An exponent for each token** (GenMD4): the rate at which a mask becomes k is mu_k w_k / tau, so the events depend on
+the network, but not those of the fastest token, whose rate bounds them all. Candidates come at its times; the network
+is evaluated there, and a sampled k is accepted with probability w_k / max w (thinning, Lewis and Shedler 1979). In the
+ends of the schedule all tokens have one rate. So a step may need several network evaluations to reveal its token.
 """
 
 from dataclasses import replace
@@ -35,7 +36,8 @@ from .sampler import Exactness, Sampler, State
 
 @declared
 class FirstHitting(Sampler):
-    """One token at a time, at its exact time; as many steps as tokens. `state.memory` is 1 - alpha of each sequence (B,)."""
+    """One token at a time, at its exact time; as many steps as tokens.
+    `state.memory` is 1 - alpha of each sequence (B,)."""
 
     name: ClassVar[str] = "first_hitting"
     label: ClassVar[str] = "One position at a time"

@@ -1,13 +1,13 @@
 """Fixed-order sampling: tokens one after the other in a given order (RADD, arXiv 2406.03736, section 3.3).
 
-A network for masked tokens without time conditioning is, in one order, an autoregressive model. With one token a step its
-distribution is
+A network for masked tokens without time conditioning is, in one order, an autoregressive model. With one token a step
+its distribution is
 
     p(x) = prod_l p(x_order(l) | the tokens before)
 
-whose likelihood is known exactly (RADD's estimators for an order). It is not the distribution of the diffusion model, which is
-the average over all orders, unless the network's conditional distributions agree with one another, as the exact ones do. For
-absorbing noise with one alpha for all tokens, and every prediction.
+whose likelihood is known exactly (RADD's estimators for an order). It is not the distribution of the diffusion model,
+which is the average over all orders, unless the network's conditional distributions agree with one another, as the
+exact ones do. For absorbing noise with one alpha for all tokens, and every prediction.
 """
 
 import functools

@@ -1,13 +1,14 @@
 """Grids of times for a sampler's steps.
 
-`auto` is the grid of the method (`Diffusion.sampling_grid`): cosine for MD4 with its linear schedule, uniform for the others.
+`auto` is the grid of the method (`Diffusion.sampling_grid`): cosine for MD4 with its linear schedule, uniform for the
+others.
 
-`published` is that of its authors' sampler: steps from t = 1, not PRIOR, to `Diffusion.published_end`, then one more to CLEAN,
-which fills in what is still noise (`argmax` last: with the likeliest tokens). RADD's own last step goes to CLEAN.
-A number is the size of a step: from t = 1 to 0, the last of them shorter where it does not divide 1.
+`published` is that of its authors' sampler: steps from t = 1, not PRIOR, to `Diffusion.published_end`, then one more to
+CLEAN, which fills in what is still noise (`argmax` last: with the likeliest tokens). RADD's own last step goes to
+CLEAN. A number is the size of a step: from t = 1 to 0, the last of them shorter where it does not divide 1.
 
-Of a model of T steps fewer steps are a coarse chain: some of its own times, as evenly spaced as these are (`uniform`), or those
-next to another grid. Every number of steps up to T has one, whether it divides T or not.
+Of a model of T steps fewer steps are a coarse chain: some of its own times, as evenly spaced as these are (`uniform`),
+or those next to another grid. Every number of steps up to T has one, whether it divides T or not.
 """
 
 import math

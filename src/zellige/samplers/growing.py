@@ -22,7 +22,8 @@ class Redrawn(Summary):
     """How texts ended that were written from left to right.
 
     Attributes:
-        ended: whether a token ended each text before its length; a text that was stopped since it repeats itself has not ended.
+        ended: whether a token ended each text before its length; a text that was stopped since it repeats itself has
+            not ended.
         tries: how often each text was drawn again since it repeated itself.
         repeating: texts that still repeat themselves.
     """
@@ -60,8 +61,8 @@ class Growth(Memory):
         rows: (R,) long, those that are still written; the context is of these.
         read: how many tokens the context has read.
         inner: the state of the sampler inside the block, of these rows; its positions end with the block.
-        repeats: (B,) bool, whether it ended since its last tokens repeat themselves (`Ending.entropy`); None if it is not
-            checked.
+        repeats: (B,) bool, whether it ended since its last tokens repeat themselves (`Ending.entropy`); None if it is
+            not checked.
         tries: (B,) long, how often each was drawn before for that reason; None where none was.
     """
 
@@ -144,7 +145,8 @@ def close(state: State, ending: Ending) -> State:
 
 @declared
 class Growing(Sampler):
-    """A sampler that writes a text from left to right, and may end it before its length. `state.memory` is a `Growth`."""
+    """A sampler that writes a text from left to right, and may end it before its length.
+    `state.memory` is a `Growth`."""
 
     window: int | None = option(
         "how many tokens the network sees at most; its own length if not given",
@@ -212,7 +214,8 @@ def again(state: State) -> Tensor:
 
 
 def merged(whole: State, rows: Tensor, part: State) -> State:
-    """Merge the texts `rows` (R,) that were sampled again, `part`, into the state of all texts; their calls are added."""
+    """Merge the texts `rows` (R,) that were sampled again, `part`, into the state of all texts;
+    their calls are added."""
     old, new = whole.memory, part.memory
     zeros = torch.zeros_like(whole.calls)
     repeats = None if new.repeats is None else old.repeats.index_copy(0, rows, new.repeats)
@@ -240,8 +243,8 @@ def begin(state: State, new: int) -> State:
 def pieces(read: int, start: int, held: int, window: int, block: int) -> Iterator[slice]:
     """Yield the pieces, of whole blocks, in which the tokens from `read` to `start` are read after `held` positions.
 
-    A block is read with at most window - block tokens before it, as it was when it was written; as many blocks at once as that
-    leaves the same. So what is remembered does not depend on when it was read.
+    A block is read with at most window - block tokens before it, as it was when it was written; as many blocks at once
+    as that leaves the same. So what is remembered does not depend on when it was read.
     """
     while read < start:
         end = min(start, read + window - held)
@@ -258,8 +261,8 @@ def window_of(method: Method, asked: int | None) -> int:
 
 
 def check_given(method: Method, fixed: Tensor | None, first: int, stride: int) -> None:
-    """Raise InputError if a token is given right of a masked position in an earlier block; blocks end at first, first + stride,
-    ..."""
+    """Raise InputError if a token is given right of a masked position in an earlier block; blocks end at first, first +
+    stride, ..."""
     if fixed is None:
         return
     fixed = fixed if fixed.ndim == 2 else fixed[None]

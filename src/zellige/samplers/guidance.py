@@ -1,25 +1,26 @@
-"""Guidance: samples of a class, by a model that knows classes, by a classifier of noisy texts, or as a product of models.
+"""Guidance: samples of a class, by a model that knows classes, by a classifier of noisy texts, or as a product of
+models.
 
     classifier-free    ratio(s) = ratio(s | y)^g ratio(s)^{1 - g}                                       `ClassifierFree`
     classifier         ratio(s)[k] P(y | x_t with k at this position)^g / P(y | x_t)^g                  `ByClassifier`
     product            ratio_1(s)^{g_1} ratio_2(s)^{g_2} ...                                            `Product`
 
-Each is a wrapper of a method. It changes the ratios of the method's prediction, the same way for every parameterization, and
-kernels, rates and posteriors follow (`core.prediction.combined`, `tilted`). They are UDLM's D-CFG and D-CBG (arXiv 2412.10193);
-the rates are those of Nisonoff et al. (arXiv 2406.01572).
+Each is a wrapper of a method. It changes the ratios of the method's prediction, the same way for every
+parameterization, and kernels, rates and posteriors follow (`core.prediction.combined`, `tilted`). They are UDLM's D-CFG
+and D-CBG (arXiv 2412.10193); the rates are those of Nisonoff et al. (arXiv 2406.01572).
 
-**Which distribution.** In continuous time an exact classifier of strength 1 turns the rates of p(x) into those of p(x | y),
-Doob's transform: P(y | x_t) is a martingale of the reverse chain. T steps tend to p(x | y) with order 1 in 1/T, since a step
-tilts each position as if the others stayed. The classifier also changes when a mask is revealed, so masks cannot be chosen
-before the network is evaluated. With another strength or a learnt classifier the samples are those of the chain of these
-kernels, in general no p(x) P(y | x)^g, and no number bounds it. Classifier-free guidance of strength 1 is the model given its
-class, of strength 0 the model without one; these have their bounds.
+**Which distribution.** In continuous time an exact classifier of strength 1 turns the rates of p(x) into those of p(x |
+y), Doob's transform: P(y | x_t) is a martingale of the reverse chain. T steps tend to p(x | y) with order 1 in 1/T,
+since a step tilts each position as if the others stayed. The classifier also changes when a mask is revealed, so masks
+cannot be chosen before the network is evaluated. With another strength or a learnt classifier the samples are those of
+the chain of these kernels, in general no p(x) P(y | x)^g, and no number bounds it. Classifier-free guidance of strength
+1 is the model given its class, of strength 0 the model without one; these have their bounds.
 
-**Cost.** Classifier-free: two evaluations of the network, in one batch. A classifier: one evaluation of each text that differs in
-one token, K for each position that may move; with `first_order` one evaluation and its gradient.
+**Cost.** Classifier-free: two evaluations of the network, in one batch. A classifier: one evaluation of each text that
+differs in one token, K for each position that may move; with `first_order` one evaluation and its gradient.
 
-**Blocks and left to right.** The context of a sampler remembers what guidance needs of the tokens before: the caches with and
-without the class (`Both`), or the tokens for the classifier (`Read`).
+**Blocks and left to right.** The context of a sampler remembers what guidance needs of the tokens before: the caches
+with and without the class (`Both`), or the tokens for the classifier (`Read`).
 """
 
 from collections.abc import Sequence
@@ -49,8 +50,8 @@ class NoisyClassifier(Protocol):
     classes: Sequence[str]
 
     def log_p(self, x: Tensor, t: Tensor, process: Process | None) -> Tensor:
-        """log P(class | x_t), (B, classes), of x (B, L) at times t (B, L) of the `process`; None: no noise, unknown tokens are
-        blank."""
+        """log P(class | x_t), (B, classes), of x (B, L) at times t (B, L) of the `process`; None: no noise, unknown
+        tokens are blank."""
         ...
 
     def slopes(self, x: Tensor, t: Tensor, process: Process | None, label: Tensor) -> Tensor:
@@ -119,10 +120,11 @@ class Both:
 
 
 class ClassifierFree(Guide):
-    """p(. | y)^strength p(.)^{1 - strength}, of a network that knows classes and was trained to do without (label dropout).
+    """p(. | y)^strength p(.)^{1 - strength}, of a network that knows classes and was trained to do without (label
+    dropout).
 
-    Where noise is a mask, p is the clean posterior, and the noise says when a token is revealed (as UDLM's code); otherwise it is
-    the kernel, the rate or the score.
+    Where noise is a mask, p is the clean posterior, and the noise says when a token is revealed (as UDLM's code);
+    otherwise it is the kernel, the rate or the score.
 
     Args:
         strength: 1 is the model given its class, 0 the model without; more exaggerates the class.
@@ -148,9 +150,13 @@ class ClassifierFree(Guide):
         t = as_time(t, x_t.device).to(x_t.device).expand(x_t.shape)
         context = _inside(context) if context is None or isinstance(context, Both) else _twice(context)
         pred = self.method.predict(
-            _twice(x_t), _twice(t), at=None if at is None else _twice(at), condition=self._conditions(condition, x_t),
-            context=context, segments=None if segments is None else _twice(segments),
-        )  # fmt: skip
+            _twice(x_t),
+            _twice(t),
+            at=None if at is None else _twice(at),
+            condition=self._conditions(condition, x_t),
+            context=context,
+            segments=None if segments is None else _twice(segments),
+        )
         return combined(_halves(pred), self.powers)
 
     def extend(self, cache, x, valid=None, condition=None) -> Both:
@@ -306,8 +312,8 @@ class Product(Guide):
         for other in self.others:
             if other.vocabulary != method.vocabulary or (other.process is None) != (method.process is None):
                 raise InputError(
-                    f"a product needs one vocabulary and one kind of model: {method.name} has {method.vocabulary:,} tokens, "
-                    f"{other.name} {other.vocabulary:,}"
+                    f"a product needs one vocabulary and one kind of model: {method.name} has {method.vocabulary:,} "
+                    f"tokens, {other.name} {other.vocabulary:,}"
                 )
             if method.process is None or (method.block < method.window and method.block):
                 raise InputError(f"a product is of models that see the whole text; {method.name} reads it in blocks")

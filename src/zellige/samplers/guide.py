@@ -1,10 +1,11 @@
 """Truncation: change a model's distribution while sampling. A wrapper of a method is used as a method by samplers.
 
-`Truncation` (temperature, top-k, top-p) acts on the clean posterior p(x_0 | x_t) whatever the network predicts, so it means the
-same for every method; of an autoregressive model on the distribution of the next token. Greedy decoding is temperature 0.
+`Truncation` (temperature, top-k, top-p) acts on the clean posterior p(x_0 | x_t) whatever the network predicts, so it
+means the same for every method; of an autoregressive model on the distribution of the next token. Greedy decoding is
+temperature 0.
 
-Guidance (`guidance`) takes the same form, a method around a method whose `predict` and `next` change what the method inside
-says: `run(sampler, method, shape, around=guide)` puts it between the model and the truncation.
+Guidance (`guidance`) takes the same form, a method around a method whose `predict` and `next` change what the method
+inside says: `run(sampler, method, shape, around=guide)` puts it between the model and the truncation.
 """
 
 import copy
@@ -41,7 +42,8 @@ class Truncation:
 class Wrapper:
     """A method around a method, with its interface and another distribution, so it has no bound.
 
-    A subclass overrides `predict` (and `next`, for autoregressive models), and says in `changes` what changes the distribution.
+    A subclass overrides `predict` (and `next`, for autoregressive models), and says in `changes` what changes the
+    distribution.
     """
 
     bounded = False
@@ -67,7 +69,8 @@ class Wrapper:
     def terms(self, batch: Batch, generator: Randomness = None) -> Any:
         """Raise NoBound: the bound is one of the method inside, which has another distribution."""
         raise NoBound(
-            f"{self.changes} changes the distribution of {self.method.name}, so its bound does not hold; use the method inside"
+            f"{self.changes} changes the distribution of {self.method.name}, so its bound does not hold; use the "
+            "method inside"
         )
 
     bound = loss = terms
@@ -76,7 +79,8 @@ class Wrapper:
 class Truncated(Wrapper):
     """A method with a tempered and truncated clean posterior: p -> top-p of top-k of p^(1/temperature), normalised.
 
-    The noise, not the network, determines when a token is revealed, so every sampler of the method also works with this one.
+    The noise, not the network, determines when a token is revealed, so every sampler of the method also works with this
+    one.
 
     Args:
         method: a Method, or what answers as one.
@@ -127,8 +131,8 @@ def temperature(p: Tensor, value: float) -> Tensor:
 def top_p(p: Tensor, value: float, drop: bool = False) -> Tensor:
     """The smallest set of tokens whose probability reaches value, the others at zero; not normalised, (*, K) -> (*, K).
 
-    The token that crosses the threshold stays, and so do ties with it. With `drop` they are dropped: the result is the largest
-    such set whose probability is at most value. The likeliest token and ties with it always stay.
+    The token that crosses the threshold stays, and so do ties with it. With `drop` they are dropped: the result is the
+    largest such set whose probability is at most value. The likeliest token and ties with it always stay.
     """
     if value >= 1.0:
         return p
@@ -145,7 +149,8 @@ def top_p(p: Tensor, value: float, drop: bool = False) -> Tensor:
 
 @checked
 def top_k(p: Tensor, value: int | None) -> Tensor:
-    """The `value` likeliest tokens and ties with the last of them, the others at zero; not normalised, (*, K) -> (*, K)."""
+    """The `value` likeliest tokens and ties with the last of them, the others at zero; not normalised, (*, K) -> (*,
+    K)."""
     if value is None:
         return p
     at_least("value", value, 1)

@@ -1,4 +1,5 @@
-"""Insertion: tau-leaping of the chain of FlexMDM, from the empty text on (Kim et al. 2025, arXiv 2509.01025; derived here).
+"""Insertion: tau-leaping of the chain of FlexMDM, from the empty text on (Kim et al. 2025, arXiv 2509.01025; derived
+here).
 
 A step from time t to s evaluates the network once, and with its rates held for the step:
 
@@ -6,13 +7,13 @@ A step from time t to s evaluates the network once, and with its rates held for 
     insertion   N masks are inserted, N ~ Poisson((t - s) sum_i lambda_i), each into a gap drawn in proportion to its rate
                 lambda_i; no more than the window has room for
 
-The last step goes to s = 0, where no mask is left: those that it inserts are drawn from one more evaluation, all at once. The
-distribution of the samples tends to that of the model, also of the lengths, with order 1 in 1/steps.
+The last step goes to s = 0, where no mask is left: those that it inserts are drawn from one more evaluation, all at
+once. The distribution of the samples tends to that of the model, also of the lengths, with order 1 in 1/steps.
 
-Given tokens stay, nothing is inserted between two of them, and a given number of masks stays that number. So a prompt, or a
-text with a span of any length (GAP in `fixed`), starts from its given tokens at t = 1. If the network sees which gaps are closed
-(`net.given`) and is exact, the samples tend to the exact conditional distribution; without, they do not: its rates are then
-means over texts in which tokens are missing elsewhere, too.
+Given tokens stay, nothing is inserted between two of them, and a given number of masks stays that number. So a prompt,
+or a text with a span of any length (GAP in `fixed`), starts from its given tokens at t = 1. If the network sees which
+gaps are closed (`net.given`) and is exact, the samples tend to the exact conditional distribution; without, they do
+not: its rates are then means over texts in which tokens are missing elsewhere, too.
 """
 
 from dataclasses import dataclass, replace
@@ -148,7 +149,8 @@ def insert(method: FlexMDM, state: State, counts: Tensor) -> State:
 
 
 def _beginning(row: list[int]) -> tuple[list[int], list[bool], list[bool]]:
-    """The text (L,), its closed gaps and its given tokens, from `fixed`: HIDDEN is padding, -1 a mask, GAP any number of tokens.
+    """The text (L,), its closed gaps and its given tokens, from `fixed`: HIDDEN is padding, -1 a mask, GAP any number
+    of tokens.
 
     Free positions up to the end of the window are a gap, too: a prompt, or nothing given.
     """

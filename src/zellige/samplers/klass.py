@@ -1,16 +1,16 @@
 """KLASS: reveal the tokens whose distribution has settled (KL-adaptive stability sampling, arXiv 2511.05664).
 
-The network is evaluated at all masks in every step. A mask is called stable if its distribution p has changed little in each
-of the last n evaluations, and its confidence is high:
+The network is evaluated at all masks in every step. A mask is called stable if its distribution p has changed little in
+each of the last n evaluations, and its confidence is high:
 
     KL(p now || p one evaluation ago) < kl,  n times in a row,  and  max p >= threshold
 
-All stable masks are revealed at once; if there is none, the most confident one, ties from the left. So a stable token is
-revealed after n + 1 evaluations at the earliest, and one that keeps changing waits.
+All stable masks are revealed at once; if there is none, the most confident one, ties from the left. So a stable token
+is revealed after n + 1 evaluations at the earliest, and one that keeps changing waits.
 
-As with `confidence` the network chooses the order, so the model's bound does not describe the samples. With an exact network and
-one token at a time the samples are exact. Which masks a step reveals follows from the tokens that are visible, without any random
-choice. So the sampler's own likelihood of a text can be computed exactly (`replay`).
+As with `confidence` the network chooses the order, so the model's bound does not describe the samples. With an exact
+network and one token at a time the samples are exact. Which masks a step reveals follows from the tokens that are
+visible, without any random choice. So the sampler's own likelihood of a text can be computed exactly (`replay`).
 """
 
 from dataclasses import replace
@@ -31,7 +31,8 @@ from .sampler import start_distribution
 class Klass(NetworkChooses):
     """All masks whose distribution is stable and confident at once; the most confident one if there are none.
 
-    `state.memory` is (B, L, K + 1): each mask's distribution at the last evaluation, and how many times in a row it was stable.
+    `state.memory` is (B, L, K + 1): each mask's distribution at the last evaluation, and how many times in a row it was
+    stable.
     """
 
     threshold: float = option("reveal stable masks of at least this confidence", default=0.9, minimum=0, maximum=1)

@@ -1,18 +1,20 @@
-"""Metropolis-Hastings: a random walk over neighbouring texts whose invariant distribution has the network's concrete score.
+"""Metropolis-Hastings: a random walk over neighbouring texts whose invariant distribution has the network's concrete
+score.
 
 Where p(y)/p(x) of neighbours is all that is known (CSM, Meng et al. 2022), a chain is run instead of noise undone:
 
     propose y uniformly among the d(x) texts that an arrow of the neighbourhood leads to from x, or comes from
     accept with min(1, p(y)/p(x) d(x)/d(y))         d(x)/d(y) is the Hastings factor, chance of the way back over the way there
 
-p(y)/p(x) is v(x)_y along an arrow and 1/v(y)_x against one: one network evaluation a proposal, with the head at one position.
-With exact scores the chain keeps p exactly, whatever the neighbourhood; without the factor it keeps p d, normalised. It starts
-from tokens drawn uniformly, so its distribution is p in the limit of many proposals, if likely texts are joined by likely
-texts. Given positions are not proposed: the chain then keeps the exact conditional distribution.
+p(y)/p(x) is v(x)_y along an arrow and 1/v(y)_x against one: one network evaluation a proposal, with the head at one
+position. With exact scores the chain keeps p exactly, whatever the neighbourhood; without the factor it keeps p d,
+normalised. It starts from tokens drawn uniformly, so its distribution is p in the limit of many proposals, if likely
+texts are joined by likely texts. Given positions are not proposed: the chain then keeps the exact conditional
+distribution.
 
-Convergence can be read from `State.memory`, a `Walk`: how many proposals were accepted, and the integrated autocorrelation
-time, the number of proposals after which a draw counts as new, of the mean of the text's token numbers (the choice of a number
-is arbitrary; a slower one may exist).
+Convergence can be read from `State.memory`, a `Walk`: how many proposals were accepted, and the integrated
+autocorrelation time, the number of proposals after which a draw counts as new, of the mean of the text's token numbers
+(the choice of a number is arbitrary; a slower one may exist).
 """
 
 import math
@@ -177,7 +179,8 @@ def _mean(x: Tensor) -> Tensor:
 def autocorrelation_time(path: Tensor) -> float:
     """Integrated autocorrelation time 1 + 2 sum of rho_k of chains (B, n), in steps; nan if nothing moves.
 
-    rho_k is the mean over the chains, about one mean for all; summed up to the first window of five times the sum (Sokal 1997).
+    rho_k is the mean over the chains, about one mean for all; summed up to the first window of five times the sum
+    (Sokal 1997).
     """
     n = path.shape[1]
     away = path.double() - path.double().mean()
@@ -191,7 +194,8 @@ def autocorrelation_time(path: Tensor) -> float:
 
 
 def report(walks: Sequence[Walk]) -> str:
-    """`38.2% of 1,000 proposals accepted, autocorrelation time 21 proposals`: of all chains, the time of their second half."""
+    """`38.2% of 1,000 proposals accepted, autocorrelation time 21 proposals`: of all chains,
+    the time of their second half."""
     acceptances, proposals = torch.cat([walk.accepted for walk in walks]).double(), walks[0].proposed
     path = torch.cat([walk.path() for walk in walks])[:, proposals // 2 :]
     time = autocorrelation_time(path)

@@ -1,7 +1,8 @@
-"""Which sampler supports which method, with how many steps, from which distribution it samples, and which number bounds that.
+"""Which sampler supports which method, with how many steps, from which distribution it samples, and which number bounds
+that.
 
-A continuous-time model and its T-step models are different distributions, and the bound of one is no bound of another: few
-steps sample positions together that continuous time samples one after another.
+A continuous-time model and its T-step models are different distributions, and the bound of one is no bound of another:
+few steps sample positions together that continuous time samples one after another.
 """
 
 from collections.abc import Mapping
@@ -53,8 +54,8 @@ BLOCKS = ("blocks", "block after block")
 
 
 def steps_distribution(steps: int, own: int, grid: str = "uniform") -> Distribution:
-    """Distribution of the model of `steps` steps on a grid; `own` is T of a method with steps of its own, 0 for continuous
-    time.
+    """Distribution of the model of `steps` steps on a grid; `own` is T of a method with steps of its own, 0 for
+    continuous time.
 
     Fewer steps than T are a coarse chain of it, which has a bound; more are no part of the model.
     """
@@ -166,6 +167,7 @@ def unnormalised(method: Method) -> str | None:
 def choosable(method: Method) -> bool:
     """Return whether `choose_then_predict` samples from the kernel: absorbing noise, and a normalised prediction.
 
-    A score is not normalised: its total determines how likely a mask is revealed; and so it is where a classifier guides.
+    A score is not normalised: its total determines how likely a mask is revealed; and so it is where a classifier
+    guides.
     """
     return absorbs(method, mixture=True) is None and unnormalised(method) is None

@@ -26,9 +26,11 @@ CHOOSE: dict[str, Any] = {  # an option of samplers
 
 
 def predict_at(method: Diffusion, state: State, at: Tensor, t: Tensor | float) -> Prediction | None:
-    """Evaluate the network at the positions `at` (B, L) bool: a prediction of leading shape (N,), or None if there is none.
+    """Evaluate the network at the positions `at` (B, L) bool: a prediction of leading shape (N,), or None if there is
+    none.
 
-    The network is evaluated only for sequences with such a position, and its head only there. Given positions are CLEAN.
+    The network is evaluated only for sequences with such a position, and its head only there. Given positions are
+    CLEAN.
     """
     time = clean_where_fixed(method, state, t)
     if torch.compiler.is_compiling():  # all sequences and positions: no shape depends on the noise
@@ -77,7 +79,8 @@ def redraw(
     distribution: Callable[[Prediction], Tensor],
     generator: Randomness = None,
 ) -> State:
-    """Evaluate the network at the positions `at`, and sample their tokens from `distribution` (N, K) of the prediction."""
+    """Evaluate the network at the positions `at`, and sample their tokens from `distribution` (N,
+    K) of the prediction."""
     pred = predict_at(method, state, at, t)
     if pred is None:
         random.discard(at.shape, generator)
@@ -96,8 +99,8 @@ def choose_then_predict(
     """Reveal each free mask with a probability that does not depend on the network, then sample its token.
 
     Args:
-        reveal: the probability, (1,) or (B, 1, 1); or one for each token, (K,) or (B, 1, K): then positions are chosen with the
-            largest, and a sampled token k is kept with probability reveal_k / largest (thinning).
+        reveal: the probability, (1,) or (B, 1, 1); or one for each token, (K,) or (B, 1, K): then positions are chosen
+            with the largest, and a sampled token k is kept with probability reveal_k / largest (thinning).
         distribution: the clean posterior (N, K) of the prediction.
     """
     largest = reveal.amax(-1)  # () or (B, 1)
@@ -127,13 +130,14 @@ def predict_then_choose(
 ) -> State:
     """Evaluate a score network at every mask, reveal each with the probability of its score, then sample its token.
 
-    A score is not normalised: its total determines how likely a mask is revealed. So the network is evaluated at all masks, but
-        only the revealed ones are sampled.
+    A score is not normalised: its total determines how likely a mask is revealed. So the network is evaluated at all
+        masks, but only the revealed ones are sampled.
 
     Args:
         s: the time () or (B, 1) after the step.
         reveal: of a score at masks and the times (N,): the probability (N,) that a mask is a token at s.
-        distribution: the kernel (N, K) of any other prediction, such as a truncated one, which is then sampled as in `redraw`.
+        distribution: the kernel (N, K) of any other prediction, such as a truncated one, which is then sampled as in
+            `redraw`.
     """
     at = free(method, state)
     where = positions(at)
@@ -153,12 +157,12 @@ def predict_then_choose(
 
 
 def expected_evaluations(reveal: Tensor, free: int) -> float:
-    """Expected network evaluations of a sequence with `free` masks, if a step reveals a remaining mask with probability reveal
-    (n,).
+    """Expected network evaluations of a sequence with `free` masks, if a step reveals a remaining mask with probability
+    reveal (n,).
 
-    A step evaluates the network if it reveals any: sum_i 1 - (1 - r_i)^free, with r_i the probability that a position is
-    revealed in step i. For the kernel of absorbing noise r_i = alpha_s - alpha_t (RADD, arXiv 2406.03736, on its expected
-    function evaluations).
+    A step evaluates the network if it reveals any: sum_i 1 - (1 - r_i)^free, with r_i the probability that a position
+    is revealed in step i. For the kernel of absorbing noise r_i = alpha_s - alpha_t (RADD, arXiv 2406.03736, on its
+    expected function evaluations).
     """
     mask_probability = torch.cat((reveal.new_ones(1), (1 - reveal).cumprod(0)[:-1]))  # (n,) before each step
     return float((1 - (1 - mask_probability * reveal) ** free).sum())
@@ -170,7 +174,8 @@ def free(method: Diffusion, state: State) -> Tensor:
 
 
 def pick(scores: Tensor, count: int, generator: Randomness = None) -> Tensor:
-    """Select up to `count` positions, one after another without replacement, in proportion to exp(scores) (B, L): (B, L) bool.
+    """Select up to `count` positions, one after another without replacement, in proportion to exp(scores) (B, L): (B,
+    L) bool.
 
     A position of score -inf is never selected.
     """
@@ -199,10 +204,11 @@ def expected_time(method: Diffusion, state: State) -> Tensor:
 
 
 def hides(method: Diffusion) -> bool:
-    """Return whether a position can be left out of a sample: where noise is a mask, which carries no information on its token.
+    """Return whether a position can be left out of a sample: where noise is a mask, which carries no information on its
+    token.
 
-    With the mask at a position the clean posterior of the others is their distribution with that position summed out. Noise
-    that is a token is an observation of it.
+    With the mask at a position the clean posterior of the others is their distribution with that position summed out.
+    Noise that is a token is an observation of it.
     """
     return getattr(method.process, "hides", method.parameterization == "insertion")
 

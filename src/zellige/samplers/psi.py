@@ -4,11 +4,12 @@ A step from t to s draws each position from
 
     kappa q(x_s | x_t, x_0) + (1 - kappa) q(x_s | x_0),    x_0 ~ p(x_0 | x_t)
 
-kappa = 1 is `ancestral`; kappa = 0 predicts clean tokens and noises them again, so that any token may still change. For every
-noise and every prediction: the first term is the reverse kernel, the second pushes the clean posterior forward to s.
+kappa = 1 is `ancestral`; kappa = 0 predicts clean tokens and noises them again, so that any token may still change. For
+every noise and every prediction: the first term is the reverse kernel, the second pushes the clean posterior forward to
+s.
 
-**kappa** is one rule while t > t_on, another for t_off < t <= t_on, a third for t <= t_off. A rule is a number, or depends on the
-noise through the probability sigma with which ReMDM (arXiv 2503.00307) masks a token again:
+**kappa** is one rule while t > t_on, another for t_off < t <= t_on, a third for t <= t_off. A rule is a number, or
+depends on the noise through the probability sigma with which ReMDM (arXiv 2503.00307) masks a token again:
 
     kappa = max(0, 1 - sigma / (1 - alpha_s)),    sigma_max = min(1, (1 - alpha_s) / alpha_t)
 
@@ -16,15 +17,17 @@ noise through the probability sigma with which ReMDM (arXiv 2503.00307) masks a 
     rescale:ETA    sigma = ETA sigma_max
     rescale-published:ETA    sigma = ETA min(ETA, sigma_max), as the authors' code
 
-For absorbing noise a token is masked again with probability (1 - kappa) (1 - alpha_s), so `cap` and `rescale` are those of
-`remasking`, as far as sigma <= 1 - alpha_s.
+For absorbing noise a token is masked again with probability (1 - kappa) (1 - alpha_s), so `cap` and `rescale` are those
+of `remasking`, as far as sigma <= 1 - alpha_s.
 
-**The pause.** With `pause` time runs evenly from 1 to where alpha is `pause`, stands still for the steps of the middle rule, and
-runs to 0 in the others. Of steps + 1 times a fraction 1 - t_on are of the first part, and t_on - t_off of the pause.
+**The pause.** With `pause` time runs evenly from 1 to where alpha is `pause`, stands still for the steps of the middle
+rule, and runs to 0 in the others. Of steps + 1 times a fraction 1 - t_on are of the first part, and t_on - t_off of the
+pause.
 
-**Keeps the marginals, not the distribution.** Given x_0, a step has exactly q(x_s | x_0). With the exact network and x_t ~ p_t
-each position of x_s has its distribution of p_s; with one position everything is exact. Positions are drawn independently given
-x_t, and with kappa < 1 what a step draws again does not shrink with the step: the joint distribution is off in the limit, too.
+**Keeps the marginals, not the distribution.** Given x_0, a step has exactly q(x_s | x_0). With the exact network and
+x_t ~ p_t each position of x_s has its distribution of p_s; with one position everything is exact. Positions are drawn
+independently given x_t, and with kappa < 1 what a step draws again does not shrink with the step: the joint
+distribution is off in the limit, too.
 """
 
 from typing import ClassVar, Literal
@@ -77,7 +80,8 @@ class Psi(Sampler):
     )
     grid: str = option(GRID, default="auto", check=known_grid)
     argmax: Literal["none", "last", "mu"] = option(
-        "the step to clean tokens takes the likeliest ones (last), those of the network's own prediction (mu), or draws them",
+        "the step to clean tokens takes the likeliest ones (last), those of the network's own prediction (mu), or "
+        "draws them",
         default="none",
     )
 

@@ -1,8 +1,8 @@
 """log p(x) under a sampler's distribution: its own code runs, with the text in place of its sampled tokens.
 
-A sampler's distribution is p(x) = sum over z of p(z, x), with z all random choices on its way: positions, times, noisy states.
-Here one z is sampled with a weight w, E w = p(x), so that n of them bound -log p(x) from both sides (`bracket`). Three ways to
-write a text:
+A sampler's distribution is p(x) = sum over z of p(z, x), with z all random choices on its way: positions, times, noisy
+states. Here one z is sampled with a weight w, E w = p(x), so that n of them bound -log p(x) from both sides
+(`bracket`). Three ways to write a text:
 
     Replayed    a sampler that chooses positions and draws a token there once: positions are drawn as it draws them, the tokens
                 are the text's, and w is the product of their probabilities. Where the choice is deterministic (a fixed order;
@@ -12,8 +12,8 @@ write a text:
     Oracle      at each step the position where the text's own token is likeliest, a choice that needs the text: a value that
                 an order reaches, and of no sampler's distribution
 
-With `draw` a text is sampled instead, with the w of its z: an exact sample from p(z | x). In a network of blocks each block is
-written in this way, given those before, and has its own w; p(x) is the product.
+With `draw` a text is sampled instead, with the w of its z: an exact sample from p(z | x). In a network of blocks each
+block is written in this way, given those before, and has its own w; p(x) is the product.
 """
 
 import itertools
@@ -68,7 +68,8 @@ class Path(Protocol):
 
 @torch.no_grad()
 def weigh(method: Method, batch: Batch, path: Path, generator: Randomness = None, draw: bool = False) -> Written:
-    """Sample one z of each text and its w, block by block if the network reads blocks; with `draw` the texts are sampled too.
+    """Sample one z of each text and its w, block by block if the network reads blocks; with `draw` the texts are
+    sampled too.
 
     Args:
         generator: one, or one for each text: then its random numbers do not depend on the batch.
@@ -258,15 +259,15 @@ def path_of(method: Method, steps: int) -> Path:
     """
     if not hasattr(method, "grid"):
         raise InputError(
-            f"both sides of -log p need noise that changes tokens alone, and that of {method.name} is another; leave them "
-            "out for its bound"
+            f"both sides of -log p need noise that changes tokens alone, and that of {method.name} is another; leave "
+            "them out for its bound"
         )
     inside, blocks = _one_block(method), 0 < method.block < method.shape[0]
     T = method.steps
     if isinstance(method, Diffusion) and not method.retraces:
         raise InputError(
-            "both sides of -log p need paths that the noise has, and this model's last step draws visible tokens anew; leave "
-            "them out for its bound"
+            "both sides of -log p need paths that the noise has, and this model's last step draws visible tokens anew; "
+            "leave them out for its bound"
         )
     if not (hides(inside) and choosable(inside) and one_alpha(inside.process)):
         return Trajectory(T or steps)

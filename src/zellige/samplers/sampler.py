@@ -27,11 +27,13 @@ Exactness = Literal["exact", "limit", "marginals", "heuristic", "inner"]
 
 
 class Summary:
-    """What a sampler reports of finished samples beside their tokens (`Memory.summary`), a subclass for each kind of report."""
+    """What a sampler reports of finished samples beside their tokens (`Memory.summary`),
+    a subclass for each kind of report."""
 
     @classmethod
     def joined(cls, parts: Sequence[Any], places: Sequence[int]) -> "Summary":
-        """Join those of several batches; sample number n of the result is number places[n] of the parts, one after another."""
+        """Join those of several batches; sample number n of the result is number places[n] of the parts,
+        one after another."""
         raise NotImplementedError
 
     def of_sample(self, number: int) -> dict[str, Any]:
@@ -44,7 +46,8 @@ class Summary:
 
     @classmethod
     def read(cls, result: Mapping[str, Any]) -> "Self | None":
-        """The summary in the JSON of samples, the entries of each in `samples`; None where there is none of this kind."""
+        """The summary in the JSON of samples, the entries of each in `samples`;
+        None where there is none of this kind."""
         return None
 
     def describe(self, pm: Callable[[float, float], str], one_target: bool) -> str:
@@ -61,7 +64,8 @@ class Summary:
 
 
 class Memory:
-    """What a sampler carries from step to step beside the tokens, and what it reports. By default it reports nothing."""
+    """What a sampler carries from step to step beside the tokens, and what it reports.
+    By default it reports nothing."""
 
     def take(self, rows: Tensor) -> Self:
         """Select sequences (N,); a memory that is not of single sequences stays whole."""
@@ -72,7 +76,8 @@ class Memory:
         return found
 
     def reached(self, given: Tensor, lengths: Tensor) -> Tensor:
-        """Tokens of each text that are given or written so far, (B,); `given` (B,) begin it, and it has `lengths` (B,) in all."""
+        """Tokens of each text that are given or written so far, (B,); `given` (B,) begin it,
+        and it has `lengths` (B,) in all."""
         return lengths
 
     def summary(self, state: "State") -> Summary | None:
@@ -118,7 +123,8 @@ class State:
         return self.notes.lengths(first_at(token, self.x, self.fixed))
 
     def reached(self, token: int | None = None) -> Tensor:
-        """Tokens of each text that are given or written so far, (B,); all but for a sampler that writes from left to right."""
+        """Tokens of each text that are given or written so far, (B,);
+        all but for a sampler that writes from left to right."""
         return self.notes.reached(self.fixed.long().cumprod(-1).sum(-1), self.lengths(token))
 
 
@@ -148,11 +154,13 @@ class Sampler(Truncation):
 
     Attributes:
         name: in SAMPLERS; label, sentence: the same for somebody who knows no term of the field.
-        exactness: of its distribution: that of the model ("exact"); in the limit of many steps, proposals or particles ("limit");
-            of the model in each marginal alone ("marginals"); another one ("heuristic"); as exact as its inner sampler ("inner").
-        convergence: order in 1/steps at which it approaches the model's distribution; None where steps are not what limits it.
-        samples_from, claim, needs, calls: its distribution, its exactness, what it needs of a method and how many network
-            evaluations it takes, in words, which are only printed.
+        exactness: of its distribution: that of the model ("exact"); in the limit of many steps, proposals or particles
+            ("limit"); of the model in each marginal alone ("marginals"); another one ("heuristic"); as exact as its
+            inner sampler ("inner").
+        convergence: order in 1/steps at which it approaches the model's distribution; None where steps are not what
+            limits it.
+        samples_from, claim, needs, calls: its distribution, its exactness, what it needs of a method and how many
+            network evaluations it takes, in words, which are only printed.
         grows: whether it writes from left to right, and a text may pass the network's own length.
         reconstructs: whether it can begin with a noisy text: it has a grid of times, and its state is the text alone.
         inner: the sampler inside of it, if there is one.
@@ -182,7 +190,8 @@ class Sampler(Truncation):
     def attempts(
         self, states: Iterator[State], draw: Callable[[Tensor, int], Iterator[State]], last: int
     ) -> Iterator[tuple[int, State]]:
-        """Number the states of B texts, and draw some texts again: draw(rows (R,), attempt) has their states. Not in `run`.
+        """Number the states of B texts, and draw some texts again: draw(rows (R,), attempt) has their states. Not in
+        `run`.
 
         `last` is the number of the last step, which comes once, for all texts.
         """
@@ -190,7 +199,8 @@ class Sampler(Truncation):
 
     @classmethod
     def refuse(cls, method: Method) -> str | None:
-        """Reason why the sampler does not support a method ("needs absorbing noise"); None if it does. The only such place."""
+        """Reason why the sampler does not support a method ("needs absorbing noise"); None if it does.
+        The only such place."""
         return None
 
     def truncates(self) -> bool:
@@ -264,8 +274,8 @@ def find(name: str) -> type[Sampler]:
 
 
 def distribution_of(sampler: Sampler, method: Method, steps: int | None = None) -> Distribution:
-    """The distribution that a sampler samples texts of the model's length from, in `steps` steps, with the number that bounds
-    it."""
+    """The distribution that a sampler samples texts of the model's length from, in `steps` steps, with the number that
+    bounds it."""
     distribution = sampler.distribution(method, steps)
     changes = [str(method.changes)] if getattr(method, "changes", "") else []
     if sampler.temperature != 1.0 or sampler.truncated(method) is not method:
@@ -334,7 +344,8 @@ def start(method: Method, shape: tuple[int, int], fixed: Tensor | None = None, g
 
 
 def below(sampler: Sampler, method: Any, times: Tensor, t: float) -> Tensor:
-    """The times from t on: t, then those of a grid (n + 1,) that are smaller. Of a model of T steps t is the next of its own.
+    """The times from t on: t, then those of a grid (n + 1,) that are smaller. Of a model of T steps t is the next of
+    its own.
 
     Raises:
         InputError: the sampler has no grid of times, or its state has a memory of what it did before t.
@@ -370,7 +381,8 @@ def run(
         steps: how many, or the times themselves, decreasing; None for the sampler's own number.
         fixed: (B, L) long, the token if it is given, -1 if it is free, HIDDEN if it stays masked. Exact for absorbing
             processes.
-        generator: one; or `Streams` or a list, with one for each sequence, whose sample then does not depend on its batch.
+        generator: one; or `Streams` or a list, with one for each sequence, whose sample then does not depend on its
+            batch.
         condition: (B,) the class of each sequence, for a network with classes; -1 for none.
         around: guidance: maps the method to the one to sample from in its place; truncation is applied to the result.
         begin: texts (B, L) and a time t: sample from their noise at t on, by the steps of the grid after t (`below`).

@@ -1,28 +1,31 @@
-"""Block after block inside a text, with a cache of keys and values (LLaDA, arXiv 2502.09992; Fast-dLLM, arXiv 2505.22618).
+"""Block after block inside a text, with a cache of keys and values (LLaDA, arXiv 2502.09992; Fast-dLLM, arXiv
+2505.22618).
 
     p(x) = prod over blocks of p(block | the blocks before, masks after)
 
-For networks in which every position sees every other, and no time input: those of mdlm and radd, md4 with `time` off, LLaDA,
-Dream. The text is cut into blocks of `block_length` positions, and another
-sampler writes them from left to right. Each evaluation reads the whole text: what is written, what is given on either side, and
-the masks of the blocks to come. So positions to the right of a block may be given. The distribution is the product of the inner
-sampler's distributions, with its error. With the exact network it is that of the data.
+For networks in which every position sees every other, and no time input: those of mdlm and radd, md4 with `time` off,
+LLaDA, Dream. The text is cut into blocks of `block_length` positions, and another
+sampler writes them from left to right. Each evaluation reads the whole text: what is written, what is given on either
+side, and the masks of the blocks to come. So positions to the right of a block may be given. The distribution is the
+product of the inner sampler's distributions, with its error. With the exact network it is that of the data.
 
-**Caches.** Most of what an evaluation computes changes little within a block. So some evaluations read the whole text, `refresh`
-says which, and keep the keys and values of all layers. The others compute a part of the text anew, and see the rest as it was
-then:
+**Caches.** Most of what an evaluation computes changes little within a block. So some evaluations read the whole text,
+`refresh` says which, and keep the keys and values of all layers. The others compute a part of the text anew, and see
+the rest as it was then:
 
     prefix    the part begins with the block and ends with the text: what stands before is not computed again
     dual      the part is the block alone
 
-**This is an approximation.** What is read of a block is p(. | the part as it is, and keys and values of the rest from the last
-whole reading): layers above the first would have changed, since tokens inside the part have. With `refresh` 1 every evaluation
-reads the whole text, and a cache changes nothing. By default a block is read as a whole once, in its first evaluation. No number
-bounds the difference in general; `zellige verify --only caches` has its total variation on a small space.
+**This is an approximation.** What is read of a block is p(. | the part as it is, and keys and values of the rest from
+the last whole reading): layers above the first would have changed, since tokens inside the part have. With `refresh` 1
+every evaluation reads the whole text, and a cache changes nothing. By default a block is read as a whole once, in its
+first evaluation. No number bounds the difference in general; `zellige verify --only caches` has its total variation on
+a small space.
 
 Which evaluations read the whole text depends on the row alone. So a sample does not depend on its batch.
 
-**Its time** is three numbers, as that of `blockwise`: the number of blocks left, and the inner sampler's times from and to.
+**Its time** is three numbers, as that of `blockwise`: the number of blocks left, and the inner sampler's times from and
+to.
 """
 
 from dataclasses import dataclass, replace
@@ -131,7 +134,8 @@ class Inside(Wrapper):
         return self.method.read(self.method.logits(where.of(h)), where.of(x_t), where.of(time))
 
     def _hidden(self, x: Tensor, x_t: Tensor, around: Around, condition: Tensor | None) -> Tensor:
-        """Hidden states (B, S, D) of the blocks: of a whole reading where it is due, else of a part beside the last one."""
+        """Hidden states (B, S, D) of the blocks: of a whole reading where it is due,
+        else of a part beside the last one."""
         network, (begin, size), parts = self.method.network, (around.start, x_t.shape[1]), []
         shifts = begin > 0 and getattr(getattr(network, "net", None), "shift", False)
         shift = int(shifts)  # of the position that the first one is read from
@@ -179,7 +183,8 @@ class SemiAutoregressive(InBlocks):
         maximum=TOKENS,
     )
     cache: Kind = option(
-        "what is kept of an evaluation: none; prefix, keys and values before the block; dual, those on both sides of it",
+        "what is kept of an evaluation: none; prefix, keys and values before the block; dual, those on both sides of "
+        "it",
         default="none",
     )
     refresh: int | None = option(

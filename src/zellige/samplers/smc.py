@@ -1,37 +1,40 @@
-"""Sequential Monte Carlo: several weighted particles for each sample, steered by a reward or annealed (arXiv 2601.10403).
+"""Sequential Monte Carlo: several weighted particles for each sample, steered by a reward or annealed (arXiv
+2601.10403).
 
     reward       p(x) exp(strength * reward(x))          `Rewarded`, a wrapper of a method
     annealing    p(x)^anneal
 
-Each sample has a group of N particles of its own. A step from t to s moves a particle by W, normalised, and multiplies its
-weight by the sum of W:
+Each sample has a group of N particles of its own. A step from t to s moves a particle by W, normalised, and multiplies
+its weight by the sum of W:
 
     W(x_s | x_t) = p(x_s | x_t)^anneal b(x_s | x_t)^{1 - anneal}        at each position
 
-p is the reverse kernel, b that of uniformly distributed texts: so a position is annealed, and the noise is not. With anneal 1,
-W is the kernel, and its sum is 1. A reward multiplies the weights by u(x_s) / u(x_t). At the end
-u = exp(strength * reward). Before, u is a mean of that over a few sequences drawn from the clean posterior p(x_0 | x_t), the
-lookahead: a particle whose predicted text has little reward loses weight early. All ratios of u cancel but the last one. The
-mean of the group counts in u as SHARED sequences more: a few sequences without reward say little of a rare one, and a particle
-whose u is far too small by chance is lost nearly always, and else brings so much weight back that no estimate of Z is near it.
+p is the reverse kernel, b that of uniformly distributed texts: so a position is annealed, and the noise is not. With
+anneal 1, W is the kernel, and its sum is 1. A reward multiplies the weights by u(x_s) / u(x_t). At the end
+u = exp(strength * reward). Before, u is a mean of that over a few sequences drawn from the clean posterior p(x_0 |
+x_t), the lookahead: a particle whose predicted text has little reward loses weight early. All ratios of u cancel but
+the last one. The mean of the group counts in u as SHARED sequences more: a few sequences without reward say little of a
+rare one, and a particle whose u is far too small by chance is lost nearly always, and else brings so much weight back
+that no estimate of Z is near it.
 
-Where the effective sample size (sum w)^2 / sum w^2 of a group falls below a fraction of N, its particles are drawn anew in
-proportion to their weights, systematically: particle i has floor(N w_i) copies or one more. At the end one particle is drawn in
+Where the effective sample size (sum w)^2 / sum w^2 of a group falls below a fraction of N, its particles are drawn anew
+in proportion to their weights, systematically: particle i has floor(N w_i) copies or one more. At the end one particle
+is drawn in
 proportion to the weights: it is the sample. The others stay in the state, with their weights.
 
 **Which distribution.** For any network, N and steps, and any rule by which a group is resampled,
 
     E[Z sum_i w_i f(x_i)] = sum over paths x_1 .. x_0:  C prior(x_1)  prod W(x_s | x_t)  exp(strength * reward(x_0))  f(x_0)
 
-with Z the estimate of the normalising constant, f any function, and C = V^{(1 - anneal) L}. So Z is unbiased; its logarithm is
-too small on average (`Constant` has its interval). The sample has the distribution of the right side in the limit
-N -> infinity. With anneal 1 that is p(x) exp(strength * reward(x)) of the T-step model p. With another power it is a tilted
-distribution of the model's *paths*. It tends to p^anneal with small steps if the network's conditionals are consistent with one
-distribution p; those of a trained network seldom are. Strength and anneal are fixed: had they been chosen by what the particles
-did, Z would be biased.
+with Z the estimate of the normalising constant, f any function, and C = V^{(1 - anneal) L}. So Z is unbiased; its
+logarithm is too small on average (`Constant` has its interval). The sample has the distribution of the right side in
+the limit N -> infinity. With anneal 1 that is p(x) exp(strength * reward(x)) of the T-step model p. With another power
+it is a tilted distribution of the model's *paths*. It tends to p^anneal with small steps if the network's conditionals
+are consistent with one distribution p; those of a trained network seldom are. Strength and anneal are fixed: had they
+been chosen by what the particles did, Z would be biased.
 
-**Cost.** One network evaluation for each particle and step: N times `ancestral` without choosing first. The reward is evaluated
-for N `lookahead` sequences a step, and for N at the end.
+**Cost.** One network evaluation for each particle and step: N times `ancestral` without choosing first. The reward is
+evaluated for N `lookahead` sequences a step, and for N at the end.
 """
 
 import math
@@ -134,7 +137,8 @@ class Group:
 
 @dataclass(frozen=True)
 class Weighed(Summary):
-    """The weighted particles of each sample (None: it has one particle), and whether the reward forbids all of them (-inf)."""
+    """The weighted particles of each sample (None: it has one particle),
+    and whether the reward forbids all of them (-inf)."""
 
     groups: list[Group | None]
     forbidden: list[bool]
@@ -176,8 +180,8 @@ class Weighed(Summary):
         if all(self.forbidden):
             count = len(self.forbidden)
             raise InputError(
-                f"`reward` forbids {'the sample' if count == 1 else f'all {count:,} samples'} (-inf for every particle); take "
-                "more `particles` or another seed, or a reward that allows more"
+                f"`reward` forbids {'the sample' if count == 1 else f'all {count:,} samples'} (-inf for every "
+                "particle); take more `particles` or another seed, or a reward that allows more"
             )
 
 
@@ -241,7 +245,8 @@ class Particles(Memory):
         return Weighed([Group(*group) for group in zip(*values, tokens, strict=True)], forbidden)
 
     def weighed(self, log_factor: Tensor) -> "Particles":
-        """Multiply the weights by exp(log_factor) (B, N); a group of which none is left has log_z -inf, and equal weights."""
+        """Multiply the weights by exp(log_factor) (B, N); a group of which none is left has log_z -inf,
+        and equal weights."""
         log_weights = self.log_weights + log_factor
         total = log_weights.logsumexp(-1)
         even = torch.full_like(log_weights, -math.log(log_weights.shape[-1]))
@@ -296,17 +301,24 @@ class Smc(OnGrid):
 
     particles: int | None = option(
         f"weighted particles of each sample (default: {USUAL} with a reward or with anneal, else 1)",
-        default=None, minimum=1, maximum=MOST,
-    )  # fmt: skip
+        default=None,
+        minimum=1,
+        maximum=MOST,
+    )
     anneal: float = option("weigh the particles towards the model's distribution to this power", default=1.0, above=0)
     resample_below: float = option(
         "draw the particles anew where their effective sample size falls below this fraction of them",
-        default=0.5, minimum=0, maximum=1,
-    )  # fmt: skip
+        default=0.5,
+        minimum=0,
+        maximum=1,
+    )
     lookahead: int = option(
-        "clean sequences that each particle predicts at each step, whose reward weighs it; 0: the reward at the end alone",
-        default=4, minimum=0, maximum=MOST,
-    )  # fmt: skip
+        "clean sequences that each particle predicts at each step, whose reward weighs it; 0: the reward at the end "
+        "alone",
+        default=4,
+        minimum=0,
+        maximum=MOST,
+    )
 
     name: ClassVar[str] = "smc"
     label: ClassVar[str] = "Several candidates, weighed"
@@ -426,9 +438,11 @@ class Smc(OnGrid):
             due[:, None], systematic(particles.weights, due, generator), torch.arange(N, device=due.device)
         )
         resampled = replace(
-            particles, log_weights=torch.where(due[:, None], -math.log(N), particles.log_weights),
-            ahead=particles.ahead.gather(1, source), resampled=particles.resampled + due,
-        )  # fmt: skip
+            particles,
+            log_weights=torch.where(due[:, None], -math.log(N), particles.log_weights),
+            ahead=particles.ahead.gather(1, source),
+            resampled=particles.resampled + due,
+        )
         return resampled, (source + N * torch.arange(B, device=due.device)[:, None]).flatten()
 
     def _finished(
@@ -450,9 +464,9 @@ class Smc(OnGrid):
 def systematic(weights: Tensor, due: Tensor, generator: Randomness = None) -> Tensor:
     """Which particle each of N is a copy of, (B, N) ascending, by systematic resampling of weights (B, N) of sum 1.
 
-    With one uniform u the j-th copy is of the first particle whose cumulative weight exceeds (j + u) / N. As u grows, the copies
-    change where it passes a fraction of N times a cumulative weight, so u is drawn as one of N intervals between these. Groups
-    that are not `due` (B,) take the first interval.
+    With one uniform u the j-th copy is of the first particle whose cumulative weight exceeds (j + u) / N. As u grows,
+    the copies change where it passes a fraction of N times a cumulative weight, so u is drawn as one of N intervals
+    between these. Groups that are not `due` (B,) take the first interval.
     """
     N = weights.shape[-1]
     cumulative = weights.cumsum(-1) * N

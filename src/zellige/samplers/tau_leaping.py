@@ -1,27 +1,31 @@
-"""Tau-leaping: the reverse rate held for a step, and all jumps of that step made at once (tauLDR, arXiv 2205.14987, section
-4.3).
+"""Tau-leaping: the reverse rate held for a step, and all jumps of that step made at once (tauLDR, arXiv 2205.14987,
+section 4.3).
 
 At each position the number of jumps to y is n_y ~ Poisson((t - s) Rhat_t(x_t, y)) (algorithm 1). What they come to:
 
     sum    x_s = x_t + sum_y n_y (y - x_t), clamped to 0..K-1: for ordered states, where a displacement means something
     one    x_s = y after a single jump to y; two or more are rejected and x_s = x_t: for tokens without order
 
-`auto` is `sum` where the method's tokens are ordered and no state is a mask. The distribution of `one` at a position has K
-entries, p(y) = m_y e^-m with m_y the mean of n_y and m their sum, and is drawn at once. Of `sum` the counts are drawn
-(`random.poisson`); its distribution, the inverse Fourier transform of exp(sum_y m_y (e^{iw(y - x)} - 1)), is there for
-enumeration (`leap_distribution`). Order 1 in 1/steps.
+`auto` is `sum` where the method's tokens are ordered and no state is a mask. The distribution of `one` at a position
+has K entries, p(y) = m_y e^-m with m_y the mean of n_y and m their sum, and is drawn at once. Of `sum` the counts are
+drawn (`random.poisson`); its distribution, the inverse Fourier transform of exp(sum_y m_y (e^{iw(y - x)} - 1)), is
+there for enumeration (`leap_distribution`). Order 1 in 1/steps.
 
-**Corrector** (section 4.4). At any time the rates R_t + Rhat_t leave p_t as it is, so jumps of theirs bring the distribution of
-x nearer to p_t without moving in time: after a step to s, `corrector` leaps are made at s, each of `corrector_step` times the
-step, if the step started at t <= `corrector_from`. Each is a leap as above, and one more network evaluation.
+**Corrector** (section 4.4). At any time the rates R_t + Rhat_t leave p_t as it is, so jumps of theirs bring the
+distribution of x nearer to p_t without moving in time: after a step to s, `corrector` leaps are made at s, each of
+`corrector_step` times the step, if the step started at t <= `corrector_from`. Each is a leap as above, and one more
+network evaluation.
 
-The end steps are jumps, which have no rate: from PRIOR or t = 1, and to CLEAN. They use the reverse kernel, as in `euler`. For
-absorbing noise with one alpha, whether a mask jumps does not depend on the network: choose, then predict. The published sampler
-ends otherwise: a leap to its smallest time, then the likeliest clean token at each position. `argmax = "last"` takes it in the
-step to CLEAN.
+The end steps are jumps, which have no rate: from PRIOR or t = 1, and to CLEAN. They use the reverse kernel, as in
+`euler`. For
+absorbing noise with one alpha, whether a mask jumps does not depend on the network: choose, then predict. The published
+sampler
+ends otherwise: a leap to its smallest time, then the likeliest clean token at each position. `argmax = "last"` takes it
+in the step to CLEAN.
 
-**What a leap comes to** is kept in `State.memory`, a `Leaps` (tauLDR, figures 9, 10 and 12): of the positions that a step may
-change how many jump, are clipped by the clamp, or are rejected. With m the mean number of jumps of a position, given the state:
+**What a leap comes to** is kept in `State.memory`, a `Leaps` (tauLDR, figures 9, 10 and 12): of the positions that a
+step may change how many jump, are clipped by the clamp, or are rejected. With m the mean number of jumps of a position,
+given the state:
 
     jump      1 - e^-m           one jump or more
     rejected  1 - (1 + m) e^-m   `one`: two or more
@@ -95,7 +99,8 @@ class LeapSummary(Summary):
 
 @dataclass(frozen=True)
 class Leaps(Memory):
-    """Leaps of B samples so far: of each step its time and (B, 4) positions that may change, jump, are clipped, are rejected."""
+    """Leaps of B samples so far: of each step its time and (B, 4) positions that may change, jump, are clipped,
+    are rejected."""
 
     steps: tuple[tuple[Tensor, Tensor], ...] = ()
 
@@ -125,7 +130,8 @@ def joined_leaps(parts: Sequence[Sequence[Leap]]) -> list[Leap]:
 
 
 def describe_leaps(leaps: Sequence[Leap]) -> str:
-    """`in a leap 3.1% of the positions jump (at most 9.0%), 0.2% are clipped (at most 1.1%)`; means of the steps that leap."""
+    """`in a leap 3.1% of the positions jump (at most 9.0%), 0.2% are clipped (at most 1.1%)`;
+    means of the steps that leap."""
     made = [leap for leap in leaps if leap.positions]
     if not made:
         return "no step was a leap"
@@ -245,7 +251,8 @@ class TauLeaping(OnGrid):
     def _leap(
         self, method: Diffusion, state: State, t: Tensor, h: Tensor, rate, generator: Randomness
     ) -> tuple[State, Tensor, Tensor]:
-        """Jumps at `rate` for a time h, at the free positions: the state, the time, and the numbers of the leap (B, 4)."""
+        """Jumps at `rate` for a time h, at the free positions: the state, the time, and the numbers of the leap (B,
+        4)."""
         at, sums = free(method, state), self._sums(method)
         counts = sums and not random.enumerates(generator)
         pred = predict_at(method, state, at, t)
@@ -334,7 +341,8 @@ def _single(mean: Tensor) -> Tensor:
 
 # ---------------------------------------------------------------------------------- what is remembered of a leap
 def numbers(at: Tensor, mean: Tensor, clipped: Tensor, rejects: bool) -> Tensor:
-    """(B, 4) of a leap: the positions `at` (B, L) that may change, and how many of them jump, are clipped, are rejected.
+    """(B, 4) of a leap: the positions `at` (B, L) that may change, and how many of them jump, are clipped, are
+    rejected.
 
     Args:
         mean: (N,) of the number of jumps at these positions; clipped: (N,) whether they are, or how likely.

@@ -1,16 +1,18 @@
-"""Uniformisation: the reverse jump process exactly, jump by jump (thinning: Lewis and Shedler 1979; Chen and Ying 2024).
+"""Uniformisation: the reverse jump process exactly, jump by jump (thinning: Lewis and Shedler 1979; Chen and Ying
+2024).
 
 In the time sigma = -log alpha, where the forward rates R are constant, position i leaves x^i with the total rate
 
     sum_y R(y, x^i) ratio(t)[y]  <=  b(x^i) = max over clean x_0 of  sum_y Q(x_0, y) R(y, x^i) / Q(x_0, x^i)
 
-for any network that predicts a distribution: the ratio of a Mean is a mean of Q(x_0, y) / Q(x_0, x^i) over x_0, that of a
-LeaveOneOut a quotient of two sums, which is at most the largest quotient of their terms. So candidates come with the rate sum_i
-b(x^i), each at position i in proportion to b(x^i). The network is evaluated there, at exactly that time, and the jump to y is
-made with probability R(y, x^i) ratio(t)[y] / b(x^i). No error at any number of steps: they are intervals, each with a bound of
-its own. A score is bounded by nothing and is refused.
+for any network that predicts a distribution: the ratio of a Mean is a mean of Q(x_0, y) / Q(x_0, x^i) over x_0, that of
+a LeaveOneOut a quotient of two sums, which is at most the largest quotient of their terms. So candidates come with the
+rate sum_i b(x^i), each at position i in proportion to b(x^i). The network is evaluated there, at exactly that time, and
+the jump to y is made with probability R(y, x^i) ratio(t)[y] / b(x^i). No error at any number of steps: they are
+intervals, each with a bound of its own. A score is bounded by nothing and is refused.
 
-**The bound of an interval** sigma_s <= sigma <= sigma_t must hold throughout. For a mixture the maximum is 1/(1 - alpha)
+**The bound of an interval** sigma_s <= sigma <= sigma_t must hold throughout. For a mixture the maximum is 1/(1 -
+alpha)
 - prior(x), largest at s. For other processes, since a state is kept for a time d with probability e^(-r d) at least, r
 its exit rate,
 
@@ -18,10 +20,10 @@ its exit rate,
 
 on each of `PARTS` parts of the interval. A rate above its bound is an error, never cut off.
 
-**The ends** have no finite bound. Until e^(-g sigma) has grown to 1e-3 / L, g the slowest rate at which R forgets (1 for
-a mixture), and from r sigma = 1e-5 / L to CLEAN, the reverse kernel steps, all positions at once. What that costs in
-total variation: at the noisy end about the chance that two positions remember their token, 5e-7; at the clean end at most
-the expected number of positions with noise left, 1e-5.
+**The ends** have no finite bound. Until e^(-g sigma) has grown to 1e-3 / L, g the slowest rate at which R forgets (1
+for a mixture), and from r sigma = 1e-5 / L to CLEAN, the reverse kernel steps, all positions at once. What that costs
+in total variation: at the noisy end about the chance that two positions remember their token, 5e-7; at the clean end at
+most the expected number of positions with noise left, 1e-5.
 
 The reference for other samplers on small spaces: each position needs at least about log(1e5 L) network evaluations.
 """
@@ -52,7 +54,8 @@ PARTS = 16
 
 @declared
 class Uniformisation(Sampler):
-    """Candidate jumps of a faster process, each accepted with its fraction of the rate. One position moves at a time."""
+    """Candidate jumps of a faster process, each accepted with its fraction of the rate.
+    One position moves at a time."""
 
     name: ClassVar[str] = "uniformisation"
     label: ClassVar[str] = "One jump at a time, without error"
@@ -76,8 +79,8 @@ class Uniformisation(Sampler):
         return continuous_distribution(method)
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
-        """`steps` intervals evenly spaced in log(e^(g sigma) - 1), at least 64 (a long interval has a loose bound), and end
-        jumps."""
+        """`steps` intervals evenly spaced in log(e^(g sigma) - 1), at least 64 (a long interval has a loose bound), and
+        end jumps."""
         process, (length,) = method.process, method.shape
         steps = count_of_steps(steps, STEPS)
         like = {"dtype": torch.float64, "device": process.prior.device}

@@ -1,6 +1,7 @@
 """Pictures on a terminal as pixels: by the kitty graphics protocol, or as sixels.
 
-kitty: https://sw.kovidgoyal.net/kitty/graphics-protocol. Sixels: DEC, VT330/VT340 Programmer Reference Manual, vol. 2, ch. 14.
+kitty: https://sw.kovidgoyal.net/kitty/graphics-protocol. Sixels: DEC, VT330/VT340 Programmer Reference Manual, vol. 2,
+ch. 14.
 """
 
 import base64
@@ -53,7 +54,8 @@ class Graphics:
 
 
 def graphics_of(environ: Mapping[str, str], descriptor: int | None) -> Graphics | None:
-    """Protocol for pixels of the terminal behind a file descriptor, from its environment or its answer; None without one."""
+    """Protocol for pixels of the terminal behind a file descriptor, from its environment or its answer;
+    None without one."""
     in_tmux = "TMUX" in environ or environ.get("TERM", "").startswith(("screen", "tmux"))  # passes no kitty graphics on
     kitty_here = environ.get("TERM") in KITTY_TERMS or environ.get("TERM_PROGRAM") in KITTY_PROGRAMS
     if not in_tmux and (kitty_here or "KITTY_WINDOW_ID" in environ):

@@ -152,8 +152,8 @@ NARROW = 12  # columns of a name or a quantity, which stays whole
 
 
 def wrapped(rows: Iterable[Sequence[str]], gap: int = 2, width: int = 80) -> list[str]:
-    """`columns` of names, in lines of at most `width`: cells go on in further lines, as few as possible. Words too long for
-    that leave the table as it is.
+    """`columns` of names, in lines of at most `width`: cells go on in further lines, as few as possible. Words too long
+    for that leave the table as it is.
 
     >>> wrapped([["name", "needs"], ["euler", "a rate: not d3pm"]], width=20)
     ['name   needs', 'euler  a rate: not', '       d3pm']
@@ -181,7 +181,8 @@ def wrapped(rows: Iterable[Sequence[str]], gap: int = 2, width: int = 80) -> lis
 
 
 def beside(rows: Sequence[Sequence[str]], first: int, indent: int = 2, gap: int = 2, width: int = 80) -> list[str]:
-    """A table of numbers in lines of at most `width`: parts below each other, each with the `first` columns and some others.
+    """A table of numbers in lines of at most `width`: parts below each other, each with the `first` columns and some
+    others.
 
     >>> beside([["at", "valid", "unique"], ["1", "0.5", "0.9"]], first=1, width=14)
     ['  at  valid', '  1     0.5', '', '  at  unique', '  1      0.9']
@@ -228,7 +229,8 @@ def excerpt(text: str, width: int = 42) -> str:
 def path(p: str | os.PathLike) -> str:
     r"""A path as one would type it: relative inside the working folder, else as given; quoted if the shell needs it.
 
-    With a character that a terminal cannot show it is bash's $'a\nb', so that it is one line, can be read and can be typed.
+    With a character that a terminal cannot show it is bash's $'a\nb', so that it is one line, can be read and can be
+    typed.
     """
     location = Path(p)
     try:

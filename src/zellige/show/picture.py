@@ -31,10 +31,11 @@ class Picture:
 
 
 class Watch:
-    """Draws pictures in place, at most 12 a second and 20 lines high (a block: as high as the terminal); the last one stays.
+    """Draws pictures in place, at most 12 a second and 20 lines high (a block: as high as the terminal); the last one
+    stays.
 
-    Where nothing can move, the pictures are printed one after another. `indent` stands before the lines of text. An image is
-    shown in pixels where the terminal can, over blank lines.
+    Where nothing can move, the pictures are printed one after another. `indent` stands before the lines of text. An
+    image is shown in pixels where the terminal can, over blank lines.
     """
 
     RATE = 12.0
@@ -115,8 +116,8 @@ class Watch:
         return min(self.terminal.width, 80) - len(self.indent) - 1, lines
 
     def _pixels(self) -> str:
-        """Escape sequences that draw the picture's pixels over its blank lines, and move back to the end of the foot; ""
-        without pixels."""
+        """Escape sequences that draw the picture's pixels over its blank lines, and move back to the end of the foot;
+        "" without pixels."""
         pixels = None if self.picture is None else self.picture.pixels
         if pixels is None or (graphics := self.terminal.graphics) is None:
             return ""

@@ -73,7 +73,8 @@ class Bar:
             self._context = None
 
     def update(self, done: int, detail: str = "", total: int | None = None) -> None:
-        """`done` pieces so far; `detail` is a short text beside the count (a speed). With 0 the work begins only now."""
+        """`done` pieces so far; `detail` is a short text beside the count (a speed).
+        With 0 the work begins only now."""
         if not done:
             self.started = self.clock()
         self.done, self.detail = done, detail
@@ -110,7 +111,8 @@ class Speed:
     Attributes:
         tokens: a second.
         flops: of the model, a second, the head at every position; None for a network that is not counted.
-        utilisation: their share of what the devices' data sheets promise (MFU); None where that is not known, as of a CPU.
+        utilisation: their share of what the devices' data sheets promise (MFU); None where that is not known, as of a
+            CPU.
     """
 
     tokens: float

@@ -75,8 +75,8 @@ class Figure:
     def holds(self, again: "Figure") -> str:
         """In what sense the number that was computed again is this one; "" if it is not, or of another distribution.
 
-        Of the same model, data and seed it is the same to the bit on the same machine. Elsewhere rounding differs, and with
-        other seeds the draws, whose part the interval is.
+        Of the same model, data and seed it is the same to the bit on the same machine. Elsewhere rounding differs, and
+        with other seeds the draws, whose part the interval is.
         """
         if self.distribution not in (None, again.distribution):
             return ""
@@ -93,9 +93,9 @@ class Figure:
 class Record:
     """Result of a request.
 
-    Its JSON has the attributes of COMMON at the top, null where it has none, and its other fields under "result". A subclass
-    whose JSON is arranged otherwise says so in `common` and `content`, and in `values` for the way back, where cattrs checks
-    and makes each value.
+    Its JSON has the attributes of COMMON at the top, null where it has none, and its other fields under "result". A
+    subclass whose JSON is arranged otherwise says so in `common` and `content`, and in `values` for the way back, where
+    cattrs checks and makes each value.
 
     Attributes:
         command: that writes it; advice: what to give instead of a file that is none.
@@ -131,7 +131,8 @@ class Record:
         return [*self.figures()]
 
     def holds(self, again: "Record") -> dict[str, str]:
-        """In what sense each number, by its name, is that of a record that was made again: of SENSES, or "" if it is not."""
+        """In what sense each number, by its name, is that of a record that was made again: of SENSES,
+        or "" if it is not."""
         now = {figure.name: figure for figure in again.figures()}
         return {one.name: one.holds(now[one.name]) if one.name in now else "" for one in self.figures()}
 
@@ -187,7 +188,8 @@ class Record:
 
 @dataclass(frozen=True)
 class Trained(Record):
-    """Something small that was trained into a folder: all that is said of it stands in its config, which is its JSON."""
+    """Something small that was trained into a folder: all that is said of it stands in its config,
+    which is its JSON."""
 
     config: Any
     seconds: float | None = None
@@ -264,8 +266,8 @@ def version_of(package: str) -> str | None:
 
 
 def why_broken(package: str) -> str:
-    """Reason why an installed package cannot be imported, in a line, such as another build; "" if it can, or if it is not
-    installed."""
+    """Reason why an installed package cannot be imported, in a line, such as another build; "" if it can, or if it is
+    not installed."""
     if version_of(package) is None:
         return ""
     try:

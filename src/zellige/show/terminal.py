@@ -27,8 +27,8 @@ class Terminal:
     """Output streams of a command, and their abilities.
 
     `color` is "auto", "always" or "never" (it outranks NO_COLOR); `quiet` leaves results and errors only; `json` is the
-    file for the result as JSON, "-" for JSON alone on stdout; `fields` has what is said here for fields that the library names
-    in backquotes (`cli/options.py`: options); `prefix` stands before every line on stderr.
+    file for the result as JSON, "-" for JSON alone on stdout; `fields` has what is said here for fields that the
+    library names in backquotes (`cli/options.py`: options); `prefix` stands before every line on stderr.
     """
 
     def __init__(
@@ -70,17 +70,20 @@ class Terminal:
         return 2**24 if environ.get("COLORTERM") in ("truecolor", "24bit") else 256
 
     # what is written -------------------------------------------------------------------------------------------
-    # What it prints may come from files and paths: control characters, escape sequences and marks that turn the direction of
-    # writing are drawn as \x1b, \u202e. `painted` is text with styles of our own, whose parts were escaped before.
+    # What it prints may come from files and paths: control characters, escape sequences and marks that turn the
+    # direction of writing are drawn as \x1b, \u202e. `painted` is text with styles of our own, whose parts were
+    # escaped before.
     def result(self, text: str = "", *, painted: bool = False, keep: str = "") -> None:
-        """A line of the result, to stdout; nothing if stdout is for JSON alone. `keep`: control characters that stay."""
+        """A line of the result, to stdout; nothing if stdout is for JSON alone. `keep`:
+        control characters that stay."""
         if self.json != "-":
             text = text if painted else escape(text, keep)
             print(text if _encodes(self.out) else ascii_text(text), file=self.out, flush=True)
             self.wrote = True
 
     def data(self, text: str) -> None:
-        """Text that is itself the result, such as a sample: as it is in a pipe; on a terminal line ends and tabs stay."""
+        """Text that is itself the result, such as a sample: as it is in a pipe;
+        on a terminal line ends and tabs stay."""
         self.result(text, painted=not self.out_tty, keep="\n\t")
 
     def document(self, value: object) -> None:
@@ -113,7 +116,8 @@ class Terminal:
         self._stderr(escape(self.spelled(f"note: {text}")))
 
     def fail(self, sentence: str, keep: str = "") -> None:
-        """The one line of an error, red where there is colour; `quiet` does not hold it back. `keep`: "\n" if it has several."""
+        """The one line of an error, red where there is colour; `quiet` does not hold it back. `keep`:
+        "\n" if it has several."""
         self._stderr(self.paint("error:", "red") + " " + escape(self.spelled(sentence), keep=keep))
 
     def try_next(self, *commands: str) -> None:
@@ -177,8 +181,8 @@ class Terminal:
         """Redraw `draw() -> str` (ANSI styles allowed) in place until the block ends; only where there is motion.
 
         `over() -> str` is written behind it as it is, and has to leave the cursor where it was. `keep` leaves the last
-        picture on the screen. `every` is the pause between automatic redraws in seconds, 0 for none: the block then calls
-        `.refresh()`.
+        picture on the screen. `every` is the pause between automatic redraws in seconds, 0 for none: the block then
+        calls `.refresh()`.
         """
         from rich.console import Console, Group
         from rich.live import Live
@@ -186,9 +190,15 @@ class Terminal:
         from rich.text import Text
 
         console = Console(
-            file=self.err, force_terminal=True, color_system="truecolor", no_color=False, highlight=False, markup=False,
-            emoji=False, legacy_windows=False,
-        )  # fmt: skip
+            file=self.err,
+            force_terminal=True,
+            color_system="truecolor",
+            no_color=False,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            legacy_windows=False,
+        )
 
         def whole() -> Any:
             text = Text.from_ansi(self.fit(draw()), no_wrap=True, overflow="crop", end="")
@@ -198,9 +208,14 @@ class Terminal:
 
         live = Live(
             get_renderable=whole,
-            console=console, transient=not keep, auto_refresh=every > 0, refresh_per_second=1 / (every or 1),
-            redirect_stdout=False, redirect_stderr=False, vertical_overflow="crop",
-        )  # fmt: skip
+            console=console,
+            transient=not keep,
+            auto_refresh=every > 0,
+            refresh_per_second=1 / (every or 1),
+            redirect_stdout=False,
+            redirect_stderr=False,
+            vertical_overflow="crop",
+        )
         with live:
             outer, self._live = self._live, live
             try:
@@ -210,7 +225,8 @@ class Terminal:
 
     @contextmanager
     def waiting(self, what: str | list[str]) -> Iterator[None]:
-        """Something moves while there is nothing to count: `loading ...`, gone afterwards; of a list its first entry."""
+        """Something moves while there is nothing to count: `loading ...`, gone afterwards;
+        of a list its first entry."""
         if not self.motion or self._live is not None:
             yield
             return

@@ -2,8 +2,8 @@
 
     texts with a class, noised as the model's are at a time that is drawn evenly; cross-entropy of the class
 
-For a model of blocks, or from left to right, a text is cut instead: what is written so far stays, its block is masked in part,
-and the rest is blank. Masked models of the same tokens can share a classifier, whatever their schedules are.
+For a model of blocks, or from left to right, a text is cut instead: what is written so far stays, its block is masked
+in part, and the rest is blank. Masked models of the same tokens can share a classifier, whatever their schedules are.
 """
 
 from dataclasses import dataclass, field, replace
@@ -37,7 +37,8 @@ CONFIDENCES = 10
 
 
 def noised(method: Method, batch: Batch, u: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Noisy texts (B, L), as sampling meets them, and their times (B, L); u (B,) in [0, 1) is the time, or how much is blank."""
+    """Noisy texts (B, L), as sampling meets them, and their times (B, L); u (B,) in [0, 1) is the time,
+    or how much is blank."""
     noise, block = noise_of(method)
     if noise != "blocks":
         t = where_noised(batch, u[:, None])
@@ -54,7 +55,8 @@ def noised(method: Method, batch: Batch, u: Tensor, generator: torch.Generator) 
 
 
 def train_classifier(model: Model, data: Any, layers: int | None, options: FitOptions) -> TextClassifier:
-    """A classifier of the noisy texts of a model, and its calibration on the test split; see `requests.TrainClassifier`."""
+    """A classifier of the noisy texts of a model, and its calibration on the test split;
+    see `requests.TrainClassifier`."""
     data_config = model.config.data if data is None else data
     if type(data_config) is Data:  # values that are handed over have their classes beside them, or none
         data_config = replace(data_config, labels=True)

@@ -1,8 +1,8 @@
 """A compiled training step, and whether its gradient is that of the plain step.
 
-PyTorch's compiler has compiled two of our steps wrongly, without a message: the loss was right, and layers got a gradient of 0 or
-a false one. So a training compares both gradients in its first steps. At the start many layers have a gradient of 0, because the
-layers after them begin at 0; hence more than one step.
+PyTorch's compiler has compiled two of our steps wrongly, without a message: the loss was right, and layers got a
+gradient of 0 or a false one. So a training compares both gradients in its first steps. At the start many layers have a
+gradient of 0, because the layers after them begin at 0; hence more than one step.
 """
 
 from collections.abc import Callable, Iterable
@@ -34,7 +34,8 @@ def check_gradient(
     seed: Callable[[], Randomness],
     named: Iterable[tuple[str, torch.nn.Parameter]],
 ) -> None:
-    """Compare the gradients of two losses for the weights (trained parameters of two dimensions or more); changes no `.grad`.
+    """Compare the gradients of two losses for the weights (trained parameters of two dimensions or more); changes no
+    `.grad`.
 
     Args:
         seed: returns the randomness of the step, the same each time.
@@ -55,8 +56,8 @@ def check_gradient(
     if wrong:
         raise InputError(
             f"the compiled step has a wrong gradient of {counted(len(wrong), 'weight')}: that of {wrong[0]} is "
-            f"{apart[wrong[0]]:.0%} away from the plain step's. PyTorch {torch.__version__} compiles this model wrongly on this "
-            "device; leave out `compile`, or take another version"
+            f"{apart[wrong[0]]:.0%} away from the plain step's. PyTorch {torch.__version__} compiles this model "
+            "wrongly on this device; leave out `compile`, or take another version"
         )
 
 

@@ -39,10 +39,11 @@ class Cost:
 
 
 def training_cost(config: Config, vocabulary: int) -> Cost:
-    """The cost of the steps of a config: the network is asked once for each row, forward and backward, at every position.
+    """The cost of the steps of a config: the network is asked once for each row, forward and backward, at every
+    position.
 
-    Left out: the optimizer, validations and samples, and whatever a loss asks of the network beside its main term. The head is
-    counted at every position, as published code has it; here it is computed only where it is read.
+    Left out: the optimizer, validations and samples, and whatever a loss asks of the network beside its main term. The
+    head is counted at every position, as published code has it; here it is computed only where it is read.
     """
     parameters, row = _row(METHODS[config.method], config.options, config.net, vocabulary)
     rows = config.train.steps * config.train.batch
@@ -50,8 +51,10 @@ def training_cost(config: Config, vocabulary: int) -> Cost:
 
 
 def model_flops(config: Config, method: Method) -> float | None:
-    """FLOP of one row of a training, forward and backward, counted as `training_cost` does but without what `net.checkpoint`
-    computes twice: of the model, however it is computed. None for an own network, and for one that is tuned."""
+    """FLOP of one row of a training, forward and backward, counted as `training_cost` does but without what
+    `net.checkpoint` computes twice: of the model, however it is computed. None for an own network, and for one that is
+    tuned.
+    """
     if config.network or config.adapter:
         return None
     try:

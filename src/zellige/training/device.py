@@ -1,4 +1,5 @@
-"""On what a training runs: device, precision, and how a batch is split over devices; what data sheets say of known ones."""
+"""On what a training runs: device, precision, and how a batch is split over devices;
+what data sheets say of known ones."""
 
 import contextlib
 from dataclasses import dataclass
@@ -77,7 +78,8 @@ def cuda(config: Config) -> bool:
 
 
 def promised(config: Config, devices: int) -> float | None:
-    """FLOP/s that the data sheets promise of all devices in this run's precision; None of a CPU, or of a GPU not in the table."""
+    """FLOP/s that the data sheets promise of all devices in this run's precision; None of a CPU,
+    or of a GPU not in the table."""
     gpu = recognise(torch.cuda.get_device_name()) if cuda(config) else None
     return None if gpu is None else devices * gpu.peak(precision(config))
 
@@ -97,7 +99,8 @@ def precision(config: Config, able: bool | None = None) -> str:
 
 
 def matrix_products(config: Config) -> contextlib.AbstractContextManager[None]:
-    """Within it a GPU's float32 products and convolutions are in TF32 if that is the run's precision, else in float32."""
+    """Within it a GPU's float32 products and convolutions are in TF32 if that is the run's precision,
+    else in float32."""
     return float32_products(tf32=precision(config) == "tf32")
 
 
@@ -169,8 +172,8 @@ def _shown(fleet: Fleet) -> str:
 
 
 def require_room(config: Config, fleet: Fleet) -> None:
-    """InputError unless a step's sequences split into equal parts, and the least that a step holds at one time fits into the
-    memory of a device: weights, gradients and moments, and what each block keeps for the backward pass.
+    """InputError unless a step's sequences split into equal parts, and the least that a step holds at one time fits
+    into the memory of a device: weights, gradients and moments, and what each block keeps for the backward pass.
     """
     split_batch(config.train, fleet)
     net = config.net
@@ -197,6 +200,6 @@ def split_batch(t: Train, fleet: Fleet) -> None:
         near = max(parts, t.batch // parts * parts)
         nodes = f"{fleet.nodes} nodes x " if fleet.nodes > 1 else ""
         raise InputError(
-            f"`train.batch` {t.batch} does not split into {parts} equal parts ({nodes}{counted(fleet.devices, 'device')} x "
-            f"{t.accumulate} accumulated); use {near} or {near + parts}"
+            f"`train.batch` {t.batch} does not split into {parts} equal parts "
+            f"({nodes}{counted(fleet.devices, 'device')} x {t.accumulate} accumulated); use {near} or {near + parts}"
         )

@@ -1,7 +1,8 @@
 """Train a student of a model that samples in fewer steps: `zellige train distill MODEL`.
 
-A round teaches the student to take in one step what its teacher takes in `merge` of `steps`; the next round's teacher is that
-student, with 1/merge of the steps. Both are the moving average of the weights. The losses are in `samplers.distillation`.
+A round teaches the student to take in one step what its teacher takes in `merge` of `steps`; the next round's teacher
+is that student, with 1/merge of the steps. Both are the moving average of the weights. The losses are in
+`samplers.distillation`.
 """
 
 import copy
@@ -49,7 +50,8 @@ LATENTS = 8
 class Round:
     """One round: the steps of its teacher and of its student, and the loss on held-out texts with its standard error.
 
-    `before` is that of the student as the round began, a copy of the teacher; units of `Distilled.divergence` per token.
+    `before` is that of the student as the round began, a copy of the teacher; units of `Distilled.divergence` per
+    token.
     """
 
     teacher: int
@@ -90,9 +92,11 @@ class Distilled:
         if self.by == "di4c":
             return "-log p of the teacher's steps in nats"
         return {
-            "kl": "KL(teacher || student) in nats", "reverse-kl": "KL(student || teacher) in nats",
-            "tvd": "total variation", "mse": "mean square of the difference of logarithms",
-        }[self.divergence]  # fmt: skip
+            "kl": "KL(teacher || student) in nats",
+            "reverse-kl": "KL(student || teacher) in nats",
+            "tvd": "total variation",
+            "mse": "mean square of the difference of logarithms",
+        }[self.divergence]
 
 
 def distill(
@@ -161,8 +165,8 @@ def steps_of_rounds(method: Method, teacher_steps: int, rounds: int, merge: int)
         nearest = max(round(teacher_steps / whole), 1) * whole
         power = f"{merge}^{rounds}" if rounds > 1 else f"{merge}"
         raise InputError(
-            f"`teacher_steps` is {teacher_steps:,}; {counted(rounds, 'round')} of `merge` {merge} need a multiple of {power}: "
-            f"give {nearest:,}, or fewer `rounds`"
+            f"`teacher_steps` is {teacher_steps:,}; {counted(rounds, 'round')} of `merge` {merge} need a multiple of "
+            f"{power}: give {nearest:,}, or fewer `rounds`"
         )
     return [teacher_steps // merge**r for r in range(rounds + 1)]
 

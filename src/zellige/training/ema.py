@@ -12,8 +12,9 @@ from torch import Tensor, nn
 class EMA:
     """An exponential moving average of the trained parameters of a module.
 
-    The decay of step n is min(decay, (1 + n) / (10 + n)), so that the first steps do not drag the initial weights along; without
-    `warmup` it is `decay` from the first. With decay 0 there is no average, and `swapped` changes nothing.
+    The decay of step n is min(decay, (1 + n) / (10 + n)), so that the first steps do not drag the initial weights
+    along; without `warmup` it is `decay` from the first. With decay 0 there is no average, and `swapped` changes
+    nothing.
     """
 
     def __init__(self, module: nn.Module, decay: float, warmup: bool = True):

@@ -1,6 +1,7 @@
 """The steps of a training, taken by Lightning, which moves the data, scales the precision and synchronizes devices.
 
-An optimizer step is computed in parts, `train.accumulate` of them on each device. `Loop` has what Lightning calls, in this order:
+An optimizer step is computed in parts, `train.accumulate` of them on each device. `Loop` has what Lightning calls, in
+this order:
 
     train_dataloader               the rows of each part, in the order that `order` gives them
     optimizer_step                 the learning rate; then the parts, and at last the weights
@@ -9,8 +10,9 @@ An optimizer step is computed in parts, `train.accumulate` of them on each devic
     on_train_batch_end             the moving average and the numbers of the step;
                                    where it is due `settle`: a row of metrics.csv, a validation, a checkpoint, the end
 
-Order, randomness and rate are functions of the step, so that a run that goes on has nothing of Lightning's loop to restore. A
-checkpoint (`models.checkpoint.write`) is taken only between two optimizer steps, and holds what is needed to take the next one.
+Order, randomness and rate are functions of the step, so that a run that goes on has nothing of Lightning's loop to
+restore. A checkpoint (`models.checkpoint.write`) is taken only between two optimizer steps, and holds what is needed to
+take the next one.
 """
 
 import contextlib
@@ -54,7 +56,8 @@ from .validation import Validation
 
 
 def fit(prepared: Prepared, again: str, progress: Progress, signals: Signals) -> "Loop":
-    """Take the steps from a checkpoint (or the start) to the last one, to a signal, or until the plan of the steps changes.
+    """Take the steps from a checkpoint (or the start) to the last one, to a signal, or until the plan of the steps
+    changes.
 
     Args:
         again: the command that goes on with the run.
@@ -131,11 +134,13 @@ class Loop(lightning.LightningModule):
         start: optimizer steps that are done before the first one of this loop.
         parts: into which a step is cut, over all devices.
         step: optimizer steps done, the average included.
-        settled: the last step that was recorded and, if it was due, validated. A run that goes on settles its step first.
+        settled: the last step that was recorded and, if it was due, validated. A run that goes on settles its step
+            first.
         saved: the last step of which there is a checkpoint, or one is being written.
         halfway: an optimizer step is being taken, so that the weights are no step's.
         nats: (nats, tokens) of each part of this step; `norm`: of its gradient.
-        replanned: as many steps fit as the plan says after a minute, and the training ends for the moment; None where it goes on.
+        replanned: as many steps fit as the plan says after a minute, and the training ends for the moment; None where
+            it goes on.
     """
 
     def __init__(self, prepared: Prepared, again: str, progress: Progress, signals: Signals):
@@ -206,9 +211,13 @@ class Loop(lightning.LightningModule):
             files.make(self.checkpoints)
             link(self.checkpoints)
             self.metrics = MetricLogger(
-                self.folder, self.step, self.progress.note, tensorboard=t.tensorboard, wandb=t.wandb,
+                self.folder,
+                self.step,
+                self.progress.note,
+                tensorboard=t.tensorboard,
+                wandb=t.wandb,
                 config={"run": self.config.run, "method": self.config.method},
-            )  # fmt: skip
+            )
         self.every = 10 if self.device.type == "cuda" else 1  # reading numbers off a GPU makes it wait
         self.meters.flops = model_flops(self.config, self.method)
         self.meters.promised = promised(self.config, self.world)
@@ -318,14 +327,16 @@ class Loop(lightning.LightningModule):
             self.progress.step(self.step, self.meters.loss(), self.meters.unit, self.meters.speed())
 
     def settle(self) -> None:
-        """Do what follows a step: validation, a row, a checkpoint, the end. A full disk is one line, whatever was written."""
+        """Do what follows a step: validation, a row, a checkpoint, the end. A full disk is one line,
+        whatever was written."""
         writes = f"writing what step {self.step:,} gave"
         with explain_full_disk(self.folder, writes, 1e5, lambda: intact(self.checkpoints)):
             better = self._validate_and_record() if self.settled < self.step else False
             self._save_and_stop(better)
 
     def _validate_and_record(self) -> bool:
-        """Validate and write a row of metrics.csv, where they are due; return whether the validation is the best so far."""
+        """Validate and write a row of metrics.csv, where they are due;
+        return whether the validation is the best so far."""
         t, result, better = self.train_config, None, False
         last = self.step >= t.steps
         validate = last or bool(t.validate_every and self.step % t.validate_every == 0)
@@ -337,7 +348,8 @@ class Loop(lightning.LightningModule):
         return better
 
     def _save_and_stop(self, better: bool) -> None:
-        """Write a checkpoint where one is due, or asked for; stop after the last step, at a signal, or for another plan."""
+        """Write a checkpoint where one is due, or asked for; stop after the last step, at a signal,
+        or for another plan."""
         t = self.train_config
         last = self.step >= t.steps
         stop, minutes = self.agree()
@@ -352,7 +364,8 @@ class Loop(lightning.LightningModule):
             self.trainer.should_stop = True
 
     def agree(self) -> tuple[bool, bool]:
-        """Return whether to stop, and whether the minutes between checkpoints are over: the same answer on every process."""
+        """Return whether to stop, and whether the minutes between checkpoints are over:
+        the same answer on every process."""
         minutes = self.train_config.save_minutes
         late = minutes and time.monotonic() - self.saved_at >= 60 * minutes
         flags = torch.tensor([int(bool(self.signals.asked)), int(bool(late) and self.trainer.is_global_zero)])
@@ -381,10 +394,15 @@ class Loop(lightning.LightningModule):
         meters = self.meters
         checkpoint["average"] = self.ema.state()
         checkpoint["run"] = {
-            "step": self.step, "settled": self.settled, "seconds": meters.elapsed(), "tokens": meters.tokens,
-            "best": self.validation.best, "window": meters.window, "validations": self.validation.count,
+            "step": self.step,
+            "settled": self.settled,
+            "seconds": meters.elapsed(),
+            "tokens": meters.tokens,
+            "best": self.validation.best,
+            "window": meters.window,
+            "validations": self.validation.count,
             "norms": list(meters.norms),
-        }  # fmt: skip
+        }
         checkpoint["metrics"] = "" if self.metrics is None else self.metrics.text
 
     def save(self) -> None:

@@ -1,9 +1,10 @@
 """Forecast of a training on the CPU, printed before its first step, and the line that takes half an hour.
 
-A few gradients of a copy on random tokens are timed: the weights that are trained and every random state stay as they are.
-By the same clock `train.minutes` becomes a number of steps, once at the start and again after a minute of training (`Plan`); the
-run keeps it: what is resumed goes on to that number.
-A validation costs the network evaluations of its bound, which are counted: T-step models take two or three for each sequence.
+A few gradients of a copy on random tokens are timed: the weights that are trained and every random state stay as they
+are. By the same clock `train.minutes` becomes a number of steps, once at the start and again after a minute of training
+(`Plan`); the run keeps it: what is resumed goes on to that number.
+A validation costs the network evaluations of its bound, which are counted: T-step models take two or three for each
+sequence.
 Left out: the optimizer, the samples of a validation, the reading of the data, and whatever else the machine will do.
 """
 
@@ -51,7 +52,8 @@ SMALL_TRAIN = {name: getattr(SIZES[CPU].train, name) for name in ("batch", "lr",
 def seconds_per_row(
     method: Method, vocabulary: int, clock: Callable[[], float] = time.perf_counter, least: float = 0.0
 ) -> float:
-    """Seconds of one row's gradient: the mean of as many calls as take `least` seconds, two or more, after one that warms up."""
+    """Seconds of one row's gradient: the mean of as many calls as take `least` seconds, two or more,
+    after one that warms up."""
     with _trial(method, vocabulary) as (trial, batch, generator), torch.enable_grad():
         trial.train()
         durations = []
@@ -75,7 +77,8 @@ def _trial(method: Method, vocabulary: int) -> Iterator[tuple[Method, Batch, tor
 
 
 def validation_gradients(config: Config, method: Method, vocabulary: int, sequences: int) -> float:
-    """Cost of one validation, in gradients of one sequence, of which each network evaluation without a backward pass is a third.
+    """Cost of one validation, in gradients of one sequence, of which each network evaluation without a backward pass is
+    a third.
 
     The evaluations of a loss, of a draw of the bound's terms and of a draw of the pilot are counted on random tokens.
 
@@ -102,7 +105,8 @@ def validation_gradients(config: Config, method: Method, vocabulary: int, sequen
 
 
 def seconds(config: Config, steps: int, per_row: float, validation: float) -> float:
-    """Seconds of `steps` steps and their validations; `validation`: gradients of one sequence that one of these costs."""
+    """Seconds of `steps` steps and their validations; `validation`:
+    gradients of one sequence that one of these costs."""
     t = config.train
     validations = 1 + (steps // t.validate_every if t.validate_every else 0)
     return per_row * (steps * t.batch + validations * validation)
@@ -111,13 +115,15 @@ def seconds(config: Config, steps: int, per_row: float, validation: float) -> fl
 def fitted(
     config: Config, method: Method, vocabulary: int, sequences: int, clock: Callable[[], float] = time.perf_counter
 ) -> tuple[Config, float]:
-    """The config with as many of its steps, in hundreds, as take `train.minutes`, one hundred at least; and seconds of a row."""
+    """The config with as many of its steps, in hundreds, as take `train.minutes`, one hundred at least;
+    and seconds of a row."""
     per_row = seconds_per_row(method, vocabulary, clock, TIMED)
     return shortened(config, per_row, validation_gradients(config, method, vocabulary, sequences)), per_row
 
 
 def shortened(config: Config, per_row: float, validation: float) -> Config:
-    """The config with as many of its steps as take `train.minutes`, which it then says no more; pace as `seconds` takes it."""
+    """The config with as many of its steps as take `train.minutes`, which it then says no more;
+    pace as `seconds` takes it."""
     t = config.train
     hundreds = (t.steps, *range(t.steps // 100 * 100, 0, -100))
     fits = (n for n in hundreds if seconds(config, n, per_row, validation) <= 60 * t.minutes)
@@ -127,7 +133,8 @@ def shortened(config: Config, per_row: float, validation: float) -> Config:
 
 @dataclass(frozen=True)
 class Plan:
-    """Steps that were fitted into minutes, to be fitted again once there is a pace: the machine may have been busy before.
+    """Steps that were fitted into minutes, to be fitted again once there is a pace: the machine may have been busy
+    before.
 
     Attributes:
         asked: the config before, with its minutes and all of its steps.
@@ -140,7 +147,8 @@ class Plan:
     validation: float
 
     def again(self, step: int, passed: float) -> int | None:
-        """The steps that fit at the pace of the first `step` ones, which took `passed` seconds; None where the plan was right."""
+        """The steps that fit at the pace of the first `step` ones, which took `passed` seconds;
+        None where the plan was right."""
         t = self.asked.train
         validations = step // t.validate_every if t.validate_every else 0
         per_row = passed / (step * t.batch + validations * self.validation)
@@ -248,9 +256,9 @@ def forecast(
     per_row: float | None = None,
     whole: int = 0,
 ) -> list[str]:
-    """The notes: how long the steps from `step` on will take; of a size always, and which others there are; over an hour a line
-    that takes half of one. `sequences`: in the validation split; `per_row`: seconds of a row, where they are known; `whole`: all
-    steps, of which `config` has fewer."""
+    """The notes: how long the steps from `step` on will take; of a size always, and which others there are; over an
+    hour a line that takes half of one. `sequences`: in the validation split; `per_row`: seconds of a row, where they
+    are known; `whole`: all steps, of which `config` has fewer."""
     per_row = seconds_per_row(method, tokenizer.size, clock) if per_row is None else per_row
     validation = validation_gradients(config, method, tokenizer.size, sequences)
     left = seconds(config, config.train.steps - step, per_row, validation)
@@ -299,7 +307,8 @@ def half_an_hour(
 
 
 def command_line(config: Config, method: Method) -> str:
-    """The command line of a config, with a folder beside the run's; "" where no line can name the data or the network."""
+    """The command line of a config, with a folder beside the run's;
+    "" where no line can name the data or the network."""
     words = ["zellige train", path(reference(type(method)))]
     if config.network or isinstance(config.data, OwnData):
         return ""

@@ -1,7 +1,7 @@
 """One process at a time works in a folder: a lock that the system frees when its process is gone, whatever ended it.
 
-The lock is the system's, on a file in the folder; a file beside it says, for people, who holds it. So neither a kill, nor a
-copy of the folder with both files in it, leaves anything locked.
+The lock is the system's, on a file in the folder; a file beside it says, for people, who holds it. So neither a kill,
+nor a copy of the folder with both files in it, leaves anything locked.
 """
 
 import contextlib

@@ -41,9 +41,15 @@ class MetricLogger:
     """
 
     def __init__(
-        self, folder: Path, step: int, say: Callable[[str], Any], *, tensorboard: bool = False, wandb: str = "",
+        self,
+        folder: Path,
+        step: int,
+        say: Callable[[str], Any],
+        *,
+        tensorboard: bool = False,
+        wandb: str = "",
         config: Any = None,
-    ):  # fmt: skip
+    ):
         self.lines = [restore_metrics(folder, step, say)]
         with accessible("change its permissions"):
             self.file = unlinked(folder / METRICS).open("a", encoding="utf-8", newline="")
@@ -96,8 +102,8 @@ def _text(rows: Iterable[Iterable[Any]]) -> str:
 def restore_metrics(folder: Path, step: int, say: Callable[[str], Any]) -> str:
     """metrics.csv of a run that begins, or goes on from `step`: put in its place if need be, and returned.
 
-    It is what the checkpoint holds. What was there goes to another name, and is reported, where it is not that with later rows
-    after it.
+    It is what the checkpoint holds. What was there goes to another name, and is reported, where it is not that with
+    later rows after it.
 
     Raises:
         InputError: what the checkpoint holds has changed since it was written.

@@ -104,7 +104,8 @@ class Meters:
         return self.scale * nats / max(tokens, 1.0)
 
     def left(self, step: int) -> float | None:
-        """Return the seconds that the steps after `step` will take, validations and all, at the pace of this session."""
+        """Return the seconds that the steps after `step` will take, validations and all,
+        at the pace of this session."""
         steps_done = step - self.first
         return (time.monotonic() - self.began) / steps_done * (self.train.steps - step) if steps_done > 0 else None
 

@@ -56,10 +56,16 @@ def heading(config: Config, method: Method, corpus: Corpus, about: dict[str, Any
         )
     wide = max(len(config.method), len(config.data.name), 3) + 2
     model = [
-        method.discrete_time, parameters(about["parameters"]), blocks, classes,
-        f"length {n.length}", precision(config), where, ema,
+        method.discrete_time,
+        parameters(about["parameters"]),
+        blocks,
+        classes,
+        f"length {n.length}",
+        precision(config),
+        where,
+        ema,
         f"seed {t.seed}",
-    ]  # fmt: skip
+    ]
     lines = [
         (config.method, ", ".join(filter(None, model))),
         (config.data.name, rows),
@@ -67,7 +73,7 @@ def heading(config: Config, method: Method, corpus: Corpus, about: dict[str, Any
         *(("", line) for line in mixed(corpus, t)),
         *(("", line) for line in left_out(corpus)),
         ("run", f"{path(folder)}: validates {_every(t.validate_every)}, saves {_saves(t)}"),
-    ]  # fmt: skip
+    ]
     return "\n".join(f"{name:<{wide}}{text}" for name, text in lines)
 
 
@@ -142,8 +148,8 @@ def exporting(config: Config) -> str:
     if not parts or not (names := layouts.fitting(config)):
         return ""
     return (
-        f"note: no published layout has a word for {parts}, so it can be exported in Zellige's own (zellige export --to hub), "
-        f"not as {' or '.join(names)}"
+        f"note: no published layout has a word for {parts}, so it can be exported in Zellige's own (zellige export "
+        f"--to hub), not as {' or '.join(names)}"
     )
 
 

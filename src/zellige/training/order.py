@@ -1,13 +1,13 @@
 """Which rows and which random numbers an optimizer step gets: functions of the seed and of the step, nothing else.
 
 So there is no state to save, and a run that goes on from a step sees what the unbroken run would have seen. A step is
-computed in parts, `accumulate` of them on each device; of n, part p takes the rows p, p + n, p + 2n, ... of the step and their
-random numbers, which count and have no state (`core.random.Counter`). Any number of devices therefore computes the step that one
-device computes in as many parts, or at once; and as times and numbers of masks are spread evenly over the rows of each part, all
-parts have the same work.
+computed in parts, `accumulate` of them on each device; of n, part p takes the rows p, p + n, p + 2n, ... of the step
+and their random numbers, which count and have no state (`core.random.Counter`). Any number of devices therefore
+computes the step that one device computes in as many parts, or at once; and as times and numbers of masks are spread
+evenly over the rows of each part, all parts have the same work.
 
-What training changes of a batch before the method sees it (`augment`: some rows lose their class, some images are mirrored) is
-a function of the seed, the step and the row's place in it, too.
+What training changes of a batch before the method sees it (`augment`: some rows lose their class, some images are
+mirrored) is a function of the seed, the step and the row's place in it, too.
 """
 
 import math
@@ -29,8 +29,8 @@ ROUNDS = 6  # of the Feistel network: four already look random to who may ask bo
 def permuted(n: int, rows: int, key: int) -> int:
     """The n-th of `rows` in an order that `key` names: all rows once, in any number of rows without memory.
 
-    A Feistel network over the least square that holds them, each round a hash, gone through again until it ends within the
-    rows (the generalized Feistel cipher of Black and Rogaway 2002, Ciphers with arbitrary finite domains).
+    A Feistel network over the least square that holds them, each round a hash, gone through again until it ends within
+    the rows (the generalized Feistel cipher of Black and Rogaway 2002, Ciphers with arbitrary finite domains).
     """
     side = math.isqrt(rows - 1) + 1
     while True:
@@ -44,9 +44,10 @@ def permuted(n: int, rows: int, key: int) -> int:
 class Order:
     """The endless order of the rows: which row is the n-th, a function of the seed and of n alone.
 
-    The rows of a source are shuffled anew each epoch; of more than `LARGE` in an order that takes no memory. Of several sources
-    (`data.mix`) each block of rows, as long as all shares together, holds each source as often as its share says, shuffled too:
-    so the draws of a source before a block are counted without going through them, and each source has epochs of its own.
+    The rows of a source are shuffled anew each epoch; of more than `LARGE` in an order that takes no memory. Of several
+    sources (`data.mix`) each block of rows, as long as all shares together, holds each source as often as its share
+    says, shuffled too: so the draws of a source before a block are counted without going through them, and each source
+    has epochs of its own.
 
     Args:
         sources: (rows, share) of each; their rows stand one after another. One source has the share 1.
@@ -99,11 +100,13 @@ class BatchSampler(Sampler[list[int]]):
     """The batch sampler: the rows of each part of each step, an endless pass over the data, shuffled anew each epoch.
 
     Args:
-        rows: how many rows there are, or the `sources` of `Order`; a batch may span two epochs, so that any number will do.
+        rows: how many rows there are, or the `sources` of `Order`; a batch may span two epochs, so that any number will
+            do.
         batch: rows of one step, over all its parts.
         start, steps: the first step (from 0) and where to end.
         accumulate, rank, world: parts on each device; which device, of how many.
-        redrawn: of N rows of one source, the index of a row in epoch e is row + e N, as rows take it that differ each epoch.
+        redrawn: of N rows of one source, the index of a row in epoch e is row + e N, as rows take it that differ each
+            epoch.
     """
 
     def __init__(
@@ -162,11 +165,12 @@ class Augmentation:
 
     Attributes:
         seed, parts: of the run; into how many parts a step is cut.
-        label_dropout: the share of rows whose class becomes none (-1), as classifier-free guidance needs it (Ho & Salimans 2022).
+        label_dropout: the share of rows whose class becomes none (-1), as classifier-free guidance needs it (Ho &
+            Salimans 2022).
         given_dropout: the share of rows that have no given part: their mask is True everywhere. Rows have no padding.
         flip: the shape of an image, of which each is mirrored left to right with probability 1/2; None: none is.
-        complement: of DNA, the token of the base on the other strand, for each token: with probability 1/2 a row is that strand,
-            read backwards; empty: none is.
+        complement: of DNA, the token of the base on the other strand, for each token: with probability 1/2 a row is
+            that strand, read backwards; empty: none is.
     """
 
     seed: int

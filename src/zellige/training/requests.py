@@ -6,8 +6,8 @@
     TrainSpeculative("runs/a-head").run(model)   a causal head that verifies its drafts
     TrainDistill("runs/a-4").run(model)          a student that samples in fewer steps
 
-They import no torch before they run. `Training.filled` says what is trained: what is not given comes from the run that is
-resumed, else from the recipe, the model that it begins with or the size, else it is the default.
+They import no torch before they run. `Training.filled` says what is trained: what is not given comes from the run that
+is resumed, else from the recipe, the model that it begins with or the size, else it is the default.
 """
 
 import importlib
@@ -70,9 +70,11 @@ class Training(Request["Run"]):
     returns = "zellige.training.run:Run"
 
     method: Any = option(
-        "a name of `zellige list methods`, or a class (default: the recipe's, or mdlm)", default=None, hidden=True,
+        "a name of `zellige list methods`, or a class (default: the recipe's, or mdlm)",
+        default=None,
+        hidden=True,
         read=section_of_json(""),
-    )  # fmt: skip
+    )
     data: Any = option(
         "which corpus, as `train` takes it", default=None, hidden=True, read=section_of_json("data:Data")
     )
@@ -123,7 +125,8 @@ class Training(Request["Run"]):
 
     @property
     def place(self) -> Path:
-        """The folder that is given; else runs/RECIPE or runs/METHOD-DATA: the newest to resume or overwrite, or a new one."""
+        """The folder that is given; else runs/RECIPE or runs/METHOD-DATA: the newest to resume or overwrite,
+        or a new one."""
         from ..models.checkpoint.layout import data_label, default_folder
 
         if self.folder is not None:
@@ -155,8 +158,8 @@ class Training(Request["Run"]):
     def filled(self) -> "Training":
         """Return the training with `method`, `options`, `data`, `net` and `train`, and no `settings` or `epochs` left.
 
-        What is not given is that of the run that goes on, else of the recipe, the model that it begins with or the size, else
-        the default.
+        What is not given is that of the run that goes on, else of the recipe, the model that it begins with or the
+        size, else the default.
 
         Raises:
             InputError: choices that exclude each other, or a value that may not be; nothing was written.
@@ -168,9 +171,11 @@ class Training(Request["Run"]):
         recipe = RECIPES[self.recipe].for_method(self.method) if self.recipe else None
         settings = _with_data_name(self.settings or {}, recipe.data.name if recipe else Data().name)
         asked = replace(
-            self, method=self.name if self.method is None else self.method,
-            data=None if self.data is None else as_data(self.data), settings=settings,
-        )  # fmt: skip
+            self,
+            method=self.name if self.method is None else self.method,
+            data=None if self.data is None else as_data(self.data),
+            settings=settings,
+        )
         asked._refuse_conflicts()
         run = asked._run_there() if self.resume else None
         begun = setup.load_start(start, self.method_class, self.name) if (start := asked._start) and not run else None
@@ -280,18 +285,21 @@ class Training(Request["Run"]):
         before = config_of(folder, None if isinstance(self.method, str) else self.method)
         if before.method != self.name:
             raise InputError(
-                f"'{shown(folder)}' is a run of {before.method}, not {self.name}; zellige train {before.method} continues it"
+                f"'{shown(folder)}' is a run of {before.method}, not {self.name}; zellige train {before.method} "
+                "continues it"
             )
         if before.adapter:
             raise InputError(f"'{shown(folder)}' is a tuned model; zellige tune continues it")
         if self.recipe and before.recipe != self.recipe:
             raise InputError(
-                f"'{shown(folder)}' is a run of {before.recipe or 'no recipe'}, not of {self.recipe}; leave `recipe` out"
+                f"'{shown(folder)}' is a run of {before.recipe or 'no recipe'}, not of {self.recipe}; leave `recipe` "
+                "out"
             )
         return before
 
     def _timed(self, settings: Mapping[str, Any], epochs: float | None, run: "Config | None") -> "Train":
-        """Return how it is trained: its epochs are steps, and steps that are given come before the minutes of a size."""
+        """Return how it is trained: its epochs are steps, and steps that are given come before the minutes of a
+        size."""
         steps, minutes = self.train.steps, self.train.minutes
         if epochs is not None:
             if "train.steps" in settings:
@@ -346,10 +354,11 @@ def _with_data_name(settings: Mapping[str, Any], default: str = Data().name) -> 
 
 @declared
 class Tune(Request["Run"]):
-    """Tune a model on other data: train low-rank adapters beside its matrices (LoRA, arXiv 2106.09685), by the library peft.
+    """Tune a model on other data: train low-rank adapters beside its matrices (LoRA, arXiv 2106.09685), by the library
+    peft.
 
-    The data is of prompts and answers, or of conversations (`data.records`), of which the answers are learnt, or any other. The
-    run's folder holds the adapter, and is a model as any other where the base is there.
+    The data is of prompts and answers, or of conversations (`data.records`), of which the answers are learnt, or any
+    other. The run's folder holds the adapter, and is a model as any other where the base is there.
     """
 
     returns = "zellige.training.run:Run"
@@ -365,14 +374,15 @@ class Tune(Request["Run"]):
     alpha: float | None = may_follow(Adapter, "alpha", default=None)
     dropout: float | None = may_follow(Adapter, "dropout", default=None)
     targets: tuple[str, ...] | None = option(
-        "projections that are adapted, as a block calls them: qkv, out, mlp.0, query, value and others (default: all of "
-        "attention and MLP)",
+        "projections that are adapted, as a block calls them: qkv, out, mlp.0, query, value and others (default: all "
+        "of attention and MLP)",
         default=None,
     )
     length: int | None = option(
         "tokens of a row of running text (default: as many as the model reads); pairs are as long as they are",
-        default=None, minimum=1,
-    )  # fmt: skip
+        default=None,
+        minimum=1,
+    )
     strict: bool = option(
         "stop at a pair that is too long or has no answer (default: leave it out, and say how many)", default=False
     )
@@ -390,7 +400,8 @@ class Tune(Request["Run"]):
         return Train(steps=1000, batch=16, lr=5e-4, warmup=50, weight_decay=0.0, ema=0.0, validate_every=200, samples=0)
 
     def run(self, model: "ModelSource | None" = None, progress: "Progress | None" = None) -> "Run":
-        """Tune a `Model` that lies in a folder, or a run folder, a saved folder or a hub id; to `resume` it may be left out.
+        """Tune a `Model` that lies in a folder, or a run folder, a saved folder or a hub id; to `resume` it may be left
+        out.
 
         Raises:
             InputError: an option or the data is wrong, or peft is not installed; nothing was written.
@@ -445,9 +456,14 @@ class Tune(Request["Run"]):
         adapter = {name: value for name, value in adapter.items() if value is not None}
         base, config = resolved(model, adapter, data, train, folder, saved)
         return Tuning(
-            config, type(base.method), resume=self.resume and (bool(saved) or not launched), overwrite=self.overwrite,
-            progress=progress or Progress(), base=base, strict=self.strict,
-        )  # fmt: skip
+            config,
+            type(base.method),
+            resume=self.resume and (bool(saved) or not launched),
+            overwrite=self.overwrite,
+            progress=progress or Progress(),
+            base=base,
+            strict=self.strict,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         return super().to_dict() | {"settings": dict(self.settings or {}) or None}
@@ -467,7 +483,8 @@ def _with_answers(data: Data) -> Data:
         return replace(data, given="field")
     if record and not data.field and not records.is_known(record):
         raise InputError(
-            f"'{file}' holds records of {', '.join(record)}; give {records.FORMS}, or name the text's field by `data.field`"
+            f"'{file}' holds records of {', '.join(record)}; give {records.FORMS}, or name the text's field by "
+            "`data.field`"
         )
     return data
 
@@ -531,12 +548,15 @@ class TrainClassifier(OnModel["ClassifierRecord"]):
     returns = "zellige.training.classifier:ClassifierRecord"
 
     out: str | Path | None = _out(
-        "folder to write; zellige sample --classifier reads it (default: the run's name with -classifier; in Python: none)"
+        "folder to write; zellige sample --classifier reads it (default: the run's name with -classifier; in Python: "
+        "none)"
     )
     data: Any = option(
-        "texts or images with classes (default: the data of the run)", default=None, hidden=True,
+        "texts or images with classes (default: the data of the run)",
+        default=None,
+        hidden=True,
         read=partial(data_of_json, Data),
-    )  # fmt: skip
+    )
     steps: int = _steps()
     batch: int = _batch(default=64)
     lr: float = _lr(default=1e-3)
@@ -555,8 +575,8 @@ class TrainClassifier(OnModel["ClassifierRecord"]):
 class TrainSpeculative(OnModel["HeadRecord"]):
     """Train the causal head of a masked model, which verifies its drafts, for samples in fewer network evaluations.
 
-    The model has it from then on: `zellige.sample(model, sampler="speculative")`. The record has `.config`, with the nats per
-    token of drafts and head on held-out texts.
+    The model has it from then on: `zellige.sample(model, sampler="speculative")`. The record has `.config`, with the
+    nats per token of drafts and head on held-out texts.
     """
 
     returns = "zellige.training.speculative:HeadRecord"
@@ -587,8 +607,8 @@ class TrainSpeculative(OnModel["HeadRecord"]):
 class TrainDistill(OnModel["DistillRecord"]):
     """Train a student of a model that samples in fewer steps.
 
-    The record has `.model`, an ordinary model that samples in `.config.steps` steps by default, and `.config` with the loss of
-    each round on held-out texts.
+    The record has `.model`, an ordinary model that samples in `.config.steps` steps by default, and `.config` with the
+    loss of each round on held-out texts.
     """
 
     returns = "zellige.training.distill:DistillRecord"
@@ -601,14 +621,16 @@ class TrainDistill(OnModel["DistillRecord"]):
     )
     by: Literal["auto", "sdtt", "consistency", "di4c"] = option(
         "sdtt: a step learns what several of the teacher say, for masked models; consistency: the same along a path of "
-        "noise, for uniform noise; di4c: a mixture, whose tokens of one step depend on each other; auto: sdtt or consistency",
+        "noise, for uniform noise; di4c: a mixture, whose tokens of one step depend on each other; auto: sdtt or "
+        "consistency",
         default="auto",
     )
     teacher_steps: int = option("steps of the teacher in the first round", default=64, minimum=2)
     rounds: int = option("rounds; each divides the steps by `merge`", default=4, minimum=1)
     merge: int = option("steps of the teacher that the student takes in one", default=2, minimum=2)
     divergence: Literal["kl", "reverse-kl", "tvd", "mse"] = option(
-        "from the teacher's distribution to the student's: kl(teacher || student), reverse-kl, tvd, or mse of logarithms",
+        "from the teacher's distribution to the student's: kl(teacher || student), reverse-kl, tvd, or mse of "
+        "logarithms",
         default="kl",
     )
     latents: int | None = option("components of the mixture of di4c (default: 8)", default=None, minimum=2)

@@ -52,11 +52,17 @@ class Run(Record):
         v = self.validation
         result = {"run": str(self.folder), "validation": None if v is None else v.value}
         return json_record(
-            "tune" if self.config.adapter else "train", asdict(replace(self.config, run=str(self.folder))), result,
-            interval=None if v is None else v.to_dict()["interval"], unit=None if v is None else v.unit,
-            kind=None if v is None else v.kind, protocol=None if v is None else v.protocol, seed=self.config.train.seed,
-            seconds=self.seconds, request=self.request,
-        )  # fmt: skip
+            "tune" if self.config.adapter else "train",
+            asdict(replace(self.config, run=str(self.folder))),
+            result,
+            interval=None if v is None else v.to_dict()["interval"],
+            unit=None if v is None else v.unit,
+            kind=None if v is None else v.kind,
+            protocol=None if v is None else v.protocol,
+            seed=self.config.train.seed,
+            seconds=self.seconds,
+            request=self.request,
+        )
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "Run":
@@ -77,9 +83,14 @@ class Run(Record):
 
     @classmethod
     def at(
-        cls, folder: Path, config: Config, about: dict[str, Any], state: Mapping[str, Any], speed: Speed | None = None,
+        cls,
+        folder: Path,
+        config: Config,
+        about: dict[str, Any],
+        state: Mapping[str, Any],
+        speed: Speed | None = None,
         peak: int = 0,
-    ) -> "Run":  # fmt: skip
+    ) -> "Run":
         """Return the run with the progress that a checkpoint records (`read_state`)."""
         best = state["best"]
         return cls(

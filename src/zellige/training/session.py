@@ -1,9 +1,10 @@
-"""One session of a run: its choices are checked, its folder is held, and it is trained to the last step or until a signal.
+"""One session of a run: its choices are checked, its folder is held, and it is trained to the last step or until a
+signal.
 
     Session(config, METHODS["mdlm"]).run()      makes the run folder config.run, or goes on with the run there to `resume`
 
-A run that is stopped and goes on in another session has the same numbers as one that never stopped. The steps are in `fit`,
-which imports Lightning and is imported only when training starts; `tune` has the session of an adapter.
+A run that is stopped and goes on in another session has the same numbers as one that never stopped. The steps are in
+`fit`, which imports Lightning and is imported only when training starts; `tune` has the session of an adapter.
 """
 
 import contextlib
@@ -84,8 +85,8 @@ class Session:
         """Check everything, then train.
 
         Raises:
-            InputError: the input is wrong, or another process trains there, and nothing was written; or the disk is full, and
-                the last checkpoint is intact.
+            InputError: the input is wrong, or another process trains there, and nothing was written; or the disk is
+                full, and the last checkpoint is intact.
             Stopped: a signal; the last step is saved.
             Diverged: the loss is not finite.
         """
@@ -239,7 +240,8 @@ class Session:
         }, meters.speed(), meters.peak)  # fmt: skip
 
     def _planned_again(self, prepared: Prepared, step: int, steps: int) -> Prepared:
-        """The training from its checkpoint of `step` on, to another last step: a run that is resumed so has the same numbers."""
+        """The training from its checkpoint of `step` on, to another last step:
+        a run that is resumed so has the same numbers."""
         config, about, before = prepared.config, prepared.about, prepared.config.train.steps
         minutes = prepared.plan.asked.train.minutes if prepared.plan else 0.0
         config = replace(config, train=replace(config.train, steps=steps))
@@ -254,7 +256,8 @@ class Session:
     # ------------------------------------------------------------------------------------------------ around it
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
-        """The folder, which no other process may train in, without what a killed one has left; else it is refused later."""
+        """The folder, which no other process may train in, without what a killed one has left;
+        else it is refused later."""
         if this_process().rank or not (self.folder.is_dir() or not (self.resume or self.folder.exists())):
             yield
             return
@@ -268,7 +271,8 @@ class Session:
 
     @contextlib.contextmanager
     def _stopping(self) -> Iterator[Signals]:
-        """The signals within the block; where one came, what is on the disk is said in the end, and Stopped raised with its code.
+        """The signals within the block; where one came, what is on the disk is said in the end, and Stopped raised with
+        its code.
 
         Another process than the first one says nothing, and ends with 0 once the steps had begun.
         """

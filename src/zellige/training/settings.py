@@ -1,4 +1,5 @@
-"""Single fields of a training by their names, as the command line, files of options and sweeps give them: {"train.steps": 500}.
+"""Single fields of a training by their names, as the command line, files of options and sweeps give them:
+{"train.steps": 500}.
 
 A name is a section and a field; a method's own field may stand alone: "schedule", or "options.schedule".
 """

@@ -1,8 +1,8 @@
 """Setup of a run: its choices, checked against an existing run and the data, and the model that it begins with.
 
-SIZES are network, batch, learning rate and steps that belong together, by one word (`zellige train --size`). Whatever is given
-beside it comes first, one option in the place of one value. `small` is what `Net()` and `Train()` are; on a machine without a
-GPU the command line takes `tiny` where no size is typed.
+SIZES are network, batch, learning rate and steps that belong together, by one word (`zellige train --size`). Whatever
+is given beside it comes first, one option in the place of one value. `small` is what `Net()` and `Train()` are; on a
+machine without a GPU the command line takes `tiny` where no size is typed.
 """
 
 import dataclasses
@@ -75,7 +75,8 @@ def check_new(config: Config) -> None:
 
 
 def with_network(config: Config, before: Config | None) -> Config:
-    """The config with the class of the network of the run or the model that it goes on from, where that is none of Zellige's.
+    """The config with the class of the network of the run or the model that it goes on from, where that is none of
+    Zellige's.
 
     Raises:
         InputError: it is an own one, which is not handed over.
@@ -96,8 +97,8 @@ def row_length(config: Config) -> int | None:
 
 
 def shaped(config: Config, shape: Sequence[int] | None, classes: int = 0) -> Config:
-    """The config with a network for rows of this shape, unless it asks for another: then whoever reads it says so; and for so
-    many classes of them."""
+    """The config with a network for rows of this shape, unless it asks for another: then whoever reads it says so; and
+    for so many classes of them."""
     net, length = config.net, math.prod(shape or ())
     if classes and not config.network:
         if net.classes not in (0, classes):
@@ -114,7 +115,8 @@ def shaped(config: Config, shape: Sequence[int] | None, classes: int = 0) -> Con
 
 
 def shaped_by(config: Config, corpus: Corpus) -> Config:
-    """The config as its data makes it: what documents are filled up to, the shape of the rows, the number of classes."""
+    """The config as its data makes it: what documents are filled up to, the shape of the rows,
+    the number of classes."""
     config = filled_up(config, corpus)
     return shaped(config, corpus.tokenizer.shape, len(corpus.about.get("classes") or ()))
 
@@ -186,8 +188,8 @@ def same_corpus(about: dict[str, Any], corpus: Corpus) -> None:
 
 @dataclass(frozen=True)
 class Start:
-    """The model that a run begins with, `train.start`: what it was trained as, its tokenizer, its tensors; and, of a network
-    with a class of its own, how that was published."""
+    """The model that a run begins with, `train.start`: what it was trained as, its tokenizer, its tensors; and, of a
+    network with a class of its own, how that was published."""
 
     name: str
     config: Config
@@ -206,8 +208,8 @@ class Start:
             return sections
         if self.config.network:
             raise InputError(
-                f"'{self.name}' is a {self.config.method} with a network of its own ({self.config.network}), and this is "
-                f"{method}; train {self.config.method}"
+                f"'{self.name}' is a {self.config.method} with a network of its own ({self.config.network}), and this "
+                f"is {method}; train {self.config.method}"
             )
         return {"net": self.config.net}
 
@@ -290,8 +292,8 @@ def read_corpus(
         raise InputError(f"{problem}; take it out of the text, or train without `train.start`") from None
     if start and has_tokenizer and corpus.tokenizer.fingerprint != start.tokenizer.fingerprint:
         raise InputError(
-            f"'{start.name}' has the tokenizer '{start.tokenizer.name}' ({start.tokenizer.size:,}), and `data.tokenizer` "
-            f"{config.data.tokenizer} is another ({corpus.tokenizer.size:,}); leave it out"
+            f"'{start.name}' has the tokenizer '{start.tokenizer.name}' ({start.tokenizer.size:,}), and "
+            f"`data.tokenizer` {config.data.tokenizer} is another ({corpus.tokenizer.size:,}); leave it out"
         )
     if config.train.given_dropout and not config.data.given:
         raise InputError("`train.given_dropout` needs a given part; use `data.given`, or leave it out")
@@ -303,8 +305,8 @@ def read_corpus(
 def copy_weights(method: Method, config: Config, start: Start) -> None:
     """Give a fresh method the network's weights of `start`. The sizes must be the same, but there may be more layers.
 
-    What only the new network has begins without an effect: classes, its own first prediction, further blocks. So the training
-    begins with the prediction of `start`.
+    What only the new network has begins without an effect: classes, its own first prediction, further blocks. So the
+    training begins with the prediction of `start`.
     """
     added = False
     if config.network == start.config.network:
@@ -330,11 +332,12 @@ def copy_weights(method: Method, config: Config, start: Start) -> None:
 
 
 def added_weights(weights: Mapping[str, torch.Tensor], fresh: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The weights that a network with classes, self-conditioning or more blocks has beyond `weights`: they change no prediction.
+    """The weights that a network with classes, self-conditioning or more blocks has beyond `weights`: they change no
+    prediction.
 
-    Adaptive norms begin at zero, with open gates, 1, and the classes then have random embeddings; where there are such norms
-    already, the embeddings are zero. The table of a network's own prediction is zero. A further block begins as the identity:
-    what ends its attention and its MLP, and its convolution, are zero; the rest is random.
+    Adaptive norms begin at zero, with open gates, 1, and the classes then have random embeddings; where there are such
+    norms already, the embeddings are zero. The table of a network's own prediction is zero. A further block begins as
+    the identity: what ends its attention and its MLP, and its convolution, are zero; the rest is random.
     """
     adaptive = any(".modulation." in name for name in weights)
     blocks = {match[0] for name in weights if (match := re.search(r"\.blocks\.\d+\.", name))}
@@ -355,7 +358,8 @@ def added_weights(weights: Mapping[str, torch.Tensor], fresh: Mapping[str, torch
 def rows_of_states(theirs: torch.Tensor, fresh: torch.Tensor) -> torch.Tensor:
     """A table with a row for each state, (S, ...): theirs, and fresh rows for states that only the new method has.
 
-    Tokens come first, a mask (or what begins a text) after them: so a model of masks may begin with an autoregressive one.
+    Tokens come first, a mask (or what begins a text) after them: so a model of masks may begin with an autoregressive
+    one.
     """
     return torch.cat((theirs[: len(fresh)], fresh[len(theirs) :])) if theirs.shape[1:] == fresh.shape[1:] else theirs
 
@@ -381,7 +385,8 @@ class Size:
 
 
 def fitted(net: Net, kind: str, shaped: bool = False) -> Net:
-    """A network as one of this kind; for data whose rows have a shape of their own without what is for a line of tokens."""
+    """A network as one of this kind; for data whose rows have a shape of their own without what is for a line of
+    tokens."""
     unread_fields = {"kind", *UNREAD.get(kind, ()), *(("length", "conv") if shaped else ())}
     values = {field.name: getattr(net, field.name) for field in fields(Net) if field.name not in unread_fields}
     return Net(kind=kind, **values)  # pyright: ignore[reportArgumentType]
@@ -430,10 +435,11 @@ def machine_size(device: str = "auto") -> str:
 def described(
     size: str, config: Config, method: type[Method], shaped: bool = False, varied: Container[str] = ()
 ) -> str:
-    """`size tiny but for `net.hidden` 192`: a size, and the values of a config that are not the size's; "note" without a size.
+    """`size tiny but for `net.hidden` 192`: a size, and the values of a config that are not the size's; "note" without
+    a size.
 
-    Left out: how long is trained, what of the network follows from the data (`shaped`: its rows have a shape of their own), and
-    settings that are `varied`.
+    Left out: how long is trained, what of the network follows from the data (`shaped`: its rows have a shape of their
+    own), and settings that are `varied`.
     """
     if not size:
         return "note"

@@ -1,7 +1,7 @@
 """Ctrl-C, SIGTERM and SIGUSR1 while a model is trained.
 
-Before the first step they end the training at once; then the first one asks to stop after this step, the second one quits. A
-signal that is ignored when training starts (nohup, a job in the background of a shell) stays ignored.
+Before the first step they end the training at once; then the first one asks to stop after this step, the second one
+quits. A signal that is ignored when training starts (nohup, a job in the background of a shell) stays ignored.
 """
 
 import os
@@ -20,7 +20,8 @@ WATCHED = (signal.SIGINT, signal.SIGTERM, *([WARNING] if WARNING else []))
 
 
 class Stopped(SystemExit):
-    """Training was asked to stop, by Ctrl-C (code 130), SIGTERM (143) or SIGUSR1 (138). Uncaught it ends the process so.
+    """Training was asked to stop, by Ctrl-C (code 130), SIGTERM (143) or SIGUSR1 (138). Uncaught it ends the process
+    so.
 
     Attributes:
         step: what is saved, or None if nothing is.
@@ -41,7 +42,8 @@ class Interrupted(BaseException):
 
 
 class Signals:
-    """Our handlers, inside a `with` block. (Lightning's own save in the middle of things, and hang with several processes.)
+    """Our handlers, inside a `with` block. (Lightning's own save in the middle of things, and hang with several
+    processes.)
 
     Attributes:
         asked: the signal that came first, or 0.
@@ -85,11 +87,12 @@ class Signals:
 
 
 def worker(number: int = 0) -> None:
-    """In a process that reads data: Ctrl-C and SIGUSR1 are for the trainer, and so is a SIGTERM that somebody else sends.
+    """In a process that reads data: Ctrl-C and SIGUSR1 are for the trainer, and so is a SIGTERM that somebody else
+    sends.
 
-    A batch system sends SIGTERM to every process: the trainer needs rows until its step is saved, and a reader that ends before
-    would look like a fault. The trainer's own SIGTERM ends it, and a reader ends by itself where its trainer has gone. (Where the
-    system does not say who sent a signal, on macOS and Windows, any SIGTERM ends it.)
+    A batch system sends SIGTERM to every process: the trainer needs rows until its step is saved, and a reader that
+    ends before would look like a fault. The trainer's own SIGTERM ends it, and a reader ends by itself where its
+    trainer has gone. (Where the system does not say who sent a signal, on macOS and Windows, any SIGTERM ends it.)
     """
     for number in WATCHED:
         signal.signal(number, signal.SIG_IGN)

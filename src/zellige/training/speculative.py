@@ -2,9 +2,9 @@
 
     L / k sum over k masks in a random order of -log q(x | the revealed tokens, the masks before it)
 
-the second term of the loss of arXiv 2510.03929, any-order autoregression on a network that has read the masked text. The network
-is frozen (the first term is its own loss), so that its drafts and its likelihood stay as they are. The head's embedding begins as
-the network's, at variance 1.
+the second term of the loss of arXiv 2510.03929, any-order autoregression on a network that has read the masked text.
+The network is frozen (the first term is its own loss), so that its drafts and its likelihood stay as they are. The
+head's embedding begins as the network's, at variance 1.
 """
 
 import math
@@ -68,7 +68,8 @@ def train_speculative(model: Model, data: Any, precision: str, options: FitOptio
 
 
 def nats(network: CausalHead, method: Masked, batch: Batch, generator: torch.Generator, draft: bool = False) -> Tensor:
-    """The loss of the module for each text, (B,) nats; with `draft` that of the network itself on the same masks, (2, B)."""
+    """The loss of the module for each text, (B,) nats; with `draft` that of the network itself on the same masks, (2,
+    B)."""
     _, n, k, x_t = method.mask_some(batch, generator)
     masks = x_t == method.process.mask
     order = torch.rand(masks.shape, generator=generator, dtype=torch.float64).to(masks.device)

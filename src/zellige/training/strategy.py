@@ -70,8 +70,8 @@ def sharded_strategy(config: Config, fleet: Fleet) -> Any:
 
 
 def shard(method: Method, mesh: "DeviceMesh") -> None:
-    """Shard a method over the devices of a mesh (the last dimension of two, copied over the first), block by block; its entries
-    gather what lies outside the blocks."""
+    """Shard a method over the devices of a mesh (the last dimension of two, copied over the first), block by block; its
+    entries gather what lies outside the blocks."""
     from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 
     if isinstance(method, FSDPModule):

@@ -1,7 +1,7 @@
 """Tune a model on other data by an adapter: `zellige tune MODEL`.
 
-A run as any other: same loop, data, validations and checkpoints. Only the adapter is trained (`models.adapter`) and stored; the
-base is named by its path or its id, and by a digest of its weights.
+A run as any other: same loop, data, validations and checkpoints. Only the adapter is trained (`models.adapter`) and
+stored; the base is named by its path or its id, and by a digest of its weights.
 
 Of prompts and answers the prompt is given: it is never noised and never counted, so the loss is that of the bound of
 -log p(answer | prompt) (`data.given`).
@@ -78,8 +78,8 @@ class Tuning(Session):
             refuse_given(method, config.data.given)
             if needs_sight(method) and not getattr(method.network, "sees_given", False):
                 raise InputError(
-                    f"this {method.name} cannot see which tokens are given, as its noise has no mask; tune a masked model, or "
-                    "one that was trained with `data.given`"
+                    f"this {method.name} cannot see which tokens are given, as its noise has no mask; tune a masked "
+                    "model, or one that was trained with `data.given`"
                 )
         return corpus
 
@@ -103,8 +103,8 @@ def of_base(base: Model) -> dict[str, Any]:
 
 
 def pinned(name: str) -> str:
-    """The name of a base that means the same weights from any folder: the absolute path, of a run that of its best checkpoint; a
-    hub id and the name of an included model as they are."""
+    """The name of a base that means the same weights from any folder: the absolute path, of a run that of its best
+    checkpoint; a hub id and the name of an included model as they are."""
     return str(locate(name).resolve()) if Path(name).exists() else name
 
 
@@ -167,15 +167,23 @@ def resolved(
     if data.fill is None and (data.given == "field" or data.pack != "wrap"):
         data = data.replaced(fill=saved.data.fill if saved else fill_of(base, data.pack))
     config = Config(
-        base.config.method, base.config.options, data, base.config.net, replace(train, start=start), str(folder),
-        base.config.network, adapter=chosen,
-    )  # fmt: skip
+        base.config.method,
+        base.config.options,
+        data,
+        base.config.net,
+        replace(train, start=start),
+        str(folder),
+        base.config.network,
+        adapter=chosen,
+    )
     return base, config
 
 
 def fill_of(base: Model, pack: str) -> int:
-    """Multiple of tokens to which an answer, or a document, is filled up with its end, where `data.fill` says nothing: the block
-    of a model of blocks; of any other the whole row, as LLaDA is trained (arXiv 2502.09992); 0 where the model needs none."""
+    """Multiple of tokens to which an answer, or a document, is filled up with its end, where `data.fill` says nothing:
+    the block of a model of blocks; of any other the whole row, as LLaDA is trained (arXiv 2502.09992); 0 where the
+    model needs none.
+    """
     if base.tokenizer.separator is None:
         return 0
     return fill_for(base.method, base.method.block, base.config.net.length, pack)

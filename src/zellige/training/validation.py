@@ -39,7 +39,8 @@ class Validation:
         self.best: dict[str, Any] | None = None
 
     def run(self, step: int, learner: Any, ema: EMA) -> tuple[Result | None, bool]:
-        """Validate after step `step`: the result, None where a signal came in between; and whether it is the best so far.
+        """Validate after step `step`: the result, None where a signal came in between; and whether it is the best so
+        far.
 
         The first process does it for all, and the others get None, unless the weights are sharded.
         """
@@ -74,13 +75,20 @@ class Validation:
         """The bound (or the loss, where there is none) on the validation split, with its interval."""
         rows, method, tokenizer = self.corpus.validation, self.model.method, self.corpus.tokenizer
         return evaluate_rows(
-            method, rows, draws=self.train.validate_draws, seed=self.train.seed, limit=self.train.validate_rows or None,
-            batch=batch, characters=rows.characters if self.model.unit == "bits/char" else None,
-            estimator="bound" if method.bounded else "loss", unit=self.model.unit if tokenizer.shape else "",
-        )  # fmt: skip
+            method,
+            rows,
+            draws=self.train.validate_draws,
+            seed=self.train.seed,
+            limit=self.train.validate_rows or None,
+            batch=batch,
+            characters=rows.characters if self.model.unit == "bits/char" else None,
+            estimator="bound" if method.bounded else "loss",
+            unit=self.model.unit if tokenizer.shape else "",
+        )
 
     def _adapt(self, step: int, device: torch.device) -> str:
-        """Tune what the method adapts beside its weights, from rows of the validation split and random numbers of this step."""
+        """Tune what the method adapts beside its weights, from rows of the validation split and random numbers of this
+        step."""
         method, rows = self.model.method, self.corpus.validation
         n = min(method.adapts, len(rows))
         batch = rows.collate([rows[i * len(rows) // n] for i in range(n)]).to(device)
@@ -90,7 +98,8 @@ class Validation:
         return message
 
     def _sample(self, step: int, first: bool) -> list[str]:
-        """A few samples into samples/, as a line of JSON each and as their kind shows them; the texts, if they are texts."""
+        """A few samples into samples/, as a line of JSON each and as their kind shows them; the texts,
+        if they are texts."""
         kind, seed = kinds.of(self.model.tokenizer), self.train.seed
         steps = admissible(self.model.method, self.train.sample_steps)
         samples = collect(watch_some(self.model, self.train.samples, steps=steps, seed=seed))

@@ -15,8 +15,8 @@
     RUN/samples/step-000500.jsonl     samples of a validation
     RUN/log.txt, events.out.tfevents.*, evaluate-*.json, report.html, ...
 
-No pointer says which checkpoint is which: the last one has the highest step, and it records which one is the best. A copy of a
-run may lack the links.
+No pointer says which checkpoint is which: the last one has the highest step, and it records which one is the best. A
+copy of a run may lack the links.
 """
 
 import fnmatch
@@ -66,7 +66,8 @@ def folder_of_run(run: object) -> Path:
 
 
 def data_label(data: Data) -> str:
-    """Return what a run's folder is called after: the data set, or the user's files: `notes` of notes/ and of notes/*.txt.gz."""
+    """Return what a run's folder is called after: the data set, or the user's files:
+    `notes` of notes/ and of notes/*.txt.gz."""
     parts = [part for part in Path(data.path or "").absolute().parts if not glob.has_magic(part)]
     has_no_name = data.name in ("text", "tokens", "array", "images")
     name = parts[-1].partition(".")[0] if data.path and has_no_name and parts else ""
@@ -116,7 +117,8 @@ def step_name(step: int) -> str:
 
 
 def step_of(folder: Path) -> int:
-    """Return the step of a checkpoint, by its name (by its content: `read.read_state`, from which a training goes on)."""
+    """Return the step of a checkpoint, by its name (by its content: `read.read_state`,
+    from which a training goes on)."""
     return int(folder.name.removeprefix("step-"))
 
 

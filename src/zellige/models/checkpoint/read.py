@@ -1,7 +1,7 @@
 """Reading of a folder that Zellige wrote: its config, its tensors without pickle, and the state of its training.
 
-Every file is compared with SHA256SUMS before it is used, where the folder has one. The tensors of a safetensors file are a view
-of the file itself, so a model that takes them costs no memory until it reads them.
+Every file is compared with SHA256SUMS before it is used, where the folder has one. The tensors of a safetensors file
+are a view of the file itself, so a model that takes them costs no memory until it reads them.
 """
 
 import contextlib
@@ -177,8 +177,8 @@ def place(
 
     Args:
         of: says of which of the module's names they are; the others keep their values.
-        take: have the tensors themselves as the module's, where their type is its own; for a module that nobody else holds.
-            A module that is not there yet (on the device "meta") has them in the type that they have.
+        take: have the tensors themselves as the module's, where their type is its own; for a module that nobody else
+            holds. A module that is not there yet (on the device "meta") has them in the type that they have.
 
     Raises:
         InputError: one is missing, left over, of another shape or not finite.
@@ -202,7 +202,8 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def check_fit(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], what: str) -> None:
-    """Raise InputError if a tensor is missing, left over or of another shape; `what` ends the sentence: what the config says."""
+    """Raise InputError if a tensor is missing, left over or of another shape; `what` ends the sentence:
+    what the config says."""
     missing = [name for name in own if name not in tensors]
     over = [name for name in tensors if name not in own]
     if missing or over:
@@ -215,7 +216,8 @@ def check_fit(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], what: st
 
 
 def check_finite(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Raise InputError if a weight is NaN or infinite, or a buffer NaN; one pass over the numbers, in no memory of its own."""
+    """Raise InputError if a weight is NaN or infinite, or a buffer NaN; one pass over the numbers,
+    in no memory of its own."""
     buffers = {name for name, _ in module.named_buffers()}
     for name, tensor in tensors.items():
         if not tensor.is_floating_point() or tensor.is_meta or not tensor.numel():
@@ -367,7 +369,8 @@ def saved_config(
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """Return the checkpoint that a run goes on from; None where there is none yet; InputError where there is something else."""
+    """Return the checkpoint that a run goes on from; None where there is none yet;
+    InputError where there is something else."""
     points = folder / CHECKPOINTS
     last = newest(points)
     names = sorted(p.name for p in points.iterdir() if not p.name.startswith(".")) if points.is_dir() else []
@@ -380,7 +383,8 @@ def last_checkpoint(folder: Path) -> Path | None:
 
 
 def resumed_step(last: Path) -> int:
-    """Return the step that a run goes on from: that of the state in its newest checkpoint, which its name must agree with."""
+    """Return the step that a run goes on from: that of the state in its newest checkpoint,
+    which its name must agree with."""
     with _with_earlier(last):
         step = read_state(last)["run"]["step"]
     right = last.with_name(step_name(step))
@@ -404,7 +408,8 @@ def _with_earlier(last: Path) -> Iterator[None]:
 
 
 def check_checkpoint(last: Path, method: Method, config: Config) -> None:
-    """Put a checkpoint's weights into `method`; InputError, which names an earlier one, where a run cannot go on from it."""
+    """Put a checkpoint's weights into `method`; InputError, which names an earlier one,
+    where a run cannot go on from it."""
     with _with_earlier(last):
         check_sums(last)
         place_weights(method, load_weights(last), config)

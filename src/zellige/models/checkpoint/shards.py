@@ -1,8 +1,8 @@
 """Sharded tensors on disk: PyTorch's distributed checkpoints, as safetensors.
 
-Each process writes the parts that it holds into a file of its own, `shard-00001-model-00001-of-00001.safetensors`, whose header
-says where in each tensor they belong; another number of processes, or one, reads what it needs of all of them. PyTorch's usual
-format has a pickle beside the tensors (`.metadata`): it is neither written nor read.
+Each process writes the parts that it holds into a file of its own, `shard-00001-model-00001-of-00001.safetensors`,
+whose header says where in each tensor they belong; another number of processes, or one, reads what it needs of all of
+them. PyTorch's usual format has a pickle beside the tensors (`.metadata`): it is neither written nor read.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,8 @@
 """Writing of a checkpoint: at once, or by a thread while the training goes on (`train.async_save`).
 
-A checkpoint is taken between two optimizer steps; `layout` lists its files. Tensors are copied to the CPU if they are to be
-written later; numbers are copied in any case (`pack`). Order, randomness and rate are functions of the step, so that nothing
-else has a state.
+A checkpoint is taken between two optimizer steps; `layout` lists its files. Tensors are copied to the CPU if they are
+to be written later; numbers are copied in any case (`pack`). Order, randomness and rate are functions of the step, so
+that nothing else has a state.
 """
 
 import concurrent.futures
@@ -46,10 +46,15 @@ from .shards import copied, is_sharded, load_shards, save_shards, whole
 
 
 def write_model(
-    folder: Path, tensors: Mapping[str, Tensor], tokenizer: Tokenizer, config: Config, about: Mapping[str, Any],
+    folder: Path,
+    tensors: Mapping[str, Tensor],
+    tokenizer: Tokenizer,
+    config: Config,
+    about: Mapping[str, Any],
     defaults: Mapping[str, Any] | None = None,
-) -> None:  # fmt: skip
-    """Fill `folder` with a model: its tensors (of a tuned one its adapter), its config, its tokenizer, its sampling defaults."""
+) -> None:
+    """Fill `folder` with a model: its tensors (of a tuned one its adapter), its config, its tokenizer,
+    its sampling defaults."""
     if config.adapter:
         write_adapter(folder, config.adapter, config.train.start)
         save_tensors(folder / ADAPTER, {peft_name(name): tensor for name, tensor in tensors.items()}, {"format": "pt"})
@@ -71,14 +76,14 @@ def write_config(folder: Path, config: Config, about: dict[str, Any]) -> None:
 class Writer:
     """Lightning's checkpoint as a folder of safetensors and JSON, complete or absent.
 
-    A thread, where there is one, does what is otherwise done at once, by the same function: the files, their checksums, the
-    name, the links, the removal of old checkpoints. One checkpoint at a time is written. The methods are those of Lightning's
-    CheckpointIO; `training.fit` makes it one, so that nothing here imports Lightning.
+    A thread, where there is one, does what is otherwise done at once, by the same function: the files, their checksums,
+    the name, the links, the removal of old checkpoints. One checkpoint at a time is written. The methods are those of
+    Lightning's CheckpointIO; `training.fit` makes it one, so that nothing here imports Lightning.
     """
 
     # A copy and a thread that calls `dcp.save` is what PyTorch's `async_save` is, too (2.13), but its thread ends with
-    # the shards, and a folder is whole only after them. Lightning's AsyncCheckpointIO would gather sharded weights in its
-    # thread, amid the training's own communication.
+    # the shards, and a folder is whole only after them. Lightning's AsyncCheckpointIO would gather sharded weights in
+    # its thread, amid the training's own communication.
 
     def __init__(self, tokenizer: Tokenizer, config: Config, about: dict[str, Any], first: bool = True):
         """Args:
@@ -219,7 +224,8 @@ def write_checksums(folder: Path) -> None:
 
 
 def pack(value: object, tensors: dict[str, Tensor], name: str = "") -> Any:
-    """Return nested dicts, lists, tuples, numbers, texts and tensors as JSON; the tensors go into `tensors`, by their path.
+    """Return nested dicts, lists, tuples, numbers, texts and tensors as JSON; the tensors go into `tensors`, by their
+    path.
 
     What JSON cannot express is an object with one key: {"tensor": path}, {"tuple": [...]}, {"items": [[key, value]]}.
     """

@@ -1,10 +1,11 @@
-"""The models that come with Zellige, by name: a folder each beside this file, made of a run by `studies/included-models/ship.py`.
+"""The models that come with Zellige, by name: a folder each beside this file, made of a run by
+`studies/included-models/ship.py`.
 
     zellige.load("tales")
 
-A folder is one that `Model.save` could have written, its weights in float16, with files more: README.md, the card; card.json,
-the numbers and samples that stand in it with the commands that they came from; and log.csv, the training step by step, where
-its metrics.csv was kept.
+A folder is one that `Model.save` could have written, its weights in float16, with files more: README.md, the card;
+card.json, the numbers and samples that stand in it with the commands that they came from; and log.csv, the training
+step by step, where its metrics.csv was kept.
 """
 
 from pathlib import Path

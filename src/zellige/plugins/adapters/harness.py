@@ -1,9 +1,10 @@
 """The adapter to lm-evaluation-harness: its tasks evaluate any Zellige model of text.
 
-    python -m zellige.plugins.adapters.harness --model zellige --model_args path=runs/mine,draws=32,seed=0 --tasks lambada_openai
+    python -m zellige.plugins.adapters.harness --model zellige --model_args path=runs/mine,draws=32,seed=0 --tasks
+    lambada_openai
 
-takes all options of the `lm_eval` command. That command itself knows only its own models (0.4.13 looks for no others), so a
-package of another model registers its class and calls the same entry, as this module does. In Python:
+takes all options of the `lm_eval` command. That command itself knows only its own models (0.4.13 looks for no others),
+so a package of another model registers its class and calls the same entry, as this module does. In Python:
 
     import zellige.plugins.adapters.harness
     lm_eval.simple_evaluate(model="zellige", model_args="path=runs/mine,draws=32", tasks=["lambada_openai"])
@@ -61,11 +62,12 @@ class Zellige(LM):
         draws: Monte Carlo samples of the bound of each request.
         seed: of all random numbers.
         batch_size: requests in one network evaluation, of `draws` rows each; the likelihoods do not depend on it.
-        device: "cpu" or "cuda"; a GPU if there is one, else the CPU, whatever GPU is named: the harness names "cuda:0" by itself.
+        device: "cpu" or "cuda"; a GPU if there is one, else the CPU, whatever GPU is named: the harness names "cuda:0"
+            by itself.
         prefix: put the token that ends documents before each context.
         max_batch_size: given by the harness; not used.
-        decoding: of generation, the fields of `models.sampling.Decoding` and the options of the sampler; by default the method's
-            own sampler.
+        decoding: of generation, the fields of `models.sampling.Decoding` and the options of the sampler; by default the
+            method's own sampler.
     """
 
     def __init__(
@@ -115,7 +117,8 @@ class Zellige(LM):
 
     # ---------------------------------------------------------------------------------- likelihoods
     def loglikelihood(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
-        """Minus the conditional bound of each (context, continuation), and whether greedy decoding from the left gives it."""
+        """Minus the conditional bound of each (context, continuation),
+        and whether greedy decoding from the left gives it."""
         pairs = [request.args[:2] for request in requests]
         nats = self._nats(pairs, disable_tqdm)
         tokens = [conditional.tokenize_pair(self.model.tokenizer, pair[0], pair[1], self.prefix) for pair in pairs]
@@ -150,9 +153,9 @@ class Zellige(LM):
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
         """Continue each (prompt, options) until one of `until`, or for `max_gen_toks` tokens.
 
-        The temperature is 0 unless the options have `do_sample` or a temperature. A prompt that leaves too little room loses its
-        beginning, unless the sampler writes texts of any length. Each text has its own random numbers, a function of the seed,
-        its prompt and its options.
+        The temperature is 0 unless the options have `do_sample` or a temperature. A prompt that leaves too little room
+        loses its beginning, unless the sampler writes texts of any length. Each text has its own random numbers, a
+        function of the seed, its prompt and its options.
         """
         texts = [""] * len(requests)
         prompts = [self._prompt(*request.args[:2]) for request in requests]
@@ -234,7 +237,8 @@ def _cut(text: str, until: Sequence[str] | str | None) -> str:
 
 
 def main() -> int:
-    """Run lm-evaluation-harness's own command line with the model `zellige`; wrong input is one line and exit code 2."""
+    """Run lm-evaluation-harness's own command line with the model `zellige`;
+    wrong input is one line and exit code 2."""
     from lm_eval.__main__ import cli_evaluate
 
     from zellige.show.numbers import escape

@@ -118,8 +118,8 @@ class Infilling(Pipeline):
     def __call__(self, text: Any, **choices: Unpack[InfillChoices]) -> Any:
         """Return the filled text, or a list of `count` if that is not 1; of a list of texts one of these for each.
 
-        text: with masked spans, as `zellige.infill` reads them; of images, music and grids also tokens, (L,) or (N, L), -1 where
-            one is sampled, and an array of tokens comes back.
+        text: with masked spans, as `zellige.infill` reads them; of images, music and grids also tokens, (L,) or (N, L),
+            -1 where one is sampled, and an array of tokens comes back.
         """
         how = self.chosen({**choices}, "a pipeline")
         if not of(self.model.tokenizer).running and not _are_texts(text):
@@ -226,11 +226,11 @@ def pipeline(task: str, model: "ModelSource | None" = None, **choices: Unpack[An
     """A model as a function: `fill = pipeline("infill", "runs/demo")`, then `fill("the ____ of")`.
 
     Args:
-        task: "sample" (prompts or nothing in, texts out), "infill" (texts with masked spans in, filled ones out) or "score"
-            (texts in, a `TextScore` of each out: nats, bits per character, bound or exact).
+        task: "sample" (prompts or nothing in, texts out), "infill" (texts with masked spans in, filled ones out) or
+            "score" (texts in, a `TextScore` of each out: nats, bits per character, bound or exact).
         model: a `Model`, a finished run, or a run folder, a saved folder or a hub id.
-        choices: the arguments of `zellige.sample` or `zellige.infill`; of a score `draws`, `seed`, `batch` and `classes`. A call
-            of what comes back may give others.
+        choices: the arguments of `zellige.sample` or `zellige.infill`; of a score `draws`, `seed`, `batch` and
+            `classes`. A call of what comes back may give others.
 
     Returns:
         `Sampling`, `Infilling` or `Scoring`: call it with a text, a list of texts, or (to sample) with nothing.

@@ -1,15 +1,16 @@
 """The adapter to SGLang: Zellige's samplers of blocks unmask what SGLang's engine computes.
 
-SGLang finds its algorithms among the modules of its package `sglang.srt.dllm.algorithm` that have an `Algorithm`. So one line
-in a module there makes this one known, in every process of the engine:
+SGLang finds its algorithms among the modules of its package `sglang.srt.dllm.algorithm` that have an `Algorithm`. So
+one line in a module there makes this one known, in every process of the engine:
 
     echo "from zellige.plugins.adapters.sglang import Algorithm" > "$(python -c \
         'import sglang.srt.dllm.algorithm as a; print(a.__path__[0])')/zellige.py"
     python -m sglang.launch_server --model-path JetLM/SDAR-8B-Chat --trust-remote-code --dllm-algorithm Zellige \
         --dllm-algorithm-config zellige.yaml
 
-zellige.yaml has the sampler inside a block, and its options: `sampler: confidence`, `threshold: 0.9`, `temperature: 0`. Two more
-are the engine's `block_size`, and `tokens`: how many tokens the tokenizer has, since tables may have more rows.
+zellige.yaml has the sampler inside a block, and its options: `sampler: confidence`, `threshold: 0.9`, `temperature: 0`.
+Two more are the engine's `block_size`, and `tokens`: how many tokens the tokenizer has, since tables may have more
+rows.
 
 The interface, as read in SGLang's sources and faked in the tests; SGLang itself was not run:
 
@@ -19,9 +20,9 @@ The interface, as read in SGLang's sources and faked in the tests; SGLang itself
     step(batch, output, states) -> [bool] * B    after an evaluation: write tokens into the batch's input_ids, (B * block,), and
                                                  say of which blocks this evaluation has read the last token
 
-`output` has logits (B * block, rows), itself or as `full_logits`. The evaluation that reads a block's last token writes the keys
-and values of its clean tokens, as Zellige's own `extend` does: so samples have the distribution that `blockwise` has here.
-Random numbers are torch's, of no seed. The samplers need a network without a time input.
+`output` has logits (B * block, rows), itself or as `full_logits`. The evaluation that reads a block's last token writes
+the keys and values of its clean tokens, as Zellige's own `extend` does: so samples have the distribution that
+`blockwise` has here. Random numbers are torch's, of no seed. The samplers need a network without a time input.
 """
 
 from typing import Any
@@ -45,7 +46,8 @@ OURS = ("block_size", "sampler", "temperature", "top_p", "steps", "tokens")  # e
 
 
 class Computed(nn.Module):
-    """A network that has been evaluated: its hidden states are the logits (1, L, K) that it is given, its head does nothing."""
+    """A network that has been evaluated: its hidden states are the logits (1, L, K) that it is given,
+    its head does nothing."""
 
     def __init__(self):
         super().__init__()
@@ -69,7 +71,8 @@ class Zellige(Base):
         self.method = None if tokens is None else self._of(int(tokens))
 
     def _of(self, states: int) -> MDLM:
-        """Blocks of so many states, the mask among them, under a network that has been evaluated; makes the sampler, too."""
+        """Blocks of so many states, the mask among them, under a network that has been evaluated; makes the sampler,
+        too."""
         if not self.mask < states:
             raise InputError(
                 f"`tokens` is {states:,}, and the mask is token {self.mask:,}; give the tokenizer's number"
@@ -107,8 +110,8 @@ class Zellige(Base):
         return done
 
     def _unmask(self, method: MDLM, x: Tensor, logits: Tensor, before: tuple[State, int] | None) -> tuple[State, int]:
-        """The sampler's state, and the number of its steps, after the first step that unmasks any: steps that do not would only
-        compute the same logits once more."""
+        """The sampler's state, and the number of its steps, after the first step that unmasks any: steps that do not
+        would only compute the same logits once more."""
         method.to(x.device).network.computed = logits.float()
         if before is None:
             fixed = torch.where(x == self.mask, -1, x)

@@ -5,8 +5,8 @@
     bound       MDLM's, of a time-free network; one that was trained on 15% or 30% of masks has a poor one before it is trained on
                 all shares of them (Sahoo et al. 2024, arXiv 2406.07524, section 5.1)
 
-Only safetensors are read. What stands in a file beside the model of masks (the pooler and the next-sentence head of BERT) is left
-out. A text alone is of BERT's first token type throughout.
+Only safetensors are read. What stands in a file beside the model of masks (the pooler and the next-sentence head of
+BERT) is left out. A text alone is of BERT's first token type throughout.
 """
 
 import re
@@ -75,8 +75,10 @@ _BERT = {
     "transform_norm": f"{_TRANSFORM}LayerNorm",
 }
 _ATTENTION = {  # BERT has queries, keys and values apart, MosaicBERT has them so
-    "qkv": "attention.self.Wqkv", "out": "attention.output.dense", "norm1": "attention.output.LayerNorm",
-}  # fmt: skip
+    "qkv": "attention.self.Wqkv",
+    "out": "attention.output.dense",
+    "norm1": "attention.output.LayerNorm",
+}
 BERT = Names(
     {**_BERT, "positions": f"{_EMBEDDINGS}position_embeddings", "head.rows": "cls.predictions.bias"},
     "bert.encoder.layer.",
@@ -100,16 +102,23 @@ MODERN = Names(
 _SAME = {"is_decoder": (False, None), "tie_word_embeddings": (True, None)}
 NEEDS = {
     "bert": {
-        "hidden_act": ("gelu", None), "position_embedding_type": ("absolute", None), "add_cross_attention": (False, None),
+        "hidden_act": ("gelu", None),
+        "position_embedding_type": ("absolute", None),
+        "add_cross_attention": (False, None),
         **_SAME,
     },
     "mosaicbert": {"hidden_act": ("gelu", None), **_SAME},
     "modernbert": {
-        "hidden_activation": ("gelu", None), "classifier_activation": ("gelu", None), "attention_bias": (False, None),
-        "mlp_bias": (False, None), "norm_bias": (False, None), "classifier_bias": (False, None),
-        "decoder_bias": (True, None), **_SAME,
+        "hidden_activation": ("gelu", None),
+        "classifier_activation": ("gelu", None),
+        "attention_bias": (False, None),
+        "mlp_bias": (False, None),
+        "norm_bias": (False, None),
+        "classifier_bias": (False, None),
+        "decoder_bias": (True, None),
+        **_SAME,
     },
-}  # fmt: skip
+}
 
 
 def bert_net(config: Mapping[str, Any]) -> BertNet:
@@ -151,9 +160,13 @@ def modern_net(config: Mapping[str, Any]) -> BertNet:
 
 def _sizes(config: Mapping[str, Any]) -> dict[str, Any]:
     published = {
-        "layers": "num_hidden_layers", "hidden": "hidden_size", "heads": "num_attention_heads",
-        "inner": "intermediate_size", "rows": "vocab_size", "length": "max_position_embeddings",
-    }  # fmt: skip
+        "layers": "num_hidden_layers",
+        "hidden": "hidden_size",
+        "heads": "num_attention_heads",
+        "inner": "intermediate_size",
+        "rows": "vocab_size",
+        "length": "max_position_embeddings",
+    }
     return {ours: count_in(config, theirs) for ours, theirs in published.items()}
 
 
@@ -200,7 +213,8 @@ _TWINS = {  # published tensors that are one of the network's, written twice
 
 
 def whole(names: Names, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Published tensors as our network has them: queries, keys and values in one, tied tables once, old names of norms as new.
+    """Published tensors as our network has them: queries, keys and values in one, tied tables once, old names of norms
+    as new.
 
     Raises:
         InputError: the table of the outputs is another than that of the embeddings.
@@ -260,8 +274,8 @@ def bert_tokenizer(folder: Path, description: Description) -> Tokens:
     mask = next((i for i in found if i is not None), None)
     if mask is None:
         raise InputError(
-            f"tokenizer '{tokenizer.name}' has no mask ({declared or ' or '.join(MASKS)}); give the tokenizer that the model "
-            "was trained with (`tokenizer`)"
+            f"tokenizer '{tokenizer.name}' has no mask ({declared or ' or '.join(MASKS)}); give the tokenizer that the "
+            "model was trained with (`tokenizer`)"
         )
     result = Tokens(inner, tokenizer.name, mask=mask)
     if result.size > description.rows:

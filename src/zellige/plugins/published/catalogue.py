@@ -1,4 +1,5 @@
-"""Published models by id: the rows of `zellige list checkpoints`. From model cards and papers; `-` where nothing says it."""
+"""Published models by id: the rows of `zellige list checkpoints`. From model cards and papers;
+`-` where nothing says it."""
 
 from dataclasses import dataclass
 

@@ -28,7 +28,8 @@ def import_(words: Sequence[str], terminal: Terminal, began: float) -> int:
     if not arguments.source or not arguments.out:
         raise InputError(
             f"import needs a {'source' if not arguments.source else 'folder'}; "
-            f"e.g. zellige import {arguments.source or 'louaaron/sedd-small'} --out models/mine (all: zellige list checkpoints)"
+            f"e.g. zellige import {arguments.source or 'louaaron/sedd-small'} --out models/mine (all: zellige list "
+            "checkpoints)"
         )
     choices = {name: value for name, value in dataclasses.asdict(arguments.choices).items() if value is not None}
     with terminal.waiting("loading"):
@@ -44,8 +45,8 @@ def import_(words: Sequence[str], terminal: Terminal, began: float) -> int:
     number = sum(p.numel() for p in model.method.parameters())
     average_note = ", averaged (EMA) weights" if published_entries["weights"] == "ema" else ""
     terminal.result(
-        f"{model.config.method} from layout {published_entries['layout']}, {parameters(number)}, {counted(net.layers, 'layer')}, "
-        f"length {count(net.length)}, tokenizer {tokenizer.name}{average_note}"
+        f"{model.config.method} from layout {published_entries['layout']}, {parameters(number)}, "
+        f"{counted(net.layers, 'layer')}, length {count(net.length)}, tokenizer {tokenizer.name}{average_note}"
     )
     terminal.result(f"  written   {path(folder)}")
     terminal.try_next(

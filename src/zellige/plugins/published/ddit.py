@@ -1,5 +1,5 @@
-"""Parts of all layouts of the DDiT family: SEDD, RADD, MDLM, BD3-LM, AR, UDLM and Duo. Their tensors differ in what is there,
-not in how it is called: the names are SEDD's, which the others have kept, and the one table of them is here.
+"""Parts of all layouts of the DDiT family: SEDD, RADD, MDLM, BD3-LM, AR, UDLM and Duo. Their tensors differ in what is
+there, not in how it is called: the names are SEDD's, which the others have kept, and the one table of them is here.
 """
 
 import re

@@ -4,9 +4,9 @@
     noise       a token is masked with probability t
     bound       MDLM's, of a time-free network; its training weighs tokens otherwise, which is no bound
 
-The first position has nothing before it: as the published samplers do, its own logits are read, which were never trained for
-it. Texts began with <|beginoftext|>, given; so should a prompt. The mask, 151666, is the last token; the tables have more rows
-(152,064): rows without a token are neither input nor prediction.
+The first position has nothing before it: as the published samplers do, its own logits are read, which were never
+trained for it. Texts began with <|beginoftext|>, given; so should a prompt. The mask, 151666, is the last token; the
+tables have more rows (152,064): rows without a token are neither input nor prediction.
 
 Its tokenizer is published as Qwen2's `vocab.json` and `merges.txt`, with remote code that does what is done here.
 """

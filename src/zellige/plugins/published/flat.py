@@ -1,4 +1,5 @@
-"""MDLM, BD3-LM, AR, UDLM, Duo, and the SEDD of BD3-LM's authors: a flat config of their own class, and `backbone.` before names.
+"""MDLM, BD3-LM, AR, UDLM, Duo, and the SEDD of BD3-LM's authors: a flat config of their own class, and `backbone.`
+before names.
 
 A Lightning checkpoint of theirs holds a Hydra config, which `flattened` turns into the flat one.
 """
@@ -51,10 +52,14 @@ def flattened(config: Mapping[str, Any], shapes: Shapes) -> dict[str, Any] | Non
 
 def _flat_net(config: Mapping[str, Any], shapes: Shapes, **more: Any) -> Net:
     return Net(
-        count_in(config, "n_blocks"), count_in(config, "hidden_dim"), count_in(config, "n_heads"),
-        count_in(config, "model_length"), dropout=number_or(config, "dropout", 0.0),
-        condition=count_in(config, "cond_dim"), **more,
-    )  # fmt: skip
+        count_in(config, "n_blocks"),
+        count_in(config, "hidden_dim"),
+        count_in(config, "n_heads"),
+        count_in(config, "model_length"),
+        dropout=number_or(config, "dropout", 0.0),
+        condition=count_in(config, "cond_dim"),
+        **more,
+    )
 
 
 def _tokenizer(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,9 +118,16 @@ def _read_uniform(config: Mapping[str, Any], shapes: Shapes) -> Description:
 def _flat(description: Description, kind: str, **more: Any) -> dict[str, Any]:
     net = description.net
     return {
-        "model_type": kind, "vocab_size": description.rows, "model_length": net.length, "hidden_dim": net.hidden,
-        "cond_dim": net.condition, "n_blocks": net.layers, "n_heads": net.heads, "dropout": net.dropout, **more,
-    }  # fmt: skip
+        "model_type": kind,
+        "vocab_size": description.rows,
+        "model_length": net.length,
+        "hidden_dim": net.hidden,
+        "cond_dim": net.condition,
+        "n_blocks": net.layers,
+        "n_heads": net.heads,
+        "dropout": net.dropout,
+        **more,
+    }
 
 
 def _write_mdlm(description: Description) -> dict[str, Any]:

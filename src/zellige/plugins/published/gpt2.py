@@ -4,8 +4,8 @@
     a2d-gpt2       every position sees every other, `mdlm`: GPT-2 trained further by dllm
     gpt2-blocks    in blocks, `bd3lm`; a layout of Zellige's own, with GPT-2's names
 
-The last two may begin with the first, as the layouts of `qwen` do: the hidden state at i says the token at i, and the mask is a
-token more, in a row that is added to the table, the mean of the others.
+The last two may begin with the first, as the layouts of `qwen` do: the hidden state at i says the token at i, and the
+mask is a token more, in a row that is added to the table, the mean of the others.
 """
 
 import re
@@ -24,12 +24,21 @@ from .nn.llama import LlamaNet
 from .qwen import Family, layout_of_family
 
 NEEDS = {
-    "activation_function": ("gelu_new", None), "add_cross_attention": (False, None), "reorder_and_upcast_attn": (False, None),
-    "scale_attn_by_inverse_layer_idx": (False, None), "scale_attn_weights": (True, None), "tie_word_embeddings": (True, None),
-}  # fmt: skip
+    "activation_function": ("gelu_new", None),
+    "add_cross_attention": (False, None),
+    "reorder_and_upcast_attn": (False, None),
+    "scale_attn_by_inverse_layer_idx": (False, None),
+    "scale_attn_weights": (True, None),
+    "tie_word_embeddings": (True, None),
+}
 PARTS = {
-    "norm1": "ln_1", "qkv": "attn.c_attn", "out": "attn.c_proj", "norm2": "ln_2", "up": "mlp.c_fc", "down": "mlp.c_proj"
-}  # fmt: skip
+    "norm1": "ln_1",
+    "qkv": "attn.c_attn",
+    "out": "attn.c_proj",
+    "norm2": "ln_2",
+    "up": "mlp.c_fc",
+    "down": "mlp.c_proj",
+}
 WHOLE = {"embedding": "wte", "places": "wpe", "norm": "ln_f"}
 OURS = {theirs: ours for names in (PARTS, WHOLE) for ours, theirs in names.items()}
 TRIANGLES = re.compile(r"h\.\d+\.attn\.(masked_)?bias")  # older files hold the causal mask, which is no parameter
@@ -74,9 +83,13 @@ def _parameters(tensors: Mapping[str, Tensor], net: Net) -> dict[str, Tensor]:
 GPT = Family(
     gpt2_net,
     lambda net, states, block, config: GPT2(net, states, block, count_in(config, "n_positions")),
-    ours, theirs, ("wte.weight",), lambda folder: bpe_tokenizer(folder, None),
-    ("transformer.",), _parameters,
-)  # fmt: skip
+    ours,
+    theirs,
+    ("wte.weight",),
+    lambda folder: bpe_tokenizer(folder, None),
+    ("transformer.",),
+    _parameters,
+)
 _BEGINS = {
     name: {"gpt2": {"architectures": architectures, "model_type": name}}
     for name, architectures in (("a2d-gpt2", ["A2DGPT2LMHeadModel"]), ("gpt2-blocks", []))
@@ -85,7 +98,14 @@ LAYOUTS = [
     layout_of_family(GPT, "gpt2", "ar", "GPT-2, autoregressive", "GPT-2", ("gpt2",), {}),
     layout_of_family(GPT, "a2d-gpt2", "mdlm", "GPT-2 in both directions", "A2D", ("a2d-gpt2",), _BEGINS["a2d-gpt2"]),
     layout_of_family(
-        GPT, "gpt2-blocks", "bd3lm", "GPT-2 in blocks", "GPT-2 in blocks", ("gpt2-blocks",), _BEGINS["gpt2-blocks"],
-        "block_size", 4,
+        GPT,
+        "gpt2-blocks",
+        "bd3lm",
+        "GPT-2 in blocks",
+        "GPT-2 in blocks",
+        ("gpt2-blocks",),
+        _BEGINS["gpt2-blocks"],
+        "block_size",
+        4,
     ),
-]  # fmt: skip
+]

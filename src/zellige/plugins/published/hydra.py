@@ -14,9 +14,14 @@ def _net(config: Mapping[str, Any], shapes: Shapes, **more: Any) -> Net:
     model = entries_in(config, "model")
     condition = more.pop("condition", None) or count_in(config, "model", "cond_dim")
     return Net(
-        count_in(config, "model", "n_blocks"), count_in(config, "model", "hidden_size"), count_in(config, "model", "n_heads"),
-        count_in(config, "model", "length"), dropout=number_or(model, "dropout", 0.0), condition=condition, **more,
-    )  # fmt: skip
+        count_in(config, "model", "n_blocks"),
+        count_in(config, "model", "hidden_size"),
+        count_in(config, "model", "n_heads"),
+        count_in(config, "model", "length"),
+        dropout=number_or(model, "dropout", 0.0),
+        condition=condition,
+        **more,
+    )
 
 
 def _hydra(config: Mapping[str, Any]) -> bool:
@@ -30,9 +35,10 @@ def _read_sedd(config: Mapping[str, Any], shapes: Shapes) -> Description:
         raise InputError(f"its graph is {quoted(str(kind))}; it must be absorb or uniform")
     scale_by_sigma = bool(field_of(config, "model", "scale_by_sigma", default=process == "absorbing"))
     options = {
-        "process": process, "schedule": noise(config, ("loglinear", "geometric")),
+        "process": process,
+        "schedule": noise(config, ("loglinear", "geometric")),
         "scale_by_sigma": scale_by_sigma if process == "absorbing" else None,
-    } | ends_of_sigma(config)  # fmt: skip
+    } | ends_of_sigma(config)
     return Description(
         _net(config, shapes), count_in(config, "tokens") + (process == "absorbing"), options, data=_data(config)
     )
@@ -57,9 +63,15 @@ def _write_sedd(description: Description) -> dict[str, Any]:
 def _sizes(description: Description) -> dict[str, Any]:
     net = description.net
     return {
-        "name": "small", "type": "ddit", "hidden_size": net.hidden, "cond_dim": net.condition, "length": net.length,
-        "n_blocks": net.layers, "n_heads": net.heads, "dropout": net.dropout,
-    }  # fmt: skip
+        "name": "small",
+        "type": "ddit",
+        "hidden_size": net.hidden,
+        "cond_dim": net.condition,
+        "length": net.length,
+        "n_blocks": net.layers,
+        "n_heads": net.heads,
+        "dropout": net.dropout,
+    }
 
 
 def _read_radd(config: Mapping[str, Any], shapes: Shapes) -> Description:

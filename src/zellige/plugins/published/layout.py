@@ -86,17 +86,18 @@ class Layout:
         order: sorts published names of parameters as the published class has them (the order of an EMA list).
         buffers: names that may stand in a file beside the parameters; kept for the way back.
         strips: prefixes that wrappers add, taken away wherever they begin a name.
-        build: the network, where it is not our DiT: (config, description) -> a network (`nn.network`), its weights unset.
+        build: the network, where it is not our DiT: (config, description) -> a network (`nn.network`), its weights
+            unset.
         tokenizer: that of a folder, where its tokens are the states: (folder, description) -> a tokenizer.
         usual: the config that a file without one is taken for.
-        convert: published tensors, by names without prefixes, under our names and in our shapes, where they lie otherwise;
-            revert: the way back.
+        convert: published tensors, by names without prefixes, under our names and in our shapes, where they lie
+            otherwise; revert: the way back.
         safetensors: whether its weights are read from safetensors only, never from a pickle.
-        adopt: the config.json of a model of another kind as one of this layout, which begins with its weights; None where it
-            cannot.
+        adopt: the config.json of a model of another kind as one of this layout, which begins with its weights; None
+            where it cannot.
         revise: a config.json with what the method's options say otherwise than it does.
-        tables: published names of the tables that have a row for each state; a model that begins as another kind may have a state
-            more, the mask, whose row is then the mean of the others.
+        tables: published names of the tables that have a row for each state; a model that begins as another kind may
+            have a state more, the mask, whose row is then the mean of the others.
     """
 
     name: str
@@ -140,7 +141,8 @@ def entries_in(config: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
 
 
 def number_or(config: Mapping[str, Any], name: str, default: float | None) -> float:
-    """A number of a config, `default` where it is not there (None: it must be); InputError where it is something else."""
+    """A number of a config, `default` where it is not there (None: it must be);
+    InputError where it is something else."""
     value = config.get(name, default)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 1e300:
         raise _other((name,), value, "a number")

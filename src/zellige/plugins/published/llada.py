@@ -1,12 +1,13 @@
-"""LLaDA: large language diffusion models (Nie et al. 2025, arXiv 2502.09992), and LLaDA 1.5 (Zhu et al. 2025, arXiv 2505.19223).
+"""LLaDA: large language diffusion models (Nie et al. 2025, arXiv 2502.09992), and LLaDA 1.5 (Zhu et al. 2025, arXiv
+2505.19223).
 
     network     a Llama of 8 billion weights that reads in both directions; no time input, no shift
     noise       a token is masked with probability t
     bound       E_t [ 1/t sum over the masks of -log p(x_0 | x_t) ]: MDLM's, of a time-free network
     likelihood  E_k [ L/k sum over exactly k masks of -log p(x_0 | x_k) ]: the estimator `any_order`
 
-The mask, 126336, stands among the tokens, before those of the chat format; states keep their published numbers. The tables have
-more rows (126,464) than there are tokens: rows without a token are neither input nor prediction.
+The mask, 126336, stands among the tokens, before those of the chat format; states keep their published numbers. The
+tables have more rows (126,464) than there are tokens: rows without a token are neither input nor prediction.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Shared parts of the layouts of LLaDA, Dream and Qwen: the names of a llama's tensors, and a layout of such names.
 
-The states are the tokenizer's tokens, the mask among them, by their published numbers. The tables of embeddings and outputs have
-more rows; those that no token has are kept, and are neither input nor prediction.
+The states are the tokenizer's tokens, the mask among them, by their published numbers. The tables of embeddings and
+outputs have more rows; those that no token has are kept, and are neither input nor prediction.
 """
 
 import re
@@ -26,7 +26,8 @@ MASKS = ("<|MASK|>", "<|mask|>", "|<MASK>|", "<MASK>")  # names of a mask's toke
 
 @dataclass(frozen=True)
 class Names:
-    """Names of the tensors of a published llama; `layers` stands before the number of a layer, `parts` are the names of PARTS.
+    """Names of the tensors of a published llama; `layers` stands before the number of a layer, `parts` are the names of
+    PARTS.
 
     >>> names = Names("wte", "blocks.", ("a", "q", "k", "v", "o", "b", "g", "u", "d"), "ln_f", "ff_out")
     >>> names.ours("blocks.3.q.bias"), names.theirs("layers.3.query.bias"), names.theirs("head.rows")
@@ -88,7 +89,8 @@ def require(config: Mapping[str, Any], needs: Mapping[str, Any], system: str) ->
         if not any(value is a or (value == a and type(value) is type(a)) for a in values):
             says = "says nothing of" if value is None else f"says {value!r} for"
             raise InputError(
-                f"the published config.json {says} '{name}'; {system} is known with {values[0]!r} only, so it is not loaded"
+                f"the published config.json {says} '{name}'; {system} is known with {values[0]!r} only, so it is not "
+                "loaded"
             )
 
 
@@ -97,14 +99,16 @@ def llama_tokenizer(folder: Path, mask: int | None) -> Tokens:
     tokenizer = load(folder)
     if not isinstance(tokenizer, Tokens):
         raise InputError(
-            f"'{shown(folder)}' holds another model's tokenizer ({tokenizer.describe()}); copy or download the folder again"
+            f"'{shown(folder)}' holds another model's tokenizer ({tokenizer.describe()}); copy or download the folder "
+            "again"
         )
     complete(tokenizer.inner, folder)
     return Tokens(tokenizer.inner, tokenizer.name, mask=mask)
 
 
 def complete(inner: Any, folder: Path) -> None:
-    """Give a tokenizer the tokens that `added_tokens.json` and `tokenizer_config.json` have beside its own, by their numbers.
+    """Give a tokenizer the tokens that `added_tokens.json` and `tokenizer_config.json` have beside its own, by their
+    numbers.
 
     Raises:
         InputError: a file is damaged, or a number is not the next one.
@@ -128,8 +132,8 @@ def complete(inner: Any, folder: Path) -> None:
 
 
 def with_mask(vocabulary: Tokens, folder: Path, mask: int | None) -> Tokens:
-    """A folder's tokenizer with its mask: `mask` if that is one of its tokens, else the one that it declares or names, else a
-    token more."""
+    """A folder's tokenizer with its mask: `mask` if that is one of its tokens, else the one that it declares or names,
+    else a token more."""
     from tokenizers import AddedToken
 
     inner = vocabulary.inner
@@ -149,8 +153,8 @@ def fitting(vocabulary: Tokens, rows: int) -> Tokens:
     if not (vocabulary.mask or 0) < vocabulary.size <= rows:
         mask = "" if vocabulary.mask is None else f", its mask is {vocabulary.mask:,}"
         raise InputError(
-            f"tokenizer '{vocabulary.name}' has {vocabulary.size:,} tokens; the model's table has {rows:,} rows{mask}: give "
-            "the tokenizer that it was trained with (`tokenizer`)"
+            f"tokenizer '{vocabulary.name}' has {vocabulary.size:,} tokens; the model's table has {rows:,} rows{mask}: "
+            "give the tokenizer that it was trained with (`tokenizer`)"
         )
     return vocabulary
 

@@ -1,7 +1,8 @@
 """The tensors of a published file: safetensors, `pytorch_model.bin`, or a training checkpoint (`.ckpt`, `.pt`, `.pth`).
 
-The last two are pickles. What they name is read first, without running it; then torch's unpickler that knows tensors only reads
-them, with stand-ins, which do nothing, for the classes of configurations and tokenizers that training checkpoints hold.
+The last two are pickles. What they name is read first, without running it; then torch's unpickler that knows tensors
+only reads them, with stand-ins, which do nothing, for the classes of configurations and tokenizers that training
+checkpoints hold.
 """
 
 import pickle
@@ -69,7 +70,8 @@ class WeightsFile:
 
     Attributes:
         tensors: by their published names, whole.
-        average: the averaged (EMA) weights, if it holds any: in the order of the published class's parameters, or by name.
+        average: the averaged (EMA) weights, if it holds any: in the order of the published class's parameters, or by
+            name.
         config: the configuration inside a training checkpoint.
         step: how far its training was.
     """
@@ -86,8 +88,8 @@ def open_weights(file: Path) -> WeightsFile:
     """The tensors of a file, or of all the files that an index names.
 
     Raises:
-        InputError: truncated; changed since its checksum was written (SHA256SUMS); a pickle that names anything but tensors;
-            no tensors.
+        InputError: truncated; changed since its checksum was written (SHA256SUMS); a pickle that names anything but
+            tensors; no tensors.
     """
     if file.name.endswith(".index.json"):
         return _open_shards(file)
@@ -125,7 +127,8 @@ def unpickle(file: Path) -> Any:
             return torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file))
     except pickle.UnpicklingError:
         raise InputError(
-            f"'{shown(file)}' is damaged or holds more than tensors; refused, nothing was run: copy or download it again"
+            f"'{shown(file)}' is damaged or holds more than tensors; refused, nothing was run: copy or download it "
+            "again"
         ) from None
     except Exception as problem:
         why = next((line.strip() for line in str(problem).splitlines() if line.strip()), type(problem).__name__)

@@ -1,15 +1,16 @@
-"""Qwen3, Qwen2 and Llama in the names of transformers: SDAR, Fast-dLLM v2, A2D, and the autoregressive models they begin with.
+"""Qwen3, Qwen2 and Llama in the names of transformers: SDAR, Fast-dLLM v2, A2D, and the autoregressive models they
+begin with.
 
     llama           causal, method `ar`: Qwen3, Qwen2 and Llama themselves
     sdar            in blocks, method `bd3lm`: SDAR (arXiv 2510.06303) and TraDo, Qwen3 with a block-causal mask
     fast-dllm-v2    in blocks and with the shift kept, `bd3lm`: Fast-dLLM v2 (arXiv 2509.26328), Qwen2 with a block-causal mask
     a2d             every position sees every other, `mdlm`: Qwen3, Qwen2 or Llama trained further by dllm
 
-The last three may begin with a model of the first (`system`): the mask is then a token more, in the first row of the tables that
-no token has, or in a row that is added. It begins as the mean of the other rows.
+The last three may begin with a model of the first (`system`): the mask is then a token more, in the first row of the
+tables that no token has, or in a row that is added. It begins as the mean of the other rows.
 
-A block's noisy tokens see the clean blocks before, as in BD3-LM. Fast-dLLM v2 reads the first token of a block from the clean
-token before it (`Llama.features`), and the published samplers draw it before the others.
+A block's noisy tokens see the clean blocks before, as in BD3-LM. Fast-dLLM v2 reads the first token of a block from the
+clean token before it (`Llama.features`), and the published samplers draw it before the others.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,9 +31,12 @@ from .nn.llama import Llama, LlamaNet
 
 LENGTH = 4096  # tokens of a text unless `length` says otherwise: configs admit 32,768 and more, which costs memory
 SAME = {
-    "hidden_act": "silu", "mlp_bias": (False, None), "rope_scaling": (None,), "tie_word_embeddings": (False, True, None),
+    "hidden_act": "silu",
+    "mlp_bias": (False, None),
+    "rope_scaling": (None,),
+    "tie_word_embeddings": (False, True, None),
     "use_sliding_window": (False, None),
-}  # fmt: skip
+}
 QWEN3 = ("qwen3", "sdar", "a2d-qwen3")  # model_type: heads normalised and of their own width, no biases
 QWEN2 = ("qwen2", "Fast_dLLM_Qwen", "a2d-qwen2")  # biases at queries, keys and values
 LLAMA = ("llama", "a2d-llama")
@@ -175,9 +179,13 @@ def _words(folder: Path) -> Tokens:
 
 
 QWEN = Family(
-    qwen_net, lambda net, states, block, config: Llama(net, states, block), TRANSFORMERS.ours, TRANSFORMERS.theirs,
-    ("model.embed_tokens.weight", "lm_head.weight"), _words,
-)  # fmt: skip
+    qwen_net,
+    lambda net, states, block, config: Llama(net, states, block),
+    TRANSFORMERS.ours,
+    TRANSFORMERS.theirs,
+    ("model.embed_tokens.weight", "lm_head.weight"),
+    _words,
+)
 
 
 def _remote(module: str, config: str, model: str) -> dict[str, str]:
@@ -189,13 +197,15 @@ def _remote(module: str, config: str, model: str) -> dict[str, str]:
 
 
 _SDAR = {
-    "architectures": ["SDARForCausalLM"], "model_type": "sdar",
+    "architectures": ["SDARForCausalLM"],
+    "model_type": "sdar",
     "auto_map": _remote("sdar", "SDARConfig", "SDARForCausalLM"),
-}  # fmt: skip
+}
 _FAST = {
-    "architectures": ["Fast_dLLM_QwenForCausalLM"], "model_type": "Fast_dLLM_Qwen",
+    "architectures": ["Fast_dLLM_QwenForCausalLM"],
+    "model_type": "Fast_dLLM_Qwen",
     "auto_map": _remote("", "Fast_dLLM_QwenConfig", "Fast_dLLM_QwenForCausalLM"),
-}  # fmt: skip
+}
 _A2D = {
     size.lower(): {"architectures": [f"A2D{size}LMHeadModel"], "model_type": f"a2d-{size.lower()}"}
     for size in ("Qwen3", "Qwen2", "Llama")

@@ -53,8 +53,8 @@ def read(source: str | Path, hub: str = "", **choices: Any) -> Imported:
         choices: see `Choices`.
 
     Raises:
-        InputError: no layout is known for it; keys, shapes, tokenizer or vocabulary that do not fit; a file that is damaged or
-            asks to run something. Nothing is loaded half.
+        InputError: no layout is known for it; keys, shapes, tokenizer or vocabulary that do not fit; a file that is
+            damaged or asks to run something. Nothing is loaded half.
     """
     values = Choices.of(choices)
     file, entries = weights_and_config(Path(source))
@@ -129,8 +129,8 @@ def _refuse_pickle(file: Path, config: Mapping[str, Any] | None, chosen: Choices
     layout = named or next(known, None)
     if layout is not None and layout.safetensors and ".safetensors" not in file.suffixes:
         raise InputError(
-            f"'{shown(file)}' is a pickle, and a model of layout {layout.name} is read from safetensors only; save it again with "
-            "transformers' save_pretrained, which writes model.safetensors"
+            f"'{shown(file)}' is a pickle, and a model of layout {layout.name} is read from safetensors only; save it "
+            "again with transformers' save_pretrained, which writes model.safetensors"
         )
 
 
@@ -172,7 +172,8 @@ def _layout(
     tensors = stripped(opened.tensors, layout.strips)
     if layout.build is None and "output_layer.weight" in tensors:
         raise InputError(
-            f"'{shown(file)}' is a classifier, not a model of text; read it with zellige.plugins.published.classifier(...)"
+            f"'{shown(file)}' is a classifier, not a model of text; read it with "
+            "zellige.plugins.published.classifier(...)"
         )
     return layout, tensors
 
@@ -318,7 +319,8 @@ def rebuild(layout: Layout, about: Mapping[str, Any], config: Config) -> nn.Modu
 
 
 def beginning(folder: Path, method: str) -> str | None:
-    """The layout in which a published model begins one of this method, where its own layout is of another; None: its own."""
+    """The layout in which a published model begins one of this method, where its own layout is of another; None:
+    its own."""
     from .layouts import LAYOUTS
 
     config = weights_and_config(folder)[1] or {}

@@ -1,4 +1,5 @@
-"""tauLDR's network of images (Campbell et al. 2022): its configuration as JSON, its U-Net's tensors, which lie otherwise.
+"""tauLDR's network of images (Campbell et al. 2022): its configuration as JSON, its U-Net's tensors, which lie
+otherwise.
 
     published                                     here
     flat lists of blocks, attention between them  attention within its block
@@ -6,8 +7,8 @@
     queries, keys and values apart                together
     one convolution to a mean and a scale each    a convolution to D features of each colour, of which the head takes two
 
-Its checkpoints (`ckpt_0001999999.pt`) hold raw weights and averaged ones (`ema_shadow_params`); the configuration lies elsewhere,
-as YAML, and where no config.json is beside them they are taken for the published ones of CIFAR-10.
+Its checkpoints (`ckpt_0001999999.pt`) hold raw weights and averaged ones (`ema_shadow_params`); the configuration lies
+elsewhere, as YAML, and where no config.json is beside them they are taken for the published ones of CIFAR-10.
 """
 
 from collections.abc import Iterator, Mapping
@@ -56,24 +57,40 @@ def _read(config: Mapping[str, Any], shapes: Shapes) -> Description:
     if scale not in range(len(widths)):
         raise InputError(f"its model.scale_count_to_put_attn is {scale:g}; it must be 0 to {len(widths) - 1}")
     needs = {
-        "data_min_max": [0, S - 1], "time_embed_dim": channels, "time_scale_factor": 1000, "input_channels": colours,
-        "num_scales": len(widths), "fix_logistic": False,
-    }  # fmt: skip
+        "data_min_max": [0, S - 1],
+        "time_embed_dim": channels,
+        "time_scale_factor": 1000,
+        "input_channels": colours,
+        "num_scales": len(widths),
+        "fix_logistic": False,
+    }
     for name, value in needs.items():
         if model.get(name) != value:
             raise InputError(f"its model.{name} is {model.get(name)!r}; only {value!r} is known here")
     sides = [max(height, width) // 2**i for i in range(len(widths))]
     net = Net(
-        length=colours * height * width, grid=(height, width, colours), kind="unet", channels=channels,
-        multipliers=tuple(widths), blocks=count_in(config, "model", "num_res_blocks"), attention=(sides[int(scale)],),
-        condition=4 * channels, dropout=number_or(model, "dropout", 0.0), rescale=bool(model.get("skip_rescale")),
-    )  # fmt: skip
+        length=colours * height * width,
+        grid=(height, width, colours),
+        kind="unet",
+        channels=channels,
+        multipliers=tuple(widths),
+        blocks=count_in(config, "model", "num_res_blocks"),
+        attention=(sides[int(scale)],),
+        condition=4 * channels,
+        dropout=number_or(model, "dropout", 0.0),
+        rescale=bool(model.get("skip_rescale")),
+    )
     options = {
-        "process": "gaussian", "head": "logistic-within", "objective": "one-pass-biased" if loss.get("one_forward_pass") else
-        "two-pass", "auxiliary": number_or(loss, "nll_weight", 0.001), "min_time": number_or(loss, "min_time", 0.01),
-        "base": number_or(model, "time_base", 3.0), "growth": number_or(model, "time_exponential", 100.0),
-        "rate_sigma": number_or(model, "rate_sigma", 6.0), "target_sigma": number_or(model, "Q_sigma", 512.0),
-    }  # fmt: skip
+        "process": "gaussian",
+        "head": "logistic-within",
+        "objective": "one-pass-biased" if loss.get("one_forward_pass") else "two-pass",
+        "auxiliary": number_or(loss, "nll_weight", 0.001),
+        "min_time": number_or(loss, "min_time", 0.01),
+        "base": number_or(model, "time_base", 3.0),
+        "growth": number_or(model, "time_exponential", 100.0),
+        "rate_sigma": number_or(model, "rate_sigma", 6.0),
+        "target_sigma": number_or(model, "Q_sigma", 512.0),
+    }
     data = "cifar10" if tuple(shape) == (3, 32, 32) else "images"
     return Description(net, S, options, tokenizer="", data=data)
 
@@ -122,7 +139,8 @@ BLOCK = {"groupnorm0": "norm1", "conv0": "conv1", "dense0": "shift", "groupnorm1
 
 
 def to_ours(tensors: Mapping[str, Tensor], net: Net) -> dict[str, Tensor]:
-    """Published tensors under our names and in our shapes; what is left over keeps its name. InputError where one is missing."""
+    """Published tensors under our names and in our shapes; what is left over keeps its name.
+    InputError where one is missing."""
     left, state = dict(tensors), {}
 
     def take(name: str) -> Tensor:
@@ -155,17 +173,19 @@ def to_ours(tensors: Mapping[str, Tensor], net: Net) -> dict[str, Tensor]:
 
 
 def _ends(weight: Tensor, bias: Tensor, net: Net) -> dict[str, Tensor]:
-    """One convolution to all means, then all scales, as ours: of each colour's D features the first is its mean, the second its
-    scale, and the head reads these."""
+    """One convolution to all means, then all scales, as ours: of each colour's D features the first is its mean, the
+    second its scale, and the head reads these."""
     colours, D = net.grid[2], net.channels
     features = weight.new_zeros(colours, D, *weight.shape[1:])
     features[:, :2] = weight.unflatten(0, (2, colours)).transpose(0, 1)
     biases = bias.new_zeros(colours, D)
     biases[:, :2] = bias.unflatten(0, (2, colours)).T
     return {
-        "output.weight": features.flatten(0, 1), "output.bias": biases.flatten(), "head.weight": torch.eye(2, D).to(weight),
+        "output.weight": features.flatten(0, 1),
+        "output.bias": biases.flatten(),
+        "head.weight": torch.eye(2, D).to(weight),
         "head.bias": bias.new_zeros(2),
-    }  # fmt: skip
+    }
 
 
 def to_theirs(tensors: Mapping[str, Tensor], net: Net) -> dict[str, Tensor]:

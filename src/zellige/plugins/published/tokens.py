@@ -17,7 +17,8 @@ TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "encoder.json")
 
 
 def tokenizer_of(layout: Layout, description: Description, chosen: Choices, folder: Path) -> Any:
-    """The tokenizer: a chosen one, that of the folder, or the one its layout is known for. InputError if it does not fit."""
+    """The tokenizer: a chosen one, that of the folder, or the one its layout is known for.
+    InputError if it does not fit."""
     spec, cls = chosen.tokenizer, METHODS[layout.method]
     options = description.options if description.mask is None else {**description.options, "mask": description.mask}
     tokens = description.rows - cls.states(0, cls.Config(**options))  # how many the table is for
@@ -30,8 +31,8 @@ def tokenizer_of(layout: Layout, description: Description, chosen: Choices, fold
         and tokens - SIZES.get(description.tokenizer, tokens) not in (0, int(tokens == description.rows))
     ):
         raise InputError(
-            f"nothing says its tokenizer, which has {tokens:,} tokens ({description.rows:,} rows, layout {layout.name}); "
-            "give `tokenizer`, e.g. a tokenizer.json"
+            f"nothing says its tokenizer, which has {tokens:,} tokens ({description.rows:,} rows, layout "
+            f"{layout.name}); give `tokenizer`, e.g. a tokenizer.json"
         )
     if has_tokenizer and (folder / "tokenizer.json").is_file():
         tokenizer = load_tokenizer(folder)

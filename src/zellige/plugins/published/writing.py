@@ -1,8 +1,8 @@
 """A model in a published layout: the way back of what was imported, and the way out for what was trained here.
 
-What came in a layout goes back into it with the same keys, the same bytes and the same config.json. A time-free network is
-written in the layout of MDLM, whose adaptive norms then say nothing (shift and scale 0, gate 1), or of RADD, whose norms have a
-bias: both are the same function (`modulated`, `unmodulated`).
+What came in a layout goes back into it with the same keys, the same bytes and the same config.json. A time-free network
+is written in the layout of MDLM, whose adaptive norms then say nothing (shift and scale 0, gate 1), or of RADD, whose
+norms have a bias: both are the same function (`modulated`, `unmodulated`).
 """
 
 import dataclasses
@@ -167,7 +167,8 @@ def unmodulated(network: DiT) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def modulated(network: DiT) -> dict[str, Tensor]:
-    """The tensors of the same function with adaptive norms at the constant sigma = 0 (MDLM's form): what they say is a bias.
+    """The tensors of the same function with adaptive norms at the constant sigma = 0 (MDLM's form): what they say is a
+    bias.
 
     For a network without them; the embedding of the time is zero.
     """

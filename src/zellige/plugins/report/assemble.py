@@ -118,7 +118,8 @@ def _curves(folder: Path, baselines: Mapping[str, float]) -> str:
 
 
 def _ask(model: Model, corpus: Corpus | None, missing: str, work: Work, seed: int) -> tuple[list[str], dict[str, Any]]:
-    """Results of the model itself: figures of its schedule, order of reveal and integrand; and the player of its samples."""
+    """Results of the model itself: figures of its schedule, order of reveal and integrand;
+    and the player of its samples."""
     method = model.method
     frames = _watch(model, work, seed)
     unsure = None if method.process is None or method.latents else entropies(method, frames, work.passed)
@@ -170,8 +171,8 @@ def _learnt(values: Mapping[str, torch.Tensor], tokenizer: Tokenizer) -> str:
 
 
 _LEARNT = (
-    "What the noise learnt about each token: the earliest and the latest to appear. Generation runs from t = 1 to t = 0, "
-    "so what is revealed at a larger t comes earlier."
+    "What the noise learnt about each token: the earliest and the latest to appear. Generation runs from t = 1 to t = "
+    "0, so what is revealed at a larger t comes earlier."
 )
 _SCHEDULE = "Left: the share of tokens that are still clean at t. Right: the weight of a masked token in the loss."
 _REVEALED = (

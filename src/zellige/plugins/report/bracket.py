@@ -1,4 +1,5 @@
-"""A bracket as a figure, every row on one scale and its width against network evaluations, and as a part of a run's page."""
+"""A bracket as a figure, every row on one scale and its width against network evaluations,
+and as a part of a run's page."""
 
 import math
 from collections.abc import Sequence
@@ -57,8 +58,14 @@ def bracket_figure(bracket: Bracket) -> Figure:
         if not low <= result.value <= high:
             left = result.value < low
             text = f"◂ {result.value:.3g}" if left else f"{result.value:.3g} ▸"
-            top.annotate(text, (low if left else high, i), ha="left" if left else "right", va="center", fontsize=8,
-                         color=COLOURS[LOOKS[row.side][0]])  # fmt: skip
+            top.annotate(
+                text,
+                (low if left else high, i),
+                ha="left" if left else "right",
+                va="center",
+                fontsize=8,
+                color=COLOURS[LOOKS[row.side][0]],
+            )
     if widths:
         ax = panels[1][0]
         ax.errorbar([row.calls or 0.0 for row, _ in widths], [result.value for _, result in widths], [*map(_half, widths)],
@@ -96,7 +103,8 @@ def _section(path: Path, bracket: Bracket) -> str:
 
 
 def _cell(row: BracketRow) -> str:
-    """`0.511 ± 0.001`, `0.029 ± unknown`; `0.029 undetermined` where the draws do not determine the mean; `-`: no value."""
+    """`0.511 ± 0.001`, `0.029 ± unknown`; `0.029 undetermined` where the draws do not determine the mean; `-`:
+    no value."""
     if row.result is None:
         return "-"
     value = row.result.value
@@ -114,7 +122,8 @@ def _half(valued: Valued) -> float:
 
 
 def _scale(rows: Sequence[Valued]) -> tuple[float, float]:
-    """The ends of the axis: three times as far from the tightest bounds as those of one draw and the oracle are, or 5%."""
+    """The ends of the axis: three times as far from the tightest bounds as those of one draw and the oracle are,
+    or 5%."""
     middle = sum(_between(rows)) / 2 or rows[0][1].value
     near = [abs(result.value - middle) for row, result in rows if row.side in ("bound", "oracle")]
     reach = 3 * max([*near, 0.02 * abs(middle)])

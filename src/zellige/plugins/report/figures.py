@@ -120,7 +120,8 @@ def schedule(method: Diffusion | Schedule) -> Figure:
 
 @torch.no_grad()
 def _curves(one: Any, t: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """alpha and the weight of the loss, each with its times; of a table, at its own times and T times those of its steps."""
+    """alpha and the weight of the loss, each with its times; of a table,
+    at its own times and T times those of its steps."""
     if T := getattr(one, "T", 0):
         i = torch.arange(T + 1, dtype=torch.float64) / T
         alpha = one.alpha(i)[:, 0].cpu()
@@ -154,8 +155,9 @@ def _revealed(seen: "Trace", method: Diffusion | Schedule | None = None) -> Figu
         top.plot(steps, alpha, color=INK, ls=(0, (4, 3)), lw=1.2, label="expected, α(t)")
     top.set(xlabel="step", ylabel="share of tokens revealed", ylim=(-0.02, 1.02), xlim=(0, steps[-1]))
     top.legend(loc="upper left")
-    image = strip.imshow(seen.reveal, aspect="auto", cmap="viridis", interpolation="none", vmin=0, vmax=steps[-1],
-                         label="step of reveal")  # fmt: skip
+    image = strip.imshow(
+        seen.reveal, aspect="auto", cmap="viridis", interpolation="none", vmin=0, vmax=steps[-1], label="step of reveal"
+    )
     strip.grid(visible=False)
     strip.set(xlabel="position", ylabel="sample", yticks=range(len(seen.reveal)))
     strip.set_yticklabels([str(i + 1) for i in range(len(seen.reveal))])
@@ -167,8 +169,8 @@ def _revealed(seen: "Trace", method: Diffusion | Schedule | None = None) -> Figu
 def reveal_counts(states: Iterable[Any], method: Diffusion | Schedule | None = None) -> Figure:
     """Number of tokens revealed in each step: the mean of the samples, beside what the schedule expects of a mask.
 
-    From t to s that is L (alpha(s) - alpha(t)) of L free positions, each by itself, so that a count is binomial; the band
-    is where the mean of so many samples lies with 95%. Arguments as in `revealed`.
+    From t to s that is L (alpha(s) - alpha(t)) of L free positions, each by itself, so that a count is binomial; the
+    band is where the mean of so many samples lies with 95%. Arguments as in `revealed`.
     """
     trajectory = trace(states)
     steps, free = np.arange(1, len(trajectory.x)), (~trajectory.fixed).sum(1)
@@ -196,7 +198,8 @@ def reveal_counts(states: Iterable[Any], method: Diffusion | Schedule | None = N
 
 
 def _expected(seen: Trace, method: Diffusion | Schedule | None) -> np.ndarray | None:
-    """(frames,) the share expected to stand after each step, alpha at its time, by a Method's schedule or a Schedule."""
+    """(frames,) the share expected to stand after each step, alpha at its time,
+    by a Method's schedule or a Schedule."""
     if method is None or seen.t is None:
         return None
     curve = method if isinstance(method, Schedule) else method.process.schedule
@@ -230,7 +233,8 @@ def loss_against_t(t: np.ndarray, loss: np.ndarray, unit: str = "nats/sequence")
 
 @styled
 def learnt(values: Mapping[str, Any], name: Callable[[int], str] = str, most: int = MOST) -> Figure:
-    """Learned quantities of each token (`Method.learned_quantities`): the earliest and the latest, one panel for each number.
+    """Learned quantities of each token (`Method.learned_quantities`): the earliest and the latest, one panel for each
+    number.
 
     Args:
         values: name -> (V,); the first orders the tokens, the largest appears first.

@@ -1,4 +1,5 @@
-"""Two figures of judged samples, of text and of images: quality against diversity (the frontier), and both against calls."""
+"""Two figures of judged samples, of text and of images: quality against diversity (the frontier),
+and both against calls."""
 
 from collections.abc import Sequence
 
@@ -60,9 +61,16 @@ def _frontier(
         for p, u, v in zip(points, x, y):
             if getattr(p.way, key) == 1.0 and side < 0:
                 continue
-            ax.annotate(f"{getattr(p.way, key):g}", (u, v), xytext=(7 * side, -3 * side), textcoords="offset points",
-                        ha="left" if side > 0 else "right", va="top" if side > 0 else "bottom", fontsize=8,
-                        color=COLOURS[colour] if colour == "blue" else INK)  # fmt: skip
+            ax.annotate(
+                f"{getattr(p.way, key):g}",
+                (u, v),
+                xytext=(7 * side, -3 * side),
+                textcoords="offset points",
+                ha="left" if side > 0 else "right",
+                va="top" if side > 0 else "bottom",
+                fontsize=8,
+                color=COLOURS[colour] if colour == "blue" else INK,
+            )
     if real is not None:
         x, y = real.measures[across.name], real.measures[up.name]
         ax.errorbar([x.value], [y.value], [[y.value - y.low], [y.high - y.value]], [[x.value - x.low], [x.high - x.value]],

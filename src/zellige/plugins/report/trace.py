@@ -1,4 +1,5 @@
-"""Data for the drawings of a model: how its samples came about, and where its bound comes from. Arrays and plain data."""
+"""Data for the drawings of a model: how its samples came about, and where its bound comes from.
+Arrays and plain data."""
 
 import functools
 import math
@@ -79,8 +80,8 @@ def integrand(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The diffusion term's integrand at `points` midpoints of [0, 1]: times (points,) and nats (points, B).
 
-    Of a T-step model T times the bound of a step, at as many of its T steps: from i/T to the next time of its grid, i = T being
-    where sampling starts, so that the mean over all of them is the bound without the prior's term.
+    Of a T-step model T times the bound of a step, at as many of its T steps: from i/T to the next time of its grid, i =
+    T being where sampling starts, so that the mean over all of them is the bound without the prior's term.
     passed: called with the rows that were asked about.
     """
     at_least("points", points, 1)
@@ -158,9 +159,10 @@ def page_text(text: str) -> str:
 def piece_layout(kind: Modality) -> dict[str, Any] | None:
     """Layout of the pieces of a row: {name, across, cell, box}; None for running text.
 
-    `across` cells stand side by side, a cell has `cell` pieces (an image's are the brightness of a pixel's channels), `box` is
-    the side of a grid's boxes. A roll has a piece for each of its `across` voices at each step, and three entries more:
-    `pitches`, the MIDI number of each piece that sounds; `voices`, the name and the colour of each; `bar`, its steps.
+    `across` cells stand side by side, a cell has `cell` pieces (an image's are the brightness of a pixel's channels),
+    `box` is the side of a grid's boxes. A roll has a piece for each of its `across` voices at each step, and three
+    entries more: `pitches`, the MIDI number of each piece that sounds; `voices`, the name and the colour of each;
+    `bar`, its steps.
     """
     if kind.running:
         return None
@@ -183,9 +185,10 @@ def record(
 ) -> dict[str, Any]:
     """Data of some samples for the player, as plain data: {steps, t, total, entropy, kind, samples}.
 
-    A sample is {pieces, given, calls, reveal}, and its class where one was asked for, with the frame of reveal for each position
-    (null: never), or instead of `reveal` {start, changes}: the pieces at the start (null: masked) and, per frame, [position,
-    piece] of what changed. `kind` (null for running text) says how the pieces lie; see `piece_layout`.
+    A sample is {pieces, given, calls, reveal}, and its class where one was asked for, with the frame of reveal for each
+    position (null: never), or instead of `reveal` {start, changes}: the pieces at the start (null: masked) and, per
+    frame, [position, piece] of what changed. `kind` (null for running text) says how the pieces lie; see
+    `piece_layout`.
     """
     trajectory = trace(states)
     mask = getattr(method.process, "mask", None)

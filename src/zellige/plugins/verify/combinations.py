@@ -1,7 +1,7 @@
 """Combinations of the options of a method, so that any two values that it admits together are together in one of them.
 
-Two options can be wrong together where each is right alone. A few dozen combinations hold all pairs, where there are thousands
-of combinations in all.
+Two options can be wrong together where each is right alone. A few dozen combinations hold all pairs, where there are
+thousands of combinations in all.
 """
 
 import dataclasses

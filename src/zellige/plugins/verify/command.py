@@ -36,9 +36,11 @@ def verify(words: Sequence[str], terminal: Terminal, began: float) -> int:
         classes = [own_class(name) for name in arguments.methods]
     with Bar(terminal, "verify", 1, "checks") as bar:
         report = checks.verify(
-            *classes, only=arguments.only, sampler=arguments.sampler,
+            *classes,
+            only=arguments.only,
+            sampler=arguments.sampler,
             progress=lambda done, total, name: bar.update(done, name, total),
-        )  # fmt: skip
+        )
     for line in report.lines():
         head, gap, word = escape(line).rpartition("  ")
         style = {"ok": "green", "FAIL": "red"}.get(word, "")

@@ -1,8 +1,8 @@
 """Diagnosis of a method that fails `verify`: which quantity is wrong, by how much, and the cause that explains it.
 
-Each cause is a number that the wrong quantity would be, if that were the cause: an end that is left out is off by that term,
-bits for nats by a factor 1/log 2, a weight of s in place of t by (1 - alpha_t)/(1 - alpha_s) at every step. What is enumerated
-is compared with all of them, so that a cause is named only where it explains the whole error.
+Each cause is a number that the wrong quantity would be, if that were the cause: an end that is left out is off by that
+term, bits for nats by a factor 1/log 2, a weight of s in place of t by (1 - alpha_t)/(1 - alpha_s) at every step. What
+is enumerated is compared with all of them, so that a cause is named only where it explains the whole error.
 """
 
 import math
@@ -171,7 +171,8 @@ def _ratios(method: Diffusion, moments: list[tuple], causes: dict[str, Callable[
 
 # ---------------------------------------------------------------------------------- the terms that are drawn
 def _terms(method: Diffusion) -> Iterator[str]:
-    """Errors of the expectation of the sampled terms, against enumeration, and against the entropy at the exact network."""
+    """Errors of the expectation of the sampled terms, against enumeration,
+    and against the entropy at the exact network."""
     if method.steps > 8:  # too many draws to enumerate for a sentence
         return
     x_0, distribution = enumeration.states(V, L), data_distribution()
@@ -206,7 +207,8 @@ def _cause(off: Tensor, ours: Tensor, whole: Tensor, terms: dict[str, Tensor]) -
 
 
 def _true_terms(method: Diffusion, x_0: Tensor, jumps: bool) -> dict[str, Tensor]:
-    """By enumeration: the three terms of continuous time, or those of T steps with the first and last of them as ends."""
+    """By enumeration: the three terms of continuous time,
+    or those of T steps with the first and last of them as ends."""
     if not method.steps:
         terms = bounds.continuous_terms(method, x_0, jumps=jumps)
         return {name: terms[name] for name in ("diffusion", "reconstruction", "prior")}

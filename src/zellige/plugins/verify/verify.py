@@ -31,9 +31,9 @@ from .identities import OWN, SHARED, WHOLE, L, Row, V
 class Report:
     """All rows; `str()` is the table that `zellige verify` prints.
 
-    `pairings` is, for each method and sampler, the total variation between the distribution of 128 steps with the exact network
-    and the data; None where the two cannot be paired. `notes` says why, if one sampler was asked for. `typed` is how a command
-    line names each method.
+    `pairings` is, for each method and sampler, the total variation between the distribution of 128 steps with the exact
+    network and the data; None where the two cannot be paired. `notes` says why, if one sampler was asked for. `typed`
+    is how a command line names each method.
     """
 
     rows: tuple[Row, ...]
@@ -117,8 +117,8 @@ def _error(row: Row) -> str:
 
 
 def _matrix(pairings: dict[str, dict[str, float | None]], width: int = 100) -> list[str]:
-    """Samplers by methods, in as many parts as the width asks for; a part has the methods that one of its samplers draws
-    from."""
+    """Samplers by methods, in as many parts as the width asks for; a part has the methods that one of its samplers
+    draws from."""
     samplers, parts = list(next(iter(pairings.values()))), []
     while samplers:
         for n in range(len(samplers), 0, -1):
@@ -138,7 +138,8 @@ def _matrix(pairings: dict[str, dict[str, float | None]], width: int = 100) -> l
 
 
 def _checked(key: str, variants: Iterable[tuple[str, Method]]) -> Iterable[Row]:
-    """Rows of a check, each for the variant of the method with the largest error; a check may change its copy of the method."""
+    """Rows of a check, each for the variant of the method with the largest error;
+    a check may change its copy of the method."""
     rows: dict[str, Row] = {}
     for variant, method in variants:
         for row in OWN[key](deepcopy(method)):

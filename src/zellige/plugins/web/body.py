@@ -1,4 +1,5 @@
-"""The bodies of requests: strict JSON objects, with the fields of `models.sampling.Decoding` where samples are asked for."""
+"""The bodies of requests: strict JSON objects, with the fields of `models.sampling.Decoding` where samples are asked
+for."""
 
 import json
 from typing import Any
@@ -13,7 +14,8 @@ from zellige.samplers import every_option
 
 
 class Body(BaseModel):
-    """A JSON object: no other fields, no values of another type, no infinite numbers, no text that cannot be written."""
+    """A JSON object: no other fields, no values of another type, no infinite numbers,
+    no text that cannot be written."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -39,7 +41,8 @@ class Decoded(Body):
     options: dict[str, Any] = Field(default_factory=dict)
 
     def decoding(self) -> dict[str, Any]:
-        """The fields of `Decoding` and the options of the sampler that are given; InputError where there is none of a name."""
+        """The fields of `Decoding` and the options of the sampler that are given;
+        InputError where there is none of a name."""
         fields, names = {name: getattr(self, name) for name in DECODING}, {**options_of(Decoding), **every_option()}
         for name in self.options:
             if name not in names:

@@ -1,4 +1,5 @@
-"""`zellige serve`: a model of text behind an endpoint in the form of OpenAI's; `zellige play`: a page where models write."""
+"""`zellige serve`: a model of text behind an endpoint in the form of OpenAI's; `zellige play`:
+a page where models write."""
 
 import importlib.util
 import os

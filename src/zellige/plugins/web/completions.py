@@ -4,9 +4,9 @@
     prompt + suffix   a masked span of `max_tokens` between the two is filled (`models.infill`)
     messages          a conversation: the prompt is what the chat template makes of it, and its end ends the answer
 
-A stream has a part for each step that changed a text. A text is not written from left to right, so a part's `text` is what has
-become certain at its beginning (all parts together are the completion), and `zellige.frame` is the whole text as it stands, `·`
-for a masked token.
+A stream has a part for each step that changed a text. A text is not written from left to right, so a part's `text` is
+what has become certain at its beginning (all parts together are the completion), and `zellige.frame` is the whole text
+as it stands, `·` for a masked token.
 """
 
 import json
@@ -36,7 +36,8 @@ SHORT = 16  # tokens of a completion by default (OpenAI's number)
 
 
 class Asked(DecodingBody):
-    """The fields that both of OpenAI's requests have, and beside them those of `Decoding`, the sampler's `options` and the class.
+    """The fields that both of OpenAI's requests have, and beside them those of `Decoding`, the sampler's `options` and
+    the class.
 
     A field that is not supported may be sent at its default.
 
@@ -253,7 +254,7 @@ def plan(request: Asked, model: Model, limits: Limits) -> Plan:
     stop = [*stop, *(chat.ends_of(tokenizer) if talk else ())]
     return Plan(
         model, decoding, choices, of_choices, rows, seed, stop, request.class_, length, sampler.grows, settles, template
-    )  # fmt: skip
+    )
 
 
 def _start(jobs: Sequence[Job]) -> Iterator[Frame]:
@@ -272,7 +273,8 @@ def _start(jobs: Sequence[Job]) -> Iterator[Frame]:
 
 @dataclass(frozen=True)
 class Progress:
-    """A text after one step: what is certain of it, the whole of it, why it ended, network evaluations and sampled tokens."""
+    """A text after one step: what is certain of it, the whole of it, why it ended,
+    network evaluations and sampled tokens."""
 
     text: str
     frame: str
@@ -357,10 +359,14 @@ def parts(request: Asked, head: dict[str, Any], plan: Plan, step: Step) -> Itera
                 {"index": i, **request.part(new, plan.prompts[i], step), "logprobs": None, "finish_reason": reason}
             ],
             "zellige": {
-                "step": step.step, "steps": step.steps, "t": round(step.t, 4), "frame": progress.frame,
-                "calls": progress.calls, "seed": plan.seed,
+                "step": step.step,
+                "steps": step.steps,
+                "t": round(step.t, 4),
+                "frame": progress.frame,
+                "calls": progress.calls,
+                "seed": plan.seed,
             },
-        }  # fmt: skip
+        }
 
 
 def usage(plan: Plan, step: Step) -> dict[str, int]:

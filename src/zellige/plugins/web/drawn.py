@@ -113,7 +113,8 @@ class Recorder:
         self.cost: dict[int, float] = {}
 
     def steps(self, frames: Iterator[Frame]) -> Iterator[dict[str, Any]]:
-        """{step, steps, t, calls, changes}; the first with `start` and `given`, the last with `tokens`, `text` and more.
+        """{step, steps, t, calls, changes}; the first with `start` and `given`, the last with `tokens`, `text` and
+        more.
 
         A token whose text is another, since it makes a character with one that changed, is a change too.
         """
@@ -124,9 +125,12 @@ class Recorder:
             tokens = [-1 if is_mask else token for token, is_mask in zip(x.tolist(), masked)]
             texts = self.texts.row(tokens)
             step: dict[str, Any] = {
-                "step": frame.step, "steps": frame.steps, "t": round(frame.t, 4), "calls": int(frame.calls[0]),
+                "step": frame.step,
+                "steps": frame.steps,
+                "t": round(frame.t, 4),
+                "calls": int(frame.calls[0]),
                 "seconds": round(frame.seconds, 3),
-            }  # fmt: skip
+            }
             if frame.step == 0:
                 step["from"] = tokens
                 step["start"] = texts_before = texts
@@ -148,7 +152,8 @@ class Recorder:
     def _distributions(self, changed: list[int], memory: Any) -> dict[int, Tensor]:
         """The distribution (K,) that each position was drawn from, the last one of the step.
 
-        Of a next token that of the position that is written; in a block the positions count from the beginning of the block.
+        Of a next token that of the position that is written; in a block the positions count from the beginning of the
+        block.
         """
         distributions: dict[int, Tensor] = {}
         inner = memory.inner if isinstance(memory, Growth) else None
@@ -189,9 +194,12 @@ class Recorder:
             clashes = self.kind.clashes(tokens)[0]  # pyright: ignore[reportAttributeAccessIssue]
             more["clashes"] = clashes.nonzero()[0].tolist()
         return more | {
-            "tokens": tokens, "end": end, "text": text,
-            "nats": round(nats, 3) if math.isfinite(nats) else None, "drawn": len(self.cost),
-        }  # fmt: skip
+            "tokens": tokens,
+            "end": end,
+            "text": text,
+            "nats": round(nats, 3) if math.isfinite(nats) else None,
+            "drawn": len(self.cost),
+        }
 
 
 def molecule(text: str) -> dict[str, Any]:

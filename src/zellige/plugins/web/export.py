@@ -27,7 +27,8 @@ MEDIA = {"html": "text/html", "gif": "image/gif", "mp4": "video/mp4", "png": "im
 
 
 class Recorded(Body):
-    """A run as the page knows it, in tokens: every text is made of them here again, so no text of the page is trusted."""
+    """A run as the page knows it, in tokens: every text is made of them here again,
+    so no text of the page is trusted."""
 
     model: int = Field(0, ge=0)
     format: Literal["html", "gif", "mp4", "png", "mid"]
@@ -63,7 +64,8 @@ class Recorded(Body):
 
 
 def require(kind: Modality, format: str) -> None:
-    """InputError unless a run of this kind of data can be saved in a format of `MEDIA`, here and with what is installed."""
+    """InputError unless a run of this kind of data can be saved in a format of `MEDIA`,
+    here and with what is installed."""
     if format in ("gif", "mp4"):
         require_film(f".{format}", f"a film as .{format}")
     elif format != "html":
@@ -71,7 +73,8 @@ def require(kind: Modality, format: str) -> None:
 
 
 def formats(kind: Modality) -> list[dict[str, Any]]:
-    """The formats of this kind of data, {name, missing}; missing: the sentence that says what to install first, or None."""
+    """The formats of this kind of data, {name, missing}; missing: the sentence that says what to install first,
+    or None."""
 
     def missing(format: str) -> str | None:
         try:
@@ -109,7 +112,8 @@ def _pictures(run: Recorded, rows: np.ndarray, at: np.ndarray) -> Iterator[tuple
 
 
 def _page(run: Recorded, kind: Modality, rows: np.ndarray) -> str:
-    """One file that loads nothing: the report's player and style, and only the script whose hash stands in it may run."""
+    """One file that loads nothing: the report's player and style,
+    and only the script whose hash stands in it may run."""
 
     texts, changes = Texts(kind), []
     start = before = texts.row(run.start)
@@ -121,13 +125,22 @@ def _page(run: Recorded, kind: Modality, rows: np.ndarray) -> str:
         before = now
     final = texts.row(rows[-1].tolist())
     sample = {
-        "pieces": [text or "·" for text in final], "given": run.held, "calls": run.calls, "entropy": run.entropy,
-        "start": start, "changes": changes,
-    }  # fmt: skip
+        "pieces": [text or "·" for text in final],
+        "given": run.held,
+        "calls": run.calls,
+        "entropy": run.entropy,
+        "start": start,
+        "changes": changes,
+    }
     most = max((bits for bits in run.entropy if bits is not None), default=0.0)
     data = {
-        "steps": run.steps, "t": run.t, "total": run.steps[-1], "entropy": most, "kind": piece_layout(kind), "samples": [sample],
-    }  # fmt: skip
+        "steps": run.steps,
+        "t": run.t,
+        "total": run.steps[-1],
+        "entropy": most,
+        "kind": piece_layout(kind),
+        "samples": [sample],
+    }
     script = asset("player.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     title = escape(page_text(run.title)) or "Zellige"

@@ -1,7 +1,8 @@
-"""Requests that are refused before their body is read: too large, too slow, for another host, from another page, without a token.
+"""Requests that are refused before their body is read: too large, too slow, for another host, from another page,
+without a token.
 
-An ASGI application around another; a refusal has the form of the inner one (`refuse`). `Limits` has the size of a request and of
-the queue; `listen` opens the address before anything is printed, and uvicorn serves on it.
+An ASGI application around another; a refusal has the form of the inner one (`refuse`). `Limits` has the size of a
+request and of the queue; `listen` opens the address before anything is printed, and uvicorn serves on it.
 """
 
 import asyncio
@@ -58,7 +59,8 @@ class Limits:
         return self.steps * self.tokens
 
     def check_draw(self, sampler: Sampler, method: Method, steps: int | None, length: int, rows: int = 1) -> None:
-        """InputError where a draw takes more steps, or more work, than a request may; before anything is computed for it."""
+        """InputError where a draw takes more steps, or more work, than a request may;
+        before anything is computed for it."""
         steps_of_grid = size_steps(getattr(sampler.inner or sampler, "grid", ""))
         self.check("steps", steps_of_grid or steps or 1, "steps")
         calls = sampler.most_calls(sampler.times(of_length(method, length), steps))
@@ -67,7 +69,8 @@ class Limits:
         self.check_work(rows * calls * (method.block if has_cache else min(length, method.window)))
 
     def check_work(self, positions: int) -> None:
-        """InputError where the network would be evaluated at more positions, each time counted, than in a request may be."""
+        """InputError where the network would be evaluated at more positions, each time counted,
+        than in a request may be."""
         if positions > self.work:
             work = (
                 f"{count(positions)} network evaluations times positions; at most {count(self.work)} are allowed here"
@@ -132,9 +135,15 @@ class Timely(H11Protocol):
 def server_of(app: ASGIApp) -> uvicorn.Server:
     """The server of an application, on a socket that `run(sockets=[...])` is given."""
     config = uvicorn.Config(
-        app, http=Timely, log_level="warning", access_log=False, server_header=False, timeout_keep_alive=30,
-        timeout_graceful_shutdown=2, ws="none",
-    )  # fmt: skip
+        app,
+        http=Timely,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=2,
+        ws="none",
+    )
     return uvicorn.Server(config)
 
 
@@ -169,8 +178,8 @@ class Guard:
     """Checks each request before the application sees it.
 
     Args:
-        host: where it listens. Of this machine alone: requests under another name are refused, since a page elsewhere may have
-            had its name point here.
+        host: where it listens. Of this machine alone: requests under another name are refused, since a page elsewhere
+            may have had its name point here.
         token: what every request has to bring as `Authorization: Bearer TOKEN`; None: nothing.
         refuse: the JSON of a refusal.
     """
@@ -243,7 +252,8 @@ class _HungUp(Exception):
 
 
 async def _read(receive: Receive, most: int, announced: str | None) -> bytes:
-    """The body. Of one that is too large the rest is taken in and forgotten, so that whoever sends it comes to the answer."""
+    """The body. Of one that is too large the rest is taken in and forgotten,
+    so that whoever sends it comes to the answer."""
     parts, size = [], 0
     large = announced is not None and announced.isdecimal() and (len(announced) > 18 or int(announced) > most)
     while True:

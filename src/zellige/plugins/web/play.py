@@ -1,4 +1,5 @@
-"""The page of `zellige play`: models, their draws step by step, bounds, and a run as a file. The page itself is in `assets/`."""
+"""The page of `zellige play`: models, their draws step by step, bounds, and a run as a file.
+The page itself is in `assets/`."""
 
 import contextlib
 import dataclasses
@@ -47,7 +48,8 @@ LIMITS = Limits(body=8 << 20, waiting=64, lanes=8, steps=2_000)
 
 
 def page_options(sampler: type[samplers.Sampler]) -> dict[str, Option]:
-    """The options that the page lists for a sampler: those of the sampler, and the fields of `Decoding` that no sampler has."""
+    """The options that the page lists for a sampler: those of the sampler,
+    and the fields of `Decoding` that no sampler has."""
     options = {name: option for name, option in options_of(Decoding).items() if name not in samplers.every_option()}
     return {name: option for name, option in (options | options_of(sampler)).items() if name not in LAID_OUT}
 
@@ -87,15 +89,20 @@ def refusal(status: int, code: str, message: str, field: str | None = None) -> d
 
 
 def admitted(method: Method) -> list[dict[str, Any]]:
-    """The samplers that support a method: {name, label, about, error, counted, options}; `counted`: `steps` changes it."""
+    """The samplers that support a method: {name, label, about, error, counted, options}; `counted`:
+    `steps` changes it."""
     return [
         {
-            "name": name, "label": cls.label or name, "about": cls.sentence, "error": cls.claim,
-            "counted": counted(cls, method), "options": sampler_fields(cls),
+            "name": name,
+            "label": cls.label or name,
+            "about": cls.sentence,
+            "error": cls.claim,
+            "counted": counted(cls, method),
+            "options": sampler_fields(cls),
         }
         for name, cls in samplers.SAMPLERS.items()
         if cls.refuse(method) is None
-    ]  # fmt: skip
+    ]
 
 
 def counted(cls: type[samplers.Sampler], method: Method) -> bool:
@@ -107,7 +114,8 @@ def counted(cls: type[samplers.Sampler], method: Method) -> bool:
 
 
 def about_model(model: Model) -> dict[str, Any]:
-    """{sentence, test, about, examples}: from the card of a model that comes with Zellige; of another what it was trained on.
+    """{sentence, test, about, examples}: from the card of a model that comes with Zellige; of another what it was
+    trained on.
 
     `about` is the sentence with the number on test data.
     """

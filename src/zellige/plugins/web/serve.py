@@ -1,6 +1,8 @@
-"""The endpoint of `zellige serve`: /v1/models, /v1/completions and /v1/chat/completions in the form of OpenAI's, on FastAPI.
+"""The endpoint of `zellige serve`: /v1/models, /v1/completions and /v1/chat/completions in the form of OpenAI's, on
+FastAPI.
 
-Each answer to something wrong is OpenAI's: {"error": {"message", "type", "param", "code"}}, the message in one sentence.
+Each answer to something wrong is OpenAI's: {"error": {"message", "type", "param", "code"}}, the message in one
+sentence.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """Workers: a few threads for each model, of which one computes at a time, each its share of the time.
 
-So a long request delays no other, not even within a step: `in_turns` puts a `pause` before every network evaluation. Requests
-that agree in all but their texts (`Job.key`) are sampled in one batch; each text has its own stream of random numbers
-(`models.trajectory`: `seed` as pairs), so an answer does not depend on the other requests. At each pause a group that nobody
-waits for is dropped: its clients have hung up or are out of time.
+So a long request delays no other, not even within a step: `in_turns` puts a `pause` before every network evaluation.
+Requests that agree in all but their texts (`Job.key`) are sampled in one batch; each text has its own stream of random
+numbers (`models.trajectory`: `seed` as pairs), so an answer does not depend on the other requests. At each pause a
+group that nobody waits for is dropped: its clients have hung up or are out of time.
 """
 
 import asyncio
@@ -53,7 +53,8 @@ class Job:
     Attributes:
         key: requests with the same one are drawn together; unique where it should be alone.
         start: what draws for a group of jobs: an iterator, a step each.
-        see: makes of a step what this job's asker gets; it is called in the worker's thread. None: nothing of this step.
+        see: makes of a step what this job's asker gets; it is called in the worker's thread. None: nothing of this
+            step.
         rows: texts of it; `first` is the number of the first among those of its group.
         work: what `start` and `see` need to know.
     """
@@ -84,7 +85,8 @@ class Job:
     async def steps(self, gone: Callable[[], Any] | None = None) -> AsyncIterator[Any]:
         """The results of `see`, step by step. Raises the error that ended the job.
 
-        gone: whether the asker has hung up; awaited 4 times a second, however short or long the steps are, as is the deadline.
+        gone: whether the asker has hung up; awaited 4 times a second, however short or long the steps are, as is the
+        deadline.
         """
         began = time.monotonic()
         try:
@@ -109,10 +111,11 @@ class Job:
 
 
 class _Turn:
-    """A lock that goes to the group that has computed least, so that each has its share of the time, and not of the evaluations.
+    """A lock that goes to the group that has computed least, so that each has its share of the time, and not of the
+    evaluations.
 
-    Of two that have computed as long it is the one that came first. A group that begins has computed as long as the one that has
-    computed least.
+    Of two that have computed as long it is the one that came first. A group that begins has computed as long as the one
+    that has computed least.
     """
 
     def __init__(self):
@@ -162,7 +165,8 @@ class _Turn:
 
 
 def pause() -> None:
-    """Stand between two pieces of a request's work, where the others have their turn; work that nobody waits for ends here."""
+    """Stand between two pieces of a request's work, where the others have their turn;
+    work that nobody waits for ends here."""
     group = getattr(_HERE, "group", None)
     if group is not None:
         group.pause()

@@ -3,8 +3,9 @@
     kind = of(model.tokenizer)
     kind.save(Path("x.png"), rows)
 
-A row is what a tokenizer counts: integers 0 .. size - 1, flat, of the tokenizer's `kind` and `shape`. An integer that is no
-token (-1, the mask) stands for what is still to come, and every kind shows it as such. A new kind is one class here.
+A row is what a tokenizer counts: integers 0 .. size - 1, flat, of the tokenizer's `kind` and `shape`. An integer that
+is no token (-1, the mask) stands for what is still to come, and every kind shows it as such. A new kind is one class
+here.
 """
 
 from ...data.tokenizer_base import Tokenizer

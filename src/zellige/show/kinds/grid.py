@@ -89,8 +89,9 @@ class Grid(Modality):
                     ax.add_patch(Rectangle((x, y), 1, 1, color="#f6d7b8", lw=0))
                 if not is_absent:
                     colour, weight = ("#1b1f24", "bold") if clue[k] or fixed is None else ("#0072b2", "normal")
-                    ax.text(x + 0.5, y + 0.52, names[k], ha="center", va="center", fontsize=9, color=colour,
-                            weight=weight)  # fmt: skip
+                    ax.text(
+                        x + 0.5, y + 0.52, names[k], ha="center", va="center", fontsize=9, color=colour, weight=weight
+                    )
             for line, count, length in ((ax.hlines, height, width), (ax.vlines, width, height)):
                 for k in sorted(range(count + 1), key=lambda k, n=count: k % (self.box or n) == 0):  # thick ones on top
                     thick = k % (self.box or count) == 0
@@ -104,7 +105,8 @@ class Grid(Modality):
         return halves(self.shape, name)
 
     def read(self, text: str) -> np.ndarray:
-        """A puzzle, cell after cell: "53..7...." is the first row of nine. A dot, an underscore or a zero is a blank."""
+        """A puzzle, cell after cell: "53..7...." is the first row of nine. A dot,
+        an underscore or a zero is a blank."""
         return np.array(self.tokenizer.encode(text, "the puzzle"))
 
     def pieces(self, row: Sequence[int]) -> list[str]:

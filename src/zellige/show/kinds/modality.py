@@ -17,8 +17,8 @@ from ..style import Line, Mark
 class Modality:
     """Display of the sequences of one kind of data.
 
-    Rows are (N, L) or (L,) integers; one that is no token is still to come. `given` is (N, L) or (L,) bool: what was not
-    drawn but given. `captions` has a word for each row.
+    Rows are (N, L) or (L,) integers; one that is no token is still to come. `given` is (N, L) or (L,) bool: what was
+    not drawn but given. `captions` has a word for each row.
 
     Attributes:
         name: as the tokenizer has it; many: what to call several.
@@ -154,7 +154,8 @@ class Modality:
         return ""
 
     def valid(self, rows: ArrayLike) -> np.ndarray:
-        """(N,) bool, whether nothing is missing and no rule is broken; of data without rules whether nothing is missing."""
+        """(N,) bool, whether nothing is missing and no rule is broken;
+        of data without rules whether nothing is missing."""
         return np.logical_not(self.absent(self.rows(rows)).any(-1))
 
     # arrays ----------------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-"""Music as a piano roll: rows of (steps, voices) pitches, a step is a sixteenth. PNG, MIDI, and note names on a terminal.
+"""Music as a piano roll: rows of (steps, voices) pitches, a step is a sixteenth. PNG, MIDI, and note names on a
+terminal.
 
 A roll says which pitch sounds at each step, not where a note begins: equal pitches in a row are one held note.
 """
@@ -103,16 +104,28 @@ class Roll(Modality):
                         range(step, step + length), key=lambda s, v=voice: bool(fixed_cells[s, v])
                     ):
                         where = list(run)
-                        ax.broken_barh([(where[0] / BAR, len(where) / BAR)], (pitch - 0.42, 0.84), color=colour,
-                                       alpha=0.45 if pale else 1.0, lw=0)  # fmt: skip
+                        ax.broken_barh(
+                            [(where[0] / BAR, len(where) / BAR)],
+                            (pitch - 0.42, 0.84),
+                            color=colour,
+                            alpha=0.45 if pale else 1.0,
+                            lw=0,
+                        )
                     ax.plot([step / BAR] * 2, [pitch - 0.42, pitch + 0.42], color="white", lw=0.7)
                 if notes:
                     last.append((notes[-1][2], voice))
             place = -math.inf
             for pitch, voice in sorted(last):  # no name covers another
                 place = max(pitch, place + 0.08 * (high - low + 4))
-                ax.annotate(self.voices[voice], (steps / BAR, place), xytext=(4, 0), fontsize=8, va="center",
-                            color=COLOURS[voice % len(COLOURS)], textcoords="offset points")  # fmt: skip
+                ax.annotate(
+                    self.voices[voice],
+                    (steps / BAR, place),
+                    xytext=(4, 0),
+                    fontsize=8,
+                    va="center",
+                    color=COLOURS[voice % len(COLOURS)],
+                    textcoords="offset points",
+                )
             tones = [p for p in range(int(low) - 2, int(high) + 3) if p % 12 in (0, 5)]
             ax.set(xlim=(0, steps / BAR), ylim=(low - 2, high + 2), yticks=tones, xticks=range(-(-steps // BAR)))
             ax.set_xticks(ax.get_xticks(), [str(int(bar) + 1) for bar in ax.get_xticks()], fontsize=8)
@@ -153,13 +166,18 @@ class Roll(Modality):
         """A `mido.MidiFile`, a track for each voice, 100 quarter notes a minute, on an organ."""
         mido = _mido()
         file = mido.MidiFile(ticks_per_beat=480)
-        head = mido.MidiTrack([mido.MetaMessage("set_tempo", tempo=mido.bpm2tempo(100)),
-                               mido.MetaMessage("time_signature", numerator=4, denominator=4)])  # fmt: skip
+        head = mido.MidiTrack(
+            [
+                mido.MetaMessage("set_tempo", tempo=mido.bpm2tempo(100)),
+                mido.MetaMessage("time_signature", numerator=4, denominator=4),
+            ]
+        )
         file.tracks.append(head)
         tick = file.ticks_per_beat // BEAT
         for channel, (name, notes) in enumerate(zip(self.voices, self.notes(row))):
-            track = mido.MidiTrack([mido.MetaMessage("track_name", name=name),
-                                    mido.Message("program_change", channel=channel, program=19)])  # fmt: skip
+            track = mido.MidiTrack(
+                [mido.MetaMessage("track_name", name=name), mido.Message("program_change", channel=channel, program=19)]
+            )
             now = 0
             for step, length, pitch in notes:
                 on = mido.Message("note_on", channel=channel, note=pitch, velocity=80, time=(step - now) * tick)

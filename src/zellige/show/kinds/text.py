@@ -63,7 +63,8 @@ class Smiles(Text):
 
 
 def token_texts(tokenizer: Tokenizer, tokens: Sequence[int]) -> list[str]:
-    """The text of each token by itself, as it stands in running text; of a character of several tokens the last has it."""
+    """The text of each token by itself, as it stands in running text;
+    of a character of several tokens the last has it."""
     piece = _piece(tokenizer)
     out = [piece(token) for token in tokens]
     partial = ["\ufffd" in text and 0 <= token < tokenizer.size for text, token in zip(out, tokens)]

@@ -6,9 +6,9 @@
     ModernBERT   rotation              before    gated GELU         a window, every      Warner et al. 2024, arXiv 2412.13663
                                                                     third layer all
 
-All three read in both directions, have no time input, and end with a dense layer, GELU and a norm before the logits, whose
-table is that of the embeddings (tied). Linear biases subtract slope times distance from the scores (ALiBi: Press et al. 2022,
-arXiv 2108.12409).
+All three read in both directions, have no time input, and end with a dense layer, GELU and a norm before the logits,
+whose table is that of the embeddings (tied). Linear biases subtract slope times distance from the scores (ALiBi: Press
+et al. 2022, arXiv 2108.12409).
 """
 
 import math
@@ -85,8 +85,8 @@ class BertNet:
 
 
 def slopes(heads: int) -> list[float]:
-    """Slope of each head's linear bias: 2^(-8/n), 2^(-16/n), ... for n heads, a power of two; for other numbers those of the
-    power below, then every second one of twice that power.
+    """Slope of each head's linear bias: 2^(-8/n), 2^(-16/n), ... for n heads, a power of two; for other numbers those
+    of the power below, then every second one of twice that power.
 
     >>> slopes(4)
     [0.25, 0.0625, 0.015625, 0.00390625]
@@ -99,7 +99,8 @@ def slopes(heads: int) -> list[float]:
 
 
 class TiedHead(nn.Linear):
-    """Logits of the states by the first rows of a table (rows, D) that belongs to the embedding, and a bias of its own."""
+    """Logits of the states by the first rows of a table (rows, D) that belongs to the embedding,
+    and a bias of its own."""
 
     def __init__(self, embedding: nn.Embedding, states: int, bias: bool = True):
         nn.Module.__init__(self)
@@ -169,8 +170,8 @@ class BertLayer(nn.Module):
 class Bert(nn.Module):
     """States (B, L) -> hidden states (B, L, D) by `features`, -> logits (*, K) by `head`; no time input.
 
-    `states` is K, the mask included, `net.rows` or fewer. Weights are as torch makes them, or normal of deviation 0.02 after
-    `initialise`; it is meant to be filled with published ones.
+    `states` is K, the mask included, `net.rows` or fewer. Weights are as torch makes them, or normal of deviation 0.02
+    after `initialise`; it is meant to be filled with published ones.
     """
 
     def __init__(self, net: BertNet, states: int):
@@ -208,8 +209,8 @@ class Bert(nn.Module):
     ) -> Tensor:
         """The hidden states (B, L, D) that `head` reads: those of the last layer, transformed.
 
-        x (B, L) states; segments (B, L): positions see only those of the same number (packed documents), and each document
-        begins at position 0.
+        x (B, L) states; segments (B, L): positions see only those of the same number (packed documents), and each
+        document begins at position 0.
 
         Raises:
             InputError: a time or a class, which it does not take; too many positions.
@@ -246,7 +247,8 @@ class Bert(nn.Module):
         return biases if seen is None else biases.where(seen, -torch.inf)
 
     def _angles(self, length: int, device: torch.device, base: float) -> tuple[Tensor, Tensor] | None:
-        """cos and sin (L, 1, W / 2) of position times frequency in float32, as the published code has it; None without them."""
+        """cos and sin (L, 1, W / 2) of position times frequency in float32, as the published code has it;
+        None without them."""
         if self.net.positions != "rotary":
             return None
         W = self.net.hidden // self.net.heads

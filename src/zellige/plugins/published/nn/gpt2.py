@@ -1,7 +1,7 @@
 """GPT-2 (Radford et al. 2019), causal, in both directions or in blocks.
 
-Pre-norm layers with biases, a vector for each position in the place of rotations, an MLP of tanh-GELU, and the table of the
-embeddings as the head. All else (blocks, two streams, caches, the shift) is that of `Llama`.
+Pre-norm layers with biases, a vector for each position in the place of rotations, an MLP of tanh-GELU, and the table of
+the embeddings as the head. All else (blocks, two streams, caches, the shift) is that of `Llama`.
 
 The matrices lie as they are published, (inputs, outputs), the other way round than in a `Linear`.
 """

@@ -1,17 +1,17 @@
-"""The transformer of Llama, Qwen2, Qwen3 and OLMo, reading in both directions or in blocks: what large diffusion models of text
-are made of.
+"""The transformer of Llama, Qwen2, Qwen3 and OLMo, reading in both directions or in blocks: what large diffusion models
+of text are made of.
 
-RMS norms, rotary positions, grouped keys and values, a gated MLP (SwiGLU), no biases except, in Qwen2, at queries, keys and
-values (Touvron et al. 2023, arXiv 2302.13971; Ainslie et al. 2023, arXiv 2305.13245). Qwen3 normalises each head's queries and
-keys, and its heads have a width of their own. LLaDA (Nie et al. 2025, arXiv 2502.09992) is trained from scratch with it; Dream
-(Ye et al. 2025, arXiv 2508.15487) begins with an autoregressive model and keeps its shift: the hidden state of position i - 1
-says what stands at i.
+RMS norms, rotary positions, grouped keys and values, a gated MLP (SwiGLU), no biases except, in Qwen2, at queries, keys
+and values (Touvron et al. 2023, arXiv 2302.13971; Ainslie et al. 2023, arXiv 2305.13245). Qwen3 normalises each head's
+queries and keys, and its heads have a width of their own. LLaDA (Nie et al. 2025, arXiv 2502.09992) is trained from
+scratch with it; Dream (Ye et al. 2025, arXiv 2508.15487) begins with an autoregressive model and keeps its shift: the
+hidden state of position i - 1 says what stands at i.
 
-With `block` > 0 a position sees its own block and those before, as in `DiT`: two streams, a cache (SDAR, arXiv 2510.06303).
-With `block` 1 it is the causal network that such models begin with.
+With `block` > 0 a position sees its own block and those before, as in `DiT`: two streams, a cache (SDAR, arXiv
+2510.06303). With `block` 1 it is the causal network that such models begin with.
 
-The arithmetic is that of the published code, so that the logits agree in the precision of the weights: norms in float32 and
-back, rotary angles and rotations in float32. Weights keep their own precision (bfloat16 in what is published).
+The arithmetic is that of the published code, so that the logits agree in the precision of the weights: norms in float32
+and back, rotary angles and rotations in float32. Weights keep their own precision (bfloat16 in what is published).
 """
 
 from collections.abc import Callable
@@ -94,7 +94,8 @@ class LlamaNet:
 
 
 class RMSNorm(nn.Module):
-    """x / sqrt(mean x^2 + eps) * weight; the quotient in float32 at least, rounded to x's precision before the product."""
+    """x / sqrt(mean x^2 + eps) * weight; the quotient in float32 at least,
+    rounded to x's precision before the product."""
 
     def __init__(self, width: int, eps: float):
         super().__init__()
@@ -106,7 +107,8 @@ class RMSNorm(nn.Module):
 
 
 class Head(nn.Linear):
-    """Logits of the states, which are the first rows of a table (rows, D) that may be padded: the rest is kept, not computed."""
+    """Logits of the states, which are the first rows of a table (rows, D) that may be padded: the rest is kept,
+    not computed."""
 
     def __init__(self, hidden: int, states: int, rows: int):
         nn.Module.__init__(self)
@@ -139,7 +141,8 @@ class Layer(nn.Module):
     def forward(
         self, x: Tensor, angles: tuple[Tensor, Tensor], plan: Any, past: Past | Beside | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """x (B, L, D) -> (B, L, D), and all keys and values (B, H, P + L, W), those of the P remembered positions first.
+        """x (B, L, D) -> (B, L, D), and all keys and values (B, H, P + L, W), those of the P remembered positions
+        first.
 
         Args:
             angles: cos and sin, (L, 1, W / 2) or (B, L, 1, W / 2).
@@ -163,9 +166,9 @@ class Layer(nn.Module):
 class Llama(InParts, nn.Module):
     """States (B, L) -> hidden states (B, L, D) by `features`, -> logits (*, K) by `head`.
 
-    It has no time input: masked diffusion does not need one. `states` is K, the mask included, `net.rows` or fewer. `block` is
-    the length of a block; 0: every position sees every other; 1: a causal network. Weights are as torch makes them; it is meant
-    to be filled with published ones.
+    It has no time input: masked diffusion does not need one. `states` is K, the mask included, `net.rows` or fewer.
+    `block` is the length of a block; 0: every position sees every other; 1: a causal network. Weights are as torch
+    makes them; it is meant to be filled with published ones.
     """
 
     layer: ClassVar[Callable[[LlamaNet], nn.Module]] = Layer
@@ -199,13 +202,14 @@ class Llama(InParts, nn.Module):
     ) -> Tensor:
         """The hidden states (B, L, D) that `head` reads.
 
-        x (B, L) states; segments (B, L): positions see only those of the same number (packed documents). For a network of
-        blocks, one of these: clean (B, L), the tokens that stand in the blocks before; or cache, what was read before x, which
-        begins a block.
+        x (B, L) states; segments (B, L): positions see only those of the same number (packed documents). For a network
+        of blocks, one of these: clean (B, L), the tokens that stand in the blocks before; or cache, what was read
+        before x, which begins a block.
 
-        With `shift` the first position of a block is read from the clean token before it, so what stands in its block does not
-        matter to it (Fast-dLLM v2, arXiv 2509.26328). The first position of all, and of each document, is read from its own
-        hidden state, as the published samplers do; it was never trained, since texts began with a token that is given.
+        With `shift` the first position of a block is read from the clean token before it, so what stands in its block
+        does not matter to it (Fast-dLLM v2, arXiv 2509.26328). The first position of all, and of each document, is read
+        from its own hidden state, as the published samplers do; it was never trained, since texts began with a token
+        that is given.
 
         Raises:
             InputError: a time or a class, which it does not take; too many positions; what does not fit its blocks.
@@ -246,8 +250,8 @@ class Llama(InParts, nn.Module):
     def _reading(
         self, x: Tensor, start: int, reading: Reading | None, condition: Tensor | None
     ) -> tuple[Tensor, Reading]:
-        """With a shift, the hidden states are those that the positions after the first are read from; the first is read from its
-        own, and belongs to the part for their sake unless it begins the text."""
+        """With a shift, the hidden states are those that the positions after the first are read from; the first is read
+        from its own, and belongs to the part for their sake unless it begins the text."""
         check_tokens_alone(x.shape[1], self.net.length, None, condition)
         if self.block:
             raise InputError(
@@ -265,8 +269,8 @@ class Llama(InParts, nn.Module):
     def _pass(
         self, x: Tensor, streams: int, segments: Tensor | None, cache: Cache | None, valid: Tensor | None = None
     ) -> tuple[Tensor, list[tuple[Tensor, Tensor, Tensor]]]:
-        """Hidden states of x (B, L), noisy rows before clean ones if there are two streams, and the keys, values and tail of each
-        layer."""
+        """Hidden states of x (B, L), noisy rows before clean ones if there are two streams, and the keys, values and
+        tail of each layer."""
         rows, seen = x[: len(x) // streams], None if cache is None else cache.seen
         view = sight(self.block, streams, rows, segments, 0 if cache is None else len(cache), seen)
         position = self._positions(x, segments if valid is None else None, cache, valid)
@@ -280,8 +284,8 @@ class Llama(InParts, nn.Module):
         return h, layers
 
     def _positions(self, x: Tensor, segments: Tensor | None, cache: Cache | None, valid: Tensor | None) -> Tensor:
-        """Positions (L,) or (B, L) of x in the text. A row counts from its first valid position; packed documents, whose
-        angles differ by a constant, count on."""
+        """Positions (L,) or (B, L) of x in the text. A row counts from its first valid position; packed documents,
+        whose angles differ by a constant, count on."""
         position = torch.arange(x.shape[1], device=x.device)
         if cache is not None:
             position = cache.place[:, None] + position
@@ -294,7 +298,8 @@ class Llama(InParts, nn.Module):
         return self.embedding(x)
 
     def _at(self, position: Tensor) -> tuple[Tensor, Tensor]:
-        """cos and sin (*, 1, W / 2) of position times frequency, at positions (*), in float32 as the published code has it."""
+        """cos and sin (*, 1, W / 2) of position times frequency, at positions (*),
+        in float32 as the published code has it."""
         W = self.net.head_width
         frequency = 1 / self.net.base ** (torch.arange(0, W, 2, device=position.device, dtype=torch.float32) / W)
         angle = (position.float()[..., None] * frequency)[..., None, :]

@@ -1,7 +1,7 @@
 """`zellige compare METHOD METHOD ...`: data, network and training are those of `train`, the same for all methods.
 
-`zellige compare RUN RUN` compares runs that are trained, `zellige compare --table NAME --minutes 5` the rows of a paper's table
-on data at hand, and `zellige compare RUN --samplers` the samplers of one trained model.
+`zellige compare RUN RUN` compares runs that are trained, `zellige compare --table NAME --minutes 5` the rows of a
+paper's table on data at hand, and `zellige compare RUN --samplers` the samplers of one trained model.
 """
 
 import itertools
@@ -62,7 +62,8 @@ def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
     for line in str(comparison).splitlines():
         terminal.result(line)
     terminal.result(
-        f"  written   {'   '.join(path(comparison.folder / f'{comparison.name}.{end}') for end in ('json', 'md', 'svg'))}"
+        "  written   "
+        f"{'   '.join(path(comparison.folder / f'{comparison.name}.{end}') for end in ('json', 'md', 'svg'))}"
     )
     put_json(terminal, comparison.plain)
     best = comparison.plain["result"]["methods"][0]
@@ -82,7 +83,8 @@ def _size(words: Sequence[str], typed: Mapping[str, Any]) -> str:
 
 
 def _settled(values: dict[str, Any], typed: Mapping[str, Any], size: str) -> dict[str, Any]:
-    """What is None of trained runs, where nothing is typed; and the training without a size's minutes, where steps are."""
+    """What is None of trained runs, where nothing is typed; and the training without a size's minutes,
+    where steps are."""
     if not size and "--train.start" not in typed and not values["table"]:
         return {name: None for name in ("data", "net") if not any(flag.startswith(f"--{name}.") for flag in typed)}
     minutes = "--train.minutes" in typed or "--train.steps" not in typed

@@ -1,12 +1,13 @@
 """`zellige compare`: several methods, the same network, data, seed and budget: one table and one figure.
 
-    result = compare(["mdlm", "md4", "sedd:process=uniform"], data=Data("pydocs"), net=Net(layers=4), run="runs/compare")
-    print(result)
+    result = compare(["mdlm", "md4", "sedd:process=uniform"], data=Data("pydocs"), net=Net(layers=4),
+    run="runs/compare") print(result)
 
-Each method is a run of its own, in a folder of the comparison's, made by `train`; what is finished is used again, what was
-interrupted goes on. Then each is measured: the bound on the test split, samples at several numbers of network evaluations, the
-speed of its training. measured.json keeps that (with the nats of each text), so that a second call measures nothing;
-compare.json, compare.md and compare.svg are made of it. With a limit the names of all four say so (compare-limit-20.json).
+Each method is a run of its own, in a folder of the comparison's, made by `train`; what is finished is used again, what
+was interrupted goes on. Then each is measured: the bound on the test split, samples at several numbers of network
+evaluations, the speed of its training. measured.json keeps that (with the nats of each text), so that a second call
+measures nothing; compare.json, compare.md and compare.svg are made of it. With a limit the names of all four say so
+(compare-limit-20.json).
 """
 
 import math
@@ -160,10 +161,14 @@ class _Work:
         runs = [run for entrant in several for run in self._runs(entrant)]
         self.trained = bool(several[0].place)  # before, and nothing is
         begun = next((self._place(run.folder) for run in runs if holds_run(self._place(run.folder))), folder)
-        self.trainings = {} if self.trained else {
-            run.folder: run.training(data, net, _steps_of(folder / run.folder if rows else begun, train), folder)
-            for run in runs
-        }  # fmt: skip
+        self.trainings = (
+            {}
+            if self.trained
+            else {
+                run.folder: run.training(data, net, _steps_of(folder / run.folder if rows else begun, train), folder)
+                for run in runs
+            }
+        )
         configs = {name: training.config for name, training in self.trainings.items()}
         if self.trained:
             configs = {run.folder: config_of(self._place(run.folder)) for run in runs}
@@ -236,7 +241,8 @@ class _Work:
     def announce(self) -> None:
         """Say how long the trainings will take that are not done; and let all take the steps that fit for the slowest.
 
-        The first training is given the minutes that these steps take it, and so plans them again; the others take its steps.
+        The first training is given the minutes that these steps take it, and so plans them again; the others take its
+        steps.
         """
         runs = [run for entrant in self.several for run in self._runs(entrant)]
         left = [run for run in runs if not self._is_done(run)]
@@ -344,7 +350,8 @@ class _Work:
             progress.close()
         if state != "reused":
             self.terminal.say(
-                f"  trained in {duration(finished_run.seconds)}, validation {finished_run.validation or 'without a bound'}"
+                f"  trained in {duration(finished_run.seconds)}, validation "
+                f"{finished_run.validation or 'without a bound'}"
             )
 
     def _take_steps(self) -> None:
@@ -362,10 +369,13 @@ class _Work:
         data = measured.data
         several = [[measured.methods[run.folder] for run in self._runs(entrant)] for entrant in self.several]
         rows = [
-            replace(row_of(entrant, over_seeds(measurements)), steps=_trained_steps(self._place(entrant.folder)),
-                    seeds=seed_values(measurements))
+            replace(
+                row_of(entrant, over_seeds(measurements)),
+                steps=_trained_steps(self._place(entrant.folder)),
+                seeds=seed_values(measurements),
+            )
             for entrant, measurements in zip(self.several, several)
-        ]  # fmt: skip
+        ]
         bounds = [[m.bound.result() for m in measurements if m.bound is not None] for measurements in several]
         ranking = sorted((row.bound.value, i) for i, row in enumerate(rows) if row.bound is not None)
         pairs, labels = differences([(rows[i].label, bounds[i]) for _, i in ranking])
@@ -384,10 +394,16 @@ class _Work:
         protocol = self._protocol(data, findings.samples, firsts)
         seconds = sum(method.seconds for method in measured.methods.values())
         contents = json_record(
-            "compare", self.request.to_dict(), entries_of(findings), unit=self.unit, kind="bound", protocol=protocol,
+            "compare",
+            self.request.to_dict(),
+            entries_of(findings),
+            unit=self.unit,
+            kind="bound",
+            protocol=protocol,
             seed=self.how.seed,
-            seconds=seconds, request=self.request,
-        )  # fmt: skip
+            seconds=seconds,
+            request=self.request,
+        )
         name = f"compare{self.part if partial else ''}"
         files.write_file(self.folder / f"{name}.json", as_file(contents))
         files.write_file(self.folder / f"{name}.md", table.markdown(findings, protocol, f"{name}.svg"))
@@ -400,12 +416,16 @@ class _Work:
             k: v for k, v in first.items() if all(b.protocol.get(k) == v for b in bounds)
         }  # each row has its own too
         return {
-            "name": PROTOCOL, "bound": alike,
+            "name": PROTOCOL,
+            "bound": alike,
             "samples": f"{samples} of each method at each number of steps, the same random numbers",
-            "judge": data.judge.name, "real": f"{data.reference.rows} rows",
-            "data sha256": self.corpus.about.get("sha256"), "network": "EMA weights, the best of the validations",
-            "device": "cuda" if cuda(self.config) else "cpu", "seed": self.how.seed,
-        } | ({"training": _seeds_text(self.seeds)} if len(self.seeds) > 1 else {})  # fmt: skip
+            "judge": data.judge.name,
+            "real": f"{data.reference.rows} rows",
+            "data sha256": self.corpus.about.get("sha256"),
+            "network": "EMA weights, the best of the validations",
+            "device": "cuda" if cuda(self.config) else "cpu",
+            "seed": self.how.seed,
+        } | ({"training": _seeds_text(self.seeds)} if len(self.seeds) > 1 else {})
 
 
 def _seeds_text(seeds: Sequence[int]) -> str:
@@ -459,10 +479,17 @@ def row_of(entrant: Entrant, measured: Measurement) -> Row:
     """One method in the table: without the nats of each text."""
     bound = None if measured.bound is None else replace(measured.bound, nats=None, sizes=None)
     return Row(
-        method=entrant.name, variant=entrant.variant, label=entrant.label, folder=entrant.folder, parameters=measured.parameters,
-        sampler=measured.sampler, bound=bound, quality=measured.quality, tokens_per_second=measured.tokens_per_second,
+        method=entrant.name,
+        variant=entrant.variant,
+        label=entrant.label,
+        folder=entrant.folder,
+        parameters=measured.parameters,
+        sampler=measured.sampler,
+        bound=bound,
+        quality=measured.quality,
+        tokens_per_second=measured.tokens_per_second,
         by_sampler=measured.by_sampler,
-    )  # fmt: skip
+    )
 
 
 def seed_values(measurements: Sequence[Measurement]) -> tuple[float, ...]:
@@ -471,15 +498,22 @@ def seed_values(measurements: Sequence[Measurement]) -> tuple[float, ...]:
 
 
 def over_seeds(measurements: Sequence[Measurement]) -> Measurement:
-    """One measurement of a method that was trained with several seeds: the means; the bound with its interval over texts."""
+    """One measurement of a method that was trained with several seeds: the means;
+    the bound with its interval over texts."""
     first = measurements[0]
     if len(measurements) == 1:
         return first
-    bound = None if first.bound is None else replace(
-        Bound.of(_mean([m.bound.result() for m in measurements if m.bound is not None])),
-        kind=first.bound.kind, draws=first.bound.draws, protocol=first.bound.protocol,
-        terms=_means([m.bound.terms for m in measurements if m.bound is not None]),
-    )  # fmt: skip
+    bound = (
+        None
+        if first.bound is None
+        else replace(
+            Bound.of(_mean([m.bound.result() for m in measurements if m.bound is not None])),
+            kind=first.bound.kind,
+            draws=first.bound.draws,
+            protocol=first.bound.protocol,
+            terms=_means([m.bound.terms for m in measurements if m.bound is not None]),
+        )
+    )
     quality = _mean_quality([m.quality for m in measurements])
     by_sampler = tuple(
         replace(at[0], quality=_mean_quality([m.quality for m in at]))

@@ -1,4 +1,5 @@
-"""Who takes part in a comparison: a method with its choices, or a trained run; its column `variant`, the folder of its run."""
+"""Who takes part in a comparison: a method with its choices, or a trained run; its column `variant`,
+the folder of its run."""
 
 import dataclasses
 import json
@@ -85,13 +86,18 @@ class Entrant:
     def training(self, data: Data, net: Net, train: Train, folder: Path) -> Training:
         """Its training in a comparison in that folder, filled."""
         return Training(
-            self.name if self.named else self.method, data, replace(net, **self.net),
-            train if self.seed is None else replace(train, seed=self.seed), self.options, folder=folder / self.folder,
-        ).filled()  # fmt: skip
+            self.name if self.named else self.method,
+            data,
+            replace(net, **self.net),
+            train if self.seed is None else replace(train, seed=self.seed),
+            self.options,
+            folder=folder / self.folder,
+        ).filled()
 
     @property
     def variant(self) -> str:
-        """`uniform`, `uniform, steps=64`; without choices the default process, where the method has several, else `-`."""
+        """`uniform`, `uniform, steps=64`; without choices the default process, where the method has several,
+        else `-`."""
         if self.place:
             return self.title
         words = [v if isinstance(v, str) else f"{k}={v}" for k, v in self.chosen.items()]
@@ -105,7 +111,8 @@ class Entrant:
 
     @property
     def folder(self) -> str:
-        """`sedd-uniform`, `sedd-uniform-seed-1`: the name of its run in the folder of the comparison, or its place from there."""
+        """`sedd-uniform`, `sedd-uniform-seed-1`: the name of its run in the folder of the comparison,
+        or its place from there."""
         if self.place:
             return self.place
         words = [v if isinstance(v, str) else f"{k}-{v}" for k, v in self.chosen.items()]
@@ -126,7 +133,8 @@ def entrants(methods: Any, folder: Path) -> list[Entrant]:
     runs = [isinstance(entry, str | Path) and entry not in METHODS and holds_run(Path(entry)) for entry in methods]
     if any(runs) and not all(runs):
         raise InputError(
-            f"'{methods[runs.index(True)]}' is trained and '{methods[runs.index(False)]}' is not; compare methods, or runs"
+            f"'{methods[runs.index(True)]}' is trained and '{methods[runs.index(False)]}' is not; compare methods, or "
+            "runs"
         )
     members = [Entrant.of_run(Path(entry), folder) if any(runs) else Entrant.of(entry) for entry in methods]
     if len(members) < 2:
@@ -160,7 +168,8 @@ def check_runs(folder: Path, wanted: dict[str, Config]) -> None:
     """InputError where a run that is there was made with other settings than this comparison's.
 
     Args:
-        wanted: the config of each entrant's run, by its folder; other runs must share data, net and training, but for the seed.
+        wanted: the config of each entrant's run, by its folder; other runs must share data, net and training, but for
+            the seed.
     """
     for run in sorted(folder.iterdir()) if folder.is_dir() else []:
         if not holds_run(run):
@@ -188,7 +197,8 @@ def config_of(run: Path) -> Config:
 
 
 def check_alike(runs: Iterable[tuple[str, Path, Config]]) -> None:
-    """InputError for trained runs that are not of the same rows of tokens: of each its name, its folder and its config."""
+    """InputError for trained runs that are not of the same rows of tokens: of each its name,
+    its folder and its config."""
     first, *others = [
         (name, (replace(config.data, cache=None), config.net.length, *_learnt(run))) for name, run, config in runs
     ]

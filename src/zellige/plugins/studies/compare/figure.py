@@ -28,7 +28,8 @@ def svg(found: Findings) -> str:
 
 
 def comparison_figure(found: Findings) -> Figure:
-    """Two panels: the bound of each method, best at the top; what the judge says of its samples at each number of calls."""
+    """Two panels: the bound of each method, best at the top;
+    what the judge says of its samples at each number of calls."""
     rows = found.methods
     with matplotlib.rc_context(STYLE):
         high = max(3.4, 1.4 + 0.34 * len(rows))
@@ -48,9 +49,15 @@ def _bounds(ax: Axes, found: Findings, looks: list[dict[str, Any]]) -> None:
     for y, (row, look) in enumerate(zip(rows, looks)):
         bound = row.bound
         if bound is None or not math.isfinite(bound.value):
-            ax.annotate("no bound" if bound is None else "infinite", (0.02, y), xycoords=("axes fraction", "data"),
-                        va="center", color=SOFT, fontsize=8,
-                        bbox={"fc": "white", "ec": "none", "pad": 1})  # fmt: skip
+            ax.annotate(
+                "no bound" if bound is None else "infinite",
+                (0.02, y),
+                xycoords=("axes fraction", "data"),
+                va="center",
+                color=SOFT,
+                fontsize=8,
+                bbox={"fc": "white", "ec": "none", "pad": 1},
+            )
             continue
         fill = look["color"] if bound.kind == "exact" else "white"
         low, high = (end if math.isfinite(end) else bound.value for end in (bound.low, bound.high))  # else no whisker

@@ -81,9 +81,13 @@ def data_key(corpus: Corpus, how: Settings) -> dict[str, Any]:
 
 
 def measure_method(
-    model: checkpoint.Model, run: Path, key: dict[str, Any], judge: Grams | Enumerated, how: Settings,
+    model: checkpoint.Model,
+    run: Path,
+    key: dict[str, Any],
+    judge: Grams | Enumerated,
+    how: Settings,
     progress: Callable[[str, int, int], None],
-) -> Measurement:  # fmt: skip
+) -> Measurement:
     """The numbers of one method, made with these settings (`key`); calls progress(title, done, total)."""
     began = time.perf_counter()
     method = model.method
@@ -107,9 +111,15 @@ def measure_method(
         chosen, options = sampler_of(name) if name else (None, {})
         for asked, steps in zip(how.calls, steps_of):
             frames = watch(
-                model, count=count, steps=steps, sampler=chosen, seed=mix(how.seed, "compare"), batch=batch, defaults=False,
+                model,
+                count=count,
+                steps=steps,
+                sampler=chosen,
+                seed=mix(how.seed, "compare"),
+                batch=batch,
+                defaults=False,
                 **options,
-            )  # fmt: skip
+            )
 
             def report_frame(frame: Frame, before: int = done, steps: int = steps) -> None:
                 share = (frame.first + len(frame.x) * frame.step / max(frame.steps, 1)) / count
@@ -124,15 +134,20 @@ def measure_method(
             found[name].append(quality)
     own = found.pop("") if "" in found else found[method.sampler]
     return Measurement(
-        parameters=sum(p.numel() for p in method.parameters()), sampler=method.sampler,
-        bound=None if result is None else Bound.of(result), quality=tuple(own), tokens_per_second=speed(run),
-        key=key, seconds=time.perf_counter() - began,
+        parameters=sum(p.numel() for p in method.parameters()),
+        sampler=method.sampler,
+        bound=None if result is None else Bound.of(result),
+        quality=tuple(own),
+        tokens_per_second=speed(run),
+        key=key,
+        seconds=time.perf_counter() - began,
         by_sampler=tuple(BySampler(sampler=name, quality=tuple(quality)) for name, quality in found.items()),
-    )  # fmt: skip
+    )
 
 
 def steps_within(method: Method, sampler: str, most: int, blocks: int = 1) -> int:
-    """The largest number of steps, of each block, in which a sampler makes at most so many network evaluations; at least 1."""
+    """The largest number of steps, of each block, in which a sampler makes at most so many network evaluations;
+    at least 1."""
     name, options = sampler_of(sampler)
     plain = {name: float(options.pop(name)) for name in PLAIN if name in options}
     chosen = samplers.choose_sampler(name, method, plain.get("temperature"), plain.get("top_p"), options)

@@ -1,7 +1,7 @@
 """The rows of a paper's table as entrants of a comparison, on data that is at hand in the place of the paper's.
 
-Each recipe keeps its method and that method's options; network, data and training are the substitute's. Recipes that are the same
-training there (they differ in size, steps or data alone) are trained once.
+Each recipe keeps its method and that method's options; network, data and training are the substitute's. Recipes that
+are the same training there (they differ in size, steps or data alone) are trained once.
 """
 
 from dataclasses import dataclass, replace
@@ -80,7 +80,8 @@ def rows_of(name: str, length: int) -> Rows:
 
 
 def substitute(name: str, data: Any, net: Net | None, train: Train | None, minutes: float) -> tuple[Any, Net, Train]:
-    """Data, network and training of a table's rows: what is given, else those of the smallest size on data that is there."""
+    """Data, network and training of a table's rows: what is given,
+    else those of the smallest size on data that is there."""
     recipes = TABLES[name].recipes
     images = bool(recipes) and bool(RECIPES[recipes[0]].net.grid)
     data = Data(IMAGES if images else TEXT) if data is None else data

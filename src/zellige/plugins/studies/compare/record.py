@@ -1,7 +1,7 @@
 """Findings of a comparison, as types: the numbers of each method, the judge of its samples, and which methods differ.
 
-compare.json holds `Findings`; measured.json a `Measurement` of each method, whose bound has the nats of each text, so that paired
-differences can be taken later.
+compare.json holds `Findings`; measured.json a `Measurement` of each method, whose bound has the nats of each text, so
+that paired differences can be taken later.
 """
 
 import math
@@ -84,7 +84,8 @@ class Reference:
 
 @dataclass(frozen=True)
 class Judge:
-    """The judge of the samples: "n-gram", or "law" for the data's own distribution; its name, and the unit of its numbers."""
+    """The judge of the samples: "n-gram", or "law" for the data's own distribution; its name,
+    and the unit of its numbers."""
 
     kind: str
     name: str
@@ -140,7 +141,8 @@ class BySampler:
 
 @dataclass(frozen=True, kw_only=True)
 class Numbers:
-    """The numbers of one trained method; `by_sampler`: of those samplers that the comparison names and the method supports."""
+    """The numbers of one trained method; `by_sampler`: of those samplers that the comparison names and the method
+    supports."""
 
     parameters: int
     sampler: str
@@ -160,7 +162,8 @@ class Measurement(Numbers):
 
 @dataclass(frozen=True, kw_only=True)
 class DataMeasurement:
-    """Contents of measured.json about the data: its judge, and that judge's number of it; `key` is all that these depend on."""
+    """Contents of measured.json about the data: its judge, and that judge's number of it;
+    `key` is all that these depend on."""
 
     key: dict[str, Any]
     judge: Judge
@@ -172,7 +175,8 @@ class Row(Numbers):
     """A method in the table; two methods share a letter if they are not told apart.
 
     Attributes:
-        seeds: where it was trained with several seeds, the bound of each run; the other numbers are then means over them.
+        seeds: where it was trained with several seeds, the bound of each run; the other numbers are then means over
+            them.
     """
 
     method: str
@@ -186,7 +190,8 @@ class Row(Numbers):
 
 @dataclass(frozen=True)
 class PaperRow:
-    """A row of a paper's table: its name, what the paper reports, the recipe, and the folder of the run that stands for it.
+    """A row of a paper's table: its name, what the paper reports, the recipe, and the folder of the run that stands for
+    it.
 
     note: why no run does, or which other row's run it is.
     """
@@ -216,7 +221,8 @@ class Paper:
 
 @dataclass(frozen=True)
 class Difference:
-    """The bound of one method minus that of another on the same texts, with its 95% interval; `same`: not told apart."""
+    """The bound of one method minus that of another on the same texts, with its 95% interval; `same`:
+    not told apart."""
 
     method: str
     minus: str
@@ -272,7 +278,8 @@ class SamplerPoint:
         samples: their number; calls: network evaluations of one, mean; seconds: that sampling all of them took.
         tokens: of all samples, what was given included.
         measures: by name; exact: -log p of held-out data in nats per token, where the sampler has it.
-        unbeaten: costs, of COSTS, in which no other point beats it; close: those in which one does, within the intervals.
+        unbeaten: costs, of COSTS, in which no other point beats it; close: those in which one does, within the
+            intervals.
     """
 
     way: Way

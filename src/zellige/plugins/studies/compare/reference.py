@@ -1,4 +1,5 @@
-"""Who judges samples: an n-gram model of the train split, or the data's own distribution where that can be written down."""
+"""Who judges samples: an n-gram model of the train split,
+or the data's own distribution where that can be written down."""
 
 import math
 from dataclasses import dataclass, replace
@@ -64,9 +65,13 @@ class Grams:
         score = self.score(rows)
         half = score.half * math.sqrt(len(rows) / count)
         return Reference(
-            value=score.value, low=score.low, high=score.high, entropy=score.entropy, rows=len(rows),
+            value=score.value,
+            low=score.low,
+            high=score.high,
+            entropy=score.entropy,
+            rows=len(rows),
             band=(score.value - half, score.value + half),
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)
@@ -100,13 +105,19 @@ class Enumerated:
         nats, sizes = (torch.stack([weight @ getattr(s, of) for s in sets]) for of in ("nats", "sizes"))
         texts = f"all {M:,} rows of the data, each as likely as it is there, {SETS} independent sets of draws"
         return summarize(
-            nats, sizes, sets[0].unit, sets[0].kind, draws=draws, seed=seed, about=sets[0].about,
+            nats,
+            sizes,
+            sets[0].unit,
+            sets[0].kind,
+            draws=draws,
+            seed=seed,
+            about=sets[0].about,
             protocol=sets[0].protocol | {"texts": texts, "seed": seed},
-        )  # fmt: skip
+        )
 
     def score(self, rows: np.ndarray) -> Score:
-        """Score sequences (n, L): total variation between their frequencies and the distribution, the number in its support,
-        and the fraction of the support (by probability) that they reach."""
+        """Score sequences (n, L): total variation between their frequencies and the distribution, the number in its
+        support, and the fraction of the support (by probability) that they reach."""
         place = {row.tobytes(): i for i, row in enumerate(self.support)}
         places = [place.get(row.tobytes(), -1) for row in np.ascontiguousarray(rows, np.int64)]
         counts = np.bincount([i for i in places if i >= 0], minlength=len(self.p))
@@ -114,12 +125,16 @@ class Enumerated:
         value = (np.abs(counts / n - self.p).sum() + 1 - inside) / 2
         half = math.sqrt(math.log(2 / (1 - LEVEL)) / (2 * n))  # bounded differences: one sample moves it by 1/n
         return Score(
-            value=float(value), low=max(float(value) - half, 0.0), high=float(value) + half, inside=float(inside),
+            value=float(value),
+            low=max(float(value) - half, 0.0),
+            high=float(value) + half,
+            inside=float(inside),
             reached=float(self.p[counts > 0].sum()),
-        )  # fmt: skip
+        )
 
     def reference(self, count: int) -> Reference:
-        """The data's entropy, in the bound's unit, and the total variation of `count` samples of the distribution itself."""
+        """The data's entropy, in the bound's unit, and the total variation of `count` samples of the distribution
+        itself."""
         at, half = floor(self.p, count), math.sqrt(math.log(2 / (1 - LEVEL)) / (2 * count))
         length = self.support.shape[1]
         nats = -float(self.p @ np.log(self.p)) / length
@@ -131,8 +146,8 @@ class Enumerated:
 def floor(p: np.ndarray, n: int) -> float:
     """The expected total variation between a distribution and the frequencies of n independent samples of it.
 
-    A smaller total variation cannot be distinguished from that of the distribution itself. Half the sum of E|X - n p| / n, X
-    binomial; each is 2 v C(n, v) p^v (1 - p)^(n - v + 1) with v = floor(n p) + 1 (De Moivre, 1730).
+    A smaller total variation cannot be distinguished from that of the distribution itself. Half the sum of E|X - n p| /
+    n, X binomial; each is 2 v C(n, v) p^v (1 - p)^(n - v + 1) with v = floor(n p) + 1 (De Moivre, 1730).
     """
     total = 0.0
     for share in p[(p > 0) & (p < 1)].tolist():
@@ -152,7 +167,8 @@ def judge_of(corpus: Corpus, unit: str) -> Grams | Enumerated:
 
 
 def enumerated(corpus: Corpus) -> tuple[np.ndarray, np.ndarray] | None:
-    """The different rows (M, L) of all splits and their frequencies (M,); None where they are no distribution to compare with."""
+    """The different rows (M, L) of all splits and their frequencies (M,);
+    None where they are no distribution to compare with."""
     splits = {id(rows): rows for rows in corpus.rows.values()}.values()
     few = corpus.tokenizer.size**corpus.train.length <= MOST
     if any(rows.documents is not None for rows in splits):

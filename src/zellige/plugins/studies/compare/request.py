@@ -34,14 +34,17 @@ def _method(entry: object) -> Any:
 
 @declared
 class Compare(Request["Comparison"]):
-    """Several methods, the same network, data, seed and budget: trained alike, each measured; one table and one figure."""
+    """Several methods, the same network, data, seed and budget: trained alike, each measured;
+    one table and one figure."""
 
     returns = "zellige.plugins.studies.compare.comparison:Comparison"
 
     methods: Any = option(
         'names, with choices if there are any ("sedd:process=uniform"); classes; (class, "choice=value"); or folders of runs',
-        default=(), hidden=True, read=lambda entries: tuple(map(_method, entries)),
-    )  # fmt: skip
+        default=(),
+        hidden=True,
+        read=lambda entries: tuple(map(_method, entries)),
+    )
     data: Any = option(
         "which corpus, as `train` takes it", default=None, hidden=True, read=section_of_json("data:Data")
     )
@@ -73,8 +76,9 @@ class Compare(Request["Comparison"]):
     samplers: tuple[str, ...] = option(
         "also sample by these, each method by those that it supports, at as many network evaluations; with options as "
         "psi:kappa=0.9",
-        default=(), read=tuple,
-    )  # fmt: skip
+        default=(),
+        read=tuple,
+    )
 
     def run(self, terminal: Terminal | None = None) -> "Comparison":
         """Train the methods alike, measure each, and write the table and the figure.
@@ -125,7 +129,8 @@ class Compare(Request["Comparison"]):
 
 @declared
 class CompareSamplers(Request["SamplersComparison"]):
-    """One model and its samplers: quality, diversity and speed at several numbers of steps; one table and one figure."""
+    """One model and its samplers: quality, diversity and speed at several numbers of steps;
+    one table and one figure."""
 
     returns = "zellige.plugins.studies.compare.samplers:SamplersComparison"
 
@@ -188,7 +193,8 @@ def compare(
     size: Literal["tiny", "small", "base", "medium"] | None = None,
     terminal: Terminal | None = None,
 ) -> "Comparison":
-    """Train methods alike, measure each, and write a table and a figure: `Compare(methods, ..., folder=run).run(terminal)`.
+    """Train methods alike, measure each, and write a table and a figure: `Compare(methods, ...,
+    folder=run).run(terminal)`.
 
     Args:
         methods: names, with choices if there are any ("sedd:process=uniform"); classes; (class, "choice=value"); or the

@@ -9,14 +9,15 @@ Every sampler draws as many samples at each number of steps. What stands for qua
     molecules                the fraction of the samples that are valid and unlike those before them
     text, images, music      energy distance to held-out data
 
-A sampler that collapses does not win by any of these: copies of one good sample are counted once, or are far from the data. What
-a sample looks like by itself (its entropy; cells of a puzzle that are right) stands beside them. Where the sampler chooses
-positions deterministically, -log p of held-out data is exact under its own distribution, parallel steps included
-(`samplers.replay`), and no sample is needed.
+A sampler that collapses does not win by any of these: copies of one good sample are counted once, or are far from the
+data. What a sample looks like by itself (its entropy; cells of a puzzle that are right) stands beside them. Where the
+sampler chooses positions deterministically, -log p of held-out data is exact under its own distribution, parallel steps
+included (`samplers.replay`), and no sample is needed.
 
-No point beats another unless it costs as little and is as good, and one of the two is better: `unbeaten`. The two costs are the
-mean number of network evaluations of a sample, and the time that a sample took. measured.json keeps every point as soon as it is
-measured, so that the same command goes on after an interruption; samplers.json, .md and .svg are made of all.
+No point beats another unless it costs as little and is as good, and one of the two is better: `unbeaten`. The two costs
+are the mean number of network evaluations of a sample, and the time that a sample took. measured.json keeps every point
+as soon as it is measured, so that the same command goes on after an interruption; samplers.json, .md and .svg are made
+of all.
 """
 
 import json
@@ -93,8 +94,9 @@ class SamplersComparison(Record):
         found = self.findings
         return [
             Figure(f"{point.name}, {point.way.steps} steps: {name}", number.value, number.half, name, "samples")
-            for point in found.points for name, number in point.measures.items()
-        ]  # fmt: skip
+            for point in found.points
+            for name, number in point.measures.items()
+        ]
 
     @property
     def unit(self) -> str:
@@ -142,11 +144,12 @@ def marked(points: Sequence[SamplerPoint], quality: str, higher: bool) -> tuple[
         near[kind] = [not beaten for beaten in clearly_beaten(costs, numbers, higher)]
     return tuple(
         replace(
-            point, unbeaten=tuple(kind for kind in COSTS if first[kind][i]),
+            point,
+            unbeaten=tuple(kind for kind in COSTS if first[kind][i]),
             close=tuple(kind for kind in COSTS if near[kind][i] and not first[kind][i]),
         )
         for i, point in enumerate(points)
-    )  # fmt: skip
+    )
 
 
 # ---------------------------------------------------------------------------------------------------- quality
@@ -265,8 +268,8 @@ def _distance(model: models.Model, corpus: Corpus, number: int) -> Quality:
 def exact_nats(model: models.Model, texts: Batch | None, way: Way, batch: int = 64) -> Number | None:
     """-log p of texts in nats per token under the sampler's own distribution; None where it is not exact.
 
-    It is where the positions of a step follow from the tokens before it: most confident first and its rules, `klass`, a fixed
-    order.
+    It is where the positions of a step follow from the tokens before it: most confident first and its rules, `klass`, a
+    fixed order.
     """
     method = model.method
     sampler = samplers.choose_sampler(way.sampler, method, way.temperature, way.top_p, way.options)
@@ -312,9 +315,14 @@ def compare_samplers(
         entries = read_json(file, dict, AGAIN).get("points", []) if file.is_file() else []
         points = _measure_all(model, ways, judge, texts, asked.seed, size, key, entries, file, terminal)
         findings = SamplerFindings(
-            data=corpus.about["name"], kind=judge.kind, quality=judge.quality, beside=judge.beside, higher=judge.higher,
-            points=marked(points, judge.quality, judge.higher), real=judge.real,
-        )  # fmt: skip
+            data=corpus.about["name"],
+            kind=judge.kind,
+            quality=judge.quality,
+            beside=judge.beside,
+            higher=judge.higher,
+            points=marked(points, judge.quality, judge.higher),
+            real=judge.real,
+        )
         protocol = {
             "name": PROTOCOL,
             "samples": f"{judge.count} at each point; {sample_sets.PROTOCOL}: sample i has the stream of (seed, i)",
@@ -322,13 +330,18 @@ def compare_samplers(
             "exact": "-log p of held-out sequences under the sampler's own distribution"
             + ("" if texts is None else f", {len(texts)} of them"),
             "time": f"of sampling alone, wall clock, batches of {size}, {counted(torch.get_num_threads(), 'thread')}",
-            "network": model.method.precision, "weights": about["weights"],
-            "device": next(model.method.parameters()).device.type, "data sha256": corpus.about.get("sha256"),
-        }  # fmt: skip
+            "network": model.method.precision,
+            "weights": about["weights"],
+            "device": next(model.method.parameters()).device.type,
+            "data sha256": corpus.about.get("sha256"),
+        }
         record = SamplersComparison(
-            findings=findings, protocol=protocol, about=about | {"length": length}, seed=asked.seed,
+            findings=findings,
+            protocol=protocol,
+            about=about | {"length": length},
+            seed=asked.seed,
             seconds=time.monotonic() - began,
-        ).made_by(request)  # fmt: skip
+        ).made_by(request)
         with terminal.waiting("drawing"):
             _write(record, folder)
     return record
@@ -354,7 +367,8 @@ def supported(method: Any) -> list[str]:
 
 
 def held_out(model: models.Model, corpus: Corpus, limit: int) -> Batch | None:
-    """`limit` sequences of the test split, evenly spaced; None for 0, or where rows are packed from several documents."""
+    """`limit` sequences of the test split, evenly spaced; None for 0,
+    or where rows are packed from several documents."""
     rows = corpus.test
     if not limit:
         return None
@@ -367,10 +381,15 @@ def _key(model: models.Model, corpus: Corpus, request: Any, judge: Quality) -> d
     """All that a point depends on beside the sampler: where it is the same, the point is not measured again."""
     data = corpus.about.get("tokens_sha256") or corpus.about.get("sha256")
     return {
-        "zellige": __version__, "model": models.fingerprint(model.method), "data": data, "samples": judge.count,
-        "seed": request.seed, "limit": request.limit, "precision": model.method.precision,
+        "zellige": __version__,
+        "model": models.fingerprint(model.method),
+        "data": data,
+        "samples": judge.count,
+        "seed": request.seed,
+        "limit": request.limit,
+        "precision": model.method.precision,
         "device": next(model.method.parameters()).device.type,
-    }  # fmt: skip
+    }
 
 
 def _measure_all(
@@ -412,16 +431,26 @@ def _measure_all(
 
 
 def measure_point(
-    model: models.Model, way: Way, judge: Quality, texts: Batch | None, seed: int, batch: int,
+    model: models.Model,
+    way: Way,
+    judge: Quality,
+    texts: Batch | None,
+    seed: int,
+    batch: int,
     progress: Callable[[int, int], None] | None = None,
-) -> SamplerPoint:  # fmt: skip
+) -> SamplerPoint:
     """Draw the samples of one point, and measure them."""
     drawn = sample_sets.draw_samples(model, way, judge.count, seed, batch=batch, progress=progress, fixed=judge.fixed)
     return SamplerPoint(
-        way=way, samples=len(drawn.texts), calls=float(np.mean(drawn.calls or [math.nan])), seconds=drawn.seconds,
-        tokens=sum(map(len, drawn.rows or [])), measures=judge.measure(drawn), exact=exact_nats(model, texts, way, batch),
+        way=way,
+        samples=len(drawn.texts),
+        calls=float(np.mean(drawn.calls or [math.nan])),
+        seconds=drawn.seconds,
+        tokens=sum(map(len, drawn.rows or [])),
+        measures=judge.measure(drawn),
+        exact=exact_nats(model, texts, way, batch),
         example=drawn.texts[0],
-    )  # fmt: skip
+    )
 
 
 # ---------------------------------------------------------------------------------------------------- files
@@ -467,7 +496,8 @@ def measure_text(name: str, number: Number | None) -> str:
 
 
 def marks(point: SamplerPoint) -> str:
-    """`*` where no other point beats it, `~` where one does within the intervals, `.`: for evaluations, then for time."""
+    """`*` where no other point beats it, `~` where one does within the intervals, `.`: for evaluations,
+    then for time."""
     return "".join("*" if kind in point.unbeaten else "~" if kind in point.close else "." for kind in COSTS)
 
 
@@ -477,11 +507,18 @@ def cells(found: SamplerFindings) -> list[list[str]]:
     table = [["sampler", "steps", "NFE", found.quality, found.beside, *["nats/token"] * exact, "samples/s", "best"]]
     for point in found.points:
         shown_exact = [measure_text("nats/token", point.exact)] * exact
-        table.append([
-            point.name, count(point.way.steps or 0), f"{point.calls:.1f}",
-            measure_text(found.quality, point.measures[found.quality]),
-            measure_text(found.beside, point.measures[found.beside]), *shown_exact, scaled(point.per_second), marks(point),
-        ])  # fmt: skip
+        table.append(
+            [
+                point.name,
+                count(point.way.steps or 0),
+                f"{point.calls:.1f}",
+                measure_text(found.quality, point.measures[found.quality]),
+                measure_text(found.beside, point.measures[found.beside]),
+                *shown_exact,
+                scaled(point.per_second),
+                marks(point),
+            ]
+        )
     if found.real:
         numbers = [measure_text(name, found.real.get(name)) for name in (found.quality, found.beside)]
         table.append(["held-out data", "", "", *numbers, *[""] * exact, "", ""])
@@ -508,8 +545,8 @@ def notes(found: SamplerFindings) -> list[str]:
     better = "more" if found.higher else "less"
     lines = [
         f"{counted(first.samples, 'sample')} at each point, 95% intervals; {better} {found.quality} is better",
-        "NFE: network evaluations of a sample, mean; best, by NFE and by time: * no other point beats it, ~ one does, but within "
-        "the intervals, . one does",
+        "NFE: network evaluations of a sample, mean; best, by NFE and by time: * no other point beats it, ~ one does, "
+        "but within the intervals, . one does",
     ]
     if any(point.exact is not None for point in found.points):
         lines.append("nats/token: exact -log p of held-out data under the sampler's own distribution")

@@ -1,7 +1,7 @@
 """The figure of a comparison of samplers: quality against network evaluations and against samples per second.
 
-A filled marker is a point that no other beats. Below it what a sample looks like by itself, and the exact -log p of held-out data
-where a sampler has one.
+A filled marker is a point that no other beats. Below it what a sample looks like by itself, and the exact -log p of
+held-out data where a sampler has one.
 """
 
 import io
@@ -34,7 +34,8 @@ def svg(found: SamplerFindings) -> str:
 
 
 def samplers_figure(found: SamplerFindings) -> Figure:
-    """Two columns, one for each cost; a row for quality, one for what stands beside it, and one for the exact -log p."""
+    """Two columns, one for each cost; a row for quality, one for what stands beside it,
+    and one for the exact -log p."""
     names = {found.quality: lambda p: p.measures[found.quality], found.beside: lambda p: p.measures[found.beside]}
     if any(point.exact is not None for point in found.points):
         names["held-out -log p, nats/token"] = lambda p: p.exact

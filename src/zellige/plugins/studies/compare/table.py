@@ -167,8 +167,8 @@ def sampler_notes(found: Findings) -> list[str]:
     half = max(q.half for row in found.methods for by in row.by_sampler for q in by.quality)
     digits = 2 if found.judge.grams else 3
     lines = [
-        f"by sampler: {numbers}, within ± {half:.{digits}f} (95%), at no more network evaluations of a sample than in the head; "
-        f"last: {end}, at the most evaluations; their mean was"
+        f"by sampler: {numbers}, within ± {half:.{digits}f} (95%), at no more network evaluations of a sample than in "
+        f"the head; last: {end}, at the most evaluations; their mean was"
     ]
     return lines + [f"  {calls}: {', '.join(names)}" for calls, names in means.items()]
 
@@ -202,7 +202,8 @@ def heading(paper: Paper) -> str:
 
 
 def paper_cells(found: Findings, paper: Paper) -> list[list[str]]:
-    """A header and the rows in the paper's order: what each reports, its bound here and what that is above the best one's."""
+    """A header and the rows in the paper's order: what each reports,
+    its bound here and what that is above the best one's."""
     rows = {row.folder: row for row in found.methods}
     best = found.methods[0].label
     gaps = {gap.method: gap for gap in found.differences if gap.minus == best}

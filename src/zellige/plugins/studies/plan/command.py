@@ -1,5 +1,5 @@
-"""`zellige plan RECIPE`, `plan METHOD` or `plan TABLE`: what a training, or each of a paper's table, takes on GPUs that are not
-at hand; nothing is trained or read.
+"""`zellige plan RECIPE`, `plan METHOD` or `plan TABLE`: what a training, or each of a paper's table, takes on GPUs that
+are not at hand; nothing is trained or read.
 
 Its options are those of `zellige train`, and which devices.
 """
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 
 
 ABOUT = About(
-    "plan", Plan, ("folder", "resume", "overwrite", "epochs"),
+    "plan",
+    Plan,
+    ("folder", "resume", "overwrite", "epochs"),
     "Estimate memory, time and cost of a training on GPUs you do not have.",
-)  # fmt: skip
+)
 form = ABOUT.form
 
 

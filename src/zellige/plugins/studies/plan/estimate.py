@@ -1,10 +1,10 @@
 """Estimate of memory, speed and hours of a training on other hardware, and what limits it.
 
-The memory is that of the step of training itself, run on tensors without numbers by the kernels of the CPU; every storage is
-counted from the operation that makes it to its end, since `tracemalloc` does not see what torch holds. On a GPU
-dropout keeps a byte where those keep a number, so there it is somewhat less; what the driver, the allocator's fragments and a
-network's messages take is not in it. The same run counts the operations, each of which launches a kernel: a step of many small
-ones takes as long as their launches, however little they compute.
+The memory is that of the step of training itself, run on tensors without numbers by the kernels of the CPU; every
+storage is counted from the operation that makes it to its end, since `tracemalloc` does not see what torch holds. On a
+GPU dropout keeps a byte where those keep a number, so there it is somewhat less; what the driver, the allocator's
+fragments and a network's messages take is not in it. The same run counts the operations, each of which launches a
+kernel: a step of many small ones takes as long as their launches, however little they compute.
 """
 
 import contextlib
@@ -39,9 +39,13 @@ aten = torch.ops.aten
 _BY_INDEX = {aten.index.Tensor, aten.index_put.default, aten.index_put_.default, aten._index_put_impl_.default}
 
 _SAME = {
-    aten.view.default, aten._unsafe_view.default, aten.alias.default, aten.unsqueeze.default, aten.select.int,
+    aten.view.default,
+    aten._unsafe_view.default,
+    aten.alias.default,
+    aten.unsqueeze.default,
+    aten.select.int,
     aten.unbind.int,
-}  # fmt: skip
+}
 _FREE = {
     "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_unsafe_view", "lift_fresh", "promote_types",
     "scalar_tensor", "_local_scalar_dense",
@@ -104,11 +108,13 @@ class Numberless(Live):
     """`Live` for tensors without numbers, of which whatever depends on numbers is answered as it is in a run.
 
     A mask is True at a `share` of its places; what must hold of all holds, and what may hold of any does not, or once.
-    There are `rows` distinct values, as of the times of a batch; where they stand in order, one for each `length` entries.
+    There are `rows` distinct values, as of the times of a batch; where they stand in order, one for each `length`
+    entries.
 
     Attributes:
         launches: how many of the operations compute; on a GPU each is a kernel, or several.
-        products: how many of these are products of matrices, convolutions or attention, which no compiler joins to another.
+        products: how many of these are products of matrices, convolutions or attention, which no compiler joins to
+            another.
     """
 
     def __init__(self, share: float, rows: int = 1, length: int = 1):
@@ -147,7 +153,8 @@ class Numberless(Live):
         return [mask.new_empty((n,), dtype=torch.long) for _ in range(mask.ndim)]
 
     def _unique(self, x: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
-        """At most so many distinct values, which of them each entry is, and how many entries each has, as many as the others."""
+        """At most so many distinct values, which of them each entry is, and how many entries each has,
+        as many as the others."""
         n = next(n for n in range(min(x.numel(), max(most, 1)), 0, -1) if x.numel() % n == 0)
         values, counts = x.new_empty((n,)), x.new_empty((n,), dtype=torch.long)
         place = torch.empty_like(x, dtype=torch.long)
@@ -199,9 +206,10 @@ class Budget(Record):
 
     Attributes:
         rows: of a step, on each device at one time.
-        ddp, fsdp, hybrid: the memory of each device, with the weights copied, sharded, or sharded over those of a node (`node`).
-        launches: kernels of a step on each device, at least; the optimizer's, a few, left out. Of a compiled step the products of
-            matrices, convolutions and attention alone, since a compiler may join the rest to them.
+        ddp, fsdp, hybrid: the memory of each device, with the weights copied, sharded, or sharded over those of a node
+            (`node`).
+        launches: kernels of a step on each device, at least; the optimizer's, a few, left out. Of a compiled step the
+            products of matrices, convolutions and attention alone, since a compiler may join the rest to them.
         products: seconds of a step at `utilisation` of the peak of matrix products.
         launching: seconds to launch its kernels, `LAUNCH` each.
         traffic: seconds to read and write once what AdamW and the average do, and the activations.
@@ -340,9 +348,13 @@ class TableBudget(Record):
 
 
 PARTS = {  # of the memory of each device, and what they are called
-    "weights": "weights", "gradients": "gradients", "optimizer": "AdamW's moments", "average": "average of the weights",
-    "activations": "activations, logits", "total": "in all",
-}  # fmt: skip
+    "weights": "weights",
+    "gradients": "gradients",
+    "optimizer": "AdamW's moments",
+    "average": "average of the weights",
+    "activations": "activations, logits",
+    "total": "in all",
+}
 
 
 def budget_of(config: Config, vocabulary: int, gpus: int, device: Device, utilisation: float = UTILISATION) -> Budget:

@@ -93,11 +93,15 @@ def describe_glue(record: "GlueRecord") -> list[str]:
     rows = [("task", "metric", "x 100 (95%, bootstrap)", "trained on", "judged on", "others")]
     rows += [
         (
-            row.name, row.metric, pm(100 * row.value, 100 * row.half, 2), f"{row.train:,}", f"{row.judged:,}",
+            row.name,
+            row.metric,
+            pm(100 * row.value, 100 * row.half, 2),
+            f"{row.train:,}",
+            f"{row.judged:,}",
             ", ".join(f"{name} {100 * value:.2f}" for name, value in row.others.items()) or "-",
         )
         for row in record.rows
-    ]  # fmt: skip
+    ]
     lines = [f"{of_model(about)}, trained on {about['trained on']}", "", *columns(rows, "<<>>><", indent=2, gap=3)]
     if len(record.rows) > 1:
         lines += ["", f"  mean of {len(record.rows)}: {100 * record.mean:.2f}"]
@@ -122,11 +126,22 @@ def save_glue(record: "GlueRecord", folder: Path, terminal: Terminal) -> None:
 
 
 GLUE = Mode(
-    EvaluateGlue, GlueOptions, "evaluate --probe glue",
-    "Fine-tune on GLUE: accuracy, F1 and correlations.", probe, describe_glue, save_glue,
-)  # fmt: skip
+    EvaluateGlue,
+    GlueOptions,
+    "evaluate --probe glue",
+    "Fine-tune on GLUE: accuracy, F1 and correlations.",
+    probe,
+    describe_glue,
+    save_glue,
+)
 
 PROBE = Mode(
-    EvaluateProbe, ProbeOptions, "evaluate --probe",
-    "Classify by the hidden states (also: --probe glue).", probe, describe_probe, save_probe, others={"glue": GLUE},
-)  # fmt: skip
+    EvaluateProbe,
+    ProbeOptions,
+    "evaluate --probe",
+    "Classify by the hidden states (also: --probe glue).",
+    probe,
+    describe_probe,
+    save_probe,
+    others={"glue": GLUE},
+)

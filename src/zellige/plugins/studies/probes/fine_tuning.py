@@ -59,7 +59,8 @@ def model_of_text(model: ModelSource, task: str) -> Model:
 
 
 def of_model(model: Model) -> dict[str, Any]:
-    """Entries of the protocol. A model with classes is told none: given the topic, there would be nothing to classify."""
+    """Entries of the protocol. A model with classes is told none: given the topic,
+    there would be nothing to classify."""
     return {"weights": which_weights(model), "class_": told_none(model).get("class")}
 
 
@@ -102,7 +103,8 @@ def outputs_of(method: Method, classifier: Classifier, texts: Sequence[Sequence[
 
 
 def _groups(lengths: Sequence[int], batch: int, generator: torch.Generator) -> list[list[int]]:
-    """All texts once, in a random order of batches; those of a batch are of about one length, so that little is padded."""
+    """All texts once, in a random order of batches; those of a batch are of about one length,
+    so that little is padded."""
     groups = []
     for chunk in torch.randperm(len(lengths), generator=generator).split(16 * batch):
         near = sorted(chunk.tolist(), key=lambda i: lengths[i])
@@ -123,7 +125,8 @@ def descended(
     warmup: float = 0.1,
     weight_decay: float = 0.01,
 ) -> Iterator[tuple[int, Classifier]]:
-    """Train a copy of the network and a linear map on its mean hidden state by AdamW: each epoch's number, and the classifier.
+    """Train a copy of the network and a linear map on its mean hidden state by AdamW: each epoch's number, and the
+    classifier.
 
     Args:
         outputs: of the linear map.

@@ -2,10 +2,10 @@
 
     zellige evaluate RUN --probe human_nontata_promoters --data.path genomic_benchmarks --folds 5
 
-A task is a folder as its authors publish it: `train/CLASS/*.txt` and `test/CLASS/*.txt`, a sequence in each file. The protocol is
-that of Caduceus (Schiff et al. 2024), which MDLM follows: five seeds, each splits the training sequences 90 to 10, trains on the
-first part and stops by the second; the published test sequences are held out. Reported are the mean over the folds, and the
-lowest and the highest.
+A task is a folder as its authors publish it: `train/CLASS/*.txt` and `test/CLASS/*.txt`, a sequence in each file. The
+protocol is that of Caduceus (Schiff et al. 2024), which MDLM follows: five seeds, each splits the training sequences 90
+to 10, trains on the first part and stops by the second; the published test sequences are held out. Reported are the
+mean over the folds, and the lowest and the highest.
 """
 
 from pathlib import Path
@@ -15,13 +15,20 @@ import torch
 from zellige.base.errors import InputError, unknown
 
 TASKS = (
-    "dummy_mouse_enhancers_ensembl", "demo_coding_vs_intergenomic_seqs", "demo_human_or_worm", "human_enhancers_cohn",
-    "human_enhancers_ensembl", "human_ensembl_regulatory", "human_ocr_ensembl", "human_nontata_promoters",
-)  # fmt: skip
+    "dummy_mouse_enhancers_ensembl",
+    "demo_coding_vs_intergenomic_seqs",
+    "demo_human_or_worm",
+    "human_enhancers_cohn",
+    "human_enhancers_ensembl",
+    "human_ensembl_regulatory",
+    "human_ocr_ensembl",
+    "human_nontata_promoters",
+)
 
 
 def read_task(name: str, path: str | Path | None) -> tuple[list[str], torch.Tensor, tuple[str, ...], int]:
-    """The sequences of a task in upper case, training before test, their labels, the classes, and how many are of the test.
+    """The sequences of a task in upper case, training before test, their labels, the classes, and how many are of the
+    test.
 
     path: its folder, or the folder that holds it.
 
@@ -37,7 +44,8 @@ def read_task(name: str, path: str | Path | None) -> tuple[list[str], torch.Tens
     classes = _classes(folder / "train")
     if _classes(folder / "test") != classes or len(classes) < 2:
         raise InputError(
-            f"'{folder}' is no task of Genomic Benchmarks; it has folders train and test, and in each one for every class"
+            f"'{folder}' is no task of Genomic Benchmarks; it has folders train and test, and in each one for every "
+            "class"
         )
     texts, labels = list[str](), list[int]()
     for split in ("train", "test"):

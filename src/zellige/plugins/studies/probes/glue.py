@@ -8,9 +8,10 @@
     training    AdamW without weight decay, rate 2e-5 falling to 0 in a line, 3 epochs of batches of 16; the last epoch counts
     judged on   the published validation split; the test split's labels are not published
 
-This is the protocol of appendix D.6 of the paper (Sahoo et al. 2024, arXiv 2406.07524): the defaults of the script that it names,
-but for the batch. The script reads BERT's pooler over the first position, which a model of masks does not have; here it is the
-mean over the positions. Wang et al. 2019, arXiv 1804.07461, made GLUE; its task WNLI is left out, as in the paper.
+This is the protocol of appendix D.6 of the paper (Sahoo et al. 2024, arXiv 2406.07524): the defaults of the script that
+it names, but for the batch. The script reads BERT's pooler over the first position, which a model of masks does not
+have; here it is the mean over the positions. Wang et al. 2019, arXiv 1804.07461, made GLUE; its task WNLI is left out,
+as in the paper.
 """
 
 import csv
@@ -97,8 +98,12 @@ def ranks(x: Tensor) -> Tensor:
 
 
 METRICS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "accuracy": accuracy, "F1": f1, "Matthews": matthews, "Pearson": pearson, "Spearman": spearman,
-}  # fmt: skip
+    "accuracy": accuracy,
+    "F1": f1,
+    "Matthews": matthews,
+    "Pearson": pearson,
+    "Spearman": spearman,
+}
 
 
 # ---------------------------------------------------------------------------------------------------- tasks
@@ -128,7 +133,10 @@ class Task:
 
 TASKS = {
     "mnli": Task(
-        "MNLI", ("sentence1", "premise"), ("sentence2", "hypothesis"), label=("gold_label", "label"),
+        "MNLI",
+        ("sentence1", "premise"),
+        ("sentence2", "hypothesis"),
+        label=("gold_label", "label"),
         classes=("entailment", "neutral", "contradiction"),
         judged=(("validation_matched", "dev_matched"), ("validation_mismatched", "dev_mismatched")),
     ),
@@ -136,10 +144,14 @@ TASKS = {
     "qnli": Task("QNLI", ("question",), ("sentence",), classes=_ENTAILMENT),
     "sst2": Task("SST-2", ("sentence",)),
     "cola": Task("CoLA", ("sentence",), (), ("Matthews", "accuracy"), columns=("source", "label", "star", "sentence")),
-    "stsb": Task("STS-B", ("sentence1",), ("sentence2",), ("Spearman", "Pearson"), label=("score", "label"), classes=()),
-    "mrpc": Task("MRPC", ("#1 String", "sentence1"), ("#2 String", "sentence2"), ("F1", "accuracy"), ("Quality", "label")),
+    "stsb": Task(
+        "STS-B", ("sentence1",), ("sentence2",), ("Spearman", "Pearson"), label=("score", "label"), classes=()
+    ),
+    "mrpc": Task(
+        "MRPC", ("#1 String", "sentence1"), ("#2 String", "sentence2"), ("F1", "accuracy"), ("Quality", "label")
+    ),
     "rte": Task("RTE", ("sentence1",), ("sentence2",), classes=_ENTAILMENT),
-}  # fmt: skip
+}
 SUFFIXES = (".tsv", ".jsonl", ".json")
 
 
@@ -159,7 +171,8 @@ def tasks_of(name: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Examples:
-    """Texts or pairs of them (without one the second is ""), and labels: classes from 0 (N,), or numbers (N,) float64."""
+    """Texts or pairs of them (without one the second is ""), and labels: classes from 0 (N,),
+    or numbers (N,) float64."""
 
     first: list[str]
     second: list[str]
@@ -170,8 +183,8 @@ def examples(name: str, path: str | None = None, cache: str | None = None) -> di
     """The splits of a task: train, and those that it is judged on.
 
     Args:
-        path: a folder of GLUE's tasks or of this one, with train.tsv and dev.tsv as published, or .jsonl; by `datasets` from the
-            Hugging Face hub where it is not given.
+        path: a folder of GLUE's tasks or of this one, with train.tsv and dev.tsv as published, or .jsonl; by `datasets`
+            from the Hugging Face hub where it is not given.
 
     Raises:
         InputError: no such file; a row without a column, or with another label.
@@ -194,8 +207,8 @@ def _file(folder: Path, names: Sequence[str]) -> Path:
             if (folder / f"{name}{suffix}").is_file():
                 return folder / f"{name}{suffix}"
     raise InputError(
-        f"no {names[-1]}.tsv and no {names[0]}.jsonl in '{shown(folder)}'; give the folder of GLUE's tasks by `data.path`, or "
-        "leave it out"
+        f"no {names[-1]}.tsv and no {names[0]}.jsonl in '{shown(folder)}'; give the folder of GLUE's tasks by "
+        "`data.path`, or leave it out"
     )
 
 
@@ -263,8 +276,8 @@ def _label(task: Task, label: str, number: int, of: str) -> float:
 
 
 def encoded(tokenizer: "Tokenizer", of: Examples, size: int) -> tuple[list[list[int]], int]:
-    """Each pair as tokens, `size` at most, and how many were cut: [CLS] first [SEP] second [SEP]; without [CLS], the separator
-    between the two alone; without a separator, a space."""
+    """Each pair as tokens, `size` at most, and how many were cut: [CLS] first [SEP] second [SEP]; without [CLS], the
+    separator between the two alone; without a separator, a space."""
     inner = getattr(tokenizer, "inner", None)
     begin, end = (inner.token_to_id(name) for name in ("[CLS]", "[SEP]")) if inner is not None else (None, None)
     end = tokenizer.separator if begin is None or end is None else end
@@ -386,11 +399,14 @@ def glue(
             rows.append(_row(name, split, outputs, splits[split].labels, len(texts["train"][0]),
                              texts["train"][1] + texts[split][1], seed))  # fmt: skip
     protocol = GlueProtocol(
-        name=PROTOCOL, data="GLUE's train splits, judged on its validation splits",
-        input=f"[CLS] first [SEP] second [SEP], {size} tokens at most", features="mean over positions at t = 0",
+        name=PROTOCOL,
+        data="GLUE's train splits, judged on its validation splits",
+        input=f"[CLS] first [SEP] second [SEP], {size} tokens at most",
+        features="mean over positions at t = 0",
         fine_tuning=f"AdamW without decay, rate {rate:g} falling to 0, {epochs} epochs of batches of {batch}, the last one",
-        **of_model(model), seed=seed,
-    )  # fmt: skip
+        **of_model(model),
+        seed=seed,
+    )
     hashed = fingerprint(
         *(part for s in whole.values() for of in s.values() for part in (of.first, of.second, of.labels))
     )
@@ -399,9 +415,16 @@ def glue(
 
 
 def _trained(
-    method: Method, task: Task, texts: Sequence[Sequence[int]], of: Examples, seed: int, epochs: int, rate: float, batch: int,
+    method: Method,
+    task: Task,
+    texts: Sequence[Sequence[int]],
+    of: Examples,
+    seed: int,
+    epochs: int,
+    rate: float,
+    batch: int,
     progress: Callable[[int, int], None],
-) -> Classifier:  # fmt: skip
+) -> Classifier:
     """The classifier after its last epoch: cross-entropy of the classes, or the squared error of a number."""
 
     def loss_of(guess: Tensor, rows: Sequence[int]) -> Tensor:

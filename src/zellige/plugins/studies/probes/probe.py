@@ -2,7 +2,8 @@
 
     zellige evaluate MODEL --probe ag_news
 
-Five classifiers of the same texts, cut at the network's length, in the model's own tokens, judged on the same held-out ones:
+Five classifiers of the same texts, cut at the network's length, in the model's own tokens, judged on the same held-out
+ones:
 
     bag of tokens            logistic regression on tf-idf counts of the tokens: no network, no order
     linear, random weights   logistic regression on the mean hidden state (`models.embed`) of the same network, never trained
@@ -10,9 +11,9 @@ Five classifiers of the same texts, cut at the network's length, in the model's 
     fine-tuned, random       the network and a linear map on its mean hidden state, trained on the labels from fresh weights
     fine-tuned, trained      the same, from the trained weights
 
-The MDLM paper reports that a BERT trained further as a diffusion model can be fine-tuned on GLUE as well as before (Sahoo et al.
-2024, arXiv 2406.07524). This command asks the same question of any model. The regressions' L2 penalty, and after which epoch
-fine-tuning stops, are chosen on texts that are neither trained on nor held out.
+The MDLM paper reports that a BERT trained further as a diffusion model can be fine-tuned on GLUE as well as before
+(Sahoo et al. 2024, arXiv 2406.07524). This command asks the same question of any model. The regressions' L2 penalty,
+and after which epoch fine-tuning stops, are chosen on texts that are neither trained on nor held out.
 """
 
 import copy
@@ -55,7 +56,8 @@ def regress(
     penalty: float,
     start: Tensor | None = None,
 ):
-    """The weights (width + 1, classes) of a regression with an L2 penalty on all but the last row, the bias. Convex; by L-BFGS.
+    """The weights (width + 1, classes) of a regression with an L2 penalty on all but the last row, the bias. Convex; by
+    L-BFGS.
 
     apply: weights (width, classes) -> logits (N, classes).
     """
@@ -75,7 +77,8 @@ def regress(
 
 
 def linear(features: Sequence[Any], labels: Sequence[Tensor], classes: int) -> tuple[Tensor, float]:
-    """Which texts of the third part a regression on the first gets right, (N,) bool, with the penalty that the second chose.
+    """Which texts of the third part a regression on the first gets right, (N,) bool, with the penalty that the second
+    chose.
 
     features: of the three parts, (N, D) each, dense or sparse, float64.
     """
@@ -98,7 +101,8 @@ def standardized(parts: Sequence[Tensor]) -> list[Tensor]:
 
 
 def bags(parts: Sequence[Sequence[Sequence[int]]], vocabulary: int) -> list[Tensor]:
-    """tf-idf counts of tokens, each text of norm 1: (1 + log count) (1 + log N/n), for n of the first part's N texts with it."""
+    """tf-idf counts of tokens, each text of norm 1: (1 + log count) (1 + log N/n),
+    for n of the first part's N texts with it."""
     bags_of_parts = []
     for texts in parts:
         rows = torch.cat([torch.full((len(text),), i) for i, text in enumerate(texts)])
@@ -156,7 +160,8 @@ def fine_tune(
     batch: int,
     progress: Callable[[int, int], None],
 ) -> tuple[Tensor, int]:
-    """Train all weights on the labels by AdamW: which held-out texts are right, (N,) bool, after the epoch that part 2 chose."""
+    """Train all weights on the labels by AdamW: which held-out texts are right, (N,) bool,
+    after the epoch that part 2 chose."""
     best: tuple[int, int, Tensor] = (-1, 0, torch.empty(0))
 
     def loss_of(guess: Tensor, rows: Sequence[int]) -> Tensor:
@@ -198,7 +203,8 @@ class Labelled:
 
 
 def labelled(name: str, path: str | Path | None = None, cache: str | None = None) -> Labelled:
-    """The 7,600 texts of AG News's test.csv: title and description, and one of four classes; or a task of Genomic Benchmarks.
+    """The 7,600 texts of AG News's test.csv: title and description, and one of four classes; or a task of Genomic
+    Benchmarks.
 
     Args:
         path: a folder with the file, or the file; downloaded where it is not given.
@@ -318,7 +324,8 @@ class ProbeRecord(Classified):
 
     Attributes:
         rows: one for each classifier.
-        differences: what training brings: the trained network minus the random one, probed and fine-tuned, and minus the bag.
+        differences: what training brings: the trained network minus the random one, probed and fine-tuned, and minus
+            the bag.
         folds: one for each classifier, of several folds; `rows` and `differences` are those of the first.
     """
 
@@ -341,9 +348,11 @@ class ProbeRecord(Classified):
 
 
 PAIRS = (
-    ("linear, trained", "linear, random weights"), ("fine-tuned, trained", "fine-tuned, random"),
-    ("linear, trained", "bag of tokens"), ("fine-tuned, trained", "bag of tokens"),
-)  # fmt: skip
+    ("linear, trained", "linear, random weights"),
+    ("fine-tuned, trained", "fine-tuned, random"),
+    ("linear, trained", "bag of tokens"),
+    ("fine-tuned, trained", "bag of tokens"),
+)
 
 
 # ---------------------------------------------------------------------------------------------------- all of it
@@ -402,18 +411,23 @@ def probe(
         correct, epoch = fine_tune(probed_method, parts, labels, classes, seed, epochs, rate, batch, on_step)
         answers.append(Answers(name, correct, f"epoch {epoch} of {epochs}"))
     protocol = ProbeProtocol(
-        name=PROTOCOL, data=f"{data.name}, {data.what}",
+        name=PROTOCOL,
+        data=f"{data.name}, {data.what}",
         texts=f"{len(numbers[0])} train, {len(numbers[1])} choose, {len(numbers[2])} held out",
         length=f"{size} tokens, {cut} texts cut",
         features="mean over positions at t = 0, " + ("what the head reads" if layer is None else f"layer {layer}"),
         regression="multinomial, L2 penalty chosen, L-BFGS",
         fine_tuning=f"AdamW, rate {rate:g}, {epochs} epochs of batches of {batch}, the epoch chosen",
-        **of_model(model), seed=seed,
-    )  # fmt: skip
+        **of_model(model),
+        seed=seed,
+    )
     about = about_texts(model, data.name, fingerprint(data.texts, data.labels))
     by_name = {answer.name: answer for answer in answers}
     gains = tuple(by_name[a].minus(by_name[b]) for a, b in PAIRS if {a, b} <= by_name.keys())
     return ProbeRecord(
-        rows=tuple(answer.row for answer in answers), differences=gains, protocol=protocol, about=about,
+        rows=tuple(answer.row for answer in answers),
+        differences=gains,
+        protocol=protocol,
+        about=about,
         seconds=time.monotonic() - began,
-    )  # fmt: skip
+    )

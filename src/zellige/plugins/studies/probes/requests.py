@@ -60,9 +60,16 @@ class EvaluateProbe(FineTuning["ProbeRecord"]):
 
         data, epochs = labelled(self.probe, self.data.path, self.data.cache), 0 if self.linear else self.epochs
         record = probe_folds(
-            model, data, self.folds, seed=self.seed, epochs=epochs, rate=self.rate, batch=self.batch, layer=self.layer,
+            model,
+            data,
+            self.folds,
+            seed=self.seed,
+            epochs=epochs,
+            rate=self.rate,
+            batch=self.batch,
+            layer=self.layer,
             **self._shown,
-        )  # fmt: skip
+        )
         return record.made_by(self)
 
 
@@ -88,7 +95,14 @@ class EvaluateGlue(FineTuning["GlueRecord"]):
         from .glue import glue, tasks_of
 
         record = glue(
-            model, tasks_of(self.probe), path=self.data.path, cache=self.data.cache, seed=self.seed, epochs=self.epochs,
-            rate=self.rate, batch=self.batch, **self._shown,
-        )  # fmt: skip
+            model,
+            tasks_of(self.probe),
+            path=self.data.path,
+            cache=self.data.cache,
+            seed=self.seed,
+            epochs=self.epochs,
+            rate=self.rate,
+            batch=self.batch,
+            **self._shown,
+        )
         return record.made_by(self)

@@ -1,7 +1,7 @@
 """`zellige sweep METHOD`: a training for each combination of options that have several values, and which came out best.
 
-A trial is what `zellige train` does with one value of each: a run, in a folder of its own in that of the sweep. The same command
-again goes on where it was stopped, since what is finished is there.
+A trial is what `zellige train` does with one value of each: a run, in a folder of its own in that of the sweep. The
+same command again goes on where it was stopped, since what is finished is there.
 """
 
 import time

@@ -49,10 +49,14 @@ class Trial:
         v = self.validation
         bound = dict.fromkeys(("interval", "unit", "kind")) if v is None else v.common()
         return {
-            "point": dict(zip(names, self.point)), "run": str(self.folder), "validation": None if v is None else v.value,
-            **{name: bound[name] for name in ("interval", "unit", "kind")}, "best_step": self.best_step,
-            "seconds": self.seconds, "error": self.error or None,
-        }  # fmt: skip
+            "point": dict(zip(names, self.point)),
+            "run": str(self.folder),
+            "validation": None if v is None else v.value,
+            **{name: bound[name] for name in ("interval", "unit", "kind")},
+            "best_step": self.best_step,
+            "seconds": self.seconds,
+            "error": self.error or None,
+        }
 
     @classmethod
     def values(cls, entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,9 +64,12 @@ class Trial:
         value = entry["validation"]
         bound = {"value": value, **(entry["interval"] or {}), "unit": entry["unit"], "kind": entry["kind"]}
         return {
-            **entry, "point": [*map(str, entry["point"].values())], "folder": entry["run"],
-            "validation": None if value is None else bound, "error": entry["error"] or "",
-        }  # fmt: skip
+            **entry,
+            "point": [*map(str, entry["point"].values())],
+            "folder": entry["run"],
+            "validation": None if value is None else bound,
+            "error": entry["error"] or "",
+        }
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
-"""Which points a sweep tries: every one of a grid, or one after another, each chosen once it is known what came of those before.
+"""Which points a sweep tries: every one of a grid, or one after another, each chosen once it is known what came of
+those before.
 
-A point is a value for each axis, as a text. The generators are sent what their last point came to: a number that is to be
-small, None where it failed. They depend on that and on the seed alone, so that a sweep that is begun again asks for the same
-points, which are there already, and goes on after them: nothing else need be stored.
+A point is a value for each axis, as a text. The generators are sent what their last point came to: a number that is to
+be small, None where it failed. They depend on that and on the seed alone, so that a sweep that is begun again asks for
+the same points, which are there already, and goes on after them: nothing else need be stored.
 """
 
 import itertools
@@ -41,7 +42,8 @@ class Axis:
 
     @classmethod
     def of(cls, option: str, text: str, setting: str = "") -> "Axis | None":
-        """Return the axis of a list or a range; None for one value. InputError for a value twice, or none between two commas."""
+        """Return the axis of a list or a range; None for one value. InputError for a value twice,
+        or none between two commas."""
         setting = setting or option.removeprefix("--")
         if ends := re.fullmatch(rf"({_NUMBER})\.\.({_NUMBER})", text):
             if float(ends[1]) >= float(ends[2]):
@@ -73,7 +75,8 @@ class Axis:
 
 
 def axes_of(values: Mapping[str, Any]) -> tuple[Axis, ...]:
-    """Return the axes of settings by their names, each with a list of values, or with a text, "1e-4..1e-2" or "1e-3,2e-3"."""
+    """Return the axes of settings by their names, each with a list of values, or with a text,
+    "1e-4..1e-2" or "1e-3,2e-3"."""
     axes = []
     for name, several in values.items():
         if not isinstance(name, str) or not isinstance(several, Iterable):

@@ -3,8 +3,8 @@
     record = Sweep(Training("mdlm", size="tiny"), {"train.lr": [1e-3, 2e-3]}, folder="runs/sweep").run()
     record.best.folder
 
-Each trial is a run in a folder of its own within the sweep's. The same sweep again goes on where it was stopped, since what is
-finished is there. `search` says which combinations are tried.
+Each trial is a run in a folder of its own within the sweep's. The same sweep again goes on where it was stopped, since
+what is finished is there. `search` says which combinations are tried.
 """
 
 import math
@@ -50,8 +50,9 @@ class Sweep(Request["SweepRecord"]):
     )
     axes: Mapping[str, Any] | Sequence[Axis] | None = option(
         'settings with several values each, {"train.lr": [1e-3, 2e-3]}, or with a range of them, "1e-4..1e-2"',
-        default=None, hidden=True,
-    )  # fmt: skip
+        default=None,
+        hidden=True,
+    )
     folder: str | Path = option("folder for the sweep; each trial has a subfolder", default="runs/sweep", flag="run")
     trials: int | None = option(
         "try only this many combinations (default: all); an option may then be a range, 1e-4..1e-2",
@@ -150,9 +151,11 @@ class _Work:
         return replace(complete_request, train=train, folder=folder)
 
     def announce(self) -> None:
-        """Say how long all trials take. Minutes that a size sets become steps that all of them take, as many as the slowest may.
+        """Say how long all trials take. Minutes that a size sets become steps that all of them take, as many as the
+        slowest may.
 
-        The first trial is given the minutes that these steps take it, and so plans them again; the others take its steps.
+        The first trial is given the minutes that these steps take it, and so plans them again; the others take its
+        steps.
         """
         from zellige.training import device, forecast, setup
 

@@ -1,8 +1,8 @@
 """The identities, each a function that yields its largest error. `verify` runs them and prints the table.
 
-The space is small (3 tokens, length 2): every expectation is a sum, every integral a quadrature, and the distribution of a
-sampler a product of transition matrices of its actual code (see `exact`). Networks and distributions are fixed numbers, so
-nothing is random.
+The space is small (3 tokens, length 2): every expectation is a sum, every integral a quadrature, and the distribution
+of a sampler a product of transition matrices of its actual code (see `exact`). Networks and distributions are fixed
+numbers, so nothing is random.
 """
 
 # isort: off  (the order of the table)

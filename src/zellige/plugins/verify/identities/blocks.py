@@ -32,8 +32,8 @@ def by_blocks(method: Method) -> bool:
 
 
 def transformer(method: Method, block: int, **more: Any) -> Any:
-    """A method like this one on a transformer whose weights are fixed numbers, for texts of length 6 in blocks; `more` of its
-    `Net`."""
+    """A method like this one on a transformer whose weights are fixed numbers, for texts of length 6 in blocks; `more`
+    of its `Net`."""
     config = dataclasses.replace(method.config, block=block) if "block" in vars(method.config) else method.config
     net = Net(layers=2, hidden=12, heads=3, length=LONG, conv=3, condition=8, **more)
     instance = methods.build(type(method), V, net, config).double().eval()
@@ -206,7 +206,8 @@ class Always:
 
 @own("blocks.mixed", lambda m: isinstance(m, Blocks))
 def one_network_reads_blocks_of_any_size_that_it_was_trained_with(method: Blocks):
-    """Trained with `blocks` 1, 2 and 3, against a method of each size alone that has the same weights (arXiv 2606.02241)."""
+    """Trained with `blocks` 1, 2 and 3, against a method of each size alone that has the same weights (arXiv
+    2606.02241)."""
     loss, drawn, gap = Largest(), Largest(), Largest()
     batch, sizes = Batch(enumeration.states(V, LONG)[::90]), (1, 2, 3)
     mixed = transformer(
@@ -254,8 +255,8 @@ def the_bound_of_ar_is_its_likelihood(method: Method):
 @own("blocks.batch", lambda m: isinstance(m, AR))
 @torch.no_grad()
 def a_random_batch_is_unbiased(method: Method):
-    """`token_share`: over every draw of the tokens that count, the mean of their costs, times how many may be drawn; its
-    expectation is the bound times the chance that any is drawn."""
+    """`token_share`: over every draw of the tokens that count, the mean of their costs, times how many may be drawn;
+    its expectation is the bound times the chance that any is drawn."""
     worst, share = Largest(), 0.25
     method = again(method, token_share=share)
     for x in enumeration.states(V, L)[[1, 3, 8]]:

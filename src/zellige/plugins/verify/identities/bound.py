@@ -1,4 +1,5 @@
-"""The bounds of a method: its closed forms, their limit, the likelihood below them, and what they are at the exact network."""
+"""The bounds of a method: its closed forms, their limit, the likelihood below them,
+and what they are at the exact network."""
 
 import itertools
 import math
@@ -301,7 +302,8 @@ def steps_approach_continuous_time(method: Diffusion):
 @own("bound.one-position")
 @torch.no_grad()
 def one_position_loses_nothing(method: Diffusion):
-    """Position by position the exact reverse kernel is the truth: with one of them nothing is lost, in few steps either."""
+    """Position by position the exact reverse kernel is the truth: with one of them nothing is lost,
+    in few steps either."""
     distribution, worst = data_distribution(1), Largest()
     denoiser, prior = truth_of(method, length=1), method.process.prior
     for steps in (1, 2, 8):

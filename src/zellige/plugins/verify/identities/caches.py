@@ -1,7 +1,7 @@
 """Caches of bidirectional networks: a part read beside keys and values of the rest, and what is sampled with them.
 
-A pass over a part is one dense pass over two texts side by side: the text as it was when it was read whole, whose positions
-see one another, and the part as it is, which sees itself and the first text outside the part.
+A pass over a part is one dense pass over two texts side by side: the text as it was when it was read whole, whose
+positions see one another, and the part as it is, which sees itself and the first text outside the part.
 """
 
 import itertools
@@ -37,8 +37,8 @@ def keeps(method: Method) -> bool:
 @own("caches.network", keeps)
 @torch.no_grad()
 def a_part_of_the_same_text_is_that_of_the_whole(method: Method):
-    """Where nothing has changed, a part read beside the rest has the hidden states of the whole text; convolutions and classes
-    among them."""
+    """Where nothing has changed, a part read beside the rest has the hidden states of the whole text; convolutions and
+    classes among them."""
     worst, x = Largest(), enumeration.states(V + 1, LONG)[:: (V + 1) ** (LONG - 2) // 2]
     for classes in (0, 2):
         network: Any = transformer(method, 0, classes=classes).network
@@ -55,7 +55,8 @@ def a_part_of_the_same_text_is_that_of_the_whole(method: Method):
 
 
 def chances(method: Any, X: Tensor, cache: Any, refresh: int | None, inside: str = "fixed_order") -> Tensor:
-    """The probabilities (B,) of texts X (B, N) as samples, by the sampler's code; its order is a function of the text."""
+    """The probabilities (B,) of texts X (B, N) as samples, by the sampler's code;
+    its order is a function of the text."""
     sampler = SemiAutoregressive(inside, S, cache, refresh)
     p, state, times = (
         torch.ones(len(X), dtype=torch.float64),
@@ -85,7 +86,8 @@ def with_a_refresh_at_each_step_nothing_changes(method: Method):
 @own("caches.blocks", lambda method: isinstance(method, Masked) and SemiAutoregressive.refuse(method) is None)
 @torch.no_grad()
 def blocks_of_a_text_are_the_data(method: Masked):
-    """With the exact network, block after block inside a text, given a token on either side too: every outcome enumerated."""
+    """With the exact network, block after block inside a text, given a token on either side too:
+    every outcome enumerated."""
     worst, data = Largest(), data_distribution()
     X = enumeration.states(V, L)
     for inside, fixed in itertools.product(("any_order", "first_hitting"), ((-1, -1), (1, -1), (-1, 2))):
@@ -140,8 +142,8 @@ def recursion(network: Llama, X: Tensor, cache: str, refresh: int | None) -> Ten
 @shared("caches.stale")
 @torch.no_grad()
 def what_is_out_of_date_is_stated():
-    """log p of texts as samples, by the sampler's code, against the recursion; all texts: how far the distribution is from that
-    without a cache."""
+    """log p of texts as samples, by the sampler's code, against the recursion; all texts: how far the distribution is
+    from that without a cache."""
     worst, X, all_texts = Largest(), some_texts(), enumeration.states(V, N)
     models: list[tuple[bool, Any, Any]] = [
         (False, MD4, MD4.Config(time=False)),

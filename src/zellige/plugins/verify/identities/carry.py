@@ -25,7 +25,8 @@ CARRIED, STEPS = "a carried estimate", 2
 
 
 def conditioned(method: Diffusion) -> Any:
-    """The method with a transformer that reads its own prediction, with fixed numbers for weights; None if it has another."""
+    """The method with a transformer that reads its own prediction, with fixed numbers for weights;
+    None if it has another."""
     net = Net(layers=1, hidden=12, heads=3, length=L, condition=8, self_condition=True)
     try:
         return with_numbers(methods.build(type(method), V, net, method.config, ordered=True))
@@ -34,8 +35,8 @@ def conditioned(method: Diffusion) -> Any:
 
 
 def says(model: Any, x: Tensor, estimate: Tensor, t: Tensor) -> Tensor:
-    """Logits (B, L, K) of one pass, by definition: of the same network without self-conditioning, whose embeddings have the
-    estimate (B, L, K) added in the basis of its weights."""
+    """Logits (B, L, K) of one pass, by definition: of the same network without self-conditioning, whose embeddings have
+    the estimate (B, L, K) added in the basis of its weights."""
     network, weight, embed = model.network, model.network.estimates, model.network.embedding
     network.estimates, network._embed = None, lambda tokens: embed(tokens) + estimate @ weight
     try:
@@ -46,7 +47,8 @@ def says(model: Any, x: Tensor, estimate: Tensor, t: Tensor) -> Tensor:
 
 
 def distribution(model: Any, sampler: Ancestral, times: Tensor) -> Tensor:
-    """Distribution of the samples, (K^L,): the sum over all paths, each with its own estimate, of the sampler's steps."""
+    """Distribution of the samples, (K^L,): the sum over all paths, each with its own estimate,
+    of the sampler's steps."""
     X, K = enumeration.states(model.process.K, L), model.process.K
     state = replace(sampler.init(model, (len(X), L)), x=X)
     p = model.process.prior[X].prod(-1)
@@ -96,8 +98,8 @@ def plain(method: Any) -> bool:
 @own("networks.carried", plain)
 @torch.no_grad()
 def a_carried_estimate(method: Diffusion):
-    """A step and the next estimate, for estimates of all kinds; the bound of each text, over all paths, against -log p of its
-    chain; and how far this chain is from that of two passes."""
+    """A step and the next estimate, for estimates of all kinds; the bound of each text, over all paths, against -log p
+    of its chain; and how far this chain is from that of two passes."""
     if method.block or not (model := conditioned(method)):
         return
     sampler, X, K = Ancestral(estimate="carried"), enumeration.states(method.process.K, L), method.process.K

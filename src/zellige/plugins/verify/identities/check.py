@@ -1,4 +1,5 @@
-"""Tools of a check: the enumerated space, its data distribution, processes, and methods with fixed numbers for a network."""
+"""Tools of a check: the enumerated space, its data distribution, processes,
+and methods with fixed numbers for a network."""
 
 import dataclasses
 import math
@@ -36,9 +37,9 @@ INSIDE = [0.09375, 0.5625, 0.90625]
 class Row:
     """One identity: its largest error, what is allowed, and where the largest error is.
 
-    `claim` is how the tolerance is printed: a bound on the error (`1e-09`), `1 ± 0.15` round an order, `≥ 0`. Of the rows of
-    several variants of a method the one with the largest `strain` is shown. `seconds` is what the whole check of its key took,
-    and `memory` the largest number of bytes that the process had held when it ended.
+    `claim` is how the tolerance is printed: a bound on the error (`1e-09`), `1 ± 0.15` round an order, `≥ 0`. Of the
+    rows of several variants of a method the one with the largest `strain` is shown. `seconds` is what the whole check
+    of its key took, and `memory` the largest number of bytes that the process had held when it ended.
     """
 
     group: str

@@ -1,8 +1,8 @@
 """Coarse chains: a model of T steps in fewer of them, evenly spaced or not, whether they divide T or not.
 
-T is 7 here, and the networks see the time. A method without steps of its own is the chain of whatever grid it is sampled on. The
-distribution is the sum over all paths of the product of the kernels. It does not come from the bound, nor the bound from it. How
-the bound changes with the number of steps is not an identity: it may rise or fall.
+T is 7 here, and the networks see the time. A method without steps of its own is the chain of whatever grid it is
+sampled on. The distribution is the sum over all paths of the product of the kernels. It does not come from the bound,
+nor the bound from it. How the bound changes with the number of steps is not an identity: it may rise or fall.
 """
 
 import dataclasses
@@ -98,7 +98,8 @@ def _draws(method: Diffusion, x_0: Tensor, times: Tensor) -> Iterator[tuple[str,
 @own("bound.coarse-times", lambda method: method.process is not None)
 @torch.no_grad()
 def a_coarse_chain_has_times_of_its_own(method: Diffusion):
-    """Distinct ones, the even ones as near to even as they can be. Given x_0 its steps are those between, one after another."""
+    """Distinct ones, the even ones as near to even as they can be. Given x_0 its steps are those between,
+    one after another."""
     method = chain_of(method)
     if not method.steps:
         return

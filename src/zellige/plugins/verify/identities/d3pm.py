@@ -104,7 +104,8 @@ def a_matrix_of_ones_own_is_its_exponential():
 @own("bound.hybrid", lambda method: isinstance(method, D3PM))
 @torch.no_grad()
 def the_loss_adds_a_cross_entropy(method: Method):
-    """Eq. 5: the bound, and lambda times the mean over the steps of E[-log p~(x_0 | x_t)] at the positions that move."""
+    """Eq. 5: the bound, and lambda times the mean over the steps of E[-log p~(x_0 | x_t)] at the positions that
+    move."""
     worst, weight, T = Largest(), 0.7, 3
     x_0 = enumeration.states(V, L)[[1, 3, 8]]  # with each token at each position
     hybrid: Any = again(method, diffusion_steps=T, auxiliary=weight)

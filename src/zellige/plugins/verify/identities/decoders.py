@@ -1,4 +1,5 @@
-"""Rules of decoders in which the network chooses the order, against their definitions in loops over texts and positions."""
+"""Rules of decoders in which the network chooses the order,
+against their definitions in loops over texts and positions."""
 
 import itertools
 import math

@@ -72,7 +72,8 @@ def draws_have_the_bound_as_expectation(method: Diffusion):
 @own("bound.losses")
 @torch.no_grad()
 def losses_are_any_order_likelihoods(method: Diffusion):
-    """RADD's four losses have one expectation when alpha runs from 1 to 0; so has the loss of every time-free method."""
+    """RADD's four losses have one expectation when alpha runs from 1 to 0;
+    so has the loss of every time-free method."""
     free = free_of_time(method, Linear(0.0))
     if free is None or not free.loss_is_bound or method.time_conditioned:
         return
@@ -109,7 +110,8 @@ def estimators_are_likelihoods_or_bounds(method: Diffusion):
 @own("bound.squared-loss", lambda m: isinstance(m, SEDD))
 @torch.no_grad()
 def the_squared_loss_leads_to_the_true_score(method: SEDD):
-    """Over x_0 given x_t it is the squared error from the true score, and the variance of u, which no network changes."""
+    """Over x_0 given x_t it is the squared error from the true score, and the variance of u,
+    which no network changes."""
     mean, drawn, p_0 = Largest(), Largest(), data_distribution()
     squared, exact = again(method, loss="squared"), enumeration.Denoiser(method.process, p_0, L, "score")
     for t in INSIDE:
@@ -141,7 +143,8 @@ def _node(t: float) -> tuple[Tensor, Tensor]:
 @own("bound.unweighted-loss", lambda m: type(m) is MD4 and not m.steps)
 @torch.no_grad()
 def the_unweighted_loss_leads_to_the_true_posterior(method: MD4):
-    """MaskGIT's: the cross-entropy at the masks; over x_0 given x_t it is a divergence from the truth, and an entropy."""
+    """MaskGIT's: the cross-entropy at the masks; over x_0 given x_t it is a divergence from the truth,
+    and an entropy."""
     mean, drawn, p_0, X = Largest(), Largest(), data_distribution(), enumeration.states(V, L)
     loss, exact = again(method, loss="maskgit"), enumeration.Denoiser(method.process, p_0, L)
     drawn.see(torch.tensor(float(loss.loss_is_bound)), 0.0, "it is no bound")

@@ -1,4 +1,5 @@
-"""What few steps can reach, and what the losses of `samplers.distillation` teach: networks that see the time, every outcome."""
+"""What few steps can reach, and what the losses of `samplers.distillation` teach: networks that see the time,
+every outcome."""
 
 import itertools
 from collections.abc import Iterator
@@ -82,7 +83,8 @@ def noised(method: Diffusion, t: float) -> Tensor:
 @shared("few-steps.sdtt")
 @torch.no_grad()
 def sdtt_learns_the_marginals_of_several_steps():
-    """The mean of its goals at the positions that the steps reveal; its loss, as a sum over the steps that reveal a position."""
+    """The mean of its goals at the positions that the steps reveal; its loss,
+    as a sum over the steps that reveal a position."""
     targets, losses = Largest(), Largest()
     for name, teacher, student in masked():
         for window in WINDOWS[name]:
@@ -171,7 +173,8 @@ ALPHAS = ((0.0, 0.3), (0.2, 0.9), (0.55, 1.0))  # of t and of s <= t
 
 @shared("few-steps.paths")
 def tokens_of_a_path_leave_once():
-    """The largest entry under Gaussian noise at many levels, by where its path leaves x_0; the chances of two of its tokens."""
+    """The largest entry under Gaussian noise at many levels, by where its path leaves x_0;
+    the chances of two of its tokens."""
     entries, pairs, K = Largest(), Largest(), 4
     noise, gamma = numbers(60, K, size=2.0), torch.linspace(-8, 8, 81, dtype=torch.float64)
     for token in range(K):
@@ -199,7 +202,8 @@ def tokens_of_a_path_leave_once():
 @shared("few-steps.consistency")
 @torch.no_grad()
 def consistency_is_zero_where_student_and_teacher_agree_on_paths():
-    """Its mean over all pairs of tokens of paths; 0 of a student that is constant; above 0 where it differs anywhere."""
+    """Its mean over all pairs of tokens of paths; 0 of a student that is constant;
+    above 0 where it differs anywhere."""
     worst, zero, least = Largest(), Largest(), float("inf")
     process, X = enumerable(UDLM).process, enumeration.states(V, L)
     for t, s in ((PRIOR, 0.5), (0.7, 0.2)):
@@ -280,7 +284,8 @@ def component(method: Any, latent: int) -> Any:
 @shared("few-steps.mixture")
 @torch.no_grad()
 def a_step_of_a_mixture_is_the_mixture_of_steps():
-    """The sampler's own distribution, against the mean over the latent of the component's; and what its loss comes to."""
+    """The sampler's own distribution, against the mean over the latent of the component's;
+    and what its loss comes to."""
     worst, losses = Largest(), Largest()
     for name, method in mixtures():
         components = [component(method, latent) for latent in range(M)]
@@ -306,7 +311,8 @@ def a_step_of_a_mixture_is_the_mixture_of_steps():
 @shared("few-steps.passed")
 @torch.no_grad()
 def mixtures_and_random_starts_pass_the_total_correlation():
-    """KL(data || one step) less the total correlation: of a mixture with a latent for each text, and of a random start."""
+    """KL(data || one step) less the total correlation: of a mixture with a latent for each text,
+    and of a random start."""
     texts = (torch.arange(V**L) ** 2) % 5  # that of each latent, and of each beginning
     even = torch.full((V**L,), 1 / V**L, dtype=torch.float64)
     p = torch.zeros(V**L, dtype=torch.float64).index_add(0, texts, even)

@@ -1,7 +1,8 @@
 """Given parts: positions that are never noised and never counted, in the bound and in the samples.
 
-The networks see the time and, under noise without a mask, which positions are given: a token that is given and one that the noise
-left or made look alike. The distribution given a part is found by the kernels of the other positions, summed over all paths.
+The networks see the time and, under noise without a mask, which positions are given: a token that is given and one that
+the noise left or made look alike. The distribution given a part is found by the kernels of the other positions, summed
+over all paths.
 """
 
 import itertools
@@ -32,7 +33,8 @@ Predict = Callable[[Tensor, Tensor], Prediction]  # of x_t and the times
 
 
 def seeing_given(method: Diffusion) -> Diffusion:
-    """The method with a network that is any function of which positions are given, if the noise does not tell them apart."""
+    """The method with a network that is any function of which positions are given,
+    if the noise does not tell them apart."""
     if method.process.hides:
         return method
     old = method.network
@@ -139,7 +141,8 @@ def the_bound_leaves_probability_given_a_part(method: Method):
 @shared("given.exact")
 @torch.no_grad()
 def clamping_is_wrong_and_the_given_time_is_right():
-    """3^4 under uniform noise, tokens that agree with their neighbours; exact networks that see which are given, or not."""
+    """3^4 under uniform noise, tokens that agree with their neighbours; exact networks that see which are given,
+    or not."""
     length, T = 4, 256
     X = enumeration.states(3, length)
     weights = (2.5 * (X[:, 1:] == X[:, :-1]).sum(-1)).exp()

@@ -1,4 +1,5 @@
-"""Guidance: with the exact classifier p(x | y) in every form of sampling, and by definition on networks that are not exact."""
+"""Guidance: with the exact classifier p(x | y) in every form of sampling,
+and by definition on networks that are not exact."""
 
 import math
 from typing import Any
@@ -128,15 +129,16 @@ def the_rates_are_those_of_the_class(method: Diffusion):
 
 
 def token_by_token(method: Method) -> bool:
-    """Return whether a text is written by a token at a time, without an error of steps: left to right, or masks in blocks of
-    one."""
+    """Return whether a text is written by a token at a time, without an error of steps: left to right, or masks in
+    blocks of one."""
     return method.process is None or (method.block == 1 and method.process.mask is not None)
 
 
 @own("guidance.next", lambda method: method.block > 0 and getattr(method.process, "mask", V) is not None)
 @torch.no_grad()
 def the_exact_classifier_draws_the_class_token_by_token(method: Any):
-    """On a network that is not exact, whose own distribution p(x) the classifier knows; with a cache, and no error of steps."""
+    """On a network that is not exact, whose own distribution p(x) the classifier knows; with a cache,
+    and no error of steps."""
     model, sampler = method, LeftToRight()
     if method.parameterization != "next":
         model, sampler = again(method, block=1), Blockwise(Ancestral())
@@ -161,7 +163,8 @@ class Judge:
 @own("guidance.definition")
 @torch.no_grad()
 def a_classifier_changes_the_kernel_by_its_ratios(method: Diffusion):
-    """On a network that is not exact and a classifier that is none of it: every text that differs in one token, one by one."""
+    """On a network that is not exact and a classifier that is none of it: every text that differs in one token,
+    one by one."""
     kernels, rates, judge = Largest(), Largest(), Judge()
     guided: Any = ByClassifier(method, judge, STRENGTH, CLASS)
     for s, t in ((0.1875, 0.5625), (CLEAN, 0.1875)):
@@ -197,7 +200,8 @@ def a_classifier_changes_the_kernel_by_its_ratios(method: Diffusion):
 @own("guidance.free", takes_classes)
 @torch.no_grad()
 def with_and_without_the_class(method: Method):
-    """p(. | y)^g p(.)^{1-g}: of the clean posteriors at a mask, of scores, and else of the kernels; at the ends g = 0 and 1."""
+    """p(. | y)^g p(.)^{1-g}: of the clean posteriors at a mask, of scores, and else of the kernels;
+    at the ends g = 0 and 1."""
     if not (several := classed(method)):
         return
     products, ends, draws = Largest(), Largest(), Largest()

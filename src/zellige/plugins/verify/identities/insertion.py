@@ -1,4 +1,5 @@
-"""Insertion (FlexMDM) on all texts of 0 to 3 tokens: the noise, the bound, the chain, its sampler and infilling, enumerated."""
+"""Insertion (FlexMDM) on all texts of 0 to 3 tokens: the noise, the bound, the chain, its sampler and infilling,
+enumerated."""
 
 import math
 
@@ -64,7 +65,8 @@ def spans(known: bool) -> list[tuple[str, Span]]:
 # ---------------------------------------------------------------------------------- noise and bound
 @own("insertion.noise", inserts)
 def tokens_are_masked_as_their_times_say(method: FlexMDM):
-    """P(masked) = integral over the time u of insertion of P(u v <= t), v = uniform^(1/q): of the code that draws it."""
+    """P(masked) = integral over the time u of insertion of P(u v <= t), v = uniform^(1/q):
+    of the code that draws it."""
     worst, q, (x, w) = Largest(), method.config.unmasking, gauss(24)
     for t in (0.03, 0.4, 0.9):
         u = t ** (1 - x)  # even in log u
@@ -121,8 +123,8 @@ def the_bound_is_one(method: FlexMDM):
 @own("insertion.conditional", inserts)
 @torch.no_grad()
 def bounds_of_spans_are_tight(method: FlexMDM):
-    """Given the tokens around a span, of unknown or known length: any network against the definition, the exact one against
-    the conditional entropy."""
+    """Given the tokens around a span, of unknown or known length: any network against the definition, the exact one
+    against the conditional entropy."""
     definition, tight, p, x_0 = Largest(), Largest(), data(), insertion.texts(TOKENS, LONGEST)
     model, truth = any_network(method), exact(method)
     for known in (False, True):
@@ -149,7 +151,8 @@ def _long_enough(name: str) -> Tensor:
 
 @own("insertion.spans", inserts)
 def the_given_part_tells_nothing_of_the_length(method: FlexMDM):
-    """Of training: P(a tokens before, b after | n tokens) is the same for every n of a + b or more; pairs are uniform."""
+    """Of training: P(a tokens before, b after | n tokens) is the same for every n of a + b or more;
+    pairs are uniform."""
     L = 5
     model = FlexMDM(None, TOKENS, (L,), FlexMDM.Config(spans=0.5))
     count = (L + 1) * (L + 2) // 2

@@ -1,4 +1,5 @@
-"""The jumps of a chain in continuous time: draws of a bound after one more jump, and the distribution of whole paths."""
+"""The jumps of a chain in continuous time: draws of a bound after one more jump,
+and the distribution of whole paths."""
 
 import torch
 from torch import Tensor
@@ -61,7 +62,8 @@ def the_published_pass_is_biased(method: Diffusion):
 
 # ---------------------------------------------------------------------------------- the distribution of a path
 def skeleton(method: Diffusion, x_0: Tensor, steps: int) -> Tensor:
-    """KL of the distribution of the noise at the times i/steps, given x_0 and read backwards, from the model's: (M,) nats.
+    """KL of the distribution of the noise at the times i/steps, given x_0 and read backwards, from the model's: (M,)
+    nats.
 
     The model's transition between two times is that of its jump process, positions together: the exponential of its
     rates, by Magnus' formula of order 4. Nothing of a bound is used.

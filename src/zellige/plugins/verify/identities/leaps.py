@@ -1,5 +1,5 @@
-"""Samplers of jump processes: Euler's step, the order of tau-leaping, what its corrector keeps, and the chi-square of exact
-simulation."""
+"""Samplers of jump processes: Euler's step, the order of tau-leaping, what its corrector keeps, and the chi-square of
+exact simulation."""
 
 from collections.abc import Iterator
 
@@ -110,7 +110,8 @@ def corrector_leaps_keep_the_marginal(method: Diffusion):
 
 
 def corrected(sampler: TauLeaping, method: Diffusion, state: State, t: Tensor | float, h: Tensor | float) -> Tensor:
-    """The transition matrix of one corrector leap of size h at t, floats or (B, 1), from each row of `state`: (B, K^L)."""
+    """The transition matrix of one corrector leap of size h at t, floats or (B, 1), from each row of `state`: (B,
+    K^L)."""
     distribution = torch.zeros(len(state.x), method.process.K**L, dtype=torch.float64)
     time, size = (torch.as_tensor(u, dtype=torch.float64).expand(len(distribution), 1) for u in (t, h))
     for new, chance in scripts(lambda script: sampler.correct(method, state, time, size, script), len(distribution)):
@@ -179,8 +180,8 @@ class _Recorded(TauLeaping):
 @own("sampler.tau_leaping-correctors")
 @torch.no_grad()
 def correctors_stand_at_the_end_of_a_step(method: Diffusion):
-    """A leap from t to s, then `corrector` leaps at s of `corrector_step` (t - s) each; of size 0 where the step started above
-    `corrector_from`. What one leap of each kind does, other identities say."""
+    """A leap from t to s, then `corrector` leaps at s of `corrector_step` (t - s) each; of size 0 where the step
+    started above `corrector_from`. What one leap of each kind does, other identities say."""
     if TauLeaping.refuse(method) is not None:
         return
     worst, state = Largest(), _all(method)

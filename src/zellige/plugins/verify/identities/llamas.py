@@ -1,4 +1,5 @@
-"""`nn.Llama` and `nn.GPT2` against their definitions: norms of heads, shared keys, blocks in two streams, a cache, the shift.
+"""`nn.Llama` and `nn.GPT2` against their definitions: norms of heads, shared keys, blocks in two streams, a cache, the
+shift.
 
 What is computed layer by layer here has one dense mask, and a token's rotation is a product of complex numbers.
 """
@@ -110,7 +111,8 @@ def defined_gpt2(net: GPT2, x: Tensor, seen: Tensor, position: Tensor) -> Tensor
 
 
 def two_streams(net: Llama, noisy: Tensor, clean: Tensor) -> Tensor:
-    """Hidden states (B, L, D) of the noisy tokens beside the clean ones, as one text of twice the length (BD3-LM section 3.2)."""
+    """Hidden states (B, L, D) of the noisy tokens beside the clean ones,
+    as one text of twice the length (BD3-LM section 3.2)."""
     order, is_clean = (torch.arange(LONG) // net.block).repeat(2), torch.arange(2 * LONG) >= LONG
     earlier, same = order[None] < order[:, None], order[None] == order[:, None]
     seen = torch.where(is_clean[None], earlier | (same & is_clean[:, None]), same & ~is_clean[:, None])

@@ -1,6 +1,7 @@
 """Real networks inside methods: classes, hidden states of the masks alone, blocks and U-Nets against their definitions.
 
-Their weights are fixed numbers. What an identity says of a network it says of the method that asks it: bounds and samples.
+Their weights are fixed numbers. What an identity says of a network it says of the method that asks it: bounds and
+samples.
 """
 
 import dataclasses
@@ -49,8 +50,8 @@ def takes_classes(method: Method) -> bool:
 
 
 def classed(method: Method) -> list[Any]:
-    """Methods like this one whose transformer knows two classes: one, or one for each length of blocks, 1 the shortest; none if
-    the method has a network of its own."""
+    """Methods like this one whose transformer knows two classes: one, or one for each length of blocks, 1 the shortest;
+    none if the method has a network of its own."""
     net = Net(layers=1, hidden=12, heads=3, length=L, condition=8, classes=2)
     blocks = [{"block": b} for b in (1, L)] if "block" in vars(method.config) else [{}]
     configs = [dataclasses.replace(method.config, **more) for more in blocks]
@@ -64,7 +65,8 @@ def classed(method: Method) -> list[Any]:
 @own("networks.classes", lambda m: takes_classes(m) or isinstance(m, FlexMDM))
 @torch.no_grad()
 def a_class_is_its_row(method: Method):
-    """Rows of class 0, of class 1 and of none, against an unconditional network whose row for "no class" is that row."""
+    """Rows of class 0, of class 1 and of none, against an unconditional network whose row for "no class" is that
+    row."""
     if not (several := classed(method)):
         return
     bounds, steps, apart = Largest(), Largest(), math.inf

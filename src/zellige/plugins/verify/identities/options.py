@@ -1,7 +1,9 @@
-"""Options of a method, any two of them together: its bound, what its draws and its loss are in expectation, and both sides.
+"""Options of a method, any two of them together: its bound, what its draws and its loss are in expectation, and both
+sides.
 
-The other checks take the models that papers report (`Method.variants`). These take the combinations in which any two values of
-options are together, and of each, with a network of fixed numbers, four numbers that must be one. None is made of another:
+The other checks take the models that papers report (`Method.variants`). These take the combinations in which any two
+values of options are together, and of each, with a network of fixed numbers, four numbers that must be one. None is
+made of another:
 
     the generic bound       of `predict`, at each x_t; over all x_t and integrated over time
     the closed forms        of the loss and the bound, at each x_t
@@ -137,8 +139,8 @@ def expectations(method: Diffusion) -> Iterator[tuple[str, Tensor, Tensor]]:
 
 
 def nodes(method: Diffusion) -> tuple[Tensor, Tensor]:
-    """For `bounds.expectation`: each of the steps of which one is drawn, all or those before the last; or a part for each block
-    and each number of masks."""
+    """For `bounds.expectation`: each of the steps of which one is drawn, all or those before the last; or a part for
+    each block and each number of masks."""
     if not method.steps:
         return bounds.parts(L, 30)
     n = method.steps * (method.steps - 1)

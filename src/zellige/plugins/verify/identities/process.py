@@ -115,7 +115,8 @@ def rates_factorise_over_positions():
 
 @shared("process.curves")
 def schedules_are_the_curves_of_their_papers():
-    """alpha of a schedule by its name, its ends and its exponent chosen, is what the paper writes (eps is alpha at t = 1)."""
+    """alpha of a schedule by its name, its ends and its exponent chosen,
+    is what the paper writes (eps is alpha at t = 1)."""
     worst, eps, pi = Largest(), 0.01, math.pi
     lost = {  # what is lost by time t where eps is 0
         ("loglinear", None): lambda t: t,

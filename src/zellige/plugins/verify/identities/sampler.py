@@ -77,7 +77,8 @@ MISTAKEN = 1e-6  # where a distribution cannot be enumerated: the chance that th
 def distance(
     method: Method, sampler: Sampler, steps: int, fixed: Tensor | None = None, clean_times: bool = True
 ) -> float:
-    """Total variation between the distribution of the sampler's samples and the data's, given `fixed`, with the exact network.
+    """Total variation between the distribution of the sampler's samples and the data's, given `fixed`, with the exact
+    network.
 
     `clean_times` is whether the network's time input is CLEAN at given positions, or one time for all.
     """
@@ -150,18 +151,19 @@ class _OneTime(enumeration.Denoiser):
 
 # ---------------------------------------------------------------------------------- what each sampler claims
 def starts(method: Diffusion) -> bool:
-    """Return whether sampling starts from the distribution of x_1: uniform noise starts from the prior, so alpha(1) must be
-    small."""
+    """Return whether sampling starts from the distribution of x_1: uniform noise starts from the prior, so alpha(1)
+    must be small."""
     process, _ = method.process, ends(method, 1e-6)
     p_1 = enumeration.marginal(process, enumeration.embed(process, data_distribution(), L), L, process.start)
     return apart(p_1, process.prior[enumeration.states(process.K, L)].prod(-1)) < 1e-5
 
 
 def _even(method: Diffusion, sampler: Sampler | None = None) -> bool:
-    """Return whether the order shows only with steps even in log SNR: noise that does not absorb, at a constant rate, with
-    leaps, or of a schedule that begins steeply.
+    """Return whether the order shows only with steps even in log SNR: noise that does not absorb, at a constant rate,
+    with leaps, or of a schedule that begins steeply.
 
-    With steps even in t the last ones, of size 1/T, are large there against t itself, and the error is log(T) / T, or more.
+    With steps even in t the last ones, of size 1/T, are large there against t itself, and the error is log(T) / T, or
+    more.
     """
     schedule = getattr(method.process, "schedule", None)
     steep = isinstance(schedule, Hybrid) and schedule.gamma < 2
@@ -170,8 +172,8 @@ def _even(method: Diffusion, sampler: Sampler | None = None) -> bool:
 
 
 def _slowed(method: Diffusion) -> bool:
-    """Return whether the same holds in discrete time, which has no other steps: linear alpha without a mask (`middle` of
-    D3PM)."""
+    """Return whether the same holds in discrete time, which has no other steps: linear alpha without a mask (`middle`
+    of D3PM)."""
     schedule = getattr(method.process, "schedule", None)
     if not isinstance(schedule, Tabulated) or method.process.mask is not None:
         return False
@@ -186,7 +188,8 @@ def order(
     of: Callable[[Any, Any, int], float] = distance,
     group: str = SAMPLER,
 ) -> Iterator[Row]:
-    """The order in 1/T at which the distribution of the samples approaches the data's; the claim is 1, or that of log(T) / T.
+    """The order in 1/T at which the distribution of the samples approaches the data's; the claim is 1, or that of
+    log(T) / T.
 
     `of` is the distance after T steps."""
     if _even(method, sampler):
@@ -239,7 +242,8 @@ def choosing_first_is_the_kernel(method: Diffusion):
 @own("sampler.ancestral-argmax")
 @torch.no_grad()
 def argmax_is_the_mode_of_the_kernel(method: Diffusion):
-    """On a network that is not exact: the step from x_t goes to the likeliest x_s of the kernel's joint distribution."""
+    """On a network that is not exact: the step from x_t goes to the likeliest x_s of the kernel's joint
+    distribution."""
     if Ancestral.refuse(method) is not None:
         return
     worst, X = Largest(), enumeration.states(method.process.K, L)
@@ -275,7 +279,8 @@ def race(p: Tensor, m: float) -> Tensor:
 @own("sampler.ancestral-gumbel")
 @torch.no_grad()
 def truncated_gumbel_noise_is_its_race(method: Diffusion):
-    """A step with Gumbel noise of few bits, from the kernel's marginals by integrals; of 53 bits it is the kernel itself."""
+    """A step with Gumbel noise of few bits, from the kernel's marginals by integrals;
+    of 53 bits it is the kernel itself."""
     if Ancestral.refuse(method) is not None:
         return
     worst, X = Largest(), enumeration.states(method.process.K, L)
@@ -330,7 +335,8 @@ NETWORK_CHOOSES = (  # several rules, and what each makes of a network that is n
 @own("sampler.confidence-error")
 @torch.no_grad()
 def an_entropy_bound_bounds_the_error(method: Diffusion):
-    """With the exact network: KL(data || samples) <= g E[steps], as EB promises; steps counted by the sampler itself."""
+    """With the exact network: KL(data || samples) <= g E[steps], as EB promises;
+    steps counted by the sampler itself."""
     if Confidence.refuse(method) is not None or not one_alpha(method):
         return
     truth, X = truth_of(method), enumeration.states(V, L)
@@ -347,7 +353,8 @@ def an_entropy_bound_bounds_the_error(method: Diffusion):
 @own("sampler.confidence-distribution")
 @torch.no_grad()
 def a_choice_of_the_network_has_a_likelihood(method: Diffusion):
-    """On a network that is not exact: the probability of each text, by the sampler's own code, is how often it is written."""
+    """On a network that is not exact: the probability of each text, by the sampler's own code,
+    is how often it is written."""
     if Confidence.refuse(method) is not None:
         return
     worst, X = Largest(), enumeration.states(V, L)
@@ -436,8 +443,8 @@ def an_order_is_the_likelihood_in_it(method: Diffusion):
 @own("sampler.any_order-distribution")
 @torch.no_grad()
 def one_at_a_time_is_the_mean_over_orders(method: Diffusion):
-    """Of a network that is not exact: whose distribution one token at a time has; with a jump of 0.1 at each end of time it is
-    another."""
+    """Of a network that is not exact: whose distribution one token at a time has; with a jump of 0.1 at each end of
+    time it is another."""
     one_by_one = (FirstHitting(), AnyOrder())
     if any(sampler.refuse(method) for sampler in one_by_one) or not end_at(method, 0.1, 0.9):
         return
@@ -518,8 +525,8 @@ COLD = {"temperature": 0.6, "top_p": 0.8, "top_k": 2}
 
 
 def by_definition(p: Tensor) -> Tensor:
-    """Distributions (*, K) at the temperature, cut to a token that fewer than top_k are likelier than, and those likelier below
-    top_p."""
+    """Distributions (*, K) at the temperature, cut to a token that fewer than top_k are likelier than, and those
+    likelier below top_p."""
     likelier = p[..., None, :] > p[..., :, None]
     p = torch.where(likelier.sum(-1) < COLD["top_k"], p ** (1 / COLD["temperature"]), 0.0)
     before = (likelier * p[..., None, :]).sum(-1)
@@ -565,8 +572,8 @@ def guidance_changes_the_distribution_of_the_next_token(method: Any):
 @own("sampler.guided-blocks")
 @torch.no_grad()
 def guidance_holds_in_blocks_and_at_other_lengths(method: Diffusion):
-    """On a network that is not exact: in blocks of one, token by token by definition; else the samples are those of the wrapped
-    model, at every length that the method admits."""
+    """On a network that is not exact: in blocks of one, token by token by definition; else the samples are those of the
+    wrapped model, at every length that the method admits."""
     if Blockwise.refuse(method) is not None:
         return
     worst, difference = Largest(), Largest()

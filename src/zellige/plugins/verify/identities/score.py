@@ -1,4 +1,5 @@
-"""Methods without a process: the concrete score, what its losses draw, and the chain that keeps a distribution by it."""
+"""Methods without a process: the concrete score, what its losses draw,
+and the chain that keeps a distribution by it."""
 
 from dataclasses import replace
 from typing import Any, cast
@@ -58,8 +59,8 @@ def score_is_the_gradient_of_a_density(method: Method):
 
 # ---------------------------------------------------------------------------------- its losses
 def explicit(method: Method, distribution: Tensor) -> tuple[Tensor, Tensor]:
-    """Quantity that the loss estimates, from the true scores of `distribution`, for each text (V^L,); and the constant that the
-    loss leaves out.
+    """Quantity that the loss estimates, from the true scores of `distribution`, for each text (V^L,); and the constant
+    that the loss leaves out.
 
     The square of the difference of the scores, or the score entropy, over the neighbours; both 0 at the true scores.
     """
@@ -78,8 +79,8 @@ def explicit(method: Method, distribution: Tensor) -> tuple[Tensor, Tensor]:
 def forecasts(method: Method, distribution: Tensor) -> tuple[Tensor, Tensor]:
     """What ratio matching and marginalisation estimate, over all texts, and the constant that is in the loss beside it.
 
-    From p(y | the other tokens), and from the network's at each text; a text is read with p(the other tokens) / V, its own token
-    at i drawn anew.
+    From p(y | the other tokens), and from the network's at each text; a text is read with p(the other tokens) / V, its
+    own token at i drawn anew.
     """
     chain = cast(OverNeighbours, method)
     X = enumeration.states(V, L)

@@ -1,7 +1,8 @@
 """Both sides of -log p: what the draws that weigh a text (`samplers.replay`) make of its probability, and of its bound.
 
-A model of T steps of its own is one chain: the same T steps are what its bound counts, what weighs its texts, what draws them
-where nobody says how many, and the only times that its network is asked at. Here it has three, and it sees the time.
+A model of T steps of its own is one chain: the same T steps are what its bound counts, what weighs its texts, what
+draws them where nobody says how many, and the only times that its network is asked at. Here it has three, and it sees
+the time.
 """
 
 import itertools
@@ -47,7 +48,8 @@ def expected(method: Diffusion, path: Path, x_0: Tensor) -> Tensor:
 
 
 def hits(method: Diffusion, path: Path) -> tuple[Tensor, Tensor]:
-    """Uniforms (N, n) that give a path the times of its tokens, and the weight of each, (N,): a quadrature, or nothing."""
+    """Uniforms (N, n) that give a path the times of its tokens, and the weight of each, (N,): a quadrature,
+    or nothing."""
     u, share = torch.zeros(1, 0).double(), torch.ones(1).double()
     if isinstance(path, Replayed) and isinstance(path.sampler, FirstHitting):
         block = min(method.block or L, L)
@@ -59,7 +61,8 @@ def hits(method: Diffusion, path: Path) -> tuple[Tensor, Tensor]:
 
 
 def of_own_samples(method: Diffusion, path: Path) -> Tensor:
-    """The sum of 1/w over the samples that are this text, for each text, (M,): 1 if w is that of the z that was drawn."""
+    """The sum of 1/w over the samples that are this text, for each text, (M,):
+    1 if w is that of the z that was drawn."""
     u, share = hits(method, path)
     total, K = torch.zeros(method.process.K**L, dtype=torch.float64), method.process.K
 
@@ -75,7 +78,8 @@ def of_own_samples(method: Diffusion, path: Path) -> Tensor:
 @own("bound.sides")
 @torch.no_grad()
 def the_two_sides_are_those_of_the_bound(method: Diffusion) -> Iterator[Row]:
-    """The distribution is found without the path: of T steps by the kernels, of continuous time by Kolmogorov's equation."""
+    """The distribution is found without the path: of T steps by the kernels,
+    of continuous time by Kolmogorov's equation."""
     if method.exact:
         return
     method = few_steps(method)

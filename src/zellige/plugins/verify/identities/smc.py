@@ -61,7 +61,8 @@ def limit(method: Diffusion, sampler: Smc, steps: int) -> Tensor:
 def outcomes(sampler: Smc, method: Any, steps: int) -> tuple[Tensor, Tensor]:
     """E[Z sum_i w_i 1(x_i = x)] for each text x, and the distribution of the sample, (K^L,) each.
 
-    All draws of a run are followed. Groups of equal particles and weights are one, with their probability and with the mean of Z.
+    All draws of a run are followed. Groups of equal particles and weights are one, with their probability and with the
+    mean of Z.
     """
     times, (length,) = sampler.times(method, steps), method.shape
     state = sampler.init(method, (1, length))
@@ -142,7 +143,8 @@ def target(method: Diffusion, sampler: Smc, steps: int, strength: float | None) 
 @shared("smc.unbiased")
 @torch.no_grad()
 def the_estimate_is_unbiased():
-    """Two particles, two positions, two or three steps: all draws of particles and lookaheads, and all ways to resample."""
+    """Two particles, two positions, two or three steps: all draws of particles and lookaheads,
+    and all ways to resample."""
     for name, sampler, steps, strength in (
         ("md4", Smc(particles=2, lookahead=1, resample_below=0.9), 3, STRENGTH),
         ("md4", Smc(particles=2, lookahead=1, resample_below=0.9, anneal=POWER), 2, STRENGTH),
@@ -175,7 +177,8 @@ def more_particles_are_nearer():
 @shared("smc.resampling")
 @torch.no_grad()
 def copies_are_in_proportion():
-    """Every interval of the uniform number: N w_i copies of each in expectation, and that rounded down or up in each case."""
+    """Every interval of the uniform number: N w_i copies of each in expectation,
+    and that rounded down or up in each case."""
     weights = maths.normalise((1 + numbers(7, 5)).square())
     weights[0], weights[1] = torch.tensor([0.0, 1, 0, 0, 0]), 0.2
     mean, nearest = torch.zeros_like(weights), Largest()
@@ -194,7 +197,8 @@ def copies_are_in_proportion():
 @shared("smc.groups")
 @torch.no_grad()
 def each_group_is_drawn_anew_by_itself():
-    """Where (sum w)^2 / sum w^2 is below the fraction of N, and there alone; of its own particles, with its own weights."""
+    """Where (sum w)^2 / sum w^2 is below the fraction of N, and there alone; of its own particles,
+    with its own weights."""
     due, own_particles, N = Largest(), Largest(), 4
     weights = maths.normalise((0.2 + numbers(6, N).abs()).pow(torch.arange(6.0).double()[:, None]))
     zeros, groups = torch.zeros_like(weights), torch.arange(len(weights))

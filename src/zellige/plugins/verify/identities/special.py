@@ -1,7 +1,7 @@
 """BERT and autoregression as chains: D3PM (arXiv 2107.03006), section 4; MDLM without SUBS: its section 5.3.
 
-Both are written a second time as what they are, BERT by its recipe for masking a text and autoregression by the distributions of
-the next token, and compared with the bound of a chain.
+Both are written a second time as what they are, BERT by its recipe for masking a text and autoregression by the
+distributions of the next token, and compared with the bound of a chain.
 """
 
 import itertools
@@ -36,7 +36,8 @@ CHOSEN, MASKED, RANDOM = 0.15, 0.8, 0.1  # BERT: of the positions; of those; the
 @own("bound.bert", lambda method: isinstance(method, D3PM) and method.config.process == "absorbing-uniform")
 @torch.no_grad()
 def bert_is_one_step(method: Diffusion):
-    """One step of absorbing and uniform noise, read as p(x_0 | x_1). BERT counts the chosen positions alone, the bound all."""
+    """One step of absorbing and uniform noise, read as p(x_0 | x_1). BERT counts the chosen positions alone,
+    the bound all."""
     one = again(method, diffusion_steps=1, prediction="mean")
     assert isinstance(one, D3PM)
     lost = CHOSEN * (MASKED + RANDOM)
@@ -84,7 +85,8 @@ def _bert(method: Diffusion, x_0: Tensor) -> tuple[Tensor, Tensor]:
 @own("bound.ar-chain", lambda method: isinstance(method, Masked | AR))
 @torch.no_grad()
 def autoregression_is_a_chain(method: Method) -> Iterator:
-    """Masks that come from the right, one a step and none at random: each step but one of its positions costs nothing."""
+    """Masks that come from the right, one a step and none at random:
+    each step but one of its positions costs nothing."""
     worst, X = Largest(), enumeration.states(V, L)
     if isinstance(method, AR):
         worst.see(_tagged(method, X), method.bound(Batch(X)), "positions as tags of the tokens")
@@ -148,7 +150,8 @@ def _tagged(method: AR, x_0: Tensor) -> Tensor:
 
 @own("bound.without-subs", lambda method: isinstance(method, MDLM) and method.steps > 0)
 def mdlm_without_subs_is_a_chain(method: MDLM) -> Iterator[Row]:
-    """Without carry-over, zero masking or both; the network sees the time or not. The rows of each with the largest error."""
+    """Without carry-over, zero masking or both; the network sees the time or not.
+    The rows of each with the largest error."""
     rows: dict[str, Row] = {}
     for carry_over, zero_masking, time in ((False, True, False), (False, False, True), (True, False, False)):
         more = {"carry_over": carry_over, "zero_masking": zero_masking, "time": time}

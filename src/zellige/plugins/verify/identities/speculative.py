@@ -1,4 +1,5 @@
-"""Self-speculative sampling with random numbers for a network and its head: every text of four tokens, in any order of them."""
+"""Self-speculative sampling with random numbers for a network and its head: every text of four tokens,
+in any order of them."""
 
 import itertools
 from collections.abc import Iterator
@@ -97,7 +98,8 @@ def by_hand(sampler: Speculative, method: Diffusion, x: tuple[int, ...], order: 
 @shared("decoders.speculative")
 @torch.no_grad()
 def a_text_has_the_probability_of_its_passes():
-    """Samples, by the sampler's own code; the recursion in `in_order`; and the sum over all that may happen to a draft."""
+    """Samples, by the sampler's own code; the recursion in `in_order`;
+    and the sum over all that may happen to a draft."""
     method, _ = world()
     X, of_samples, of_recursion = enumeration.states(TOKENS, LENGTH), Largest(), Largest()
     for way in WAYS:
@@ -165,7 +167,8 @@ def orders() -> Iterator[tuple[tuple[int, ...], Tensor]]:
 @shared("decoders.speculative-head")
 @torch.no_grad()
 def a_head_reads_the_drafts_before():
-    """Its output at a position changes with each token of an earlier turn, and with no other; the first is the network's own."""
+    """Its output at a position changes with each token of an earlier turn, and with no other;
+    the first is the network's own."""
     worst, L = Largest(), 6
     for conv in (0, 3):
         _, head = world(conv)

@@ -1,6 +1,7 @@
 """The average over symmetries (`nn.averaged`): its prediction by definition, what it treats alike, and its bound.
 
-Three positions and three tokens; a symmetry shifts the positions and the tokens around, so that its inverse is another one.
+Three positions and three tokens; a symmetry shifts the positions and the tokens around, so that its inverse is another
+one.
 """
 
 import itertools

@@ -1,4 +1,5 @@
-"""Distributions that `core.random` makes of uniform bits, on a lattice: no draw is random, and each distribution is a count.
+"""Distributions that `core.random` makes of uniform bits, on a lattice: no draw is random, and each distribution is a
+count.
 
 `exact.Script` takes the place of these draws elsewhere, so that nothing else here would see a wrong one.
 """
