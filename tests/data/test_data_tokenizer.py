@@ -269,7 +269,7 @@ def test_a_damaged_config_beside_it_is_named(tmp_path):
     config = tmp_path / "tokenizer_config.json"
     assert load(tmp_path).name == tokenizer.name
     config.write_text(config.read_text()[:-9])
-    with pytest.raises(InputError, match=r"tokenizer_config\.json' is not JSON; copy it again"):
+    with pytest.raises(InputError, match=r"tokenizer_config\.json' is not JSON; copy or download it again"):
         load(tmp_path)
     config.unlink()
     assert load(tmp_path).name == tmp_path.name

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from testing.small import Rows
-from zellige.training.small import How, fit
+from zellige.training.small import FitOptions, fit
 
 
 def test_each_row_is_seen_once_before_any_is_seen_again_and_the_rate_warms_up(monkeypatch):
@@ -29,7 +29,7 @@ def test_each_row_is_seen_once_before_any_is_seen_again_and_the_rate_warms_up(mo
         return network(torch.ones(1, 1)).square().sum()
 
     data: Any = rows
-    fit(network, data, loss_of, How(60, 4, 0.5, seed=3), betas=(0.7, 0.8))
+    fit(network, data, loss_of, FitOptions(60, 4, 0.5, seed=3), betas=(0.7, 0.8))
     epochs = [tuple(read[at : at + 10]) for at in range(0, 240, 10)]
     assert all(sorted(epoch) == [*range(10)] for epoch in epochs)
     assert len({*epochs}) == 24

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from ..base.arguments import of_kind
 from ..base.errors import InputError
 from ..base.files import writable
 from ..base.processes import this_process
@@ -207,6 +208,8 @@ class Training(Request["Run"]):
         from ..show.progress import Progress
         from .session import Session
 
+        if not isinstance(progress, Progress | None):
+            raise InputError(f"`progress` is {of_kind(progress)}; it must be a Progress")
         config = replace(self.config, run=str(self.place))
         network = None if isinstance(self.net, Net) else self.net
         session = Session(

@@ -93,8 +93,8 @@ def test_there_and_back(system, tmp_path, monkeypatch, no_page, capsys):
     assert cli.main(["import", "base", "--out", "mine", "--quiet"]) == 0
     base = zellige.load("mine")
     data = pairs_file(tmp_path, chat)
-    tuning = Tune(data=str(data), train=QUICK, folder="run", rank=2).resolved("mine")
-    run = tuning.run(False, False)
+    tuning = Tune(data=str(data), train=QUICK, folder="run", rank=2).session("mine")
+    run = tuning.run()
     assert run.config.train.start == str(tmp_path / "mine")  # from any folder
     inside = run.model.method.network  # merged
     beside = tuning.base.method.network.eval()  # still with the adapter beside its matrices
@@ -126,8 +126,8 @@ def test_messages_go_through_the_template_as_in_transformers(tmp_path):
     tokenizer = zellige.load(model.save(tmp_path / "saved")).tokenizer
     theirs = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path / "saved")
     data = pairs_file(tmp_path, True)
-    tuning = Tune(data=str(data), folder=tmp_path / "run").resolved(tmp_path / "saved")
-    rows = tuning.corpus(None).train  # pyright: ignore
+    tuning = Tune(data=str(data), folder=tmp_path / "run").session(tmp_path / "saved")
+    rows = tuning.read(tuning.config).train
     for i in (0, 5):
         row, chat = rows[i], json.loads(data.read_text().splitlines()[i])["messages"]
         prompt = theirs.apply_chat_template(chat[:1], add_generation_prompt=True, tokenize=True)["input_ids"]
