@@ -1,6 +1,8 @@
 """A model averaged over symmetries of its data: what verify's enumeration leaves out."""
 
 import copy
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,11 +11,14 @@ import torch
 import zellige
 from zellige import Data, InputError, Net
 from zellige.data.puzzles import grids4
+from zellige.evaluation import sample_sets
+from zellige.evaluation.samples import draw_sets
 from zellige.methods import METHODS, build
 from zellige.models.averaged import averaged
 from zellige.models.config import Config
 from zellige.models.model import Model
 from zellige.plugins.web.guard import Limits
+from zellige.show.terminal import Terminal
 
 NET = Net(layers=1, hidden=8, heads=2, length=16, condition=8, self_condition=True)
 
@@ -58,6 +63,16 @@ def test_an_evaluation_of_the_average_counts_its_passes(model):
     carried = zellige.Sample(count=2, steps=4, sampler="ancestral", options={"estimate": "carried"}, symmetries=3)
     trajectory = carried.trajectory(model)
     assert trajectory.sampler.passes(trajectory.method) == 3
+
+
+def test_judged_samples_are_of_the_average(model):
+    request = zellige.evaluations.EvaluateSamples(symmetries=3)
+    way = sample_sets.Way("ancestral", 4)
+    draw = partial(sample_sets.draw_samples, model, way, 2, 1)
+    one, three = draw(), draw(symmetries=request.symmetries)
+    assert [three.calls[i] == 3 * one.calls[i] for i in range(2)] == [True, True]
+    (judged,) = draw_sets(replace(request, count=2, seed=1, batch=2), model, [way], Terminal(quiet=True))
+    assert judged.texts == three.texts
 
 
 def test_a_server_counts_the_copies_as_work(model):

@@ -14,7 +14,7 @@ random numbers in each.
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypedDict, get_type_hints
@@ -304,10 +304,13 @@ def draw_samples(
     progress: Progress | None = None,
     classes: Sequence[int] = (),
     fixed: np.ndarray | None = None,
+    symmetries: int | None = None,
+    around: Callable[[Any], Any] | None = None,
 ) -> Set:
     """`count` samples drawn that way, of these classes in turn; `progress` is called with (steps done, in all).
 
     fixed: (N, L) given tokens, -1 where one is free; the first row has the first samples.
+    symmetries, around: as `zellige.sample` takes them.
     """
     method = model.method
     L, K = length or int(method.shape[0]), getattr(method.process, "K", method.vocabulary)
@@ -315,7 +318,8 @@ def draw_samples(
     counts = {"count": 1, "classes": [classes[i % len(classes)] for i in range(count)]} if classes else {"count": count}
     frames = watch(
         model, **counts, steps=way.steps, sampler=way.sampler or None, seed=seed, temperature=way.temperature,
-        top_p=way.top_p, length=length, batch=batch, defaults=False, fixed=fixed, guidance=way.guidance, **way.options,
+        top_p=way.top_p, length=length, batch=batch, defaults=False, fixed=fixed, guidance=way.guidance,
+        symmetries=symmetries, around=around, **way.options,
     )  # fmt: skip
 
     def report_frame(frame: Frame) -> None:

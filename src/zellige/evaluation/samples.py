@@ -253,7 +253,17 @@ def draw_sets(
             show = lambda done, _, before=before: bar.update(before + done, total=total)  # noqa: E731
             sets.append(
                 sample_sets.draw_samples(
-                    model, way, count, request.seed, request.length, request.batch, show, classes, fixed
+                    model,
+                    way,
+                    count,
+                    request.seed,
+                    request.length,
+                    request.batch,
+                    show,
+                    classes,
+                    fixed,
+                    request.symmetries,
+                    request.around,
                 )
             )
             before += count * (way.steps or 1)
@@ -560,6 +570,7 @@ def _record(
     if model is not None:
         protocol |= {"network": model.method.precision, "weights": which_weights(model)}
         about["length"] = length or request.length or int(model.method.shape[0])
+        about |= {} if request.symmetries is None else {"symmetries": request.symmetries}
     full_protocol = SamplesProtocol(
         draws=f"samples of {request.samples}" if request.samples else sample_sets.DRAWS,
         definitions={**metrics.definitions(points[0].measures), **(definitions or {})},
