@@ -154,7 +154,7 @@ _OWNER = frozenset(("self", "cls"))  # what a method is given of itself
 
 
 def _compiling() -> bool:
-    """Return whether torch compiles the caller; a torch that nobody has imported is not asked."""
+    """Return whether torch is compiling the caller. It does not import torch."""
     torch = sys.modules.get("torch")
     return torch is not None and torch.compiler.is_compiling()
 

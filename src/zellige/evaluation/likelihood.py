@@ -161,7 +161,7 @@ class Likelihood:
 
     @property
     def time(self) -> str:
-        """Over which times, for the protocol."""
+        """The times at which the bound is evaluated, in words, for the protocol."""
         if self.other is not None:
             return self.other.about
         if self.certain:

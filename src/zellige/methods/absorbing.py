@@ -141,10 +141,10 @@ class Masked(Absorbing):
     positions are uniform. So k is sampled first, stratified over 1..L, and exactly k positions are masked; the weight
     of k is the integral of the weight against the distribution of k (a weight 1/t would have infinite variance):
 
-        (1/k) P(m_0 < the k-th smallest of L uniforms < m_1),   m = 1 - alpha at the ends   (RADD's lambda-DCE by counts)
+        (1/k) [P(Bin(L, m_1) >= k) - P(Bin(L, m_0) >= k)],   m = 1 - alpha at the ends   (RADD's lambda-DCE by counts)
 
-    and likewise for both endpoint terms: 1/k in all, for every schedule. Training keeps the published ends, each one
-        jump (`jump_terms`): cheaper for a time-conditioned network, and only another weight of the ends.
+    With the terms of both ends the weights add up to 1/k, for every schedule. Training keeps the published ends, each
+    one jump (`jump_terms`): cheaper for a time-conditioned network, and only another weight of the ends.
 
     In a method of blocks each block has its own time or number of masks: `groups` defines which positions share one.
 

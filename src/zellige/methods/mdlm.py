@@ -5,9 +5,12 @@
     bound            E_t [ -alpha'/(1 - alpha) sum over the masks of -log mu(x_0) ]                    (eq. 11)
     T steps          (alpha_s - alpha_t)/(1 - alpha_t) sum over the masks of -log mu(x_0)                        (eq. 8)
 
-Without carry-over or zero masking (section 5.3, table 8; T steps) mu, which may now have mass mu_m on the mask and
-differ from a visible token, takes the place of x_0 in q(x_s | x_t, x_0). With o = alpha/(1 - alpha), r = (alpha_s -
-alpha_t)/(1 - alpha_t):
+A network without time input, the default, learns the same bound without drawing t: exactly k positions are masked, k drawn
+evenly, and the loss is weighted by k (`absorbing.Masked`).
+
+An ablation, `MDLMWithoutSUBS`: without carry-over or zero masking (section 5.3, table 8; T steps) mu takes the place of
+x_0 in q(x_s | x_t, x_0). It may then have mass mu_m on the mask and differ from a visible token. With o = alpha/(1 -
+alpha), r = (alpha_s - alpha_t)/(1 - alpha_t):
 
     a step t -> s    at a mask r [-log mu(x_0)] + log(1 + o_t mu_m) - (1 - r) log(1 + o_s mu_m); 0 elsewhere: q keeps what it sees
     the last step    -log mu(x_0) + log(1 - mu_m) at the masks, and without carry-over everywhere, for it redraws every token

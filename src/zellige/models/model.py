@@ -348,7 +348,7 @@ def load(
         checksums: refuse a folder whose files are not those that were written (SHA256SUMS).
         head: a folder of `zellige train speculative`, for the sampler `speculative`.
         base: of a tuned model, where its base is now, if not where it was.
-        choices: of a published model, what nothing in it says: system="mdlm", length=1024, ...
+        choices: what a published folder does not say: system="mdlm", length=1024, ...
             (`published.PublishedChoices`); of a model that was trained with several sizes of block (`blocks` of bd3lm)
             `block`, the one to read and write in.
 
@@ -403,7 +403,7 @@ def _load(
     about = entries.get("about") or {}
     tokenizer = load_tokenizer(folder)
     tensors, metadata = load_tensors(folder / WEIGHTS)
-    number = metadata.get("format", "pt")
+    number = metadata.get("format", "pt")  # "pt" is what other writers put there
     check_format(FORMAT if number in ("pt", str(FORMAT)) else number, FORMAT, shown(folder / WEIGHTS))
     from_file = reading(shown(folder))  # which may name a schedule of another package
     with from_file, torch.random.fork_rng(devices=[]):  # global random numbers stay as they were

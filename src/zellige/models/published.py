@@ -56,7 +56,7 @@ def weights_in(folder: Path) -> Path | None:
 
 
 class PublishedChoices(TypedDict, total=False):
-    """The same, as arguments of `zellige.load`."""
+    """What a published folder does not say, as arguments of `zellige.load`."""
 
     system: str | None
     length: int | None

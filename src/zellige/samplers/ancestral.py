@@ -16,8 +16,8 @@ revealed.
 **Argmax.** A step may take the likeliest state of its kernel at each position instead of a sample: in the step to clean
 tokens alone (`last`, as D3PM's published code), or in every step (`every`). Under uniform noise the published code of
 UDLM and Duo ends with the likeliest token of mu itself, the network's softmax, while the kernel also contains q(x_t |
-x_s) (`mu`). Temperature 0 is different: the clean posterior keeps its likeliest token, and the state of the kernel is
-still sampled (at a mask: whether it is revealed).
+x_s) (`mu`). Temperature 0 is different: tokens are the likeliest,
+and which masks are revealed stays random.
 
 **Gumbel noise in float32.** Published code draws a state as argmax log p - log(-log u), with u a float32 number of 24
 bits. No u exceeds 1 - 2^-24, so the noise is cut off above and improbable states never win (Zheng et al. 2024). A step

@@ -144,7 +144,7 @@ def rateless(method: Method) -> str | None:
         return why
     rate = getattr(type(method.process), "rate", None)
     discrete = ticks(method) or rate is Process.rate
-    return "needs a rate, which discrete time has not" if discrete else None
+    return "needs continuous time, and this method has discrete steps" if discrete else None
 
 
 def one_alpha(process: Process) -> bool:

@@ -134,13 +134,13 @@ class Loop(lightning.LightningModule):
         start: optimizer steps that are done before the first one of this loop.
         parts: into which a step is cut, over all devices.
         step: optimizer steps done, the average included.
-        settled: the last step that was recorded and, if it was due, validated. A run that goes on settles its step
-            first.
+        settled: the last step whose row of the log is written and, if it was due, whose validation is done. A resumed
+            run first does what its last step still lacks.
         saved: the last step of which there is a checkpoint, or one is being written.
-        halfway: an optimizer step is being taken, so that the weights are no step's.
+        halfway: an optimizer step is being taken; the weights must not be saved now.
         nats: (nats, tokens) of each part of this step; `norm`: of its gradient.
-        replanned: as many steps fit as the plan says after a minute, and the training ends for the moment; None where
-            it goes on.
+        replanned: the new total of steps, measured after a minute; the session starts the loop again with it. None
+            where the first estimate stands.
     """
 
     def __init__(self, prepared: Prepared, again: str, progress: Progress, signals: Signals):

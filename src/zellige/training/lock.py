@@ -26,7 +26,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)  # a network file sy
 
 
 class Holder(TypedDict):
-    """Who works in a folder."""
+    """The process that holds the lock of a folder."""
 
     pid: int
     host: str

@@ -120,7 +120,7 @@ class Entrant:
         return name if self.seed is None else f"{name}-seed-{self.seed}"
 
     def seeded(self, first: int, seeds: int) -> list["Entrant"]:
-        """Itself, and for each seed after the first the same method with that seed."""
+        """The entrant once for each seed, the first seed first."""
         return [self, *(replace(self, seed=seed) for seed in range(first + 1, first + seeds))]
 
 
