@@ -32,7 +32,8 @@ def sources() -> dict[str, str]:
     files = [*ROOT.glob("src/**/*.py"), *ROOT.glob("src/**/*.toml"), ROOT / "README.md"]
     files += [*ROOT.glob("docs/**/*.md"), *ROOT.glob("studies/**/*.md")]
     files = [path for path in files if path not in (LIST, *GENERATED) and "_build" not in path.parts]
-    return {path.relative_to(ROOT).as_posix(): path.read_text().partition(FROM_CODE)[0] for path in files}
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text().partition(FROM_CODE)[0] for path in files}
+    return {path: re.sub(r"\s+#?\s*", " ", text) for path, text in texts.items()}  # wherever a line ends
 
 
 def rows() -> list[list[str]]:
