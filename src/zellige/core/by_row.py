@@ -17,8 +17,8 @@ def by_row(row: Tensor, K: int, kinds: Sequence[object]) -> Iterator[tuple[list[
     """Yield the indices of some sequences of one kind, m of them, and of their positions (m, n), until all have come.
 
     A sequence with fewer than n positions is padded with the index N: read with `clamp_max(N - 1)` and write to N + 1
-        entries. (m, n, K) has at most `part` numbers, so the number of yields depends on N K and on the kinds, not on
-        the batch size.
+    entries. (m, n, K) has at most `part` numbers, so the number of yields depends on N K and on the kinds, not on the
+    batch size.
 
     Args:
         row: the sequence of each position (N,), in order.

@@ -98,7 +98,7 @@ class Polynomial(Schedule):
     """alpha = 1 - (1 - eps) tau^w, tau = begin + (1 - begin) t (MD4, table 4; GenMD4 with one exponent for each token).
 
     A token with a larger w is kept longer: near the clean end t^w is small. In generation, from the noisy end, it
-        appears earlier.
+    appears earlier.
 
     Args:
         w: the exponent, a positive number; or a tensor (K,), one for each state.

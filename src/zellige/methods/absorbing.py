@@ -220,10 +220,9 @@ class Masked(Absorbing):
         """Likelihoods in one order and averaged over orders, for a network without time conditioning.
 
         `forward` and `backward` are exact: -log p of the autoregressive model of that order. `random` and `any_order`
-        sample E
-            over orders of -log p(x in that order). By Jensen's inequality that is an upper bound for the model that
-            samples its order first, the model of first_hitting and any_order. One order takes L network evaluations,
-            `any_order` one.
+        sample the mean over orders of -log p(x in that order). By Jensen's inequality that is an upper bound for the
+        model that samples its order first, the model of first_hitting and any_order. One order takes L network
+        evaluations, `any_order` one.
         """
         if self.time_conditioned:
             return {}

@@ -336,8 +336,7 @@ class Diffusion(Method):
         published_end: the last time of its authors' sampler; None if unknown, or if it has no times.
         published_fills: whether one more step, to clean tokens, follows; else the last step goes to clean tokens.
         time_input: the input of a time-conditioned network: "t", in units of 1/1000, or "sigma" = -log alpha.
-        pointwise: whether positions are independent, so that `read` is enough; False for a class with its own
-            `predict`.
+        pointwise: whether positions are independent, so that `read` is enough; else the class has its own `predict`.
     """
 
     sampling_grid: str = "uniform"

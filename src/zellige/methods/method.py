@@ -127,8 +127,7 @@ class Method(nn.Module):
         sampler: the default sampler.
         variants: the models that its paper reports, as changes of Config; `verify` checks each.
         ordered: whether tokens are ordered, such as pixel values or pitches; `methods.build` sets it on an instance.
-        verifier: of an instance, a causal head for the sampler `speculative`, (h, x, turn) -> h; `verified_by` gives it
-            one.
+        verifier: a causal head for the sampler `speculative`, (h, x, turn) -> h; `verified_by` gives an instance one.
 
     Args:
         network: features and head (see `nn.network`); the head has K logits.

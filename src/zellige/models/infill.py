@@ -69,7 +69,7 @@ class Infill(Sampling):
 
         Returns:
             The filled texts or rows: `count` of the first one (with classes, of each class), then of the second, and so
-                on.
+            on.
 
         Raises:
             InputError: as `Sample.trajectory`; nothing to fill, or a text that is too long or not in the vocabulary.

@@ -131,7 +131,7 @@ def predict_then_choose(
     """Evaluate a score network at every mask, reveal each with the probability of its score, then sample its token.
 
     A score is not normalised: its total determines how likely a mask is revealed. So the network is evaluated at all
-        masks, but only the revealed ones are sampled.
+    masks, but only the revealed ones are sampled.
 
     Args:
         s: the time () or (B, 1) after the step.
