@@ -212,7 +212,7 @@ def test_one_sampler():
 def test_the_reason_of_a_dash():
     report = verify("d3pm", "udlm", sampler="euler")
     assert report.pairings["d3pm"] == {"euler": None}
-    assert "d3pm: sampler 'euler' needs a rate" in report.notes[0]
+    assert "d3pm: sampler 'euler' needs continuous time" in report.notes[0]
     assert "use ancestral" in report.notes[0]
     assert report.lines()[-len(report.notes)].strip() == report.notes[0]
 
@@ -220,7 +220,7 @@ def test_the_reason_of_a_dash():
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"sampler": "euler"}, "nothing to check: d3pm: sampler 'euler' needs a rate"),
+        ({"sampler": "euler"}, "nothing to check: d3pm: sampler 'euler' needs continuous time"),
         ({"sampler": "speculative"}, "nothing to check: d3pm: sampler 'speculative' needs"),
         ({"only": "bound.limit"}, "nothing to check: `only` bound.limit is no check of d3pm"),
     ],
