@@ -6,9 +6,9 @@
 Reading this package imports neither torch nor a tokenizer library; `prepare` does.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ..base.lazy import lazy
 from .catalogue import DATASETS, Source
 from .corpus import Corpus, Data, Local
 from .prepare import prepare
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from .tokenizer_base import Tokenizer
 
 _LATER = {
-    "Rows": "rows",
-    "collate": "rows",
-    "Tokenizer": "tokenizer_base",
-    "load": "tokenizer",
-    "require_same": "tokenizer",
+    "Rows": "data.rows",
+    "collate": "data.rows",
+    "Tokenizer": "data.tokenizer_base",
+    "load": "data.tokenizer",
+    "require_same": "data.tokenizer",
 }
 
 __all__ = [
@@ -39,9 +39,4 @@ __all__ = [
     "prepare",
     "require_same",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+__getattr__, __dir__ = lazy(__name__, _LATER)

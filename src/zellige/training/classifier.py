@@ -9,6 +9,7 @@ in part, and the rest is blank. Masked models of the same tokens can share a cla
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -20,7 +21,7 @@ from ..core.batch import Batch
 from ..core.random import mix
 from ..core.schedule import CLEAN, PRIOR
 from ..data import Data
-from ..data.rows import Rows
+from ..data.rows import Rows, evenly_spaced
 from ..evaluation.corpus import corpus_of
 from ..evaluation.interval import Proportion
 from ..methods.diffusion import where_noised
@@ -98,11 +99,12 @@ def train_classifier(model: Model, data: Any, layers: int | None, options: FitOp
 def calibration(made: TextClassifier, method: Method, rows: Rows, most: int = 2048, seed: int = 0) -> list[AtNoise]:
     """Quality of the classifier on texts, by noise level: each text once, its level drawn evenly."""
     generator = torch.Generator().manual_seed(mix(seed, "calibration") % 2**63)
-    N = min(len(rows), most)
+    places = evenly_spaced(np.arange(len(rows)), most)
+    N = len(places)
     device, log_ps, labels = next(made.network.parameters()).device, [], []
     u = random.stratified(N, generator)
     for part in torch.arange(N).split(64):
-        texts = rows.collate([rows[int(i) * len(rows) // N] for i in part])
+        texts = rows.collate([rows[i] for i in places[part.numpy()].tolist()])
         x, t = noised(method, texts.to(device), u[part].to(device), generator)
         log_ps.append(made.log_p(x, t, method.process).cpu())
         labels.append(texts.condition.long())  # pyright: ignore[reportOptionalMemberAccess]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,7 +25,7 @@ from ..core.gaussian import on_path
 from ..core.process import Mixture
 from ..core.random import Randomness, mix
 from ..core.student import half
-from ..data.rows import Rows
+from ..data.rows import Rows, evenly_spaced
 from ..evaluation.corpus import corpus_of
 from ..methods import build
 from ..methods.diffusion import Diffusion
@@ -215,11 +216,12 @@ def held_out_loss(
 ) -> tuple[float, float]:
     """The loss per token with its standard error over texts: each text once, with the same noise for every student."""
     generator = torch.Generator().manual_seed(seed % 2**63)
-    N, device = min(len(rows), HELD_OUT), next(student.parameters()).device
+    places, device = evenly_spaced(np.arange(len(rows)), HELD_OUT), next(student.parameters()).device
+    N = len(places)
     student.eval()
     values = []
     for part in torch.arange(N).split(32):
-        texts = rows.collate([rows[int(i) * len(rows) // N] for i in part]).to(device)
+        texts = rows.collate([rows[i] for i in places[part.numpy()].tolist()]).to(device)
         values.append(loss(student, teacher, texts, n, generator).double() / texts.counted.sum(-1).clamp_min(1))
     value = torch.cat(values)
     return float(value.mean()), float(value.std()) / math.sqrt(N) if N > 1 else math.inf

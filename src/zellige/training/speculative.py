@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,7 +20,7 @@ from ..base.errors import InputError
 from ..core.batch import Batch
 from ..core.random import mix
 from ..core.student import half
-from ..data.rows import Rows
+from ..data.rows import Rows, evenly_spaced
 from ..evaluation.corpus import corpus_of
 from ..methods.absorbing import Masked
 from ..methods.diffusion import where_noised
@@ -107,10 +108,11 @@ def measured(
 ) -> tuple[int, tuple[float, float], tuple[float, float]]:
     """Texts, and nats per token of the network and of its head with their standard errors: each text once."""
     generator = torch.Generator().manual_seed(mix(seed, "held out") % 2**63)
-    N, device = min(len(rows), most), next(network.parameters()).device
+    places, device = evenly_spaced(np.arange(len(rows)), most), next(network.parameters()).device
+    N = len(places)
     values = []
     for part in torch.arange(N).split(32):
-        texts = rows.collate([rows[int(i) * len(rows) // N] for i in part]).to(device)
+        texts = rows.collate([rows[i] for i in places[part.numpy()].tolist()]).to(device)
         values.append(nats(network, method, texts, generator, draft=True).double() / texts.counted.sum(-1).clamp_min(1))
     value = torch.cat(values, 1)
     errors = value.std(1) / math.sqrt(N) if N > 1 else torch.full((2,), math.inf)
