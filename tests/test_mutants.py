@@ -1,10 +1,13 @@
 """Mutants by rule: each rule on a small source; every mutant of a real file compiles and differs; a seed gives one draw."""
 
 import ast
+import subprocess
+import sys
 
 import pytest
 
 from mutants import __main__ as program
+from mutants.reached import Reached
 from mutants.rules import mutants
 
 SMALL = {
@@ -59,12 +62,44 @@ def test_a_seed_gives_one_draw():
 
 
 def test_the_nearest_tests():
-    """Named after the source file, importing from it, named after a file that imports from it; else all of its package."""
-    assert program.nearest("core/maths.py")[0] == "tests/core/test_maths.py"
-    assert program.nearest("methods/csm.py") == ("tests/methods/test_csm.py", "tests/golden/test_csm.py")
-    assert len(program.nearest("core/batch.py")) == program.MOST
-    assert "tests/samplers/test_ancestral.py" in program.nearest("samplers/grid.py")
-    assert program.nearest("samplers/psi.py") == ("tests/samplers",)
+    """Of each function the fastest case first; the file's own tests, its package's, then others; no longer than asked."""
+    tests = {
+        "tests/nn/test_b.py::slow": 9.0,
+        "tests/core/test_a.py::case[1]": 3.0,
+        "tests/core/test_a.py::case[2]": 2.0,
+        "tests/core/test_c.py::beside": 1.5,
+        "tests/cli/test_a.py::named": 2.5,
+        "tests/nn/test_b.py::quick": 1.0,
+    }
+    everything = [*tests]
+    reached = Reached(tests, {("core/a.py", 3): everything, ("core/a.py", 4): everything[:1], ("core/a.py", 5): []})
+    assert reached.near("core/a.py", 3, 10.5) == [everything[2], everything[4], everything[3], everything[5]]
+    assert reached.near("core/a.py", 3, 100) == [everything[i] for i in (2, 4, 3, 5, 0, 1)]
+    assert reached.near("core/a.py", 4, 1) == everything[:1]  # one at least
+    assert reached.near("core/a.py", 5, 1) == [
+        everything[2]
+    ]  # while the module is imported: the tests of its other lines
+    assert reached.near("core/b.py", 3, 60) == []
+
+
+CATCHES = """
+import sys
+from pathlib import Path
+from tests.mutants.__main__ import SOURCES, Reached, Trial, mutants, run
+
+test = "tests/core/test_student.py::test_it_holds_its_share_of_the_density"
+source = (SOURCES / "core" / "student.py").read_text()
+first = next(m for m in mutants("core/student.py", source) if m.rule == "arithmetic")
+trial = Trial(Path(sys.argv[1]), Reached({test: 1.0}, {(first.file, first.line): [test]}), 60)
+print(trial(first), run("pytest", ("-q", test), trial.sources, 60), run("no_such_module", (), trial.sources, 60),
+      run("http.server", ("0",), trial.sources, 0.5), (trial.sources / "zellige" / first.file).read_text() == source)
+"""
+
+
+def test_who_catches(tmp_path):
+    """A test catches a mutant of a line that it runs, and passes on the copy afterwards; a limit stops what runs on."""
+    command = [sys.executable, "-c", CATCHES, str(tmp_path)]
+    assert subprocess.check_output(command, cwd=program.ROOT, text=True).split() == ["tests", "0", "1", "None", "True"]
 
 
 def test_what_is_judged_equivalent_is_left_out():

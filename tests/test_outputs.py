@@ -2,7 +2,6 @@
 
 import os
 import re
-import resource
 import shlex
 import shutil
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from testing.disks import small_disk
 from zellige import Data, InputError, Net, Train, cli, load
 from zellige.base import files
 from zellige.show import kinds
@@ -37,14 +37,6 @@ def here(made, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(made / "a", "a")
     return tmp_path
-
-
-@pytest.fixture
-def small_disk():
-    """Files may not grow beyond 100 bytes: the system's own error, at whatever write it comes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 COMMANDS = {  # each with the name of what it writes
@@ -82,15 +74,13 @@ def old_one(name: str) -> bytes:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_no_room(command, here, capsys, small_disk):
+def test_no_room(command, here, capsys):
     name = COMMANDS[command]
     for before in (False, True):
         old = old_one(name) if before else b""
-        small_disk()
-        try:
-            assert re.match(r"no space left while .*; free space and (run it|save) again", refused(command, capsys))
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        with small_disk(100):
+            said = refused(command, capsys)
+        assert re.match(r"no space left while .*; free space and (run it|save) again", said)
         file = Path(name) / "config.json" if name == "x" else Path(name)
         assert (file.read_bytes() if file.exists() else b"") == old
 
@@ -146,7 +136,7 @@ RESULTS = (  # commands that write into the run
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, *RESULTS])
-def test_no_room_is_said_before_the_work(command, here, capsys, small_disk, monkeypatch):
+def test_no_room_is_said_before_the_work(command, here, capsys, monkeypatch):
     """It was said after all of it, and after the result."""
     from zellige.nn.transformer import DiT
 
@@ -155,8 +145,8 @@ def test_no_room_is_said_before_the_work(command, here, capsys, small_disk, monk
 
     monkeypatch.setattr(DiT, "features", ask)
     Path("pairs.jsonl").write_text('{"context": "the value of ", "continuation": "the object"}\n')
-    small_disk()
-    refused(command, capsys)
+    with small_disk(100):
+        refused(command, capsys)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
@@ -197,14 +187,14 @@ def test_a_file_is_whole_or_what_it_was(tmp_path, monkeypatch):
     assert file.read_text() == "new"
 
 
-def test_pictures_too(tmp_path, small_disk):
+def test_pictures_too(tmp_path):
     from zellige.data.levels import Levels
 
     image = kinds.of(Levels(2, (4, 4), "image"))
     image.save(tmp_path / "x.png", [[0, 1] * 8])
     before = (tmp_path / "x.png").read_bytes()
-    small_disk()
-    with pytest.raises(InputError, match=r"no space left while writing '.*x\.png'; free space and run it again"):
+    no_space = r"no space left while writing '.*x\.png'; free space and run it again"
+    with small_disk(100), pytest.raises(InputError, match=no_space):
         image.save(tmp_path / "x.png", [[1, 0] * 8])
     assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("x.png", before)]
 

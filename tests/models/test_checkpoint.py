@@ -2,7 +2,6 @@ import json
 import math
 import os
 import pickle
-import resource
 import shutil
 import struct
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from testing.disks import small_disk
 from zellige import Config, Data, InputError, Net, Train, load
 from zellige.base import files
 from zellige.data.tokenizer import Characters, Integers
@@ -580,23 +580,12 @@ def test_who_may_read_a_checkpoint_is_the_umasks_to_say(umask, tmp_path):
     assert folder.stat().st_mode & 0o777 == 0o777 & ~umask
 
 
-@pytest.fixture
-def small_disk():
-    """Files may not grow beyond 3 kB: the system's own error, at whatever write it comes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def test_full_disk(saved, tmp_path, request):
+def test_full_disk(saved, tmp_path):
     before = {p.name: p.read_bytes() for p in saved.iterdir()}
-    request.getfixturevalue("small_disk")
     other = model()
+    no_space = r"no space left while saving '.*' \(needs 0.0 MB, .* free\); free space and"
     for target in (saved, tmp_path / "new"):
-        with pytest.raises(
-            InputError, match=r"no space left while saving '.*' \(needs 0.0 MB, .* free\); free space and"
-        ):
+        with small_disk(3000), pytest.raises(InputError, match=no_space):
             other.save(target)
     assert {p.name: p.read_bytes() for p in saved.iterdir()} == before
     assert [p.name for p in tmp_path.iterdir()] == ["model"]

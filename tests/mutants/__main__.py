@@ -3,34 +3,39 @@
     make mutants ARGS="--count 300 --seed 0"           draws 300 mutants; the same command goes on where it was stopped
     make mutants ARGS="--count 300 --seed 0 --show 7"  prints the seventh of them
 
-Each is written into a copy of `src/`. The nearest tests run first, then, in the mathematics, `zellige verify`. A time
-limit counts from the time that the same tests take without the mutant; a mutant that exceeds it is caught, and counted apart.
+Each is written into a copy of `src/`. The tests that run its line run first, then, in the mathematics, `zellige verify`. A
+time limit counts from what the same tests take without the mutant; a mutant that exceeds it is caught, and counted apart.
+The suite runs once before, under coverage, to know which tests run a line; its result is kept in `build/reached`.
 """
 
 import argparse
 import collections
 import csv
 import difflib
+import functools
 import importlib.util
 import json
+import multiprocessing
 import os
 import random
-import re
+import runpy
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+from .reached import Reached, measure, read
 from .rules import Mutant, mutants
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src" / "zellige"
 PACKAGES = ("core", "nn", "methods", "samplers", "evaluation", "data", "training", "models")
 VERIFIED = ("core", "nn", "methods", "samplers")
-MOST = 6  # test files of a mutant
+MEASURED = ROOT / "build" / "reached"
 
 
 def drawn(count: int, seed: int, packages: tuple[str, ...] = PACKAGES) -> list[Mutant]:
@@ -51,67 +56,68 @@ def drawn(count: int, seed: int, packages: tuple[str, ...] = PACKAGES) -> list[M
     return random.Random(seed).sample(chosen, len(chosen))  # all packages from the beginning
 
 
-def nearest(file: str) -> tuple[str, ...]:
-    """Test files of a source file: named after it, importing from it, named after a file beside it that does; else all of
-    its package's. At most MOST, its package's first."""
-    package, stem = file.split("/")[0], Path(file).stem
-    module = ".".join(["zellige", *Path(file).with_suffix("").parts]).removesuffix(".__init__")
-    asks = importing(module)
-    tests = [
-        path for path in sorted((ROOT / "tests").rglob("test_*.py")) if path.parent.name not in ("fuzz", "mutants")
-    ]
-    tests.sort(key=lambda path: package not in path.parts)  # its package's first
-    named = [path for path in tests if path.stem.startswith(f"test_{stem}")]
-    asking = [path for path in tests if asks.search(path.read_text(encoding="utf-8"))]
-    siblings = [path for path in (SOURCES / package).rglob("*.py") if importing(module, stem).search(path.read_text())]
-    using = [path for path in tests for by in siblings if package in path.parts and path.stem == f"test_{by.stem}"]
-    near = dict.fromkeys([*named, *(path for path in asking if package in path.parts), *using, *asking])
-    found = [str(path.relative_to(ROOT)) for path in [*near][:MOST]]
-    return tuple(found or [f"tests/{package}"])
-
-
-def importing(module: str, beside: str = "") -> re.Pattern[str]:
-    """What finds an import of a module of ours in a file; of a file of its package where its name there is given."""
-    above, _, name = module.rpartition(".")
-    relative = rf"|from \.{beside} import|from \. import [^\n]*\b{beside}\b" if beside else ""
-    return re.compile(rf"\b{re.escape(module)}\b|from {re.escape(above)} import [^\n]*\b{name}\b{relative}")
+@functools.cache
+def names(package: str) -> list[str]:
+    """Methods or samplers; asked in another process, since a mutant's process must import them itself."""
+    asked = f"import zellige.{package} as package; print(*package.{package.upper()})"
+    return subprocess.check_output([sys.executable, "-c", asked], text=True).split()
 
 
 def verify(file: str) -> tuple[str, ...]:
-    """`zellige verify` with what the file is part of: a method, a sampler, or the checks of two methods."""
+    """Arguments of `zellige` that verify what the file is part of: a method, a sampler, or the checks of two methods."""
     package, stem = Path(file).parts[0], Path(file).stem
-    from zellige.methods import METHODS
-    from zellige.samplers import SAMPLERS
-
-    if package == "samplers" and stem in SAMPLERS:
-        return ("zellige", "verify", "--sampler", stem)
-    method = stem.partition("_")[0]
-    if method in METHODS:
-        return ("zellige", "verify", method)
+    if package == "samplers" and stem in names(package):
+        return ("verify", "--sampler", stem)
+    if package == "methods" and (method := stem.partition("_")[0]) in names(package):
+        return ("verify", method)
     key = {"process": "process", "prediction": "prediction", "score": "score"}.get(stem, "bound")
-    return ("zellige", "verify", "mdlm", "sedd", "--only", "networks" if package == "nn" else key)
+    return ("verify", "mdlm", "sedd", "--only", "networks" if package == "nn" else key)
 
 
-def run(module: tuple[str, ...], sources: Path, limit: float | None) -> int | None:
-    """Exit code of a Python module on these sources; None if it took longer than the limit (seconds)."""
-    environment = {**os.environ, "PYTHONPATH": str(sources), "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen([sys.executable, "-m", *module], cwd=ROOT, env=environment, start_new_session=True,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
-    try:
-        return process.wait(limit)
-    except subprocess.TimeoutExpired:
-        return None
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+def run(module: str, arguments: tuple[str, ...], sources: Path, limit: float | None) -> int | None:
+    """Exit code of a Python module on these sources, in a copy of this process; None if it took longer than the limit
+    (seconds). What is imported already need not be imported again: that would take longer than most tests."""
+    child = os.fork()
+    if not child:
+        os.setsid()
+        quiet = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):
+            os.dup2(quiet, stream)
+        os.environ |= {"PYTHONPATH": str(sources), "OMP_NUM_THREADS": "1"}
+        sys.path.insert(0, str(sources))
+        sys.argv = [module, *arguments]
+        code: object = 1
+        try:
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        finally:
+            os._exit(int(code) if isinstance(code, int) else 1)
+    until = time.monotonic() + (limit or float("inf"))
+    while True:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > until:
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return None
+        time.sleep(0.05)
 
 
 class Trial:
-    """A copy of the sources, and what its tests take without a mutant."""
+    """A copy of the sources, and what checks it.
 
-    def __init__(self, folder: Path, seconds: float, tests: list[str]) -> None:
-        self.sources, self.seconds, self.tests, self.usual = folder / "src", seconds, tests, {}
+    Args:
+        folder: where the copy lies.
+        reached: the tests of each line.
+        seconds: what the tests of a mutant may take without it; with it, three times that and 30 seconds.
+    """
+
+    def __init__(self, folder: Path, reached: Reached, seconds: float) -> None:
+        self.sources, self.reached, self.seconds = folder / "src", reached, seconds
+        self.usual: dict[tuple[str, ...], float] = {}
         weights = SOURCES / "models" / "shipped"
         shutil.copytree(
             ROOT / "src", self.sources, ignore=lambda at, _: ["shipped"] if Path(at).name == "models" else []
@@ -120,34 +126,59 @@ class Trial:
 
     def __call__(self, mutant: Mutant) -> str:
         """Who catches a mutant: tests, verify, time, or nobody ("")."""
-        tests = tuple(self.tests) or nearest(mutant.file)
-        modules = [("pytest", "-x", "-q", "-p", "no:cacheprovider", *tests)]
-        modules += [verify(mutant.file)] if mutant.file.split("/")[0] in VERIFIED else []
-        for module in modules:
-            limit = 2 * self.without(module) + self.seconds
-            code = self.planted(mutant, module, limit)
+        tests = self.reached.near(mutant.file, mutant.line, self.seconds)
+        if tests:
+            usual = sum(self.reached.tests[test] for test in tests)
+            code = self.planted(mutant, "pytest", ("-x", "-q", "-p", "no:cacheprovider", "-m", "", *tests), usual)
             if code != 0:
-                return "time" if code is None else "tests" if module[0] == "pytest" else "verify"
+                return "time" if code is None else "tests"
+        if mutant.file.split("/")[0] in VERIFIED:
+            arguments = verify(mutant.file)
+            code = self.planted(mutant, "zellige", arguments, self.without(arguments))
+            if code != 0:
+                return "time" if code is None else "verify"
         return ""
 
-    def without(self, module: tuple[str, ...]) -> float:
-        """Seconds that tests take on the sources as they are."""
-        if module not in self.usual:
+    def without(self, arguments: tuple[str, ...]) -> float:
+        """Seconds that `zellige` takes on the sources as they are."""
+        if arguments not in self.usual:
             began = time.monotonic()
-            if run(module, self.sources, None) != 0:
-                sys.exit(f"make mutants: fails without a mutant, and so can catch none: python -m {' '.join(module)}")
-            self.usual[module] = time.monotonic() - began
-        return self.usual[module]
+            if run("zellige", arguments, self.sources, None) != 0:
+                sys.exit(f"make mutants: fails without a mutant, and so can catch none: zellige {' '.join(arguments)}")
+            self.usual[arguments] = time.monotonic() - began
+        return self.usual[arguments]
 
-    def planted(self, mutant: Mutant, module: tuple[str, ...], limit: float) -> int | None:
+    def planted(self, mutant: Mutant, module: str, arguments: tuple[str, ...], usual: float) -> int | None:
         file = self.sources / "zellige" / mutant.file
         whole = SOURCES / mutant.file
         try:
             file.write_text(mutant.apply(whole.read_text()))
-            return run(module, self.sources, limit)
+            return run(module, arguments, self.sources, 3 * usual + 30)
         finally:
             shutil.copy2(whole, file)
             Path(importlib.util.cache_from_source(str(file))).unlink(missing_ok=True)
+
+
+def tried(mutants: list[Mutant], folder: Path, seconds: float, jobs: int) -> Iterator[tuple[Mutant, str, float]]:
+    """Each mutant, who caught it, and the seconds that took; several at a time, in their order."""
+    if not mutants:
+        return
+    for name in ("torch", "pytest", "lightning.pytorch", "numpy", "tokenizers"):  # what `run` shares; nothing of ours
+        importlib.import_module(name)
+    assert "zellige" not in sys.modules
+    reached = read(MEASURED)
+    with multiprocessing.get_context("fork").Pool(jobs, _begin, (folder, reached, seconds)) as pool:
+        yield from pool.imap(_try, mutants)
+
+
+def _begin(folder: Path, reached: Reached, seconds: float) -> None:
+    global _trial
+    _trial = Trial(folder / str(os.getpid()), reached, seconds)
+
+
+def _try(mutant: Mutant) -> tuple[Mutant, str, float]:
+    began = time.monotonic()
+    return mutant, _trial(mutant), time.monotonic() - began
 
 
 def wilson(k: int, n: int) -> tuple[float, float]:
@@ -200,10 +231,8 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--package", nargs="+", choices=PACKAGES, default=PACKAGES)
-    parser.add_argument(
-        "--seconds", type=float, default=60, help="time limit, beyond twice what the tests take without mutant"
-    )
-    parser.add_argument("--tests", nargs="+", default=[], metavar="PATH", help="run these tests instead of the nearest")
+    parser.add_argument("--seconds", type=float, default=60, help="what the tests of a mutant may take without it")
+    parser.add_argument("--jobs", type=int, default=2, help="mutants at a time")
     parser.add_argument("--out", type=Path, help="JSON lines, one a mutant; default build/mutants-SEED.jsonl")
     parser.add_argument("--show", type=int, metavar="N", help="print the N-th mutant and stop")
     chosen = parser.parse_args()
@@ -219,17 +248,16 @@ def main() -> int:
     for line in out.read_text().splitlines() if out.is_file() else []:
         row = json.loads(line)
         known[Mutant(*(row[field] for field in Mutant._fields))] = row["by"]
-    with tempfile.TemporaryDirectory() as folder:
-        trial = Trial(Path(folder), chosen.seconds, chosen.tests)
-        for i, mutant in enumerate(draw, 1):
-            if mutant not in known:
-                began = time.monotonic()
-                known[mutant] = trial(mutant)
-                seconds = round(time.monotonic() - began, 1)
-                with out.open("a") as file:
-                    file.write(json.dumps({**mutant._asdict(), "by": known[mutant], "seconds": seconds}) + "\n")
-            how = {"": "survived", "time": "timed out"}.get(known[mutant], f"caught by {known[mutant]}")
-            print(f"{i:4} {how:17} {mutant.file}:{mutant.line} {mutant.rule}", flush=True)
+    new = [mutant for mutant in draw if mutant not in known]
+    if new and not (MEASURED / "seconds.json").is_file():
+        measure(MEASURED, chosen.jobs)
+    with tempfile.TemporaryDirectory() as folder, out.open("a") as file:
+        for mutant, by, seconds in tried(new, Path(folder), chosen.seconds, chosen.jobs):
+            known[mutant] = by
+            file.write(json.dumps({**mutant._asdict(), "by": by, "seconds": round(seconds, 1)}) + "\n")
+            file.flush()
+            how = {"": "survived", "time": "timed out"}.get(by, f"caught by {by}")
+            print(f"{len(known):4} {how:17} {mutant.file}:{mutant.line} {mutant.rule}", flush=True)
     print("\n" + summary([(mutant, known[mutant]) for mutant in draw], judged()))
     return 0
 

@@ -2,10 +2,10 @@ import csv
 import importlib.machinery
 import json
 import math
-import resource
 import shutil
 import sys
 import types
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import zellige
+from testing.disks import small_disk
 from testing.small import loop
 from zellige import Data, InputError, Net, Sample, Train, load
 from zellige.base import files
@@ -790,26 +791,21 @@ def test_loss_that_is_not_finite(wrong, word, growth, tmp_path, monkeypatch):
 
 
 class Full(Progress):
-    """The disk is full from a step on: files may not grow beyond 4 kB."""
+    """The disk is full from a step on: files may not grow beyond 4 kB, until `disk` is closed."""
 
-    def __init__(self, at: int):
-        self.at = at
+    def __init__(self, at: int, disk: ExitStack):
+        self.at, self.disk = at, disk
 
     def step(self, step, loss, unit, speed):
         if step == self.at:
-            _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (4000, hard))
+            self.disk.enter_context(small_disk(4000))
 
 
 def test_disk_full_while_saving(tmp_path, monkeypatch):
     """The system's own error; the last checkpoint is whole, nothing half is left, and the run goes on."""
     monkeypatch.chdir(tmp_path)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    try:
-        with pytest.raises(InputError) as caught:
-            go(Path("a"), progress=Full(3), save_every=2, validate_every=0)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with ExitStack() as disk, pytest.raises(InputError) as caught:
+        go(Path("a"), progress=Full(3, disk), save_every=2, validate_every=0)
     message = str(caught.value)
     assert message.startswith("no space left while saving step 4 (needs 0.1 MB, ")
     assert message.endswith(" free); step 2 is intact, free space and `resume`")
