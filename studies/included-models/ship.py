@@ -32,7 +32,6 @@ from zellige import cli
 from zellige.base.files import write_folder
 from zellige.data import DATASETS
 from zellige.models import shipped
-from zellige.models.checkpoint.layout import WEIGHTS
 from zellige.models.checkpoint.write import write_checksums
 from zellige.models.defaults import write_defaults
 from zellige.models.model import load, write_model
@@ -187,7 +186,8 @@ def put(run: str, name: str, path: str) -> None:
         (folder / shipped.LOG).write_text(log(source), encoding="utf-8")
 
     write_folder(shipped.FOLDER / name, fill)
-    (shipped.FOLDER / name / WEIGHTS).chmod(0o644)  # safetensors lets nobody else read it
+    for file in (shipped.FOLDER / name).glob("*.safetensors"):
+        file.chmod(0o644)  # safetensors lets nobody else read it
 
 
 def half(name: str, tensor: torch.Tensor) -> torch.Tensor:

@@ -467,7 +467,7 @@ def test_a_record_that_cannot_be_read_leaves_the_link(text, tmp_path):
     assert best(points) == points / "step-000003"
 
 
-@pytest.mark.parametrize("at", ["own_config", "load_tokenizer", "load_tensors"])
+@pytest.mark.parametrize("at", ["own_config", "load_tokenizer", "load_weights"])
 def test_pruned_while_it_is_read(at, tmp_path, monkeypatch):
     """A training beside us removes the checkpoint that is being read: the next one is read instead."""
     points = checkpoints(tmp_path / "run", 3)
@@ -480,7 +480,7 @@ def test_pruned_while_it_is_read(at, tmp_path, monkeypatch):
             checkpoints(tmp_path / "other", 6)
             (tmp_path / "other/checkpoints/step-000006").rename(points / "step-000006")
             prune(points, 1)
-        if at == "load_tensors" and not path.exists():  # as torch does
+        if at == "load_weights" and not path.exists():  # as torch does
             raise RuntimeError(f"unable to open file <{path}>")
         return plain(path, *more, **how)
 

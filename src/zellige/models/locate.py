@@ -11,7 +11,7 @@ from ..base.schema import shown
 from ..data import remote
 from ..methods import METHODS
 from . import hub, shipped
-from .checkpoint.layout import BEST, CHECKPOINTS, CHECKSUMS, CONFIG, LAST, WEIGHTS
+from .checkpoint.layout import BEST, CHECKPOINTS, CHECKSUMS, CONFIG, LAST, MODEL
 from .checkpoint.pickles import refuse_pickle
 from .checkpoint.read import named_checkpoint
 from .published import is_published
@@ -35,11 +35,8 @@ def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
         if is_published(folder):
             return folder
         refuse_pickle(folder)
-        inside = folder.parent if folder.name in (WEIGHTS, CONFIG) else None
-        raise InputError(
-            f"'{shown(folder)}' is a file; give the folder"
-            + (f" '{shown(inside)}'" if inside else f" that holds {WEIGHTS} and {CONFIG}")
-        )
+        where = f"'{shown(folder.parent)}'" if folder.name in MODEL else f"of a model, which holds {CONFIG}"
+        raise InputError(f"'{shown(folder)}' is a file; give the folder {where}")
     if not folder.is_dir():
         if _ID.fullmatch(str(path)) and not folder.parent.is_dir():
             return download(str(path))
@@ -69,8 +66,7 @@ def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
 
 
 def _may_hold_a_model(path: Path) -> bool:
-    inside = (CONFIG, WEIGHTS, CHECKPOINTS)
-    return path.is_file() or any((path / name).exists() for name in inside) or is_published(path)
+    return path.is_file() or any((path / name).exists() for name in (CONFIG, CHECKPOINTS)) or is_published(path)
 
 
 def _near(path: Path) -> str:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from ..base.arguments import checked, is_number, of_kind
 from ..base.errors import ELSEWHERE, InputError, meant, nearest, no_attribute, quoted
 from ..base.files import write_folder
-from ..base.schema import check_format, shown
+from ..base.schema import shown
 from ..base.trust import allow, may_have_changed, reading
 from ..core.batch import usable, whole_numbers
 from ..data import load as load_tokenizer
@@ -32,10 +32,10 @@ from ..methods.method import Method
 from ..nn.network import unfilled
 from . import hub, published, shipped
 from .adapter import merge
-from .checkpoint.layout import CHECKPOINTS, CONFIG, MODEL, WEIGHTS
-from .checkpoint.read import check_sums, load_tensors, load_weights, own_config, place_weights, read_config
+from .checkpoint.layout import CHECKPOINTS, CONFIG, MODEL
+from .checkpoint.read import check_sums, load_weights, own_config, place_weights, read_config
 from .checkpoint.write import explain_full_disk, nbytes, write_checksums, write_model
-from .config import FORMAT, Config, from_json
+from .config import Config, from_json
 from .defaults import check_defaults, read_defaults, write_defaults
 from .locate import download, locate
 from .speculative import load_verifier
@@ -402,9 +402,7 @@ def _load(
         raise InputError(f"'{shown(path)}' is no tuned model and has no `base`; leave it out")
     about = entries.get("about") or {}
     tokenizer = load_tokenizer(folder)
-    tensors, metadata = load_tensors(folder / WEIGHTS)
-    number = metadata.get("format", "pt")  # "pt" is what other writers put there
-    check_format(FORMAT if number in ("pt", str(FORMAT)) else number, FORMAT, shown(folder / WEIGHTS))
+    tensors = load_weights(folder)
     from_file = reading(shown(folder))  # which may name a schedule of another package
     with from_file, torch.random.fork_rng(devices=[]):  # global random numbers stay as they were
         cls = method or METHODS[config.method]

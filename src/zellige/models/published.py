@@ -10,7 +10,6 @@ from typing import Any, TypedDict
 from ..base.errors import InputError
 from ..base.plugins import part
 from ..base.schema import shown
-from .checkpoint.layout import WEIGHTS
 from .checkpoint.read import own_config
 from .config import Config
 
@@ -39,7 +38,7 @@ def has_class(config: Config) -> bool:
 def is_published(path: Path) -> bool:
     """Return whether a file or a folder holds weights without a config of Zellige's."""
     if path.is_file():
-        return path.suffix in SUFFIXES and not (path.name == WEIGHTS and own_config(path.parent))
+        return path.suffix in SUFFIXES and not own_config(path.parent)
     return path.is_dir() and not own_config(path) and weights_in(path) is not None
 
 

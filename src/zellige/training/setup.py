@@ -27,8 +27,8 @@ from ..data.prepare import prepare
 from ..data.tokenizer_base import OutsideVocabulary, Tokenizer
 from ..methods.method import Method
 from ..models import published
-from ..models.checkpoint.layout import CONFIG, TOKENIZER, WEIGHTS
-from ..models.checkpoint.read import check_sums, load_tensors, place_weights, read_config
+from ..models.checkpoint.layout import CONFIG, MODEL
+from ..models.checkpoint.read import check_sums, load_weights, place_weights, read_config
 from ..models.config import Config, Train, from_json
 from ..models.ends import fill_for
 from ..models.locate import locate
@@ -233,7 +233,7 @@ def load_start(name: str, method: type[Method], of: str) -> Start:
         config, state = published_model.config, published_model.method.state_dict()
         of_network = _of_network(published_model.about) if config.network else {}
         return Start(name, config, published_model.tokenizer, state, of_network)
-    check_sums(folder, WEIGHTS, *TOKENIZER)
+    check_sums(folder, *MODEL)
     entries = read_config(folder)
     cls = method if entries.get("method") == of else None
     config = from_json(entries, method=cls, source=shown(folder / CONFIG))
@@ -241,7 +241,7 @@ def load_start(name: str, method: type[Method], of: str) -> Start:
     if config.adapter:
         tuned = load(folder, method=cls)
         return Start(name, tuned.config, tuned.tokenizer, tuned.method.state_dict(), of_network)
-    return Start(name, config, load_tokenizer(folder), load_tensors(folder / WEIGHTS)[0], of_network)
+    return Start(name, config, load_tokenizer(folder), load_weights(folder), of_network)
 
 
 def _of_network(about: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,12 +19,12 @@ from torch import Tensor, nn
 
 from ...base.errors import InputError
 from ...base.files import follow
-from ...base.schema import read_json, read_text, sha256, shown, structure
+from ...base.schema import check_format, read_json, read_text, sha256, shown, structure
 from ...base.trust import may_have_changed
 from ...methods.method import Method
 from ...show.numbers import count
 from ..adapter import of_adapter, own_name
-from ..config import AGAIN, Config, from_json
+from ..config import AGAIN, FORMAT, Config, from_json
 from .layout import (
     ADAPTER,
     BEST,
@@ -150,10 +150,22 @@ def own_config(folder: Path) -> dict[str, Any] | None:
 
 
 def load_weights(folder: Path) -> dict[str, Tensor]:
-    """Read the tensors of a checkpoint, by their names in the method: of a tuned model those of its adapter alone."""
-    if not (folder / ADAPTER).exists():
-        return load_tensors(folder / WEIGHTS)[0]
-    return {own_name(name): tensor for name, tensor in load_tensors(folder / ADAPTER)[0].items()}
+    """Read the tensors of a model's folder, by their names in the method: of a tuned model those of its adapter alone.
+
+    Raises:
+        InputError: as `load_tensors`; of another format.
+    """
+    if (folder / ADAPTER).exists():
+        return {own_name(name): tensor for name, tensor in load_tensors(folder / ADAPTER)[0].items()}
+    tensors, metadata = load_tensors(folder / WEIGHTS)
+    number = metadata.get("format", "pt")  # "pt" is what other writers put there
+    check_format(FORMAT if number in ("pt", str(FORMAT)) else number, FORMAT, shown(folder / WEIGHTS))
+    return tensors
+
+
+def weights_sha256(folder: Path) -> str:
+    """Return the digest of the weights in a model's folder, as they are on disk."""
+    return sha256(folder / WEIGHTS)
 
 
 # ---------------------------------------------------------------------------------------------------- tensors into a module

@@ -14,15 +14,13 @@ import numpy as np
 
 from zellige import __version__, samplers
 from zellige.base.errors import InputError, check_counts
-from zellige.base.schema import sha256
 from zellige.core.random import mix
 from zellige.data import Corpus
 from zellige.evaluation.sample_sets import sampler_of
 from zellige.exact import metropolis
 from zellige.methods.method import Method
 from zellige.models import model as checkpoint
-from zellige.models.checkpoint.layout import WEIGHTS
-from zellige.models.checkpoint.read import read_metrics
+from zellige.models.checkpoint.read import read_metrics, weights_sha256
 from zellige.models.locate import locate
 from zellige.models.sample import watch
 from zellige.models.samples import collect
@@ -68,8 +66,7 @@ def check_pairing(method: Method) -> None:
 
 def measurement_key(run: Path, corpus: Corpus, how: Settings) -> dict[str, Any]:
     """All that a measurement depends on: where it is the same, nothing is measured again."""
-    weights = locate(run) / WEIGHTS
-    return {"model": sha256(weights)} | data_key(corpus, how)
+    return {"model": weights_sha256(locate(run))} | data_key(corpus, how)
 
 
 def data_key(corpus: Corpus, how: Settings) -> dict[str, Any]:
