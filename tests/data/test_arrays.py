@@ -498,7 +498,7 @@ def test_a_run_on_digits(run, tmp_path):
     (text,) = model.text(prepare(Data("digits", size=4)).test[0]["tokens"])
     assert [len(line.split()) for line in text.splitlines()] == [4, 4, 4, 4]
     assert len(zellige.sample(model, steps=4, count=2)) == 2
-    assert zellige.plugins.report.write(run.folder).stat().st_size > 1000
+    assert zellige.report.write(run.folder).stat().st_size > 1000
     with pytest.raises(InputError, match=r"use `data.size` 4 `data.levels` 17"):
         zellige.evaluate(model, "digits")
     with pytest.raises(InputError, match="the run was trained on 4 x 4 images of 17 levels, and this data is text"):

@@ -8,13 +8,34 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..base.errors import InputError
+from ..base.requests import Progress
 from . import file_names, unpack
-from .catalogue import DATASETS, SPLITS, Source, own_split
+from .catalogue import DATASETS, SPLITS, Source, fetch, own_split
 
 if TYPE_CHECKING:
     from .corpus import Data
+    from .tokenizer_base import Tokenizer
 
-Fetch = Callable[[tuple[str, str | None]], Path]
+
+@dataclass(frozen=True)
+class Context:
+    """What a reader may need beside the `Data`.
+
+    Attributes:
+        cache: folder of downloads and of what was made of them.
+        length: of a row, where the run says it.
+        tokenizer: of the model that the data is read for, where there is one already.
+        progress: called with (bytes done, in all).
+    """
+
+    cache: Path
+    length: int | None = None
+    tokenizer: "Tokenizer | None" = None
+    progress: Progress | None = None
+
+    def fetch(self, where: tuple[str, str | None]) -> Path:
+        """The downloaded file of an address with its checksum."""
+        return fetch(*where, self.cache, self.progress)
 
 
 @dataclass(frozen=True)
@@ -58,17 +79,17 @@ class Raw:
 
 
 def locate_files(
-    data: "Data", fetch: Fetch, files_of_entry: dict[str, tuple[str, str | None]] | None = None
+    data: "Data", context: Context, files_of_entry: dict[str, tuple[str, str | None]] | None = None
 ) -> tuple[dict[str, Path], dict[str, Any]]:
     """The published files by split, downloaded or from the folder (the file) `data.path`, and what is known of them.
 
-    published: others than the catalogue's `files`: its labels.
+    files_of_entry: others than the catalogue's `files`: its labels.
     """
     files_of_entry = DATASETS[data.name].files if files_of_entry is None else files_of_entry
     if not data.path:
         if not files_of_entry:
             raise InputError(f"the data set {data.name} needs a file; give it by `data.path`")
-        files = {split: fetch(where) for split, where in files_of_entry.items()}
+        files = {split: context.fetch(where) for split, where in files_of_entry.items()}
         return files, {"addresses": {split: where[0] for split, where in files_of_entry.items()}} | sums(files)
     path = Path(data.path).expanduser()
     if not path.is_dir():

@@ -1,7 +1,5 @@
-"""Data of one shape: images, music, puzzles, molecules, arrays. Read (images.py, symbols.py, puzzles.py ...), cut, made
-small, flattened."""
+"""Data of one shape: images, music, puzzles, molecules, arrays. Read (`Source.reader`), cut, made small, flattened."""
 
-import dataclasses
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..base.errors import InputError
+from ..base.plugins import named
 from ..base.requests import Progress
-from . import catalogue, dna, image_files, images, own_arrays, puzzles, symbols, table
-from .array_source import Raw, cut_splits, tell
-from .catalogue import DATASETS
+from . import dna
+from .array_source import Context, Raw, cut_splits, tell
+from .catalogue import DATASETS, cache_folder
 from .levels import Levels
 from .losses import Losses
 from .pixels import levels_of, quantised, sides, smaller
@@ -21,29 +20,6 @@ from .pixels import levels_of, quantised, sides, smaller
 if TYPE_CHECKING:
     from .corpus import Corpus, Data
     from .tokenizer_base import Tokenizer
-
-READERS = {
-    "digits": images.digits,
-    "mnist": images.mnist,
-    "binarized-mnist": images.binarized,
-    "fashion-mnist": images.mnist,
-    "cifar10": images.cifar,
-    "cifar100": images.cifar,
-    "jsb-chorales": symbols.chorales,
-    "lakh-pianoroll": symbols.pianoroll,
-    "sudoku": puzzles.sudoku,
-    "qm9": symbols.molecules,
-    "smiles": symbols.molecules,
-    "table": table.read_table,
-    "array": own_arrays.read_arrays,
-}
-CACHED = {  # too large for the memory: decoded once, into the cache
-    "imagenet32": image_files.read_imagenet,
-    "imagenet64": image_files.read_imagenet,
-    "imagenet32-oord": image_files.read_downsampled,
-    "imagenet64-oord": image_files.read_downsampled,
-    "images": image_files.read_images,
-}
 
 
 def prepare_arrays(
@@ -57,15 +33,7 @@ def prepare_arrays(
     from .tokenizer import require_same
 
     entry = DATASETS[data.name]
-    if tokenizer is not None and tokenizer.name == "selfies" and not data.tokenizer and data.name in ("qm9", "smiles"):
-        data = dataclasses.replace(data, tokenizer="selfies")  # as the model that reads it was trained
-    cache = catalogue.cache_folder(data.cache)
-    if data.name in CACHED:
-        raw = CACHED[data.name](data, progress)
-    elif data.name == "dna":
-        raw = dna.read_dna(data, lambda where: catalogue.fetch(*where, cache, progress), length, tokenizer)
-    else:
-        raw = READERS[data.name](data, lambda where: catalogue.fetch(*where, cache, progress))
+    raw = named(entry.reader)(data, Context(cache_folder(data.cache), length, tokenizer, progress))
     splits = raw.splits if raw.cut else cut_splits(raw.splits, data, entry)
     classes = raw.classes if raw.cut else cut_splits(raw.classes, data, entry)
     names = checked_classes(data, raw.names or entry.classes, splits, classes) if data.labels else ()

@@ -36,6 +36,8 @@ class Source:
     documents). same: {"test": "validation"} where the literature reports on the split that it validates on.
     labels: the files of the labels, as `files`; classes: what the classes are called; label: the column of a text's
     class.
+    reader: of what is no text, the function that reads it, `module:function`; it takes a `Data` and an
+    `array_source.Context` and returns an `array_source.Raw`.
     reads: which choices of `Data` mean something here, beside the shares of the splits; any other is an error.
     """
 
@@ -57,7 +59,12 @@ class Source:
     label: str = ""
     reads: tuple[str, ...] = _TEXT
     lines: bool = False  # on the hub, one row a line of one text
-    shaped: bool = False
+    reader: str = ""
+
+    @property
+    def shaped(self) -> bool:
+        """Its rows have one shape; else it is text."""
+        return bool(self.reader)
 
     @property
     def cut(self) -> bool:
@@ -164,15 +171,15 @@ DATASETS |= {
     ),
     "digits": Source(
         "digits, 8 x 8, 17 levels", "0.7 MB", "80 / 10 / 10% in order", "CC BY", "nothing", classes=_TEN,
-        validation=0.1, test=0.1, shaped=True, reads=("levels", "size", "labels", "flip"),
+        validation=0.1, test=0.1, reader="zellige.data.images:digits", reads=("levels", "size", "labels", "flip"),
     ),
     "mnist": Source(
         "digits, 28 x 28", "55 MB", "50k / 10k / 10k images", "CC BY-SA", "12 MB", files=_MNIST_FILES,
-        labels=_MNIST_LABELS, classes=_TEN, validation=1 / 6, shaped=True, reads=_IMAGES,
+        labels=_MNIST_LABELS, classes=_TEN, validation=1 / 6, reader="zellige.data.images:mnist", reads=_IMAGES,
     ),
     "binarized-mnist": Source(
         "digits, black and white", "55 MB", "50k / 10k / 10k images", "CC BY-SA", "12 MB", files=_MNIST_FILES,
-        labels=_MNIST_LABELS, classes=_TEN, validation=1 / 6, shaped=True, reads=_IMAGES,
+        labels=_MNIST_LABELS, classes=_TEN, validation=1 / 6, reader="zellige.data.images:binarized", reads=_IMAGES,
     ),
     "fashion-mnist": Source(
         "clothes, 28 x 28", "55 MB", "50k / 10k / 10k images", "MIT", "31 MB",
@@ -181,68 +188,79 @@ DATASETS |= {
         labels={"train": (_FASHION + _IDX_LABELS["train"], "md5:25c81989df183df01b3e8a0aad5dffbe"),
                 "test": (_FASHION + _IDX_LABELS["test"], "md5:bb300cfdad3c16e7a12a480ee83cd310")},
         classes=("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
-        validation=1 / 6, shaped=True, reads=_IMAGES,
+        validation=1 / 6, reader="zellige.data.images:mnist", reads=_IMAGES,
     ),
     "cifar10": Source(
         "photographs, 32 x 32 x 3", "0.2 GB", "45k / 5k / 10k images", "-", "0.2 GB",
         files={"all": (_CIFAR + "cifar-10-binary.tar.gz", "md5:c32a1d4ab5d03f1284b67883e8d87530")},
         classes=("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
-        validation=0.1, shaped=True, reads=_IMAGES,
+        validation=0.1, reader="zellige.data.images:cifar", reads=_IMAGES,
     ),
     "cifar100": Source(
         "photographs, 100 classes", "0.2 GB", "45k / 5k / 10k images", "-", "0.2 GB",
         files={"all": (_CIFAR + "cifar-100-binary.tar.gz", "md5:03b5dce01913d631647c71ecec9e9cb8")},
-        validation=0.1, shaped=True, reads=_IMAGES,
+        validation=0.1, reader="zellige.data.images:cifar", reads=_IMAGES,
     ),
     "imagenet32": Source(
         "photographs, 32 x 32 x 3", "4 GB", "train / val / same", "research", "`data.path`",
-        same={"test": "validation"}, shaped=True, reads=_IMAGES,
+        same={"test": "validation"}, reader="zellige.data.image_files:read_imagenet", reads=_IMAGES,
     ),
     "imagenet64": Source(
         "photographs, 64 x 64 x 3", "16 GB", "train / val / same", "research", "`data.path`",
-        same={"test": "validation"}, shaped=True, reads=_IMAGES,
+        same={"test": "validation"}, reader="zellige.data.image_files:read_imagenet", reads=_IMAGES,
     ),
     "imagenet32-oord": Source(
         "photographs, 32 x 32 x 3", "4 GB", "train / valid / same", "research", "`data.path`",
-        same={"test": "validation"}, shaped=True, reads=("path", "levels", "size", "flip"),
+        same={"test": "validation"},
+        reader="zellige.data.image_files:read_downsampled", reads=("path", "levels", "size", "flip"),
     ),
     "imagenet64-oord": Source(
         "photographs, 64 x 64 x 3", "16 GB", "train / valid / same", "research", "`data.path`",
-        same={"test": "validation"}, shaped=True, reads=("path", "levels", "size", "flip"),
+        same={"test": "validation"},
+        reader="zellige.data.image_files:read_downsampled", reads=("path", "levels", "size", "flip"),
     ),
     "images": Source(
-        "your own .png and .jpg", "any", "90% / 5% / 5% shuffled", "yours", "`data.path`", shaped=True,
+        "your own .png and .jpg", "any", "90% / 5% / 5% shuffled", "yours", "`data.path`",
+        reader="zellige.data.image_files:read_images",
         reads=(*_IMAGES, "colours"),
     ),
     "jsb-chorales": Source(
-        "four-part Bach chorales", "1.7 MB", _PUBLISHED, "-", "1.7 MB", shaped=True, reads=("path", "size"),
+        "four-part Bach chorales", "1.7 MB", _PUBLISHED, "-", "1.7 MB",
+        reader="zellige.data.symbols:chorales", reads=("path", "size"),
         files={"all": (_JSB, "79294cc374f9252e95ef4b703161524c1c53dc1f712c236f00f1c1f5d54af5a7")},
     ),
     "lakh-pianoroll": Source(
-        "piano, 256 notes each", "any", "train / cut off / test", "CC BY", "`data.path`", shaped=True, reads=("path",),
+        "piano, 256 notes each", "any", "train / cut off / test", "CC BY", "`data.path`",
+        reader="zellige.data.symbols:pianoroll", reads=("path",),
     ),
     "sudoku": Source(
         "solved, 4 x 4 or 9 x 9", "any", "all 288 / same / same", "facts", "nothing",
-        shaped=True, reads=("path", "size", "augment"),
+        reader="zellige.data.puzzles:sudoku", reads=("path", "size", "augment"),
     ),
     "qm9": Source(
-        "small molecules, SMILES", "2 MB", "90% / 5% / 5% shuffled", "CC0", "2.2 MB", fields=("smiles",), shaped=True,
+        "small molecules, SMILES", "2 MB", "90% / 5% / 5% shuffled", "CC0", "2.2 MB", fields=("smiles",),
+        reader="zellige.data.symbols:molecules",
         reads=("path", "field", "tokenizer", "labels", "labels_by"),
         files={"all": (_QM9, "80c060e299a44112b89be3fc6d95145dfeda97aa3eab1e2662aafdfbb00f7929")},
     ),
     "smiles": Source(
-        "your own SMILES", "any", "90% / 5% / 5% shuffled", "yours", "`data.path`", fields=("smiles",), shaped=True,
+        "your own SMILES", "any", "90% / 5% / 5% shuffled", "yours", "`data.path`", fields=("smiles",),
+        reader="zellige.data.symbols:molecules",
         reads=("path", "field", "tokenizer", "labels", "labels_by"),
     ),
     "dna": Source(
-        "DNA, FASTA or rows", "any", _SHARES, "yours", "`data.path`", fields=("sequence",), shaped=True,
+        "DNA, FASTA or rows", "any", _SHARES, "yours", "`data.path`", fields=("sequence",),
+        reader="zellige.data.dna:read_dna",
         reads=("path", "field", "reverse_complement"),
     ),
     "table": Source(
-        "rows of categories, .csv", "any", "90% / 5% / 5% shuffled", "yours", "`data.path`", shaped=True, reads=("path",)
+        "rows of categories, .csv", "any", "90% / 5% / 5% shuffled", "yours", "`data.path`",
+        reader="zellige.data.table:read_table", reads=("path",)
     ),
-    "array": Source("your own arrays (N, ...)", "any", _SHARES, "yours", "`data.path`", shaped=True,
-                    reads=("path", "vocabulary", "levels", "size", "kind", "labels", "flip")),
+    "array": Source(
+        "your own arrays (N, ...)", "any", _SHARES, "yours", "`data.path`", reader="zellige.data.own_arrays:read_arrays",
+        reads=("path", "vocabulary", "levels", "size", "kind", "labels", "flip"),
+    ),
 }
 # fmt: on
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..base.errors import InputError
 from . import file_names, unpack
-from .array_source import Fetch, Raw, locate_files
+from .array_source import Context, Raw, locate_files
 from .symbols import single_length
 from .tokenizer import Characters
 
@@ -33,25 +33,22 @@ _TOKENS = bytes.maketrans(_LETTERS, bytes(range(5)) * 2)
 Line = tuple[int, bytes | None]  # its number, and its bases; None where a sequence begins
 
 
-def read_dna(data: "Data", fetch: Fetch, length: int | None, tokenizer: "Tokenizer | None") -> Raw:
-    """Windows of `length` of FASTA or FASTQ; of other files a sequence a row.
+def read_dna(data: "Data", context: Context) -> Raw:
+    """Windows of FASTA or FASTQ; of other files a sequence a row.
 
-    length: where it is None that of all sequences, if they have one, else `LENGTH`.
+    A window is as long as the run says, else as all sequences are, if they have one length, else `LENGTH`.
     """
     suffix = _suffix(data.path or "")
     if suffix not in (*file_names.FASTA, *READS):
-        return single_length(data, fetch)
-    files, about = locate_files(data, fetch)
+        return single_length(data, context)
+    files, about = locate_files(data, context)
     path = next(iter(files.values()))
     with unpack.opened(path, lambda count: None) as file:
         sequences = [*_whole(path, fastq(path, file) if suffix in READS else fasta(path, file))]
     sizes = [len(sequence) for sequence in sequences]
     own = sizes[0] if len(sizes) > 1 and len({*sizes}) == 1 else LENGTH
-    length, bases, count = (
-        length or (tokenizer.shape[0] if tokenizer and tokenizer.shape else own),
-        sum(sizes),
-        len(sizes),
-    )
+    trained = context.tokenizer.shape if context.tokenizer else ()
+    length, bases, count = context.length or (trained[0] if trained else own), sum(sizes), len(sizes)
     of = f"{count:,} sequence{'s' if count != 1 else ''}"
     parts = [sequence[: len(sequence) // length * length].reshape(-1, length) for sequence in sequences]
     windows = np.concatenate([np.empty((0, length), np.uint8), *parts])

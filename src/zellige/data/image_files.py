@@ -35,9 +35,8 @@ import numpy as np
 
 from ..base.arguments import is_number
 from ..base.errors import InputError
-from ..base.requests import Progress
-from . import catalogue, file_names, unpack
-from .array_source import Raw, cut_splits
+from . import file_names, unpack
+from .array_source import Context, Raw, cut_splits
 from .catalogue import DATASETS, SPLITS
 from .images import image_column, label_column, on_hub
 from .pixels import Block, cached, levels_of, quantised, sides, smaller
@@ -52,11 +51,11 @@ TOGETHER = 64  # files decoded at once: what is in memory
 MODES = {"1": "grey", "L": "grey", "P": "rgb", "RGB": "rgb"}  # Pillow's, of 8 bits and less without transparency
 
 
-def read_images(data: "Data", progress: Progress | None, shape: tuple[int, ...] = ()) -> Raw:
+def read_images(data: "Data", context: Context, shape: tuple[int, ...] = ()) -> Raw:
     """The images of the folder `data.path`, or of a data set of the hub; of a published one all have this shape."""
     levels = levels_of(data, 256)
     if on_hub(data):
-        return _from_hub(data, levels)
+        return _from_hub(data, context.cache, levels)
     if not data.path:
         raise InputError("`data.name` images needs a folder of .png and .jpg files; give it by `data.path`")
     folder = Path(data.path).expanduser()
@@ -65,7 +64,7 @@ def read_images(data: "Data", progress: Progress | None, shape: tuple[int, ...] 
     splits, depth = _splits(folder, data)
     names, labels = _classes(folder, splits, depth, data)
     all_files = [path for files in splits.values() for path in files]
-    report = unpack.read_twice(all_files, progress)
+    report = unpack.read_twice(all_files, context.progress)
     paths = "".join(f"{split} {path.relative_to(folder)}\n" for split, files in splits.items() for path in files)
     made_by = {
         "files": unpack.digest_files(all_files, report),
@@ -93,7 +92,7 @@ def read_images(data: "Data", progress: Progress | None, shape: tuple[int, ...] 
     if left_out := file_names.left_out(data.path, all_files):
         about["left_out"] = left_out
     raw = cached(
-        catalogue.cache_folder(data.cache),
+        context.cache,
         made_by,
         lambda: {split: blocks(split) for split in splits},
         f"'{data.path}'",
@@ -102,9 +101,9 @@ def read_images(data: "Data", progress: Progress | None, shape: tuple[int, ...] 
         names=names,
         about=about,
     )
-    if progress:  # all of it, also where a cache made the second reading needless
+    if context.progress:  # all of it, also where a cache made the second reading needless
         total = sum(path.stat().st_size for path in all_files)
-        progress(total, total)
+        context.progress(total, total)
     return raw
 
 
@@ -236,9 +235,8 @@ def _pixels(image: Any, colours: str, of: str) -> tuple[np.ndarray, str]:
 
 
 # ---------------------------------------------------------------------------------------------------- the hub
-def _from_hub(data: "Data", levels: int) -> Raw:
+def _from_hub(data: "Data", cache: Path, levels: int) -> Raw:
     """Image by image, as from files; the splits as published, and cut where one is missing."""
-    cache = catalogue.cache_folder(data.cache)
     dataset = load_hub(data, (str(data.path), None, {}), cache)
     splits = {file_names.NAMES[split]: rows for split, rows in dataset.items() if split in file_names.NAMES}
     if "train" not in splits:
@@ -291,12 +289,12 @@ CLASSES = 1000
 ROWS_TOGETHER = 4096  # images in memory at once
 
 
-def read_imagenet(data: "Data", progress: Progress | None) -> Raw:
+def read_imagenet(data: "Data", context: Context) -> Raw:
     """The published batches in the folder `data.path`."""
     side, levels = int(data.name.removeprefix("imagenet")), levels_of(data, 256)
     splits = _files(data)
     all_files = [path for files in splits.values() for path in files]
-    report = unpack.read_twice(all_files, progress)
+    report = unpack.read_twice(all_files, context.progress)
     height, width = sides(data.size, side, side)
     sums = {split: unpack.digest_files(files, report) for split, files in splits.items()}
     made_by = {"imagenet": sums, "size": [height, width], "levels": levels}
@@ -311,7 +309,7 @@ def read_imagenet(data: "Data", progress: Progress | None) -> Raw:
     changes += [f"256 to {levels} levels in equal bins"] if levels != 256 else []
     about = {"sha256": sums, "files": [str(path) for path in all_files], "protocol": ", ".join(changes)}
     return cached(
-        catalogue.cache_folder(data.cache),
+        context.cache,
         made_by,
         lambda: {split: blocks(split) for split in splits},
         f"'{data.path}'",
@@ -322,7 +320,7 @@ def read_imagenet(data: "Data", progress: Progress | None) -> Raw:
     )
 
 
-def read_downsampled(data: "Data", progress: Progress | None) -> Raw:
+def read_downsampled(data: "Data", context: Context) -> Raw:
     """The two published folders of .png files in the folder `data.path`."""
     side = int(data.name.removeprefix("imagenet").removesuffix("-oord"))
     names = [f"{split}_{side}x{side}" for split in ("train", "valid")]
@@ -334,7 +332,7 @@ def read_downsampled(data: "Data", progress: Progress | None) -> Raw:
     missing = next((name for name in names if not (Path(data.path).expanduser() / name).is_dir()), None)
     if missing:
         raise InputError(f"no folder '{missing}' in '{data.path}'; give the one that holds {names[0]} and {names[1]}")
-    return read_images(data, progress, (side, side, 3))
+    return read_images(data, context, (side, side, 3))
 
 
 def _files(data: "Data") -> dict[str, list[Path]]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..base.errors import InputError
 from . import file_names, unpack
-from .array_source import Fetch, Raw, locate_files, sums
+from .array_source import Context, Raw, locate_files, sums
 from .catalogue import DATASETS, cache_folder
 from .own_arrays import checked_arrays, local_arrays, read_arrays
 from .text_source import load_hub
@@ -23,28 +23,28 @@ if TYPE_CHECKING:
     from .corpus import Data
 
 
-def copies(data: "Data", fetch: Fetch) -> Raw | None:
+def copies(data: "Data", context: Context) -> Raw | None:
     """The images from arrays or from the hub, where `data.path` names such; else None,
     and the published files are read."""
     if local_arrays(data):
-        return read_arrays(data, fetch)
+        return read_arrays(data, context)
     return read_hub(data) if on_hub(data) else None
 
 
 # ---------------------------------------------------------------------------------------------------- MNIST
-def mnist(data: "Data", fetch: Fetch) -> Raw:
+def mnist(data: "Data", context: Context) -> Raw:
     """MNIST and Fashion-MNIST, from the idx files, from arrays or from the hub."""
-    if elsewhere := copies(data, fetch):
+    if elsewhere := copies(data, context):
         return elsewhere
-    files, about = locate_files(data, fetch)
+    files, about = locate_files(data, context)
     classes = {}
     if data.labels:
-        labels, label_sums = locate_files(data, fetch, DATASETS[data.name].labels)
+        labels, label_sums = locate_files(data, context, DATASETS[data.name].labels)
         classes, about = {split: idx(path) for split, path in labels.items()}, about | {"labels": label_sums["sha256"]}
     return Raw({split: idx(path) for split, path in files.items()}, 256, about=about, classes=classes)
 
 
-def binarized(data: "Data", fetch: Fetch) -> Raw:
+def binarized(data: "Data", context: Context) -> Raw:
     """MNIST in black and white, drawn once: of level v with probability v / 255 white (Salakhutdinov and Murray, 2008).
 
     Larochelle's draw, on which the numbers of the literature are, where `data.path` has his .amat files, packed or not;
@@ -58,7 +58,7 @@ def binarized(data: "Data", fetch: Fetch) -> Raw:
             raise InputError(f"the .amat files in '{data.path}' have no labels; leave out `data.labels`")
         splits = {split: amat(files[split]) for split in ("train", "validation", "test") if split in files}
         return Raw(splits, 2, about=sums(files) | {"protocol": "binarised by one fixed draw (Larochelle)"})
-    raw = mnist(data, fetch)
+    raw = mnist(data, context)
     splits = {name: _drawn(pixels, i) for i, (name, pixels) in enumerate(sorted(raw.splits.items()))}
     about = raw.about | {"protocol": "binarised by one fixed draw (Zellige's)"}
     return replace(raw, splits=splits, size=2, about=about)
@@ -98,13 +98,13 @@ CIFAR = {  # which files of the binary version are which split; the label bytes 
 }
 
 
-def cifar(data: "Data", fetch: Fetch) -> Raw:
+def cifar(data: "Data", context: Context) -> Raw:
     """CIFAR's binary versions, the archive or the folder in it.
 
     An image is one label byte, of CIFAR-100 two (the coarse one and the fine one), and 3 x 32 x 32 bytes, colour by
     colour.
     """
-    if elsewhere := copies(data, fetch):
+    if elsewhere := copies(data, context):
         return elsewhere
     train, test, labels, class_file = CIFAR[data.name]
     archive_name = DATASETS[data.name].files["all"][0].rpartition("/")[2]
@@ -114,7 +114,7 @@ def cifar(data: "Data", fetch: Fetch) -> Raw:
         members = {name: path.read_bytes() for name, path in all_sources.items() if path.is_file()}
         source = folder
     else:
-        files_, about = locate_files(data, fetch)
+        files_, about = locate_files(data, context)
         source = files_["all"]
         members = unpacked(source, class_file, archive_name)
     whole = lambda name: name in members and len(members[name]) % (labels + 3072) == 0  # noqa: E731
@@ -214,7 +214,7 @@ def label_column(data: "Data", rows: Any) -> tuple[str, tuple[str, ...]]:
     return column, tuple(getattr(feature, "names", None) or ())
 
 
-def digits(data: "Data", fetch: Fetch) -> Raw:
+def digits(data: "Data", context: Context) -> Raw:
     """scikit-learn's 1,797 digits of 8 x 8, levels 0 to 16, in the order of the writers."""
     from sklearn.datasets import load_digits
 

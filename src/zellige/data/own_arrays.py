@@ -10,7 +10,7 @@ import numpy as np
 
 from ..base.errors import InputError
 from . import file_names
-from .array_source import Fetch, Raw, sums
+from .array_source import Context, Raw, sums
 from .corpus import Data, OwnData
 
 ARRAYS = (".npy", ".npz")
@@ -41,7 +41,7 @@ def local_arrays(data: Data) -> dict[str, Path]:
     return {str(split): splits[split] for split in ("train", "validation", "test") if split in splits}
 
 
-def read_arrays(data: Data, fetch: Fetch) -> Raw:
+def read_arrays(data: Data, context: Context) -> Raw:
     """Whole numbers from .npy and .npz. For `array`, `data.kind` says what they are."""
     files = local_arrays(data)
     splits, labels, names = {}, {}, []

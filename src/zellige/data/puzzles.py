@@ -11,7 +11,7 @@ import numpy as np
 from ..base.arguments import is_number
 from ..base.errors import InputError
 from . import unpack
-from .array_source import Fetch, Raw, cut_splits, locate_files
+from .array_source import Context, Raw, cut_splits, locate_files
 from .catalogue import DATASETS
 from .pixels import whole_size
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .corpus import Data
 
 
-def sudoku(data: "Data", fetch: Fetch) -> Raw:
+def sudoku(data: "Data", context: Context) -> Raw:
     """Solved Sudokus. 4 x 4: all 288, enumerated, the same in every split. 9 x 9: of a file of puzzles and solutions.
 
     The puzzles stay beside the rows as `clues`. No training grid is a twin of a held-out one: where the invariants of
@@ -43,9 +43,9 @@ def sudoku(data: "Data", fetch: Fetch) -> Raw:
             labels=(1, 2, 3, 4),
             about={"protocol": "all 288 grids, the same in every split"},
         )
-    files, about = locate_files(data, fetch)
+    files, about = locate_files(data, context)
     puzzles, solutions = puzzles_and_solutions(next(iter(files.values())))
-    splits = cut_splits({"all": np.arange(len(solutions))}, data, DATASETS["sudoku"])
+    splits = cut_splits({"all": np.arange(len(solutions))}, data, DATASETS[data.name])
     invariant_set = {key for name in splits if name != "train" for key in invariants(solutions[splits[name]])}
     twins = np.array([key in invariant_set for key in invariants(solutions[splits["train"]])])
     splits["train"] = splits["train"][~twins]

@@ -8,7 +8,7 @@ import numpy as np
 from ..base.errors import InputError
 from ..base.schema import parse
 from . import file_names, own_arrays, readers, unpack
-from .array_source import Fetch, Raw, locate_files, sums
+from .array_source import Context, Raw, locate_files, sums
 from .catalogue import DATASETS, cache_folder
 from .levels import SILENT
 from .pixels import whole_size
@@ -24,7 +24,7 @@ STEPS, HOP = 128, 16  # sixteenths in a row: eight bars of 4/4; and in a bar
 
 
 # ---------------------------------------------------------------------------------------------------- music
-def chorales(data: "Data", fetch: Fetch) -> Raw:
+def chorales(data: "Data", context: Context) -> Raw:
     """Bach's chorales as four pitches a sixteenth, cut into rows of `data.size` sixteenths.
 
     Level 0 is silence, level 1 the lowest pitch of the file: silence counts as the lowest level, so that they are
@@ -32,7 +32,7 @@ def chorales(data: "Data", fetch: Fetch) -> Raw:
     left out.
     """
     steps = whole_size(data) or STEPS
-    files, about = locate_files(data, fetch)
+    files, about = locate_files(data, context)
     path = next(iter(files.values()))
     try:
         entries = parse(unpack.read_bytes(path).decode(), f"'{path}'", "give Jsb16thSeparated.json")
@@ -73,7 +73,7 @@ def chorales(data: "Data", fetch: Fetch) -> Raw:
     return Raw(splits, high - low + 2, "roll", "note", True, labels=[SILENT, *range(low, high + 1)], about=about)
 
 
-def pianoroll(data: "Data", fetch: Fetch) -> Raw:
+def pianoroll(data: "Data", context: Context) -> Raw:
     """Melodies of Lakh's pianorolls as tauLDR's authors publish them: a folder with train.npy and test.npy.
 
     Each is (N, 256) whole numbers below 129, a pitch a sixteenth; the states are shuffled, so they have no order. With
@@ -131,19 +131,21 @@ def level(pitches: np.ndarray, low: int) -> np.ndarray:
 
 
 # ---------------------------------------------------------------------------------------------------- texts of one length
-def molecules(data: "Data", fetch: Fetch) -> Raw:
+def molecules(data: "Data", context: Context) -> Raw:
     """Molecules, one per row, padded with line ends that count: the distribution is that of whole molecules.
 
     They are read as SMILES, a token a character, or with `data.tokenizer` selfies as SELFIES, a token a symbol.
     """
-    lines, about = _column(data, fetch)
-    labels, names = _molecule_classes(data, fetch, lines) if data.labels else (None, ())
-    if data.tokenizer not in ("", "characters", "selfies"):
+    lines, about = _column(data, context)
+    labels, names = _molecule_classes(data, context, lines) if data.labels else (None, ())
+    trained = context.tokenizer.name if context.tokenizer else ""
+    cut_by = data.tokenizer or (trained if trained == "selfies" else "characters")  # as the model that reads it
+    if cut_by not in ("characters", "selfies"):
         raise InputError(
             f"`data.tokenizer` is '{data.tokenizer}'; molecules are cut into characters or selfies, give one of these"
         )
     order = np.random.default_rng(0).permutation(len(lines))  # the file goes from small to large
-    if data.tokenizer == "selfies":
+    if cut_by == "selfies":
         (order, tokenizer, rows), count = _selfies(data, lines, order, about), None
     else:
         length = max(map(len, lines)) + 1
@@ -178,7 +180,7 @@ def _selfies(
     return kept, tokenizer, rows
 
 
-def _molecule_classes(data: "Data", fetch: Fetch, lines: list[str]) -> tuple[np.ndarray, tuple[str, ...]]:
+def _molecule_classes(data: "Data", context: Context, lines: list[str]) -> tuple[np.ndarray, tuple[str, ...]]:
     """The class of each molecule by `data.labels_by`, and the names of the classes."""
     if not data.labels_by:
         raise InputError(
@@ -186,7 +188,7 @@ def _molecule_classes(data: "Data", fetch: Fetch, lines: list[str]) -> tuple[np.
         )
     of = Property.of(data.labels_by)
     if of.name not in COUNTED:
-        files, form = locate_files(data, fetch)[0].values(), _form(data)
+        files, form = locate_files(data, context)[0].values(), _form(data)
         values = [value for path in files for value in readers.read_labels(path, form, of.name)]
         if len(values) != len(lines):
             raise InputError(
@@ -202,9 +204,9 @@ def _molecule_classes(data: "Data", fetch: Fetch, lines: list[str]) -> tuple[np.
     return of.classes([*map(str, counts)])
 
 
-def single_length(data: "Data", fetch: Fetch) -> Raw:
+def single_length(data: "Data", context: Context) -> Raw:
     """Sequences of bases, all of one length, one a row."""
-    lines, about = _column(data, fetch)
+    lines, about = _column(data, context)
     lengths = {len(line) for line in lines}
     if len(lengths) > 1:
         raise InputError(f"'{data.path}' has sequences of {min(lengths)} to {max(lengths)} bases; give one length")
@@ -215,9 +217,9 @@ def single_length(data: "Data", fetch: Fetch) -> Raw:
     )
 
 
-def _column(data: "Data", fetch: Fetch) -> tuple[list[str], dict[str, Any]]:
+def _column(data: "Data", context: Context) -> tuple[list[str], dict[str, Any]]:
     """The texts of a .csv's column (or of `data.field`), or the lines of a plain file."""
-    files, about = locate_files(data, fetch)
+    files, about = locate_files(data, context)
     file_names.require_columns(data.field, [*files.values()])
     form = _form(data)
     lines = [text.strip() for path in files.values() for text, _ in readers.read_pieces(path, form)]

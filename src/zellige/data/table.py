@@ -15,7 +15,7 @@ import numpy as np
 
 from ..base.errors import InputError
 from . import unpack
-from .array_source import Fetch, Raw, locate_files
+from .array_source import Context, Raw, locate_files
 from .file_names import kind
 from .tokenizer_base import BaseTokenizer, token_ids
 
@@ -97,9 +97,9 @@ def refuse_mixed(tokenizer: Any, method: Any) -> None:
         )
 
 
-def read_table(data: "Data", fetch: Fetch) -> Raw:
+def read_table(data: "Data", context: Context) -> Raw:
     """A .csv or .tsv of categories. Its rows are shuffled; the values of a column are those of the whole file."""
-    files, about = locate_files(data, fetch)
+    files, about = locate_files(data, context)
     path = next(iter(files.values()))
     if kind(path) not in (".csv", ".tsv"):
         raise InputError(f"'{path}' is no .csv or .tsv; a table is one, with a header")
