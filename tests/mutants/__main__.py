@@ -15,9 +15,11 @@ import difflib
 import functools
 import importlib.util
 import json
+import math
 import multiprocessing
 import os
 import random
+import resource
 import runpy
 import shutil
 import signal
@@ -75,11 +77,14 @@ def verify(file: str) -> tuple[str, ...]:
 
 
 def run(module: str, arguments: tuple[str, ...], sources: Path, limit: float | None) -> int | None:
-    """Exit code of a Python module on these sources, in a copy of this process; None if it took longer than the limit
-    (seconds). What is imported already need not be imported again: that would take longer than most tests."""
+    """Exit code of a Python module on these sources, in a copy of this process; None if it took longer than the limit:
+    seconds of the processor, so that a busy machine changes nothing, or ten times as many in all. What is imported already
+    need not be imported again: that would take longer than most tests."""
     child = os.fork()
     if not child:
         os.setsid()
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(limit), resource.RLIM_INFINITY))
         quiet = os.open(os.devnull, os.O_RDWR)
         for stream in range(3):
             os.dup2(quiet, stream)
@@ -94,11 +99,12 @@ def run(module: str, arguments: tuple[str, ...], sources: Path, limit: float | N
             code = end.code or 0
         finally:
             os._exit(int(code) if isinstance(code, int) else 1)
-    until = time.monotonic() + (limit or float("inf"))
+    until = time.monotonic() + (math.inf if limit is None else 10 * limit)
     while True:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
-            return os.waitstatus_to_exitcode(status)
+            code = os.waitstatus_to_exitcode(status)
+            return None if code == -signal.SIGXCPU else code
         if time.monotonic() > until:
             os.killpg(child, signal.SIGKILL)
             os.waitpid(child, 0)
