@@ -197,35 +197,49 @@ def test_wrong_input(saved, tmp_path):
             Zellige(**arguments)
 
 
-QUICK = (  # what `-m` does, without the index of the harness's own 14,000 tasks, which takes a minute
-    "import runpy; from lm_eval.tasks import TaskManager; TaskManager.__init__.__defaults__ = (None, None, False, None); "
-    "runpy.run_module('zellige.plugins.adapters.harness', run_name='__main__', alter_sys=True)"
-)
-
-
-@pytest.mark.parametrize(
-    "program",
-    [["-c", QUICK], pytest.param(["-m", "zellige.plugins.adapters.harness"], marks=pytest.mark.long)],
-    ids=["quick", "typed"],
-)
-def test_the_command(program, saved, tasks, tmp_path):
-    """`python -m zellige.plugins.adapters.harness` is `lm_eval` with one model more; where no device is named it finds one."""
-    command = f"--model zellige --model_args path={saved},draws=8,seed=3 --tasks local_choice"
-    offline = {"HF_DATASETS_CACHE": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
-    words = [sys.executable, *program, *command.split(), "--include_path", str(tasks)]
-    done = subprocess.run(words, capture_output=True, text=True, env=os.environ | offline, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "Traceback" not in done.stderr
-    assert "no GPU that torch can use here; the tasks run on the CPU" in done.stderr
-    assert "local_choice|" in done.stdout.replace(" ", "")
-
-
-def test_wrong_input_is_one_line(tmp_path, tasks, monkeypatch, capsys):
+@pytest.fixture
+def few_tasks(monkeypatch):
+    """The harness without the index of its own 14,000 tasks, which takes a minute."""
     from lm_eval.tasks import TaskManager
 
+    monkeypatch.setattr(TaskManager.__init__, "__defaults__", (None, None, False, None))
+
+
+def words(saved, tasks) -> list[str]:
+    command = f"--model zellige --model_args path={saved},draws=8,seed=3 --tasks local_choice"
+    return [*command.split(), "--include_path", str(tasks)]
+
+
+def shows(out: str, err: str) -> None:
+    """What the command prints: the table; where no device is named, which one it found."""
+    assert "Traceback" not in err
+    assert "no GPU that torch can use here; the tasks run on the CPU" in err
+    assert "local_choice|" in out.replace(" ", "")
+
+
+def test_the_command(saved, tasks, few_tasks, monkeypatch, capsys, caplog):
+    """`lm_eval` with one model more."""
     from zellige.plugins.adapters.harness import main
 
-    monkeypatch.setattr(TaskManager.__init__, "__defaults__", (None, None, False, None))  # not its 14,000 tasks
+    monkeypatch.setattr(sys, "argv", ["lm_eval", *words(saved, tasks)])
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert main() == 0
+    out, err = capsys.readouterr()
+    shows(out, err + caplog.text)
+
+
+@pytest.mark.long
+def test_the_command_as_it_is_typed(saved, tasks, tmp_path):
+    offline = {"HF_DATASETS_CACHE": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, "-m", "zellige.plugins.adapters.harness", *words(saved, tasks)]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | offline, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    shows(done.stdout, done.stderr)
+
+
+def test_wrong_input_is_one_line(tmp_path, tasks, few_tasks, monkeypatch, capsys):
+    from zellige.plugins.adapters.harness import main
+
     for more, message in [
         ([f"path={tmp_path}/none"], "error: no run or model at "),
         (["path=tales-mdlm", "--device", "tpu9"], "error: `device` is 'tpu9'; it must be cpu"),

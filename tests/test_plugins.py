@@ -80,8 +80,15 @@ print(json.dumps(found))
 """
 
 
-def test_one_of_each_works_as_ours_do(place, tmp_path):
-    found = json.loads(run(USED, place, cwd=tmp_path).splitlines()[-1])
+@pytest.fixture(scope="module")
+def used(place, tmp_path_factory):
+    """Where each was used, with the runs that this left; and what was found."""
+    folder = tmp_path_factory.mktemp("used")
+    return folder, json.loads(run(USED, place, cwd=folder).splitlines()[-1])
+
+
+def test_one_of_each_works_as_ours_do(used):
+    _, found = used
     names = {"count", "plain", "backwards", "squared", "letters", "plugged", "first token", "tokens"}
     assert {row["name"] for row in found["rows"]} == names
     assert {(row["package"], row["state"]) for row in found["rows"]} == {("zellige-plugged", "ready")}
@@ -123,17 +130,11 @@ print(zellige.load("runs/p", method="plain").method.name)
 """
 
 
-def test_a_file_runs_the_code_of_a_package_only_where_it_was_named_or_allowed(place, tmp_path):
+def test_a_file_runs_the_code_of_a_package_only_where_it_was_named_or_allowed(place, used):
     """In a process that has not named it: the method of a run, the schedule among its options, the sampler of its defaults."""
-    train = f"""
-from zellige.cli import main
-main(["train", "plain", "--data.name", "letters", *{SMALL}, "--run", "runs/p"])
-main(["train", "mdlm", "--schedule", "squared", "--data.name", "letters", *{SMALL}, "--run", "runs/m"])
-main(["evaluate", "runs/m", "--tokens", "12"])
-"""
-    run(train, place, cwd=tmp_path)
-    (tmp_path / "plain.json").write_text('{"method": "plain"}')
-    lines = run(TRUST, place, cwd=tmp_path).splitlines()
+    folder, _ = used
+    (folder / "plain.json").write_text('{"method": "plain"}')
+    lines = run(TRUST, place, cwd=folder).splitlines()
     assert "names the method 'plain' of the package zellige-plugged, whose code would run; add `allow_code`" in lines[0]
     assert "names the schedule 'squared' of the package zellige-plugged, whose code would run" in lines[1]
     assert (
