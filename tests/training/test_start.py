@@ -56,6 +56,23 @@ def test_a_model_brings_tokenizer_network_and_choices(begun):
     assert cli.main(f"train mdlm --run runs/c {NEW}".split()) == 2  # told no time: other weights
 
 
+def test_the_weights_of_the_model_are_read_once_and_checked(begun, monkeypatch, capsys):
+    """A run knows tokenizer and sizes of the model before; damage to any of its files is noticed."""
+    read, plain = [], setup.load_weights
+    monkeypatch.setattr(setup, "load_weights", lambda folder: read.append(folder) or plain(folder))
+    assert cli.main(f"train md4 --run runs/b {NEW}".split()) == 0
+    assert len(read) == 1
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        file = next(Path("runs/a/checkpoints").glob(f"step-*/{name}"))
+        before = file.read_bytes()
+        file.write_bytes(before[:-3] + bytes([before[-3] ^ 1]) + before[-2:])
+        capsys.readouterr()
+        assert cli.main(f"train md4 --run runs/c {NEW}".split()) == 2
+        assert f"{name}' has changed since it was written" in capsys.readouterr().err
+        assert not Path("runs/c").exists()
+        file.write_bytes(before)
+
+
 def test_a_masked_model_begins_with_an_autoregressive_one(begun):
     """Each weight of `ar` bit for bit, and a fresh row of the head for the mask; and back, without that row."""
     tiny = Train(steps=1, batch=2, samples=0, validate_rows=4, device="cpu", lr=1e-30, weight_decay=0.0)
@@ -80,11 +97,11 @@ def larger(name, net, more):
     for p in before.parameters():
         torch.nn.init.normal_(p, std=0.3)
     config = Config(name, METHODS[name].Config(), Data("text"), net, Train())
-    start = setup.Start("a", config, Characters("abcd\n"), before.state_dict())
+    start = setup.Start("a", config, Characters("abcd\n"), before.state_dict)
     setup.copy_weights(after, replace(config, net=more), start)
 
     def back():
-        setup.copy_weights(before, config, replace(start, config=replace(config, net=more), tensors=after.state_dict()))
+        setup.copy_weights(before, config, replace(start, config=replace(config, net=more), weights=after.state_dict))
 
     return before, after, back
 

@@ -9,9 +9,9 @@ from typing import Any
 from ..base.errors import InputError
 from ..base.schema import shown
 from ..evaluation.result import Result
-from ..models.checkpoint.layout import CHECKPOINTS, CONFIG, newest
-from ..models.checkpoint.read import read_config, read_state
-from ..models.config import Config, from_json
+from ..models.checkpoint.layout import CHECKPOINTS, newest
+from ..models.checkpoint.read import read_state, run_config
+from ..models.config import Config
 from ..models.model import Model, load
 from ..show.numbers import byte_size, count, counted, duration, path, scaled
 from ..show.progress import Speed
@@ -75,11 +75,10 @@ class Run(Record):
     @classmethod
     def of(cls, folder: Path) -> "Run":
         """Return the run in a folder, as its newest checkpoint has it."""
-        entries, last = read_config(folder), newest(folder / CHECKPOINTS)
+        (config, about), last = run_config(folder), newest(folder / CHECKPOINTS)
         if last is None:
             raise InputError(f"'{shown(folder)}' holds no checkpoint yet; continue it with `resume`")
-        config, state = from_json(entries, source=shown(folder / CONFIG)), read_state(last)["run"]
-        return cls.at(folder, config, entries.get("about") or {}, state)
+        return cls.at(folder, config, about, read_state(last)["run"])
 
     @classmethod
     def at(

@@ -8,7 +8,7 @@ machine without a GPU the command line takes `tiny` where no size is typed.
 import dataclasses
 import math
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -20,16 +20,15 @@ from ..base.arguments import of_kind
 from ..base.errors import InputError
 from ..base.plugins import Registry
 from ..base.requests import Progress
-from ..base.schema import shown
 from ..data import DATASETS, Corpus, require_same
 from ..data import load as load_tokenizer
 from ..data.prepare import prepare
 from ..data.tokenizer_base import OutsideVocabulary, Tokenizer
 from ..methods.method import Method
 from ..models import published
-from ..models.checkpoint.layout import CONFIG, MODEL
-from ..models.checkpoint.read import check_sums, load_weights, place_weights, read_config
-from ..models.config import Config, Train, from_json
+from ..models.checkpoint.layout import CONFIG, MODEL, TOKENIZER
+from ..models.checkpoint.read import check_sums, load_weights, place_weights, read_config, run_config
+from ..models.config import Config, Train
 from ..models.ends import fill_for
 from ..models.locate import locate
 from ..models.model import load
@@ -188,13 +187,18 @@ def same_corpus(about: dict[str, Any], corpus: Corpus) -> None:
 
 @dataclass(frozen=True)
 class Start:
-    """The model that a run begins with, `train.start`: what it was trained as, its tokenizer, its tensors; and, of a
-    network with a class of its own, how that was published."""
+    """The model that a run begins with, `train.start`.
+
+    Attributes:
+        config: what it was trained as.
+        weights: reads its tensors, by their names in the method.
+        published: of a network with a class of its own, how that was published.
+    """
 
     name: str
     config: Config
     tokenizer: Any
-    tensors: dict[str, torch.Tensor]
+    weights: Callable[[], Mapping[str, torch.Tensor]]
     published: dict[str, Any] = field(default_factory=dict)
 
     def sections(self, method: str) -> dict[str, Any]:
@@ -222,26 +226,32 @@ class Start:
 
 
 def load_start(name: str, method: type[Method], of: str) -> Start:
-    """The model `name`: a run, a saved folder or a hub id. method, of: the class of an own method, and its name."""
+    """The model `name`: a run, a saved folder or a hub id; its weights are read when they are needed.
+
+    Args:
+        method, of: the class of an own method, and its name.
+    """
     recipe = name.removeprefix("runs/")
     if recipe != name and recipe in RECIPES and not Path(name).exists():
         raise InputError(f"no run at '{name}'; zellige train --recipe {recipe} makes it, or give another `train.start`")
     folder = locate(name)
     if published.is_published(folder):
         layouts = published.plugin()
-        published_model = layouts.read(folder, name, system=layouts.beginning(folder, of))
-        config, state = published_model.config, published_model.method.state_dict()
-        of_network = _of_network(published_model.about) if config.network else {}
-        return Start(name, config, published_model.tokenizer, state, of_network)
-    check_sums(folder, *MODEL)
-    entries = read_config(folder)
-    cls = method if entries.get("method") == of else None
-    config = from_json(entries, method=cls, source=shown(folder / CONFIG))
-    of_network = _of_network(entries.get("about") or {}) if config.network else {}
-    if config.adapter:
-        tuned = load(folder, method=cls)
-        return Start(name, tuned.config, tuned.tokenizer, tuned.method.state_dict(), of_network)
-    return Start(name, config, load_tokenizer(folder), load_weights(folder), of_network)
+        model = layouts.read(folder, name, system=layouts.beginning(folder, of))
+        of_network = _of_network(model.about) if model.config.network else {}
+        return Start(name, model.config, model.tokenizer, model.method.state_dict, of_network)
+    check_sums(folder, CONFIG, *TOKENIZER)
+    cls = method if read_config(folder).get("method") == of else None
+    config, about = run_config(folder, cls)
+
+    def weights() -> Mapping[str, torch.Tensor]:
+        if config.adapter:
+            return load(folder, method=cls).method.state_dict()
+        check_sums(folder, *MODEL)
+        return load_weights(folder)
+
+    of_network = _of_network(about) if config.network else {}
+    return Start(name, replace(config, adapter=None), load_tokenizer(folder), weights, of_network)
 
 
 def _of_network(about: Mapping[str, Any]) -> dict[str, Any]:
@@ -321,7 +331,7 @@ def copy_weights(method: Method, config: Config, start: Start) -> None:
                     f"`net.{entry.name}` is {typed(value)}, and '{start.name}' has {typed(start_value)}; leave it out"
                 )
     fresh = method.state_dict()
-    weights = {name: tensor for name, tensor in start.tensors.items() if name.startswith("network.")}
+    weights = {name: tensor for name, tensor in start.weights().items() if name.startswith("network.")}
     if not config.network and method.vocabulary == start.tokenizer.size:
         shared_names = [name for name in OF_STATES if name in weights and name in fresh]
         weights |= {name: rows_of_states(weights[name], fresh[name]) for name in shared_names}

@@ -149,6 +149,16 @@ def own_config(folder: Path) -> dict[str, Any] | None:
     return entries if "format" in entries else None
 
 
+def run_config(folder: Path, method: type[Method] | None = None) -> tuple[Config, dict[str, Any]]:
+    """Return the config of a run or a model's folder, and `about`, what else its config.json says; raises as `from_json`.
+
+    Args:
+        method: an own class, which the config does not know.
+    """
+    entries = read_config(folder)
+    return from_json(entries, method=method, source=shown(folder / CONFIG)), entries.get("about") or {}
+
+
 def load_weights(folder: Path) -> dict[str, Tensor]:
     """Read the tensors of a model's folder, by their names in the method: of a tuned model those of its adapter alone.
 
@@ -364,9 +374,7 @@ def saved_config(
     if resume:
         if not has_run:
             raise InputError(f"no run at '{shown(folder)}' to resume; drop `resume` to start one")
-        entries = read_config(folder)
-        config = from_json(entries, method=method, source=shown(folder / CONFIG))
-        return config, entries.get("about") or {}
+        return run_config(folder, method)
     if rank or not folder.exists():  # the first process has made the folder before it starts the others
         return None, {}
     if not folder.is_dir():

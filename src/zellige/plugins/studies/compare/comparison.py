@@ -37,7 +37,7 @@ from zellige.methods import build
 from zellige.methods.method import Method
 from zellige.models import model as models
 from zellige.models.checkpoint.layout import CHECKPOINTS, holds_run, newest, step_of
-from zellige.models.checkpoint.read import read_config
+from zellige.models.checkpoint.read import read_config, run_config
 from zellige.models.config import Config, Train
 from zellige.nn.block import Net
 from zellige.samplers import find as find_sampler
@@ -50,7 +50,7 @@ from zellige.training.device import cuda, fleet, require_room
 from zellige.training.signals import Stopped
 
 from . import table
-from .entrant import Entrant, check_alike, check_folder, check_runs, config_of, entrants, preset
+from .entrant import Entrant, check_alike, check_folder, check_runs, entrants, preset
 from .measure import Settings, check_pairing, data_key, measure_method, measurement_key
 from .paper import Rows
 from .record import Bound, DataMeasurement, Difference, Findings, Judge, Measurement, Paper, Quality, Row
@@ -171,7 +171,7 @@ class _Work:
         )
         configs = {name: training.config for name, training in self.trainings.items()}
         if self.trained:
-            configs = {run.folder: config_of(self._place(run.folder)) for run in runs}
+            configs = {run.folder: run_config(self._place(run.folder))[0] for run in runs}
         wanted = {name: find_sampler(sampler_of(name)[0]) for name in how.samplers}
         supported = set[str]()
         first = several[0]

@@ -17,9 +17,9 @@ from zellige.base.schema import shown
 from zellige.data import Data
 from zellige.methods import METHODS, find
 from zellige.methods.method import Method
-from zellige.models.checkpoint.layout import CHECKPOINTS, CONFIG, holds_run, newest
-from zellige.models.checkpoint.read import read_config
-from zellige.models.config import Config, Train, from_json, to_json
+from zellige.models.checkpoint.layout import CHECKPOINTS, holds_run, newest
+from zellige.models.checkpoint.read import read_config, run_config
+from zellige.models.config import Config, Train, to_json
 from zellige.nn.block import Net
 from zellige.training.requests import Training
 from zellige.training.setup import SIZES
@@ -55,7 +55,7 @@ class Entrant:
     @classmethod
     def of_run(cls, run: Path, comparison: Path) -> "Entrant":
         """Of a run that is trained, in a comparison in that folder. InputError where it holds no checkpoint."""
-        config = config_of(run)
+        config, _ = run_config(run)
         if newest(run / CHECKPOINTS) is None:
             raise InputError(f"'{shown(run)}' holds no checkpoint yet; continue it with `resume`, or leave it out")
         place = os.path.relpath(run.resolve(), comparison.resolve())
@@ -191,11 +191,6 @@ def check_runs(folder: Path, wanted: dict[str, Config]) -> None:
                     )
 
 
-def config_of(run: Path) -> Config:
-    """The config of a run that is there."""
-    return from_json(read_config(run), source=shown(run / CONFIG))
-
-
 def check_alike(runs: Iterable[tuple[str, Path, Config]]) -> None:
     """InputError for trained runs that are not of the same rows of tokens: of each its name,
     its folder and its config."""
@@ -214,7 +209,7 @@ ROWS = ("options of the data", "lengths", "data", "tokens")
 
 def _learnt(run: Path) -> tuple[Any, Any]:
     """The hash of a run's data, and of its tokenizer."""
-    about = (read_config(run).get("about") or {}).get("data") or {}
+    about = run_config(run)[1].get("data") or {}
     return about.get("sha256"), (about.get("tokenizer") or {}).get("fingerprint")
 
 
