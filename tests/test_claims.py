@@ -21,12 +21,12 @@ from zellige.evaluation.metrics import METRICS
 from zellige.evaluation.result import Result, fullest
 from zellige.methods import METHODS
 from zellige.models.ends import learns_ends
-from zellige.models.samples import Samples
 from zellige.papers import tables
 from zellige.papers.recipes import RECIPES
 from zellige.papers.tables import TABLES
 from zellige.plugins.verify.identities.check import L, enumerable
 from zellige.samplers import SAMPLERS, Distribution, distributions, run
+from zellige.sampling.samples import Samples
 from zellige.show.units import UNITS, unit_of
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs" / "_tools"))

@@ -308,7 +308,7 @@ def test_something_unforeseen_is_one_line_with_a_file(here, monkeypatch, capsys,
     import tempfile
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("zellige.models.samples.collect", lambda *_: 1 / 0)
+    monkeypatch.setattr("zellige.sampling.samples.collect", lambda *_: 1 / 0)
     assert cli.main(["sample", "runs/a"]) == 1
     out, err = capsys.readouterr()
     found = re.fullmatch(r"error: ZeroDivisionError: division by zero \(traceback: (.+)\)\n", err)

@@ -15,12 +15,12 @@ from zellige.data import tokenizer as tk
 from zellige.data.levels import Levels
 from zellige.evaluation import conditional
 from zellige.methods import build
-from zellige.models import infill, sample
-from zellige.models.choices import SamplerChoices
 from zellige.models.config import Config
 from zellige.models.published import PublishedChoices
 from zellige.plugins.adapters import pipelines
 from zellige.plugins.published.layout import Choices
+from zellige.sampling import infill, sample
+from zellige.sampling.choices import SamplerChoices
 
 L = 16
 

@@ -1,4 +1,4 @@
-"""What of `zellige list` needs torch (cli/lists.json), and the arguments of samples for type checkers (models/choices.py).
+"""What of `zellige list` needs torch (cli/lists.json), and the arguments of samples for type checkers (sampling/choices.py).
 
 .venv/bin/python docs/_tools/lists.py       writes them anew, after a change of a method, a sampler, the catalogue or a recipe
 """
@@ -15,11 +15,12 @@ from zellige.cli.help import with_default
 from zellige.cli.tables import TABLES
 from zellige.methods import METHODS
 from zellige.methods.absorbing import Masked
-from zellige.models.infill import Infill
-from zellige.models.sample import Sample
-from zellige.models.sampling import DECODING, Sampling
+from zellige.models.decoding import DECODING
 from zellige.papers.recipes import RECIPES
 from zellige.samplers import ALIASES, SAMPLERS
+from zellige.sampling.infill import Infill
+from zellige.sampling.request import Sampling
+from zellige.sampling.sample import Sample
 from zellige.show.numbers import count, parameters
 from zellige.training.cost import UTILISATION, training_cost
 
@@ -101,7 +102,7 @@ def options() -> list[dict[str, str]]:
 
 
 def choices() -> str:
-    """The text of `models/choices.py`."""
+    """The text of `sampling/choices.py`."""
     text, options = CHOICES, []
     for name, declared in sampler_options().items():
         option = next(iter(declared.values()))
@@ -166,5 +167,5 @@ def recipe(name: str) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    (TABLES.parents[1] / "models" / "choices.py").write_text(choices(), encoding="utf-8")
+    (TABLES.parents[1] / "sampling" / "choices.py").write_text(choices(), encoding="utf-8")
     TABLES.write_text(json.dumps(tables(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -24,13 +24,8 @@ if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
     from .models.config import Config as Config
     from .models.config import Train as Train
     from .models.embed import embed as embed
-    from .models.infill import Infill as Infill
-    from .models.infill import infill as infill
     from .models.model import Model as Model
     from .models.model import load as load
-    from .models.sample import Sample as Sample
-    from .models.sample import sample as sample
-    from .models.sample import watch as watch
     from .nn.block import Net as Net
     from .plugins import report as report
     from .plugins.adapters.pipelines import pipeline as pipeline
@@ -43,6 +38,11 @@ if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
     from .samplers import guidance as guidance
     from .samplers import guide as guide
     from .samplers import run as run
+    from .sampling.infill import Infill as Infill
+    from .sampling.infill import infill as infill
+    from .sampling.sample import Sample as Sample
+    from .sampling.sample import sample as sample
+    from .sampling.sample import watch as watch
     from .show.record import Record as Record
     from .training.requests import TrainClassifier as TrainClassifier
     from .training.requests import TrainDistill as TrainDistill
@@ -69,11 +69,11 @@ _WHERE = {  # public name -> the module that defines it
     "Config": "models.config",
     "Model": "models.model",
     "load": "models.model",
-    "watch": "models.sample",
-    "sample": "models.sample",
-    "infill": "models.infill",
-    "Sample": "models.sample",
-    "Infill": "models.infill",
+    "watch": "sampling.sample",
+    "sample": "sampling.sample",
+    "infill": "sampling.infill",
+    "Sample": "sampling.sample",
+    "Infill": "sampling.infill",
     "embed": "models.embed",
     "pipeline": "plugins.adapters.pipelines",
     "train": "training.train",

@@ -15,7 +15,7 @@ import numpy as np
 import zellige
 from zellige.data.prepare import prepare
 from zellige.evaluation.ngram import NGrams
-from zellige.models.sample import watch
+from zellige.sampling.sample import watch
 
 PIECE, ORDER = 250, 5
 

@@ -26,10 +26,10 @@ from zellige.evaluation import sample_sets
 from zellige.evaluation.corpus import corpus_of
 from zellige.evaluation.judge import Judge
 from zellige.evaluation.sample_sets import Set, Way
-from zellige.models.sample import watch
-from zellige.models.samples import collect
 from zellige.samplers import Ancestral
 from zellige.samplers.predict import fill, free, predict_at
+from zellige.sampling.sample import watch
+from zellige.sampling.samples import collect
 
 
 @dataclass(frozen=True, kw_only=True)

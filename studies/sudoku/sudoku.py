@@ -17,9 +17,9 @@ import zellige
 from zellige.data.prepare import prepare
 from zellige.data.puzzles import solved as valid
 from zellige.evaluation.interval import Proportion
-from zellige.models.sample import watch
-from zellige.models.samples import collect
 from zellige.samplers import SAMPLERS
+from zellige.sampling.sample import watch
+from zellige.sampling.samples import collect
 
 WAYS = {
     "ancestral, 64 steps": {"sampler": "ancestral", "steps": 64},

@@ -25,9 +25,9 @@ from zellige.data import unpack
 from zellige.data.prepare import prepare
 from zellige.data.puzzles import solved as valid
 from zellige.evaluation.interval import Proportion
-from zellige.models.sample import watch
-from zellige.models.samples import collect
 from zellige.plugins.report.palette import BLUE, VERMILION, styled
+from zellige.sampling.sample import watch
+from zellige.sampling.samples import collect
 
 ROW, COLUMN = np.divmod(np.arange(81), 9)
 BOX = ROW // 3 * 3 + COLUMN // 3

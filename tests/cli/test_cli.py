@@ -31,9 +31,10 @@ from zellige.cli.common import idle_seed
 from zellige.cli.evaluate import EVALUATIONS, TRAIN
 from zellige.data.smiles import is_molecule
 from zellige.evaluation.result import Result, fullest
-from zellige.models import choices, hub
+from zellige.models import hub
 from zellige.models.checkpoint.write import write_checksums
 from zellige.models.config import FORMAT
+from zellige.sampling import choices
 from zellige.show.terminal import Terminal
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "_tools"))
@@ -614,7 +615,7 @@ def test_lists(what, run):
     assert [row["id" if what == "checkpoints" else "name"] for row in json.loads(out)["result"]] == names
 
 
-LISTS_AGAIN = "lists.json or models/choices.py is old: python docs/_tools/lists.py"
+LISTS_AGAIN = "lists.json or sampling/choices.py is old: python docs/_tools/lists.py"
 
 
 def test_lists_are_what_the_classes_say():
@@ -1274,7 +1275,7 @@ def test_out_of_memory_says_what_to_lower(run, monkeypatch):
     def collect(*_):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB")
 
-    monkeypatch.setattr("zellige.models.samples.collect", collect)
+    monkeypatch.setattr("zellige.sampling.samples.collect", collect)
     code, _, err = run("sample runs/a")
     assert code == 1
     assert err.startswith("error: out of memory; lower ")

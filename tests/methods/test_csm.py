@@ -343,8 +343,8 @@ def test_too_many_texts_for_the_divergence():
 
 
 def test_samples_and_report(run):
-    from zellige.models.sample import watch
-    from zellige.models.samples import collect
+    from zellige.sampling.sample import watch
+    from zellige.sampling.samples import collect
 
     drawn = collect(watch(run.model, count=20, steps=200, batch=8))
     assert len(drawn.summary.walks) == 3

@@ -15,11 +15,11 @@ from zellige.core.batch import Batch
 from zellige.core.schedule import PRIOR
 from zellige.data.tokenizer import Integers
 from zellige.methods import METHODS, build
-from zellige.models.sample import watch
-from zellige.models.samples import collect
 from zellige.samplers import Ancestral
 from zellige.samplers.guide import Wrapper
 from zellige.samplers.pairing import of_length
+from zellige.sampling.sample import watch
+from zellige.sampling.samples import collect
 
 close = torch.testing.assert_close
 SHORT = 5

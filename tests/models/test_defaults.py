@@ -17,9 +17,9 @@ from zellige.models.checkpoint.write import write_checksums
 from zellige.models.config import Config
 from zellige.models.defaults import GENERATION
 from zellige.models.model import Model
-from zellige.models.sample import watch_some
-from zellige.models.samples import collect
-from zellige.models.sampling import Decoding
+from zellige.sampling.request import Sampling
+from zellige.sampling.sample import watch_some
+from zellige.sampling.samples import collect
 from zellige.show.kinds import of
 
 COLD = {"sampler": "confidence", "confidence": "margin", "steps": 4, "temperature": 0.3, "top_p": 0.9}
@@ -53,7 +53,7 @@ def test_what_is_not_given_is_as_the_model_says(model, folder):
 
 
 def test_what_is_given_comes_first(model):
-    said = lambda **given: Decoding.of(**given).with_defaults(model).decoding()  # noqa: E731
+    said = lambda **given: Sampling.of(**given).with_defaults(model).decoding()  # noqa: E731
     assert said() == said(steps=None, temperature=None) == COLD
     assert said(temperature=1.0, steps=9) == COLD | {"temperature": 1.0, "steps": 9}
     assert said(sampler="confidence", threshold=0.5) == COLD | {"threshold": 0.5}

@@ -35,7 +35,7 @@ from .rules import Mutant, mutants
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src" / "zellige"
-PACKAGES = ("core", "nn", "methods", "samplers", "evaluation", "data", "training", "models")
+PACKAGES = ("core", "nn", "methods", "samplers", "evaluation", "data", "training", "models", "sampling")
 VERIFIED = ("core", "nn", "methods", "samplers")
 MEASURED = ROOT / "build" / "reached"
 

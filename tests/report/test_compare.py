@@ -108,7 +108,7 @@ def test_samples_are_those_of_the_methods_sampler_and_judged_by_the_train_split(
         for q in row["quality"]:
             seed = zellige.core.random.mix(0, "compare")
             frames = zellige.watch(model, count=6, steps=q["steps"], seed=seed)
-            drawn = zellige.models.samples.collect(frames)
+            drawn = zellige.sampling.samples.collect(frames)
             assert q["value"] == pytest.approx(grams.nats(np.array(drawn.tokens)).sum() / 48, rel=1e-12)
             assert q["calls"] == pytest.approx(np.mean(drawn.calls))
             assert q["example"] == drawn.texts[0]

@@ -32,13 +32,13 @@ from zellige.methods import D3PM, MD4, MDLM, build
 from zellige.methods.method import Method
 from zellige.models.config import Config
 from zellige.models.model import Model
-from zellige.models.sample import watch
-from zellige.models.trajectory import Frame
 from zellige.nn import Net
 from zellige.nn.network import unfilled
 from zellige.plugins import report
 from zellige.plugins.report import assemble, figures, page, sections, work
 from zellige.samplers import Ancestral, run
+from zellige.sampling.sample import watch
+from zellige.sampling.trajectory import Frame
 from zellige.show import kinds
 from zellige.training.logger import write_samples
 

@@ -9,10 +9,10 @@ import zellige
 from zellige.base.errors import InputError
 from zellige.exact.script import Forced
 from zellige.methods import BD3LM, MD4, MDLM, build
-from zellige.models.sampling import Decoding
 from zellige.nn import DiT, Net
 from zellige.plugins.published.nn import Llama, LlamaNet
 from zellige.samplers import Ancestral, AnyOrder, Confidence, Klass, SemiAutoregressive, run
+from zellige.sampling.request import Sampling
 
 K, L, S = 6, 12, 4
 CACHES = [("none", None), ("prefix", None), ("dual", None), ("dual", 2)]
@@ -202,5 +202,5 @@ def test_the_command_and_the_request(capsys):
     options = {"block_sampler": "confidence", "block_length": 16, "cache": "dual", "per_step": 4}
     model = zellige.load("tales-mdlm")
     model.defaults = {"sampler": "semi_autoregressive", **options}
-    made = Decoding.of(steps=8).with_defaults(model).sampler_for(model.method)
+    made = Sampling.of(steps=8).with_defaults(model).sampler_for(model.method)
     assert (made.name, made.cache, made.block_length, made.inner.per_step) == ("semi_autoregressive", "dual", 16, 4)

@@ -24,8 +24,8 @@ from zellige.methods import METHODS, build
 from zellige.models import model as checkpoint
 from zellige.models.config import Config
 from zellige.models.ends import drawn_lengths, learns_ends
-from zellige.models.sample import watch
-from zellige.models.samples import collect
+from zellige.sampling.sample import watch
+from zellige.sampling.samples import collect
 from zellige.show.progress import Progress
 from zellige.show.terminal import Terminal
 from zellige.training import setup

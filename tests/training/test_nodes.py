@@ -27,7 +27,7 @@ from zellige.cli import main
 from zellige.models.checkpoint.layout import SHARDS
 from zellige.models.checkpoint.shards import load_shards, save_shards
 from zellige.models.config import Config
-from zellige.models.samples import share
+from zellige.sampling.samples import share
 from zellige.training import device
 
 SLURM_SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "slurm.sh"

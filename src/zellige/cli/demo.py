@@ -64,9 +64,9 @@ def show_shipped(terminal: Terminal, seed: int = 0, name: str = SHIPPED, seconds
     if name not in shipped.names():
         return 0
     from ..models.model import load
-    from ..models.sample import watch
-    from ..models.samples import collect
-    from ..models.trajectory import Frame
+    from ..sampling.sample import watch
+    from ..sampling.samples import collect
+    from ..sampling.trajectory import Frame
     from .viewer import Viewer
 
     card, texts = shipped.card(name), 0
@@ -247,9 +247,9 @@ class _Parts:
 
     def sample(self) -> None:
         """5: one text, every step of it; a few of them where nothing can move."""
-        from ..models.sample import watch
-        from ..models.samples import collect
-        from ..models.trajectory import Frame
+        from ..sampling.sample import watch
+        from ..sampling.samples import collect
+        from ..sampling.trajectory import Frame
         from .viewer import Viewer
 
         self.say(f"5 sample    {SAMPLE_STEPS} steps, temperature {TEMPERATURE}, new characters highlighted")

@@ -12,9 +12,9 @@ from ..base.processes import this_process, threads_for
 from ..base.requests import declared, inline, option
 from ..base.trust import refuse_remote
 from ..data import Local
-from ..models.infill import Infill
-from ..models.sample import Sample
-from ..models.sampling import Sampling
+from ..sampling.infill import Infill
+from ..sampling.request import Sampling
+from ..sampling.sample import Sample
 from ..show.numbers import byte_size, counted, path
 from ..show.progress import Bar
 from ..show.style import Mark
@@ -25,9 +25,9 @@ from .common import OfModel, SamplerOptions, load, loading, note_change, put_jso
 if TYPE_CHECKING:
     from ..methods.method import Method
     from ..models.model import Model
-    from ..models.samples import Samples
-    from ..models.trajectory import Frame
     from ..samplers import Distribution
+    from ..sampling.samples import Samples
+    from ..sampling.trajectory import Frame
     from ..show.kinds import Modality
 
 R = TypeVar("R", bound=Sampling)
@@ -96,8 +96,8 @@ def draw(
     out = _out(chosen.out)
     model = load(terminal, chosen.run, command, chosen)
     from ..models.ends import counts_of_lengths
-    from ..models.masked_text import approximate, inserts
-    from ..models.samples import gather, share
+    from ..sampling.masked_text import approximate, inserts
+    from ..sampling.samples import gather, share
     from ..show import kinds
     from ..show.film import FILMS
 
@@ -205,7 +205,7 @@ def _with_defaults(request: R, model: "Model", terminal: Terminal) -> R:
 
 def _note_blank(model: "Model", prompt: str, terminal: Terminal) -> None:
     """A line where the blank at the end of a prompt is left to the next token."""
-    from ..models.trajectory import before_word
+    from ..sampling.trajectory import before_word
 
     if before_word(model.tokenizer, prompt) != prompt:
         terminal.note(

@@ -1,7 +1,7 @@
 """Frames on a terminal: a picture of each, and who shows them."""
 
-from ..models.trajectory import Frame
 from ..samplers.growing import Growth
+from ..sampling.trajectory import Frame
 from ..show import kinds
 from ..show.numbers import count, counted, scaled
 from ..show.picture import Picture, Watch

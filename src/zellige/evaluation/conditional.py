@@ -11,7 +11,7 @@ which `infill` draws:
     ar            -log p itself, by the chain rule; nothing is drawn
     other noise   a bound too, but of the clamped chain: the network takes the context for noisy tokens, and even the exact
                   denoiser of the joint distribution does not fill by its conditional distribution ("approximate";
-                  `models.masked_text.approximate`)
+                  `sampling.masked_text.approximate`)
 
 A pair has its own random numbers, a function of the seed and of its tokens, so a number does not depend on what it is
 batched with. Its draws are R independent replicates, each spread evenly over the strata, and their spread gives the
@@ -36,10 +36,10 @@ from ..data.tokenizer_base import Tokenizer
 from ..methods.ar import AR
 from ..methods.diffusion import Diffusion
 from ..methods.method import Method
-from ..models.masked_text import approximate
 from ..models.model import Model, ModelSource, as_model
 from ..samplers.predict import clean_where_fixed, expected_time
 from ..samplers.sampler import State
+from ..sampling.masked_text import approximate
 from ..show.kinds import of
 from ..show.numbers import pm, quantity
 from ..show.units import unit_of

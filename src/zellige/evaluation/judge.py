@@ -317,8 +317,8 @@ class Own:
 
     def draw(self, count: int, length: int, seed: int) -> list[str]:
         """Its own texts."""
-        from ..models.sample import watch
-        from ..models.samples import collect
+        from ..sampling.sample import watch
+        from ..sampling.samples import collect
 
         return collect(watch(self.model, count=count, length=length, seed=seed, defaults=False)).texts
 

@@ -35,7 +35,7 @@ from ..base.requests import (
     verb,
 )
 from ..data import DATASETS, Corpus, Data, Local
-from ..models.sampling import SYMMETRIES
+from ..models.decoding import SYMMETRIES
 from .protocol import Protocol, protocol_named
 from .sample_options import SamplesRequest
 

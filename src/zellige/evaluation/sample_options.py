@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar
 from ..base.errors import InputError
 from ..base.requests import Request, aside, data_of_json, declared, option
 from ..data import Data
-from ..models.sampling import Decoding
+from ..models.decoding import Decoding
 from ..show.terminal import Terminal
 
 R = TypeVar("R")

@@ -32,14 +32,14 @@ from ..data.given import GivenRows
 from ..data.tokenizer_base import Tokenizer
 from ..models.ends import end_token, trained_on_documents
 from ..models.model import Model, fingerprint
-from ..models.sample import watch
-from ..models.samples import collect
-from ..models.trajectory import Frame
 from ..samplers import choose_sampler
 from ..samplers.choice import PLAIN
 from ..samplers.growing import Redrawn
 from ..samplers.pairing import admissible, of_length
 from ..samplers.tau_leaping import Leap, LeapSummary
+from ..sampling.sample import watch
+from ..sampling.samples import collect
+from ..sampling.trajectory import Frame
 from . import metrics
 from .interval import Number, from_jackknife
 from .judge import Judge, JudgeReading, read_texts

@@ -18,10 +18,10 @@ import numpy as np
 from ..data import Corpus
 from ..data.rows import Rows, evenly_spaced
 from ..models.model import Model
-from ..models.sample import watch
-from ..models.samples import collect
-from ..models.trajectory import Frame
 from ..samplers import SAMPLERS
+from ..sampling.sample import watch
+from ..sampling.samples import collect
+from ..sampling.trajectory import Frame
 from ..show.kinds import of
 from . import molecules
 from .interval import Proportion

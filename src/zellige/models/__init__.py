@@ -1,8 +1,8 @@
-"""A trained model, and what it writes.
+"""A trained model: in memory, on disk, and what it says of itself.
 
 model, config, checkpoint/, locate, hub, published, adapter, low_rank    the model and its folder
 shipped/                                                                 the models that come with Zellige
-sample, infill, sampling, trajectory, samples, defaults, ends, given     from a request to samples
-classifier, reward, speculative, averaged, network_folder                what can go with a model
+decoding, defaults, ends, given                                          how it is sampled, where its texts end
+classifier, speculative, averaged, network_folder                        what can go with a model
 embed                                                                    texts as vectors
 """

@@ -2,7 +2,7 @@
 
     {"zellige": "0.2.0", "sampler": "confidence", "steps": 81, "temperature": 0.7}
 
-The entries are the fields of `sampling.Decoding` and the options of a sampler. The entry `infill` has different values
+The entries are the fields of `decoding.Decoding` and the options of a sampler. The entry `infill` has different values
 for filling in, where tokens are given: {"temperature": 0.7, "infill": {"temperature": 0}}, since a puzzle has one
 solution.
 
@@ -25,7 +25,7 @@ from ..samplers import every_option
 from .checkpoint.layout import GENERATION
 from .checkpoint.read import check_sums
 from .config import AGAIN, refuse_unknown
-from .sampling import DECODING, INFILL, Decoding
+from .decoding import DECODING, INFILL, Decoding
 
 
 def names() -> tuple[str, ...]:

@@ -14,9 +14,9 @@ from ..evaluation.result import Result
 from ..models.checkpoint.layout import samples_file
 from ..models.config import Train
 from ..models.model import Model
-from ..models.sample import watch_some
-from ..models.samples import collect
 from ..samplers.pairing import admissible
+from ..sampling.sample import watch_some
+from ..sampling.samples import collect
 from ..show import kinds
 from ..show.progress import Progress
 from .ema import EMA

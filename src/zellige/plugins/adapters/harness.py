@@ -29,9 +29,9 @@ from zellige.base.errors import InputError, check_counts, not_installed
 from zellige.core.batch import by_length, usable
 from zellige.core.random import Streams, mix
 from zellige.evaluation import conditional
+from zellige.models.decoding import Decoding
 from zellige.models.ends import end_token, trained_on_documents
 from zellige.models.model import as_model, identity, told_none
-from zellige.models.sampling import Decoding
 from zellige.samplers import Sampler, run
 from zellige.samplers.sampler import start_distribution
 from zellige.show.kinds import added, of
@@ -66,7 +66,7 @@ class Zellige(LM):
             by itself.
         prefix: put the token that ends documents before each context.
         max_batch_size: given by the harness; not used.
-        decoding: of generation, the fields of `models.sampling.Decoding` and the options of the sampler; by default the
+        decoding: of generation, the fields of `models.decoding.Decoding` and the options of the sampler; by default the
             method's own sampler.
     """
 

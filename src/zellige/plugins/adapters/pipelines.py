@@ -19,11 +19,11 @@ from zellige.base.errors import ELSEWHERE, InputError, meant, unknown
 from zellige.core.batch import whole_numbers
 from zellige.evaluation import conditional
 from zellige.evaluation.conditional import TextScore, text_scores
-from zellige.models.choices import InfillChoices, SamplingChoices
-from zellige.models.infill import infill
 from zellige.models.model import Model, as_model, find_classes
-from zellige.models.sample import sample, watch
-from zellige.models.trajectory import flat_rows
+from zellige.sampling.choices import InfillChoices, SamplingChoices
+from zellige.sampling.infill import infill
+from zellige.sampling.sample import sample, watch
+from zellige.sampling.trajectory import flat_rows
 from zellige.show.kinds import of
 
 if TYPE_CHECKING:

@@ -219,7 +219,7 @@ def _corpus(model: Model | None) -> tuple[Corpus | None, str]:
 
 
 def _watch(model: Model, work: Work, seed: int) -> list[Any]:
-    from zellige.models.sample import watch_some
+    from zellige.sampling.sample import watch_some
 
     frames = []
     for frame in watch_some(model, work.watched, steps=work.steps, seed=seed):

@@ -11,9 +11,9 @@ from zellige.base.schema import read_lines
 from zellige.data.rows import Rows
 from zellige.evaluation.result import Result, fullest
 from zellige.models.checkpoint.layout import sample_files
-from zellige.models.masked_text import approximate
 from zellige.models.model import Model
-from zellige.models.sample import watch
+from zellige.sampling.masked_text import approximate
+from zellige.sampling.sample import watch
 from zellige.show.kinds import Modality, of
 from zellige.show.numbers import byte_size, count, duration, flop_rate, parameters, percent, token_rate
 from zellige.show.numbers import count as counted

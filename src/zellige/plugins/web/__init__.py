@@ -3,7 +3,7 @@
     worker.py      threads for each model, which take the steps of all requests in turn
     guard.py       refusals before a body is read: large bodies, other hosts, no token; the limits of a request; the address
     refusals.py    errors, in one sentence
-    body.py        the bodies of requests, with the fields of `models.sampling.Decoding`
+    body.py        the bodies of requests, with the fields of `models.decoding.Decoding`
     completions.py a request for a completion, checked, as a job for the worker; its answer
     serve.py       the endpoint, in the form of OpenAI's
     meter.py       what a server has done: a line for each request, and numbers for Prometheus

@@ -1,4 +1,4 @@
-"""The bodies of requests: strict JSON objects, with the fields of `models.sampling.Decoding` where samples are asked
+"""The bodies of requests: strict JSON objects, with the fields of `models.decoding.Decoding` where samples are asked
 for."""
 
 import json
@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from zellige.base.errors import unknown
 from zellige.base.requests import options_of
-from zellige.models.sampling import DECODING, Decoding
+from zellige.models.decoding import DECODING, Decoding
 from zellige.samplers import every_option
 
 

@@ -1,7 +1,7 @@
 """A completion: the request as OpenAI's clients send it, the samples that the worker draws for it, and the answer.
 
     prompt            the beginning of the text; `max_tokens` after it are sampled
-    prompt + suffix   a masked span of `max_tokens` between the two is filled (`models.infill`)
+    prompt + suffix   a masked span of `max_tokens` between the two is filled (`sampling.infill`)
     messages          a conversation: the prompt is what the chat template makes of it, and its end ends the answer
 
 A stream has a part for each step that changed a text. A text is not written from left to right, so a part's `text` is
@@ -21,11 +21,11 @@ from pydantic import Field
 from zellige.base.arguments import MOST_SEED
 from zellige.base.errors import InputError
 from zellige.data import chat, records
-from zellige.models.infill import Infill
+from zellige.models.decoding import Decoding
 from zellige.models.model import Model, find_classes
-from zellige.models.sample import Sample
-from zellige.models.sampling import Decoding
-from zellige.models.trajectory import Frame, before_word
+from zellige.sampling.infill import Infill
+from zellige.sampling.sample import Sample
+from zellige.sampling.trajectory import Frame, before_word
 from zellige.show.kinds import added
 
 from .body import DecodingBody
@@ -198,7 +198,7 @@ class Plan:
     def job(self) -> Job:
         how = json.dumps(self.decoding.decoding(), sort_keys=True, default=repr)
         key = (how, self.classes, self.grows, self.length, self.rows is None)
-        if self.grows:  # how much of one text is read depends on where the others begin (`models.trajectory`)
+        if self.grows:  # how much of one text is read depends on where the others begin (`sampling.trajectory`)
             key += tuple({len(choice.prompt) for choice in self.choices})
         return Job(key, _start, _see, len(self.choices), self)
 

@@ -18,10 +18,10 @@ from zellige.core.prediction import DataScore, Prediction, posterior
 from zellige.data.smiles import atoms_of, is_molecule
 from zellige.methods.method import Method
 from zellige.models.model import Model
-from zellige.models.trajectory import Frame
 from zellige.plugins.report.trace import page_text
 from zellige.samplers import Sampler
 from zellige.samplers.growing import Growth
+from zellige.sampling.trajectory import Frame
 from zellige.show.kinds import of
 from zellige.show.kinds.modality import Modality
 

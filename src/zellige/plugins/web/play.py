@@ -23,14 +23,14 @@ from zellige.evaluation.bracket import GAP_STEPS, bound_gaps, bracket_gaps, gaps
 from zellige.methods.method import Method
 from zellige.models import shipped
 from zellige.models.averaged import is_symmetric
-from zellige.models.masked_text import approximate, inserts, masked_text
+from zellige.models.decoding import Decoding
 from zellige.models.model import Model, class_names, find_classes, identity, unit
-from zellige.models.sample import Sample
-from zellige.models.sampling import Decoding
 from zellige.plugins.report.page import asset
 from zellige.plugins.report.trace import page_text, piece_layout
 from zellige.samplers.pairing import of_length, usual_steps
 from zellige.samplers.replay import path_of
+from zellige.sampling.masked_text import approximate, inserts, masked_text
+from zellige.sampling.sample import Sample
 from zellige.show.kinds import of
 from zellige.show.numbers import parameters
 

@@ -2,7 +2,7 @@
 
 So a long request delays no other, not even within a step: `in_turns` puts a `pause` before every network evaluation.
 Requests that agree in all but their texts (`Job.key`) are sampled in one batch; each text has its own stream of random
-numbers (`models.trajectory`: `seed` as pairs), so an answer does not depend on the other requests. At each pause a
+numbers (`sampling.trajectory`: `seed` as pairs), so an answer does not depend on the other requests. At each pause a
 group that nobody waits for is dropped: its clients have hung up or are out of time.
 """
 

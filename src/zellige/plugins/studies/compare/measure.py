@@ -22,11 +22,11 @@ from zellige.methods.method import Method
 from zellige.models import model as checkpoint
 from zellige.models.checkpoint.read import read_metrics, weights_sha256
 from zellige.models.locate import locate
-from zellige.models.sample import watch
-from zellige.models.samples import collect
-from zellige.models.trajectory import Frame
 from zellige.samplers.choice import PLAIN
 from zellige.samplers.pairing import admissible
+from zellige.sampling.sample import watch
+from zellige.sampling.samples import collect
+from zellige.sampling.trajectory import Frame
 
 from .record import Bound, BySampler, Measurement, Quality
 from .reference import Enumerated, Grams

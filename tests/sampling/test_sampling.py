@@ -14,10 +14,10 @@ from zellige import InputError, Record
 from zellige.cli.drawing import InfillOptions, SampleOptions
 from zellige.cli.flags import flags
 from zellige.models import defaults
-from zellige.models.samples import Samples
-from zellige.models.sampling import DECODING
+from zellige.models.decoding import DECODING
 from zellige.samplers import Ancestral, Blockwise, Confidence, Truncated
 from zellige.samplers.smc import Constant, Group, Weighed
+from zellige.sampling.samples import Samples
 
 
 def test_a_field_of_decoding_stands_everywhere():

@@ -15,13 +15,13 @@ from ..base.arguments import checked
 from ..base.errors import InputError
 from ..base.requests import declared, option, takes
 from .choices import SampleChoices, SamplerChoices
-from .sampling import Sampling
+from .request import Sampling
 
 if TYPE_CHECKING:
     import numpy as np
 
     from ..data.tokenizer_base import Tokenizer
-    from .model import Model, ModelSource
+    from ..models.model import Model, ModelSource
     from .samples import Samples
     from .trajectory import Frame, Trajectory
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Sample(Sampling):
     """Samples of a model, free or continuing a prompt."""
 
-    returns = "zellige.models.samples:Samples"
+    returns = "zellige.sampling.samples:Samples"
 
     prompt: str | Sequence[str] | None = option(
         "beginning of each sample; in Python also a list of them, as the rows of `fixed`",
@@ -86,16 +86,16 @@ class Sample(Sampling):
         """
         import torch
 
+        from ..models.ends import counts_of_lengths, drawn_lengths, end_token, trained_on_documents
+        from ..models.model import as_model, class_names, text_classes
         from ..samplers.predict import hides
         from ..samplers.sampler import HIDDEN, check
-        from .ends import counts_of_lengths, drawn_lengths, end_token, trained_on_documents
-        from .model import as_model, class_names, text_classes
         from .trajectory import Trajectory, begin_tokens, fixed_tokens, length_of, prompt_tokens, seed_pairs, wrapped
 
         model = as_model(model)
         request = self.with_defaults(model) if self.defaults else self.steered()
         if request.symmetries not in (None, 1):
-            from .averaged import averaged
+            from ..models.averaged import averaged
 
             model = averaged(model, request.symmetries)
         method, tokenizer, tokens, length = model.method, model.tokenizer, self.fixed, self.length
@@ -173,7 +173,7 @@ class Sample(Sampling):
             if conditional is not model and self.classifier is not None:
                 raise InputError("`reward` is a classifier, and so is `classifier`; leave one of them out")
         if conditional is model and (strength is not None or self.classifier is not None or self.first_order):
-            from .classifier import guide
+            from ..models.classifier import guide
 
             guidance, conditional = guide(model, strength, self.classifier, self.labels, self.first_order)
         return tuple(wrap for wrap in (guidance, steering, self.around) if wrap is not None), conditional
@@ -184,8 +184,8 @@ class Sample(Sampling):
         Raises:
             InputError: as `Sample.trajectory`; or the reward forbids all of them.
         """
+        from ..models.model import as_model
         from ..samplers import Sampler
-        from .model import as_model
         from .samples import collect
 
         model = as_model(model)
@@ -230,8 +230,8 @@ def sample(model: "ModelSource", **choices: Unpack[SampleChoices]) -> "list[str]
     Raises:
         InputError: as `Sample.trajectory`.
     """
+    from ..models.model import as_model
     from ..show import kinds
-    from .model import as_model
 
     model = as_model(model)
     request = Sample.of(**choices)
@@ -245,7 +245,7 @@ def sample(model: "ModelSource", **choices: Unpack[SampleChoices]) -> "list[str]
 def watch_some(model: "Model", count: int, steps: int | None = None, seed: int = 0) -> "Iterator[Frame]":
     """The trajectory of `count` samples of the model's own distribution; with classes one of each in turn, from the
     first on."""
-    from .model import class_names
+    from ..models.model import class_names
 
     if not (names := class_names(model)):
         return watch(model, count=count, steps=steps, seed=seed, defaults=False)

@@ -22,13 +22,13 @@ from ..base.errors import InputError, check_counts
 from ..core.batch import tensor, whole_numbers
 from ..core.random import Streams, mix
 from ..data.tokenizer_base import Tokenizer
+from ..models.model import Model
 from ..samplers import Blockwise, Sampler, State, run
 from ..samplers.guide import Wrapper
 from ..samplers.pairing import Distribution, blank, of_length
 from ..samplers.sampler import GAP, below, distribution_of, start_distribution
 from ..show import kinds
 from ..show.style import Mark
-from .model import Model
 
 Seed = int | Sequence[tuple[int, int]]
 

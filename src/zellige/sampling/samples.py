@@ -16,7 +16,7 @@ from ..samplers.pairing import Distribution
 from ..samplers.sampler import Summary, extent, ordered
 from ..show.numbers import counted, duration, pm, token_rate
 from ..show.record import Record, json_record
-from .sampling import Sampling
+from .request import Sampling
 from .trajectory import Frame
 
 S = TypeVar("S", bound=Sampling)

@@ -21,14 +21,14 @@ from zellige.data import tokenizer as tk
 from zellige.data import tokenizer_by_name
 from zellige.data.levels import Levels
 from zellige.methods import build
-from zellige.models.masked_text import approximate
-from zellige.models.masked_text import masked_text as gaps_of
-from zellige.models.samples import Samples, collect
-from zellige.models.trajectory import Frame, before_word
 from zellige.nn import Net
 from zellige.nn.speculative import CausalHead
 from zellige.samplers import Ancestral, Blockwise, Confidence, State, growing
 from zellige.samplers.sampler import GAP
+from zellige.sampling.masked_text import approximate
+from zellige.sampling.masked_text import masked_text as gaps_of
+from zellige.sampling.samples import Samples, collect
+from zellige.sampling.trajectory import Frame, before_word
 from zellige.show.kinds import token_texts
 from zellige.show.picture import Picture, Watch
 from zellige.show.terminal import Terminal

@@ -12,10 +12,10 @@ from ..base.arguments import of_kind
 from ..base.errors import InputError
 from ..base.trust import may_run_code, names_code, object_of
 from ..core.schedule import CLEAN
+from ..models.classifier import check_pair, load_classifier
 from ..samplers.growing import Ending
 from ..samplers.smc import Rewarded, Smc
 from ..show import kinds
-from .classifier import check_pair, load_classifier
 
 
 def steer(

@@ -23,17 +23,17 @@ from ..base.arguments import checked
 from ..base.errors import InputError
 from ..base.requests import declared, option, takes
 from .choices import InfillChoices, SamplerChoices
+from .request import Sampling
 from .sample import Sample
-from .sampling import Sampling
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike
     from torch import Tensor
 
+    from ..models.model import Model, ModelSource
     from ..show.kinds import Modality
     from .masked_text import MaskedText
-    from .model import Model, ModelSource
     from .samples import Samples
     from .trajectory import Frame
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 class Infill(Sampling):
     """Texts or rows with their masked spans filled, `count` times each; everything else stays exactly as it is."""
 
-    returns = "zellige.models.samples:Samples"
+    returns = "zellige.sampling.samples:Samples"
 
     text: str | Sequence[str] | None = option(
         "the text with masked spans, or several: each is filled as it would be alone; of a grid the puzzle: 53..7....",
@@ -74,8 +74,8 @@ class Infill(Sampling):
         Raises:
             InputError: as `Sample.trajectory`; nothing to fill, or a text that is too long or not in the vocabulary.
         """
+        from ..models.model import as_model
         from ..show.kinds import of
-        from .model import as_model
 
         model = as_model(model)
         kind = of(model.tokenizer)
@@ -109,8 +109,8 @@ class Infill(Sampling):
 
     def masked_texts(self, model: "Model") -> "list[MaskedText]":
         """The texts, read for a model."""
+        from ..models.model import as_model
         from .masked_text import masked_text
-        from .model import as_model
         from .trajectory import length_of
 
         model = as_model(model)
@@ -125,9 +125,9 @@ class Infill(Sampling):
         """The filled texts. Sample number k of a text has the random numbers of (seed, k), whatever stands beside it; a
         text that stands in the list again goes on counting."""
         from ..core.batch import by_length
-        from .classifier import knows_classes
+        from ..models.classifier import knows_classes
+        from ..models.model import find_classes
         from .masked_text import inserts
-        from .model import find_classes
         from .samples import joined
 
         texts_with_masks = self.masked_texts(model)
@@ -196,8 +196,8 @@ def infill(
         count, *shape) for N rows or texts, as `zellige.sample` gives it. With several `classes` there are `count` of
         each.
     """
+    from ..models.model import as_model
     from ..show.kinds import of
-    from .model import as_model
 
     model = as_model(model)
     kind = of(model.tokenizer)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from ..base.errors import InputError
 from ..data.tokenizer_base import Tokenizer
+from ..models.ends import end_token, trained_on_documents
+from ..models.model import Model
 from ..samplers.sampler import GAP
 from ..show.kinds import added, of
-from .ends import end_token, trained_on_documents
-from .model import Model
 from .trajectory import before_word
 
 

@@ -1,0 +1,7 @@
+"""From a request to samples.
+
+request, sample, infill, choices     what can be asked for; the requests resolve it for a model
+guidance, reward                     what is put around the method
+trajectory, samples                  the steps of a set of samples, and the samples at the end
+masked_text                          a text with masked spans
+"""

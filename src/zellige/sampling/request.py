@@ -1,0 +1,161 @@
+"""What all requests for samples share: `zellige.Sample` and `zellige.Infill` are such requests.
+
+Importing this file imports no torch.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+from ..base.errors import InputError, nearest
+from ..base.requests import Request, declared, option, options_of, step_size
+from ..models.decoding import DECODING, INFILL, Decoding
+
+BATCH = 16  # samples drawn at once
+KEPT = tuple(
+    name for name in DECODING if name not in ("sampler", "steps")
+)  # of a model's defaults, with another sampler
+
+
+@declared
+class Sampling(Decoding, Request[Any]):
+    """Fields that all requests for samples share."""
+
+    count: int = option("number of samples (with classes: of each class)", default=1, minimum=1)
+    seed: int | Sequence[tuple[int, int]] = option(
+        "random seed; each sample depends only on the seed and on its own number; in Python also a pair (seed, number) "
+        "for each",
+        default=0,
+        typed=int,
+    )
+    length: int | None = option(
+        "tokens per sample (default: the model's length, or drawn from those of its documents if it was given them in "
+        "training); longer ones need a block sampler",
+        default=None,
+        minimum=1,
+    )
+    classes: Any = option(
+        "class to sample (class-conditional models); by name or number; or several",
+        default=(),
+        flag="class",
+        typed=tuple[str, ...],
+    )
+    classifier: Any = option(
+        "classifier of noisy texts that guides to the class: the folder of zellige train classifier; in Python also an "
+        "object",
+        default=None,
+        typed=str | None,
+    )
+    first_order: bool = option(
+        "with a classifier: one evaluation and its gradient a step, not one evaluation for each token; faster, "
+        "approximate",
+        default=False,
+    )
+    reward: Any = option(
+        "weigh samples by exp(reward), with particles: FILE.py:FUNCTION of a list of samples, or the folder of a "
+        "classifier for log P(class | sample); in Python a function",
+        default=None,
+        typed=str | None,
+    )
+    batch: int = option("samples drawn at once; changes the speed, not the samples", default=BATCH, minimum=1)
+    defaults: bool = option(
+        "use the sampling options that the model recommends (its generation_config.json); else the method's",
+        default=True,
+    )
+
+    @property
+    def labels(self) -> Any:
+        """The classes that are asked for; None where none is."""
+        return None if isinstance(self.classes, tuple) and not self.classes else self.classes
+
+    @property
+    def infills(self) -> bool:
+        """Whether tokens are given, and not only a beginning."""
+        return False
+
+    def advised(self, model: object) -> dict[str, Any]:
+        """The model's defaults for this request: where tokens are given, those of `infill` come first."""
+        values = dict(getattr(model, "defaults", {}))
+        of_infill = values.pop(INFILL, None)
+        return values | of_infill if of_infill and self.infills else values
+
+    def with_defaults(self, model: object) -> Self:
+        """The request with the defaults that the model carries for what it leaves open.
+
+        Without a class there is no guidance. Another sampler than the model's takes neither its steps nor its options;
+        a grid that gives the size of a step does not take their number; a sampler that is made already has all its
+        options.
+        """
+        if self.sampler is not None and not isinstance(self.sampler, str):
+            return self
+        if (steered := self.steered()) is not self:
+            return steered.with_defaults(model)
+        own_options, model_defaults = self.decoding(), self.advised(model)
+        if any(
+            name in own_options and own_options[name] != model_defaults.get(name)
+            for name in ("sampler", "block_sampler")
+        ):
+            model_defaults = {name: value for name, value in model_defaults.items() if name in KEPT}
+        if self.labels is None:
+            model_defaults.pop("guidance", None)
+        grid = own_options.get("grid")
+        if isinstance(grid, str) and step_size(grid) is not None:
+            model_defaults.pop("steps", None)
+        all_options = model_defaults | own_options
+        options = {name: value for name, value in all_options.items() if name not in DECODING}
+        return replace(
+            self, **{name: value for name, value in all_options.items() if name in DECODING}, options=options
+        )
+
+    def steered(self) -> Self:
+        """The request with the sampler of weighted particles, where one of its options is given and no sampler."""
+        steers = getattr(self, "reward", None) is not None or not {"particles", "anneal"}.isdisjoint(self.options or {})
+        return replace(self, sampler="smc") if steers and self.sampler is None else self
+
+    def given_texts(self) -> list[str]:
+        """The texts that the samples continue or fill, in order; [] without any."""
+        return []
+
+    def prompts(self, samples: int) -> list[str | None]:
+        """The text that each of so many samples continues or fills."""
+        texts = self.given_texts()
+        return [texts[number * len(texts) // samples] if texts else None for number in range(samples)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, and the options of the sampler beside them."""
+        values = {name: getattr(self, name) for name in self.fields() if name != "options"}
+        return {
+            name: _plain(value) for name, value in (values | _named(self.sampler) | dict(self.options or {})).items()
+        }
+
+    @classmethod
+    def from_dict(cls, entries: Mapping[str, Any], source: str = "it") -> Self:
+        from ..samplers import every_option
+
+        own_entries = {name: value for name, value in entries.items() if name in cls.fields()}
+        options = {name: value for name, value in entries.items() if name not in own_entries}
+        for name in options:
+            if name not in every_option():
+                near = nearest(name, [*cls.fields(), *every_option()])
+                hint = f"did you mean '{near}'?" if near else f"it has {', '.join(cls.fields())}"
+                raise InputError(f"'{source}': {cls.__name__} has no field '{name}'; {hint}")
+        if isinstance(own_entries.get("classes"), list):
+            own_entries["classes"] = tuple(own_entries["classes"])
+        return replace(super().from_dict(own_entries, source), options=options or None)
+
+
+def _named(sampler: Any) -> dict[str, Any]:
+    """A sampler that is made, as its name and its options; {} for a name."""
+    if sampler is None or isinstance(sampler, str):
+        return {}
+    options = {name: getattr(sampler, name) for name in options_of(type(sampler))}
+    if (inner := options.get("block_sampler")) is not None and not isinstance(inner, str):
+        sampler_options = options_of(type(inner))
+        options = {name: getattr(inner, name) for name in sampler_options} | options | {"block_sampler": inner.name}
+    return {"sampler": sampler.name} | {name: value for name, value in options.items() if value is not None}
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: tensors and arrays are lists."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    return [_plain(part) for part in value] if isinstance(value, list | tuple | range) else value
