@@ -62,23 +62,21 @@ def test_a_seed_gives_one_draw():
 
 
 def test_the_nearest_tests():
-    """Of each function the fastest case first; the file's own tests, its package's, then others; no longer than asked."""
+    """Of each function the fastest case first: what takes a second at most, then the file's own tests, then its package's."""
     tests = {
         "tests/nn/test_b.py::slow": 9.0,
         "tests/core/test_a.py::case[1]": 3.0,
         "tests/core/test_a.py::case[2]": 2.0,
         "tests/core/test_c.py::beside": 1.5,
         "tests/cli/test_a.py::named": 2.5,
-        "tests/nn/test_b.py::quick": 1.0,
+        "tests/nn/test_b.py::quick": 0.5,
     }
     everything = [*tests]
     reached = Reached(tests, {("core/a.py", 3): everything, ("core/a.py", 4): everything[:1], ("core/a.py", 5): []})
-    assert reached.near("core/a.py", 3, 10.5) == [everything[2], everything[4], everything[3], everything[5]]
-    assert reached.near("core/a.py", 3, 100) == [everything[i] for i in (2, 4, 3, 5, 0, 1)]
+    assert reached.near("core/a.py", 3, 10.5) == [everything[i] for i in (5, 2, 4, 3)]
+    assert reached.near("core/a.py", 3, 100) == [everything[i] for i in (5, 2, 4, 3, 0, 1)]
     assert reached.near("core/a.py", 4, 1) == everything[:1]  # one at least
-    assert reached.near("core/a.py", 5, 1) == [
-        everything[2]
-    ]  # while the module is imported: the tests of its other lines
+    assert reached.near("core/a.py", 5, 1) == everything[5:]  # while the module is imported: tests of its other lines
     assert reached.near("core/b.py", 3, 60) == []
 
 

@@ -32,18 +32,18 @@ class Reached:
     def near(self, file: str, line: int, seconds: float) -> list[str]:
         """Tests that run a line, else those that run any line of its file; together no longer than `seconds`, but one.
 
-        Of each test function its fastest case comes first, then the second of each, and so on; among them those of the
-        file's own test file, then of its package, then the fastest.
+        Of each test function its fastest case comes first, then the second of each, and so on; among them those within a
+        second, then those of the file's own test file, then of its package, then the fastest.
         """
         package, stem = Path(file).parts[0], Path(file).stem
         cases: dict[str, list[str]] = collections.defaultdict(list)
         for test in sorted(self.lines.get((file, line)) or self.files[file], key=lambda test: self.tests[test]):
             cases[test.partition("[")[0]].append(test)
 
-        def order(place: tuple[int, str]) -> tuple[int, bool, bool, float]:
+        def order(place: tuple[int, str]) -> tuple[int, bool, bool, bool, float]:
             nth, test = place
-            at = Path(test.partition("::")[0])
-            return nth, not at.stem.startswith(f"test_{stem}"), package not in at.parts, self.tests[test]
+            at, takes = Path(test.partition("::")[0]), self.tests[test]
+            return nth, takes > 1, not at.stem.startswith(f"test_{stem}"), package not in at.parts, takes
 
         chosen: list[str] = []
         for _, test in sorted((place for some in cases.values() for place in enumerate(some)), key=order):
