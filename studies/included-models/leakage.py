@@ -13,7 +13,7 @@ of the test split is compared with every example of the training split; nothing 
                 same for 10,000 training images among the others, which is what unrelated images come to
     chorales    rows up to transposition, and the first two bars of each soprano: Bach set many melodies more than once
     molecules   texts, and graphs: atoms, charges, hydrogens and bonds, without stereochemistry, however they are spelled
-    sudoku      grids up to all symmetries. Grids whose `puzzles.invariants` differ are not symmetric
+    sudoku      grids up to all symmetries. Grids whose `sudoku.invariants` differ are not symmetric
 """
 
 import argparse
@@ -30,10 +30,10 @@ from ship import PLACES
 from zellige import evaluate
 from zellige.data import Corpus
 from zellige.data.prepare import prepare
-from zellige.data.puzzles import invariants
 from zellige.data.smiles import atoms_of
 from zellige.evaluation.memorisation import longest
 from zellige.models.model import load
+from zellige.plugins.kinds.puzzles.sudoku import invariants
 from zellige.show.kinds import of
 from zellige.show.numbers import pm
 

@@ -15,8 +15,8 @@ import torch
 
 import zellige
 from zellige.data.prepare import prepare
-from zellige.data.puzzles import solved as valid
 from zellige.evaluation.interval import Proportion
+from zellige.plugins.kinds.puzzles.sudoku import solved as valid
 from zellige.samplers import SAMPLERS
 from zellige.sampling.sample import watch
 from zellige.sampling.samples import collect

@@ -23,8 +23,8 @@ import zellige
 from zellige import Data
 from zellige.data import unpack
 from zellige.data.prepare import prepare
-from zellige.data.puzzles import solved as valid
 from zellige.evaluation.interval import Proportion
+from zellige.plugins.kinds.puzzles.sudoku import solved as valid
 from zellige.plugins.report.palette import BLUE, VERMILION, styled
 from zellige.sampling.sample import watch
 from zellige.sampling.samples import collect

@@ -605,7 +605,7 @@ def test_lists(what, run):
         "models": shipped.names(),
         "methods": zellige.METHODS,
         "samplers": samplers,
-        "data": DATASETS,
+        "data": DATASETS.names(),
         "checkpoints": ids,
         "recipes": RECIPES,
         "tables": TABLES,

@@ -118,7 +118,7 @@ def test_completion_knows_every_command_method_option_and_value(known):
         "evaluate", "sample", "infill", "report", "play", "serve", "export", "tune",
     }  # fmt: skip
     assert values["--sampler"] == [*SAMPLERS, *ALIASES]
-    assert values["--data.name"] == [*DATASETS]
+    assert values["--data.name"] == DATASETS.names()
     assert values["--recipe"] == [*RECIPES]
     assert (values["--device"], values["plan --device"]) == (["auto", "cpu", "cuda"], [*DEVICES])
     assert (values["--count"], "--watch" in values) == ([], False)

@@ -23,7 +23,7 @@ from zellige.data.array_source import cut_splits
 from zellige.data.images import cifar_images, idx
 from zellige.data.pixels import overlap, quantised, smaller
 from zellige.data.prepare import prepare
-from zellige.data.puzzles import grids4, invariants, puzzles_and_solutions, solved, symmetric
+from zellige.plugins.kinds.puzzles.sudoku import grids4, invariants, puzzles_and_solutions, solved, symmetric
 from zellige.show.kinds import of
 
 

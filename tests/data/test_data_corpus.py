@@ -400,7 +400,7 @@ def test_downloads_are_checked(tmp_path, cache, monkeypatch):
 
 
 def test_the_table():
-    for name, entry in DATASETS.items():
+    for name, entry in DATASETS.all().items():
         assert entry.what
         assert entry.size
         assert entry.split
@@ -417,8 +417,8 @@ def test_the_table():
     pictures = "digits mnist binarized-mnist fashion-mnist cifar10 cifar100 imagenet32 imagenet64 images"
     pictures += " imagenet32-oord imagenet64-oord"
     shaped = f"{pictures} jsb-chorales lakh-pianoroll sudoku qm9 smiles dna table array"
-    assert {name for name, entry in DATASETS.items() if entry.shaped} == {*shaped.split()}
-    assert set(DATASETS) == {"pydocs", "text", "tokens", *names.split(), *shaped.split()}
+    assert {name for name, entry in DATASETS.all().items() if entry.shaped} == {*shaped.split()}
+    assert set(DATASETS.names()) == {"pydocs", "text", "tokens", *names.split(), *shaped.split()}
 
 
 def big_file(path, size):

@@ -323,7 +323,7 @@ CHOICES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", DATASETS)
+@pytest.mark.parametrize("name", DATASETS.names())
 def test_a_choice_that_means_nothing_to_the_data_is_refused(name):
     """For every data set what the catalogue does not list is one line; nothing is read, and nothing is ignored."""
     reads = DATASETS[name].reads

@@ -9,8 +9,8 @@ import torch
 from zellige import InputError
 from zellige.core.batch import Batch
 from zellige.data import Data, prepare
-from zellige.data.dna import LENGTH, complement
 from zellige.nn import Net
+from zellige.plugins.kinds.dna import LENGTH, complement
 from zellige.training.order import Augmentation
 
 RANDOM = random.Random(0)

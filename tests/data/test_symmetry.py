@@ -6,9 +6,9 @@ import pytest
 from zellige.base.errors import InputError
 from zellige.data import Data
 from zellige.data.levels import Levels
-from zellige.data.puzzles import grids4, solved
 from zellige.data.symmetry import symmetries
 from zellige.data.tokenizer import Characters
+from zellige.plugins.kinds.puzzles.sudoku import grids4, solved
 
 
 def images(x, found):

@@ -9,13 +9,14 @@ import torch
 
 from zellige import Data, InputError, Net, cli
 from zellige.data.prepare import prepare
-from zellige.data.puzzles import grids4
 from zellige.data.tokenizer import Characters
 from zellige.evaluation import metrics, sample_sets, tasks
 from zellige.evaluation.requests import EvaluateSamples
 from zellige.methods import build
 from zellige.models.config import Config
 from zellige.models.model import Model
+from zellige.plugins.kinds.puzzles import task
+from zellige.plugins.kinds.puzzles.sudoku import grids4
 
 
 class Texts:
@@ -32,9 +33,9 @@ def test_molecules_are_counted(monkeypatch):
     """Of four drawn three are molecules, two of these differ, and one is not in the training split."""
     tokenizer = Characters("CO=1()\n", "smiles", (6,))
     drawn = Texts(tokenizer, ["CCO", "CCO", "C1CC", "CC=O"]).array()
-    monkeypatch.setattr(tasks, "_drawn", lambda *_, **__: drawn.tolist())
+    monkeypatch.setattr(tasks, "draw_tokens", lambda *_, **__: drawn.tolist())
     model = SimpleNamespace(tokenizer=tokenizer, method=build("mdlm", 7, Net(layers=1, hidden=8, heads=1, length=6)))
-    corpus = SimpleNamespace(rows={"train": 0}, train=Texts(tokenizer, ["CCO", "C"]), split=lambda name: None)
+    corpus = SimpleNamespace(about={}, rows={"train": 0}, train=Texts(tokenizer, ["CCO", "C"]), split=lambda name: None)
     shares = tasks.task_shares(model, corpus, limit=4)  # pyright: ignore[reportArgumentType]
     assert {name: (s.right, s.total) for name, s in shares.items()} == {
         "valid": (3, 4), "unique among these": (2, 3), "new among those": (1, 2),
@@ -46,7 +47,7 @@ def test_puzzles_are_solved_or_not(monkeypatch):
     solutions = grids4().reshape(-1, 16).astype(np.int64)[:10]
     clues = np.where(np.arange(16) % 3 > 0, solutions, -1)
     rows = type("Rows", (), {"clues": clues, "array": lambda self: solutions, "__len__": lambda self: 10})()
-    corpus = type("Corpus", (), {"split": lambda self, name: rows})()
+    corpus = SimpleNamespace(about={"name": "sudoku"}, split=lambda name: rows)
     wrong = solutions.copy()
     wrong[:3, 0] = (wrong[:3, 0] + 1) % 4
     asked = []
@@ -55,7 +56,7 @@ def test_puzzles_are_solved_or_not(monkeypatch):
         asked.append((how, fixed))
         return wrong[np.arange(count) * 10 // count].tolist()
 
-    monkeypatch.setattr(tasks, "_drawn", drawn)
+    monkeypatch.setattr(task, "draw_tokens", drawn)
     model = type("M", (), {"method": build("mdlm", 4, Net(layers=1, hidden=8, heads=1, length=16))})()
     shares = tasks.task_shares(model, corpus)  # pyright: ignore[reportArgumentType]
     assert {name: (s.right, s.total) for name, s in shares.items()} == {

@@ -11,7 +11,6 @@ from web.small_models import small
 from zellige import Data, InputError, Net, cli
 from zellige.data.tokenizer import Integers
 from zellige.evaluation.sample_sets import Way, draw_samples
-from zellige.evaluation.tasks import _drawn
 from zellige.methods import build
 from zellige.models.checkpoint.write import write_checksums
 from zellige.models.config import Config
@@ -169,7 +168,7 @@ def test_what_measures_takes_none(model):
     plain = small()
     for drawn in (
         lambda m: draw_samples(m, Way(steps=8), 3).texts,
-        lambda m: _drawn(m, 3, 0, None, 0, 1),
+        lambda m: draw_tokens(m, 3, 0, None, 0, 1),
         lambda m: collect(watch_some(m, 3, seed=2)).texts,
     ):
         assert drawn(model) == drawn(plain)

@@ -71,8 +71,9 @@ class Registry(dict[str, T]):
     """Things by name. The dictionary itself holds ours; a name that is not in it is looked for among the plug-ins of
     `group`.
 
-    Iterating gives ours alone. `in`, `get` and `[]` know the names of other packages too; a name that nobody has raises
-    the error of `unknown`. A file may name what another package brings only once you have named it, or allowed code
+    Iterating gives what the dictionary holds, `all` also what our plug-ins bring. `in`, `get` and `[]` know the names
+    of other packages too; a name that nobody has raises the error of `unknown`. A file may name what another package
+    brings only once you have named it, or allowed code
     (`trust.reading`).
 
     Args:
@@ -111,6 +112,10 @@ class Registry(dict[str, T]):
     def names(self) -> list[str]:
         """All names of ours, those of plug-ins among them."""
         return [*self, *(ours(self.group) if self.group else ())]
+
+    def all(self) -> dict[str, T]:
+        """All of ours, those of plug-ins among them."""
+        return {name: self[name] for name in self.names()}
 
     def plugged(self) -> Iterator["Plugged"]:
         """What other packages bring, each with the object or with what is wrong with it."""

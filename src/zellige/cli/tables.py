@@ -44,7 +44,7 @@ def data() -> list[dict[str, str]]:
             "licence": d.licence,
             "needs": d.needs.replace("`data.path`", "--data.path"),
         }
-        for name, d in DATASETS.items()
+        for name, d in DATASETS.all().items()
     ]
 
 

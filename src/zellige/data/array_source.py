@@ -9,7 +9,7 @@ import numpy as np
 
 from ..base.errors import InputError
 from ..base.requests import Progress
-from . import file_names, unpack
+from . import file_names, readers, unpack
 from .catalogue import DATASETS, SPLITS, Source, fetch, own_split
 
 if TYPE_CHECKING:
@@ -106,6 +106,27 @@ def locate_files(
             raise InputError(f"no '{name}' in folder '{data.path}'; give the folder that holds the published files")
         files[split] = file
     return files, sums(files)
+
+
+def read_lines(data: "Data", context: Context) -> tuple[list[str], dict[str, Any]]:
+    """The texts of a .csv's column (or of `data.field`), or the lines of a plain file; and what is known of the files."""
+    files, about = locate_files(data, context)
+    file_names.require_columns(data.field, [*files.values()])
+    form = lines_format(data)
+    lines = [text.strip() for path in files.values() for text, _ in readers.read_pieces(path, form)]
+    if not lines:
+        raise InputError(f"'{data.path}' holds no rows; give a .csv with the column {form.fields[0]}")
+    return lines, about
+
+
+def lines_format(data: "Data") -> readers.Format:
+    """Where the texts of `read_lines` stand."""
+    return readers.Format((data.field,) if data.field else DATASETS[data.name].fields, documents="line")
+
+
+def encoded(tokenizer: "Tokenizer", text: str) -> np.ndarray:
+    """(N, *shape) the tokens of texts that each fill a row, one after another."""
+    return tokenizer.encode_pieces([text])[0].astype(np.uint8).reshape(-1, *tokenizer.shape)
 
 
 def sums(files: dict[str, Path]) -> dict[str, Any]:

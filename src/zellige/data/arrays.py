@@ -10,7 +10,6 @@ import numpy as np
 from ..base.errors import InputError
 from ..base.plugins import named
 from ..base.requests import Progress
-from . import dna
 from .array_source import Context, Raw, cut_splits, tell
 from .catalogue import DATASETS, cache_folder
 from .levels import Levels
@@ -46,8 +45,6 @@ def prepare_arrays(
             refuse(data, "flip", "images")
         levels, protocol = raw.tokenizer, raw.about.get("protocol", "")
     levels = levels or Levels(raw.size, raw.shape, raw.kind, raw.unit, raw.ordered, raw.labels)
-    if data.reverse_complement:
-        dna.complement(levels)  # of all its letters
     places = math.prod(levels.shape)
     if tokenizer is not None:
         require_same(tokenizer, levels)

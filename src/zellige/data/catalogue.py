@@ -38,6 +38,9 @@ class Source:
     class.
     reader: of what is no text, the function that reads it, `module:function`; it takes a `Data` and an
     `array_source.Context` and returns an `array_source.Raw`.
+    symmetries: where its rows have some of their own, the function that takes a `Data`, the tokenizer and a number and
+    returns `symmetry.Symmetries`. task: where a model of it can be asked for more than its likelihood, the function of
+    `evaluation.tasks`. Both are named as `reader` is.
     reads: which choices of `Data` mean something here, beside the shares of the splits; any other is an error.
     """
 
@@ -60,6 +63,8 @@ class Source:
     reads: tuple[str, ...] = _TEXT
     lines: bool = False  # on the hub, one row a line of one text
     reader: str = ""
+    symmetries: str = ""
+    task: str = ""
 
     @property
     def shaped(self) -> bool:
@@ -233,10 +238,6 @@ DATASETS |= {
         "piano, 256 notes each", "any", "train / cut off / test", "CC BY", "`data.path`",
         reader="zellige.data.symbols:pianoroll", reads=("path",),
     ),
-    "sudoku": Source(
-        "solved, 4 x 4 or 9 x 9", "any", "all 288 / same / same", "facts", "nothing",
-        reader="zellige.data.puzzles:sudoku", reads=("path", "size", "augment"),
-    ),
     "qm9": Source(
         "small molecules, SMILES", "2 MB", "90% / 5% / 5% shuffled", "CC0", "2.2 MB", fields=("smiles",),
         reader="zellige.data.symbols:molecules",
@@ -247,11 +248,6 @@ DATASETS |= {
         "your own SMILES", "any", "90% / 5% / 5% shuffled", "yours", "`data.path`", fields=("smiles",),
         reader="zellige.data.symbols:molecules",
         reads=("path", "field", "tokenizer", "labels", "labels_by"),
-    ),
-    "dna": Source(
-        "DNA, FASTA or rows", "any", _SHARES, "yours", "`data.path`", fields=("sequence",),
-        reader="zellige.data.dna:read_dna",
-        reads=("path", "field", "reverse_complement"),
     ),
     "table": Source(
         "rows of categories, .csv", "any", "90% / 5% / 5% shuffled", "yours", "`data.path`",

@@ -7,9 +7,9 @@ import numpy as np
 
 from ..base.errors import InputError
 from ..base.schema import parse
-from . import file_names, own_arrays, readers, unpack
-from .array_source import Context, Raw, locate_files, sums
-from .catalogue import DATASETS, cache_folder
+from . import own_arrays, readers, unpack
+from .array_source import Context, Raw, encoded, lines_format, locate_files, read_lines, sums
+from .catalogue import cache_folder
 from .levels import SILENT
 from .pixels import whole_size
 from .properties import COUNTED, Property
@@ -136,7 +136,7 @@ def molecules(data: "Data", context: Context) -> Raw:
 
     They are read as SMILES, a token a character, or with `data.tokenizer` selfies as SELFIES, a token a symbol.
     """
-    lines, about = _column(data, context)
+    lines, about = read_lines(data, context)
     labels, names = _molecule_classes(data, context, lines) if data.labels else (None, ())
     trained = context.tokenizer.name if context.tokenizer else ""
     cut_by = data.tokenizer or (trained if trained == "selfies" else "characters")  # as the model that reads it
@@ -150,7 +150,7 @@ def molecules(data: "Data", context: Context) -> Raw:
     else:
         length = max(map(len, lines)) + 1
         tokenizer = Characters("".join({*"".join(lines), "\n"}), "smiles", (length,))
-        rows = _encode(tokenizer, "".join(lines[i].ljust(length, "\n") for i in order))
+        rows = encoded(tokenizer, "".join(lines[i].ljust(length, "\n") for i in order))
         ends = int(tokenizer.separator or 0)
         count = lambda x: int((x != ends).sum()) + len(x)  # noqa: E731  (a molecule's characters and its end)
     about["protocol"] = (
@@ -188,7 +188,7 @@ def _molecule_classes(data: "Data", context: Context, lines: list[str]) -> tuple
         )
     of = Property.of(data.labels_by)
     if of.name not in COUNTED:
-        files, form = locate_files(data, context)[0].values(), _form(data)
+        files, form = locate_files(data, context)[0].values(), lines_format(data)
         values = [value for path in files for value in readers.read_labels(path, form, of.name)]
         if len(values) != len(lines):
             raise InputError(
@@ -202,35 +202,3 @@ def _molecule_classes(data: "Data", context: Context, lines: list[str]) -> tuple
             f"'{wrong}' is no SMILES of one molecule, so its {of.name} cannot be counted; take it out of the file"
         )
     return of.classes([*map(str, counts)])
-
-
-def single_length(data: "Data", context: Context) -> Raw:
-    """Sequences of bases, all of one length, one a row."""
-    lines, about = _column(data, context)
-    lengths = {len(line) for line in lines}
-    if len(lengths) > 1:
-        raise InputError(f"'{data.path}' has sequences of {min(lengths)} to {max(lengths)} bases; give one length")
-    tokenizer = Characters("".join(lines), "text", (lengths.pop(),))
-    rows = _encode(tokenizer, "".join(lines))
-    return Raw(
-        {"all": rows}, tokenizer.size, "text", "char", False, tokenizer=tokenizer, characters=np.size, about=about
-    )
-
-
-def _column(data: "Data", context: Context) -> tuple[list[str], dict[str, Any]]:
-    """The texts of a .csv's column (or of `data.field`), or the lines of a plain file."""
-    files, about = locate_files(data, context)
-    file_names.require_columns(data.field, [*files.values()])
-    form = _form(data)
-    lines = [text.strip() for path in files.values() for text, _ in readers.read_pieces(path, form)]
-    if not lines:
-        raise InputError(f"'{data.path}' holds no rows; give a .csv with the column {form.fields[0]}")
-    return lines, about
-
-
-def _form(data: "Data") -> readers.Format:
-    return readers.Format((data.field,) if data.field else DATASETS[data.name].fields, documents="line")
-
-
-def _encode(tokenizer: Characters, text: str) -> np.ndarray:
-    return tokenizer.encode_pieces([text])[0].astype(np.uint8).reshape(-1, *tokenizer.shape)

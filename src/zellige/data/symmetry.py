@@ -2,9 +2,8 @@
 
 A symmetry g moves positions and renames tokens: position i of g x holds the token `rename[x[move[i]]]`.
 
-    sudoku    digits change their names; rows, columns, bands and stacks change places; the grid is transposed
-    dna       the other strand, read backwards, where training read it too (`data.reverse_complement`)
-    images    the mirror image, where training saw it too (`data.flip`)
+Images have the mirror image, where training saw it too (`data.flip`); other data sets may bring their own
+(`Source.symmetries`).
 """
 
 from dataclasses import dataclass
@@ -13,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..base.errors import InputError
-from . import puzzles
-from .dna import complement
+from ..base.plugins import named
+from .catalogue import DATASETS
 
 if TYPE_CHECKING:
     from .corpus import Data
@@ -42,19 +41,25 @@ def symmetries(data: "Data", tokenizer: "Tokenizer", count: int) -> Symmetries:
     Raises:
         InputError: the data have no known symmetries, or fewer.
     """
-    length = int(np.prod(tokenizer.shape or (0,)))
-    places, tokens = np.arange(length), np.arange(tokenizer.size)
-    if data.name == "sudoku":
-        drawn = [puzzles.symmetries(1, tokenizer.shape[0], np.random.default_rng(k)) for k in range(1, count)]
-        return Symmetries(*(np.concatenate(parts) for parts in zip((places[None], tokens[None]), *drawn)))
-    if data.flip and tokenizer.shape:
-        other, name = (np.flip(places.reshape(tokenizer.shape), 1).reshape(-1), tokens), "mirrored"
-    elif data.reverse_complement:
-        other, name = (places[::-1], np.array(complement(tokenizer))), "the other strand"
-    else:
-        raise InputError(
-            "`symmetries` is for sudokus, DNA with `data.reverse_complement` and images with `data.flip`; leave it out"
-        )
+    source = DATASETS.get(data.name)
+    if source is not None and source.symmetries:
+        return named(source.symmetries)(data, tokenizer, count)
+    if not data.flip or not tokenizer.shape:
+        raise no_symmetries()
+    positions = np.arange(int(np.prod(tokenizer.shape)))
+    mirrored = np.flip(positions.reshape(tokenizer.shape), 1).reshape(-1)
+    return two(mirrored, np.arange(tokenizer.size), "mirrored", count)
+
+
+def two(move: np.ndarray, rename: np.ndarray, name: str, count: int) -> Symmetries:
+    """No change, and one other symmetry: move (L,), rename (V,) and its name. InputError: more are asked for."""
     if count > 2:
         raise InputError(f"`symmetries` is {count}, and these data have 2: as it is, and {name}; give 2")
-    return Symmetries(np.stack((places, other[0])), np.stack((tokens, other[1])))
+    return Symmetries(np.stack((np.arange(len(move)), move)), np.stack((np.arange(len(rename)), rename)))
+
+
+def no_symmetries() -> InputError:
+    """The error of data without symmetries."""
+    return InputError(
+        "`symmetries` is for sudokus, DNA with `data.reverse_complement` and images with `data.flip`; leave it out"
+    )

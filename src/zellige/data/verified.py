@@ -29,7 +29,9 @@ def damages(cache: Path, report: Callable[[Path], None] = lambda path: None) -> 
                 read(folder)
             except InputError as problem:
                 yield f"{problem}; {MADE}"
-    addresses = [where for entry in DATASETS.values() for where in (*entry.files.values(), *entry.labels.values())]
+    addresses = [
+        where for entry in DATASETS.all().values() for where in (*entry.files.values(), *entry.labels.values())
+    ]
     for address, checksum in (*addresses, *GPT2_FILES.values()):
         path = download_path(address, cache)
         kind, _, digest = (checksum or "").rpartition(":")

@@ -5,6 +5,7 @@
     studies/    comparisons, sweeps, plans, probes and GLUE
     report/     the page of a run
     web/        play and serve
+    kinds/      kinds of data: DNA, puzzles
     adapters/   lm-evaluation-harness, pipelines, SGLang
 
 TABLE says what is found by name, in the form of a package's entry points (`zellige.base.plugins`).
@@ -38,5 +39,9 @@ TABLE: dict[str, dict[str, str]] = {
         "probe": "zellige.plugins.studies.probes.command:PROBE",
         "bracket": "zellige.cli.evaluate_bounds:BRACKET",
         "steps": "zellige.cli.evaluate_bounds:STEPS",  # last: others have an option of that name
+    },
+    "zellige.datasets": {
+        "sudoku": "zellige.plugins.kinds.puzzles:SUDOKU",
+        "dna": "zellige.plugins.kinds.dna:DNA",
     },
 }

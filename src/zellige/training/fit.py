@@ -34,7 +34,7 @@ from ..base import files
 from ..base.errors import Diverged, InputError
 from ..base.processes import this_process
 from ..core.batch import Batch
-from ..data.dna import complement
+from ..data.symmetry import symmetries
 from ..evaluation.result import Result
 from ..models.checkpoint.layout import CHECKPOINTS, newest, step_name, step_of
 from ..models.checkpoint.write import Writer, explain_full_disk, intact, link
@@ -157,7 +157,9 @@ class Loop(lightning.LightningModule):
         self.rows = corpus.train.crops() if config.data.crop else corpus.train
         self.per_row = self.rows.tokens_total / len(self.rows)  # tokens that count, so that padding scales no gradient
         flip = corpus.tokenizer.shape if config.data.flip else None
-        strands = complement(corpus.tokenizer) if config.data.reverse_complement else []
+        strands = (
+            symmetries(config.data, corpus.tokenizer, 2).renames[1].tolist() if config.data.reverse_complement else []
+        )
         self.augment = Augmentation(train.seed, self.parts, train.label_dropout, flip, strands, train.given_dropout)
 
         self.model = Model(prepared.method, corpus.tokenizer, config, prepared.about)

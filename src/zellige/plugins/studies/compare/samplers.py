@@ -48,9 +48,10 @@ from zellige.evaluation.interval import Number, Proportion, mean
 from zellige.evaluation.likelihood import number_of_tokens
 from zellige.evaluation.result import summarize
 from zellige.evaluation.sample_sets import Set, Way
-from zellige.evaluation.tasks import MOLECULES, PUZZLES
+from zellige.evaluation.tasks import MOLECULES
 from zellige.evaluation.text_features import hashed_ngrams, in_units_of
 from zellige.models import model as models
+from zellige.plugins.kinds.puzzles.task import PUZZLES
 from zellige.samplers.confidence import NetworkChooses
 from zellige.samplers.replay import Replayed, no_order, weigh
 from zellige.show import kinds

@@ -12,15 +12,28 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..base.errors import InputError
-from . import file_names, unpack
-from .array_source import Context, Raw, locate_files
-from .symbols import single_length
-from .tokenizer import Characters
+from zellige.base.errors import InputError
+from zellige.data import file_names, unpack
+from zellige.data.array_source import Context, Raw, encoded, locate_files, read_lines
+from zellige.data.catalogue import Source
+from zellige.data.symmetry import Symmetries, no_symmetries, two
+from zellige.data.tokenizer import Characters
 
 if TYPE_CHECKING:
-    from .corpus import Data
-    from .tokenizer_base import Tokenizer
+    from zellige.data.corpus import Data
+    from zellige.data.tokenizer_base import Tokenizer
+
+DNA = Source(
+    "DNA, FASTA or rows",
+    "any",
+    "90% / 5% / 5% in order",
+    "yours",
+    "`data.path`",
+    fields=("sequence",),
+    reads=("path", "field", "reverse_complement"),
+    reader="zellige.plugins.kinds.dna:read",
+    symmetries="zellige.plugins.kinds.dna:strands",
+)
 
 BASES = "ACGNT"  # in the order of their tokens
 OTHER = {"A": "T", "C": "G", "G": "C", "T": "A", "N": "N"}  # the base on the other strand
@@ -33,18 +46,37 @@ _TOKENS = bytes.maketrans(_LETTERS, bytes(range(5)) * 2)
 Line = tuple[int, bytes | None]  # its number, and its bases; None where a sequence begins
 
 
-def read_dna(data: "Data", context: Context) -> Raw:
+def read(data: "Data", context: Context) -> Raw:
     """Windows of FASTA or FASTQ; of other files a sequence a row.
 
     A window is as long as the run says, else as all sequences are, if they have one length, else `LENGTH`.
     """
-    suffix = _suffix(data.path or "")
-    if suffix not in (*file_names.FASTA, *READS):
-        return single_length(data, context)
+    of_sequences = _suffix(data.path or "") in (*file_names.FASTA, *READS)
+    raw = _windows(data, context) if of_sequences else _rows(data, context)
+    if data.reverse_complement:
+        complement(raw.tokenizer)  # of all its letters
+    return raw
+
+
+def _rows(data: "Data", context: Context) -> Raw:
+    """Sequences of bases, all of one length, one a row."""
+    lines, about = read_lines(data, context)
+    lengths = {len(line) for line in lines}
+    if len(lengths) > 1:
+        raise InputError(f"'{data.path}' has sequences of {min(lengths)} to {max(lengths)} bases; give one length")
+    letters = Characters("".join(lines), "text", (lengths.pop(),))
+    return _raw(encoded(letters, "".join(lines)), letters, about)
+
+
+def _raw(rows: np.ndarray, letters: Characters, about: dict[str, Any]) -> Raw:
+    return Raw({"all": rows}, letters.size, "text", "char", False, tokenizer=letters, characters=np.size, about=about)
+
+
+def _windows(data: "Data", context: Context) -> Raw:
     files, about = locate_files(data, context)
     path = next(iter(files.values()))
     with unpack.opened(path, lambda count: None) as file:
-        sequences = [*_whole(path, fastq(path, file) if suffix in READS else fasta(path, file))]
+        sequences = [*_whole(path, fastq(path, file) if _suffix(data.path or "") in READS else fasta(path, file))]
     sizes = [len(sequence) for sequence in sequences]
     own = sizes[0] if len(sizes) > 1 and len({*sizes}) == 1 else LENGTH
     trained = context.tokenizer.shape if context.tokenizer else ()
@@ -62,8 +94,15 @@ def read_dna(data: "Data", context: Context) -> Raw:
     about |= {"left_out": left_out} if left_out else {}
     about["read"] = [f"{of}, lower case as upper case"]
     about["protocol"] = f"windows of {length:,} bases, one after another; A, C, G, T and N are tokens"
-    letters = Characters(BASES, "text", (length,))
-    return Raw({"all": windows[known]}, 5, "text", "char", False, tokenizer=letters, characters=np.size, about=about)
+    return _raw(windows[known], Characters(BASES, "text", (length,)), about)
+
+
+def strands(data: "Data", tokenizer: "Tokenizer", count: int) -> Symmetries:
+    """A sequence as it is, and the other strand, read backwards, where training read it too."""
+    if not data.reverse_complement:
+        raise no_symmetries()
+    backwards = np.arange(int(np.prod(tokenizer.shape)))[::-1]
+    return two(backwards, np.array(complement(tokenizer)), "the other strand", count)
 
 
 def complement(tokenizer: "Tokenizer") -> list[int]:

@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..base.arguments import is_number
-from ..base.errors import InputError
-from . import unpack
-from .array_source import Context, Raw, cut_splits, locate_files
-from .catalogue import DATASETS
-from .pixels import whole_size
+from zellige.base.arguments import is_number
+from zellige.base.errors import InputError
+from zellige.data import unpack
+from zellige.data.array_source import Context, Raw, cut_splits, locate_files
+from zellige.data.catalogue import DATASETS
+from zellige.data.pixels import whole_size
+from zellige.data.symmetry import Symmetries
 
 if TYPE_CHECKING:
-    from .corpus import Data
+    from zellige.data.corpus import Data
+    from zellige.data.tokenizer_base import Tokenizer
 
 
-def sudoku(data: "Data", context: Context) -> Raw:
+def read(data: "Data", context: Context) -> Raw:
     """Solved Sudokus. 4 x 4: all 288, enumerated, the same in every split. 9 x 9: of a file of puzzles and solutions.
 
     The puzzles stay beside the rows as `clues`. No training grid is a twin of a held-out one: where the invariants of
@@ -143,7 +145,15 @@ def _cycles(step: np.ndarray) -> np.ndarray:
     return code
 
 
-def symmetries(count: int, side: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def symmetries(data: "Data", tokenizer: "Tokenizer", count: int) -> Symmetries:
+    """A grid as it is, and random symmetries of it, always the same ones."""
+    side = tokenizer.shape[0]
+    same = np.arange(side * side)[None], np.arange(tokenizer.size)[None]
+    others = [random_symmetries(1, side, np.random.default_rng(k)) for k in range(1, count)]
+    return Symmetries(*(np.concatenate(parts) for parts in zip(same, *others)))
+
+
+def random_symmetries(count: int, side: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Random symmetries of Sudokus: moves (count, side^2) of cells and renames (count, side) of digits."""
     order = lambda *axes: generator.permuted(np.broadcast_to(np.arange(axes[-1]), (count, *axes)), axis=-1)  # noqa: E731
     k = round(side**0.5)
@@ -165,7 +175,7 @@ def symmetric(grids: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     Of (N, P, 9, 9) the P grids of an entry, a puzzle and its solution, have one image. 0, a blank cell, stays 0.
     """
     N = len(grids)
-    moves, renames = symmetries(N, grids.shape[-1], generator)
+    moves, renames = random_symmetries(N, grids.shape[-1], generator)
     digits = np.concatenate((np.zeros((N, 1), np.int64), renames + 1), 1)  # what becomes of 0, 1, ... 9
     cells = np.take_along_axis(grids.reshape(N, -1, moves.shape[-1]), moves[:, None], -1)
     return np.take_along_axis(digits, cells.reshape(N, -1).astype(np.int64), -1).astype(np.uint8).reshape(grids.shape)
