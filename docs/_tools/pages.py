@@ -155,6 +155,8 @@ def metric_page(name: str) -> Iterator[str]:
     better = {True: "higher", False: "lower", None: "as that of real text"}
     if name == "perplexity":
         better[False] = "lower, at equal entropy"
+    if name in ("distinct", "entropy", "seq-rep"):  # samples can be more varied than text
+        better |= {True: "higher, up to that of real text", False: "lower, down to that of real text"}
     cells: dict[tuple[str, ...], list[str]] = {}
     for m in rows:
         cells.setdefault((m.unit or "-", better[m.higher], m.interval, m.paper or "-"), []).append(f"`{m.name}`")

@@ -134,7 +134,8 @@ class Data:
     )
     given: str = option(
         "part of each row that is read but not learnt, never noised and never counted; the bound is then conditional: "
-        "prefix:32, suffix:32, spans:0.5, or field, the `prompt` of a .jsonl with `prompt` and `answer`.",
+        "prefix:32, suffix:32, spans:0.5, field (the `prompt` of a .jsonl with `prompt` and `answer`) or puzzle (the "
+        "filled cells of a Sudoku).",
         default="",
     )
     cache: str | None = option(
