@@ -339,7 +339,7 @@ def test_text_is_running_text(tmp_path):
     assert (tmp_path / "x.txt").read_text() == "the value\nthe value\n"
     with pytest.raises(InputError) as error:
         kind.refuse(".png")
-    assert str(error.value) == "texts cannot be written as .png; use .jsonl or .txt"
+    assert str(error.value) == "texts cannot be written as .png; use .jsonl, .txt, .gif or .mp4"
 
 
 def test_rows_stand_side_by_side():

@@ -99,7 +99,7 @@ def draw(
     from ..sampling.masked_text import approximate, inserts
     from ..sampling.samples import gather, share
     from ..show import kinds
-    from ..show.film import FILMS
+    from ..show.kinds.modality import FILMS
 
     kind = kinds.of(model.tokenizer)
     film = FilmFile(out) if out is not None and out.suffix in FILMS else None
@@ -282,8 +282,9 @@ def _out(name: str | None) -> Path | None:
     """The file of --out, whose ending says the format."""
     if name is None:
         return None
-    from ..show.film import FILMS, require_film
+    from ..show.film import require_film
     from ..show.kinds import suffixes
+    from ..show.kinds.modality import FILMS
 
     suffixes_known, suffix = [*suffixes(), *FILMS], Path(name).suffix
     if suffix not in suffixes_known:

@@ -11,7 +11,6 @@ from ..base.errors import not_installed
 from .kinds import Modality
 from .numbers import escape
 
-FILMS = (".gif", ".mp4")  # endings of files
 FRAMES = 40  # of a film, about evenly spaced
 STEP, LAST = 120, 2000  # milliseconds that a picture stays, and the last one
 

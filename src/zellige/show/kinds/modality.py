@@ -13,6 +13,8 @@ from ...data.tokenizer_base import Tokenizer
 from ..numbers import cells
 from ..style import Line, Mark
 
+FILMS = (".gif", ".mp4")  # endings of files of `show.film`, which every kind has
+
 
 class Modality:
     """Display of the sequences of one kind of data.
@@ -117,7 +119,7 @@ class Modality:
     def refuse(self, suffix: str, what: str = "") -> None:
         """InputError where `save` cannot write such a file; `what` names the request where a package is missing."""
         if suffix not in (*self.suffixes, ".jsonl"):
-            takes = [".jsonl", *self.suffixes]
+            takes = [".jsonl", *self.suffixes, *FILMS]
             raise InputError(f"{self.many} cannot be written as {suffix}; use {', '.join(takes[:-1])} or {takes[-1]}")
 
     # what is given ---------------------------------------------------------------------------------------------
