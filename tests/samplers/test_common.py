@@ -53,6 +53,22 @@ def test_every_sampler_says_what_it_is():
         samplers.find("analyti")
 
 
+def test_the_pages_name_the_samplers_that_change_a_revealed_token():
+    """Those that were seen to, on a masked model; the one of several candidates changes it by copying another."""
+    found = []
+    for name, cls in samplers.SAMPLERS.items():
+        method = mdlm()
+        if cls.refuse(method) is None:
+            states = [state.x for state in run(cls(), method, (64, L), 16, generator=torch.Generator().manual_seed(0))]
+            pairs = [(x, y) for x, y in itertools.pairwise(states) if x.shape == y.shape]
+            if any(((x != y) & (x != method.process.mask)).any() for x, y in pairs):
+                found.append(name)
+    assert {*found, "smc"} == {name for name, cls in samplers.SAMPLERS.items() if cls.revises}
+    said = ", ".join(f"`{name}`" for name in found)
+    for page in ("learn/choose", "learn/masked-diffusion", "methods/mdlm", "serve"):
+        assert said in (Path(__file__).parents[2] / "docs" / f"{page}.md").read_text(encoding="utf-8"), page
+
+
 def test_no_gradients_are_recorded():
     """Not in a step, which is taken after the call of `run` is over; outside, they are as they were."""
     method, seen = mdlm(), []

@@ -71,6 +71,7 @@ class Informed(Ancestral):
     convergence: ClassVar[int | None] = None
     needs: ClassVar[str] = "reverse kernel: not csm"
     calls: ClassVar[str] = "steps or more"
+    revises: ClassVar[bool] = True
     reconstructs: ClassVar[bool] = True
 
     def __post_init__(self):

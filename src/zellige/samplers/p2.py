@@ -52,6 +52,7 @@ class P2(Sampler):
     claim: ClassVar[str] = "not the model's distribution"
     needs: ClassVar[str] = "absorbing, p(x_0 | x_t)"
     calls: ClassVar[str] = "steps"
+    revises: ClassVar[bool] = True
 
     @classmethod
     def refuse(cls, method):

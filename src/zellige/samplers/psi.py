@@ -92,6 +92,7 @@ class Psi(Sampler):
     claim: ClassVar[str] = "keeps the marginals alone"
     needs: ClassVar[str] = "reverse kernel: not csm"
     calls: ClassVar[str] = "steps"
+    revises: ClassVar[bool] = True
     reconstructs: ClassVar[bool] = True
 
     def __post_init__(self):

@@ -70,6 +70,7 @@ class Remasking(Sampler):
     claim: ClassVar[str] = "keeps the marginals alone"
     needs: ClassVar[str] = "absorbing, one schedule"
     calls: ClassVar[str] = "up to steps"
+    revises: ClassVar[bool] = True
 
     def __post_init__(self):
         if not 0 < self.t_off < self.t_on < 1:

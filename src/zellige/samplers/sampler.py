@@ -162,6 +162,8 @@ class Sampler(Truncation):
         samples_from, claim, needs, calls: its distribution, its exactness, what it needs of a method and how many
             network evaluations it takes, in words, which are only printed.
         grows: whether it writes from left to right, and a text may pass the network's own length.
+        revises: whether a token that is revealed may change again: by a correction, or because a copy of another
+            candidate takes its place.
         reconstructs: whether it can begin with a noisy text: it has a grid of times, and its state is the text alone.
         inner: the sampler inside of it, if there is one.
         report: the class of what it reports, if it reports anything.
@@ -177,6 +179,7 @@ class Sampler(Truncation):
     needs: ClassVar[str]
     calls: ClassVar[str]
     grows: ClassVar[bool] = False
+    revises: ClassVar[bool] = False
     reconstructs: ClassVar[bool] = False
     report: ClassVar[type[Summary] | None] = None
 

@@ -329,6 +329,7 @@ class Smc(OnGrid):
     convergence: ClassVar[int | None] = 1
     needs: ClassVar[str] = "reverse kernel: not csm"
     calls: ClassVar[str] = "steps x particles"
+    revises: ClassVar[bool] = True
     report: ClassVar[type[Summary] | None] = Weighed
 
     @classmethod

@@ -247,8 +247,8 @@ def plan(request: Asked, model: Model, limits: Limits) -> Plan:
     rows = [[*choice.prompt, *[-1] * new, *choice.suffix] for choice in choices] if suffix else None
     seed = secrets.randbits(31) if request.seed is None else request.seed
     mask = getattr(model.method.process, "mask", None)
-    names = {sampler.name, getattr(sampler.inner, "name", "")}
-    settles = "remasking" not in names and (mask is not None or sampler.grows)
+    revises = sampler.revises or (sampler.inner is not None and sampler.inner.revises)
+    settles = not revises and (mask is not None or sampler.grows)
     of_choices = [prompts[i // n] for i in range(len(choices))]
     template = chat.template_of(tokenizer).plain or "own" if talk else None
     stop = [*stop, *(chat.ends_of(tokenizer) if talk else ())]
