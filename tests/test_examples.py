@@ -137,7 +137,7 @@ def test_nano_has_the_losses_of_the_library(twins):
     generator = seeded()
     t = method.draw_times(zellige.Batch(x), generator)
     x_t = method.corrupt(zellige.Batch(x), t[:, None], generator)
-    theirs = method.diffusion(zellige.Batch(x), x_t, t)
+    theirs = method.continuous_bound(zellige.Batch(x), x_t, t)
     torch.testing.assert_close(nano.bound_in_time(network, x, seeded()), theirs, rtol=1e-12, atol=0)
 
 

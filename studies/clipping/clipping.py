@@ -47,7 +47,7 @@ def measure(run: str, draws: int, rows: int) -> tuple[str, dict[str, tuple[float
     for low, high in INTERVALS:
         ends = torch.tensor([low, high], dtype=torch.float64)
         found[f"[{low:g}, {high:g}]"] = variance(method, batches, lambda b, g, ends=ends: method.clipped(b, ends, g))
-    if method.by_counts:
+    if method.draws_mask_counts:
         found["counts"] = variance(method, batches, method.bound)
     return f"L' = {method.config.block}", found
 

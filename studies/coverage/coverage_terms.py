@@ -58,7 +58,7 @@ class Terms(Diffusion):
         u = uniforms(batch.tokens.shape, generator)
         return (u * self.table.shape[2]).long()
 
-    def step(self, batch, x_t, t, s, weight=None):
+    def discrete_bound(self, batch, x_t, t, s, weight=None):
         return self.table[batch.tokens[:, 0], (t * self.steps).round().long() - 1, x_t[:, 0]]
 
     @property
@@ -128,7 +128,9 @@ def table_of(run: str | None, texts: int, samples: int) -> tuple[Tensor, Tensor]
     for t, s in itertools.pairwise(times):
         here = x.take(part)
         t, s = t.expand(len(part)), s.expand(len(part))
-        table.append(method.step(here, method.corrupt(here, t[:, None], generator), t, s).reshape(texts, samples))
+        table.append(
+            method.discrete_bound(here, method.corrupt(here, t[:, None], generator), t, s).reshape(texts, samples)
+        )
     return torch.stack(table[::-1], 1), method.prior_term(x)
 
 

@@ -141,9 +141,9 @@ def test_weighted_cross_entropy_is_the_generic_bound_value_and_gradient(method):
         x_0, x_t, time = every_pair(P, t)
         target, pred = truth(P, x_0, x_t, time), method.predict(x_t, time)
         if s is None:
-            fast, generic = method.diffusion(Batch(x_0), x_t, time[:, 0]), bound.continuous(target, pred).sum(-1)
+            fast, generic = method.continuous_bound(Batch(x_0), x_t, time[:, 0]), bound.continuous(target, pred).sum(-1)
         else:
-            fast = method.step(Batch(x_0), x_t, time[:, 0], torch.full_like(time[:, 0], s))
+            fast = method.discrete_bound(Batch(x_0), x_t, time[:, 0], torch.full_like(time[:, 0], s))
             generic = bound.discrete(target, pred, torch.full_like(time, s)).sum(-1)
         close(fast, generic, rtol=1e-9, atol=1e-9)
         w = numbers(len(x_0))
@@ -162,7 +162,7 @@ def test_padding_counts_nothing_and_the_rest_as_before():
     time = torch.where(mask, t[:, None], CLEAN)
     generic = bound.continuous(truth(method.process, x_0, x_t, time), method.predict(x_t, time))
     assert (generic[:, 2] == 0).all()
-    close(method.diffusion(Batch(x_0, mask), x_t, t), generic.sum(-1), rtol=1e-9, atol=1e-9)
+    close(method.continuous_bound(Batch(x_0, mask), x_t, t), generic.sum(-1), rtol=1e-9, atol=1e-9)
 
 
 # ---------------------------------------------------------------------------------- SEDD

@@ -14,28 +14,28 @@ from zellige.plugins.verify import diagnosis
 class WeightOfOneMinusT(MDLM):
     variants = ({},)
 
-    def diffusion(self, batch, x_t, t):
+    def continuous_bound(self, batch, x_t, t):
         return self.cross_entropy(batch, x_t, t[:, None], self.process.schedule.weight(1 - t)[..., 0])
 
 
 class Bits(MDLM):
     variants = ({},)
 
-    def diffusion(self, batch, x_t, t):
-        return super().diffusion(batch, x_t, t) / math.log(2)
+    def continuous_bound(self, batch, x_t, t):
+        return super().continuous_bound(batch, x_t, t) / math.log(2)
 
 
 class NoWeight(MDLM):
     variants = ({},)
 
-    def diffusion(self, batch, x_t, t):
+    def continuous_bound(self, batch, x_t, t):
         return self.cross_entropy(batch, x_t, t[:, None])
 
 
 class RateOfLosing(MDLM):
     variants = ({},)
 
-    def diffusion(self, batch, x_t, t):
+    def continuous_bound(self, batch, x_t, t):
         return self.cross_entropy(batch, x_t, t[:, None], self.process.schedule.beta(t)[..., 0])
 
 

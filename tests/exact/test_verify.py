@@ -145,7 +145,7 @@ def test_a_gradient_that_is_not_that_of_the_bound():
 
     class Wrong(GenMD4):
         def rloo(self, batch, z, other, t, s=None):
-            return self.diffusion(batch, z, t) if s is None else self.step(batch, z, t, s)
+            return self.continuous_bound(batch, z, t) if s is None else self.discrete_bound(batch, z, t, s)
 
     assert failing(Wrong, "bound.draws").keys() == {"E of the drawn gradient = its gradient"}
 

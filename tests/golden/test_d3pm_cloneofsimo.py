@@ -84,7 +84,7 @@ def test_loss(golden, case):
     golden.near(case, loss(vb(EPS)), scalars["loss"])
     golden.near(case, gradient(vb(EPS)), c["grad_logits"].reshape(logits.shape))
 
-    each = method.step(Batch(x_0), x_t, t, s)
+    each = method.discrete_bound(Batch(x_0), x_t, t, s)
     ours = each.sum() / x_0.numel()
     rounded(each[~later], ce[~later].sum(-1), 2 * S * x_0.shape[1])  # the first step of ours: no eps, in no way
 

@@ -120,7 +120,7 @@ def test_loss(golden, case):
         return d3pm(logits, P, kind(config), n, last="image", log_eps=eps)
 
     def loss(eps: float, auxiliary: float = 0.0) -> Tensor:
-        return method(eps).step(Batch(x_0), x_t, t, s, auxiliary=auxiliary) / bits
+        return method(eps).discrete_bound(Batch(x_0), x_t, t, s, auxiliary=auxiliary) / bits
 
     def gradient(value: Tensor) -> Tensor:
         return torch.autograd.grad(value.mean(), logits, retain_graph=True)[0]

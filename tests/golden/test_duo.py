@@ -62,7 +62,7 @@ def test_loss(golden, network, case):
     t = method.process.schedule.inverse(alpha)  # the loglinear time of their alpha; the network is told sigma, the same
     golden.near(case, method.predict(c["xt"], t[:, None]).mu.log(), c["log_p_x0"])
     units = -c["dalpha_t"].double() / alpha / method.process.schedule.beta(t)[:, 0]  # of time, in one of theirs
-    golden.near(case, units * method.diffusion(Batch(c["x0"]), c["xt"], t), c["loss_per_token"].sum(-1))
+    golden.near(case, units * method.continuous_bound(Batch(c["x0"]), c["xt"], t), c["loss_per_token"].sum(-1))
     logits, x_0, x_t = c["log_p_x0"].flatten(0, 1).double(), c["x0"].flatten(), c["xt"].flatten()
     each = method.cost(logits, x_0, x_t, t[:, None].expand(c["xt"].shape).flatten())
     golden.near(case, units[:, None] * each.reshape(c["xt"].shape), c["loss_per_token"])

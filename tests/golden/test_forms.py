@@ -82,7 +82,7 @@ def test_mass_on_the_mask(V, L, T):
         at_token = step.gather(-1, x_0[..., None])[..., 0]
         theirs = (r * (r / at_token).log() + (1 - r) * ((1 - r) / step[..., V]).log()) * masked
         time = torch.full((len(x_0),), t, dtype=D)
-        ours = method.step(Batch(x_0), x_t, time, time - 1 / T)
+        ours = method.discrete_bound(Batch(x_0), x_t, time, time - 1 / T)
         form = (mass_on_the_mask(m, time[:, None], T) * masked).sum(-1)
         close(ours + form, theirs.sum(-1))
         apart(ours, theirs.sum(-1))
@@ -264,9 +264,9 @@ def test_ends_of_md4(V, L, T, eps):
         t, s = i / T, (i - 1) / T
         theirs = (-log_p * masked * (alpha(s) - alpha(t)) / (1 - alpha(t))).sum(-1)
         time = torch.full((len(x_0),), t, dtype=D)
-        close(method.step(Batch(x_0), x_t, time, time - 1 / T), theirs)
+        close(method.discrete_bound(Batch(x_0), x_t, time, time - 1 / T), theirs)
         if i == 1:
-            ours = method.step(Batch(x_0), x_t, time, torch.full_like(time, CLEAN))
+            ours = method.discrete_bound(Batch(x_0), x_t, time, torch.full_like(time, CLEAN))
             more = (-log_p * masked).sum(-1) * eps / (1 - alpha(t))
             close(ours, theirs + more)
             apart(ours, theirs)
@@ -459,7 +459,7 @@ def test_eps_of_cloneofsimo(V, L, T, eps):
         return (each[0] * (each[0] / each[1]).log()).sum((1, 2))
 
     t = torch.full((3,), i / T, dtype=D)
-    ours = method.step(Batch(x_0), x_t, t, t - 1 / T)
+    ours = method.discrete_bound(Batch(x_0), x_t, t, t - 1 / T)
     close(kl(0.0), ours)
     apart(kl(1e-3), ours)
 

@@ -85,7 +85,7 @@ def test_loss_and_two_draw_gradient(golden, case):
     golden.near(case, method.process.schedule.alpha_of(x, t[:, None]), c["keep_prob"].reshape(B, -1))
     for i in (0, 1):
         one = genmd4(c["w"], logits[i])
-        golden.near(case, one.diffusion(batch, draws[i], t), c[f"loss_diff_{i + 1}"])
+        golden.near(case, one.continuous_bound(batch, draws[i], t), c[f"loss_diff_{i + 1}"])
 
     # the surrogate: ours has its gradient and the value of the bound
     ours = method.rloo(batch, *draws, t)
@@ -109,14 +109,14 @@ def test_loss_and_two_draw_gradient(golden, case):
     golden.near(case, torch.autograd.grad(theirs.mean(), w)[0], c["grad_w_recon"])
     golden.near(case, c["grad_w_diff"].double() + c["grad_w_rloo"] + c["grad_w_recon"], c["grad_w_total"])
     masks, zero = torch.full_like(x, V), torch.zeros(B, dtype=torch.float64)
-    own = genmd4(c["w"], logits[0], begin=T1).step(batch, masks, zero, torch.full_like(zero, CLEAN))
+    own = genmd4(c["w"], logits[0], begin=T1).discrete_bound(batch, masks, zero, torch.full_like(zero, CLEAN))
     expected = -logits[0].double().reshape(B, -1, V).log_softmax(-1).gather(-1, x[..., None]).sum((1, 2))
     rounded(own, expected, 2 * x.shape[1], logits[0].dtype)  # L log-softmaxes and their sum
     # a network that says a guess in proportion to 1 - alpha pays what they count
     lost = F.softplus(c["w"].double()) * math.log(T1)
     blind = genmd4(c["w"].double(), lost.expand(B, x.shape[1], V), begin=T1)
     each = torch.stack([
-        blind.step(batch, torch.where(torch.arange(x.shape[1]) == i, V, x), zero, torch.full_like(zero, CLEAN))
+        blind.discrete_bound(batch, torch.where(torch.arange(x.shape[1]) == i, V, x), zero, torch.full_like(zero, CLEAN))
         * (1 - blind.process.schedule.alpha_of(x[:, i], 0.0))
         for i in range(x.shape[1])
     ])  # fmt: skip
@@ -151,7 +151,7 @@ def test_totals_in_bits_per_token(golden, case):
     near(torch.stack([*mean.values()]).sum(), "loss_nelbo")
     recon = guess(c["w"].double(), x).mean() / bits
     # the loss reported upstream is the value of the surrogate; ours is the bound
-    f, g = (genmd4(c["w"], c[f"logits_{i}"]).diffusion(Batch(x), draws[i - 1], tau) for i in (1, 2))
+    f, g = (genmd4(c["w"], c[f"logits_{i}"]).continuous_bound(Batch(x), draws[i - 1], tau) for i in (1, 2))
     push = (f - g) / 2 * (method.log_q(Batch(x), draws[0], tau) - method.log_q(Batch(x), draws[1], tau))
     near(bound + recon + push.mean() / bits, "loss")
     w = method.process.schedule.w[:V]

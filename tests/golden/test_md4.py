@@ -120,12 +120,12 @@ def test_diffusion_loss(golden, case):
     method = md4(logits, config["schedule"])
     x, z, t = c["x"].long().reshape(B, L), c["zt"].long().reshape(B, L), c["t"].double()
     if config["cont_time"]:
-        loss = method.diffusion(Batch(x), z, t)
+        loss = method.continuous_bound(Batch(x), z, t)
     else:
         T = config["timesteps"]
         used = ((t * T).floor() + 1) / T
         golden.near(case, used, c["t_used"])
-        loss = T * method.step(Batch(x), z, used, used - 1 / T)
+        loss = T * method.discrete_bound(Batch(x), z, used, used - 1 / T)
         # difference: our first and last step are the jumps from PRIOR and to CLEAN, theirs stop at alpha = eps and 1 - eps
         alpha, last = method.process.schedule.alpha, torch.tensor(1 / T, dtype=torch.float64)
         more = method.reveal(last, CLEAN) - method.reveal(last, 0.0)
@@ -146,7 +146,7 @@ def test_diffusion_loss(golden, case):
     masks, clean = torch.full_like(x, method.process.mask), torch.full((B,), CLEAN)
     blind = md4(torch.zeros(B, L, V, dtype=torch.float64), config["schedule"])
     for model in (blind, method):  # the network says the same whatever it sees: E = P(masked at t = 0) = eps a position
-        expected = EPS * model.step(Batch(x), masks, torch.zeros(B), clean)
+        expected = EPS * model.discrete_bound(Batch(x), masks, torch.zeros(B), clean)
         own = EPS * -posterior(model.predict(masks, 0.0)).gather(-1, x[..., None]).log().sum((-1, -2))
         precision = torch.float64 if model is blind else logits.dtype  # of L log-softmaxes and their sum
         rounded(expected, own, 2 * L, precision)

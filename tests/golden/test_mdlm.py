@@ -206,7 +206,7 @@ def test_continuous_loss(golden, network, case):
     t = c["t"].double()
     each = _token(method, c, t)
     golden.near(case, each, c["loss_per_token"])
-    golden.near(case, method.diffusion(Batch(c["x0"]), c["xt"], t), c["loss_per_token"].sum(-1))
+    golden.near(case, method.continuous_bound(Batch(c["x0"]), c["xt"], t), c["loss_per_token"].sum(-1))
     golden.near(case, each * c["attention_mask"], c["nlls"])
     golden.near(case, (each * c["attention_mask"]).sum() / c["attention_mask"].sum(), c["token_nll"])
 
@@ -263,7 +263,7 @@ def test_loss_of_T_steps(golden, network, case):
     golden.near(case, ((c["t"] * T).floor() + 1) / T, t)
     # upstream takes alpha = 1 - t here, the eps of the schedule left out: (alpha_s - alpha_t)/(1 - alpha_t) is the same
     golden.near(case, T * _token(method, c, t, t - 1 / T), c["loss_per_token"])
-    golden.near(case, T * method.step(Batch(c["x0"]), c["xt"], t, t - 1 / T), c["loss_per_token"].sum(-1))
+    golden.near(case, T * method.discrete_bound(Batch(c["x0"]), c["xt"], t, t - 1 / T), c["loss_per_token"].sum(-1))
     one = torch.ones((), dtype=torch.float64)
     assert float(method.reveal(one / T, CLEAN)) == 1.0
     rounded(method.reveal(one, 1 - one / T), 1 / T, 4, scale=1.0)
@@ -283,7 +283,7 @@ def test_first_step_is_finite(golden, network, case):
     clean = torch.full_like(t, CLEAN)
     each = T * _token(method, c, t, clean)
     golden.near(case, each, T * _bare_cross_entropy(method, c, t))
-    golden.near(case, T * method.step(Batch(c["x0"]), c["xt"], t, clean), each.sum(-1))
+    golden.near(case, T * method.discrete_bound(Batch(c["x0"]), c["xt"], t, clean), each.sum(-1))
     assert ((each > 0) == (c["xt"] == MASK)).all()
 
 
@@ -312,7 +312,7 @@ def test_gradients(golden, network):
         golden.near(case, g, c[f"grad.{name}"])
     # the closed form gives the same gradient on x_t whose padding is clean
     x_t = torch.where(counted > 0, c["xt"], c["x0"])
-    closed = method.diffusion(Batch(c["x0"], counted > 0), x_t, t).sum()
+    closed = method.continuous_bound(Batch(c["x0"], counted > 0), x_t, t).sum()
     generic = (_token(method, {**c, "xt": x_t}, t) * counted).sum()
     for a, b in zip(*(torch.autograd.grad(v, list(parameters.values())) for v in (closed, generic))):
         golden.near(case, a / counted.sum(), b / counted.sum())
@@ -475,7 +475,7 @@ def test_d3pm_loss(golden, network, case):
     each = T * bound.discrete(target, pred, s.expand(time.shape)) * masked
     golden.near(case, each, c["d3pm_loss"])
     ours = T * bound.discrete(target, method.predict(x_t, t[:, None]), s.expand(time.shape)) * masked
-    golden.near(case, T * method.step(Batch(x_0), x_t, t, s[:, 0]), ours.sum(-1))
+    golden.near(case, T * method.discrete_bound(Batch(x_0), x_t, t, s[:, 0]), ours.sum(-1))
     if not config["subs_masking"]:
         rounded(
             ours + T * mass_on_the_mask(distribution[..., MASK], t[:, None], T) * masked,
@@ -502,7 +502,7 @@ def test_d3pm_first_step_is_finite(golden, network, case):
     assert torch.equal(c["t_discrete"], torch.full_like(c["t_discrete"], 1 / T))  # float32(1/T)
     t = torch.full_like(t, 1 / T)
     method = d3pm(network, T, c["unet_conditioning"])
-    ours = method.step(Batch(c["x0"]), c["xt"], t, torch.full_like(t, CLEAN))
+    ours = method.discrete_bound(Batch(c["x0"]), c["xt"], t, torch.full_like(t, CLEAN))
     distribution = method.predict(c["xt"], t[:, None]).mu.gather(-1, c["x0"][..., None])[..., 0]
     golden.near(case, ours, (-distribution.log() * (c["xt"] == MASK)).sum(-1))
     assert (ours > 0).any()

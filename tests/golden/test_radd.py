@@ -122,7 +122,7 @@ def test_add_noise(golden, radd):
     assert torch.equal(torch.where(lost, MASK, c["x0"]), c["lambda_xt"])
     for b, k in enumerate(c["k"].tolist()):  # row by row: here the k of a batch are spread evenly
         order, u = (c["perm"][b : b + 1] + 0.5) / L, torch.tensor([(k - 0.5) / L])
-        _, n, drawn, x_t = radd.mask_some(Batch(c["x0"][b : b + 1]), RecordedUniforms(order, u))
+        _, n, drawn, x_t = radd.mask_exactly_k(Batch(c["x0"][b : b + 1]), RecordedUniforms(order, u))
         assert (int(n), int(drawn)) == (L, k)
         assert torch.equal(x_t, c["k_xt"][b : b + 1])
 

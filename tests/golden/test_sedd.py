@@ -198,7 +198,7 @@ def test_loss(golden, networks, kind):
     t = c["t"].double()
     each = per_token(method, c, t)
     golden.near(case, each / method.process.schedule.beta(t), c["score_entropy"])
-    golden.near(case, method.diffusion(Batch(c["x0"]), c["xt"], t), c["loss"])
+    golden.near(case, method.continuous_bound(Batch(c["x0"]), c["xt"], t), c["loss"])
     pred = method.predict(c["xt"], t[:, None])
     time = t[:, None].expand(c["xt"].shape)
     golden.near(case, bound.continuous(truth(method.process, c["x0"], c["xt"], time), pred).sum(-1), c["loss"])
@@ -208,7 +208,7 @@ def test_mdlm_loss(golden, networks):
     case = "mdlm__loss_sedd"
     c, method = golden[case], sedd(networks["mdlm"], "absorb_loglinear")
     golden.near(case, per_token(method, c, c["t"].double()), c["loss_per_token"])
-    golden.near(case, method.diffusion(Batch(c["x0"]), c["xt"], c["t"].double()), c["loss_per_token"].sum(-1))
+    golden.near(case, method.continuous_bound(Batch(c["x0"]), c["xt"], c["t"].double()), c["loss_per_token"].sum(-1))
     counted = c["attention_mask"]
     golden.near(case, (per_token(method, c, c["t"].double()) * counted).sum() / counted.sum(), c["token_nll"])
 

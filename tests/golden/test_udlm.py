@@ -109,7 +109,9 @@ def test_loss(golden, weights, case):
     each = per_token(method, c, t, s) * max(T, 1)
     golden.near(case, each, c["diffusion_loss"])
     batch = Batch(c["x0"])
-    whole = method.step(batch, c["xt"], t, s) * T if s is not None else method.diffusion(batch, c["xt"], t)
+    whole = (
+        method.discrete_bound(batch, c["xt"], t, s) * T if s is not None else method.continuous_bound(batch, c["xt"], t)
+    )
     golden.near(case, whole, c["diffusion_loss"].sum(-1))
     clean = udlm(FixedTime(network.network, 0.0)).predict(c["x0"], 0.0)
     reconstruction = -clean.mu.double().log().gather(-1, c["x0"][..., None])[..., 0]
@@ -135,7 +137,7 @@ def test_absorbing_loss(golden, weights):
     c = golden[case]
     method = MDLM(conditioned(weights, c["cond"]), V, (L,), MDLM.Config(time=True))
     t = c["t"].double()
-    golden.near(case, method.diffusion(Batch(c["x0"]), c["xt"], t), c["loss_per_token"].sum(-1))
+    golden.near(case, method.continuous_bound(Batch(c["x0"]), c["xt"], t), c["loss_per_token"].sum(-1))
     time = t[:, None].expand(c["xt"].shape)
     each = bound.continuous(truth(method.process, c["x0"], c["xt"], time), method.predict(c["xt"], time))
     golden.near(case, each, c["loss_per_token"])

@@ -96,7 +96,7 @@ def test_draws_by_counts_have_the_bound_as_their_mean(block):
 
 def test_the_numbers_of_masks_of_a_row_are_spread_over_its_blocks():
     method, batch = blocks(2), Batch(X_0)
-    group, n, k, x_t = method.mask_some(batch, torch.Generator().manual_seed(0))
+    group, n, k, x_t = method.mask_exactly_k(batch, torch.Generator().manual_seed(0))
     assert group[0].tolist() == [0, 0, 1, 1]
     assert (n == 2).all()
     assert ((x_t == MASK).unflatten(1, (2, 2)).sum(-1) == k).all()
@@ -189,7 +189,7 @@ def test_each_block_is_told_its_own_time_and_clean_tokens_that_they_are_clean():
     t = method.draw_times(Batch(x), torch.Generator().manual_seed(0))
     assert t.shape == (3, 8)
     assert torch.equal(t[:, ::2], t[:, 1::2])
-    method.diffusion(Batch(x), torch.full_like(x, MASK), t)
+    method.continuous_bound(Batch(x), torch.full_like(x, MASK), t)
     close(seen["time"], method.process.schedule.sigma(t)[..., 0].float())
     close(seen["clean_time"], torch.zeros(3))
     fewer = torch.where(torch.arange(8) % 2 == 0, CLEAN, t)  # given tokens
@@ -208,8 +208,8 @@ def test_documents_are_cut_into_blocks_by_themselves():
         assert n[0].tolist() == [2, 1, 2, 2, 1]
         t = torch.tensor([0.3, 0.9, 0.5, 0.7, 0.2], dtype=torch.float64)[group]
         x_t = torch.where(torch.arange(8) % 3 == 1, MASK, x)
-        whole = method.diffusion(Batch(x, None, segments), x_t, t)
-        parts = [method.diffusion(Batch(x[:, s]), x_t[:, s], t[:, s]) for s in (slice(0, 3), slice(3, 8))]
+        whole = method.continuous_bound(Batch(x, None, segments), x_t, t)
+        parts = [method.continuous_bound(Batch(x[:, s]), x_t[:, s], t[:, s]) for s in (slice(0, 3), slice(3, 8))]
         close(whole, parts[0] + parts[1])
 
 
@@ -301,7 +301,7 @@ def test_clipped_times_and_their_bound():
     assert not method.loss_is_bound
     assert "interval" not in method.state_dict()
     seen = []
-    cost, method.diffusion = method.diffusion, lambda batch, x_t, t: seen.append(t) or cost(batch, x_t, t)
+    cost, method.continuous_bound = method.continuous_bound, lambda batch, x_t, t: seen.append(t) or cost(batch, x_t, t)
     method.loss(Batch(X_0), torch.Generator().manual_seed(0))
     assert 0.3 < float(seen[0].min()) < 0.4 < 0.7 < float(seen[0].max()) <= 0.8
     plain = blocks(2)

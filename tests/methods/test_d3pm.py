@@ -146,7 +146,7 @@ def test_closed_form_is_the_definition(process, prediction, last, schedule):
         for t, s in steps:  # one of them skips
             x_0, x_t, _ = pairs(method, t)
             times, later = (u.to(D).expand(x_0.shape) for u in (t, s))
-            ours = method.step(Batch(x_0), x_t, times[:, 0], later[:, 0])
+            ours = method.discrete_bound(Batch(x_0), x_t, times[:, 0], later[:, 0])
             pred, target = method.predict(x_t, times), truth(method.process, x_0, x_t, times)
             definition = bound.discrete(target, pred, later)
             close(ours, definition.sum(-1), rtol=0, atol=1e-11)
@@ -304,7 +304,7 @@ def test_the_cross_entropy_at_all_positions():
         x_t = torch.where(mask, x_t, x_0)
         logits = at_masks.network.features(x_t, torch.full((n,), 1000 * float(t.clamp(max=1.0))))[..., :V]
         ce = -logits.log_softmax(-1).gather(-1, x_0[..., None])[..., 0]
-        ours, less = (m.step(batch, x_t, t.expand(n), s.expand(n), T, weight) for m in (everywhere, at_masks))
+        ours, less = (m.discrete_bound(batch, x_t, t.expand(n), s.expand(n), T, weight) for m in (everywhere, at_masks))
         close(ours - less, weight * (ce * ((x_t != V) & mask)).sum(-1), rtol=0, atol=1e-6)
     with pytest.raises(InputError, match="unknown auxiliary_at 'mask'; did you mean 'masks'"):
         d3pm("absorbing", auxiliary_at="mask")

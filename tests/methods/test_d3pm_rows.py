@@ -62,7 +62,7 @@ def test_values_and_gradients_are_those_of_float64(more, scale):
     logits = scale * torch.randn(B * L, K, generator=seeded(3))
 
     fast = logits.clone().requires_grad_()
-    value = rows.step(fast, x_0, x_t, row, 7.0, 0.5)
+    value = rows.loss(fast, x_0, x_t, row, 7.0, 0.5)
     (gradient,) = torch.autograd.grad(value.sum(), fast)
 
     slow = logits.double().requires_grad_()
@@ -85,7 +85,7 @@ def test_a_small_step_keeps_its_digits():
     logits = logits + 3 * nn.functional.one_hot((x_0 - 1).clamp_min(0), K)
     exact = m.cost(logits.double(), x_0, x_0, t, s)
     assert float(exact.median()) < 1e-4
-    torch.testing.assert_close(rows.step(logits, x_0, x_0, row, 1.0, 0.0), exact, rtol=2e-3, atol=1e-12)
+    torch.testing.assert_close(rows.loss(logits, x_0, x_0, row, 1.0, 0.0), exact, rtol=2e-3, atol=1e-12)
 
 
 def test_what_is_drawn():

@@ -57,10 +57,10 @@ def test_closed_form_is_the_generic_bound(begin):
         time = torch.full(x_0.shape, t, dtype=D)
         pred, target = method.predict(x_t, time), truth(method.process, x_0, x_t, time)
         if s is None:
-            ours, generic = method.diffusion(Batch(x_0), x_t, time[:, 0]), bound.continuous(target, pred).sum(-1)
+            ours, generic = method.continuous_bound(Batch(x_0), x_t, time[:, 0]), bound.continuous(target, pred).sum(-1)
         else:
             later = torch.full_like(time, s)
-            ours = method.step(Batch(x_0), x_t, time[:, 0], later[:, 0])
+            ours = method.discrete_bound(Batch(x_0), x_t, time[:, 0], later[:, 0])
             generic = bound.discrete(target, pred, later).sum(-1)
         close(ours, generic, rtol=1e-9, atol=1e-9)
         weights = torch.linspace(0.5, 1.5, len(x_0), dtype=D)
@@ -75,7 +75,7 @@ def test_equal_exponents_are_a_weighted_cross_entropy():
     x_0, x_t = pairs(method)
     t = torch.full((len(x_0),), 0.4, dtype=D)
     mu = method.predict(x_t, 0.4).mu.gather(-1, x_0[..., None])[..., 0]
-    close(method.diffusion(Batch(x_0), x_t, t), (1.7 / 0.4 * -mu.log() * (x_t == V)).sum(-1))
+    close(method.continuous_bound(Batch(x_0), x_t, t), (1.7 / 0.4 * -mu.log() * (x_t == V)).sum(-1))
 
 
 @torch.no_grad()
@@ -118,7 +118,11 @@ def expectation(method, x_0, t, s=None):
     batch, time = Batch(x_0.expand(len(x_t), -1)), torch.full((len(x_t),), t, dtype=D)
     alpha = method.process.schedule.alpha_of(batch.tokens, time[:, None])
     q = torch.where(x_t == V, 1 - alpha, alpha).prod(-1)
-    f = method.diffusion(batch, x_t, time) if s is None else method.step(batch, x_t, time, torch.full_like(time, s))
+    f = (
+        method.continuous_bound(batch, x_t, time)
+        if s is None
+        else method.discrete_bound(batch, x_t, time, torch.full_like(time, s))
+    )
     return (q * f).sum(), q.detach()
 
 
@@ -146,7 +150,11 @@ def test_expected_gradient_of_the_surrogate_is_the_gradient_of_the_expectation(t
 def expectation_of_values(method, x_0, t, s, q):
     x_t = reachable(x_0)
     batch, time = Batch(x_0.expand(len(x_t), -1)), torch.full((len(x_t),), t, dtype=D)
-    f = method.diffusion(batch, x_t, time) if s is None else method.step(batch, x_t, time, torch.full_like(time, s))
+    f = (
+        method.continuous_bound(batch, x_t, time)
+        if s is None
+        else method.discrete_bound(batch, x_t, time, torch.full_like(time, s))
+    )
     return (q * f).sum()
 
 

@@ -157,7 +157,7 @@ def test_T_steps_are_the_step_bound_of_the_T_step_model(T, kind):
 def test_times_are_stratified_over_the_rows_and_the_weight_is_never_infinite():
     seen = []
     method = timed()
-    method.diffusion = lambda batch, x_t, t: (seen.append(t), torch.zeros(len(t), dtype=D))[1]  # type: ignore[method-assign]
+    method.continuous_bound = lambda batch, x_t, t: (seen.append(t), torch.zeros(len(t), dtype=D))[1]  # type: ignore[method-assign]
     method.terms(Batch(X_0), torch.Generator().manual_seed(0))
     assert sorted(((1 - seen[0]) * len(X_0)).long().tolist()) == list(range(len(X_0)))
     method.jump_terms(Batch(X_0), Given(0.0, 0.5, 0.5))
@@ -414,8 +414,8 @@ def test_masked_closed_forms_are_the_generic_terms():
         assert five_sigma(draws[name], expected[name]), name
     t, s = numbers(N, seed=3), torch.full((N,), CLEAN, dtype=D)
     x_t = method.corrupt(batch, t[:, None], generator)
-    close(method.diffusion(batch, x_t, t), Diffusion.diffusion(method, batch, x_t, t))
-    close(method.step(batch, x_t, t, s), Diffusion.step(method, batch, x_t, t, s))
+    close(method.continuous_bound(batch, x_t, t), Diffusion.continuous_bound(method, batch, x_t, t))
+    close(method.discrete_bound(batch, x_t, t, s), Diffusion.discrete_bound(method, batch, x_t, t, s))
 
 
 # ---------------------------------------------------------------------------------- how methods are made

@@ -107,8 +107,8 @@ SEGMENTS = torch.tensor([5, 5, 5, 2, 2, 2, 2, 9])  # any numbers will do
 def at_times(method: Any, batch: Batch, x_t: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
     """The bound at these noisy tokens; t may be a time for each position."""
     if method.steps:
-        return method.step(batch, x_t, t, t - 1 / method.steps)
-    return method.diffusion(batch, x_t, t)
+        return method.discrete_bound(batch, x_t, t, t - 1 / method.steps)
+    return method.continuous_bound(batch, x_t, t)
 
 
 @pytest.mark.parametrize(("name", "choices"), MADE, ids=NAMES)

@@ -106,7 +106,7 @@ def test_given_positions_are_not_noised_and_not_counted(kind):
     assert loss.shape == (4,)
     assert float(loss[3]) == 0.0  # nothing counts there
     assert loss.isfinite().all()
-    _, n, k, x_t = method.mask_some(Batch(x, GIVEN), torch.Generator().manual_seed(0))
+    _, n, k, x_t = method.mask_exactly_k(Batch(x, GIVEN), torch.Generator().manual_seed(0))
     assert ((x_t == MASK) <= GIVEN).all()
     assert ((x_t == MASK).sum(-1) == torch.where(n > 0, k, 0)[:, 0]).all()
 
@@ -123,7 +123,7 @@ def test_loss_is_that_of_its_draws():
         method.lambda_dce(batch, X_0.masked_fill(lost, MASK), u),
     )
     g = torch.Generator().manual_seed(3)
-    _, _, k, x_t = method.mask_some(batch, g)
+    _, _, k, x_t = method.mask_exactly_k(batch, g)
     close(radd("k-dce").loss(batch, torch.Generator().manual_seed(3)), method.k_dce(batch, x_t, k[:, 0]))
 
 

@@ -215,7 +215,7 @@ def test_the_head_is_computed_at_masks_only():
     method.network = counting = Counting(method.network)
     x_0 = (V * numbers(4, 8)).long()
     x_t = x_0.masked_fill(numbers(4, 8, seed=1) < 0.3, V)
-    method.diffusion(Batch(x_0), x_t, numbers(4, seed=2))
+    method.continuous_bound(Batch(x_0), x_t, numbers(4, seed=2))
     assert counting.heads == int((x_t == V).sum())
 
 

@@ -330,8 +330,8 @@ def test_a_method_takes_a_time_for_each_position():
     x_t, s = method.corrupt(batch, t[:, None], torch.Generator().manual_seed(0)), t / 2
     wide = [y[:, None].expand(3, 6) for y in (t, s)]
     for bound in (method, super(MDLM, method)):
-        near(bound.diffusion(batch, x_t, t), bound.diffusion(batch, x_t, wide[0]))
-        near(bound.step(batch, x_t, t, s), bound.step(batch, x_t, *wide))
+        near(bound.continuous_bound(batch, x_t, t), bound.continuous_bound(batch, x_t, wide[0]))
+        near(bound.discrete_bound(batch, x_t, t, s), bound.discrete_bound(batch, x_t, *wide))
     near(summed(method, method.cost, batch, x_t, t, s), summed(method, method.cost, batch, x_t, *wide))
 
 

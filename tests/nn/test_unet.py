@@ -578,7 +578,11 @@ def test_bounds_are_those_of_enumeration(name, choices):
             X_t = X[possible[:, torch.arange(4), x].prod(-1) > 0]
             time, batch = torch.full((len(X_t),), t, dtype=torch.float64), Batch(x.expand(X_t.shape))
             later = None if s is None else torch.full_like(time, s)
-            closed = method.diffusion(batch, X_t, time) if later is None else method.step(batch, X_t, time, later)
+            closed = (
+                method.continuous_bound(batch, X_t, time)
+                if later is None
+                else method.discrete_bound(batch, X_t, time, later)
+            )
             torch.testing.assert_close(
                 closed, diffusion.from_prediction(method, batch, X_t, time, later), rtol=1e-8, atol=1e-8
             )

@@ -162,7 +162,7 @@ def test_a_clipped_gradient_is_that_of_the_published_loss_at_its_own_scale(metho
     draws = StepSeeds(0, 1, torch.device("cpu")).seed_part(0, 0)
     if method == "d3pm":  # one step of each row, and its KL
         _, t, s = diffusion.draw_step(built, batch, draws)
-        step = built.step(batch, built.corrupt(batch, t[:, None], draws), t, s)
+        step = built.discrete_bound(batch, built.corrupt(batch, t[:, None], draws), t, s)
         bits = "last" in choices
         published_loss = step.mean() / (L * math.log(2)) if bits else step.mean()
         scale = T * math.log(2) if bits else T / L

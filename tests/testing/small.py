@@ -71,7 +71,7 @@ def apart(method: Any) -> list[Any]:
     """Draws whose sum is that of the bound: its terms, if each has draws of its own. The product of all outcomes is large."""
     drawn = (
         [method.bound]
-        if method.steps or method.by_counts
+        if method.steps or method.draws_mask_counts
         else [partial(term, method) for term in (inside, clean_end, noisy_end)]
     )
     batch = Batch(torch.zeros(2, *method.shape, dtype=torch.long))

@@ -64,6 +64,12 @@ class Process(nn.Module):
         raise NotImplementedError(f"{type(self).__name__} has discrete time: it has no rate; use the discrete bound")
 
     # ---------------------------------------------------------------------------------- what follows from it
+    @property
+    def mask_id(self) -> int:
+        """`mask` of a process that has one."""
+        assert self.mask is not None, "this noise has no mask"
+        return self.mask
+
     def as_time(self, t: Tensor | float) -> Tensor:
         """Convert a time to a tensor on the prior's device."""
         return as_time(t, self.prior.device)

@@ -218,7 +218,7 @@ class Likelihood:
     def _by_counts(self) -> bool:
         """Return whether numbers of masks are drawn, not times;
         of fewer steps than tokens most numbers would have no weight."""
-        counts = getattr(self.method, "by_counts", False)
+        counts = getattr(self.method, "draws_mask_counts", False)
         return counts and not 0 < self.steps < self.method.shape[0]
 
     def __call__(self, batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
@@ -246,7 +246,7 @@ class Likelihood:
         """One draw of the term whose times are drawn, that between the ends: (B,) nats."""
         m: Any = self.evaluated_method
         if self.T:
-            return bound_terms.drawn_step(m, batch, self.times.to(batch.tokens.device), generator, self.proposal)
+            return bound_terms.sampled_step(m, batch, self.times.to(batch.tokens.device), generator, self.proposal)
         return bound_terms.inside(m, batch, generator, self.proposal, self.t_min)
 
     def _drawn_otherwise(self, m: Diffusion, batch: Batch, generator: Randomness) -> dict[str, Tensor]:
@@ -424,7 +424,7 @@ def _from_t_min(method: Masked, t_min: float, batch: Batch, generator: Randomnes
     By numbers of masks, as the bound itself: k has the weight of its distribution under the masked shares m of these
     times.
     """
-    group, n, k, x_t = method.mask_some(batch, generator)
+    group, n, k, x_t = method.mask_exactly_k(batch, generator)
     low, high = (float(1 - method.process.schedule.alpha(t)[..., 0]) for t in (t_min, 1.0))
     weight = (maths.binomial_tail(n, k, high) - maths.binomial_tail(n, k, low)) / k / (1 - t_min)
     return (n * weight * method.cross_entropy(batch, x_t, None, group=group)).sum(-1)

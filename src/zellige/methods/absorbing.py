@@ -5,6 +5,9 @@ only there.
 bound a weighted cross-entropy at the masked positions, and without a time input it is an autoregressive model in any
 order, whose likelihood in a given order is exact. GenMD4 has an alpha for each token, and D3PM's matrices absorb if its
 `process` does.
+
+Shapes: B sequences of L tokens, K states, the mask among them; G groups of positions in each sequence, which share a
+time or a number of masks: one, or the blocks of BD3-LM.
 """
 
 import math
@@ -39,14 +42,19 @@ def without_mask(vocabulary: int, mask: int | None) -> tuple[int, int | None]:
 class Absorbing(Diffusion):
     """Absorbing noise; the network parameterizes p(x_0 | x_t) by SUBS (MDLM, section 3.2.3) unless a subclass differs.
 
+    SUBS is zero masking, no probability on the mask, and carry-over, all of it on a visible token. Samplers get both by
+    `read`. A loss needs no prediction: in `cross_entropy` the mask has no logit, and a visible token costs nothing.
+
     A subclass may have other noise too, without an absorbing state (`process.mask` is None): it then overrides `read`
     and `cost`.
     """
 
-    lost: float | None = None  # the mean share of masks at the times that are drawn, where all tokens have one alpha
+    mean_masked: float | None = (
+        None  # mean of 1 - alpha over the times that are drawn; None unless all tokens have one alpha
+    )
 
     def read(self, logits, x_t, t):
-        # MDLM section 3.2.3: zero masking probability and carry-over; the latter holds already where all are masks
+        # MDLM section 3.2.3; carry-over holds already where all are masks
         make = restricted if torch.compiler.is_compiling() or bool((x_t != self.process.mask).any()) else Mean
         return make(self.process, self.process.without_mask(logits).softmax(-1), x_t, t)
 
@@ -70,16 +78,15 @@ class Absorbing(Diffusion):
         With `group` (B, L), the group of each position, the sum over each group: (B, groups). The head is evaluated at
         the masks only, or at other positions `at` (B, L) bool.
         """
-        where = (
-            positions(x_t == self.process.mask, self._max_positions(batch), batch.spare)
-            if at is None
-            else positions(at)
-        )
-        h = self.hidden(x_t, t, batch, self.clean(batch), where)
-        weights = where.weights(weight)
+        mask = self.process.mask
+        if at is None:
+            where = positions(x_t == mask, self._max_positions(batch), batch.spare)  # N of (B, L)
+        else:
+            where = positions(at)
+        h = self.hidden(x_t, t, batch, self.clean(batch), where)  # (N, D)
+        weights = where.weights(weight)  # (N,)
         weights = None if weights is None else weights.to(h.dtype if h.dtype == torch.float64 else torch.float32)
-        target, mask = where.of(batch.tokens), self.process.mask
-        ce = cross_entropy(self.network, h, target, weight=weights, exclude=mask).double()
+        ce = cross_entropy(self.network, h, where.of(batch.tokens), weight=weights, exclude=mask).double()  # (N,)
         if group is None:
             return where.sum(ce, weighted=True)
         total = torch.zeros(len(x_t), int(group.max()) + 1, dtype=torch.float64, device=x_t.device)
@@ -89,25 +96,24 @@ class Absorbing(Diffusion):
         # numbers of masks and times are spread evenly over the rows, so that their sum is within L of its mean, and
         # one more for each block; masks drawn at a time deviate from that by at most sqrt(B L)/2, and six times as
         # much has a chance of 1e-9
-        B, L = batch.tokens.shape
-        if self.lost is None:
+        if self.mean_masked is None:
             return None
-        return (
-            math.ceil(B * L * max(self.lost, 0.5))
-            + L
-            + B * -(-L // (self.block or L))
-            + math.ceil(3 * math.sqrt(B * L))
-        )
+        B, L = batch.tokens.shape
+        blocks = -(-L // (self.block or L))
+        return math.ceil(B * L * max(self.mean_masked, 0.5)) + L + B * blocks + math.ceil(3 * math.sqrt(B * L))
 
     def _max_examples(self, batch):
-        B, L = batch.tokens.shape
-        if self.lost is None:
+        if self.mean_masked is None:
             return None
+        B, L = batch.tokens.shape
         p = 1 - self.process.schedule.clean_end**L
         return math.ceil(B * p + 6 * math.sqrt(B * p * (1 - p))) + 6
 
     def prior_term(self, batch, generator=None):
-        """The jump PRIOR -> t = 1: alpha_1 times the cross-entropy of the input that is all masks. (B,) nats."""
+        """The jump PRIOR -> t = 1: alpha_1 times the cross-entropy of the input that is all masks, (B,) nats.
+
+        MDLM eq. 8 from alpha = 0 to alpha_1.
+        """
         if self.process.mask is None:
             return super().prior_term(batch, generator)
         x, alpha_1 = batch.tokens, self.process.schedule.alpha_1
@@ -116,13 +122,11 @@ class Absorbing(Diffusion):
         x_t = self.process.sample_prior(x.shape)
         if any(field is not None for field in (batch.mask, batch.segments, batch.condition, self.clean(batch))):
             x_t = x_t if batch.mask is None else torch.where(batch.mask, x_t, x)
-            return alpha_1 * self.cross_entropy(
-                batch, x_t, PRIOR, at=batch.counted
-            )  # MDLM eq. 8 from alpha = 0 to alpha_1
+            return alpha_1 * self.cross_entropy(batch, x_t, PRIOR, at=batch.counted)  # MDLM eq. 8
         logits = self.process.without_mask(self.logits(self.hidden(x_t[:1], PRIOR)[0]))  # one row serves all: (L, K)
         position = torch.arange(x.shape[1], device=x.device)  # (L,)
         at_x_0 = logits[position, x]  # not of logits expanded: its gradient would be (B, L, K)
-        return alpha_1 * (logits.logsumexp(-1) - at_x_0).double().sum(-1)  # MDLM eq. 8 from alpha = 0 to alpha_1
+        return alpha_1 * (logits.logsumexp(-1) - at_x_0).double().sum(-1)  # MDLM eq. 8
 
 
 TOKENS = 1 << 14  # of the inputs in one network evaluation, for a likelihood in an order
@@ -134,8 +138,8 @@ class Masked(Absorbing):
 
     At a mask the generic bounds become weighted cross-entropies (MDLM eq. 11 and 8, MD4 eq. 5 and section 3):
 
-        continuous          -alpha'/(1 - alpha) * -log mu(x_0)                      `diffusion`
-        a step t -> s       (alpha_s - alpha_t)/(1 - alpha_t) * -log mu(x_0)        `step`; jumps are steps too
+        continuous          -alpha'/(1 - alpha) * -log mu(x_0)                      `continuous_bound`
+        a step t -> s       (alpha_s - alpha_t)/(1 - alpha_t) * -log mu(x_0)        `discrete_bound`, of jumps too
 
     A network without time conditioning admits an estimate of less variance. Given the number of masked positions, the
     positions are uniform. So k is sampled first, stratified over 1..L, and exactly k positions are masked; the weight
@@ -168,9 +172,9 @@ class Masked(Absorbing):
         mask = vocabulary if mask is None else mask
         super().__init__(network, vocabulary, shape, config, absorbing(vocabulary + 1, schedule, mask), timed, steps)
         self.mask = mask
-        self.lost = self._lost(0.0, 1.0)
+        self.mean_masked = self._mean_masked(0.0, 1.0)
 
-    def _lost(self, low: float, high: float) -> float | None:
+    def _mean_masked(self, low: float, high: float) -> float | None:
         """Mean of 1 - alpha between two times, or over the steps of discrete time."""
         times = self.grid(self.steps)[:-1] if self.steps else low + (high - low) * (torch.arange(1024.0) + 0.5) / 1024
         noise = 1 - self.process.schedule.alpha(times.double())
@@ -181,39 +185,61 @@ class Masked(Absorbing):
         return vocabulary + 1
 
     @property
-    def by_counts(self):
+    def draws_mask_counts(self):
         return not (self.steps or self.time_conditioned)
 
-    # ---------------------------------------------------------------------------------- the closed forms
-    def diffusion(self, batch, x_t, t, weight=None):
-        rate = self.process.schedule.weight(t)[..., 0]
+    # ---------------------------------------------------------------------------------- from t, or k, to the loss
+    def loss(self, batch, generator=None):
+        """Training loss, (B,) nats: at k masks without a time input, else at a time t; of T steps, one of them."""
+        if self.steps:
+            return super().loss(batch, generator)
+        if self.draws_mask_counts:
+            group, n, k, x_t = self.mask_exactly_k(batch, generator)  # n, k (B, G); group, x_t (B, L)
+            weight = n * sum(self._count_weights(n, k, True).values())  # (B, G)
+            return self.cross_entropy(batch, x_t, None, weight.gather(1, group))  # RADD eq. 3.7, by numbers of masks
+        t = self.draw_times(batch, generator)  # (B,), of blocks (B, L)
+        x_t = self.corrupt(batch, per_position(t), generator)  # (B, L)
+        value = self.continuous_bound(batch, x_t, t)  # (B,)
+        return value + diffusion.last_jump(self, batch, generator) + self.prior_term(batch, generator)
+
+    def continuous_bound(self, batch, x_t, t, weight=None):
+        rate = self.process.schedule.weight(t)[..., 0]  # -alpha'/(1 - alpha)
         rate = rate if weight is None else per_position(rate) * weight
         return self.cross_entropy(batch, x_t, per_position(t), rate)  # MDLM eq. 11
 
-    def step(self, batch, x_t, t, s, weight=None):
-        reveal = self.reveal(t, s)
+    def discrete_bound(self, batch, x_t, t, s, weight=None):
+        reveal = self.reveal(t, s)  # (alpha_s - alpha_t)/(1 - alpha_t)
         weight = reveal if weight is None else per_position(reveal) * weight
         return self.cross_entropy(batch, x_t, per_position(t), weight)  # MDLM eq. 8; MD4 section 3
 
+    def _count_weights(self, n: Tensor, k: Tensor, jumps: bool) -> dict[str, Tensor]:
+        """The weight of the cross-entropy with k masks of n in each term, (*); with a jump at each end, or not."""
+        schedule = self.process.schedule
+        m_0, m_1 = 1 - schedule.clean_end, 1 - schedule.alpha_1
+        most = self.block or self.shape[0]
+        before, after = (maths.binomial_tail(n, k, m, most) for m in (m_1, m_0))  # P(k or more masks)
+        # MDLM eq. 11 given k, its weight integrated against the distribution of k
+        if not jumps:
+            return {"diffusion": (before - after) / k, "reconstruction": after / k, "prior": (1 - before) / k}
+        last = maths.binomial_pmf(n, k, m_0) if m_0 > 0 else torch.zeros_like(after)
+        prior = torch.where(k == n, schedule.alpha_1, 0.0)  # one more weight where all are masks
+        return {"diffusion": (before - after) / k, "reconstruction": last, "prior": prior}
+
+    # ---------------------------------------------------------------------------------- the terms
     def terms(self, batch, generator=None):
-        return self._by_counts(batch, generator, False) if self.by_counts else super().terms(batch, generator)
+        if self.draws_mask_counts:
+            return self._terms_by_count(batch, generator, jumps=False)
+        return super().terms(batch, generator)
 
     def jump_terms(self, batch, generator=None):
-        return self._by_counts(batch, generator, True) if self.by_counts else super().jump_terms(batch, generator)
+        if self.draws_mask_counts:
+            return self._terms_by_count(batch, generator, jumps=True)
+        return super().jump_terms(batch, generator)
 
-    def _by_counts(self, batch: Batch, generator: Randomness, jumps: bool) -> dict[str, Tensor]:
-        group, n, k, x_t = self.mask_some(batch, generator)
-        ce = self.cross_entropy(batch, x_t, None, group=group)  # RADD eq. 3.7, by numbers of masks
+    def _terms_by_count(self, batch: Batch, generator: Randomness, jumps: bool) -> dict[str, Tensor]:
+        group, n, k, x_t = self.mask_exactly_k(batch, generator)
+        ce = self.cross_entropy(batch, x_t, None, group=group)  # RADD eq. 3.7, by numbers of masks: (B, G)
         return {name: (n * weight * ce).sum(-1) for name, weight in self._count_weights(n, k, jumps).items()}
-
-    def loss(self, batch, generator=None):
-        if self.steps:
-            return super().loss(batch, generator)
-        if not self.by_counts:
-            return torch.stack(list(self.jump_terms(batch, generator).values())).sum(0)
-        group, n, k, x_t = self.mask_some(batch, generator)
-        weight = n * sum(self._count_weights(n, k, True).values())
-        return self.cross_entropy(batch, x_t, None, weight.gather(1, group))  # RADD eq. 3.7, by numbers of masks
 
     # ---------------------------------------------------------------------------------- orders
     def estimators(self):
@@ -226,16 +252,19 @@ class Masked(Absorbing):
         """
         if self.time_conditioned:
             return {}
-        position = lambda batch: torch.arange(batch.tokens.shape[1], device=batch.tokens.device)  # noqa: E731
-        draw = lambda batch, generator: random.uniform(batch.tokens.shape, generator, batch.tokens.device)  # noqa: E731
+
+        def along(batch: Batch, direction: int) -> Tensor:
+            return self.in_order(batch, direction * torch.arange(batch.tokens.shape[1], device=batch.tokens.device))
+
+        def at_random(batch: Batch, generator: Randomness = None) -> Tensor:
+            return self.in_order(batch, random.uniform(batch.tokens.shape, generator, batch.tokens.device))
+
         prefix = "one token at a time, "
         return {
             "any_order": Estimator(self._any_order, "any order, exactly k masks", strata="numbers of masks"),
-            "forward": Estimator(lambda b, _=None: self.in_order(b, position(b)), prefix + "left to right", exact=True),
-            "backward": Estimator(
-                lambda b, _=None: self.in_order(b, -position(b)), prefix + "right to left", exact=True
-            ),
-            "random": Estimator(lambda b, g=None: self.in_order(b, draw(b, g)), prefix + "another order for each draw"),
+            "forward": Estimator(lambda batch, _=None: along(batch, 1), prefix + "left to right", exact=True),
+            "backward": Estimator(lambda batch, _=None: along(batch, -1), prefix + "right to left", exact=True),
+            "random": Estimator(at_random, prefix + "another order for each draw"),
         }
 
     def in_order(self, batch: Batch, when: Tensor) -> Tensor:
@@ -273,31 +302,12 @@ class Masked(Absorbing):
         times; its weight is the sum over the steps t -> s of P(a mask is revealed) P(k of the n positions are masked at
         t), both endpoint steps included.
         """
-        group, n, k, x_t = self.mask_some(batch, generator)
+        group, n, k, x_t = self.mask_exactly_k(batch, generator)
         times = times.to(n.device)
         m, reveal = 1 - self.process.schedule.alpha(times[:-1])[..., 0], self.reveal(times[:-1], times[1:])
         weight = (reveal * maths.binomial_pmf(n[..., None], k[..., None], m)).sum(-1)  # MDLM eq. 8
         return {"diffusion": (n * weight * self.cross_entropy(batch, x_t, None, group=group)).sum(-1)}
 
     def _any_order(self, batch: Batch, generator: Randomness = None) -> Tensor:
-        group, n, k, x_t = self.mask_some(batch, generator)
+        group, n, k, x_t = self.mask_exactly_k(batch, generator)
         return self.cross_entropy(batch, x_t, None, (n / k).gather(1, group))  # RADD eq. 3.7
-
-    # ---------------------------------------------------------------------------------- exactly k masks
-    def mask_some(self, batch: Batch, generator: Randomness = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """`diffusion.mask_some` of this method."""
-        return diffusion.mask_some(self, batch, generator)
-
-    def _count_weights(self, n: Tensor, k: Tensor, jumps: bool) -> dict[str, Tensor]:
-        """The weight of the cross-entropy with k masks of n in each term, (*); with a jump at each end, or not."""
-        schedule = self.process.schedule
-        m_0, m_1 = 1 - schedule.clean_end, 1 - schedule.alpha_1
-        before, after = (
-            maths.binomial_tail(n, k, m, self.block or self.shape[0]) for m in (m_1, m_0)
-        )  # P(k or more masks)
-        # MDLM eq. 11 given k, its weight integrated against the distribution of k
-        if not jumps:
-            return {"diffusion": (before - after) / k, "reconstruction": after / k, "prior": (1 - before) / k}
-        last = maths.binomial_pmf(n, k, m_0) if m_0 > 0 else torch.zeros_like(after)
-        prior = torch.where(k == n, schedule.alpha_1, 0.0)  # one more weight where all are masks
-        return {"diffusion": (before - after) / k, "reconstruction": last, "prior": prior}

@@ -232,7 +232,7 @@ class Blocks(Diffusion):
         network = copy_of(self.network)
         copied = self.of_network(network)
         network.block, copied.config = block, replace(self.config, block=block, blocks=())
-        copied.exact = self.by_counts and block == 1
+        copied.exact = self.draws_mask_counts and block == 1
         return copied
 
     @torch.compiler.disable
@@ -261,7 +261,7 @@ class Blocks(Diffusion):
         (B,) nats."""
         low, high = interval
         t = low + (high - low) * self.draw_times(batch, generator)
-        return self.diffusion(batch, self.noised(batch, per_position(t), interval, generator), t)  # BD3-LM eq. 8
+        return self.continuous_bound(batch, self.noised(batch, per_position(t), interval, generator), t)  # BD3-LM eq. 8
 
     def noised(self, batch: Batch, t: Tensor, interval: Tensor, generator: Randomness = None) -> Tensor:
         """x_t (B, L). With `resample`, blocks whose fraction of masks is outside the interval are sampled again, where
@@ -302,8 +302,8 @@ class BD3LM(Blocks, Masked):
         config = self.checked(config)
         vocabulary, mask = without_mask(vocabulary, config.mask)
         super().__init__(network, vocabulary, shape, config, schedule_of(config), config.time, mask=mask, **more)
-        self.exact = self.by_counts and config.block == 1
-        self.lost = None if config.search else self._lost(*config.clip)
+        self.exact = self.draws_mask_counts and config.block == 1
+        self.mean_masked = None if config.search else self._mean_masked(*config.clip)
 
 
 class BD3LMScore(Blocks, Scored):

@@ -238,7 +238,7 @@ class D3PM(Absorbing):
         return last_step & (self.config.last == "image") | (self.parameterization == "mean")
 
     # ---------------------------------------------------------------------------------- the closed forms
-    def step(self, batch, x_t, t, s, scale=1, auxiliary=0.0, rows=None):
+    def discrete_bound(self, batch, x_t, t, s, scale=1, auxiliary=0.0, rows=None):
         """The bound of the step from t to s, `scale` times, and `auxiliary` times the cross-entropy: (B,) nats."""
         if self.process.mask is not None and not self.config.log_eps:
             weight, at = scale * self.reveal(t, s), None
@@ -253,7 +253,7 @@ class D3PM(Absorbing):
 
         def each(logits, x_0, x_t, t, s, row):
             if rows is not None:
-                return rows.step(self._clean(logits, x_t), x_0, x_t, row, scale, auxiliary)
+                return rows.loss(self._clean(logits, x_t), x_0, x_t, row, scale, auxiliary)
             ce = F.cross_entropy(self._clean(logits, x_t), x_0, reduction="none") if auxiliary else 0.0
             return scale * self.cost(logits, x_0, x_t, t, s) + auxiliary * ce  # D3PM eq. 5
 
@@ -296,7 +296,7 @@ class D3PM(Absorbing):
             x_t = self.corrupt(batch, t[:, None], generator)
         else:
             x_t = rows.sample(batch.tokens, batch.counted, generator)
-        value = self.step(batch, x_t, t, s, self.steps, self.config.auxiliary, rows)  # D3PM eq. 5
+        value = self.discrete_bound(batch, x_t, t, s, self.steps, self.config.auxiliary, rows)  # D3PM eq. 5
         return value if self.start == PRIOR else value + self.prior_term(batch, generator)
 
     def cost(self, logits, x_0, x_t, t, s=None):

@@ -52,7 +52,7 @@ class RowTables:
         distributions = lambda states: self.before[rows, states] @ self.jump  # noqa: E731
         return torch.where(counted, random.from_tables(distributions, self.jump.shape[-1], x_0, generator), x_0)
 
-    def step(self, logits: Tensor, x_0: Tensor, x_t: Tensor, row: Tensor, scale: float, auxiliary: float) -> Tensor:
+    def loss(self, logits: Tensor, x_0: Tensor, x_t: Tensor, row: Tensor, scale: float, auxiliary: float) -> Tensor:
         """`scale` times the KL and `auxiliary` times the cross-entropy at N positions, their rows in order: (N,)
         float64.
 

@@ -2,13 +2,22 @@
 
 A paper is one file in `methods/`: a process, the network's time input, and `read`, which turns logits into a
 prediction. Predictions, bounds and samples follow. Where the paper differs it overrides `cost` (its closed form of the
-bound at one position), `corrupt`, `terms`, `loss` or `estimators`.
+bound at one position), `corrupt`, `terms`, `loss` or `estimators`. Who calls what:
+
+    loss         training: the bound, unless the paper differs; of T steps one (`one_step`)
+    terms        evaluation, and `bound`, their sum: prior, diffusion and reconstruction
+    jump_terms   evaluation with `ends` jumps: the same with each end in one jump, as schedules are published
+    published    evaluation with `ends` published: as the paper's code prints them, and no bound
+
+    predict      samplers: `read`, of the network's logits. A loss calls `read` only through the generic `cost`
+    cost         the bound at one position; its sums over a sequence are `continuous_bound`, per unit of time, and
+                 `discrete_bound`, of a step from t to s
 
 `elbo` is the bound of a method, its three terms in continuous time and in T steps; the functions after it give each
 term, and sums over positions. Their values are nats, float64, one for each example of the batch, (B,).
 
     prior            KL( q(x | x_0) || prior ) where sampling starts, and the end PRIOR -> t = 1 if it starts there
-    diffusion        E over t in (0, 1] of `Diffusion.diffusion`; or the sum of the steps of a chain between the ends
+    diffusion        E over t in (0, 1] of `continuous_bound`; or the sum of the steps of a chain between the ends
     reconstruction   the end t = 0 -> CLEAN; the last step of the chain
 
 A sample of the bound includes both endpoint terms of every example. The times between are sampled, one for each
@@ -56,8 +65,9 @@ def elbo(
     """One sample of each term of -log p(x_0) <= prior + diffusion + reconstruction (D3PM eq. 1): (B,) nats each.
 
         prior            L_T      KL( q(x_T | x_0) || p(x_T) )
-        diffusion        L_t-1    sum over the steps of KL( q(x_s | x_t, x_0) || p(x_s | x_t) ), one sampled for each example;
-                                  as T grows, an integral over t in (0, 1) (SEDD eq. 10, MDLM eq. 10, MD4 eq. 4), at one t
+        diffusion        L_t-1    sum over the steps of KL( q(x_s | x_t, x_0) || p(x_s | x_t) ), one sampled for each
+                                  example; as T grows, an integral over t in (0, 1) (SEDD eq. 10, MDLM eq. 10, MD4
+                                  eq. 4), at one t
         reconstruction   L_0      -log p(x_0 | x_1)
 
     Args:
@@ -78,7 +88,7 @@ def elbo(
         if every:
             diffusion = all_steps(method, batch, times, generator)
         else:
-            diffusion = drawn_step(method, batch, times, generator, proposal)
+            diffusion = sampled_step(method, batch, times, generator, proposal)
         reconstruction = jump(method, batch, times[-2], times[-1], generator)
         if method.start != PRIOR:
             prior = method.prior_term(batch, generator)
@@ -116,8 +126,8 @@ def inside(
     t = t if low == 0 else low + (1 - low) * t
     x_t = method.corrupt(batch, per_position(t), generator)
     if weight is not None and weight.ndim == 2:  # blocks have their own times
-        return method.diffusion(batch, x_t, t, weight)
-    value = method.diffusion(batch, x_t, t)
+        return method.continuous_bound(batch, x_t, t, weight)
+    value = method.continuous_bound(batch, x_t, t)
     return value if weight is None else weight * value
 
 
@@ -132,7 +142,7 @@ def all_steps(method: "Diffusion", batch: Batch, times: Tensor, generator: Rando
     return sum(values, torch.zeros(len(batch), dtype=torch.float64, device=times.device))
 
 
-def drawn_step(
+def sampled_step(
     method: "Diffusion",
     batch: Batch,
     times: Tensor,
@@ -146,13 +156,14 @@ def drawn_step(
     u = random.stratified(len(batch), generator, times.device)
     i, weight = (proposal or Proposal.even(len(steps_between))).steps(u)
     t, s = times[steps_between.start + i], times[steps_between.start + i + 1]
-    return weight * method.step(batch, method.corrupt(batch, t[:, None], generator), t, s)
+    return weight * method.discrete_bound(batch, method.corrupt(batch, t[:, None], generator), t, s)
 
 
 def one_step(method: "Diffusion", batch: Batch, generator: Randomness = None) -> Tensor:
     """The bound of the T-step model, estimated as T times one stratified step for each example: (B,) nats."""
     _, t, s = draw_step(method, batch, generator)
-    value = method.steps * method.step(batch, method.corrupt(batch, t[:, None], generator), t, s)  # D3PM eq. 1
+    x_t = method.corrupt(batch, t[:, None], generator)  # (B, L)
+    value = method.steps * method.discrete_bound(batch, x_t, t, s)  # D3PM eq. 1
     return value if method.start == PRIOR else value + method.prior_term(batch, generator)
 
 
@@ -166,7 +177,7 @@ def jump(
     if len(rows.index) == 0:
         return torch.zeros(len(batch), dtype=torch.float64, device=x_t.device)
     t, s = (time.expand(len(rows.index)) for time in (t, s))
-    return rows.sum(method.step(batch.take(rows.index), x_t[rows.index], t, s))
+    return rows.sum(method.discrete_bound(batch.take(rows.index), x_t[rows.index], t, s))
 
 
 def prior(method: "Diffusion", batch: Batch, generator: Randomness = None) -> Tensor:
@@ -178,7 +189,7 @@ def prior(method: "Diffusion", batch: Batch, generator: Randomness = None) -> Te
     if not jumps_at(method.process, 1):
         return torch.zeros(len(x_0), dtype=torch.float64, device=x_0.device)
     t = torch.full((len(x_0),), PRIOR, dtype=torch.float64, device=x_0.device)
-    return method.step(batch, method.corrupt(batch, t[:, None], generator), t, torch.ones_like(t))
+    return method.discrete_bound(batch, method.corrupt(batch, t[:, None], generator), t, torch.ones_like(t))
 
 
 def last_jump(method: "Diffusion", batch: Batch, generator: Randomness = None) -> Tensor:
@@ -198,16 +209,20 @@ def one_by_one(method: "Diffusion", batch: Batch, generator: Randomness = None, 
     """
     masks = method.process.movable(method.corrupt(batch, end, generator)) & batch.counted
     revealed = masks if end == 0.0 else batch.counted & ~masks  # what is revealed in this end
-    group, r, c, x_t = mask_some(method, replace(batch, mask=revealed), generator)
-    mask_count = c if end == 0.0 else c + torch.zeros_like(c).scatter_add(1, group, (batch.counted & ~revealed).long())
-    x_t = x_t if end == 0.0 else x_t.masked_fill(batch.counted & ~revealed, method.process.mask)  # pyright: ignore
+    group, r, c, x_t = method.mask_exactly_k(replace(batch, mask=revealed), generator)
+    mask_count = c
+    if end == 1.0:  # what is no part of this end is masked still
+        masked = batch.counted & ~revealed
+        mask_count = c + torch.zeros_like(c).scatter_add(1, group, masked.long())
+        x_t = x_t.masked_fill(masked, method.process.mask_id)
     value = torch.zeros(len(batch), dtype=torch.float64, device=x_t.device)
     rows = revealed.any(-1).nonzero()[:, 0]
     if len(rows) == 0:
         return value
     t = torch.full((len(rows),), end, dtype=torch.float64, device=x_t.device)
     weight = (r.double() / mask_count).gather(1, group)[rows]
-    return value.index_add(0, rows, method.step(batch.take(rows), x_t[rows], t, torch.full_like(t, CLEAN), weight))
+    clean = torch.full_like(t, CLEAN)
+    return value.index_add(0, rows, method.discrete_bound(batch.take(rows), x_t[rows], t, clean, weight))
 
 
 def jumps_at(process: Process, end: int) -> bool:
@@ -291,31 +306,18 @@ def _chosen(
     return where, [where.of(value) for value in (batch.tokens, x_t, t, *per_row)]
 
 
-# ---------------------------------------------------------------------------------- exactly k masks
+# ---------------------------------------------------------------------------------- places and times
 def places(order: Tensor, group: Tensor) -> Tensor:
     """Rank of each position within its group when sorted by `order`, (B, L), (B, L) -> (B, L) long."""
-    sorted_by = lambda values: values.argsort(-1).argsort(-1)  # noqa: E731
+
+    def rank(values: Tensor) -> Tensor:
+        return values.argsort(-1).argsort(-1)
+
     starts = F.pad(group[:, 1:] != group[:, :-1], (1, 0), value=True)
     start = torch.where(starts, torch.arange(group.shape[1], device=group.device), 0).cummax(-1).values
-    return sorted_by(group * group.shape[1] + sorted_by(order)) - start
+    return rank(group * group.shape[1] + rank(order)) - start
 
 
-def mask_some(method: "Diffusion", batch: Batch, generator: Randomness = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Sample k in 1..n for each group, stratified, and mask exactly k of its n positions.
-
-    The group of each position (B, L), n and k (B, G), and x_t (B, L); k is 1 where n is 0.
-    """
-    group, n = method.groups(batch)
-    order = random.uniform(batch.tokens.shape, generator, batch.tokens.device)
-    if batch.mask is not None:
-        order = order.masked_fill(~batch.mask, 2.0)  # given positions come last
-    k = 1 + (method.spread(n, generator) * n).long().clamp_max(n - 1)
-    k = torch.where(n > 0, k, 0)
-    masks = places(order, group) < k.gather(1, group)
-    return group, n, k.clamp_min(1), batch.tokens.masked_fill(masks, method.process.mask)  # pyright: ignore
-
-
-# ---------------------------------------------------------------------------------- times
 def per_position(t: Tensor) -> Tensor:
     """Times (B,) of sequences or (B, L) of positions, with a shape that broadcasts to (B, L)."""
     return t if t.ndim == 2 else t[:, None]
@@ -409,6 +411,20 @@ class Diffusion(Method):
         None except for a method of blocks."""
         return None
 
+    def mask_exactly_k(self, batch: Batch, generator: Randomness = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Sample k in 1..n for each group, stratified, and mask exactly k of its n positions.
+
+        The group of each position (B, L), n and k (B, G), and x_t (B, L); k is 1 where n is 0.
+        """
+        group, n = self.groups(batch)
+        order = random.uniform(batch.tokens.shape, generator, batch.tokens.device)
+        if batch.mask is not None:
+            order = order.masked_fill(~batch.mask, 2.0)  # given positions come last
+        k = 1 + (self.spread(n, generator) * n).long().clamp_max(n - 1)
+        k = torch.where(n > 0, k, 0)
+        masks = places(order, group) < k.gather(1, group)
+        return group, n, k.clamp_min(1), batch.tokens.masked_fill(masks, self.process.mask_id)
+
     @arguments.checked
     def corrupt(self, batch: Batch, t: Tensor | float, generator: Randomness = None) -> Tensor:
         """x_t ~ q(. | x_0), (B, L); given positions stay clean."""
@@ -426,25 +442,26 @@ class Diffusion(Method):
 
     # ---------------------------------------------------------------------------------- its bound
     @property
-    def by_counts(self) -> bool:
-        """Return whether a sample of the bound draws numbers of masks instead of times."""
+    def draws_mask_counts(self) -> bool:
+        """Whether a sample of the bound draws numbers of masks instead of times."""
         return False
 
-    def diffusion(self, batch: Batch, x_t: Tensor, t: Tensor, weight: Tensor | None = None) -> Tensor:
+    def continuous_bound(self, batch: Batch, x_t: Tensor, t: Tensor, weight: Tensor | None = None) -> Tensor:
         """The continuous bound at times t given x_t, summed over the sequence: (B,) nats per unit of time.
 
-        An example has one time, (B,); in a method of blocks each position may have its own, (B, L). With `weight` (B,
-        L), that of each position in the sum.
+        An example has one time, (B,); in a method of blocks each position may have its own, (B, L).
+
+        Args:
+            weight: (B, L), that of each position in the sum.
         """
         if not self.pointwise:
             return from_prediction(self, batch, x_t, t, weight=weight)
         return summed(self, self.cost, batch, x_t, t, weight=weight)
 
-    def step(self, batch: Batch, x_t: Tensor, t: Tensor, s: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The discrete bound of the step from t to s given x_t, summed over the sequence: (B,) nats. Times as in
-        `diffusion`.
+    def discrete_bound(self, batch: Batch, x_t: Tensor, t: Tensor, s: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The discrete bound of the step from t to s given x_t, summed over the sequence: (B,) nats.
 
-        With `weight` (B, L), that of each position in the sum.
+        Times and `weight` as in `continuous_bound`.
         """
         if not self.pointwise:
             return from_prediction(self, batch, x_t, t, s, weight)

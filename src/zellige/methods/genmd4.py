@@ -112,7 +112,9 @@ class GenMD4(Absorbing):
         of = rows.index % len(batch)
         batch_part, noisy, time = batch.take(of), x_t[rows.index], t[of]
         f, g = rows.sum(
-            self.diffusion(batch_part, noisy, time) if s is None else self.step(batch_part, noisy, time, s[of])
+            self.continuous_bound(batch_part, noisy, time)
+            if s is None
+            else self.discrete_bound(batch_part, noisy, time, s[of])
         ).chunk(2)
         push = (f - g).detach() / 2 * (self.log_q(batch, z, t) - self.log_q(batch, other, t))
         return (f + g) / 2 + (push - push.detach())  # MD4 appendix I.2
@@ -132,7 +134,7 @@ class GenMD4(Absorbing):
         if steps:
             raise InputError("the published bound of genmd4 is that of continuous time; leave `steps` out")
         t, begin = self.draw_times(batch, generator), self.config.begin
-        diffusion = self.diffusion(batch, self.corrupt(batch, t[:, None], generator), t) / (1 - begin)
+        diffusion = self.continuous_bound(batch, self.corrupt(batch, t[:, None], generator), t) / (1 - begin)
         value = torch.zeros_like(diffusion)
         if begin:
             log_noise = self.schedule.w[: self.vocabulary].double() * math.log(begin) + math.log1p(

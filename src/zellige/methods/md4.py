@@ -87,7 +87,7 @@ class MD4(Masked):
         T, t = steps or self.steps, self.draw_times(batch, generator)
         t = (t * T).ceil() / T if T else t  # from t = 1 to t = 0, without a jump at either end
         x_t = self.corrupt(batch, per_position(t), generator)
-        diffusion = T * self.step(batch, x_t, t, t - 1 / T) if T else self.diffusion(batch, x_t, t)
+        diffusion = T * self.discrete_bound(batch, x_t, t, t - 1 / T) if T else self.continuous_bound(batch, x_t, t)
         return {
             "diffusion": diffusion,  # MD4 eq. 5; section 3, L_T
             "reconstruction": self.config.eps * math.log(self.vocabulary) * batch.counted.sum(-1).double(),

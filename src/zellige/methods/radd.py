@@ -82,11 +82,11 @@ class RADD(Masked):
     def t_dse(self, batch: Batch, x_t: Tensor, t: Tensor) -> Tensor:
         """The denoising score entropy at times t (B,), (B,) nats per unit of time:
         the generic bound at these scores."""
-        return Diffusion.diffusion(self, batch, x_t, t)  # RADD eq. 3.7
+        return Diffusion.continuous_bound(self, batch, x_t, t)  # RADD eq. 3.7
 
     def t_dce(self, batch: Batch, x_t: Tensor, t: Tensor) -> Tensor:
         """The weighted cross-entropy at times t (B,), (B,) nats per unit of time."""
-        return self.diffusion(batch, x_t, t)  # RADD eq. 3.7
+        return self.continuous_bound(batch, x_t, t)  # RADD eq. 3.7
 
     def lambda_dce(self, batch: Batch, x_t: Tensor, masked: Tensor) -> Tensor:
         """1 / lambda times the cross-entropy where each token is masked with probability lambda = `masked` (B,):
@@ -101,7 +101,7 @@ class RADD(Masked):
     def loss(self, batch, generator=None):
         kind = self.config.loss
         if kind == "k-dce":
-            _, _, k, x_t = self.mask_some(batch, generator)
+            _, _, k, x_t = self.mask_exactly_k(batch, generator)
             return self.k_dce(batch, x_t, k[:, 0])
         u = 1 - random.stratified(len(batch), generator, batch.tokens.device)  # in (0, 1]
         if kind == "lambda-dce":

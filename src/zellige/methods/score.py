@@ -65,4 +65,4 @@ class Scored(Diffusion):
 
     def loss(self, batch, generator=None):
         t = self.draw_times(batch, generator)
-        return self.diffusion(batch, self.corrupt(batch, per_position(t), generator), t)  # SEDD theorem 3.6
+        return self.continuous_bound(batch, self.corrupt(batch, per_position(t), generator), t)  # SEDD theorem 3.6

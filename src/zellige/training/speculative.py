@@ -71,7 +71,7 @@ def train_speculative(model: Model, data: Any, precision: str, options: FitOptio
 def nats(network: CausalHead, method: Masked, batch: Batch, generator: torch.Generator, draft: bool = False) -> Tensor:
     """The loss of the module for each text, (B,) nats; with `draft` that of the network itself on the same masks, (2,
     B)."""
-    _, n, k, x_t = method.mask_some(batch, generator)
+    _, n, k, x_t = method.mask_exactly_k(batch, generator)
     masks = x_t == method.process.mask
     order = torch.rand(masks.shape, generator=generator, dtype=torch.float64).to(masks.device)
     turn = order.masked_fill(~masks, 2.0).argsort(-1).argsort(-1).masked_fill(~masks, masks.shape[1])

@@ -49,7 +49,7 @@ def test_sedd(golden, read, kind):
     near(method.predict(c["xt"], t[:, None]).v.log(), c["log_score"])
     case = "sedd__loss" + kind.removeprefix("sedd")
     c = golden[case]
-    golden.near(case, method.diffusion(Batch(c["x0"]), c["xt"], c["t"].double()), c["loss"])
+    golden.near(case, method.continuous_bound(Batch(c["x0"]), c["xt"], c["t"].double()), c["loss"])
 
 
 @torch.no_grad()
@@ -74,7 +74,7 @@ def test_mdlm(golden, read, kind, told):
     near(method.network(c["xt"], c["sigma"][:, 0] if told == "true" else None), c["logits"])
     case = f"mdlm__loss_subs_ct_tc_{told}"
     c = golden[case]
-    golden.near(case, method.diffusion(Batch(c["x0"]), c["xt"], c["t"].double()), c["loss_per_token"].sum(-1))
+    golden.near(case, method.continuous_bound(Batch(c["x0"]), c["xt"], c["t"].double()), c["loss_per_token"].sum(-1))
 
 
 @torch.no_grad()
@@ -84,7 +84,7 @@ def test_sedd_of_the_same_keys(golden, read):
     t = method.process.schedule.inverse(torch.exp(-c["sigma"].double().reshape(-1)))
     near(method.predict(c["xt"], t[:, None]).v.log(), c["log_score"])
     c = golden["mdlm__loss_sedd"]
-    ours = method.diffusion(Batch(c["x0"]), c["xt"], c["t"].double())
+    ours = method.continuous_bound(Batch(c["x0"]), c["xt"], c["t"].double())
     golden.near("mdlm__loss_sedd", ours, c["loss_per_token"].sum(-1))
 
 
@@ -103,7 +103,7 @@ def test_bd3lm(golden, read, block):
     near(log_p[possible], c["log_p_x0"][possible])
     method.process.schedule = Linear(0.0)  # theirs has no eps
     given = Batch(c["x0"], c["token_mask"] > 0)
-    golden.near(case, method.diffusion(given, c["xt"], t), c["nlls"].sum(-1))
+    golden.near(case, method.continuous_bound(given, c["xt"], t), c["nlls"].sum(-1))
 
 
 @torch.no_grad()
@@ -131,12 +131,12 @@ def test_udlm(golden, read):
     case = "udlm__loss_udlm_ct_zero_recon"
     c = golden[case]
     batch, t = Batch(c["x0"], condition=c["cond"]), c["t"].double()
-    theirs, ours = c["diffusion_loss"].double().sum(-1), method.diffusion(batch, c["xt"], t)
+    theirs, ours = c["diffusion_loss"].double().sum(-1), method.continuous_bound(batch, c["xt"], t)
     assert 1e-4 < float((ours / theirs - 1).abs().max()) < 0.01
     # the difference: theirs takes alpha = 1 - t in the bound, x_t and sigma have (1 - eps) t
     method.network = FixedTime(network, Linear(1e-3).sigma(t)[:, 0])
     method.process = uniform(54, Linear(0.0))
-    golden.near(case, method.diffusion(batch, c["xt"], t), theirs)
+    golden.near(case, method.continuous_bound(batch, c["xt"], t), theirs)
 
 
 @torch.no_grad()
@@ -145,7 +145,7 @@ def test_duo(golden, read):
     c = golden[case]
     t = method.process.schedule.inverse(c["alpha_t"].double())
     near(method.predict(c["xt"], t[:, None]).mu.log(), c["log_p_x0"])
-    golden.near(case, method.diffusion(Batch(c["x0"]), c["xt"], t), c["loss_per_token"].sum(-1))
+    golden.near(case, method.continuous_bound(Batch(c["x0"]), c["xt"], t), c["loss_per_token"].sum(-1))
 
 
 @torch.no_grad()

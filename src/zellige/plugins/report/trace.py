@@ -98,7 +98,7 @@ def integrand(
                 for u in (grid[i : i + 2] if T else (time, time))
             )
             x_t = method.corrupt(batch, t[:, None], generator)
-            value = T * method.step(batch, x_t, t, s) if T else method.diffusion(batch, x_t, t)
+            value = T * method.discrete_bound(batch, x_t, t, s) if T else method.continuous_bound(batch, x_t, t)
             rows.append(value.double().cpu().numpy())
             passed(len(t))
     return times, np.stack(rows)

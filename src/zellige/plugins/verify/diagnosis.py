@@ -97,7 +97,7 @@ def _sight(method: Diffusion) -> Iterator[str]:
     try:
         all_masks, t = torch.full_like(x_0, mask), torch.full((len(x_0),), 0.5, dtype=torch.float64)
         draw = lambda of: lambda: [of(Batch(x_0), torch.Generator().manual_seed(seed)) for seed in range(4)]  # noqa: E731
-        questions = {"bound": lambda: method.diffusion(Batch(x_0), all_masks, t)} if not method.steps else {}
+        questions = {"bound": lambda: method.continuous_bound(Batch(x_0), all_masks, t)} if not method.steps else {}
         for name, ask in {**questions, "loss": draw(method.loss), "bound ": draw(method.bound)}.items():
             if shown(ask):
                 yield f"the {name.strip()} asks the network about texts without a mask: it sees the tokens that it predicts"
@@ -140,11 +140,11 @@ def _ratios(method: Diffusion, moments: list[tuple], causes: dict[str, Callable[
             truth(method.process, x_0, x_t, time),
         )
         if s is None:
-            values, true = method.diffusion(Batch(x_0), x_t, time[:, 0]), bound.continuous(target, pred).sum(-1)
+            values, true = method.continuous_bound(Batch(x_0), x_t, time[:, 0]), bound.continuous(target, pred).sum(-1)
         else:
             later = torch.full_like(time, s)
             values, true = (
-                method.step(Batch(x_0), x_t, time[:, 0], later[:, 0]),
+                method.discrete_bound(Batch(x_0), x_t, time[:, 0], later[:, 0]),
                 bound.discrete(target, pred, later).sum(-1),
             )
         alike = true.isinf() & (values == true)  # a score's step that its clipped kernel never takes

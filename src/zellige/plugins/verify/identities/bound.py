@@ -85,16 +85,17 @@ def weights_are_those_of_the_paper(method: GIDD):
 
 @own("bound.closed-form")
 def closed_form_is_the_generic_bound(method: Diffusion):
-    if all(getattr(type(method), name) is getattr(Diffusion, name) for name in ("cost", "diffusion", "step")):
+    forms = ("cost", "continuous_bound", "discrete_bound")
+    if all(getattr(type(method), name) is getattr(Diffusion, name) for name in forms):
         return
     value, gradient, parameters = Largest(), Largest(), list(method.parameters())
 
     def both(x_0: Tensor, x_t: Tensor, t: Tensor, s: float | None) -> tuple[Tensor, Tensor]:
         pred, target = method.predict(x_t, t, context=method.clean(Batch(x_0))), truth(method.process, x_0, x_t, t)
         if s is None:
-            return method.diffusion(Batch(x_0), x_t, t[:, 0]), bound.continuous(target, pred).sum(-1)
+            return method.continuous_bound(Batch(x_0), x_t, t[:, 0]), bound.continuous(target, pred).sum(-1)
         later = torch.full_like(t, s)
-        return method.step(Batch(x_0), x_t, t[:, 0], later[:, 0]), bound.discrete(target, pred, later).sum(-1)
+        return method.discrete_bound(Batch(x_0), x_t, t[:, 0], later[:, 0]), bound.discrete(target, pred, later).sum(-1)
 
     moments = [] if discrete(method) else [(t, None) for t in (*INSIDE, 1 / 64, 1 - 1 / T)]
     last = [(0.0, CLEAN)] if jumps_at(method.process, 0) else []
@@ -213,7 +214,7 @@ def free_of_time(method: Diffusion, schedule: Schedule) -> Masked | None:
     fields = type(method).Config.__dataclass_fields__
     free = again(method, **{name: value for name, value in (("time", False), ("diffusion_steps", 0)) if name in fields})
     assert isinstance(free, Masked)
-    if not free.by_counts:
+    if not free.draws_mask_counts:
         return None
     free.process.schedule = schedule
     return free

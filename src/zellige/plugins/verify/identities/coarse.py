@@ -90,7 +90,7 @@ def _draws(method: Diffusion, x_0: Tensor, times: Tensor) -> Iterator[tuple[str,
     if n == 1:
         every = lambda batch, generator: sum(elbo(method, batch, generator, times, every=True).values())  # noqa: E731
         yield "every step", bounds.expectation(every, x_0, nodes)  # pyright: ignore[reportArgumentType]
-    if isinstance(method, Masked) and method.by_counts:
+    if isinstance(method, Masked) and method.draws_mask_counts:
         counts = lambda batch, generator: method.terms_of_steps(batch, times, generator)["diffusion"]  # noqa: E731
         yield "numbers of masks", bounds.expectation(counts, x_0)
 

@@ -39,7 +39,7 @@ def nodes(method: Diffusion, loss: bool = True) -> tuple[Tensor, Tensor]:
         if method.process.mask is not None and not method.block:  # of what is revealed in an end a number stays masked
             return bounds.parts(L)
         blocks = 1 if method.clean(Batch(enumeration.states(V, L))) is None else L  # their times are spread over (0, 1)
-        return bounds.parts(L) if method.by_counts else bounds.parts(blocks, 72)
+        return bounds.parts(L) if method.draws_mask_counts else bounds.parts(blocks, 72)
     n = method.steps if loss else max(1, len(between(method, method.steps)))
     return (torch.arange(n, dtype=torch.float64) + 0.5) / n, torch.full((n,), 1 / n, dtype=torch.float64)
 

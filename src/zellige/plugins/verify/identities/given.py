@@ -131,10 +131,10 @@ def the_bound_leaves_probability_given_a_part(method: Method):
         few = nodes(method, loss=False) if isinstance(method, Diffusion) else None
         p = (-bounds.expectation(draw, x_0, few)).exp().sum()
         worst = min(worst, 1 - float(p))
-        if method.exact or (isinstance(method, Diffusion) and method.by_counts):
+        if method.exact or (isinstance(method, Diffusion) and method.draws_mask_counts):
             whole.see(p, 1.0, f"counted {counted.tolist()}")
     yield above(GIVEN, "given a part: 1 - sum of exp(-bound)", worst, -QUADRATURE, "≥ 0")
-    if method.exact or (isinstance(method, Diffusion) and method.by_counts):
+    if method.exact or (isinstance(method, Diffusion) and method.draws_mask_counts):
         yield whole.row(GIVEN, "... 0 if one token is left and time is not seen", QUADRATURE)
 
 

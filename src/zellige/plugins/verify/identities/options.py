@@ -114,10 +114,10 @@ def closed_forms(method: Diffusion) -> Iterator[tuple[str, Tensor, Tensor]]:
         pred = method.predict(x_t, time, context=method.clean(Batch(x_0)))
         target = truth(method.process, x_0, x_t, time)
         if s is None:
-            yield CLOSED, method.diffusion(Batch(x_0), x_t, time[:, 0]), bound.continuous(target, pred).sum(-1)
+            yield CLOSED, method.continuous_bound(Batch(x_0), x_t, time[:, 0]), bound.continuous(target, pred).sum(-1)
         else:
             later = torch.full_like(time, s)
-            closed = method.step(Batch(x_0), x_t, time[:, 0], later[:, 0])
+            closed = method.discrete_bound(Batch(x_0), x_t, time[:, 0], later[:, 0])
             yield CLOSED, closed, bound.discrete(target, pred, later).sum(-1)
 
 
