@@ -75,7 +75,7 @@ found["metric"] = metrics.measure(rows=[np.array([4, 1]), np.array([7, 1])])["fi
 config = json.loads(Path("out/config.json").read_text())
 Path("out/config.json").write_text(json.dumps(config | {{"model_type": "plugged"}}))
 Path("out/SHA256SUMS").unlink()
-found["layout"] = zellige.load("out", system="plugged").about["published"]["layout"]
+found["layout"] = zellige.load("out").about["published"]["layout"]
 print(json.dumps(found))
 """
 

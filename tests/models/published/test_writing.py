@@ -15,7 +15,7 @@ from zellige.methods import METHODS, build
 from zellige.models.config import Config
 from zellige.models.model import Model
 from zellige.plugins import published
-from zellige.plugins.published import layouts, writing
+from zellige.plugins.published import ddit, layouts
 from zellige.training import setup
 
 from . import hub
@@ -108,10 +108,10 @@ def test_forms_are_one_function():
     for p in constant.parameters():
         torch.nn.init.normal_(p, std=0.3)
     as_plain = build("radd", 11, NET).network.double()
-    as_plain.load_state_dict(writing.unmodulated(constant))
+    as_plain.load_state_dict(ddit.unmodulated(constant))
     torch.testing.assert_close(as_plain(X), constant(X), rtol=1e-11, atol=1e-11)
     back = build("mdlm", 11, dataclasses.replace(NET, constant=True)).network.double()
-    back.load_state_dict(writing.modulated(as_plain))
+    back.load_state_dict(ddit.modulated(as_plain))
     torch.testing.assert_close(back(X), constant(X), rtol=1e-11, atol=1e-11)
 
 

@@ -11,12 +11,13 @@ from zellige.cli.common import write_json
 from zellige.show.numbers import count, counted, parameters, path
 from zellige.show.terminal import Terminal
 
+from .layout import Choices
+from .layouts import LAYOUTS
+from .writing import HUB, layout_name
+
 
 def import_(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige import SOURCE --out DIR`"""
-    with terminal.waiting("starting"):
-        from . import Choices
-
     fields = [
         ("source", str, option("a hub id, a folder or a file of weights", default="", argument="SOURCE")),
         ("out", str, option("folder to write the model into", default="")),
@@ -61,9 +62,8 @@ def import_(words: Sequence[str], terminal: Terminal, began: float) -> int:
 class Export:
     model: str = option("a run, a saved folder or a hub id", default="", argument="MODEL")
     to: str | None = option(
-        "layout to write: sedd, radd, mdlm, bd3lm, ar, sedd-noeos, udlm, duo, llada, dream, llama, sdar, "
-        "fast-dllm-v2, a2d, gpt2, a2d-gpt2, gpt2-blocks, bert, mosaicbert, modernbert, or hub for Zellige's own with "
-        "a model card; default: the layout in which the model was published, of a model that was trained here hub",
+        f"layout to write: {', '.join(LAYOUTS)}, or {HUB} for Zellige's own with a model card; default: the layout in "
+        f"which the model was published, of a model that was trained here {HUB}",
         default=None,
     )
     out: str = option("folder to write into", default="")
@@ -80,8 +80,6 @@ def export(words: Sequence[str], terminal: Terminal, began: float) -> int:
         )
     with terminal.waiting("loading"):
         from zellige.models.model import load
-
-        from . import layout_name
 
         model = load(arguments.model)
         layout = layout_name(model.about, arguments.to)

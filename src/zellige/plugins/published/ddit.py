@@ -6,8 +6,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from zellige.base.errors import InputError
-from zellige.nn.block import Net
+from zellige.nn.block import Block, Net
+from zellige.nn.embedding import Modulation
+from zellige.nn.transformer import DiT
 
 from .layout import Choices, Description, Layout, Shapes, field_of, number_or
 
@@ -71,9 +76,19 @@ def ddit_layout(
     knows: Callable[[Mapping[str, Any]], bool],
     read: Callable[..., Description],
     write: Callable[..., dict[str, Any]],
+    form: Callable[[DiT], dict[str, Tensor]] | None = None,
+    extra: Callable[[Description], dict[str, Tensor]] = lambda description: {},
 ) -> Layout:
-    """A layout with our DiT and the family's names."""
-    return Layout(name, method, about, prefix, knows, read, write, ours, theirs, order, BUFFERS)
+    """A layout with our DiT and the family's names; form: with adaptive norms, unless another one is given."""
+
+    def beside(description: Description) -> dict[str, Tensor]:
+        width = description.net.hidden // description.net.heads
+        frequencies = 1e4 ** (-torch.arange(0, width, 2).float() / width)
+        return {f"{prefix}rotary_emb.inv_freq": frequencies} | extra(description)
+
+    return Layout(
+        name, method, about, prefix, knows, read, write, ours, theirs, order, BUFFERS, form=form or modulated, extra=beside
+    )  # fmt: skip
 
 
 PAIRS = (  # (theirs, ours): where a name begins, or what stands inside the name of a block's parameter
@@ -132,3 +147,68 @@ def order(keys: Sequence[str]) -> list[str]:
         return (_ORDER.index(key),)
 
     return sorted(keys, key=place)
+
+
+# ---------------------------------------------------------------------------------------------------- one function, two forms
+BRANCHES = (("norm1", "out"), ("norm2", "mlp.2"))  # of a block: its layer norm, and what ends it
+
+
+@torch.no_grad()
+def unmodulated(network: DiT) -> dict[str, Tensor]:
+    """The tensors of the same function without adaptive norms, with a bias in each norm (RADD's form).
+
+    For a network without time and class inputs.
+    """
+    if network.classes is not None:
+        raise InputError("this network is class-conditional, for which the layout radd has no word; use `to` udlm")
+    state = {n: t for n, t in network.state_dict().items() if not n.startswith("time.") and "modulation" not in n}
+    condition = None if network.time is None else network.conditioning(torch.zeros(1, 1, dtype=torch.long), None)
+
+    def into(norm: str, module: Any, shift: Tensor | None, scale: Tensor | None) -> None:
+        bias = torch.zeros_like(module.weight) if module.bias is None else module.bias
+        if shift is not None and scale is not None:
+            state[f"{norm}.weight"], bias = module.weight * (1 + scale), bias * (1 + scale) + shift
+        state[f"{norm}.bias"] = bias
+
+    for i, block in enumerate(network.blocks):
+        assert isinstance(block, Block)
+        vectors = [None] * 6 if condition is None or block.modulation is None else block.modulation(condition[0])
+        for j, (norm, last) in enumerate(BRANCHES):
+            shift, scale, gate = vectors[3 * j : 3 * j + 3]
+            into(f"blocks.{i}.{norm}", getattr(block, norm), shift, scale)
+            if gate is None:
+                continue
+            for part, factor in (("weight", gate[:, None]), ("bias", gate)):
+                if (name := f"blocks.{i}.{last}.{part}") in state:
+                    state[name] = state[name] * factor
+    shift, scale = [None] * 2 if condition is None or network.modulation is None else network.modulation(condition[0])
+    into("norm", network.norm, shift, scale)
+    return state
+
+
+@torch.no_grad()
+def modulated(network: DiT) -> dict[str, Tensor]:
+    """The tensors of a network with adaptive norms (MDLM's form). Of one without a time input they are at the constant
+    sigma = 0: what they say is a bias, shift and scale are 0, gates 1, and the embedding of the time is zero."""
+    if network.time is not None:
+        return dict(network.state_dict())
+    D, width = network.net.hidden, network.net.condition
+    state = {n: t for n, t in network.state_dict().items() if not n.endswith(("norm.bias", "norm1.bias", "norm2.bias"))}
+    like = network.embedding.weight
+    for layer, (rows, columns) in {"0": (width, 256), "2": (width, width)}.items():
+        state |= {
+            f"time.mlp.{layer}.weight": like.new_zeros(rows, columns),
+            f"time.mlp.{layer}.bias": like.new_zeros(rows),
+        }
+
+    def say(name: str, parts: list[Tensor]) -> None:
+        modulation = Modulation(width, D, len(parts))
+        state[f"{name}.weight"], state[f"{name}.bias"] = modulation.weight.detach().to(like), torch.cat(parts)
+
+    zero, ones = like.new_zeros(D), like.new_ones(D)
+    shift = lambda norm: zero if norm.bias is None else norm.bias  # noqa: E731
+    for i, block in enumerate(network.blocks):
+        assert isinstance(block, Block)
+        say(f"blocks.{i}.modulation", [shift(block.norm1), zero, ones, shift(block.norm2), zero, ones])
+    say("modulation", [shift(network.norm), zero])
+    return state

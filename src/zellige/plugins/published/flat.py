@@ -7,6 +7,9 @@ A Lightning checkpoint of theirs holds a Hydra config, which `flattened` turns i
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from zellige.base.errors import InputError
 from zellige.nn.block import Net
 
@@ -19,10 +22,10 @@ def flattened(config: Mapping[str, Any], shapes: Shapes) -> dict[str, Any] | Non
     model = config.get("model")
     if not isinstance(model, Mapping) or "hidden_size" not in model or "tokens" in config:
         return None
-    algo = config.get("algo") if isinstance(config.get("algo"), Mapping) else config
+    algo = config["algo"] if isinstance(config.get("algo"), Mapping) else config
     uniform = config.get("diffusion") == "uniform"
     name = str(field_of(config, "algo", "name", default=""))
-    parameterization = str(algo.get("parameterization", ""))  # pyright: ignore[reportOptionalMemberAccess]
+    parameterization = str(algo.get("parameterization", ""))
     kind = "DUO" if name.startswith(("duo", "distil")) else name if name in ("bd3lm", "udlm") else None
     kind = kind or ("udlm" if uniform else {"subs": "mdlm", "sedd": "sedd", "ar": "ar"}.get(parameterization))
     if kind is None or (kind == "mdlm" and parameterization == "d3pm"):
@@ -39,7 +42,7 @@ def flattened(config: Mapping[str, Any], shapes: Shapes) -> dict[str, Any] | Non
         "n_blocks": model.get("n_blocks"),
         "n_heads": model.get("n_heads"),
         "dropout": model.get("dropout", 0.0),
-        "time_conditioning": bool(algo.get("time_conditioning", kind in ("udlm", "DUO", "sedd"))),  # pyright: ignore
+        "time_conditioning": bool(algo.get("time_conditioning", kind in ("udlm", "DUO", "sedd"))),
         "noise": str(field_of(config, "noise", "type", default="loglinear")),
     }
     if kind == "bd3lm":
@@ -144,6 +147,12 @@ def _write_bd3lm(description: Description) -> dict[str, Any]:
     )  # fmt: skip
 
 
+def _clip(description: Description) -> dict[str, Tensor]:
+    """The interval of times that a model was trained in."""
+    clip = description.options.get("clip", (0.0, 1.0))
+    return {f"sampling_eps_{end}": torch.tensor(value, dtype=torch.float32) for end, value in zip(("min", "max"), clip)}
+
+
 def _write_ar(description: Description) -> dict[str, Any]:
     return _flat(
         description, "bd3lm", block_size=1, cross_attn=False, adaln=False, causal=True, time_conditioning=False
@@ -180,6 +189,10 @@ def _typed(*kinds: str) -> Callable[[Mapping[str, Any]], bool]:
     return lambda config: str(config.get("model_type", "")).lower() in kinds and "hidden_dim" in config
 
 
+def _is_bd3lm(config: Mapping[str, Any]) -> bool:
+    return _typed("bd3lm")(config) and not _is_ar(config)
+
+
 def _is_ar(config: Mapping[str, Any]) -> bool:
     return (bool(config.get("causal")) and _typed("bd3lm", "ar")(config)) or _typed("ar")(config)
 
@@ -191,14 +204,15 @@ def _layout(
     knows: Callable[[Mapping[str, Any]], bool],
     read: Callable[..., Description],
     write: Callable[..., dict[str, Any]],
+    **more: Any,
 ):
-    return ddit_layout(name, method, about, "backbone.", knows, read, write)
+    return ddit_layout(name, method, about, "backbone.", knows, read, write, **more)
 
 
 LAYOUTS = [
     _layout("mdlm", "mdlm", "MDLM", _typed("mdlm"), _read_mdlm, _write_mdlm),
-    _layout("bd3lm", "bd3lm", "BD3-LM", lambda c: _typed("bd3lm")(c) and not _is_ar(c), _read_bd3lm, _write_bd3lm),
-    _layout("ar", "ar", "AR of the same authors", _is_ar, _read_ar, _write_ar),
+    _layout("bd3lm", "bd3lm", "BD3-LM", _is_bd3lm, _read_bd3lm, _write_bd3lm, extra=_clip),
+    _layout("ar", "ar", "AR of the same authors", _is_ar, _read_ar, _write_ar, form=lambda net: dict(net.state_dict())),
     _layout("sedd-noeos", "sedd", "SEDD of the same authors", _typed("sedd"), _read_sedd_noeos, _write_sedd_noeos),
     _layout("udlm", "udlm", "UDLM, with classes or without", _typed("udlm"), _read_uniform, _write_udlm),
     _layout("duo", "udlm", "Duo", _typed("duo"), _read_uniform, _write_duo),

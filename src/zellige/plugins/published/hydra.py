@@ -6,7 +6,7 @@ from typing import Any
 from zellige.base.errors import InputError, quoted
 from zellige.nn.block import Net
 
-from .ddit import GEOMETRIC, ddit_layout, ends_of_sigma, noise
+from .ddit import GEOMETRIC, ddit_layout, ends_of_sigma, noise, unmodulated
 from .layout import Description, Shapes, count_in, count_or, entries_in, field_of, number_or
 
 
@@ -115,6 +115,6 @@ LAYOUTS = [
     ),
     ddit_layout(
         "radd", "radd", "RADD, no time, layer norms with a bias", "",
-        lambda config: _hydra(config) and _is_radd(config), _read_radd, _write_radd,
+        lambda config: _hydra(config) and _is_radd(config), _read_radd, _write_radd, unmodulated,
     ),
 ]  # fmt: skip

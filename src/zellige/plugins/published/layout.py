@@ -12,6 +12,7 @@ from zellige.base.errors import InputError, unknown
 from zellige.base.requests import option
 from zellige.base.schema import quoted
 from zellige.nn.block import Net
+from zellige.nn.transformer import DiT
 
 Shapes = Mapping[str, tuple[int, ...]]  # of the tensors in a file, by their published names without prefixes
 
@@ -96,6 +97,8 @@ class Layout:
         adopt: the config.json of a model of another kind as one of this layout, which begins with its weights; None
             where it cannot.
         revise: a config.json with what the method's options say otherwise than it does.
+        form: the tensors of our DiT, by our names, in the form that the layout has of the same function.
+        extra: tensors that are written beside the parameters, by their names in the file.
         tables: published names of the tables that have a row for each state; a model that begins as another kind may
             have a state more, the mask, whose row is then the mean of the others.
     """
@@ -120,6 +123,8 @@ class Layout:
     safetensors: bool = False
     adopt: Callable[[Mapping[str, Any]], dict[str, Any] | None] | None = None
     revise: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]] | None = None
+    form: Callable[[DiT], dict[str, Tensor]] = lambda network: dict(network.state_dict())
+    extra: Callable[[Description], dict[str, Tensor]] = lambda description: {}
     tables: tuple[str, ...] = ()
 
 

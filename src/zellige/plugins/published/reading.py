@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from . import ddit
 from .catalogue import CATALOGUE
 from .flat import flattened
 from .layout import Choices, Description, Layout, Shapes
+from .layouts import LAYOUTS
 from .opening import WeightsFile, open_weights
 from .tokens import first_token, tokenizer_of
 
@@ -59,11 +61,21 @@ def read(source: str | Path, hub: str = "", **choices: Any) -> Imported:
     values = Choices.of(choices)
     file, entries = weights_and_config(Path(source))
     config = entries if entries is None else _inner(entries)
-    _refuse_pickle(file, config, values)
+    layout = _named(values, hub)
+    if layout is None and config is not None:
+        layout = _knowing(config, file)
+    if layout is not None and layout.safetensors:
+        _refuse_pickle(file, layout)
     loaded_tensors = open_weights(file)
-    layout, tensors = _layout(file, config, loaded_tensors, values, hub)
-    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     config = config if config is not None else loaded_tensors.config
+    layout = layout or _knowing(config, file)
+    tensors = stripped(loaded_tensors.tensors, layout.strips)
+    if layout.build is None and "output_layer.weight" in tensors:
+        raise InputError(
+            f"'{shown(file)}' is a classifier, not a model of text; read it with "
+            "zellige.plugins.published.classifier(...)"
+        )
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     if config is not None and layout.build is None:
         config = flattened(config, shapes) or config
     if config is not None and layout.adopt is not None and not layout.knows(config):
@@ -87,7 +99,7 @@ def read(source: str | Path, hub: str = "", **choices: Any) -> Imported:
     if config is not None and layout.revise is not None:
         entries = layout.revise(config, asdict(options))
     is_average = _take(method.network, layout, tensors, loaded_tensors, values, description)
-    about = {
+    about: dict[str, Any] = {
         "published": {
             "layout": layout.name,
             "source": hub or shown(source),
@@ -99,7 +111,7 @@ def read(source: str | Path, hub: str = "", **choices: Any) -> Imported:
         | _rest(layout, loaded_tensors, tensors)
     }
     if loaded_tensors.step is not None:
-        about["step"] = loaded_tensors.step  # pyright: ignore[reportArgumentType]
+        about["step"] = loaded_tensors.step
     name = description.data if description.data in DATASETS else "text"
     data = Data(name, tokenizer=values.tokenizer or description.tokenizer)
     run = Config(layout.method, options, data, description.net, network=layout.name if layout.build else "")
@@ -120,20 +132,6 @@ def weights_and_config(source: Path) -> tuple[Path, dict[str, Any] | None]:
     return file, read_json(path, dict, "copy or download it again")
 
 
-def _refuse_pickle(file: Path, config: Mapping[str, Any] | None, chosen: Choices) -> None:
-    """InputError where the weights are a pickle, and the layout has only safetensors."""
-    from .layouts import LAYOUTS
-
-    named = LAYOUTS.get(chosen.system or "")
-    known = (layout for layout in LAYOUTS.values() if layout.safetensors and layout.knows(config or {}))
-    layout = named or next(known, None)
-    if layout is not None and layout.safetensors and ".safetensors" not in file.suffixes:
-        raise InputError(
-            f"'{shown(file)}' is a pickle, and a model of layout {layout.name} is read from safetensors only; save it "
-            "again with transformers' save_pretrained, which writes model.safetensors"
-        )
-
-
 def _inner(config: dict[str, Any]) -> dict[str, Any]:
     """A config that the hub's mixin has wrapped, by the name of the argument it was."""
     inside = config.get("config")
@@ -141,41 +139,42 @@ def _inner(config: dict[str, Any]) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------------------------------------------- which layout
-def _layout(
-    file: Path, config: Mapping[str, Any] | None, opened: WeightsFile, chosen: Choices, hub: str
-) -> tuple[Layout, dict[str, Tensor]]:
-    """The layout, and the tensors by their names without prefixes."""
-    from .layouts import LAYOUTS
+def _named(chosen: Choices, hub: str) -> Layout | None:
+    """The layout that `system` names, or that the catalogue has for an id; None where nobody says it."""
+    name = chosen.system or next((row.layout for row in CATALOGUE if row.id == hub), None)
+    if name is not None and name not in LAYOUTS:
+        raise unknown("system", name, LAYOUTS, "zellige import --help")
+    return None if name is None else LAYOUTS[name]
 
-    layout_name = chosen.system or next((p.layout for p in CATALOGUE if p.id == hub), None)
-    if layout_name is not None and layout_name not in LAYOUTS:
-        raise unknown("system", layout_name, LAYOUTS, "zellige import --help")
-    config = config if config is not None else opened.config
-    if layout_name is None and config is not None:
-        bare = stripped(opened.tensors, LAYOUTS["mdlm"].strips)
-        flat = flattened(config, {name: tuple(t.shape) for name, t in bare.items()}) or config
-        layout_name = next((layout.name for layout in LAYOUTS.values() if layout.knows(flat)), None)
-        if layout_name is None:
-            kind = config.get("model_type", config.get("architectures", "-"))
-            if isinstance(kind, str) and kind in UNREAD:
-                raise InputError(f"'{shown(file)}' is {UNREAD[kind]}")
-            raise InputError(
-                f"no layout is known for the config.json beside '{shown(file)}' (model_type {kind})"
-                f"{', and code that comes with a model is never run' if 'auto_map' in config else ''}; "
-                f"choose with `system`: {', '.join(LAYOUTS)}"
-            )
-    if layout_name is None:
+
+def _knowing(config: Mapping[str, Any] | None, file: Path) -> Layout:
+    """The layout that knows the config of a file: one of ours, else one of another package. InputError for none."""
+    if config is None:
         raise InputError(
             f"'{shown(file)}' comes without a config.json; choose with `system`: {', '.join(LAYOUTS)}, and `length`"
         )
-    layout = LAYOUTS[layout_name]
-    tensors = stripped(opened.tensors, layout.strips)
-    if layout.build is None and "output_layer.weight" in tensors:
+    others = (plugged.value for plugged in LAYOUTS.plugged() if plugged.value is not None)
+    flat = flattened(config, {}) or config
+    layout = next((layout for layout in chain(LAYOUTS.values(), others) if layout.knows(flat)), None)
+    if layout is not None:
+        return layout
+    kind = config.get("model_type", config.get("architectures", "-"))
+    if isinstance(kind, str) and kind in UNREAD:
+        raise InputError(f"'{shown(file)}' is {UNREAD[kind]}")
+    raise InputError(
+        f"no layout is known for the config.json beside '{shown(file)}' (model_type {kind})"
+        f"{', and code that comes with a model is never run' if 'auto_map' in config else ''}; "
+        f"choose with `system`: {', '.join(LAYOUTS)}"
+    )
+
+
+def _refuse_pickle(file: Path, layout: Layout) -> None:
+    """InputError where weights of a layout that has only safetensors are a pickle."""
+    if ".safetensors" not in file.suffixes:
         raise InputError(
-            f"'{shown(file)}' is a classifier, not a model of text; read it with "
-            "zellige.plugins.published.classifier(...)"
+            f"'{shown(file)}' is a pickle, and a model of layout {layout.name} is read from safetensors only; save it "
+            "again with transformers' save_pretrained, which writes model.safetensors"
         )
-    return layout, tensors
 
 
 def stripped(tensors: Mapping[str, Tensor], strips: tuple[str, ...]) -> dict[str, Tensor]:
@@ -222,7 +221,7 @@ def _describe(layout: Layout, config: Mapping[str, Any] | None, shapes: Shapes, 
             raise InputError(f"`{name}` is no choice of {layout.method}; leave it out")
         if value is not None:
             options[name] = value
-    if layout.name == "sedd" and chosen.process is not None:
+    if chosen.process is not None and "scale_by_sigma" in options:  # which the config says of its own process
         options["scale_by_sigma"] = None
     if chosen.time is not None:
         net = replace(net, constant=not chosen.time)
@@ -321,8 +320,6 @@ def rebuild(layout: Layout, about: Mapping[str, Any], config: Config) -> nn.Modu
 def beginning(folder: Path, method: str) -> str | None:
     """The layout in which a published model begins one of this method, where its own layout is of another; None:
     its own."""
-    from .layouts import LAYOUTS
-
     config = weights_and_config(folder)[1] or {}
     if any(layout.knows(config) and layout.method == method for layout in LAYOUTS.values()):
         return None
