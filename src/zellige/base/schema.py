@@ -13,7 +13,7 @@ import json
 import math
 import os
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, is_typeddict
 
@@ -24,7 +24,7 @@ from cattrs.gen import AttributeOverride, make_dict_structure_fn, mapping_struct
 
 from .. import __version__
 from .arguments import NAMES, Annotation, is_plain
-from .errors import InputError
+from .errors import InputError, nearest
 from .trust import may_have_changed
 
 AGAIN = "copy it again from where it was written"
@@ -167,6 +167,10 @@ class Missing(KeyError):
     """An entry of a dataclass is not there."""
 
 
+class Unknown(KeyError):
+    """An entry that a dataclass does not have: its name, then the names that it has."""
+
+
 def quoted(value: object) -> str:
     """A value in an error: a text in quotes, and of anything long its beginning."""
     text = f"'{value}'" if isinstance(value, str) else str(value)
@@ -200,12 +204,21 @@ def structure(
         where, leaf = _leaf(problem, name)
         if isinstance(leaf, InputError):
             raise leaf from None
+        if isinstance(leaf, Unknown):
+            raise unknown_entry(leaf.args[0], leaf.args[1:], f"{source} has", f"{where}." if where else "") from None
         if isinstance(leaf, Missing):
             entry = f"{where}.{leaf.args[0]}".removeprefix(".")
             raise InputError(f"{source} has no entry '{entry}'; {instead}") from None
         reason = str(leaf) if isinstance(leaf, Wrong) else f"does not fit ({quoted(str(leaf))[1:-1]})"
         end = "" if "; " in reason else f"; {instead}"
         raise InputError(f"{source}: {where or 'all of it'} {reason}{end}") from None
+
+
+def unknown_entry(name: str, names: Sequence[str], who: str, prefix: str = "") -> InputError:
+    """What is wrong with an entry that is none of `names`, with the nearest one; `who`: "'config.json' has"."""
+    near = nearest(name, names)
+    hint = f"did you mean '{prefix}{near}'?" if near else f"it must be {either(tuple(names))}"
+    return InputError(f"{who} an unknown entry '{prefix}{name}'; {hint}")
 
 
 def entries_of(value: object) -> Any:
@@ -280,14 +293,18 @@ def _strict(kind: type):
 
 
 def _object(kind: Annotation, read: Callable[..., Any], strict: bool = True):
-    """A reader that says so where the value is no JSON object, or where an entry is missing."""
-    required = list(getattr(kind, "__required_keys__", ()))
+    """A reader that says so where the value is no JSON object, or where an entry is missing or unknown."""
+    required, names = list(getattr(kind, "__required_keys__", ())), list[str]()
     if dataclasses.is_dataclass(kind):
+        names = entries_named(kind) if strict else []
         required = [_spelt(kind, f) for f in dataclasses.fields(kind) if f.init and (strict or not _has_default(f))]
 
     def checked(value: object, _: object) -> Any:
         if not isinstance(value, Mapping):
             raise Wrong(f"is {quoted(value)}; it must be an object")
+        for name in value if names else ():
+            if name not in names:
+                raise Unknown(name, *names)
         for name in required:
             if name not in value:
                 raise Missing(name)

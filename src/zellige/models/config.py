@@ -6,19 +6,19 @@ and the method's name is the tag that says which class its options are.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, TypedDict
 
 from .. import __version__
-from ..base.arguments import Annotation
-from ..base.errors import InputError, nearest
+from ..base.errors import InputError
 from ..base.requests import check_fields, option
-from ..base.schema import CONVERTER, check_format, either, structure
+from ..base.schema import CONVERTER, check_format, structure
 from ..base.trust import reading
 from ..data import Data
 from ..methods import METHODS
+from ..methods.method import Method
 from ..nn.block import Net
 from .low_rank import Adapter
 
@@ -187,7 +187,7 @@ def to_json(config: Config, about: Mapping[str, Any] | None = None) -> dict[str,
     return entries | ({"about": dict(about)} if about else {})
 
 
-def from_json(entries: Mapping[str, Any], *, method: type | None = None, source: str = "config.json") -> Config:
+def from_json(entries: Mapping[str, Any], *, method: type[Method] | None = None, source: str = "config.json") -> Config:
     """The config that `to_json` wrote, every dataclass exactly as it was.
 
     Args:
@@ -200,40 +200,19 @@ def from_json(entries: Mapping[str, Any], *, method: type | None = None, source:
     if not isinstance(entries, Mapping) or "format" not in entries or "method" not in entries:
         raise InputError(f"'{source}' is not the config of a Zellige model; give a folder that Zellige wrote")
     check_format(entries["format"], FORMAT, source)
-    names = [f.name for f in dataclasses.fields(Config)]
     structure(entries.get("about") or {}, About, f"'{source}'", "about", AGAIN)
-    refuse_unknown(entries, ["format", "zellige", "about", *names], f"'{source}' has")
+    entries = {n: value for n, value in entries.items() if n not in ("format", "zellige", "about")}
+    config = structure({"adapter": None} | entries, Config, f"'{source}'", instead=AGAIN)
     with reading(source):
-        options = _options(_section(entries["method"], str, "method", source), method)
-    sections = {"options": options, "data": Data, "net": Net, "train": Train, "adapter": Adapter | None}
-    kinds = sections | dict.fromkeys(("run", "network", "method", "recipe"), str)
-    entries = {"adapter": None} | dict(entries)
-    missing = [name for name in names if name not in entries]
-    if missing:
-        raise InputError(f"'{source}' has no entry '{missing[0]}'; {AGAIN}")
-    return Config(**{name: _section(entries[name], kinds[name], name, source) for name in names})
+        kind = _options(config.method, method)
+    return dataclasses.replace(config, options=structure(config.options, kind, f"'{source}'", "options", AGAIN))
 
 
-def _options(name: str, method: type | None) -> type:
+def _options(name: str, method: type[Method] | None) -> type:
     if method is not None:
-        return method.Config  # pyright: ignore[reportAttributeAccessIssue]
+        return method.Config
     if name not in METHODS:
         raise InputError(
             f"'{name}' is not a method of Zellige; hand its class over, e.g. load(path, method={name.capitalize()})"
         )
     return METHODS[name].Config
-
-
-def refuse_unknown(entries: Mapping[str, Any], names: Sequence[str], who: str, prefix: str = "") -> None:
-    """InputError where an entry is none of `names`; `who` has it: "'config.json' has"."""
-    for key in entries:
-        if key not in names:
-            near = nearest(key, names)
-            hint = f"did you mean '{prefix}{near}'?" if near else f"it must be {either(tuple(names))}"
-            raise InputError(f"{who} an unknown entry '{prefix}{key}'; {hint}")
-
-
-def _section(value: object, kind: Annotation, name: str, source: str) -> Any:
-    if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
-        refuse_unknown(value, [f.name for f in dataclasses.fields(kind)], f"'{source}' has", f"{name}.")
-    return structure(value, kind, f"'{source}'", name, AGAIN)

@@ -11,20 +11,20 @@ comparison and an evaluation of samples are of the model's own distribution unle
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from .. import __version__
 from ..base.arguments import of_kind
 from ..base.errors import InputError
-from ..base.schema import parse, read_text, shown, structure
+from ..base.schema import parse, read_text, shown, structure, unknown_entry
 from ..base.trust import reading
 from ..methods.method import Method
 from ..samplers import every_option
 from .checkpoint.layout import GENERATION
 from .checkpoint.read import check_sums
-from .config import AGAIN, refuse_unknown
+from .config import AGAIN
 from .decoding import DECODING, INFILL, Decoding
 
 
@@ -39,17 +39,24 @@ def check_defaults(values: Mapping[str, Any], method: Method) -> dict[str, Any]:
         raise InputError(f"`defaults` is {of_kind(values)}; it must hold sampling defaults by name")
     if not values:
         return {}
-    refuse_unknown(values, names(), "the sampling defaults have")
+    _refuse_unknown(values, names(), "the sampling defaults have")
     entries = {name: value for name, value in values.items() if value is not None}
     of_infill = entries.pop(INFILL, {})
     if not isinstance(of_infill, Mapping):
         raise InputError(f"`infill` of the sampling defaults is {of_kind(of_infill)}; it must hold defaults by name")
-    refuse_unknown(of_infill, names()[:-1], "`infill` of the sampling defaults has")
+    _refuse_unknown(of_infill, names()[:-1], "`infill` of the sampling defaults has")
     of_infill = {name: value for name, value in of_infill.items() if value is not None}
     for options in (entries, entries | of_infill):
         decoding = Decoding.of(**options)
         decoding.sampler_for(method).times(method, decoding.steps)
     return entries | ({INFILL: of_infill} if of_infill else {})
+
+
+def _refuse_unknown(entries: Mapping[str, Any], known: Sequence[str], who: str) -> None:
+    """Raise InputError where an entry is none of those that are known."""
+    for name in entries:
+        if name not in known:
+            raise unknown_entry(name, known, who)
 
 
 def write_defaults(folder: Path, defaults: Mapping[str, Any]) -> None:
@@ -80,7 +87,7 @@ def read_defaults(folder: Path, method: Method, ours: bool = True) -> dict[str, 
         check_sums(folder, GENERATION)
     entries = dict(structure(parse(text, source, AGAIN), dict, source))
     entries.pop("zellige", None)
-    refuse_unknown(entries, names(), f"{source} has")
+    _refuse_unknown(entries, names(), f"{source} has")
     try:
         with reading(shown(path)):  # which may name a sampler of another package
             return check_defaults(entries, method)
