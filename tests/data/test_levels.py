@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from zellige.base.errors import InputError
 from zellige.data import load, require_same
-from zellige.data.levels import Levels, note_name
+from zellige.data.levels import Levels
 from zellige.data.tokenizer import Characters
+from zellige.plugins.kinds.music.notes import Notes, note_name
 
 SUDOKU = Levels(9, (9, 9), labels=range(1, 10))
 PUZZLE = "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79"
@@ -53,7 +54,7 @@ def test_images_line_by_line():
 
 def test_music_voice_by_voice():
     assert [note_name(p) for p in (60, 69, 61, 36, -1)] == ["C4", "A4", "C#4", "C2", "-"]
-    roll = Levels(4, (2, 4), "roll", "note", True, labels=(-1, 60, 61, 62))
+    roll = Notes(4, (2, 4), ordered=True, labels=(-1, 60, 61, 62))
     assert roll.decode([3, 2, 1, 0, 3, 3, 4, 1]).splitlines() == [
         "soprano  D4 D4", "alto     C#4 D4", "tenor    C4 ·", "bass     - C4",
     ]  # fmt: skip
@@ -76,7 +77,7 @@ def test_decode_and_back(shape, size, random):
     [
         SUDOKU,
         Levels(8, (14, 14), "image", "dim", True),
-        Levels(3, (2, 4), "roll", "note", True, labels=(-1, 60, 61)),
+        Notes(3, (2, 4), ordered=True, labels=(-1, 60, 61)),
         Characters("CNO\n", "smiles", (29,)),
     ],
 )

@@ -35,6 +35,7 @@ from zellige.models.model import Model
 from zellige.nn import Net
 from zellige.nn.network import unfilled
 from zellige.plugins import report
+from zellige.plugins.kinds.music.notes import Notes
 from zellige.plugins.report import assemble, figures, page, sections, work
 from zellige.samplers import Ancestral, run
 from zellige.sampling.sample import watch
@@ -499,7 +500,7 @@ KINDS = {
     "image": Levels(8, (6, 5), "image", "dim", ordered=True),
     "colour": Levels(256, (4, 5, 3), "image", "dim", ordered=True),
     "grid": Levels(9, (9, 9), "grid", "cell", labels=range(1, 10)),
-    "roll": Levels(20, (32, 4), "roll", "note", ordered=True, labels=[-1, *range(60, 79)]),
+    "roll": Notes(20, (32, 4), ordered=True, labels=[-1, *range(60, 79)]),
 }
 
 

@@ -12,13 +12,14 @@ from zellige.base.errors import InputError
 from zellige.cli.drawing import Panels
 from zellige.data.levels import Levels
 from zellige.data.tokenizer import TEXT8, Characters
+from zellige.plugins.kinds.music.notes import Notes
 from zellige.show import kinds
 from zellige.show.kinds.image import GAP, MASKED
 from zellige.show.style import painted
 
 GREY = Levels(8, (6, 4), "image", "dim", ordered=True)
 COLOUR = Levels(256, (5, 7, 3), "image", "dim", ordered=True)
-CHORALE = Levels(40, (32, 4), "roll", "note", ordered=True, labels=[-1, *range(43, 82)])
+CHORALE = Notes(40, (32, 4), ordered=True, labels=[-1, *range(43, 82)])
 NINE = Levels(9, (9, 9), "grid", "cell", labels=range(1, 10))
 FOUR = Levels(4, (4, 4), "grid", "cell", labels=(1, 2, 3, 4))
 SOLVED = "534678912672195348198342567859761423426853791713924856961537284287419635345286179"

@@ -9,19 +9,20 @@ import torch
 import zellige
 from zellige import Net
 from zellige.data import Data
-from zellige.data.levels import SILENT, Levels
+from zellige.data.levels import Levels
 from zellige.data.selfies import Selfies
 from zellige.data.tokenizer import Bytes, Characters
 from zellige.methods import build
 from zellige.models.config import Config
 from zellige.models.model import Model
+from zellige.plugins.kinds.music.notes import SILENT, Notes
 
 LENGTH = 24
 TOKENIZERS = {
     "text": Characters("abcdefghijklmnopqrstuvwxyz <>()/'\u200f\x07"),
     "sudoku": Levels(4, (4, 4), "grid", "cell", labels=(1, 2, 3, 4)),
     "image": Levels(4, (6, 6), "image", "dim", ordered=True),
-    "music": Levels(6, (8, 4), "roll", "note", ordered=True, labels=(SILENT, 55, 60, 64, 67, 72)),
+    "music": Notes(6, (8, 4), ordered=True, labels=(SILENT, 55, 60, 64, 67, 72)),
     "molecules": Characters("CNO=()1\n", "smiles", (12,)),
     "bytes": Bytes(),
     "selfies": Selfies(["[C]", "[N]", "[O]", "[=O]", "[=C]", "[Branch1]", "[=Branch1]", "[Ring1]", "[F]"], (10,)),

@@ -22,11 +22,11 @@ from zellige.cli.common import SamplerOptions
 from zellige.cli.drawing import SampleOptions
 from zellige.core.batch import Batch
 from zellige.models import shipped
+from zellige.plugins.kinds.music import roll
 from zellige.plugins.web import command as serve_command
 from zellige.samplers import Confidence, FixedOrder
 from zellige.samplers.replay import Replayed, weigh
 from zellige.show import kinds
-from zellige.show.kinds import roll
 
 from .small_models import LENGTH, at_once, small
 

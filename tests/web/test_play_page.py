@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import zellige
-from zellige.data.levels import SILENT
-from zellige.show.kinds import Roll
+from zellige.plugins.kinds.music.notes import SILENT
+from zellige.plugins.kinds.music.roll import Roll
 
 from .small_models import small
 

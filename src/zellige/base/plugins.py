@@ -28,6 +28,7 @@ GROUPS: dict[str, str] = {  # group of entry points -> the table that they are f
     "zellige.samplers": "zellige.samplers:SAMPLERS",
     "zellige.schedules": "zellige.core.curves:SCHEDULES",
     "zellige.datasets": "zellige.data:DATASETS",
+    "zellige.tokenizers": "zellige.data.tokenizer:TOKENIZERS",
     "zellige.layouts": "zellige.plugins.published:LAYOUTS",
     "zellige.metrics": "zellige.evaluation.metrics:METRICS",
     "zellige.evaluations": "zellige.cli.evaluate:EVALUATIONS",

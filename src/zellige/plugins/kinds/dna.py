@@ -69,7 +69,7 @@ def _rows(data: "Data", context: Context) -> Raw:
 
 
 def _raw(rows: np.ndarray, letters: Characters, about: dict[str, Any]) -> Raw:
-    return Raw({"all": rows}, letters.size, "text", "char", False, tokenizer=letters, characters=np.size, about=about)
+    return Raw({"all": rows}, letters.size, tokenizer=letters, characters=np.size, about=about)
 
 
 def _windows(data: "Data", context: Context) -> Raw:

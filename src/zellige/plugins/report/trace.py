@@ -15,13 +15,13 @@ from zellige.base.errors import InputError, at_least
 from zellige.core.batch import Batch
 from zellige.core.maths import xlogy
 from zellige.core.prediction import posterior
-from zellige.data.levels import SILENT
 from zellige.data.tokenizer_base import Tokenizer
 from zellige.methods.diffusion import Diffusion
 from zellige.methods.method import Method
-from zellige.show.kinds import Grid, Image, Modality, Roll, of
-from zellige.show.kinds.roll import BAR
-from zellige.show.kinds.roll import COLOURS as VOICE_COLOURS
+from zellige.plugins.kinds.music.notes import SILENT
+from zellige.plugins.kinds.music.roll import BAR, Roll
+from zellige.plugins.kinds.music.roll import COLOURS as VOICE_COLOURS
+from zellige.show.kinds import Grid, Image, Modality, of
 from zellige.show.numbers import escape
 
 from .palette import COLOURS

@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ...base.errors import not_installed
-from ...data.levels import SILENT, VOICES, Levels, note_name
-from ..style import Line, Mark
-from .modality import Modality
+from zellige.base.errors import not_installed
+from zellige.base.files import write_file
+from zellige.show.kinds import Modality
+from zellige.show.style import Line, Mark
+
+from .notes import SILENT, VOICES, Notes, note_name
 
 BAR = 16  # steps
 BEAT = 4  # steps of a quarter note
@@ -28,7 +30,7 @@ class Roll(Modality):
     name, many = "roll", "music"
     suffixes = (".png", ".mid", ".txt")
 
-    def __init__(self, tokenizer: Levels):
+    def __init__(self, tokenizer: Notes):
         super().__init__(tokenizer)
         voices = self.shape[1]
         self.voices = VOICES if voices == len(VOICES) else tuple(f"voice{i + 1}" for i in range(voices))
@@ -152,8 +154,6 @@ class Roll(Modality):
         """As any kind; of several rows as MIDI a file each: x-1.mid, x-2.mid, ..."""
         if path.suffix != ".mid":
             return super().save(path, rows, fixed, captions)
-        from ...base.files import write_file
-
         rows = self.rows(rows)
         files = [path.with_name(f"{path.stem}-{i + 1}.mid") for i in range(len(rows))] if len(rows) > 1 else [path]
         for file, row in zip(files, rows):
