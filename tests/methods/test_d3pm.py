@@ -18,7 +18,7 @@ from zellige.core.matrices import CTMC, Chain
 from zellige.core.prediction import LeaveOneOut, kernel, posterior, restricted, reverse, truth
 from zellige.core.process import Mixture
 from zellige.core.schedule import CLEAN, PRIOR
-from zellige.methods import D3PM, TauLDR, d3pm_transitions
+from zellige.methods import D3PM, TauLDR, d3pm_noise, d3pm_transitions
 from zellige.nn import Net
 from zellige.samplers import Ancestral
 
@@ -79,7 +79,7 @@ def test_the_schedules_of_tables_4_and_6():
     assert torch.isfinite(long[1:-1].log()).all()  # 1 - beta_i is never 0 / 0
     for kind, schedule in itertools.product(("gaussian", "nearest"), ("even", "linear-to-one")):
         with pytest.raises(InputError, match=f"`schedule` {schedule} is not for `process` {kind}"):
-            d3pm_transitions.Noise(kind, 4, schedule, 0, 1, "").on(5)
+            d3pm_noise.noise_of(D3PM.Config(kind, schedule, 4, neighbours=1), 5)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_wrong_matrix_of_ones_own_is_one_line(text, message, tmp_path):
 
 def test_equal_unigrams_are_none(tmp_path):
     np.save(tmp_path / "even.npy", np.full(7, 3))
-    even = d3pm_transitions.read_unigrams(str(tmp_path / "even.npy"), 7)
+    even = d3pm_noise.read_unigrams(str(tmp_path / "even.npy"), 7)
     for redrawn in (None, 0.02):
         asked, even_by_default = (
             d3pm_transitions.table("mutual-information", 9, 7, False, redrawn, p) for p in (even, None)
@@ -133,7 +133,7 @@ def test_wrong_unigrams_are_one_line(text, message, tmp_path):
         D3PM(None, 3, (2,), D3PM.Config("uniform", "mutual-information", diffusion_steps=4, unigrams=str(file)))
     for kind, schedule in (("uniform", "cosine"), ("absorbing", "paper"), ("middle", "paper")):
         with pytest.raises(InputError, match="`unigrams` is for `schedule` mutual-information"):
-            d3pm_transitions.Noise(kind, 4, schedule, 0, 1, "", unigrams=str(file)).on(3)
+            d3pm_noise.noise_of(D3PM.Config(kind, schedule, 4, neighbours=1, unigrams=str(file)), 3)
 
 
 # ---------------------------------------------------------------------------------- the closed forms

@@ -17,6 +17,7 @@ from zellige.core.process import absorbing as absorbing_noise
 from zellige.core.process import uniform as uniform_noise
 from zellige.core.schedule import CLEAN, PRIOR, Tabulated
 from zellige.methods import d3pm_transitions as tr
+from zellige.methods.d3pm_noise import read_embedding
 from zellige.methods.d3pm_transitions import table
 
 D = torch.float64
@@ -351,20 +352,20 @@ def test_wrong_choices_are_one_line(tmp_path):
     assert said(tr.levels, "gaussian", 50_000, 10, "linear") == said(afford, 50_000)
 
     file = tmp_path / "e.npy"
-    assert said(tr.read_embedding, str(file), 4).startswith(f"no file at '{file}'; ")
+    assert said(read_embedding, str(file), 4).startswith(f"no file at '{file}'; ")
     file.write_text("words")
-    assert said(tr.read_embedding, str(file), 4).startswith(f"'{file}' is no array; ")
+    assert said(read_embedding, str(file), 4).startswith(f"'{file}' is no array; ")
     for array, wrong in ((np.zeros(4), "is no table of numbers; "), (np.zeros((4, 2), dtype="U3"), "is no table of numbers; "),
                          (np.zeros((5, 2)), "has 5 rows and the vocabulary 4 tokens; "),
                          (np.full((4, 2), np.nan), "has entries that are not finite; ")):  # fmt: skip
         np.save(file, array)
-        assert said(tr.read_embedding, str(file), 4).startswith(f"'{file}' {wrong}")
+        assert said(read_embedding, str(file), 4).startswith(f"'{file}' {wrong}")
     np.save(file, np.array([[1, 2]], dtype=object), allow_pickle=True)
-    assert said(tr.read_embedding, str(file), 4).startswith(f"'{file}' is no array; ")
+    assert said(read_embedding, str(file), 4).startswith(f"'{file}' is no array; ")
     np.save(file, np.array([[0, 1], [2, 3]], dtype=np.float32))
-    close(tr.read_embedding(str(file), 2), torch.tensor([[0.0, 1.0], [2.0, 3.0]], dtype=D))
+    close(read_embedding(str(file), 2), torch.tensor([[0.0, 1.0], [2.0, 3.0]], dtype=D))
     np.savez(tmp_path / "e.npz", a=np.zeros((4, 2)))
-    assert "is no table of numbers" in said(tr.read_embedding, str(tmp_path / "e.npz"), 4)
+    assert "is no table of numbers" in said(read_embedding, str(tmp_path / "e.npz"), 4)
 
 
 def test_kl_of_rows_is_finite_where_entries_are_cut():

@@ -1,6 +1,7 @@
 """D3PM: Structured denoising diffusion models in discrete state-spaces (Austin et al. 2021, arXiv 2107.03006).
 
-Discrete time t = i/T, i = 1..T, any matrices Q_1..Q_T (`d3pm_transitions` has those of the paper):
+Discrete time t = i/T, i = 1..T, any matrices Q_1..Q_T (`d3pm_transitions` has those of the paper, `d3pm_noise` their
+names):
 
     q(x_i | x_{i-1})  a row of Q_i                                                                        (eq. 2)
     q(x_i | x_0)      a row of Q_1 .. Q_i                                                               (eq. 3)
@@ -44,8 +45,9 @@ from ..core.schedule import CLEAN, PRIOR
 from ..nn.logistic import near
 from . import diffusion, uniform
 from .absorbing import Absorbing
+from .d3pm_noise import NOISES, SCALINGS, STRENGTHS, WEIGHTS, either, noise_of
 from .d3pm_rows import RowTables, rows_of
-from .d3pm_transitions import ORDERED, SCALINGS, STRENGTHS, TABLES, WEIGHTS, Noise
+from .d3pm_transitions import TABLES
 
 
 class D3PM(Absorbing):
@@ -54,17 +56,7 @@ class D3PM(Absorbing):
     name = "d3pm"
     system, paper, noise = "D3PM", "2107.03006", "any chain Q_1..Q_T"
     choices: ClassVar = {
-        "process": (
-            "absorbing",
-            "uniform",
-            "absorbing-uniform",
-            "middle",
-            "gaussian",
-            "band",
-            "nearest",
-            "absorbing-nearest",
-            "matrix",
-        ),
+        "process": NOISES,
         "schedule": ("paper", "auto", *TABLES),
         "prediction": ("leave-one-out", "mean"),
         "last": ("text", "image"),
@@ -74,7 +66,11 @@ class D3PM(Absorbing):
         "strength": STRENGTHS,
         "neighbour_weights": WEIGHTS,
     }
-    of_levels: ClassVar = {"process": ORDERED, "head": ("logistic",), "levels": (True,)}
+    of_levels: ClassVar = {
+        "process": [name for name, noise in NOISES.items() if noise.ordered],
+        "head": ("logistic",),
+        "levels": (True,),
+    }
     variants = (
         {},
         {"process": "uniform"},
@@ -97,11 +93,7 @@ class D3PM(Absorbing):
     class Config:
         """D3PM's options."""
 
-        process: str = option(
-            "kind of noise; absorbing (a mask), uniform, absorbing-uniform, middle, gaussian, band, nearest, "
-            "absorbing-nearest or matrix",
-            default="absorbing",
-        )
+        process: str = option(f"kind of noise; {either([*NOISES])}", default="absorbing")
         schedule: str = option(
             "schedule of beta_i; paper, auto, linear, linear-to-one, cosine, even or mutual-information",
             default="paper",
@@ -182,38 +174,26 @@ class D3PM(Absorbing):
         self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: Config | None = None
     ):
         config = self.checked(config)
-        kernel = (
-            "width",
-            "neighbours",
-            "embedding",
-            "mask_proportion",
-            "scaling",
-            "strength",
-            "neighbour_weights",
-            "mask_rate",
-            "matrix",
-            "unigrams",
-        )
-        choices = {name: getattr(config, name) for name in kernel}
-        noise = Noise(config.process, config.diffusion_steps, config.schedule, **choices)
         if config.log_eps and (config.last, config.prediction) != ("image", "leave-one-out"):
             raise InputError(
                 "`log_eps` is of the published image code; it needs `last` image and `prediction` leave-one-out"
             )
-        if config.head != "logits" and config.process.startswith("absorbing"):
+        if config.head != "logits" and NOISES[config.process].mask:
             raise InputError(f"`head` {config.head} has no place for a mask; use `process` middle, or `head` logits")
-        super().__init__(network, vocabulary, shape, config, noise.on(vocabulary), True, config.diffusion_steps)
+        process = noise_of(config, vocabulary)
+        super().__init__(network, vocabulary, shape, config, process, timed=True, steps=config.diffusion_steps)
         self.parameterization, self.approximate = config.prediction.replace("-", "_"), config.log_eps > 0
         self.loss_is_bound = config.auxiliary == 0 and not self.approximate
 
     @classmethod
     def states(cls, vocabulary, config):
-        return vocabulary + config.process.startswith("absorbing")
+        return vocabulary + NOISES[cls.checked(config).process].mask
 
     @classmethod
     def needs_order(cls, config):
-        has_distances = not config.process.endswith("nearest") or config.embedding
-        return super().needs_order(config) if has_distances else f"`process` {config.process} without `embedding`"
+        if NOISES[cls.checked(config).process].embedded and not config.embedding:
+            return f"`process` {config.process} without `embedding`"
+        return super().needs_order(config)
 
     # ---------------------------------------------------------------------------------- what the network says
     def read(self, logits, x_t, t):

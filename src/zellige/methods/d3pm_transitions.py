@@ -1,4 +1,4 @@
-"""The transition matrices of D3PM (Austin et al. 2021, arXiv 2107.03006, appendix A.2), and the noise they are given.
+"""The transition matrices of D3PM (Austin et al. 2021, arXiv 2107.03006, appendix A.2), and their strengths.
 
 Rows are the source state: Q[i, j] = q(x_i = j | x_{i-1} = i). Each is a function of K and of one number beta, its
 strength: 0 changes nothing. All without a mask are doubly stochastic, so that their stationary distribution is uniform.
@@ -12,22 +12,20 @@ strength: 0 changes nothing. All without a mask are doubly stochastic, so that t
     band         beta/K where 0 < |i - j| <= width                                   (A.2.5, eq. 10)
 
 The first three are mixtures, which need no matrix (`process.Mixture`): with the same w in each step, the third has the
-prior w e_m + (1 - w) 1/K. `levels` makes a `Chain` of the kernels for ordered
-states, `graph` a process of the nearest neighbours: its matrices commute, so it is a `CTMC` at the times i/T (A.4, eq.
-16); `graph_steps` is that of the published text code. `Noise` makes any of them by its name.
+prior w e_m + (1 - w) 1/K. `levels` makes a `Chain` of the kernels for ordered states, `graph` a process of the nearest
+neighbours: its matrices commute, so it is a `CTMC` at the times i/T (A.4, eq. 16); `graph_steps` is that of the
+published text code. By their names: `d3pm_noise`.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..base.errors import InputError, at_least
-from ..core import maths, process
+from ..base.errors import InputError
+from ..core import maths
 from ..core.matrices import CTMC, THIN, Chain, Kernels, afford
 from ..core.schedule import Schedule, Tabulated
 
@@ -99,9 +97,6 @@ def neighbours(embedding: Tensor, k: int) -> Tensor:
     return apart.fill_diagonal_(math.inf).sort(dim=-1, stable=True).indices[:, :k]
 
 
-WEIGHTS = ("equal", "rank")
-
-
 def nearest(embedding: Tensor, k: int, weights: str = "equal") -> Tensor:
     """The rates R of eq. 9: A = (G + G')/(2 k) off the diagonal, G the graph of the k nearest; rows sum to zero. (N,
     N).
@@ -142,75 +137,6 @@ def neighbour_matrix(embedding: Tensor, k: int, scaling: str, beta: float = 0.0)
     return A
 
 
-def read_embedding(path: str, tokens: int) -> Tensor:
-    """The array (tokens, d) of a .npy file, float64. Nothing in it is run."""
-    try:
-        array = np.load(path, allow_pickle=False)
-    except FileNotFoundError:
-        raise InputError(f"no file at '{path}'; `embedding` takes a .npy file with a row for each token") from None
-    except (OSError, ValueError, EOFError):
-        raise InputError(f"'{path}' is no array; `embedding` takes a .npy file with a row for each token") from None
-    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "fiu":
-        raise InputError(f"'{path}' is no table of numbers; `embedding` takes a .npy file with a row for each token")
-    if len(array) != tokens:
-        raise InputError(
-            f"'{path}' has {len(array):,} rows and the vocabulary {tokens:,} tokens; give a row for each token"
-        )
-    if not np.isfinite(array).all():
-        raise InputError(f"'{path}' has entries that are not finite; give a number for each")
-    return torch.from_numpy(array.astype(np.float64))
-
-
-def _numbers(path: str, what: str, takes: str) -> np.ndarray:
-    """Read numbers from a .npy or text file. InputError: the file is no `what` of numbers;
-    `takes` says what would be."""
-    try:
-        return np.load(path, allow_pickle=False) if path.endswith(".npy") else np.loadtxt(path, delimiter=",")
-    except FileNotFoundError:
-        raise InputError(f"no file at '{path}'; {takes}") from None
-    except (OSError, ValueError, EOFError):
-        raise InputError(f"'{path}' is no {what} of numbers; {takes}") from None
-
-
-def read_matrix(path: str, tokens: int) -> Tensor:
-    """The transition matrix (tokens, tokens) of a .npy file, or of a text file of numbers, float64; its rows sum to 1.
-
-    Raises:
-        InputError: no such file, no table of numbers of this size, a negative entry, or a row that does not sum to 1.
-    """
-    array = _numbers(path, "table", "`matrix` takes a .npy or .csv file with a row for each token")
-    if getattr(array, "shape", ()) != (tokens, tokens):
-        size = " x ".join(map(str, np.shape(array)))
-        raise InputError(
-            f"'{path}' is {size}, and the vocabulary has {tokens:,} tokens; give {tokens:,} rows of as many numbers"
-        )
-    M = torch.from_numpy(np.asarray(array, dtype=np.float64))
-    if not torch.isfinite(M).all() or (M < 0).any():
-        raise InputError(f"'{path}' has entries that are negative or not finite; give probabilities")
-    sums = (M.sum(1) - 1).abs()
-    worst = int(sums.argmax())
-    if sums[worst] > 1e-6:
-        raise InputError(f"row {worst + 1} of '{path}' sums to {float(M[worst].sum()):.6g}; every row must sum to 1")
-    return M / M.sum(1, keepdim=True)
-
-
-def read_unigrams(path: str, tokens: int) -> Tensor:
-    """The frequencies (tokens,) of the tokens from a .npy file, or a text file with a number on each line: float64, of
-    sum 1.
-
-    Raises:
-        InputError: no such file, not as many numbers as tokens, or a negative one; none but one token occurs.
-    """
-    array = _numbers(path, "list", "`unigrams` takes a file with a count for each token, .npy or text")
-    counts = np.asarray(array).reshape(-1)
-    if len(counts) != tokens or counts.dtype.kind not in "fiu":
-        raise InputError(f"'{path}' has {len(counts):,} counts and the vocabulary {tokens:,} tokens; give one for each")
-    p = torch.from_numpy(counts.astype(np.float64))
-    if not torch.isfinite(p).all() or (p < 0).any() or (p > 0).sum() < 2:
-        raise InputError(f"'{path}' must hold counts of 0 or more, of two tokens at least above 0")
-    return p / p.sum()
-
-
 def stationary(M: Tensor) -> Tensor:
     """The distribution (V,) that a transition matrix (V, V) keeps.
 
@@ -227,7 +153,7 @@ def stationary(M: Tensor) -> Tensor:
     return kept.clamp_min(0.0) / kept.clamp_min(0.0).sum()
 
 
-def own(M: Tensor, T: int, schedule: str) -> CTMC:
+def of_matrix(M: Tensor, T: int, schedule: str) -> CTMC:
     """Noise by a transition matrix of one's own, in T steps: Q_{s,t} = exp((a_t - a_s) (M - I)), rows of M from token
     to token.
 
@@ -242,8 +168,6 @@ def own(M: Tensor, T: int, schedule: str) -> CTMC:
 
 # ---------------------------------------------------------------------------------- how much noise
 TABLES = ("linear", "linear-to-one", "cosine", "even", "mutual-information")
-INFORMED = ("uniform", "absorbing-uniform", "nearest", "absorbing-nearest")  # noises that read the frequencies of x_0
-OF_MIXTURES = ("linear-to-one", "even", "mutual-information")  # schedules that chains of matrices do not have
 
 
 def table(
@@ -466,101 +390,3 @@ def graph_steps(embedding: Tensor, k: int, T: int, schedule: str, scaling: str) 
 
     steps = Kernels(kernel, beta)
     return Chain(steps, torch.full((N,), 1 / N, dtype=D))
-
-
-SCALINGS = ("exponential", "sinkhorn", "expm")  # of the neighbours' graph
-STRENGTHS = ("paper", "matched")  # of a Gaussian kernel
-ORDERED = ("middle", "gaussian", "band")  # of levels
-
-
-COSINE = (("uniform", "paper"), ("matrix", "paper"), ("matrix", "auto"))  # noises whose default schedule is the cosine
-
-
-@dataclass(frozen=True)
-class Noise:
-    """D3PM's noise as it is chosen; `on` makes the process. What the fields mean stands in the method's `Config`.
-
-    "absorbing" (into a mask), "uniform", "absorbing-uniform" (one or the other) and "middle" (absorbing into the middle
-    level) are mixtures, never K x K: keep with probability 1 - beta_i, else draw from the prior. "gaussian" and "band"
-    are chains of K x K matrices, "nearest" and "absorbing-nearest" are matrix exponentials: one matrix for each time,
-    not for each position. The mutual-information schedules take x_0 to be uniform, or of the frequencies in `unigrams`,
-    as the published ones do. The betas of "gaussian" are the paper's where T steps of them forget x_0, and larger on
-    few levels (`levels`).
-
-    Raises:
-        InputError: a number out of its range, or a schedule that this noise does not have.
-    """
-
-    kind: str
-    steps: int
-    schedule: str
-    width: int
-    neighbours: int
-    embedding: str
-    mask_proportion: float = 0.5
-    scaling: str = "exponential"
-    strength: str = "paper"
-    neighbour_weights: str = "equal"
-    mask_rate: float = 4.0
-    matrix: str = ""
-    unigrams: str = ""
-
-    def __post_init__(self) -> None:
-        if bool(self.matrix) != (self.kind == "matrix"):
-            needs = "`matrix` needs `process` matrix; drop it"
-            raise InputError(
-                needs if self.matrix else "`process` matrix needs `matrix`, a .npy or .csv file whose rows sum to 1"
-            )
-        at_least("diffusion_steps", self.steps, 1)
-        if not 0 < self.mask_proportion < 1:
-            hint = "use `process` absorbing" if self.mask_proportion == 1 else "it must be above 0 and below 1"
-            raise InputError(f"`mask_proportion` is {self.mask_proportion:g}; {hint}")
-        if self.scaling != "exponential" and self.kind != "nearest":
-            raise InputError(f"`scaling` {self.scaling} needs `process` nearest; drop it")
-        if self.neighbour_weights != "equal" and (not self.kind.endswith("nearest") or self.scaling != "exponential"):
-            raise InputError(
-                "`neighbour_weights` rank needs `process` nearest or absorbing-nearest, and `scaling` exponential"
-            )
-        if not 0 < self.mask_rate < math.inf:
-            raise InputError(f"`mask_rate` is {self.mask_rate:g}; it must be above 0 and finite")
-
-    def on(self, V: int) -> process.Process:
-        """The process of V tokens, on one state more where there is a mask."""
-        kind, T, schedule, ordinal = self.kind, self.steps, self.schedule, self.kind in ("gaussian", "band")
-        if schedule in ("paper", "auto"):
-            default = "cosine" if (kind, schedule) in COSINE else "mutual-information"
-            schedule = "linear" if ordinal or self.scaling != "exponential" else default
-        if self.unigrams and (schedule != "mutual-information" or kind not in INFORMED):
-            raise InputError(
-                "`unigrams` is for `schedule` mutual-information of `process` uniform, absorbing-uniform, nearest or "
-                "absorbing-nearest; drop it"
-            )
-        if (ordinal or kind == "matrix") and schedule in OF_MIXTURES:
-            raise InputError(f"`schedule` {schedule} is not for `process` {kind}; use linear or cosine")
-        unigrams = read_unigrams(self.unigrams, V) if self.unigrams else None
-        if kind == "matrix":
-            return own(read_matrix(self.matrix, V), T, schedule)
-        if ordinal:
-            return levels(kind, V, T, schedule, self.width, self.strength)
-        if kind.endswith("nearest"):
-            if schedule in ("linear-to-one", "even"):
-                raise InputError(
-                    f"`schedule` {schedule} is not for `process` {kind}; use linear, cosine or mutual-information"
-                )
-            afford(V)
-            points = read_embedding(self.embedding, V) if self.embedding else torch.arange(V)[:, None]
-            if self.scaling == "exponential":
-                mask_rate = self.mask_rate if kind == "absorbing-nearest" else 0.0
-                return graph(points, self.neighbours, T, schedule, unigrams, self.neighbour_weights, mask_rate)
-            if schedule == "mutual-information":
-                raise InputError(
-                    f"`schedule` mutual-information is not for `scaling` {self.scaling}; use linear or cosine"
-                )
-            return graph_steps(points, self.neighbours, T, schedule, self.scaling)
-        if kind == "absorbing-uniform":
-            alpha = table(schedule, T, V, False, (1 - self.mask_proportion) / (V + 1), unigrams)
-            return process.absorbing_uniform(V + 1, Tabulated(alpha), self.mask_proportion)
-        alpha = Tabulated(table(schedule, T, V, kind != "uniform", None, unigrams))
-        if kind == "middle":
-            return process.Mixture(F.one_hot(torch.tensor(V // 2), V).double(), alpha)
-        return process.uniform(V, alpha) if kind == "uniform" else process.absorbing(V + 1, alpha)

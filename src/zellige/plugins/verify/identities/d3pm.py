@@ -15,7 +15,8 @@ from zellige.core.process import Process
 from zellige.core.schedule import CLEAN
 from zellige.exact import bounds, enumeration
 from zellige.methods import D3PM
-from zellige.methods.d3pm_transitions import Noise, table
+from zellige.methods.d3pm_noise import noise_of
+from zellige.methods.d3pm_transitions import table
 from zellige.methods.method import Method
 
 from .bound import BOUND
@@ -36,7 +37,7 @@ def noise(kind: str, schedule: str, tokens: int = V, **files: Any) -> Process:
         for name, rows in files.items():
             paths[name] = str(Path(folder) / f"{name}.csv")
             Path(paths[name]).write_text("\n".join(",".join(map(str, row)) for row in rows))
-        return Noise(kind, STEPS, schedule, 0, 2, "", mask_proportion=0.3, **paths).on(tokens)
+        return noise_of(D3PM.Config(kind, schedule, STEPS, neighbours=2, mask_proportion=0.3, **paths), tokens)
 
 
 @shared("process.betas")
