@@ -19,11 +19,14 @@ import zellige
 from zellige.cli import COMMANDS, help, main
 from zellige.cli.evaluate import EVALUATIONS
 from zellige.data import DATASETS
+from zellige.models import shipped
+from zellige.plugins.published import LAYOUTS
 
 MODES = [f"--{name}" for name in EVALUATIONS.names()]  # flags that make another command of `evaluate`
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "studies").rglob("*.md"))]
+README, COMPARISON = ROOT / "README.md", ROOT / "docs" / "comparison.md"
+PAGES = [README, *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "studies").rglob("*.md"))]
 PAGES = [page for page in PAGES if "_build" not in page.parts]
 HEAVY = ["torch", "lightning", "transformers", "datasets", "matplotlib", "rich", "huggingface_hub"]
 
@@ -175,8 +178,42 @@ def test_the_pages_that_help_to_choose_name_every_method_and_sampler():
 
     assert sorted(named("learn/choose.md", r"`(\w+)`")) == sorted(zellige.METHODS)
     assert sorted(named("tutorials/choose_sampler.md", r"\[`(\w+)`\]\(.*?\)")) == sorted(zellige.SAMPLERS)
-    readme = (ROOT / "README.md").read_text().partition("\n## Which method")[2].partition("\n## ")[0]
-    assert {*zellige.METHODS} <= set(re.findall(r"`(\w+)`", readme)) <= {*zellige.METHODS, *zellige.SAMPLERS}
+
+
+def test_counts_on_the_first_pages_are_those_of_the_code():
+    published = {cls.system: cls.paper for cls in zellige.METHODS.values() if cls.paper}
+    models = ("Six", "Seven", "Eight", "Nine")[len(shipped.names()) - 6] + " small trained models"
+    counts = f"{len(published)} methods", f"{len(zellige.SAMPLERS)} samplers", f"{len(LAYOUTS)} published formats"
+    for page, phrases in {
+        "README.md": (*counts, models), "docs/comparison.md": counts, "docs/start.md": (models,),
+        "docs/index.md": (f"{len(published)} published methods",),
+    }.items():  # fmt: skip
+        for phrase in phrases:
+            assert phrase in (ROOT / page).read_text(), page
+    linked = dict(re.findall(r"\[([\w-]+)\]\(https://arxiv\.org/abs/([\d.]+)\)", README.read_text()))
+    assert linked == published
+
+
+def test_numbers_of_the_readme_stand_on_the_page_that_is_linked_beside_them():
+    text = README.read_text().partition("\n## What it reaches")[2].partition("\n## Cite")[0]
+    seen = 0
+    for item in re.split(r"\n(?=[|-]|\n)", text):
+        pages = [README.parent / target for target in re.findall(r"\]\(([^)#:]+\.md)[^)]*\)", item)]
+        there = "".join(page.read_text() for page in pages)
+        numbers = re.findall(r"\d+\.\d+", re.sub(r"\]\([^)]*\)", "]", item)) if pages else []
+        assert not [number for number in numbers if number not in there], item
+        seen += len(numbers)
+    assert seen >= 15
+
+
+def test_the_readme_and_citation_cff_cite_the_same():
+    entry = re.search(r"```bibtex\n(.*?)```", README.read_text(), re.DOTALL)
+    assert entry is not None
+    given = dict(re.findall(r"(\w+) += \{+(.+?)\}+,?\n", entry[1]))
+    said = dict(
+        re.findall(r'^(?:  - )?(title|version|name): "?([^"\n]+)"?$', (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
+    )
+    assert given == {"title": said["title"], "version": said["version"], "author": said["name"]}
 
 
 # ------------------------------------------------------------------------------------------------- commands, snippets
@@ -186,7 +223,8 @@ def commands() -> list[str]:
     """Every `zellige ...` that a page shows in a block of shell commands."""
     found = set()
     for page in PAGES:
-        for block in re.findall(r"```(?:sh|console)\n(.*?)```", page.read_text(), re.DOTALL):
+        inline = re.findall(r"`(zellige \w+ [^`]+)`", page.read_text()) if page in (README, COMPARISON) else []
+        for block in [*re.findall(r"```(?:sh|console)\n(.*?)```", page.read_text(), re.DOTALL), *inline]:
             for line in block.replace("\\\n", " ").splitlines():
                 line = line.removeprefix("$ ").partition("#")[0].strip()
                 if line.startswith(("zellige ", "make ")):
