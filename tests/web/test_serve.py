@@ -101,11 +101,11 @@ def test_a_cache_is_an_option_of_a_request(client, model):
     assert "`refresh` says how long a cache is kept" in wrong.json()["error"]["message"]
 
 
-@pytest.mark.parametrize("name", ["mdlm", "ar", "udlm"])
-def test_a_stream_gives_the_same_text_by_frames(name):
+@pytest.mark.parametrize(("name", "choices"), [("mdlm", {}), ("mdlm", {"sampler": "p2"}), ("ar", {}), ("udlm", {})])
+def test_a_stream_gives_the_same_text_by_frames(name, choices):
     with TestClient(application(small(name=name), "tiny"), base_url=HERE) as client:
-        whole = ask(client).json()
-        with client.stream("POST", "/v1/completions", json=ASK | {"stream": True}) as answer:
+        whole = ask(client, **choices).json()
+        with client.stream("POST", "/v1/completions", json=ASK | choices | {"stream": True}) as answer:
             lines = [line.removeprefix("data: ") for line in answer.iter_lines() if line]
     assert lines[-1] == "[DONE]"
     parts = [json.loads(line) for line in lines[:-1]]
