@@ -1,4 +1,5 @@
-"""Which files of the package does a batch pass in training, a sample of a model, one of a method by `run`, a folder being loaded?
+"""Which files of the package does a batch pass in training, a sample of a model, one of a method by `run`, a folder being
+loaded, an option from the command line to the sampler?
 
     python studies/walk.py              a table: files, returns, calls that go up
     python studies/walk.py --list       and the files, in the order in which they are first entered
@@ -92,9 +93,10 @@ def walks() -> dict[str, Walk]:
     """What walks -> its walk: a tiny MDLM on a text of one line, all of it once before, so that no import is on the way."""
     import zellige
     from zellige import Data, Net, Train
+    from zellige.cli import main
 
     root = Path(zellige.__file__).parent
-    training, sampling, running, loading = (Walk(root) for _ in range(4))
+    training, sampling, running, loading, option = (Walk(root) for _ in range(5))
     with tempfile.TemporaryDirectory() as folder:
         os.environ["ZELLIGE_CACHE"] = f"{folder}/cache"
         text, run = Path(folder, "text.txt"), Path(folder, "run")
@@ -107,11 +109,16 @@ def walks() -> dict[str, Walk]:
         loading(zellige.load, run)
         sampling(zellige.sample, model, steps=4, seed=0)
         running(lambda: [*zellige.run(zellige.SAMPLERS["ancestral"](), model.method, (1, net.length), 4)])
+        command = ["sample", str(run), "--steps", "4", "--temperature", "0.7", "--out", f"{folder}/samples.txt", "--quiet"]
+        main(command)
+        with ToTheSampler(option):
+            main(command)
     return {
         "a batch in training": training,
         "a state in sampling": sampling,
         "a sample of a method, by `run`": running,
         "a folder being loaded": loading,
+        "an option, from argv to the sampler": option,
     }
 
 
@@ -134,7 +141,28 @@ class ThirdStep:
         sys.setprofile(None)
 
 
-def main() -> None:
+class ToTheSampler:
+    """While in it: walk a command until the sampler takes its first step, without the loading of the model."""
+
+    def __init__(self, walk: Walk):
+        self.walk, self.loading, self.over = walk, False, False
+
+    def event(self, frame: FrameType, event: str, argument: Any) -> None:
+        file, name = self.walk.file(frame), frame.f_code.co_name
+        if (file, name) == ("models/model.py", "load") and event in ("call", "return"):
+            self.loading = event == "call"
+        if not self.loading and not self.over:
+            self.walk.event(frame, event, argument)
+        self.over = self.over or (file.startswith("samplers/") and name == "step")
+
+    def __enter__(self) -> None:
+        sys.setprofile(self.event)
+
+    def __exit__(self, *_: Any) -> None:
+        sys.setprofile(None)
+
+
+def measure() -> None:
     ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ask.add_argument("--list", action="store_true", help="the files, in the order of their first entry")
     options = ask.parse_args()
@@ -148,4 +176,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    measure()
