@@ -77,6 +77,7 @@ def texts(tree: ast.AST) -> Iterator[str]:
 
 
 OPTIONS_BELOW = {  # files below cli/ that write options, beside whole commands (`zellige verify --json -`), and why
+    "plugins/__init__.py": "the sentences of `zellige --help`",
     "plugins/verify/verify.py": "puts together the command that checks one identity again",
     "plugins/adapters/harness.py": "the options of lm_eval, a program of others",
     "plugins/adapters/sglang.py": "the options of SGLang, a program of others",

@@ -99,7 +99,7 @@ def dispatch(argv: Sequence[str], terminal: Terminal) -> int:
     """Find the command by its name, and run it."""
     first, rest = (argv[0], list(argv[1:])) if argv else ("--help", [])
     if first in ("--help", "-h", "help", "--help-all"):
-        terminal.result(help.HELP, keep="\n")
+        terminal.result(help.commands(), keep="\n")
         return 0
     if first in ("--version", "-V"):
         terminal.result(f"zellige {__version__}")

@@ -57,6 +57,8 @@ class Loading:
 class OfModel(Loading):
     """Options of loading one model, and its path."""
 
+    usage = "RUN [options]"
+
     run: str = option(
         "a run, a saved folder, a hub id, or a model that comes with Zellige: zellige list models",
         default="",

@@ -48,6 +48,8 @@ complete -o filenames -F _zellige zellige"""
 
 @declared
 class Shell:
+    usage = "bash|zsh|fish"
+
     shell: Literal["bash", "zsh", "fish"] | None = option("bash, zsh or fish", default=None, argument="SHELL")
 
 

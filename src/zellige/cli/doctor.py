@@ -77,6 +77,8 @@ class Machine:
 
 @declared
 class Doctor:
+    usage = "[--json FILE]"
+
     verify_caches: bool = option(
         "check every cached file, and the texts it was made of, against its checksum; finds damage that left a file's "
         "times unchanged",

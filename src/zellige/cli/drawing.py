@@ -57,11 +57,22 @@ class Drawing(OfModel):
 
 @declared
 class SampleOptions(Drawing):
+    shown = (
+        "prompt count steps sampler length temperature top-p top-k class seed watch out block-sampler grid "
+        "confidence remasking device"
+    )
+
     request: Sample = inline(default=Sample())
 
 
 @declared
 class InfillOptions(Drawing):
+    usage = 'RUN "a text with ____" [options]'
+    shown = (
+        "count steps sampler temperature top-p class seed watch mark mask-token example keep data.path out "
+        "order confidence device"
+    )
+
     text: str = option(
         "the text with its masked spans: each _ is one missing token, a character or a subword; of a grid the puzzle: "
         "53..7....",

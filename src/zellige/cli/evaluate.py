@@ -29,9 +29,8 @@ from .common import (
     with_sampler,
 )
 from .evaluate_again import Mode, again, audit, status
-from .evaluate_features import FEATURES, train_features
+from .evaluate_features import FEATURES, FeaturesOptions, train_features
 from .flags import flags
-from .help import SHOWN
 
 if TYPE_CHECKING:
     from ..evaluation.result import Result
@@ -47,6 +46,8 @@ TRAIN = "--train-features"  # trains, and judges nothing
 
 @declared
 class EvaluateOptions(OfModel):
+    shown = "data.path data.name split draws limit seed estimator from device"
+
     request: Evaluate = inline(default=Evaluate())
     data: Data = option("a data set other than the run's own, or its path", default=Data())
     from_: str | None = option(
@@ -177,9 +178,8 @@ def _modes() -> str:
     """The other commands of `evaluate`, a line each, for its help."""
     order = ("generate", "steps", "bracket", "suite", "pairs", "probe")
     modes = [EVALUATIONS[name] for name in [*order, *(n for n in EVALUATIONS.names() if n not in order)]]
-    mode_titles = {mode.options.__name__: mode.about for mode in modes}
-    lines = [(SHOWN[name][0], about) for name, about in [*mode_titles.items(), ("FeaturesOptions", FEATURES)]]
-    lines = [(usage.removeprefix("RUN ").removesuffix(" [options]"), about) for usage, about in lines]
+    titles = {mode.options.usage: mode.about for mode in modes} | {FeaturesOptions.usage: FEATURES}
+    lines = [(usage.removeprefix("RUN ").removesuffix(" [options]"), about) for usage, about in titles.items()]
     lines.insert(1, FRONTIER)
     wide = max(len(usage) for usage, _ in lines) + 2
     table = [f"  {usage:<{wide}}{about.rstrip('.')}" for usage, about in lines]

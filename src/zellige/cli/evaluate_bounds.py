@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 @declared
 class PairsOptions(OfModel):
+    usage = "RUN --pairs FILE.jsonl [options]"
+
     request: EvaluatePairs = inline(default=EvaluatePairs())
 
 
@@ -99,6 +101,9 @@ def describe_pairs(judged: "ChoiceScores") -> list[str]:
 
 @declared
 class StepsOptions(OfModel):
+    usage = "RUN --steps 32 128 continuous [options]"
+    shown = "steps data.path data.name split draws limit seed processes device"
+
     request: EvaluateSteps = inline(default=EvaluateSteps())
     data: Data = option("a data set other than the run's own, or its path", default=Data())
 
@@ -174,6 +179,8 @@ def step_name(T: int) -> str:
 
 @declared
 class SuiteOptions(OfModel):
+    usage = "RUN --suite zero-shot [options]"
+
     request: EvaluateSuite = inline(default=EvaluateSuite())
 
 
@@ -264,6 +271,9 @@ def _suite_row(name: str, result: Any) -> tuple[str, ...]:
 
 @declared
 class BracketOptions(OfModel):
+    usage = "RUN --bracket [options]"
+    shown = "limit numbers orders per-step steps own data.path data.name split seed device"
+
     bracket: bool = option(
         "two-sided bound on -log p: importance-weighted from above, TUBE from below; exact of an order and of "
         "confidence order",

@@ -16,6 +16,9 @@ FEATURES = "Train an image classifier for FID and KID."
 
 @declared
 class FeaturesOptions:
+    usage = "--train-features FOLDER [options]"
+    shown = "data.name data.path epochs seed device"
+
     request: TrainFeatures = inline(default=TrainFeatures())
     data: Data = option("images with classes: mnist, fashion-mnist, cifar10", default=Data())
 

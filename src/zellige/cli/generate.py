@@ -33,6 +33,12 @@ READ = ("samples", "tokens", "first", "eos", "long", "context", "reference", "ma
 
 @declared
 class GenerateOptions(OfModel):
+    usage = "RUN --generate [options]"
+    shown = (
+        "judge count steps sampler temperature top-p length frontier calls samplers prompt-tokens samples "
+        "reference features mauve data.path out seed"
+    )
+
     request: EvaluateSamples = inline(default=EvaluateSamples())
     options: SamplerOptions = inline(default=SamplerOptions())
     data: Data = option("a data set other than the run's own, or its path", default=Data())

@@ -7,30 +7,10 @@ from typing import Any
 
 from .. import __version__
 from ..base.arguments import choices_of_kind
+from ..base.plugins import named
 from .flags import Flag, arguments, flags, sections
 
-HELP = f"""Zellige {__version__}: discrete diffusion for text and any tokens
-
-  demo        start here: see a model write, then train a small one (5 min)
-  train       train a model of METHOD on your text or on a data set
-  tune        fine-tune a model on prompts and answers, or other data (LoRA)
-  evaluate    likelihood with 95% intervals; quality of samples; zero-shot
-  sample      sample text, images or music; --watch shows each step
-  infill      fill the masked spans of a text; the rest stays as it is
-  verify      check the formulas on examples small enough to enumerate
-  compare     train several methods on the same budget and compare them
-  sweep       train a METHOD with several values of its options
-  plan        estimate memory, time and cost of a training on other GPUs
-  report      write a self-contained HTML page about a run
-  play        web page to write and fill text, and to see each step
-  serve       OpenAI-compatible server for a text model
-  list        list models, methods, samplers, data, recipes and others
-  import      convert a published model, from the hub or from files
-  export      save a model in a layout that the published code can read
-  doctor      show versions, devices, extras and caches
-  completion  print a completion script for bash, zsh or fish
-
-Everywhere: --json FILE (- is stdout)  --quiet  --seed N  --color WHEN  --help
+EVERYWHERE = """Everywhere: --json FILE (- is stdout)  --quiet  --seed N  --color WHEN  --help
             --help shows the usual options of a command, --help-all every one
             --no-checksums, --allow-code, --allow-remote: lift safety checks"""
 
@@ -50,68 +30,36 @@ TRAIN = """usage: zellige train METHOD [options]   options of one: zellige train
 example
   zellige train mdlm --data.path notes/"""
 
-LINES, COLUMNS = 24, 80
-# the options' dataclass: what is typed after the command, and those that most people need (all of them where none is
-# named)
-SHOWN: dict[str, tuple[str, str]] = {
-    "Options": ("[options]", "size config data.path data.name net.layers net.hidden net.length train.steps epochs "
-                "train.batch train.lr run resume overwrite recipe"),
-    "Compare": ("METHOD METHOD ... [options]", "data.path data.name net.layers net.hidden net.length train.steps train.batch "
-                "train.lr run calls samples draws limit"),
-    "SamplersOptions": ("RUN --samplers [NAME ...] [options]", "samplers steps samples limit data.path data.name out batch "
-                        "seed device head"),
-    "SweepOptions": ("METHOD --train.lr 1e-3,2e-3 [options]", "run trials search size config data.path data.name "
-                     "net.layers net.hidden net.length train.steps epochs train.batch train.lr train.seed"),
-    "PlanOptions": ("RECIPE or METHOD [options]", "gpus device mfu price vocabulary size config net.layers net.hidden "
-                    "net.length net.checkpoint train.steps train.batch train.accumulate train.precision"),
-    "ClassifierOptions": ("RUN [options]", "out data.path data.name data.labels steps batch lr layers seed device"),
-    "DistillOptions": ("RUN [options]", "by teacher-steps rounds divergence out data.path data.name steps batch lr seed device"),
-    "SpeculativeOptions": ("RUN [options]", "out data.path data.name steps batch lr seed device"),
-    "EvaluateOptions": ("RUN [options]", "data.path data.name split draws limit seed estimator from device"),
-    "GenerateOptions": ("RUN --generate [options]", "judge count steps sampler temperature top-p length frontier calls samplers "
-                 "prompt-tokens samples reference features mauve data.path out seed"),
-    "SuiteOptions": ("RUN --suite zero-shot [options]", ""),
-    "StepsOptions": ("RUN --steps 32 128 continuous [options]", "steps data.path data.name split draws limit seed processes "
-                     "device"),
-    "PairsOptions": ("RUN --pairs FILE.jsonl [options]", ""),
-    "ProbeOptions": ("RUN --probe ag_news [options]", ""),
-    "GlueOptions": ("RUN --probe glue [options]", ""),
-    "BracketOptions": ("RUN --bracket [options]", "limit numbers orders per-step steps own data.path data.name split seed "
-                       "device"),
-    "FeaturesOptions": ("--train-features FOLDER [options]", "data.name data.path epochs seed device"),
-    "TuneOptions": ("MODEL --data.path FILE [options]", "data.path data.fill run resume overwrite rank alpha dropout targets "
-                    "length train.steps train.lr train.batch"),
-    "SampleOptions": ("RUN [options]", "prompt count steps sampler length temperature top-p top-k class seed watch out "
-               "block-sampler grid confidence remasking device"),
-    "InfillOptions": ('RUN "a text with ____" [options]', "count steps sampler temperature top-p class seed watch mark "
-               "mask-token example keep data.path out order confidence device"),
-    "Verify": ("[METHOD ...]", ""),
-    "Report": ("RUN [--out FILE]", ""),
-    "Play": ("[RUN ...] [options]", ""),
-    "Serve": ("RUN [options]", ""),
-    "List": ("models|methods|samplers|data|checkpoints|recipes|tables", ""),
-    "Import": ("SOURCE --out FOLDER [options]", ""),
-    "Export": ("MODEL --to LAYOUT --out FOLDER", ""),
-    "Demo": ("[options]", ""),
-    "Doctor": ("[--json FILE]", ""),
-    "Shell": ("bash|zsh|fish", ""),
-}  # fmt: skip
-_VALUES = {  # what an option takes that has no default, where it is no name
-    "--data.path": "PATH", "--data.cache": "FOLDER", "--run": "FOLDER", "--out": "PATH", "--config": "FILE", "--prompt": "TEXT",
-    "--from": "FILE", "--samples": "FILE", "--pairs": "FILE", "--method": "FILE", "--token": "TEXT",
-}  # fmt: skip
-OWN = 4  # of a method's own options that `train METHOD` shows
+COLUMNS = 80
+_VALUES = {  # what stands for the value of an option that has no default, where that is no name
+    option: value
+    for value, options in {
+        "PATH": "--data.path --out",
+        "FOLDER": "--data.cache --run",
+        "FILE": "--config --from --samples --pairs --method",
+        "TEXT": "--prompt --token",
+    }.items()
+    for option in options.split()
+}
+
+
+def commands() -> str:
+    """The page of `zellige --help`: every command with its sentence."""
+    rows = [f"  {name:<12}{sentence}" for name, (_, sentence) in named("zellige.plugins:COMMANDS").items()]
+    head = f"Zellige {__version__}: discrete diffusion for text and any tokens"
+    return "\n".join([head, "", *rows, "", EVERYWHERE])
 
 
 def short(cls: type, where: str, default: Any = None, about: str = "") -> str:
-    """The short help of the command `where`, whose options are `cls`."""
+    """The short help of the command `where`, whose options are `cls`.
+
+    The class may have `usage`, what is typed after the command, and `shown`, the options that most people need; else
+    all that do something are shown.
+    """
     flags_of_command = flags(cls, default)
-    _, words = SHOWN.get(cls.__name__, ("", ""))
-    named = [flags_of_command[f"--{name}"] for name in words.split() if f"--{name}" in flags_of_command]
+    named = [flags_of_command[f"--{name}"] for name in getattr(cls, "shown", "").split()]
     useful = [flag for flag in flags_of_command.values() if not flag.option.idle]
     flags_shown = named or useful
-    if cls.__name__ == "Options":  # a method's own first
-        flags_shown = [flag for flag in useful if flag.path[0] == "options"][:OWN] + flags_shown
     heads = [_head(flag) for flag in flags_shown]
     wide = max(map(len, heads), default=0) + 2
     title, _, more_lines = about.partition("\n")
@@ -151,7 +99,7 @@ def words(cls: type, where: str, default: Any = None, about: str = "") -> str:
 
 def _usage(cls: type, where: str) -> str:
     command, _, name = where.partition(" ")
-    usage = SHOWN.get(cls.__name__, ("[options]", ""))[0]
+    usage = getattr(cls, "usage", "[options]")
     if name:
         usage = usage.removeprefix("RECIPE or ").removeprefix("METHOD ")
     return f"usage: zellige {command}{f' {name}' * (name[:2] not in ('', '--'))} {usage}"

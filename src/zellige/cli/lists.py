@@ -18,6 +18,8 @@ What = Literal["models", "methods", "samplers", "data", "checkpoints", "recipes"
 
 @declared
 class List:
+    usage = "models|methods|samplers|data|checkpoints|recipes|tables"
+
     what: What | None = option(
         "models, methods, samplers, data, checkpoints, recipes, tables or plugins", default=None, argument="[WHAT]"
     )

@@ -28,7 +28,7 @@ from .flags import Flag, arguments, flags, with_values
 from .meanings import meaning, same_value, synonym
 
 T = TypeVar("T")
-LIST = "--list-options"  # for completion: prints what a command takes, a line each; `--name=` takes a value, of these words
+LIST = "--list-options"  # for completion: prints what a command takes, as `help.words` has it
 EVERYWHERE = {  # what every command takes, and options of `zellige train` that other commands advise
     "checksums=False": "--no-checksums",
     "allow_code": "--allow-code",

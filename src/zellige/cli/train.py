@@ -29,6 +29,12 @@ if TYPE_CHECKING:
     from ..methods.method import Method
     from ..training.run import Run
 
+OWN = 4  # of a method's own options, at the head of the short help
+SHOWN = (  # below them
+    "size config data.path data.name net.layers net.hidden net.length train.steps epochs train.batch train.lr run "
+    "resume overwrite recipe"
+)
+
 
 def form(method: Any) -> Any:
     """The options of `train METHOD`, as a dataclass: the sections, and what a request of a training has beside them."""
@@ -42,9 +48,10 @@ def form(method: Any) -> Any:
         ("train", Train, option(default=Train())),
     ]
     config = option("file of options: YAML, JSON or TOML; a run's config.json too", default=None)
-    return dataclasses.make_dataclass(
-        "Options", [*sections, *own_fields(Request), ("config", str | None, config)], frozen=True
-    )
+    first = [name.removeprefix("--") for name in flags(method.Config)][:OWN]
+    namespace = {"usage": "[options]", "shown": " ".join([*first, SHOWN])}
+    fields = [*sections, *own_fields(Request), ("config", str | None, config)]
+    return dataclasses.make_dataclass("Options", fields, frozen=True, namespace=namespace)
 
 
 def own_fields(request: type) -> list[tuple[str, Any, Any]]:
@@ -234,19 +241,21 @@ class About(NamedTuple):
         own: the request whose fields are its own options.
         without: the options of `train` that it has not, or has of its own, by their fields.
         what: it does, for its help.
+        usage, shown: of its options, as `help.short` reads them.
     """
 
     name: str
     own: type
     without: tuple[str, ...]
     what: str
+    usage: str
+    shown: str
 
     def form(self, method: Any) -> Any:
         """The options of the command with a method, as a dataclass."""
         common_fields = [(f.name, f.type, f) for f in dataclasses.fields(form(method)) if f.name not in self.without]
-        return dataclasses.make_dataclass(
-            f"{self.name.title()}Options", [*own_fields(self.own), *common_fields], frozen=True
-        )
+        fields, namespace = [*own_fields(self.own), *common_fields], {"usage": self.usage, "shown": self.shown}
+        return dataclasses.make_dataclass(f"{self.name.title()}Options", fields, frozen=True, namespace=namespace)
 
     def help(self, words: Sequence[str], terminal: Terminal) -> None:
         """Show the help and leave, if that is asked for."""

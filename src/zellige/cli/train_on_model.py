@@ -25,18 +25,24 @@ if TYPE_CHECKING:
 
 @declared
 class ClassifierOptions(OfModel):
+    shown = "out data.path data.name data.labels steps batch lr layers seed device"
+
     request: TrainClassifier = inline(default=TrainClassifier())
     data: Data = option("texts or images with classes (default: the data of the run)", default=Data())
 
 
 @declared
 class SpeculativeOptions(OfModel):
+    shown = "out data.path data.name steps batch lr seed device"
+
     request: TrainSpeculative = inline(default=TrainSpeculative())
     data: Data = option("texts (default: the data of the run)", default=Data())
 
 
 @declared
 class DistillOptions(OfModel):
+    shown = "by teacher-steps rounds divergence out data.path data.name steps batch lr seed device"
+
     request: TrainDistill = inline(default=TrainDistill())
     data: Data = option("texts (default: the data of the run)", default=Data())
 

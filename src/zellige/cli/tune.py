@@ -20,6 +20,7 @@ from .train import trained
 ABOUT = """Tune a model on other data: a small adapter (LoRA) beside its frozen weights.
 A .jsonl or .json with 'prompt' and 'answer' teaches the answers; so do
 conversations ('messages', ShareGPT, Alpaca), by the model's chat template."""
+SHOWN = "data.path data.fill run resume overwrite rank alpha dropout targets length train.steps train.lr train.batch"
 
 
 def form() -> Any:
@@ -32,7 +33,8 @@ def form() -> Any:
         ("data", Data, option(default=Data())),
         ("train", Train, option(default=Tune.defaults())),
     ]
-    return dataclasses.make_dataclass("TuneOptions", fields, frozen=True)
+    namespace = {"usage": "MODEL --data.path FILE [options]", "shown": SHOWN}
+    return dataclasses.make_dataclass("TuneOptions", fields, frozen=True, namespace=namespace)
 
 
 def tune(words: Sequence[str], terminal: Terminal, began: float) -> int:

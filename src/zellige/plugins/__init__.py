@@ -11,27 +11,31 @@
 TABLE says what is found by name, in the form of a package's entry points (`zellige.base.plugins`).
 """
 
+COMMANDS: dict[str, tuple[str, str]] = {  # in the order of `zellige --help`: the function, and the sentence there
+    "demo": ("zellige.cli.demo:command", "start here: see a model write, then train a small one (5 min)"),
+    "train": ("zellige.cli.train:train", "train a model of METHOD on your text or on a data set"),
+    "tune": ("zellige.cli.tune:tune", "fine-tune a model on prompts and answers, or other data (LoRA)"),
+    "evaluate": ("zellige.cli.evaluate:evaluate", "likelihood with 95% intervals; quality of samples; zero-shot"),
+    "sample": ("zellige.cli.drawing:sample", "sample text, images or music; --watch shows each step"),
+    "infill": ("zellige.cli.drawing:infill", "fill the masked spans of a text; the rest stays as it is"),
+    "verify": ("zellige.plugins.verify.command:verify", "check the formulas on examples small enough to enumerate"),
+    "compare": (
+        "zellige.plugins.studies.compare.command:compare",
+        "train several methods on the same budget and compare them",
+    ),
+    "sweep": ("zellige.plugins.studies.sweep.command:sweep", "train a METHOD with several values of its options"),
+    "plan": ("zellige.plugins.studies.plan.command:plan", "estimate memory, time and cost of a training on other GPUs"),
+    "report": ("zellige.plugins.report.command:report", "write a self-contained HTML page about a run"),
+    "play": ("zellige.plugins.web.command:play", "web page to write and fill text, and to see each step"),
+    "serve": ("zellige.plugins.web.command:serve", "OpenAI-compatible server for a text model"),
+    "list": ("zellige.cli.lists:list_", "list models, methods, samplers, data, recipes and others"),
+    "import": ("zellige.plugins.published.command:import_", "convert a published model, from the hub or from files"),
+    "export": ("zellige.plugins.published.command:export", "save a model in a layout that the published code can read"),
+    "doctor": ("zellige.cli.doctor:doctor", "show versions, devices, extras and caches"),
+    "completion": ("zellige.cli.completion:completion", "print a completion script for bash, zsh or fish"),
+}
 TABLE: dict[str, dict[str, str]] = {
-    "zellige.commands": {  # in the order of `zellige --help`
-        "demo": "zellige.cli.demo:command",
-        "train": "zellige.cli.train:train",
-        "tune": "zellige.cli.tune:tune",
-        "evaluate": "zellige.cli.evaluate:evaluate",
-        "sample": "zellige.cli.drawing:sample",
-        "infill": "zellige.cli.drawing:infill",
-        "verify": "zellige.plugins.verify.command:verify",
-        "compare": "zellige.plugins.studies.compare.command:compare",
-        "sweep": "zellige.plugins.studies.sweep.command:sweep",
-        "plan": "zellige.plugins.studies.plan.command:plan",
-        "report": "zellige.plugins.report.command:report",
-        "play": "zellige.plugins.web.command:play",
-        "serve": "zellige.plugins.web.command:serve",
-        "list": "zellige.cli.lists:list_",
-        "import": "zellige.plugins.published.command:import_",
-        "export": "zellige.plugins.published.command:export",
-        "doctor": "zellige.cli.doctor:doctor",
-        "completion": "zellige.cli.completion:completion",
-    },
+    "zellige.commands": {name: address for name, (address, _) in COMMANDS.items()},
     "zellige.evaluations": {  # by the flag of `zellige evaluate` that asks for one
         "suite": "zellige.cli.evaluate_bounds:SUITE",
         "generate": "zellige.cli.generate:GENERATE",

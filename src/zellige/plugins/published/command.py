@@ -23,7 +23,8 @@ def import_(words: Sequence[str], terminal: Terminal, began: float) -> int:
         ("out", str, option("folder to write the model into", default="")),
         ("choices", Choices, inline(default=Choices())),
     ]
-    form = dataclasses.make_dataclass("Import", fields, frozen=True)
+    namespace = {"usage": "SOURCE --out FOLDER [options]"}
+    form = dataclasses.make_dataclass("Import", fields, frozen=True, namespace=namespace)
     about = "Convert a published model into a folder in Zellige's format."
     arguments: Any = options.parse(form, words, "import", terminal, about=about)
     if not arguments.source or not arguments.out:
@@ -60,6 +61,8 @@ def import_(words: Sequence[str], terminal: Terminal, began: float) -> int:
 
 @declared
 class Export:
+    usage = "MODEL --to LAYOUT --out FOLDER"
+
     model: str = option("a run, a saved folder or a hub id", default="", argument="MODEL")
     to: str | None = option(
         f"layout to write: {', '.join(LAYOUTS)}, or {HUB} for Zellige's own with a model card; default: the layout in "

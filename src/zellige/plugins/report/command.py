@@ -14,6 +14,8 @@ from zellige.show.terminal import Terminal
 
 @declared
 class Report:
+    usage = "RUN [--out FILE]"
+
     run: str = option("a run, or a saved folder", default="", argument="RUN")
     out: str | None = option("file to write (default: RUN/report.html)", default=None)
     seed: int = option("random seed of the samples shown", default=0, minimum=0)

@@ -13,6 +13,8 @@ from zellige.show.terminal import Terminal
 
 @declared
 class Verify:
+    usage = "[METHOD ...]"
+
     methods: tuple[str, ...] = option(
         "names, or file.py:Class; all if none is given", default=(), argument="[METHOD ...]"
     )

@@ -244,10 +244,9 @@ def _verify(
     begin, rows = perf_counter(), []
     variants = cache(lambda cls, kinds: [*identities.variants(cls, kinds)])
     checks = [(key, cls) for key in keys for cls in ([None] if key in SHARED else classes)]
+    asked = SAMPLERS if sampler is None else {sampler: SAMPLERS[sampler]}
     pair_samplers = {
-        key: s
-        for key, s in SAMPLERS.items()
-        if sampler in (None, key) and not s.grows and not hasattr(s, "block_sampler")
+        key: s for key, s in asked.items() if not s.grows and not hasattr(s, "block_sampler")
     }  # the others are of several steps
     pair_classes = classes if pair_samplers and (sampler is not None or (only is None and len(classes) > 1)) else []
     total = len(checks) + len(pair_classes)

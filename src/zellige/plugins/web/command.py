@@ -44,6 +44,8 @@ class Listening(Loading):
 
 @declared
 class Serve(Listening):
+    usage = "RUN [options]"
+
     run: str = option("a run, a saved folder or a hub id", default="", argument="RUN")
     name: str | None = option("name of the model in requests (default: RUN)", default=None)
     token: str | None = option(
@@ -73,6 +75,8 @@ def serve(words: Sequence[str], terminal: Terminal, began: float) -> int:
 
 @declared
 class Play(Listening):
+    usage = "[RUN ...] [options]"
+
     run: tuple[str, ...] = option(
         "a run, a saved folder or a hub id; or several, to put side by side (default: the models that come with "
         "Zellige)",

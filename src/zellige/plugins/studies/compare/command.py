@@ -23,6 +23,7 @@ from zellige.show.numbers import path
 from zellige.show.terminal import Terminal
 
 SAMPLERS = "--samplers"
+SHOWN = "data.path data.name net.layers net.hidden net.length train.steps train.batch train.lr run calls samples draws limit"
 
 
 def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
@@ -132,6 +133,9 @@ def samplers_form() -> Any:
 
     @declared
     class SamplersOptions(OfModel):
+        usage = "RUN --samplers [NAME ...] [options]"
+        shown = "samplers steps samples limit data.path data.name out batch seed device head"
+
         request: CompareSamplers = inline(default=CompareSamplers())
         data: Data = option("a data set other than the run's own, or its path", default=Data())
 
@@ -183,4 +187,5 @@ def form(
         ("methods", tuple[str, ...], methods),
         *((name, kind, option(default=value)) for name, kind, value in sections),
     ]
-    return make_dataclass("Compare", [*fields, *own_fields(Compare)], frozen=True)
+    namespace = {"usage": "METHOD METHOD ... [options]", "shown": SHOWN}
+    return make_dataclass("Compare", [*fields, *own_fields(Compare)], frozen=True, namespace=namespace)

@@ -29,6 +29,9 @@ ABOUT = About(
     Plan,
     ("folder", "resume", "overwrite", "epochs"),
     "Estimate memory, time and cost of a training on GPUs you do not have.",
+    "RECIPE or METHOD [options]",
+    "gpus device mfu price vocabulary size config net.layers net.hidden net.length net.checkpoint train.steps "
+    "train.batch train.accumulate train.precision",
 )
 form = ABOUT.form
 

@@ -31,11 +31,15 @@ if TYPE_CHECKING:
 
 @declared
 class ProbeOptions(OfModel):
+    usage = "RUN --probe ag_news [options]"
+
     request: EvaluateProbe = inline(default=EvaluateProbe())
 
 
 @declared
 class GlueOptions(OfModel):
+    usage = "RUN --probe glue [options]"
+
     request: EvaluateGlue = inline(default=EvaluateGlue())
 
 

@@ -27,6 +27,9 @@ ABOUT = About(
     Sweep,
     ("folder", "resume", "overwrite"),
     "Train every combination of the options that have several values.",
+    "METHOD --train.lr 1e-3,2e-3 [options]",
+    "run trials search size config data.path data.name net.layers net.hidden net.length train.steps epochs train.batch "
+    "train.lr train.seed",
 )
 form = ABOUT.form
 
