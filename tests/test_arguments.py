@@ -1,5 +1,6 @@
 """The table of docs/errors.md for Python, word for word; what is checked of rows and of own methods."""
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -9,7 +10,10 @@ import torch
 import zellige
 from zellige import Batch, InputError, Net, Train
 from zellige.base.arguments import checked
+from zellige.base.requests import option, options_of
+from zellige.cli.flags import flags
 from zellige.methods import build
+from zellige.methods.mdlm import MDLM
 from zellige.models.model import as_model
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "errors.md"
@@ -112,7 +116,7 @@ def test_a_path_that_no_file_can_have(path):
     for call, name in [
         (zellige.load, "path"),
         (zellige.watch, "path"),
-        (zellige.plugins.report.write, "run"),
+        (zellige.report.write, "run"),
         (lambda run: zellige.train("mdlm", run=run), "run"),
         (lambda run: zellige.compare(["mdlm", "md4"], run=run), "run"),
     ]:
@@ -120,3 +124,25 @@ def test_a_path_that_no_file_can_have(path):
             InputError, match=rf"^`{name}` is '.*\.\.\.', {len(path):,} characters long; it must be a shorter path$"
         ):
             call(path)
+
+
+def test_the_ranges_of_options_are_checked_or_the_class_is_refused():
+    """Those of a method's Config are checked, declared or not; a dataclass that nobody checks cannot be read as options."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Choices:
+        width: int = option("how wide", default=1, minimum=1)
+
+    class Wide(MDLM):
+        Config = Choices
+
+    with pytest.raises(InputError, match="`width` is 0; it must be 1 or more"):
+        Wide.Config(width=0)
+
+    @dataclasses.dataclass(frozen=True)
+    class Plain:
+        width: int = option("how wide", default=1, minimum=1)
+
+    for read in (options_of, flags):
+        with pytest.raises(TypeError, match="Plain's options; decorate it with `declared`"):
+            read(Plain)

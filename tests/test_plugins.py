@@ -46,6 +46,11 @@ def said(*words):
 
 small = {SMALL}
 found = {{"rows": json.loads(said("list", "plugins", "--json", "-")[1])["result"]}}
+lists = {{what: json.loads(said("list", what, "--json", "-")[1])["result"] for what in ("methods", "samplers", "data")}}
+found["lists"] = {{
+    what: [row["name"] for row in rows if "of the package zellige-plugged" in row.values()] for what, rows in lists.items()
+}}
+found["verified"] = said("verify", "mdlm", "--sampler", "backwards", "--json", "-")[:2]
 found["command"] = said("count", "a", "b")
 found["trained"] = said("train", "plain", "--data.name", "letters", *small, "--run", "runs/p")[0]
 found["scheduled"] = said("train", "mdlm", "--schedule", "squared", "--data.name", "letters", *small, "--run", "runs/m")[0]
@@ -92,6 +97,11 @@ def test_one_of_each_works_as_ours_do(used):
     names = {"count", "plain", "backwards", "squared", "letters", "plugged", "first token", "tokens"}
     assert {row["name"] for row in found["rows"]} == names
     assert {(row["package"], row["state"]) for row in found["rows"]} == {("zellige-plugged", "ready")}
+    assert found["lists"] == {"methods": ["plain"], "samplers": ["backwards"], "data": ["letters"]}
+    code, report = found["verified"]
+    distances = json.loads(report)["result"]["pairings"]
+    assert code == 0
+    assert all(row["backwards"] < 1e-12 for row in distances.values())
     assert found["command"][:2] == [0, "2 words\n"]
     assert found["trained"] == found["scheduled"] == found["exported"] == 0
     assert found["evaluated"][0] == 0

@@ -130,16 +130,16 @@ class Registry(dict[str, T]):
                         value = self[name]
                     except InputError as error:
                         problem = str(error)
-                yield Plugged(self.kind, name, _package(point), value, problem)
+                yield Plugged(self.kind, name, package_of(point), value, problem)
 
     def _load(self, name: str) -> T:
         if (address := ours(self.group).get(name)) is not None:
             return named(address)
         point, *more = points = others(self.group)[name]
-        what = f"{self.kind} '{name}' of the package {_package(point)}"
+        what = f"{self.kind} '{name}' of the package {package_of(point)}"
         refuse_plugin(what)
         if more:
-            packages = " and ".join(_package(point) for point in points)
+            packages = " and ".join(package_of(point) for point in points)
             raise InputError(f"{self.kind} '{name}' is in the packages {packages}; uninstall all but one")
         try:
             value = point.load()
@@ -175,5 +175,6 @@ class Plugged(NamedTuple):
     problem: str
 
 
-def _package(point: EntryPoint) -> str:
+def package_of(point: EntryPoint) -> str:
+    """The package that brings an entry."""
     return point.dist.name if point.dist is not None else point.value.partition(":")[0]

@@ -96,6 +96,12 @@ class Option:
         """The name of its kind in KINDS."""
         return next(word for word, kind in KINDS.items() if kind is self.kind)
 
+    @property
+    def has_range(self) -> bool:
+        """Whether some values are refused."""
+        ends = (self.minimum, self.maximum, self.above, self.below, self.check)
+        return any(end is not None for end in ends)
+
     def refuse(self, value: object) -> None:
         """InputError where the field may not have this value."""
         if self.check is not None:
@@ -198,8 +204,17 @@ def option_of(field: dataclasses.Field[Any]) -> Option | None:
     return field.metadata.get(_KEY)
 
 
+def refuse_unchecked(cls: type) -> None:
+    """TypeError where fields of a dataclass have ranges that its constructor does not check."""
+    fields = [option_of(field) or Option() for field in dataclasses.fields(cls)]
+    owner = next(base for base in cls.__mro__ if "__dataclass_fields__" in vars(base))
+    if any(option.has_range for option in fields) and not hasattr(owner.__init__, "is_checked"):
+        raise TypeError(f"nothing checks the ranges of {cls.__qualname__}'s options; decorate it with `declared`")
+
+
 @functools.cache
 def _options(cls: type) -> tuple[Option, ...]:
+    refuse_unchecked(cls)
     hints = typing.get_type_hints(cls)
     fields = [field for field in dataclasses.fields(cls) if field.init and _KEY in field.metadata]
     return tuple(

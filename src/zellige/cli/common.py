@@ -3,7 +3,7 @@
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, make_dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -22,7 +22,7 @@ from ..show.progress import Bar
 from ..show.record import LOADING, as_file, json_record
 from ..show.terminal import Terminal
 from . import options
-from .flags import flags
+from .flags import flags, options_class
 from .help import with_default
 from .tables import table
 
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
         """The options of one sampler or another; a sampler's own default stands where none is given."""
 
 else:  # of lists.json, so that this needs no torch
-    SamplerOptions = check_fields(make_dataclass("SamplerOptions", map(_field, table("options")), frozen=True))
+    SamplerOptions = options_class("SamplerOptions", map(_field, table("options")))
 
 
 def with_sampler(cls: type[T], words: Sequence[str]) -> type[T]:
@@ -91,8 +91,8 @@ def with_sampler(cls: type[T], words: Sequence[str]) -> type[T]:
     own = options_of(named(GROUPS["zellige.samplers"])[name]).values()
     rows = [{"name": o.name, "kind": o.word, "help": f"for {name}: {with_default(o.help, o.default)}"} for o in own]
     new = [_field(row) for row in rows if f"--{row['name'].replace('_', '-')}" not in known]
-    wider = make_dataclass("SamplerOptions", new, bases=(SamplerOptions,), frozen=True)
-    return make_dataclass(cls.__name__, [("options", wider, inline(default=wider()))], bases=(cls,), frozen=True)
+    wider = options_class("SamplerOptions", new, (SamplerOptions,))
+    return options_class(cls.__name__, [("options", wider, inline(default=wider()))], (cls,))
 
 
 @contextlib.contextmanager

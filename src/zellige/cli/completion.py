@@ -93,9 +93,10 @@ def registered() -> Values:
 
 
 def listed(*words: str) -> tuple[list[str], Values]:
-    """The options of a command and RUN if it takes one, as it names them itself, and what they take."""
+    """The options of a command and RUN if it takes one, as it names them itself, and what they take; none of a method
+    of another package that cannot be imported."""
     text = io.StringIO()
-    with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
+    with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit, InputError):
         COMMANDS[words[0]]([*words[1:], options.LIST], Terminal(quiet=True), 0.0)
     return _read(text.getvalue())
 

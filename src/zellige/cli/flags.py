@@ -10,11 +10,11 @@ import functools
 import operator
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar, Union
 
 from ..base.arguments import Annotation, choices_of_kind, from_text
-from ..base.requests import Option, option_of
+from ..base.requests import Option, check_fields, option_of, refuse_unchecked
 
 T = TypeVar("T")
 
@@ -79,6 +79,13 @@ class Flag:
         return from_text(text, self.kind, self.name, self.option.minimum)
 
 
+def options_class(
+    name: str, fields: Iterable[tuple[str, Any, Any]], bases: tuple[type, ...] = (), **attributes: str
+) -> Any:
+    """A frozen dataclass of options of its fields, (name, type, option) each; attributes: its `usage` and `shown`."""
+    return check_fields(dataclasses.make_dataclass(name, fields, bases=bases, frozen=True, namespace=attributes))
+
+
 def flags(cls: type, default: Any = None) -> dict[str, Flag]:
     """The options of a dataclass, by flag."""
     return {flag.name: flag for flag in every_field(cls, default) if not flag.option.argument}
@@ -119,6 +126,7 @@ def sections(cls: type) -> dict[str, str]:
 @functools.cache
 def _typed_fields(cls: type) -> tuple[tuple[dataclasses.Field[Any], Option, Any], ...]:
     """Each field of a dataclass that is on the command line, its declaration, and the type of its values there."""
+    refuse_unchecked(cls)
     hints = typing.get_type_hints(cls)
     fields = sorted(dataclasses.fields(cls), key=lambda field: field.kw_only is True)  # as in the constructor
     declared = [(field, option_of(field) or Option()) for field in fields if field.init]

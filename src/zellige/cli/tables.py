@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from ..base.plugins import plugged
+from ..base.plugins import others, package_of, plugged
 
 LISTS = {
     "models": "trained models included in Zellige; try: zellige sample tales",
@@ -24,11 +24,27 @@ LEGENDS = {  # what a list's columns say, below it
 TABLES = Path(__file__).with_name("lists.json")  # what torch is needed for; docs/_tools/lists.py writes it
 
 
+GROUPS = {"methods": "zellige.methods", "samplers": "zellige.samplers", "data": "zellige.datasets"}  # of entry points
+
+
 def table(what: str) -> list[dict[str, str]]:
     """The rows of `zellige list`: a header's names in the first one."""
     if what in ("data", "models", "tables", "plugins"):  # from tables that need no torch
-        return {"data": data, "models": models, "tables": paper_tables, "plugins": plugins}[what]()
-    return json.loads(TABLES.read_text(encoding="utf-8"))[what]
+        rows = {"data": data, "models": models, "tables": paper_tables, "plugins": plugins}[what]()
+    else:
+        rows = json.loads(TABLES.read_text(encoding="utf-8"))[what]
+    return with_plugged(rows, GROUPS[what]) if what in GROUPS else rows
+
+
+def with_plugged(rows: list[dict[str, str]], group: str) -> list[dict[str, str]]:
+    """The rows, with one for each name that another package brings, before those of other names of ours."""
+    second = [*rows[0]][1]
+    new = [
+        dict.fromkeys(rows[0], "") | {"name": name, second: f"of the package {' and '.join(map(package_of, points))}"}
+        for name, points in others(group).items()
+    ]
+    whole = sum(row.keys() == rows[0].keys() for row in rows)
+    return [*rows[:whole], *new, *rows[whole:]]
 
 
 def data() -> list[dict[str, str]]:

@@ -23,7 +23,7 @@ from ..training.requests import SECTIONS
 from ..training.requests import Training as Request
 from . import options
 from .common import own_class, put_json
-from .flags import Flag, flags
+from .flags import Flag, flags, options_class
 
 if TYPE_CHECKING:
     from ..methods.method import Method
@@ -49,9 +49,11 @@ def form(method: Any) -> Any:
     ]
     config = option("file of options: YAML, JSON or TOML; a run's config.json too", default=None)
     first = [name.removeprefix("--") for name in flags(method.Config)][:OWN]
-    namespace = {"usage": "[options]", "shown": " ".join([*first, SHOWN])}
-    fields = [*sections, *own_fields(Request), ("config", str | None, config)]
-    return dataclasses.make_dataclass("Options", fields, frozen=True, namespace=namespace)
+    return options_class(
+        "Options",
+        [*sections, *own_fields(Request), ("config", str | None, config)],
+        shown=" ".join([*first, SHOWN]),
+    )
 
 
 def own_fields(request: type) -> list[tuple[str, Any, Any]]:
@@ -254,8 +256,8 @@ class About(NamedTuple):
     def form(self, method: Any) -> Any:
         """The options of the command with a method, as a dataclass."""
         common_fields = [(f.name, f.type, f) for f in dataclasses.fields(form(method)) if f.name not in self.without]
-        fields, namespace = [*own_fields(self.own), *common_fields], {"usage": self.usage, "shown": self.shown}
-        return dataclasses.make_dataclass(f"{self.name.title()}Options", fields, frozen=True, namespace=namespace)
+        fields = [*own_fields(self.own), *common_fields]
+        return options_class(f"{self.name.title()}Options", fields, usage=self.usage, shown=self.shown)
 
     def help(self, words: Sequence[str], terminal: Terminal) -> None:
         """Show the help and leave, if that is asked for."""

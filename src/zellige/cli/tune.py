@@ -1,6 +1,5 @@
 """`zellige tune MODEL`: an adapter of a model, trained on other data."""
 
-import dataclasses
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +13,7 @@ from ..show.terminal import Terminal
 from ..training.requests import Tune
 from . import options
 from .common import put_json
-from .flags import flags
+from .flags import flags, options_class
 from .train import trained
 
 ABOUT = """Tune a model on other data: a small adapter (LoRA) beside its frozen weights.
@@ -33,8 +32,7 @@ def form() -> Any:
         ("data", Data, option(default=Data())),
         ("train", Train, option(default=Tune.defaults())),
     ]
-    namespace = {"usage": "MODEL --data.path FILE [options]", "shown": SHOWN}
-    return dataclasses.make_dataclass("TuneOptions", fields, frozen=True, namespace=namespace)
+    return options_class("TuneOptions", fields, usage="MODEL --data.path FILE [options]", shown=SHOWN)
 
 
 def tune(words: Sequence[str], terminal: Terminal, began: float) -> int:

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from ..base import arguments
-from ..base.arguments import checked
 from ..base.errors import InputError, unknown
+from ..base.requests import check_fields
 from ..core.batch import Batch, Estimate, Estimator, tensor
 from ..core.positions import Positions
 from ..core.process import Process
@@ -167,7 +167,7 @@ class Method(nn.Module):
         """Add the checks of arguments to the public methods that a subclass overrides."""
         super().__init_subclass__(**more)
         if "Config" in vars(cls):
-            checked(cls.Config, kinds=False)
+            check_fields(cls.Config, kinds=False)
         for name in ("terms", "bound", "loss"):
             if name in vars(cls):
                 setattr(cls, name, of_rows(vars(cls)[name], getattr(Method, name)))

@@ -8,6 +8,7 @@ from zellige.base.errors import InputError
 from zellige.base.requests import declared, inline, option
 from zellige.cli import options
 from zellige.cli.common import write_json
+from zellige.cli.flags import options_class
 from zellige.show.numbers import count, counted, parameters, path
 from zellige.show.terminal import Terminal
 
@@ -23,8 +24,7 @@ def import_(words: Sequence[str], terminal: Terminal, began: float) -> int:
         ("out", str, option("folder to write the model into", default="")),
         ("choices", Choices, inline(default=Choices())),
     ]
-    namespace = {"usage": "SOURCE --out FOLDER [options]"}
-    form = dataclasses.make_dataclass("Import", fields, frozen=True, namespace=namespace)
+    form = options_class("Import", fields, usage="SOURCE --out FOLDER [options]")
     about = "Convert a published model into a folder in Zellige's format."
     arguments: Any = options.parse(form, words, "import", terminal, about=about)
     if not arguments.source or not arguments.out:

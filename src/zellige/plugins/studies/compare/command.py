@@ -6,7 +6,7 @@ paper's table on data at hand, and `zellige compare RUN --samplers` the samplers
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, make_dataclass, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -16,7 +16,7 @@ from zellige.base.errors import InputError
 from zellige.base.requests import declared, inline, option
 from zellige.cli import options
 from zellige.cli.common import OfModel, load, loading, own_class, put_json, typed_data
-from zellige.cli.flags import flags
+from zellige.cli.flags import flags, options_class
 from zellige.cli.train import default_size, own_fields
 from zellige.data import Data
 from zellige.show.numbers import path
@@ -187,5 +187,4 @@ def form(
         ("methods", tuple[str, ...], methods),
         *((name, kind, option(default=value)) for name, kind, value in sections),
     ]
-    namespace = {"usage": "METHOD METHOD ... [options]", "shown": SHOWN}
-    return make_dataclass("Compare", [*fields, *own_fields(Compare)], frozen=True, namespace=namespace)
+    return options_class("Compare", [*fields, *own_fields(Compare)], usage="METHOD METHOD ... [options]", shown=SHOWN)
