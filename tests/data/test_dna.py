@@ -47,7 +47,7 @@ def test_windows_of_fasta(name, tmp_path):
 def test_the_default_window(tmp_path):
     """That of a network, but for sequences of one length."""
     assert Net().length == LENGTH
-    for sequences, length in ((["ACGTA"] * 30, 5), (["ACGT" * 9000], LENGTH)):
+    for sequences, length in ((["ACGTA"] * 30, 5), (["ACGT" * 9000], LENGTH), (["ACG" * 400, "ACGT" * 9000], LENGTH)):
         assert prepare(write(tmp_path / "a.fa", sequences)).tokenizer.shape == (length,)
 
 

@@ -150,6 +150,8 @@ def test_the_jackknife_is_that_of_leaving_rows_out():
         without = [metrics.distinct(rows[:i] + rows[i + 1 :], n).value for i in range(len(rows))]
         spread = (len(rows) - 1) / len(rows) * np.sum((np.array(without) - np.mean(without)) ** 2)
         assert metrics.distinct(rows, n).half == pytest.approx(student(len(rows) - 1) * math.sqrt(spread))
+    for alone in ([[1, 2, 1]], [[1, 2, 1], [4], [5]]):  # all n-grams are of one row: nothing is left without it
+        assert metrics.distinct(alone, 2) == metrics.Number(1.0, -math.inf, math.inf)
 
 
 def test_intervals_cover():

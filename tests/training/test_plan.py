@@ -215,6 +215,9 @@ def test_devices_by_the_names_of_their_drivers():
         assert recognise(name) is (known and DEVICES[known]), name
     assert all(device.bfloat16 > device.float32 > 1e13 for device in DEVICES.values())
     assert all(device.memory < device.bandwidth < 1e14 for device in DEVICES.values())
+    memory = {name: round(device.memory / 1e9) for name, device in DEVICES.items()}  # GB, as the data sheets say
+    assert memory == {"b200": 180, "h200": 141, "h100-pcie": 80, "h100": 80, "a100-40": 40, "a100": 80, "l40s": 48,
+                      "l4": 24, "rtx4090": 24, "mi300x": 192}  # fmt: skip
     assert (PEAK, UTILISATION) == (989e12, 0.4)
 
 
