@@ -164,7 +164,7 @@ def test_a_request_says_how_its_samples_are_guided():
 
 
 def test_what_is_trained_on_a_model_is_a_request_whose_record_is_read_and_run_again(tmp_path):
-    data, net = Data("digits"), Net(layers=1, hidden=8, heads=2, length=64)
+    data, net = Data("digits"), Net(layers=1, hidden=8, heads=2, length=64, conv=5)
     tokenizer = prepare(data).tokenizer
     method = build("mdlm", tokenizer.size, net, ordered=True)
     model = Model(method, tokenizer, Config("mdlm", method.config, data, net))
@@ -182,6 +182,7 @@ def test_what_is_trained_on_a_model_is_a_request_whose_record_is_read_and_run_ag
             again.request.run(model)
     assert load_classifier(tmp_path / "judge").classes == [*"0123456789"]
     assert load_verifier(tmp_path / "head", fingerprint(method)).config == model.method.verifier.config
+    assert model.method.verifier.config.conv == net.conv
     assert load(tmp_path / "student").defaults == {"steps": 1}
     model.save(tmp_path / "model")  # the head belongs to the weights as they are, in whatever it was trained
     words = ["train", "speculative", str(tmp_path / "model"), "--out", str(tmp_path / "second")]

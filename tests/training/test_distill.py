@@ -117,6 +117,7 @@ def test_some_texts_are_held_out_evenly_spaced_in_batches(monkeypatch):
     assert [len(part) for part in seen] == [32, 8]
     assert torch.cat(seen).tolist() == [i * 100 // 40 for i in range(40)]
     assert mean == float(torch.cat(seen).double().mean())
+    assert held_out_loss(loss, student, student, Rows(torch.tensor([[3]])), 4, seed=0) == (3.0, math.inf)  # pyright: ignore[reportArgumentType]
 
 
 def test_some_window_ends_at_clean_tokens():

@@ -228,6 +228,11 @@ def test_a_model_that_is_given_lengths_keeps_them_and_draws_one_for_each_sample(
     how = {"steps": 3, "seed": 5, "batch": 3}
     trajectory = zellige.Sample(count=20, **how).trajectory(model)
     assert len({*trajectory.lengths}) > 2
+    few = [
+        zellige.Sample(count=1, length=length, steps=3).trajectory(model).expected_calls
+        for length in trajectory.lengths
+    ]
+    assert trajectory.expected_calls == pytest.approx(sum(filter(None, few)) / 20)  # the mean of all texts
     assert {*trajectory.lengths} <= {*counts}
     drawn, alone = collect(trajectory.frames()).texts, zellige.Sample(count=20, **how | {"batch": 1}).run(model).texts
     assert drawn == alone  # in their order, whatever is in a batch

@@ -83,6 +83,16 @@ def rows(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def test_what_is_given_is_shown_to_a_network_that_could_not_tell(tmp_path):
+    """A token of uniform noise looks like a given one: the network sees which is which, without being asked to."""
+    (tmp_path / "text.txt").write_text("to be or not to be\n" * 90)
+    for method, sees in (("udlm", True), ("mdlm", False)):
+        given = Data("text", path=str(tmp_path / "text.txt"), given="prefix:3")
+        run = go(tmp_path / method, method=method, data=given)
+        assert (run.config.net.given, run.model.method.network.sees_given) == (sees, sees)
+        assert load(tmp_path / method).method.network.sees_given is sees
+
+
 # ---------------------------------------------------------------------------------------------------- order and randomness
 @pytest.mark.parametrize("n", [3, 8, 13, 100])
 def test_each_epoch_has_each_row_once(n):
