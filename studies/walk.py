@@ -109,17 +109,7 @@ def walks() -> dict[str, Walk]:
         loading(zellige.load, run)
         sampling(zellige.sample, model, steps=4, seed=0)
         running(lambda: [*zellige.run(zellige.SAMPLERS["ancestral"](), model.method, (1, net.length), 4)])
-        command = [
-            "sample",
-            str(run),
-            "--steps",
-            "4",
-            "--temperature",
-            "0.7",
-            "--out",
-            f"{folder}/samples.txt",
-            "--quiet",
-        ]
+        command = f"sample {run} --steps 4 --temperature 0.7 --out {folder}/samples.txt --quiet".split()
         main(command)
         with ToTheSampler(option):
             main(command)
