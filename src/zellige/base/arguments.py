@@ -31,7 +31,7 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar, Union
 
-from .errors import SYNONYMS, InputError, meant, nearest, quoted
+from .errors import SYNONYMS, InputError, either, meant, nearest, quoted
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
@@ -379,12 +379,7 @@ def _usable(path: str) -> None:
 
 def _among(choices: tuple[Any, ...]) -> tuple[_Check, str]:
     words = [str(choice) or "''" for choice in choices]
-    return _where(lambda value: isinstance(value, str) and value in choices), _or(words)
-
-
-def _or(words: list[str]) -> str:
-    words = list(dict.fromkeys(words))
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + f" or {words[-1]}"
+    return _where(lambda value: isinstance(value, str) and value in choices), either(words)
 
 
 def _either(rules: list[tuple[_Check, str]]) -> tuple[_Check, str]:
@@ -401,7 +396,7 @@ def _either(rules: list[tuple[_Check, str]]) -> tuple[_Check, str]:
             return value
         raise _Not
 
-    return check, _or([what for _, what in rules])
+    return check, either([what for _, what in rules])
 
 
 def _group(kind: Annotation, inner: tuple[Any, ...], name: str) -> tuple[_Check, str] | None:
@@ -515,4 +510,4 @@ def from_text(text: str, hint: Annotation, name: str, least: float | None = None
     names = [NAMES[bool]] * (bool in kinds) + [NAMES[float] if float in kinds else whole] * bool({int, float} & kinds)
     near = nearest(text, words)
     hint = f"did you mean '{near}'? " if near else ""
-    raise InputError(f"{name} is {quoted(text)}{where}; {hint}it must be {_or(words + names)}")
+    raise InputError(f"{name} is {quoted(text)}{where}; {hint}it must be {either(words + names)}")

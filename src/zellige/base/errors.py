@@ -99,6 +99,12 @@ def quoted(text: str) -> str:
     return f"'{text if len(text) <= 60 else text[:57] + '...'}'"
 
 
+def either(names: Iterable[object]) -> str:
+    """`a, b or c`; of what is there twice the first."""
+    *others, last = dict.fromkeys(map(str, names))
+    return f"{', '.join(others)} or {last}" if others else last
+
+
 def nearest(name: str, names: Iterable[str]) -> str | None:
     """The name that was probably meant, or None if nothing is close."""
     close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)

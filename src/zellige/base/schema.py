@@ -24,7 +24,7 @@ from cattrs.gen import AttributeOverride, make_dict_structure_fn, mapping_struct
 
 from .. import __version__
 from .arguments import NAMES, Annotation, is_plain
-from .errors import InputError, nearest
+from .errors import InputError, either, nearest
 from .trust import may_have_changed
 
 AGAIN = "copy it again from where it was written"
@@ -177,11 +177,6 @@ def quoted(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:76]} ..."
 
 
-def either(names: tuple[str, ...]) -> str:
-    """`a, b or c`"""
-    return ", ".join(names[:-1]) + f" or {names[-1]}" if len(names) > 1 else "".join(names)
-
-
 def structure(
     value: object, kind: Annotation, source: str, name: str = "", instead: str = AGAIN, strict: bool = True
 ) -> Any:
@@ -209,15 +204,15 @@ def structure(
         if isinstance(leaf, Missing):
             entry = f"{where}.{leaf.args[0]}".removeprefix(".")
             raise InputError(f"{source} has no entry '{entry}'; {instead}") from None
-        reason = str(leaf) if isinstance(leaf, Wrong) else f"does not fit ({quoted(str(leaf))[1:-1]})"
-        end = "" if "; " in reason else f"; {instead}"
-        raise InputError(f"{source}: {where or 'all of it'} {reason}{end}") from None
+        fits_not = f"does not fit ({quoted(str(leaf))[1:-1]}); {instead}"
+        reason = leaf if isinstance(leaf, Wrong) else fits_not
+        raise InputError(f"{source}: {where or 'all of it'} {reason}") from None
 
 
 def unknown_entry(name: str, names: Sequence[str], who: str, prefix: str = "") -> InputError:
     """What is wrong with an entry that is none of `names`, with the nearest one; `who`: "'config.json' has"."""
     near = nearest(name, names)
-    hint = f"did you mean '{prefix}{near}'?" if near else f"it must be {either(tuple(names))}"
+    hint = f"did you mean '{prefix}{near}'?" if near else f"it must be {either(names)}"
     return InputError(f"{who} an unknown entry '{prefix}{name}'; {hint}")
 
 
@@ -244,7 +239,7 @@ def read_by(read: Callable[[Any], Any]) -> dict[str, Any]:
     return {_READ: read}
 
 
-def _or(unknown: float) -> Callable[[Any], float]:
+def _number_or(unknown: float) -> Callable[[Any], float]:
     number = _strict(float)
     return lambda value: unknown if value is None else number(value, float)
 
@@ -372,9 +367,7 @@ def _converter(strict: bool = True) -> cattrs.Converter:
             for plain_type in plain_types:
                 with contextlib.suppress(Wrong):
                     return converter.structure(value, plain_type)
-            raise Wrong(
-                f"is {quoted(value)}; it must be {either(tuple(_NAMES[plain_type] for plain_type in plain_types))}"
-            )
+            raise Wrong(f"is {quoted(value)}; it must be {either(_NAMES[plain_type] for plain_type in plain_types)}")
 
         return read
 
@@ -388,7 +381,7 @@ def _converter(strict: bool = True) -> cattrs.Converter:
             if not isinstance(value, Mapping):
                 return value
             if value.get("kind") not in classes:
-                raise Wrong(f"is of kind {quoted(value.get('kind'))}; it must be {either(tuple(classes))}")
+                raise Wrong(f"is of kind {quoted(value.get('kind'))}; it must be {either(classes)}")
             return converter.structure({k: v for k, v in value.items() if k != "kind"}, classes[value["kind"]])
 
         return read
@@ -405,8 +398,7 @@ def _converter(strict: bool = True) -> cattrs.Converter:
 
 
 UNREAD: dict[str, Any] = {_UNREAD: True}  # metadata of a field that no file has
-LOW, HIGH = (
-    read_by(_or(end)) for end in (-math.inf, math.inf)
-)  # of the end of an interval: JSON has null for infinite
+# of the ends of an interval: JSON has null for infinite
+LOW, HIGH = read_by(_number_or(-math.inf)), read_by(_number_or(math.inf))
 CONVERTER = _converter()
 _RECORDS = _converter(strict=False)

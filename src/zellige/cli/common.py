@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ..base import files
 from ..base.errors import InputError
-from ..base.files import file_suffix as file_suffix
 from ..base.plugins import GROUPS, named, others
 from ..base.processes import this_process
 from ..base.requests import KINDS, check_fields, declared, inline, option, options_of
@@ -126,9 +125,7 @@ def put_json(terminal: Terminal, document: Mapping[str, Any]) -> None:
     if terminal.json == "-":
         terminal.document(document)
     elif terminal.json is not None:
-        from ..base.files import write_file
-
-        write_file(terminal.json, as_file(document))
+        files.write_file(terminal.json, as_file(document))
 
 
 def writable(name: str, flag: str) -> Path:
@@ -237,7 +234,6 @@ def refuse_unasked(words: Iterable[str], source: str) -> None:
 def run_folder(source: str) -> Path | None:
     """The folder that a result is written into: that of the run, if it is one.
     InputError where nothing can be written."""
-    from ..base import files
     from ..models.checkpoint.layout import CHECKPOINTS, holds_run
 
     folder = Path(source)
@@ -249,9 +245,7 @@ def run_folder(source: str) -> Path | None:
 
 def write_result(terminal: Terminal, file: Path, document: Mapping[str, Any]) -> None:
     """Write a result as JSON into a run, and say so."""
-    from ..base.files import write_file
-
-    write_file(file, as_file(document))
+    files.write_file(file, as_file(document))
     terminal.result(f"  written   {path(file)}")
 
 

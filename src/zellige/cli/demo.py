@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..base.files import free
 from ..base.requests import declared, option
 from ..show.numbers import byte_size, count, counted, duration, parameters, path, pm
-from ..show.progress import Bar, Training
+from ..show.progress import Bar, TrainingPart
 from ..show.terminal import Terminal
 from . import options
 from .common import write_json
@@ -127,20 +127,6 @@ def command(words: Sequence[str], terminal: Terminal, began: float) -> int:
     return code
 
 
-class _Progress(Training):
-    """Training's own heading has been said by the demo already."""
-
-    started_saying = False
-
-    def start(self, total: int, done: int = 0) -> None:
-        self.started_saying = True
-        super().start(total, done)
-
-    def note(self, text: str) -> None:
-        if self.started_saying:
-            super().note(text)
-
-
 class _Parts:
     """The six steps. What one needs of another is an attribute."""
 
@@ -210,7 +196,7 @@ class _Parts:
         from ..training.train import train
 
         self.say(f"3 train     to {path(self.folder)}; Ctrl-C stops early and goes on with step 4")
-        progress = _Progress(self.terminal)
+        progress = TrainingPart(self.terminal)
         try:
             run = train("mdlm", data=self.source, net=self.net, train=self.settings, run=self.folder, progress=progress)
         except Stopped as stop:

@@ -17,10 +17,18 @@ from . import options
 from .common import idle_seed, write_json
 
 EXTRAS = {  # an extra of pyproject.toml -> what it installs
-    "data": ("datasets",), "wandb": ("wandb",), "music": ("mido",), "eval": ("transformers",),
-    "fid": ("torch-fidelity",), "mauve": ("mauve-text", "transformers"), "harness": ("lm_eval",),
-    "web": ("fastapi", "uvicorn"), "sweep": ("optuna",), "video": ("av",), "tune": ("peft", "transformers"),
-}  # fmt: skip
+    "data": "datasets",
+    "wandb": "wandb",
+    "music": "mido",
+    "eval": "transformers",
+    "fid": "torch-fidelity",
+    "mauve": "mauve-text transformers",
+    "harness": "lm_eval",
+    "web": "fastapi uvicorn",
+    "sweep": "optuna",
+    "video": "av",
+    "tune": "peft transformers",
+}
 
 
 @dataclass(frozen=True)
@@ -120,7 +128,7 @@ def _devices() -> Devices:
 
 def _extras() -> dict[str, Extra]:
     extras = {
-        name: Extra([p for p in packages if version_of(p) is None], f"pip install 'zellige[{name}]'")
+        name: Extra([p for p in packages.split() if version_of(p) is None], f"pip install 'zellige[{name}]'")
         for name, packages in EXTRAS.items()
     }
     if why := why_broken("torchvision"):  # torch-fidelity needs it

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..base.errors import InputError
+from ..base.files import file_suffix
 from ..base.processes import this_process
 from ..base.requests import declared, inline, option
 from ..data import Data
@@ -21,7 +22,6 @@ from ..show.terminal import Terminal
 from .common import (
     OfModel,
     bars,
-    file_suffix,
     load,
     of_model,
     resumable,

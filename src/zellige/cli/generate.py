@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..base.errors import InputError
-from ..base.files import make, writable, write_file
+from ..base.files import file_suffix, make, writable, write_file
 from ..base.requests import declared, inline, option
 from ..data import Data
 from ..evaluation.requests import EvaluateSamples
 from ..show.numbers import path
 from ..show.record import as_file
 from ..show.terminal import Terminal
-from .common import Loading, OfModel, SamplerOptions, file_suffix, load, typed_data
+from .common import Loading, OfModel, SamplerOptions, load, typed_data
 from .evaluate_again import Mode
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from ..base.errors import InputError, nearest
+from ..base.errors import InputError, either, nearest
 from ..base.requests import declared, option
 from ..show.numbers import wrapped
 from ..show.terminal import Terminal
@@ -20,21 +20,15 @@ What = Literal["models", "methods", "samplers", "data", "checkpoints", "recipes"
 class List:
     usage = "models|methods|samplers|data|checkpoints|recipes|tables"
 
-    what: What | None = option(
-        "models, methods, samplers, data, checkpoints, recipes, tables or plugins", default=None, argument="[WHAT]"
-    )
+    what: What | None = option(either(tables.LISTS), default=None, argument="[WHAT]")
     seed: int = idle_seed()
 
 
 def list_(words: Sequence[str], terminal: Terminal, began: float) -> int:
-    """`zellige list models|methods|samplers|data|checkpoints|recipes|tables|plugins`; without a word: these eight."""
+    """`zellige list WHAT`; without a word: the names of the lists."""
     if words and not words[0].startswith("-") and words[0] not in tables.LISTS:
         near = nearest(words[0], tables.LISTS)
-        hint = (
-            f"did you mean '{near}'?"
-            if near
-            else "models, methods, samplers, data, checkpoints, recipes, tables or plugins"
-        )
+        hint = f"did you mean '{near}'?" if near else either(tables.LISTS)
         raise InputError(f"unknown list '{words[0]}'; {hint}")
     arguments = options.parse(
         List,

@@ -208,14 +208,8 @@ def everywhere(argv: Sequence[str]) -> tuple[Everywhere, list[str]]:
 
 # ---------------------------------------------------------------------------------------------------- a file of options
 LARGEST, ENTRIES = 1 << 18, 10_000  # bytes, and entries, of a file of options
-OF_A_RUN = (
-    "format",
-    "zellige",
-    "about",
-    "run",
-    "network",
-    "checksum",
-)  # what config.json has that is no choice, or not for another run
+# what config.json has that is no choice, or not for another run
+OF_A_RUN = ("format", "zellige", "about", "run", "network", "checksum")
 
 
 def read_entries(name: str) -> dict[str, Any]:

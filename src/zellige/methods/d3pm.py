@@ -36,7 +36,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..base.errors import InputError
+from ..base.errors import InputError, either
 from ..base.requests import declared, option
 from ..core import maths
 from ..core.prediction import LeaveOneOut, as_leave_one_out, restricted
@@ -45,7 +45,7 @@ from ..core.schedule import CLEAN, PRIOR
 from ..nn.logistic import near
 from . import diffusion, uniform
 from .absorbing import Absorbing
-from .d3pm_noise import NOISES, SCALINGS, STRENGTHS, WEIGHTS, either, noise_of
+from .d3pm_noise import NOISES, SCALINGS, STRENGTHS, WEIGHTS, noise_of
 from .d3pm_rows import RowTables, rows_of
 from .d3pm_transitions import TABLES
 

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..base.errors import InputError
+from ..base.errors import InputError, either
 from ..core import process
 from ..core.matrices import afford
 from ..core.process import Process
@@ -90,11 +90,6 @@ def _refuse(config: Any) -> None:
         )
     if not 0 < config.mask_rate < math.inf:
         raise InputError(f"`mask_rate` is {config.mask_rate:g}; it must be above 0 and finite")
-
-
-def either(names: Sequence[str]) -> str:
-    """`a, b or c`."""
-    return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 # ---------------------------------------------------------------------------------- how each is made

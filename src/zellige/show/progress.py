@@ -149,6 +149,10 @@ class Progress:
     def note(self, text: str) -> None:
         """A line that stays."""
 
+    def go_on(self, command: str) -> None:
+        """The command that goes on with what was stopped."""
+        self.note(f"  go on: {command}")
+
     def close(self) -> None:
         """Training is over."""
 
@@ -248,5 +252,7 @@ class TrainingPart(Training):
         super().start(total, done)
 
     def note(self, text: str) -> None:
-        if self.begun and not text.startswith("  go on:"):
+        if self.begun:
             super().note(text)
+
+    def go_on(self, command: str) -> None: ...

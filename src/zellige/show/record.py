@@ -30,24 +30,10 @@ from ..base.schema import SEAL, UNREAD, check_format, digest, entries_of, read_j
 from ..base.trust import reading, refuse_plugin
 
 FORMAT = 1  # of the JSON of a record
-COMMON = (
-    "interval",
-    "unit",
-    "kind",
-    "protocol",
-    "seed",
-    "seconds",
-)  # entries that the JSON of every record has at its top
-LOADING = (
-    "run",
-    "method",
-    "device",
-    "precision",
-    "compile",
-    "head",
-    "base",
-    "block",
-)  # entries of `arguments` that say how the model was loaded
+# entries that the JSON of every record has at its top
+COMMON = ("interval", "unit", "kind", "protocol", "seed", "seconds")
+# entries of `arguments` that say how the model was loaded
+LOADING = ("run", "method", "device", "precision", "compile", "head", "base", "block")
 SENSES = ("within its interval", "up to rounding", "bit for bit")  # in which a number holds, the weakest first
 ROUNDING = 1e-6  # relative: float32 sums in another order
 _PACKAGES = ("torch", "lightning", "numpy", "safetensors")
@@ -315,11 +301,20 @@ def json_record(
 ) -> dict[str, Any]:
     """A result as every command writes it as JSON: the same keys, in the same order."""
     return {
-        "zellige": __version__, "format": FORMAT, "command": command,
-        "request": None if request is None else request_name(type(request)), "arguments": arguments, "result": result,
-        "interval": interval, "unit": unit, "kind": kind, "protocol": protocol, "seed": seed, "versions": versions(),
+        "zellige": __version__,
+        "format": FORMAT,
+        "command": command,
+        "request": None if request is None else request_name(type(request)),
+        "arguments": arguments,
+        "result": result,
+        "interval": interval,
+        "unit": unit,
+        "kind": kind,
+        "protocol": protocol,
+        "seed": seed,
+        "versions": versions(),
         "seconds": seconds,
-    }  # fmt: skip
+    }
 
 
 def dumps(value: object) -> str:

@@ -6,14 +6,8 @@ from typing import Literal
 from .numbers import escape
 
 Mark = Literal["masked", "new", "shown", "given", "changed", "again"]
-
-
 Colour = tuple[int, int, int]  # red, green, blue, 0 to 255
-
-
 Look = Mark | tuple[Colour, Colour | None]  # or the colours of a character and of what is behind it
-
-
 Line = Sequence[tuple[str, Look]]
 
 

@@ -297,5 +297,5 @@ class Session:
         else:
             say(f"stopped and saved at step {count(step)}")
         if holds_run(self.folder):
-            say(f"  go on: {self.again}")
+            self.progress.go_on(self.again)
         raise Stopped(signals.asked or signal.SIGTERM, step, saved=not signals.quit)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zellige.base.errors import InputError
+from zellige.base.files import file_suffix
 from zellige.base.requests import declared, inline
 from zellige.cli.common import (
     OfModel,
-    file_suffix,
     load,
     of_model,
     write_result,
