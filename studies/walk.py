@@ -7,8 +7,8 @@ loaded, an option from the command line to the sampler?
 Measured on the code as it runs, with `sys.setprofile`. A file is *entered* when one of its functions is called. Entering a file
 from another that the walk has been in before is a *return*; a call from a function of one file to one of a file in a storey
 above it (by the layers in pyproject.toml) goes *up*. Each pair of files counts once, so that loops and sizes change nothing, and
-what runs once, when a module is imported, does not count; nor does `arguments.py`, the check that is wrapped around every public
-call. It asks by public names only, so that it walks any commit: PYTHONPATH=src in another checkout.
+what runs once, when a module is imported, does not count; nor does what is wrapped around every call: `arguments.py` around a
+public one, and around one of torch's `nn.network.unfilled`, within which nothing is initialised. It asks by public names only, so that it walks any commit: PYTHONPATH=src in another checkout.
 """
 
 import argparse
@@ -48,8 +48,10 @@ class Walk:
             sys.setprofile(None)
 
     def file(self, frame: FrameType | None) -> str:
-        """The frame's file below the package; empty for another's, for a module that is being imported, and for the wrapper."""
-        if frame is None or not frame.f_code.co_filename.startswith(self.root) or frame.f_code.co_name == "<module>":
+        """The frame's file below the package; empty for another's, for a module that is being imported, and for wrappers."""
+        if frame is None or not frame.f_code.co_filename.startswith(self.root):
+            return ""
+        if frame.f_code.co_name in ("<module>", "__torch_function__"):
             return ""
         name = frame.f_code.co_filename.removeprefix(self.root)
         return "" if name == "base/arguments.py" else name

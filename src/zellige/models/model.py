@@ -396,17 +396,18 @@ def _load(
     config = from_json(entries, method=method, source=shown(folder / CONFIG))
     if block is not None:
         config = replace(config, options=_in_blocks(config.options, block, shown(path)))
+    about = entries.get("about") or {}
     if config.adapter:
-        return _tuned(folder, path, method, net, device, config, entries.get("about"), base)
+        return _tuned(folder, path, method, net, device, config, about, base)
     if base is not None:
         raise InputError(f"'{shown(path)}' is no tuned model and has no `base`; leave it out")
-    about = entries.get("about") or {}
     tokenizer = load_tokenizer(folder)
     tensors = load_weights(folder)
-    from_file = reading(shown(folder))  # which may name a schedule of another package
-    with from_file, torch.random.fork_rng(devices=[]):  # global random numbers stay as they were
-        cls = method or METHODS[config.method]
-        network = _network(config, about, cls, tokenizer) if net is None else net
+    from_file = reading(shown(folder))  # which may name a layout or a schedule of another package
+    with from_file, unfilled(), torch.random.fork_rng(devices=[]):  # global random numbers stay as they were
+        cls, network = method or METHODS[config.method], net
+        if network is None:
+            network = published.network_of(config, about) if config.network else config.net
         if network is None:
             raise InputError(
                 f"'{shown(path)}' was trained with an own network ({config.network}); hand it over: load(path, net=...)"
@@ -428,15 +429,6 @@ def _load_published(folder: Path, path: str | os.PathLike, device: torch.device,
     return Model(imported.method.to(device), imported.tokenizer, imported.config, imported.about, defaults)
 
 
-def _network(config: Config, about: Mapping[str, Any], method: type[Method], tokenizer: Tokenizer) -> nn.Module | None:
-    """The network of a config, its weights unset; None where it is an own one,
-    of which the config knows the name alone."""
-    if config.network:
-        return published.network_of(config, about)
-    with unfilled():
-        return method.build_network(config.net, tokenizer.size, config.options)
-
-
 def _tuned(
     folder: Path,
     path: str | os.PathLike,
@@ -444,7 +436,7 @@ def _tuned(
     net: nn.Module | None,
     device: torch.device,
     config: Config,
-    about: dict[str, Any] | None,
+    about: dict[str, Any],
     base: str | os.PathLike | None,
 ) -> Model:
     """The base of a tuned model, with the adapter added to its matrices."""
