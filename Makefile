@@ -24,7 +24,7 @@ help:
 	echo "make fuzz       wrong command lines, damaged files, wrong calls: 5,000 trials or 10 minutes"
 	echo "make mutants    errors injected at random: the share that the tests and verify catch; hours"
 	echo "make lint       ruff, import-linter, codespell, pyright; make format repairs what it can"
-	echo "make generate   writes again the pages and lists that are made from the code, and their pictures"
+	echo "make generate   writes again the lists, the page of samples and the pictures that are made from the code"
 	echo "make docs       the documentation, as HTML, in docs/_build"
 	echo "make wheel      the wheel and the sources to release, in dist"
 	echo "make clean      removes .venv and everything that was made from the sources"
@@ -82,11 +82,10 @@ format: .venv/test.stamp
 # What tests hold equal to the code. Not here: outputs of commands and samples of models (outputs.py, samples.py; minutes), and
 # pictures of models and of a browser (learn.py, play_picture.py).
 generate: .venv/test.stamp
-	for tool in lists pages api recipes tables laws samples results_pictures; do \
+	for tool in lists samples results_pictures; do \
 		$(BIN)/python docs/_tools/$$tool.py $$(test $$tool != samples || echo --page) || exit 1; done
 
 docs: .venv/docs.stamp
-	$(BIN)/python docs/_tools/floor_plan.py
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build
 	echo docs/_build/index.html
 

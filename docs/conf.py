@@ -5,13 +5,13 @@ from pathlib import Path
 
 from zellige import __version__
 
-sys.path.insert(0, str(Path(__file__).parent / "_tools"))  # twins
+sys.path.insert(0, str(Path(__file__).parent / "_tools"))  # generated, twins
 
 project = "Zellige"
 copyright = "the Zellige authors"
 release = version = __version__
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "twins"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "generated", "twins"]
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 nb_execution_mode = "off"  # the tests run the snippets of these pages

@@ -2,14 +2,17 @@
 
 import importlib
 import re
+import sys
 from pathlib import Path
 
 from zellige.plugins.verify import identities
 
 ROOT = Path(__file__).parents[1]
 LIST = ROOT / "docs" / "citations.md"
-GENERATED = (ROOT / "docs" / "api.md", ROOT / "docs" / "tables.md")  # of source that is read itself
-FROM_CODE = "<!-- what follows is from the code"  # on the pages of docs/_tools/pages.py: the same
+sys.path.insert(0, str(ROOT / "docs" / "_tools"))
+import generated  # noqa: E402
+
+MADE = [ROOT / "docs" / f"{name}.md" for name in generated.names()]  # of source that is read itself
 ONE = r"(?:[A-I](?:\.\d+)*|\d+(?:\.\d+)*)\b"
 KIND = r"eqs?\.|sections?|appendix|appendices|tables?|theorems?|propositions?|algorithms?|figures?"
 CITED = re.compile(rf"\b({KIND}) ({ONE}(?:(?:, | and | to ){ONE})*)", re.I)
@@ -31,8 +34,8 @@ def cited(text: str) -> set[str]:
 def sources() -> dict[str, str]:
     files = [*ROOT.glob("src/**/*.py"), *ROOT.glob("src/**/*.toml"), ROOT / "README.md"]
     files += [*ROOT.glob("docs/**/*.md"), *ROOT.glob("studies/**/*.md")]
-    files = [path for path in files if path not in (LIST, *GENERATED) and "_build" not in path.parts]
-    texts = {path.relative_to(ROOT).as_posix(): path.read_text().partition(FROM_CODE)[0] for path in files}
+    files = [path for path in files if path not in (LIST, *MADE) and "_build" not in path.parts]
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text() for path in files}
     return {path: re.sub(r"\s+#?\s*", " ", text) for path, text in texts.items()}  # wherever a line ends
 
 

@@ -25,9 +25,13 @@ from zellige.plugins.published import LAYOUTS
 MODES = [f"--{name}" for name in EVALUATIONS.names()]  # flags that make another command of `evaluate`
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "docs" / "_tools"))
+import generated  # noqa: E402
+
 README, COMPARISON = ROOT / "README.md", ROOT / "docs" / "comparison.md"
+MADE = {ROOT / "docs" / f"{name}.md" for name in generated.names()}
 PAGES = [README, *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "studies").rglob("*.md"))]
-PAGES = [page for page in PAGES if "_build" not in page.parts]
+PAGES = [page for page in PAGES if "_build" not in page.parts and page not in MADE]  # what is written
 HEAVY = ["torch", "lightning", "transformers", "datasets", "matplotlib", "rich", "huggingface_hub"]
 
 
@@ -146,11 +150,26 @@ def test_the_tests_run_on_the_pinned_versions():
         assert version(name).partition("+")[0] == pins()[name]
 
 
+def lead_somewhere(page: Path, text: str) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
+        if "://" not in target and not target.startswith("pictures/plan"):  # which `make docs` draws
+            to = (page.parent / target).resolve()
+            assert to in MADE or to.exists(), f"{page.name}: {target}"
+
+
 def test_links_between_the_pages_lead_somewhere():
     for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
-        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
-            if "://" not in target and not target.startswith("pictures/plan"):  # which `make docs` draws
-                assert (page.parent / target).exists(), f"{page.name}: {target}"
+        lead_somewhere(page, page.read_text())
+
+
+def test_what_is_made_from_the_code_is_true(capsys):
+    """Links lead somewhere, commands and options exist."""
+    for page in (*PAGES, *MADE):
+        name = page.relative_to(ROOT).with_suffix("").as_posix().removeprefix("docs/")
+        text = generated.whole(name) if page in MADE else generated.rest(name)
+        lead_somewhere(page, text)
+        for command in commands(text):
+            exists(command, capsys)
 
 
 def test_a_label_stands_in_one_page():
@@ -219,29 +238,21 @@ def test_the_readme_and_citation_cff_cite_the_same():
 # ------------------------------------------------------------------------------------------------- commands, snippets
 
 
-def commands() -> list[str]:
-    """Every `zellige ...` that a page shows in a block of shell commands."""
-    found = set()
-    for page in PAGES:
-        inline = re.findall(r"`(zellige \w+ [^`]+)`", page.read_text()) if page in (README, COMPARISON) else []
-        for block in [*re.findall(r"```(?:sh|console)\n(.*?)```", page.read_text(), re.DOTALL), *inline]:
-            for line in block.replace("\\\n", " ").splitlines():
-                line = line.removeprefix("$ ").partition("#")[0].strip()
-                if line.startswith(("zellige ", "make ")):
-                    found.add(line)
-    return sorted(found)
+def commands(text: str, inline: bool = False) -> set[str]:
+    """Every `zellige ...` and `make ...` that a page shows in a block of shell commands; in a sentence, too, if `inline`."""
+    blocks = re.findall(r"```(?:sh|console)\n(.*?)```", text, re.DOTALL)
+    blocks += re.findall(r"`(zellige \w+ [^`]+)`", text) if inline else []
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    typed = [line.removeprefix("$ ").partition("#")[0].strip() for line in lines]
+    return {line for line in typed if line.startswith(("zellige ", "make "))}
 
 
-@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("make ")])
-def test_make_targets_exist(command):
-    target = command.split()[1]
-    assert re.search(rf"^{re.escape(target)}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
-
-
-@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("zellige ")])
-def test_commands_and_options_exist(command, capsys):
-    """The command is there, and so is each of its options: they stand in its help."""
-    _, name, *words = shlex.split(command)
+def exists(command: str, capsys: pytest.CaptureFixture) -> None:
+    """The target of make is there; the command is, and so is each of its options: they stand in its help."""
+    program, name, *words = shlex.split(command)
+    if program == "make":
+        assert re.search(rf"^{re.escape(name)}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        return
     assert name in COMMANDS.names()
     method = words[: 2 if words[0] == "--recipe" else 1] if name == "train" else []
     mode = next(
@@ -255,6 +266,14 @@ def test_commands_and_options_exist(command, capsys):
     shown = capsys.readouterr().out
     for option in (word for word in words if word.startswith("--")):
         assert re.search(rf"{re.escape(option)}\b", shown) or option in help.commands(), option
+
+
+SHOWN = {line for page in PAGES for line in commands(page.read_text(), inline=page in (README, COMPARISON))}
+
+
+@pytest.mark.parametrize("command", sorted(SHOWN))
+def test_commands_and_options_exist(command, capsys):
+    exists(command, capsys)
 
 
 def snippets(page: Path) -> str:

@@ -23,6 +23,9 @@ import zellige
 from zellige.cli import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "docs" / "_tools"))
+import api  # noqa: E402
+
 SOURCE = Path(zellige.__file__).parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
@@ -176,7 +179,7 @@ def test_the_extra_docs_brings_what_the_modules_of_the_reference_import():
     brought = required([*PROJECT["dependencies"], *EXTRAS["docs"]])
     owners = metadata_of.packages_distributions()
     missing = set()
-    for name in re.findall(r"automodule:: zellige\.(\S+)", (ROOT / "docs" / "api.md").read_text(encoding="utf-8")):
+    for name in re.findall(r"automodule:: zellige\.(\S+)", api.page()):
         path = SOURCE / name.replace(".", "/")
         text = (path / "__init__.py" if (path / "__init__.py").exists() else path.with_suffix(".py")).read_text(
             encoding="utf-8"

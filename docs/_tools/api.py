@@ -1,9 +1,4 @@
-"""The page docs/api.md: `zellige.__all__`, METHODS, SAMPLERS and the packages, as the code has them.
-
-    .venv/bin/python docs/_tools/api.py        writes it anew, after a name, a method, a sampler or a module came or went
-
-The texts on it are docstrings, which Sphinx reads; `tests/test_architecture.py` holds page and code equal.
-"""
+"""The page docs/api.md: `zellige.__all__`, METHODS, SAMPLERS and the packages, as the code has them."""
 
 import inspect
 import sys
@@ -17,7 +12,6 @@ import zellige
 from zellige.methods.method import Method
 from zellige.samplers import ALIASES
 
-PAGE = Path(__file__).parents[1] / "api.md"
 HEAD = """\
 # Reference
 
@@ -96,7 +90,3 @@ def page() -> str:
             *map(package, packages),
         ]
     )
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

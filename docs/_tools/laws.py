@@ -1,18 +1,10 @@
-"""The page docs/laws.md: the distribution that each sampler of each method samples from, and the bound that holds for it.
-
-    .venv/bin/python docs/_tools/laws.py        writes it anew, after a method or a sampler changed
-
-`tests/samplers/test_distribution.py` holds page and code equal.
-"""
-
-from pathlib import Path
+"""The page docs/laws.md: the distribution that each sampler of each method samples from, and the bound that holds for it."""
 
 from zellige.cli.drawing import described
 from zellige.methods import METHODS
 from zellige.plugins.verify.identities import variants
 from zellige.samplers import distributions
 
-PAGE = Path(__file__).parents[1] / "laws.md"
 HEAD = """\
 # Which distribution a sampler draws from, and which bound holds for it
 
@@ -67,7 +59,3 @@ def page() -> str:
 def words_of(text: str, T: int) -> str:
     """With the letter T for the number of steps."""
     return text.replace(f"{T} steps", "T steps").replace(f"--steps {T}", "--steps T")
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

@@ -1,10 +1,5 @@
-"""The pages of docs/methods, docs/samplers and docs/metrics: from docstrings, each below a paragraph written by hand.
-
-    .venv/bin/python docs/_tools/pages.py        writes them anew, after a docstring, a choice or a name changed
-
-What stands above MARK on a page is its idea, and is left as it is; a page that is not there yet begins with one to be written.
-`tests/test_site.py` holds pages and code equal.
-"""
+"""The pages of docs/methods, docs/samplers and docs/metrics: what the code says of each, to follow the idea that is written by
+hand; and the page that lists those of a kind."""
 
 import ast
 import dataclasses
@@ -29,7 +24,6 @@ from zellige.plugins.studies.probes import probe
 from zellige.samplers.speculative import Speculative
 
 DOCS = Path(__file__).parents[1]
-MARK = "<!-- what follows is from the code -->\n"
 COLUMNS = (
     "*Draws from*: the distribution of its samples; *needs*: of the method; *bounded by*: the number of `zellige evaluate` "
     "that bounds the likelihood of its samples; *evaluations*: of the network."
@@ -38,7 +32,6 @@ IN_ONE_ORDER = (
     "*= in one order*: the likelihood is exact if the tokens are revealed one by one in a fixed order "
     "([any-order likelihood](../learn/glossary.md#any-order-likelihood)).\n"
 )
-TO_WRITE = "(the idea, in a paragraph by hand)"
 
 LIKELIHOODS: dict[str, tuple[Any, str]] = {  # page: the file that computes it; a command, where its head shows none
     "bound": (bound, ""),
@@ -229,15 +222,9 @@ KINDS: dict[str, tuple[str, Iterable[str], Callable[[str], Iterator[str]]]] = {
 }
 
 
-def page(path: Path) -> str:
-    """What a page is to say: its own beginning, and the rest from the code."""
-    kind, name = path.parent.name, path.stem
-    text = (
-        path.read_text(encoding="utf-8")
-        if path.exists()
-        else f"# {of_samples()[name][0].title if kind == 'metrics' else name}\n\n{TO_WRITE}\n\n"
-    )
-    return text.partition(MARK)[0] + MARK + "\n" + "\n".join(KINDS[kind][2](name))
+def rest(kind: str, name: str) -> str:
+    """What follows the written part of a page."""
+    return "\n" + "\n".join(KINDS[kind][2](name))
 
 
 def index(kind: str) -> str:
@@ -277,7 +264,7 @@ def heading(kind: str, name: str) -> str:
 
 def summary(kind: str, name: str) -> list[str]:
     """The first sentence of a page, of its "Use it" and of its "It costs"."""
-    idea = paths(kind)[name].read_text(encoding="utf-8").partition("\n")[2].partition(MARK)[0]
+    idea = paths(kind)[name].read_text(encoding="utf-8").partition("\n")[2]
     paragraphs = [" ".join(part.split()) for part in idea.strip().split("\n\n")]
     starts = ["", "**Use it** ", "**It costs** "]
     found = (next(part.removeprefix(start) for part in paragraphs if part.startswith(start)) for start in starts)
@@ -286,16 +273,3 @@ def summary(kind: str, name: str) -> list[str]:
 
 def paths(kind: str) -> dict[str, Path]:
     return {name: DOCS / kind / f"{name}.md" for name in KINDS[kind][1]}
-
-
-def written() -> dict[Path, str]:
-    """Every page with what it is to say."""
-    pages = {path: page(path) for kind in KINDS for path in paths(kind).values()}
-    return pages | {DOCS / kind / "index.md": index(kind) for kind in KINDS}
-
-
-if __name__ == "__main__":
-    for path in (path for kind in KINDS for path in paths(kind).values()):
-        path.write_text(page(path), encoding="utf-8")
-    for path, text in written().items():
-        path.write_text(text, encoding="utf-8")

@@ -1,9 +1,4 @@
-"""The page docs/recipes.md: RECIPES, as the code has them, with the cost that `zellige list recipes` prints.
-
-    .venv/bin/python docs/_tools/recipes.py        writes it anew, after a recipe changed (and docs/_tools/lists.py before it)
-
-`tests/papers/test_recipes.py` holds page and code equal.
-"""
+"""The page docs/recipes.md: RECIPES, as the code has them, with the cost that `zellige list recipes` prints."""
 
 import dataclasses
 import sys
@@ -21,7 +16,6 @@ from zellige.training.setup import typed
 sys.path.insert(0, str(Path(__file__).parent))
 import published_configurations as published  # pyright: ignore[reportMissingImports]
 
-PAGE = Path(__file__).parents[1] / "recipes.md"
 HEAD = f"""\
 # Recipes
 
@@ -134,7 +128,3 @@ def page() -> str:
         rows.append(f"| {' | '.join([*cells, tokens, flops, hours])} |\n")
     sections = [(variant if recipe.base else section)(name, recipe) for name, recipe in RECIPES.items()]
     return "".join([HEAD, *rows, *sections, "\n## Files\n\n", published.files()])
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

@@ -1,15 +1,7 @@
-"""The page docs/tables.md: the tables of the papers row by row, and what else the papers contain, struck out where it is done.
-
-    .venv/bin/python docs/_tools/tables.py         writes it anew, after a table or a recipe changed
-
-`tests/papers/test_tables.py` holds page and code equal.
-"""
-
-from pathlib import Path
+"""The page docs/tables.md: the tables of the papers row by row, and what else the papers contain, struck out where it is done."""
 
 from zellige.papers.tables import TABLES, PublishedTable
 
-PAGE = Path(__file__).parents[1] / "tables.md"
 HEAD = """\
 # Tables of the papers
 
@@ -216,7 +208,3 @@ def page() -> str:
         "## What else the papers contain\n\nStruck out where the command beside it does it; the rest is open.\n\n"
         f"{beyond()}"
     )
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

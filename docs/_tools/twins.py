@@ -10,7 +10,12 @@ from sphinx.builders.text import TextBuilder
 from sphinx.writers.text import TextTranslator
 
 INCLUDED = re.compile(r"```\{include\} (\S+)\n.*?```\n", re.DOTALL)
+SOURCES: dict[str, str] = {}  # page -> its source, with what is generated
 TEXTS: dict[str, str] = {}  # page -> its twin
+
+
+def read(app, page, source):
+    SOURCES[page] = source[0]
 
 
 def twin(app, page, template, context, doctree):
@@ -18,7 +23,7 @@ def twin(app, page, template, context, doctree):
     if doctree is None:
         return
     path = Path(app.env.doc2path(page))
-    text = path.read_text(encoding="utf-8")
+    text = SOURCES.get(page) or path.read_text(encoding="utf-8")
     text = INCLUDED.sub(lambda found: (path.parent / found[1]).read_text(encoding="utf-8"), text)
     if "{eval-rst}" in text:
         copy, builder = doctree.deepcopy(), TextBuilder(app, app.env)
@@ -53,6 +58,7 @@ def sections(env, start):
 
 
 def setup(app):
+    app.connect("source-read", read, priority=450)  # after what is generated, before the links to other files
     app.connect("html-page-context", twin)
     app.connect("build-finished", write)
-    return {"parallel_read_safe": True, "parallel_write_safe": False}
+    return {"parallel_read_safe": False, "parallel_write_safe": False}

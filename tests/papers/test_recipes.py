@@ -29,7 +29,6 @@ from zellige.training.order import StepSeeds
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "_tools"))
 import published_configurations as published  # pyright: ignore[reportMissingImports]
-import recipes as recipes_page  # pyright: ignore[reportMissingImports]
 
 SIZES = {"layers": 2, "hidden": 16, "heads": 2, "condition": 8, "channels": 8}
 
@@ -77,10 +76,6 @@ def test_the_cost_is_what_arithmetic_gives():
     assert one.flops < two.flops < 7 * 5 * (6 * 2 * L * matrices + 4 * products + head)
     ar = training_cost(Config("ar", METHODS["ar"].Config(), net=net, train=train), V)
     assert ar.flops == one.flops - 7 * 5 * 6 * L * D  # a causal mask is counted as none; the head says no mask
-
-
-def test_the_page_is_made_from_the_code():
-    assert recipes_page.page() == recipes_page.PAGE.read_text(encoding="utf-8"), "write it again: make generate"
 
 
 # ---------------------------------------------------------------------------------- as published

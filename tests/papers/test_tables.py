@@ -2,9 +2,7 @@
 
 import json
 import re
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,9 +14,6 @@ from zellige.papers import tables
 from zellige.papers.recipes import RECIPES
 from zellige.papers.tables import LIKELIHOODS, TABLES, Column, PublishedTable, TableRow, plain
 from zellige.plugins.studies.plan.estimate import Step
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "_tools"))
-import tables as tables_page  # pyright: ignore[reportMissingImports]
 
 ROWS = [(name, table, row) for name, table in TABLES.items() for row in table.rows]
 VALUE = re.compile(r"\d+(\.\d+)?K?( ± \d+\.\d+)?")
@@ -75,10 +70,6 @@ def test_a_recipe_reports_its_own_papers_likelihood_first():
     assert "reports no number (figure 5)" in RECIPES["md4-fineweb-large"].note
     with pytest.raises(InputError, match="no table has a row of the recipe ours"):
         tables.reported("ours", "a paper")
-
-
-def test_the_page_is_made_from_the_code():
-    assert tables_page.page() == tables_page.PAGE.read_text(encoding="utf-8"), "write it again: make generate"
 
 
 def test_the_list_of_tables(capsys):

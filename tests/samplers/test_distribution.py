@@ -1,8 +1,5 @@
 """Which distribution, which number: the table, and what the checks of `verify` would not see through."""
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -98,15 +95,6 @@ def test_a_number_names_the_distribution_that_it_bounds_as_the_samplers_do(cls):
                 asked = Likelihood(method, **distribution.number)
                 assert asked.distribution.key == distribution.key, name
                 assert name in asked.bounds
-
-
-def test_the_page_is_that_of_the_code(monkeypatch):
-    tools = Path(__file__).resolve().parents[2] / "docs" / "_tools"
-    monkeypatch.syspath_prepend(str(tools))
-    monkeypatch.delitem(sys.modules, "laws", raising=False)
-    import laws
-
-    assert laws.PAGE.read_text(encoding="utf-8") == laws.page(), "write it again: make generate"
 
 
 @pytest.mark.parametrize("sampler", ["ancestral", "remasking"])
