@@ -1,4 +1,4 @@
-"""The table of docs/errors.md for Python, word for word; what is checked of rows and of own methods."""
+"""The table of tests/errors.md for Python, word for word; what is checked of rows and of own methods."""
 
 import dataclasses
 import re
@@ -16,7 +16,7 @@ from zellige.methods import build
 from zellige.methods.mdlm import MDLM
 from zellige.models.model import as_model
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "errors.md"
+PAGE = Path(__file__).resolve().parent / "errors.md"
 ROWS = re.findall(
     r"^\| `((?:zellige\.|method\.).+?\))` \| (?:`` ?|`)(.+?)(?: ?``|`) \|$", PAGE.read_text(encoding="utf-8"), re.M
 )

@@ -1,4 +1,4 @@
-"""Every number of a paper that source and docs cite stands in docs/citations.md beside its file, with the paper it is of."""
+"""Every number of a paper that source and docs cite stands in tests/citations.md beside its file, with the paper it is of."""
 
 import importlib
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 from zellige.plugins.verify import identities
 
 ROOT = Path(__file__).parents[1]
-LIST = ROOT / "docs" / "citations.md"
+LIST = ROOT / "tests" / "citations.md"
 sys.path.insert(0, str(ROOT / "docs" / "_tools"))
 import generated  # noqa: E402
 

@@ -1,4 +1,4 @@
-"""Every row of docs/errors.md: the message word for word, exit code 2, one line on stderr, nothing on stdout, no file touched."""
+"""Every row of tests/errors.md: the message word for word, exit code 2, one line on stderr, nothing on stdout, no file touched."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from zellige import cli, load
 from zellige.base.errors import Diverged
 from zellige.data.tokenizer import Integers
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "errors.md"
+PAGE = Path(__file__).resolve().parent / "errors.md"
 ROWS = re.findall(r"^\| `(zellige .+?)` \| (?:`` ?|`)(.+?)(?: ?``|`) \|$", PAGE.read_text(encoding="utf-8"), re.M)
 TEXT = "the value of the object is returned by the function and it is the name of a class "
 
