@@ -42,7 +42,8 @@ WIDTH = 100
 
 
 def pages() -> list[Path]:
-    return [page for page in sorted(DOCS.rglob("*.md")) if BLOCK.search(page.read_text(encoding="utf-8"))]
+    there = (page for page in sorted(DOCS.rglob("*.md")) if "_build" not in page.parts)
+    return [page for page in there if BLOCK.search(page.read_text(encoding="utf-8"))]
 
 
 @cache
