@@ -1,4 +1,4 @@
-"""The table of tests/errors.md for Python, word for word; what is checked of rows and of own methods."""
+"""The table of errors.md for Python, word for word; what is checked of rows and of own methods."""
 
 import dataclasses
 import re

@@ -1,4 +1,4 @@
-"""Every row of tests/errors.md: the message word for word, exit code 2, one line on stderr, nothing on stdout, no file touched."""
+"""Every row of errors.md: the message word for word, exit code 2, one line on stderr, nothing on stdout, no file touched."""
 
 import json
 import os

@@ -155,7 +155,7 @@ def lead_somewhere(page: Path, text: str) -> None:
         if "://" not in target and not target.startswith("pictures/plan"):  # which `make docs` draws
             to = (page.parent / target).resolve()  # a forge shows what is written alone
             made = to in MADE and ROOT / "docs" in page.parents
-            assert made or to not in MADE and to.exists(), f"{page.name}: {target}"
+            assert made or (to not in MADE and to.exists()), f"{page.name}: {target}"
 
 
 def test_links_between_the_pages_lead_somewhere():
