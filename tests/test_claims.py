@@ -13,8 +13,6 @@ import torch
 from testing.small import Rows, make
 from zellige.base.errors import InputError
 from zellige.cli.evaluate_again import of_unit
-from zellige.cli.evaluate_bounds import describe_bracket
-from zellige.evaluation.bracket import bracket_rows
 from zellige.evaluation.evaluate import EvaluationRows, evaluate_rows
 from zellige.evaluation.likelihood import Likelihood
 from zellige.evaluation.metrics import METRICS
@@ -24,6 +22,8 @@ from zellige.models.ends import learns_ends
 from zellige.papers import tables
 from zellige.papers.recipes import RECIPES
 from zellige.papers.tables import TABLES
+from zellige.plugins.evaluations.bracket.bracket import bracket_rows
+from zellige.plugins.evaluations.bracket.command import describe_bracket
 from zellige.plugins.verify.identities.check import L, enumerable
 from zellige.samplers import SAMPLERS, Distribution, distributions, run
 from zellige.sampling.samples import Samples

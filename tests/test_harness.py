@@ -12,13 +12,13 @@ import torch
 
 from zellige import Config, Data, InputError
 from zellige.data.tokenizer_by_name import train_bpe
-from zellige.evaluation.choices import Question
 from zellige.evaluation.conditional import bound
-from zellige.evaluation.requests import EvaluatePairs
 from zellige.methods import METHODS, build
 from zellige.models.config import Train
 from zellige.models.model import Model, identity, load
 from zellige.nn.block import Net
+from zellige.plugins.evaluations.pairs.choices import Question
+from zellige.plugins.evaluations.pairs.request import EvaluatePairs
 
 pytest.importorskip("lm_eval", reason="lm-evaluation-harness is not installed: pip install lm_eval")
 

@@ -17,9 +17,10 @@ from zellige import METHODS, SAMPLERS, Net
 from zellige.base.requests import option_of, options_of
 from zellige.cli.tables import table as listed_rows
 from zellige.core import bound
-from zellige.evaluation import conditional, two_sides
+from zellige.evaluation import conditional
 from zellige.evaluation.metrics import KNOWN, METRICS, Metric
 from zellige.methods import build
+from zellige.plugins.evaluations.bracket import two_sides
 from zellige.plugins.studies.probes import probe
 from zellige.samplers.speculative import Speculative
 

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 from .base.lazy import lazy
 
 if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
-    from .evaluation.requests import EvaluateBracket as EvaluateBracket
-    from .evaluation.requests import EvaluatePairs as EvaluatePairs
     from .evaluation.requests import EvaluateSamples as EvaluateSamples
-    from .evaluation.requests import EvaluateSteps as EvaluateSteps
-    from .evaluation.requests import EvaluateSuite as EvaluateSuite
     from .evaluation.requests import TrainFeatures as TrainFeatures
+    from .plugins.evaluations.bracket.request import EvaluateBracket as EvaluateBracket
+    from .plugins.evaluations.pairs.request import EvaluatePairs as EvaluatePairs
+    from .plugins.evaluations.steps.request import EvaluateSteps as EvaluateSteps
+    from .plugins.evaluations.suite.request import EvaluateSuite as EvaluateSuite
     from .plugins.studies.probes.requests import EvaluateGlue as EvaluateGlue
     from .plugins.studies.probes.requests import EvaluateProbe as EvaluateProbe
 
 WHERE = {
-    "EvaluateSteps": "evaluation.requests",
-    "EvaluateBracket": "evaluation.requests",
-    "EvaluateSuite": "evaluation.requests",
-    "EvaluatePairs": "evaluation.requests",
+    "EvaluateSteps": "plugins.evaluations.steps.request",
+    "EvaluateBracket": "plugins.evaluations.bracket.request",
+    "EvaluateSuite": "plugins.evaluations.suite.request",
+    "EvaluatePairs": "plugins.evaluations.pairs.request",
     "EvaluateSamples": "evaluation.requests",
     "EvaluateGlue": "plugins.studies.probes.requests",
     "EvaluateProbe": "plugins.studies.probes.requests",

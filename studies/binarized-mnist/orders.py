@@ -23,8 +23,8 @@ from zellige.core.batch import Batch
 from zellige.core.random import mix
 from zellige.data.prepare import prepare
 from zellige.evaluation import interval
-from zellige.evaluation.two_sides import effective, from_above
 from zellige.methods.method import Method
+from zellige.plugins.evaluations.bracket.two_sides import effective, from_above
 from zellige.samplers.replay import path_of, weigh
 
 

@@ -22,12 +22,13 @@ from torch import Tensor
 import zellige
 from zellige.core.batch import Batch
 from zellige.core.prediction import posterior
-from zellige.evaluation import two_sides
-from zellige.evaluation.bracket import SETS, BracketRow, BracketTable, Work
+from zellige.evaluation import interval
 from zellige.evaluation.corpus import corpus_of
 from zellige.evaluation.evaluate import evaluate_rows, rows_of
 from zellige.evaluation.interval import FREEDOM
 from zellige.evaluation.result import summarize
+from zellige.plugins.evaluations.bracket import two_sides
+from zellige.plugins.evaluations.bracket.bracket import SETS, BracketRow, BracketTable, Work
 from zellige.samplers.replay import path_of
 
 DRAWS, SETS_OF_TRUTH = 1 << 16, 64
@@ -204,7 +205,7 @@ def own(run: str, count: int = 8, repeats: int = 200, more: int = 50, numbers: t
 
 def lognormal(repeats: int = 60) -> None:
     """The tangent bound of lognormal weights, by the skewness that `two_sides` expects: all texts alike, or one far worse."""
-    edges = (*(share * two_sides.SKEWED for share in (0.5, 1, 1.5, 2, 4, 8)), math.inf)
+    edges = (*(share * interval.SKEWED for share in (0.5, 1, 1.5, 2, 4, 8)), math.inf)
     hits, generator = dict[tuple[str, float], list[int]](), torch.Generator().manual_seed(0)
     for most in (16, 64):
         for n in {1, most // 8, most}:
@@ -227,7 +228,7 @@ def lognormal(repeats: int = 60) -> None:
                                 continue
                             r = summarize(values, torch.ones(count), "nats/token", "lower")
                             share = float(two_sides.effective(log_w).min())
-                            edge = next(e for e in edges if two_sides.skewness(share, SETS * most) <= e)
+                            edge = next(e for e in edges if interval.skewness(share, SETS * most) <= e)
                             held = hits.setdefault(("alike" if alike else "one far worse", edge), [0, 0])
                             held[0] += abs(r.value * count - truth) <= r.draws_half * count
                             held[1] += 1

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import zellige
-from zellige.data import zero_shot
+from zellige.data import Local
 from zellige.evaluation.evaluate import evaluate_rows
-from zellige.evaluation.protocol import PROTOCOLS, Protocol
-from zellige.evaluation.requests import EvaluateSuite, Local
 from zellige.evaluation.result import Result, difference
+from zellige.plugins.evaluations.suite import sets
+from zellige.plugins.evaluations.suite.protocol import PROTOCOLS, Protocol
+from zellige.plugins.evaluations.suite.request import EvaluateSuite
 from zellige.samplers.pairing import of_length
 
 BASE = PROTOCOLS["zellige"]
@@ -26,14 +27,14 @@ SAME_ROWS = ("t_min", "ends", "draws")
 
 def variants(name: str, length: int) -> list[tuple[str, Protocol]]:
     """Each choice, and the protocol where it alone is made otherwise."""
-    lines = [("a document a line, the blank ones too", replace(BASE, lines=True))] if name in zero_shot.RUNNING else []
+    lines = [("a document a line, the blank ones too", replace(BASE, lines=True))] if name in sets.RUNNING else []
     detokenized = [("not detokenized", replace(BASE, detokenize=False))] if name != "ag_news" else []
-    documents = [] if name in zero_shot.RUNNING else [("one document a row, padded", replace(BASE, pack="document"))]
+    documents = [] if name in sets.RUNNING else [("one document a row, padded", replace(BASE, pack="document"))]
     return [
         *detokenized,
         *lines,
         *documents,
-        *([] if name in zero_shot.RUNNING else [("no EOS between documents", replace(BASE, eos=False))]),
+        *([] if name in sets.RUNNING else [("no EOS between documents", replace(BASE, eos=False))]),
         ("BOS and EOS round each row, counted", replace(BASE, begin="counted", end=True)),
         ("BOS before each row, given", replace(BASE, begin="given")),
         (f"rows of {length // 2}", replace(BASE, length=length // 2)),
@@ -56,11 +57,9 @@ def measure(model: Any, name: str, protocol: Protocol, data: str, limit: int, se
     """The number of one set by one protocol; rows that are the same texts are cut once."""
     if same_rows(protocol):  # the suite would read and cut them again
         if name not in kept:
-            found = zero_shot.read_texts(
-                name, "test", detokenize=True, lines=False, path=zero_shot.folder_of(data, name)
-            )
+            found = sets.read_texts(name, "test", detokenize=True, lines=False, path=sets.folder_of(data, name))
             length = int(model.method.shape[0])
-            kept[name] = zero_shot.cut_rows(
+            kept[name] = sets.cut_rows(
                 found.documents, model.tokenizer, length, pack="wrap", eos=True, begin="none", end=False, name=name
             )
         return evaluate_rows(

@@ -29,6 +29,7 @@ from zellige.base.requests import check_fields, declared, inline, option
 from zellige.cli import COMMANDS, common, flags, help, meanings, options, tables
 from zellige.cli.common import idle_seed
 from zellige.cli.evaluate import EVALUATIONS, TRAIN
+from zellige.cli.evaluate_again import Mode
 from zellige.data.smiles import is_molecule
 from zellige.evaluation.result import Result, fullest
 from zellige.models import hub
@@ -315,25 +316,27 @@ def test_fields_are_spelt_as_the_options_of_the_command_that_runs():
     assert terminal.spelled("`layers` and `no line`") == "--layers and `no line`"
 
 
+def _modes() -> list[Mode]:
+    modes = [EVALUATIONS[name] for name in EVALUATIONS.names()]
+    return [*modes, *(other for mode in modes for other in mode.others.values())]
+
+
 def forms() -> dict[str, type]:
     """The dataclass of the options of each command, by what is typed."""
     from zellige.cli import (
         demo,
         drawing,
         evaluate,
-        evaluate_bounds,
         evaluate_features,
         lists,
         train,
         train_on_model,
         tune,
     )
-    from zellige.cli.generate import GenerateOptions
     from zellige.plugins.published import command as import_export
     from zellige.plugins.report import command as report
     from zellige.plugins.studies.compare import command as compare
     from zellige.plugins.studies.plan import command as plan
-    from zellige.plugins.studies.probes import command as probes
     from zellige.plugins.studies.sweep import command as sweep
     from zellige.plugins.verify import command as verify
     from zellige.plugins.web import command as serve
@@ -349,9 +352,7 @@ def forms() -> dict[str, type]:
         sweep,
         verify,
         import_export,
-        evaluate_bounds,
         evaluate_features,
-        probes,
         train_on_model,
     )
     for name, each in {name: each for place in places for name, each in vars(place).items()}.items():
@@ -368,7 +369,7 @@ def forms() -> dict[str, type]:
         "compare": compare.form(),
         "sweep": sweep.form(zellige.METHODS["mdlm"]),
         "TuneOptions": tune.form(),
-        "generate": GenerateOptions,
+        **{mode.options.__name__: mode.options for mode in _modes()},
     }
 
 

@@ -17,11 +17,11 @@ from zellige.data import tokenizer as tk
 from zellige.data.losses import Comparison, Losses, changed, losses_of
 from zellige.data.prepare import prepare
 from zellige.data.selfies import Selfies
-from zellige.data.zero_shot import cut_rows
 from zellige.evaluation.evaluate import rows_of
 from zellige.methods import METHODS, build
 from zellige.models.config import Config, Net
 from zellige.models.model import Model
+from zellige.plugins.evaluations.suite.sets import cut_rows
 
 
 def test_a_vocabulary_of_words_and_random_text(tmp_path):

@@ -16,17 +16,18 @@ from testing.small import Rows
 from testing.worlds import numbers
 from zellige import Net, exact
 from zellige.base.errors import InputError
-from zellige.cli.evaluate_bounds import describe_bracket
 from zellige.core.batch import Batch
-from zellige.evaluation import two_sides
-from zellige.evaluation.bracket import Bracket, bracket_rows, exact_distributions
+from zellige.evaluation import interval
 from zellige.evaluation.evaluate import EvaluationRows
-from zellige.evaluation.requests import EvaluateBracket
 from zellige.evaluation.result import summarize
-from zellige.evaluation.two_sides import bidirectional, effective, from_above, from_below, tangent
 from zellige.exact.script import branches
 from zellige.methods import METHODS, build
 from zellige.nn import Table
+from zellige.plugins.evaluations.bracket import two_sides
+from zellige.plugins.evaluations.bracket.bracket import Bracket, bracket_rows, exact_distributions
+from zellige.plugins.evaluations.bracket.command import describe_bracket
+from zellige.plugins.evaluations.bracket.request import EvaluateBracket
+from zellige.plugins.evaluations.bracket.two_sides import bidirectional, effective, from_above, from_below, tangent
 from zellige.plugins.report.bracket import bracket_figure
 from zellige.samplers import Ancestral, AnyOrder, Confidence, Distribution, FirstHitting, FixedOrder
 from zellige.samplers.replay import Oracle, Replayed, Trajectory, path_of, weigh
@@ -450,11 +451,11 @@ def test_the_width_is_between_the_bounds_of_the_same_draws():
 
 
 def test_a_mean_is_determined_by_many_draws_or_by_weights_alike():
-    assert two_sides.skewness(1.0, 4) == 0.0
-    assert two_sides.skewness(0.0, 4) > 1e9
+    assert interval.skewness(1.0, 4) == 0.0
+    assert interval.skewness(0.0, 4) > 1e9
     sigma = 0.7  # of a lognormal: its skewness is (e^(s^2) + 2) sqrt(e^(s^2) - 1)
     exact = (math.exp(sigma**2) + 2) * math.sqrt(math.expm1(sigma**2))
-    assert two_sides.skewness(math.exp(-(sigma**2)), 512) == pytest.approx(exact / math.sqrt(256))
+    assert interval.skewness(math.exp(-(sigma**2)), 512) == pytest.approx(exact / math.sqrt(256))
 
 
 def test_few_estimates_have_the_spread_of_their_draws():

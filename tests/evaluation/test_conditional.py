@@ -18,12 +18,12 @@ from zellige.core.process import absorbing, uniform
 from zellige.core.schedule import CLEAN
 from zellige.data.tokenizer import Bytes, Characters
 from zellige.data.tokenizer_by_name import train_bpe
-from zellige.evaluation.choices import Question, read_pairs
 from zellige.evaluation.conditional import Conditional, bound, bound_tokens, greedy, replicates, tokenize_pair, windows
 from zellige.evaluation.interval import Proportion, student
-from zellige.evaluation.requests import EvaluatePairs
 from zellige.methods import build
 from zellige.methods.method import Method
+from zellige.plugins.evaluations.pairs.choices import Question, read_pairs
+from zellige.plugins.evaluations.pairs.request import EvaluatePairs
 from zellige.samplers import Ancestral, FirstHitting
 
 close = torch.testing.assert_close

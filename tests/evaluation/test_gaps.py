@@ -9,8 +9,8 @@ import torch
 
 from evaluation.test_bracket import classes, table
 from zellige.core.batch import Batch
-from zellige.evaluation import bracket
-from zellige.evaluation.bracket import bound_gaps, bracket_gaps
+from zellige.plugins.evaluations.bracket import gaps
+from zellige.plugins.evaluations.bracket.gaps import bound_gaps, bracket_gaps
 from zellige.samplers import Distribution, FixedOrder
 from zellige.samplers.replay import Replayed, weigh
 
@@ -58,6 +58,6 @@ def test_each_seed_has_draws_of_its_own(sides):
 def test_above_comes_before_below(monkeypatch):
     """By hand, of two draws whose weights are 1/2 and 1/4: from above log 8 / 2, from below the tangent at the first."""
     log_w = torch.tensor([[0.5], [0.25]]).double().log()
-    monkeypatch.setattr(bracket, "weigh", lambda *_: SimpleNamespace(log_w=log_w))
+    monkeypatch.setattr(gaps, "weigh", lambda *_: SimpleNamespace(log_w=log_w))
     ((above, below),) = bracket_gaps(table("mdlm", {}, 4), TEXT, [False] * 4, sets=1, n=1)
     assert (above, below) == pytest.approx((1.5 * math.log(2), math.log(2) + 0.5))

@@ -21,9 +21,9 @@ from zellige.evaluation import interval, workers
 from zellige.evaluation.evaluate import evaluate_rows
 from zellige.evaluation.interval import over_draws, over_texts, student
 from zellige.evaluation.result import PerSequence, summarize
-from zellige.evaluation.steps import StepsTable
 from zellige.methods import build
 from zellige.nn.block import Net
+from zellige.plugins.evaluations.steps.table import StepsTable
 
 V, L = 3, 2
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from zellige import Net, methods
-from zellige.evaluation.two_sides import from_above
+from zellige.plugins.evaluations.bracket.two_sides import from_above
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "studies" / "binarized-mnist"))
 import orders  # pyright: ignore[reportMissingImports]

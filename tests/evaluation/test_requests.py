@@ -15,7 +15,7 @@ from zellige.base.requests import options_of
 from zellige.cli import flags
 from zellige.cli.evaluate import EvaluateOptions
 from zellige.data import Local
-from zellige.evaluation.choices import Question
+from zellige.plugins.evaluations.pairs.choices import Question
 
 TEXT = "the value of the object is returned by the function and it is the name of a class. a list of names; the number is {}. "
 PAIRS = (

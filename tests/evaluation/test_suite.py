@@ -16,17 +16,18 @@ import torch
 
 import zellige
 from zellige import Net, cli
-from zellige.data import Local, zero_shot
+from zellige.data import Local
 from zellige.data.detokenize import DETOKENIZERS
 from zellige.data.losses import Losses
 from zellige.data.tokenizer import Bytes, Characters
-from zellige.evaluation.protocol import CODE, PROTOCOLS
-from zellige.evaluation.requests import EvaluateSuite
 from zellige.evaluation.result import Result
-from zellige.evaluation.suite import SUITES, SuiteRow
 from zellige.methods import build
 from zellige.models.config import Config
 from zellige.models.model import Model
+from zellige.plugins.evaluations.suite import sets
+from zellige.plugins.evaluations.suite.protocol import CODE, PROTOCOLS
+from zellige.plugins.evaluations.suite.request import EvaluateSuite
+from zellige.plugins.evaluations.suite.suite import SUITES, SuiteRow
 
 # ------------------------------------------------------------------------------------------------------- the detokenizers
 
@@ -78,7 +79,7 @@ class Words(Bytes):
 
 def rows_of(protocol, documents, length=6):
     p = PROTOCOLS[protocol]
-    return zero_shot.cut_rows(documents, Words(), length, pack=p.pack, eos=p.eos, begin=p.begin, end=p.end, name="it")
+    return sets.cut_rows(documents, Words(), length, pack=p.pack, eos=p.eos, begin=p.begin, end=p.end, name="it")
 
 
 def shown(row):
@@ -107,9 +108,7 @@ def test_rows_are_cut_as_the_paper_does(protocol, rows):
 
 def test_one_document_a_row():
     p = replace(PROTOCOLS["mdlm"], pack="document")
-    found = zero_shot.cut_rows(
-        ["abc", "defghijk"], Words(), 6, pack=p.pack, eos=p.eos, begin=p.begin, end=False, name="it"
-    )
+    found = sets.cut_rows(["abc", "defghijk"], Words(), 6, pack=p.pack, eos=p.eos, begin=p.begin, end=False, name="it")
     assert [shown(row)[: int(row["mask"].sum())] for row in found] == ["^abc$", "^defgh"]
     assert [row["mask"].sum() for row in found] == [5, 6]
 
@@ -118,18 +117,16 @@ def test_lines_and_running_text(tmp_path):
     text = " \n = A = \n \n First line . \n Second line . \n \n"
     (tmp_path / "WikiText-2").mkdir()
     (tmp_path / "WikiText-2" / "wiki.test.tokens").write_text(text)
-    path = zero_shot.folder_of(str(tmp_path), "wikitext2")
-    lines = zero_shot.read_texts("wikitext2", "test", detokenize=True, lines=True, path=path).documents
+    path = sets.folder_of(str(tmp_path), "wikitext2")
+    lines = sets.read_texts("wikitext2", "test", detokenize=True, lines=True, path=path).documents
     assert lines == ["", " = A =\n", "", " First line.\n", " Second line.\n", ""]  # the blank ones are documents too
-    one = zero_shot.read_texts("wikitext2", "test", detokenize=True, lines=False, path=path)
+    one = sets.read_texts("wikitext2", "test", detokenize=True, lines=False, path=path)
     assert one.documents == ["\n = A =\n\n First line.\n Second line.\n\n"]
     assert "note" not in one.about
     (tmp_path / "WikiText-2" / "wiki.test.tokens").write_text(text.replace("First", "<unk>"))
-    assert (
-        "raw form" in zero_shot.read_texts("wikitext2", "test", detokenize=False, lines=True, path=path).about["note"]
-    )
+    assert "raw form" in sets.read_texts("wikitext2", "test", detokenize=False, lines=True, path=path).about["note"]
     with pytest.raises(zellige.InputError, match=r"has no validation split, only test"):
-        zero_shot.read_texts("wikitext2", "validation", detokenize=True, lines=True, path=path)
+        sets.read_texts("wikitext2", "validation", detokenize=True, lines=True, path=path)
 
 
 def test_a_protocol_says_all_of_itself():

@@ -13,10 +13,10 @@ from zellige.base.errors import InputError
 from zellige.cli import main
 from zellige.core.batch import Batch
 from zellige.data import Data
-from zellige.evaluation.choices import Question
-from zellige.evaluation.requests import EvaluatePairs
 from zellige.evaluation.samples import real_images
 from zellige.models.model import class_names, find_classes
+from zellige.plugins.evaluations.pairs.choices import Question
+from zellige.plugins.evaluations.pairs.request import EvaluatePairs
 from zellige.show.terminal import Terminal
 
 NET = zellige.Net(layers=1, hidden=16, heads=2, condition=8)

@@ -108,8 +108,6 @@ class Polynomial(Schedule):
             alpha(0) = 1 - (1 - eps) begin^w, so a few tokens are lost there.
     """
 
-    fixed: Tensor
-
     def __init__(
         self,
         w: float | Tensor = 2.0,
@@ -134,7 +132,7 @@ class Polynomial(Schedule):
     @property
     def w(self) -> Tensor:
         """The exponents, (1,) or (K,)."""
-        return nn.functional.softplus(self.raw) if self.learnable else self.fixed
+        return nn.functional.softplus(self.raw) if self.learnable else self.fixed  # pyright: ignore
 
     @property
     def clean_end(self) -> float:
@@ -310,7 +308,10 @@ SCHEDULES |= {
 }
 
 
-EXPONENTS = {"polynomial": "w", "cosine-power": "power"}  # of which schedules it is an option, and their name for it
+EXPONENTS = {
+    "polynomial": "w",
+    "cosine-power": "power",
+}  # schedules whose exponent can be chosen, and what they call it
 
 
 def named(

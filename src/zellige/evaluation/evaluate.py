@@ -1,8 +1,7 @@
 """An upper bound on -log p, or -log p itself, of the rows of a data set, with a 95% interval and the whole protocol.
 
 What can be asked, and its options: `requests`. The number and its intervals: `result`; the likelihood of a group of
-texts: `likelihood`; processes, and the cache of what they computed: `workers`; other data and the choices of published
-papers: `suite`.
+texts: `likelihood`; processes, and the cache of what they computed: `workers`.
 """
 
 import time

@@ -18,6 +18,7 @@ from ..show.numbers import percent, pm
 FREEDOM = (
     8  # degrees of freedom that the replicates must have for an interval: it is then known to a quarter, 1/sqrt(2 * 8)
 )
+SKEWED = 0.25  # of the mean of a text's weights; well below what Student's interval begins to miss (docs/bracket.md)
 OVER_TEXTS = "Student's t over texts; never narrower than over the draws"
 OVER_DRAWS = "Student's t over independent replicates of each group's stratified draws, for these very texts"
 
@@ -167,3 +168,15 @@ class Proportion:
     def __str__(self) -> str:
         low, high = self.interval
         return f"{percent(self.value)} [{percent(low)}, {percent(high)}]"
+
+
+def skewness(share: float, draws: int) -> float:
+    """Skewness of the mean of `draws` / 2 weights, were they lognormal, a product of many factors.
+
+    With c^2 = 1 / share - 1 the squared coefficient of variation, that of one weight is (3 + c^2) c.
+
+    Args:
+        share: of the draws, that which counts (Kish): (sum w)^2 / sum w^2 over their number.
+    """
+    square = 1 / max(share, 1e-300) - 1
+    return (3 + square) * math.sqrt(max(square, 0.0) / (draws / 2))

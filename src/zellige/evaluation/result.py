@@ -36,8 +36,7 @@ from ..models.model import WITHOUT_CLASS
 from ..show.numbers import perplexity, pm, quantity
 from ..show.record import Figure, Record
 from ..show.units import unit_of
-from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS, Proportion, over_draws, over_texts
-from .two_sides import SKEWED, skewness
+from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS, SKEWED, Proportion, over_draws, over_texts, skewness
 
 
 def numbers(values: Sequence[float | None] | None) -> Tensor | None:
@@ -372,7 +371,7 @@ def determined(result: Result, squares: Tensor) -> Result:
     """The result itself; or, where too few of its draws count for an interval to hold what it says, without intervals.
 
     Of draws v, Kish's (sum v)^2 / sum v^2 count. Were they lognormal, that alone gives the skewness of their mean, and
-    above SKEWED Student's interval begins to miss (`two_sides.skewness`).
+    above SKEWED Student's interval begins to miss (`interval.skewness`).
 
     Args:
         squares: (N,) of each text, the mean over its draws of the squared nats.

@@ -1,12 +1,13 @@
 """What plugs into the library, a folder each. The library imports no plug-in but by name, through TABLE.
 
-    verify/     the identities of methods and samplers, by enumeration
-    published/  layouts of models that others have published, with their networks; import and export
-    studies/    comparisons, sweeps, plans, probes and GLUE
-    report/     the page of a run
-    web/        play and serve
-    kinds/      kinds of data: DNA, puzzles, music
-    adapters/   lm-evaluation-harness, pipelines, SGLang
+    verify/       the identities of methods and samplers, by enumeration
+    evaluations/  what else `zellige evaluate` asks of a model
+    published/    layouts of models that others have published, with their networks; import and export
+    studies/      comparisons, sweeps, plans, probes and GLUE
+    report/       the page of a run
+    web/          play and serve
+    kinds/        kinds of data: DNA, puzzles, music
+    adapters/     lm-evaluation-harness, pipelines, SGLang
 
 TABLE says what is found by name, in the form of a package's entry points (`zellige.base.plugins`).
 """
@@ -37,12 +38,12 @@ COMMANDS: dict[str, tuple[str, str]] = {  # in the order of `zellige --help`: th
 TABLE: dict[str, dict[str, str]] = {
     "zellige.commands": {name: address for name, (address, _) in COMMANDS.items()},
     "zellige.evaluations": {  # by the flag of `zellige evaluate` that asks for one
-        "suite": "zellige.cli.evaluate_bounds:SUITE",
+        "suite": "zellige.plugins.evaluations.suite.command:SUITE",
         "generate": "zellige.cli.generate:GENERATE",
-        "pairs": "zellige.cli.evaluate_bounds:PAIRS",
+        "pairs": "zellige.plugins.evaluations.pairs.command:PAIRS",
         "probe": "zellige.plugins.studies.probes.command:PROBE",
-        "bracket": "zellige.cli.evaluate_bounds:BRACKET",
-        "steps": "zellige.cli.evaluate_bounds:STEPS",  # last: others have an option of that name
+        "bracket": "zellige.plugins.evaluations.bracket.command:BRACKET",
+        "steps": "zellige.plugins.evaluations.steps.command:STEPS",  # last: others have an option of that name
     },
     "zellige.datasets": {
         "jsb-chorales": "zellige.plugins.kinds.music:CHORALES",

@@ -21,7 +21,7 @@ pass begins after them. Then P_0 = 1, and a pass that begins after token i
     ends with all accepted       P_{i+m}  gets  P_i prod_{i < l <= i + m} min(p_il, q_il)
 
 and p(x | order) = P_L. `in_order` computes it in L evaluations. A random order, the default, gives its mean over
-orders, of which `OverOrders` makes a two-sided bound (`replay.weigh`, `evaluation.two_sides`).
+orders, of which `OverOrders` makes a two-sided bound (`replay.weigh`, `evaluations.bracket.two_sides`).
 
 With `rounds` n a pass goes on after a replaced token: the drafts after it are verified again given the new token, with
 the same hidden states of the network, up to n times. With as many rounds as tokens and no window there is one pass, and
@@ -249,7 +249,7 @@ def in_order(sampler: Speculative, method: Diffusion, batch: Batch, when: Tensor
     for row, begin in (part.unbind(-1) for part in starts.split(most)):
         masked = counted[row] & (turn[row] >= begin[:, None])
         state = State(
-            torch.where(masked, method.process.mask_id, x[row]),
+            torch.where(masked, method.process.mask, x[row]),  # pyright: ignore
             ~counted[row],
             torch.zeros_like(row),
             condition=None if batch.condition is None else batch.condition[row],

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from zellige.evaluation.bracket import Bracket, BracketRow
 from zellige.evaluation.result import Result
+from zellige.plugins.evaluations.bracket.bracket import Bracket, BracketRow
 from zellige.show.numbers import parts, pm
 
 from . import page

@@ -19,12 +19,12 @@ from zellige.base.arguments import MOST_SEED
 from zellige.base.errors import InputError
 from zellige.base.requests import Option, options_of
 from zellige.data import DATASETS, chat
-from zellige.evaluation.bracket import GAP_STEPS, bound_gaps, bracket_gaps, gaps_work
 from zellige.methods.method import Method
 from zellige.models import shipped
 from zellige.models.averaged import is_symmetric
 from zellige.models.decoding import Decoding
 from zellige.models.model import Model, class_names, find_classes, identity, unit
+from zellige.plugins.evaluations.bracket.gaps import GAP_STEPS, bound_gaps, bracket_gaps, gaps_work
 from zellige.plugins.report.page import asset
 from zellige.plugins.report.trace import page_text, piece_layout
 from zellige.samplers.pairing import of_length, usual_steps

@@ -17,15 +17,15 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ..base.errors import InputError
-from ..base.schema import HIGH, entries_of, parse, read_by, read_text, shown
-from ..data.losses import losses_of
-from ..models.model import WITHOUT_CLASS, Model, class_names, find_classes, fingerprint, identity, which_weights
-from ..show.record import Figure, Record
-from .conditional import Conditional
-from .interval import Proportion
-from .likelihood import bounded_distribution
-from .result import Result, numbers, summarize
+from zellige.base.errors import InputError
+from zellige.base.schema import HIGH, entries_of, parse, read_by, read_text, shown
+from zellige.data.losses import losses_of
+from zellige.evaluation.conditional import Conditional
+from zellige.evaluation.interval import Proportion
+from zellige.evaluation.likelihood import bounded_distribution
+from zellige.evaluation.result import Result, numbers, summarize
+from zellige.models.model import WITHOUT_CLASS, Model, class_names, find_classes, fingerprint, identity, which_weights
+from zellige.show.record import Figure, Record
 
 PROTOCOL = "zellige-pairs-1"
 

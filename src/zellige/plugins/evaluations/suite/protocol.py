@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from ..base.plugins import Registry
+from zellige.base.plugins import Registry
 
 CODE, READING, OURS = "from the paper's code", "our reading", "our choice"
 

@@ -28,7 +28,6 @@ from torch import Tensor
 
 LEAST = -1e4  # nats: psi where no draw gave the text any probability
 REPLICATES = 16  # at most, of one estimate: their spread is what the draws bring
-SKEWED = 0.25  # of the mean of a text's weights; well below what Student's interval begins to miss (docs/bracket.md)
 
 
 def log_mean(log_w: Tensor, n: int) -> Tensor:
@@ -75,15 +74,6 @@ def bidirectional(first: Tensor, log_w: Tensor, n: int) -> Tensor:
     rest = log_w[..., : groups * (n - 1), :].unflatten(-2, (groups, n - 1))
     first_weight = first[..., None, None, :].expand(*rest.shape[:-2], 1, -1)
     return from_above(torch.cat((first_weight, rest), -2).flatten(-3, -2), n)
-
-
-def skewness(share: float, draws: int) -> float:
-    """Of the mean of half the draws (p, without psi's), were the weights lognormal, a product of many factors.
-
-    With c^2 = 1 / share - 1 their squared coefficient of variation by `effective`, that of one weight is (3 + c^2) c.
-    """
-    square = 1 / max(share, 1e-300) - 1
-    return (3 + square) * math.sqrt(max(square, 0.0) / (draws / 2))
 
 
 def replicates(estimate: Callable[[Tensor, int], Tensor], log_w: Tensor, n: int) -> Tensor:

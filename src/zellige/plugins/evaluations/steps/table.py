@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..show.record import Figure, Record
-from .result import Result, difference
+from zellige.evaluation.result import Result, difference
+from zellige.show.record import Figure, Record
 
 
 @dataclass(frozen=True)

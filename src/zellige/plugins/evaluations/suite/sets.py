@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..base.errors import InputError, not_installed
-from ..base.requests import Progress
-from . import catalogue, file_names, remote
-from .catalogue import DATASETS
-from .corpus import Data
-from .detokenize import DETOKENIZERS
-from .losses import Comparison
-from .rows import Rows
-from .text_source import open_source
-from .tokenizer_base import Tokenizer
+from zellige.base.errors import InputError, not_installed
+from zellige.base.requests import Progress
+from zellige.data import catalogue, file_names, remote
+from zellige.data.catalogue import DATASETS
+from zellige.data.corpus import Data
+from zellige.data.detokenize import DETOKENIZERS
+from zellige.data.losses import Comparison
+from zellige.data.rows import Rows
+from zellige.data.text_source import open_source
+from zellige.data.tokenizer_base import Tokenizer
 
 RUNNING = ("wikitext2", "wikitext103", "ptb")  # one text, of lines
 TEST_ONLY = ("lm1b", "lambada", "ag_news")  # what the literature judges on their test split
@@ -151,7 +151,7 @@ def begin_token(tokenizer: Tokenizer) -> int | None:
 def cut_rows(
     documents: list[str], tokenizer: Tokenizer, length: int, *, pack: str, eos: bool, begin: str, end: bool, name: str
 ) -> Rows:
-    """Documents as rows of `length` tokens, as a protocol says (`evaluation.protocol.Protocol`).
+    """Documents as rows of `length` tokens, as a protocol says (`protocol.Protocol`).
 
     Raises:
         InputError: a character that is not in the vocabulary, too little text, no token that ends a text.

@@ -2,12 +2,11 @@
 --bracket`.
 
 The mathematics: `two_sides`; how a text is weighed by a sampler's own code: `samplers.replay`. `Work` weighs groups of
-texts, `Bracket` and its rows are the result, and `bound_gaps` and `bracket_gaps` bound -log p of a part of a row given
-the rest of it.
+texts, `Bracket` and its rows are the result.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path as File
 from typing import Any, ClassVar
@@ -15,25 +14,25 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ..base.errors import InputError, check_counts
-from ..base.requests import Progress
-from ..core.batch import Batch
-from ..core.random import mix
-from ..data.losses import LOSSLESS
-from ..methods.method import Method
-from ..models.model import fingerprint
-from ..samplers import Confidence, FixedOrder, Sampler
-from ..samplers.confidence import Measure
-from ..samplers.pairing import CONTINUOUS, OWN, Distribution, of_length
-from ..samplers.replay import Oracle, Path, Replayed, Trajectory, no_order, path_of, weigh
-from ..show.record import Figure, Record
-from . import workers
-from .conditional import RowStreams
-from .evaluate import EvaluationRows, evaluate_rows, evenly_chosen
-from .interval import FREEDOM, LEVEL, OVER_TEXTS
-from .likelihood import device_of, evaluating, number_of_tokens
-from .result import Result, summarize
-from .two_sides import SKEWED, bidirectional, effective, from_above, from_below, replicates, skewness, width
+from zellige.base.errors import InputError, check_counts
+from zellige.base.requests import Progress
+from zellige.core.batch import Batch
+from zellige.core.random import mix
+from zellige.data.losses import LOSSLESS
+from zellige.evaluation import workers
+from zellige.evaluation.evaluate import EvaluationRows, evaluate_rows, evenly_chosen
+from zellige.evaluation.interval import FREEDOM, LEVEL, OVER_TEXTS, SKEWED, skewness
+from zellige.evaluation.likelihood import device_of, evaluating, number_of_tokens
+from zellige.evaluation.result import Result, summarize
+from zellige.methods.method import Method
+from zellige.models.model import fingerprint
+from zellige.samplers import Confidence, FixedOrder, Sampler
+from zellige.samplers.confidence import Measure
+from zellige.samplers.pairing import CONTINUOUS, OWN, Distribution, of_length
+from zellige.samplers.replay import Oracle, Path, Replayed, Trajectory, no_order, path_of, weigh
+from zellige.show.record import Figure, Record
+
+from .two_sides import bidirectional, effective, from_above, from_below, replicates, width
 
 GROUP = 16  # texts that are asked at once
 SETS = 4  # so many times the largest n are drawn of each text: two pairs of psi and p
@@ -373,7 +372,7 @@ def bracket_rows(
     Args:
         numbers: ascending; each divides the largest, of which SETS times as many are drawn of each text.
         bound_draws: draws of the bound that stands beside them.
-        keep: see `evaluate_rows`; the others: see `requests.EvaluateBracket`.
+        keep: see `evaluate_rows`; the others: see `request.EvaluateBracket`.
     """
     rows, numbers = data.rows, tuple(numbers)
     indices, chosen = evenly_chosen(len(rows), limit)
@@ -457,73 +456,3 @@ def exact_distributions(
             own_distribution = Distribution(f"{name}, {size}", f"{text}, {size}{where}")
             paths[f"{name}, {size}"] = Replayed(sampler, own_distribution, -(-block // k))
     return paths | {"greedy order, an oracle": Oracle()}, reasons
-
-
-GAP_SETS, GAP_PLACES = 8, 4  # replicates, and draws of each of a bound
-GAP_DRAWS, GAP_STEPS = 8, 64  # of each side of a bracket, and T of its chain where the method has none
-GAP_TERMS = 3  # network evaluations of a draw of a bound: the diffusion term, and the two ends
-
-
-def gaps_work(method: Method, length: int, both: bool, steps: int = GAP_STEPS) -> int:
-    """Network evaluations times positions of `bound_gaps` at most, or (`both`) of `bracket_gaps`, by their defaults."""
-    if not both:
-        return GAP_SETS * GAP_PLACES * GAP_TERMS * length
-    inside = of_length(method, min(method.block or length, length))
-    return GAP_SETS * 2 * GAP_DRAWS * path_of(method, steps).calls(inside) * length
-
-
-@torch.no_grad()
-def bound_gaps(
-    method: Method,
-    tokens: Sequence[int],
-    held: Sequence[bool],
-    sets: int = GAP_SETS,
-    places: int = GAP_PLACES,
-    seed: int = 0,
-    condition: int | None = None,
-) -> Iterator[float]:
-    """A bound in nats from each of `sets` independent replicates, each of `places` stratified draws; their mean is the
-    bound.
-
-    Of a method with an exact likelihood one value. What is `held` is given: clean in every input, never counted
-    (`conditional`).
-    """
-    exact = bool(method.exact)
-    sets, places = (1, 1) if exact else (sets, places)
-    batch, key = _copies(method, tokens, held, places, condition), mix(seed, *tokens)
-    for replicate in range(sets):
-        streams = None if exact else RowStreams([(key, replicate, place, places) for place in range(places)])
-        yield float(torch.stack(list(method.terms(batch, streams).values())).sum(0).double().mean())
-
-
-@torch.no_grad()
-def bracket_gaps(
-    method: Method,
-    tokens: Sequence[int],
-    held: Sequence[bool],
-    sets: int = GAP_SETS,
-    n: int = GAP_DRAWS,
-    steps: int = GAP_STEPS,
-    seed: int = 0,
-    condition: int | None = None,
-) -> Iterator[tuple[float, float]]:
-    """Both sides in nats, above and below, from each of `sets` independent replicates, each of 2n draws (`two_sides`).
-
-    The distribution is that of `path_of(method, steps)`. A side to which no draw gave any probability is infinite.
-    """
-    batch, key = _copies(method, tokens, held, 2 * n, condition), mix(seed, *tokens)
-    path = path_of(method, steps)
-    for replicate in range(sets):
-        streams = [torch.Generator().manual_seed(mix(key, "bracket", replicate, draw)) for draw in range(2 * n)]
-        log_w = weigh(method, batch, path, streams).log_w.cpu()
-        above, below = float(from_above(log_w, n).mean()), float(from_below(log_w, n).mean())
-        yield above, below if math.isfinite(below) else -math.inf
-
-
-def _copies(method: Method, tokens: Sequence[int], held: Sequence[bool], count: int, condition: int | None) -> Batch:
-    """The row so many times, what is held outside the mask."""
-    device = device_of(method)
-    x = torch.tensor([list(tokens)] * count, device=device)
-    mask = ~torch.tensor([list(held)] * count, dtype=torch.bool, device=device)
-    classes = None if condition is None else torch.full((count,), condition, device=device)
-    return Batch(x, None if bool(mask.all()) else mask, condition=classes)

@@ -11,17 +11,18 @@ from typing import Any, ClassVar
 
 import torch
 
-from ..base.errors import InputError, unknown
-from ..base.plugins import Registry
-from ..data import zero_shot as sets
-from ..data.remote import Unreachable
-from ..models.model import Model, fingerprint, told_none, which_weights
-from ..samplers.pairing import of_length
-from ..show.record import Figure, Record
-from .evaluate import evaluate_rows
-from .likelihood import Likelihood
+from zellige.base.errors import InputError, unknown
+from zellige.base.plugins import Registry
+from zellige.data.remote import Unreachable
+from zellige.evaluation.evaluate import evaluate_rows
+from zellige.evaluation.likelihood import Likelihood
+from zellige.evaluation.result import Result
+from zellige.models.model import Model, fingerprint, told_none, which_weights
+from zellige.samplers.pairing import of_length
+from zellige.show.record import Figure, Record
+
+from . import sets
 from .protocol import Protocol
-from .result import Result
 
 SUITES: Registry[tuple[str, ...]] = Registry("suite")
 SUITES |= {"zero-shot": sets.ZERO_SHOT}

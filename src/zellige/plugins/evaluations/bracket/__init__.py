@@ -1,0 +1,1 @@
+"""`zellige evaluate RUN --bracket`: upper and lower bounds on -log p of a text."""

@@ -1,0 +1,1 @@
+"""`zellige evaluate RUN --pairs`: given continuations scored, and choices between them."""

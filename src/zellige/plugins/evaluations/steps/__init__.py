@@ -1,0 +1,1 @@
+"""`zellige evaluate RUN --steps`: the bound for several numbers of sampling steps."""

@@ -1,0 +1,1 @@
+"""`zellige evaluate RUN --suite`: the zero-shot likelihoods of the literature."""
