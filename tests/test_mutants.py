@@ -9,6 +9,7 @@ import pytest
 from mutants import __main__ as program
 from mutants.reached import Reached
 from mutants.rules import mutants
+from zellige.plugins.verify import identities
 
 SMALL = {
     "x = a + b": {("arithmetic", "x = a - b"), ("dropped term", "x = a")},
@@ -93,6 +94,17 @@ print(trial(first), run("pytest", ("-q", test), trial.sources, 60), run("no_such
       run("timeit", ("-n", "1", "while True: pass"), trial.sources, 0.5),
       run("http.server", ("0",), trial.sources, 0.2), (trial.sources / "zellige" / first.file).read_text() == source)
 """
+
+
+def test_what_verify_is_asked():
+    assert program.verify("methods/d3pm_rows.py") == [("verify", "d3pm")]
+    assert program.verify("samplers/euler.py") == [("verify", "--sampler", "euler")]
+    assert program.verify("samplers/smc.py")[1] == ("verify", "mdlm", "sedd", "--only", "smc")
+    assert program.verify("core/batch.py") == [("verify", "mdlm", "sedd", "--only", "bound")]
+    assert program.verify("nn/unet.py") == [("verify", "mdlm", "sedd", "--only", "networks")]
+    there = {key.partition(".")[0] for key in (*identities.SHARED, *identities.OWN)}
+    assert {*program.CHECKS.values()} <= there
+    assert {*program.CHECKS} <= {path.stem for path in program.SOURCES.rglob("*.py")}
 
 
 def test_who_catches(tmp_path):

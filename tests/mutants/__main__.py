@@ -37,6 +37,12 @@ ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src" / "zellige"
 PACKAGES = ("core", "nn", "methods", "samplers", "evaluation", "data", "training", "models", "sampling")
 VERIFIED = ("core", "nn", "methods", "samplers")
+CHECKS = {  # the checks of a file that are not named after it
+    "process": "process", "prediction": "prediction", "score": "score", "random": "draws", "counting": "draws",
+    "smc": "smc", "guidance": "guidance", "guide": "guidance", "distillation": "few-steps", "confidence": "decoders",
+    "klass": "decoders", "p2": "decoders", "speculative": "decoders", "insertion": "insertion", "growing": "insertion",
+    "replay": "caches", "carried": "caches", "semi_autoregressive": "blocks", "blockwise": "blocks",
+}  # fmt: skip
 MEASURED = ROOT / "build" / "reached"
 
 
@@ -65,15 +71,14 @@ def names(package: str) -> list[str]:
     return subprocess.check_output([sys.executable, "-c", asked], text=True).split()
 
 
-def verify(file: str) -> tuple[str, ...]:
-    """Arguments of `zellige` that verify what the file is part of: a method, a sampler, or the checks of two methods."""
+def verify(file: str) -> list[tuple[str, ...]]:
+    """Arguments of `zellige` that verify what the file is part of: a method, a sampler, else checks of two methods."""
     package, stem = Path(file).parts[0], Path(file).stem
-    if package == "samplers" and stem in names(package):
-        return ("verify", "--sampler", stem)
-    if package == "methods" and (method := stem.partition("_")[0]) in names(package):
-        return ("verify", method)
-    key = {"process": "process", "prediction": "prediction", "score": "score"}.get(stem, "bound")
-    return ("verify", "mdlm", "sedd", "--only", "networks" if package == "nn" else key)
+    method = stem.partition("_")[0] if package == "methods" else ""
+    asked: list[tuple[str, ...]] = [("verify", method)] if method in names("methods") else []
+    asked += [("verify", "--sampler", stem)] if package == "samplers" and stem in names("samplers") else []
+    key = CHECKS.get(stem, "" if asked else "networks" if package == "nn" else "bound")
+    return asked + ([("verify", "mdlm", "sedd", "--only", key)] if key else [])
 
 
 def run(module: str, arguments: tuple[str, ...], sources: Path, limit: float | None) -> int | None:
@@ -138,8 +143,7 @@ class Trial:
             code = self.planted(mutant, "pytest", ("-x", "-q", "-p", "no:cacheprovider", "-m", "", *tests), usual)
             if code != 0:
                 return "time" if code is None else "tests"
-        if mutant.file.split("/")[0] in VERIFIED:
-            arguments = verify(mutant.file)
+        for arguments in verify(mutant.file) if mutant.file.split("/")[0] in VERIFIED else ():
             code = self.planted(mutant, "zellige", arguments, self.without(arguments))
             if code != 0:
                 return "time" if code is None else "verify"
