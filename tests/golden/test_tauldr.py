@@ -139,7 +139,9 @@ class Replay:
         monkeypatch.setattr(self.method, "corrupt", lambda batch, t, generator: self.x_t)
         monkeypatch.setattr(tauldr_rows, "jump", lambda process, x_t, t, counted, generator: self.jumped)
         monkeypatch.setattr(random, "bernoulli", lambda p, generator: torch.ones_like(p, dtype=torch.bool))
-        self.w = tauldr_rows.weight(self.method.process, x_0, self.jumped, self.t, self.batch.counted)
+        self.w = tauldr_rows.weight(
+            tauldr_rows.after(self.method.process, x_0, self.jumped, self.t, self.batch.counted)
+        )
         self.given = given
 
     def constants(self, x: Tensor, f) -> Tensor:

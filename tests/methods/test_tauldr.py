@@ -105,7 +105,7 @@ def test_the_weight_is_the_ratio_of_two_distributions(process, given, time):
     q = P.likelihood(X, CLEAN, times).gather(-1, x_0.expand(X.shape)[..., None])[..., 0].prod(-1)
     reached = psi > 0
     every = Batch(x_0.expand(X.shape), mask.expand(X.shape) if given else None)
-    w = tauldr_rows.weight(P, every.tokens, X, t.expand(len(X)), every.counted)
+    w = tauldr_rows.weight(tauldr_rows.after(P, every.tokens, X, t.expand(len(X)), every.counted))
     close(w[reached], (q / psi)[reached], rtol=1e-9, atol=0)
     assert (reached == (q > 0) if P.mask is None else reached <= (q > 0)).all()  # a jump leaves a mask behind
 

@@ -119,11 +119,13 @@ class Counter:
     def _draw(self, position: Tensor, row: Tensor, call: int | None = None) -> Tensor:
         if call is None:
             self.calls = call = self.calls + 1
-        number = lambda value: torch.full((), value, dtype=torch.long, device=row.device)  # noqa: E731
+
+        def number(value: int) -> Tensor:
+            return torch.full((), value, dtype=torch.long, device=row.device)
+
         step = self.step if isinstance(self.step, Tensor) else number(self.step)
-        return uniforms(
-            (position, row, torch.full_like(row, call), step.to(row.device)), (number(self.key[0]), number(self.key[1]))
-        )
+        counter = position, row, torch.full_like(row, call), step.to(row.device)
+        return uniforms(counter, (number(self.key[0]), number(self.key[1])))
 
     def uniform(self, shape: Sequence[int], device: torch.device | None) -> Tensor:
         rows = self.part + self.parts * torch.arange(shape[0], device=device)

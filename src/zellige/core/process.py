@@ -74,6 +74,13 @@ class Process(nn.Module):
         """Convert a time to a tensor on the prior's device."""
         return as_time(t, self.prior.device)
 
+    def _keep(self, s: Tensor | float, t: Tensor | float) -> Tensor:
+        """alpha_t / alpha_s, (*, 1) or (*, K); 1 from a time at which no token is left."""
+        alpha_s, alpha_t = self.schedule.alpha(self.as_time(s)), self.schedule.alpha(self.as_time(t))
+        alpha_t, alpha_s = torch.broadcast_tensors(alpha_t.to(self.prior), alpha_s.to(self.prior))
+        left = alpha_s > 0
+        return torch.where(left, alpha_t / torch.where(left, alpha_s, 1.0), 1.0)
+
     @property
     def span(self) -> tuple[float, float]:
         """First and last time that a continuous-time model passes continuously: from alpha = 1 to 0 with a mask, else
@@ -158,13 +165,6 @@ class Mixture(Process):
         super().__init__(prior, schedule, mask, clean)
         if schedule.alpha(1.0).shape[-1] > 1 and bool((prior > 0).sum() > 1):
             raise InputError("one alpha for each state needs a prior that is a single state, such as the mask")
-
-    def _keep(self, s: Tensor | float, t: Tensor | float) -> Tensor:
-        """alpha_t / alpha_s, (*, 1) or (*, K); 1 from a time at which no token is left."""
-        alpha_s, alpha_t = self.schedule.alpha(self.as_time(s)), self.schedule.alpha(self.as_time(t))
-        alpha_t, alpha_s = torch.broadcast_tensors(alpha_t.to(self.prior), alpha_s.to(self.prior))
-        left = alpha_s > 0
-        return torch.where(left, alpha_t / torch.where(left, alpha_s, 1.0), 1.0)
 
     def matrix(self, s, t):
         a = self._keep(s, t)

@@ -213,10 +213,10 @@ class Blocks(Diffusion):
         if batch.segments is not None:
             _, position = documents(batch.segments)
         group = (position % self.config.block == 0).cumsum(-1) - 1
-        L, compiling = x.shape[1], torch.compiler.is_compiling()  # so many blocks that no row can have more
-        blocks = (
-            -(-L // self.config.block) if batch.segments is None else L if compiling else int(group[:, -1].max()) + 1
-        )
+        if batch.segments is None:
+            blocks = -(-x.shape[1] // self.config.block)
+        else:  # no row can have more
+            blocks = x.shape[1] if torch.compiler.is_compiling() else int(group[:, -1].max()) + 1
         n = x.new_zeros(len(x), blocks)
         return group, n.scatter_add(1, group, batch.counted.long())
 
@@ -252,9 +252,9 @@ class Blocks(Diffusion):
     def loss(self, batch, generator=None):
         if self.config.blocks:
             return self.of_a_size(generator).loss(batch, generator)  # pyright: ignore (of `disable`)
-        return (
-            super().loss(batch, generator) if self.interval is None else self.clipped(batch, self.interval, generator)
-        )
+        if self.interval is None:
+            return super().loss(batch, generator)
+        return self.clipped(batch, self.interval, generator)
 
     def clipped(self, batch: Batch, interval: Tensor, generator: Randomness = None) -> Tensor:
         """The diffusion term (eq. 8) at a t in each block that is uniform in the interval [beta, omega], (2,):
@@ -270,7 +270,10 @@ class Blocks(Diffusion):
         if not self.config.resample:
             return x_t
         (low, high), (group, n) = interval, self.groups(batch)
-        within = lambda masks: (masks.double() / n >= low) & (masks.double() / n <= high) & (masks <= n)  # noqa: E731
+
+        def within(masks: Tensor) -> Tensor:
+            return (masks.double() / n >= low) & (masks.double() / n <= high) & (masks <= n)
+
         possible = torch.stack([within(torch.full_like(n, k)) for k in range(int(n.max()) + 1)]).any(0)
         while True:
             masks = torch.zeros_like(n).scatter_add(1, group, (self.process.movable(x_t) & batch.counted).long())

@@ -49,8 +49,9 @@ class RowTables:
     def sample(self, x_0: Tensor, counted: Tensor, generator: Randomness = None) -> Tensor:
         """x_t ~ q(. | x_0), (B, L); what does not count stays clean."""
         rows = torch.arange(len(x_0), device=x_0.device)[:, None]
-        distributions = lambda states: self.before[rows, states] @ self.jump  # noqa: E731
-        return torch.where(counted, random.from_tables(distributions, self.jump.shape[-1], x_0, generator), x_0)
+        K = self.jump.shape[-1]
+        x_t = random.from_tables(lambda states: self.before[rows, states] @ self.jump, K, x_0, generator)
+        return torch.where(counted, x_t, x_0)
 
     def loss(self, logits: Tensor, x_0: Tensor, x_t: Tensor, row: Tensor, scale: float, auxiliary: float) -> Tensor:
         """`scale` times the KL and `auxiliary` times the cross-entropy at N positions, their rows in order: (N,)

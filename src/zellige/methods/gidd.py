@@ -113,14 +113,6 @@ class Drifting(Process):
         inside = (u * self.prior + c / (self.K - 1) * self.clean) / (1 + c)
         return torch.where(t.isinf()[..., None], self.prior * (t == PRIOR)[..., None], inside)
 
-    def _keep(self, s: Tensor | float, t: Tensor | float) -> Tensor:
-        """alpha_t / alpha_s, (*, 1); 1 from a time at which no token is left."""
-        alpha_s, alpha_t = torch.broadcast_tensors(
-            *(self.schedule.alpha(self.as_time(u)).to(self.prior) for u in (s, t))
-        )
-        left = alpha_s > 0
-        return torch.where(left, alpha_t / torch.where(left, alpha_s, 1.0), 1.0)
-
     def _added(self, s: Tensor | float, t: Tensor | float) -> tuple[Tensor, Tensor]:
         """a (*, 1), and what a step adds of each state, n_t - a n_s (*, K)."""
         a = self._keep(s, t)

@@ -9,8 +9,9 @@
 |---|---|---|---|---|
 | absorbing | linear, cosine, polynomial | Mean | weighted cross-entropy + reconstruction | ancestral, cosine grid |
 
-The cosine grid (eq. 6) is that of the linear schedule, and makes the steps of alpha that the cosine schedule makes on
-the uniform one, which is the grid of the others, and of T steps, whose bound is that of even ones.
+The loss is `Masked.loss`, in `absorbing`. The cosine grid (eq. 6) is that of the linear schedule, and makes the steps
+of alpha that the cosine schedule makes on the uniform one, which is the grid of the others, and of T steps, whose bound
+is that of even ones.
 
 Differences from the paper: alpha(0) = 1 - eps, so a few tokens are still masked at t = 0. The published reconstruction
 term is the constant L eps log V, as if they were then guessed uniformly; here it is the model's own -log mu(x_0), which

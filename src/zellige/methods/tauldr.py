@@ -240,7 +240,7 @@ class TauLDR(Diffusion):
             after = rows.after(batch.tokens, x, batch.counted)
         if one_pass:
             return self.weighted(tauldr_rows.both, batch, x, t, 2 / (1 + after), auxiliary, rows)  # 2/(1 + 1/w)
-        w = torch.where(after > 0, 1 / after, 1.0)  # 0 where x~ is no jump's end
+        w = tauldr_rows.weight(after)
         leaving, signal = tauldr_rows.leaving, tauldr_rows.signal  # tauLDR proposition 2, term by term
         if self.config.objective == "one-pass-biased":  # as if x~ had the distribution of x_t
             return self.weighted(signal, batch, x_tilde, t, w, auxiliary, rows, unweighted=leaving)

@@ -79,10 +79,9 @@ def after(process: Process, x_0: Tensor, x: Tensor, t: Tensor, counted: Tensor) 
     return (total == 0).double().index_add(0, row, torch.cat(share) if share else other_rate)
 
 
-def weight(process: Process, x_0: Tensor, x: Tensor, t: Tensor, counted: Tensor) -> Tensor:
-    """w = q_t(x)/psi_t(x) given x_0, for x after a jump: (B,)."""
-    psi = after(process, x_0, x, t, counted)
-    return torch.where(psi > 0, 1 / psi, 1.0)  # 0 where x is no jump's end
+def weight(after: Tensor) -> Tensor:
+    """w = q_t(x~)/psi_t(x~), (B,), from what `after` gives; 1 where that is 0, and x~ is no jump's end."""
+    return torch.where(after > 0, 1 / after, 1.0)
 
 
 def leaving(into: Tensor, u: Tensor, v: Tensor) -> Tensor:
@@ -125,8 +124,8 @@ class RowTables:
     def sample(self, x_0: Tensor, counted: Tensor, generator: Randomness = None) -> Tensor:
         """x_t ~ q(. | x_0), (B, L); what does not count stays clean."""
         rows = torch.arange(len(x_0), device=x_0.device)[:, None]
-        distributions = lambda states: self.Q[rows, states]  # noqa: E731
-        return torch.where(counted, random.from_tables(distributions, self.Q.shape[-1], x_0, generator), x_0)
+        x_t = random.from_tables(lambda states: self.Q[rows, states], self.Q.shape[-1], x_0, generator)
+        return torch.where(counted, x_t, x_0)
 
     def after(self, x_0: Tensor, x: Tensor, counted: Tensor) -> Tensor:
         """As the function `after`: (B,)."""

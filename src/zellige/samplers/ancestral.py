@@ -57,7 +57,7 @@ from ..methods.diffusion import Diffusion
 from . import carried
 from .grid import OnGrid, grid_of
 from .guide import Truncated, Wrapper
-from .pairing import Distribution, choosable, one_alpha, reverses, scores_masks, steps_distribution
+from .pairing import Distribution, can_choose_first, one_alpha, reverses, scores_masks, steps_distribution
 from .predict import CHOOSE, choose_then_predict, expected_evaluations, fill, free, predict_at, predict_then_choose
 from .sampler import Exactness, State
 
@@ -143,7 +143,7 @@ class Ancestral(OnGrid):
 
     def _step(self, method: Diffusion, state: State, t: Tensor, s: Tensor, generator: Randomness) -> State:
         if self.choose and self._draws_kernel(s) and not self.carries:
-            if choosable(method):  # whether a mask is revealed does not depend on the network
+            if can_choose_first(method):  # whether a mask is revealed does not depend on the network
                 alpha_t, alpha_s = method.process.schedule.alpha(t), method.process.schedule.alpha(s)  # (1,) or (K,)
                 reveal = (alpha_s - alpha_t) / (1 - alpha_t)  # MDLM eq. 8
                 return choose_then_predict(method, state, reveal, t, posterior, generator)
@@ -176,12 +176,12 @@ class Ancestral(OnGrid):
         """Distribution (N, K) that a step to s (N,) draws from: the kernel p(x_s | x_t), as the options change it."""
         p = kernel(pred, s)  # D3PM eq. 4
         p = truncated_gumbel(p, self.gumbel_bits) if self.gumbel_bits else p
-        return ended(p, pred, self.argmax, is_greedy(self.argmax, s))
+        return with_argmax(p, pred, self.argmax, is_greedy(self.argmax, s))
 
     def expected_calls(self, method: Diffusion, times, free):
         draws_kernel = self.argmax != "every" and not self.gumbel_bits
         chooses = self.choose and draws_kernel and not self.carries
-        if not (chooses and choosable(method) and one_alpha(method.process)):
+        if not (chooses and can_choose_first(method) and one_alpha(method.process)):
             return None
         alpha = method.process.schedule.alpha(times)[..., 0]
         return expected_evaluations((alpha[1:] - alpha[:-1]) / (1 - alpha[:-1]), free)
@@ -193,7 +193,7 @@ def is_greedy(argmax: str, s: Tensor) -> Tensor:
     return s.isneginf() if argmax in ("last", "mu") else torch.full_like(s, argmax == "every", dtype=torch.bool)
 
 
-def ended(p: Tensor, pred: Prediction, argmax: str, greedy: Tensor) -> Tensor:
+def with_argmax(p: Tensor, pred: Prediction, argmax: str, greedy: Tensor) -> Tensor:
     """The distribution p (N, K) of a step, or its likeliest state where `greedy` (N,); of argmax mu the network's
     likeliest token."""
     if argmax == "mu" and bool(greedy.any()):
@@ -202,10 +202,10 @@ def ended(p: Tensor, pred: Prediction, argmax: str, greedy: Tensor) -> Tensor:
                 "argmax mu needs a network that predicts clean tokens, and this one gives a score; use last"
             )
         p = torch.where(greedy[:, None], pred.mu, p)
-    return likeliest(p, greedy)
+    return argmax_where(p, greedy)
 
 
-def likeliest(distribution: Tensor, at: Tensor) -> Tensor:
+def argmax_where(distribution: Tensor, at: Tensor) -> Tensor:
     """Move the probability of a distribution (N, K) to its largest entry where `at` (N,) is True."""
     if not torch.compiler.is_compiling() and not bool(at.any()):
         return distribution

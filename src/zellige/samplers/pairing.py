@@ -164,7 +164,7 @@ def unnormalised(method: Method) -> str | None:
     return f"needs a prediction that is a distribution, not {other}" if other else None
 
 
-def choosable(method: Method) -> bool:
+def can_choose_first(method: Method) -> bool:
     """Return whether `choose_then_predict` samples from the kernel: absorbing noise, and a normalised prediction.
 
     A score is not normalised: its total determines how likely a mask is revealed; and so it is where a classifier

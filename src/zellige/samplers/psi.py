@@ -41,7 +41,7 @@ from ..core.positions import positions
 from ..core.prediction import Prediction, kernel, posterior
 from ..core.schedule import CLEAN
 from ..methods.diffusion import Diffusion
-from .ancestral import ended, is_greedy
+from .ancestral import is_greedy, with_argmax
 from .grid import spaced
 from .pairing import Distribution, one_alpha, reverses, ticks, usual_steps
 from .predict import free, redraw
@@ -170,6 +170,6 @@ class Psi(Sampler):
         def distribution(pred: Prediction) -> Tensor:
             forward = pred.process.push(posterior(pred).to(pred.process.prior), CLEAN, later)
             p = share[:, None] * kernel(pred, later) + (1 - share[:, None]) * forward  # (N, K)
-            return ended(p, pred, self.argmax, greedy)
+            return with_argmax(p, pred, self.argmax, greedy)
 
         return redraw(method, state, at, t, distribution, generator)

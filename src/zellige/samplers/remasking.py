@@ -35,7 +35,7 @@ from ..core import random
 from ..core.prediction import posterior
 from ..core.schedule import CLEAN
 from ..methods.diffusion import Diffusion
-from .ancestral import LAST, is_greedy, likeliest
+from .ancestral import LAST, argmax_where, is_greedy
 from .grid import spaced
 from .guide import untruncated
 from .pairing import Distribution, absorbs, count_of_steps, ticks, usual_steps
@@ -121,7 +121,7 @@ class Remasking(Sampler):
             memory = state.memory
         else:
             greedy = is_greedy(self.argmax, s).expand(at.shape)[at]
-            x = random.categorical(likeliest(posterior(pred), greedy), generator, at)
+            x = random.categorical(argmax_where(posterior(pred), greedy), generator, at)
             probability = posterior(untruncated(pred)).gather(-1, x[:, None])[:, 0]
             memory = state.memory.masked_scatter(at, probability.double())
             state = fill(state, at, x, at.any(-1))

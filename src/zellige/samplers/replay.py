@@ -36,7 +36,7 @@ from ..methods.method import Method
 from .ancestral import Ancestral
 from .any_order import AnyOrder
 from .first_hitting import FirstHitting
-from .pairing import BLOCKS, CONTINUOUS, Distribution, choosable, of_length, one_alpha, steps_distribution
+from .pairing import BLOCKS, CONTINUOUS, Distribution, can_choose_first, of_length, one_alpha, steps_distribution
 from .predict import expected_time, fill, free, hides, predict_at
 from .sampler import Sampler, State, start_distribution
 
@@ -269,7 +269,7 @@ def path_of(method: Method, steps: int) -> Path:
             "both sides of -log p need paths that the noise has, and this model's last step draws visible tokens anew; "
             "leave them out for its bound"
         )
-    if not (hides(inside) and choosable(inside) and one_alpha(inside.process)):
+    if not (hides(inside) and can_choose_first(inside) and one_alpha(inside.process)):
         return Trajectory(T or steps)
     sampler = Ancestral("uniform") if T else FirstHitting() if method.time_conditioned else AnyOrder()
     distribution = steps_distribution(T, T) if T else CONTINUOUS

@@ -48,9 +48,9 @@ from ..core.prediction import Prediction, kernel, posterior, reverse_rate
 from ..core.process import Mixture
 from ..core.random import Randomness
 from ..methods.diffusion import Diffusion
-from .ancestral import LAST, is_greedy, likeliest
+from .ancestral import LAST, argmax_where, is_greedy
 from .grid import OnGrid
-from .pairing import NEAR_CONTINUOUS, absorbs, choosable, rateless
+from .pairing import NEAR_CONTINUOUS, absorbs, can_choose_first, rateless
 from .predict import choose_then_predict, expected_evaluations, fill, free, predict_at, redraw
 from .sampler import Exactness, Memory, State, Summary
 
@@ -225,7 +225,7 @@ class TauLeaping(OnGrid):
             end, later, h, greedy = (u.expand(at.shape)[at] for u in (end, s, h, greedy))
 
             def distribution(pred: Prediction) -> Tensor:
-                ends = likeliest(kernel(pred, later), greedy)
+                ends = argmax_where(kernel(pred, later), greedy)
                 if bool(end.all()):
                     return ends
                 mean = torch.where(end[:, None], 0.0, h[:, None] * reverse_rate(pred))
@@ -363,7 +363,7 @@ def remembered(state: State, t: Tensor, numbers: Tensor) -> State:
 
 # ---------------------------------------------------------------------------------- absorbing noise
 def _chosen_first(method: Diffusion) -> bool:
-    return choosable(method) and absorbs(method, one=True) is None
+    return can_choose_first(method) and absorbs(method, one=True) is None
 
 
 def _reveal(method: Diffusion, t: Tensor, s: Tensor, h: Tensor, end: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from zellige.core.schedule import CLEAN
 from zellige.exact import enumeration, script
 from zellige.methods.diffusion import Diffusion
 from zellige.samplers import Ancestral, Informed, Psi, Remasking, Sampler, State
-from zellige.samplers.pairing import choosable, ticks
+from zellige.samplers.pairing import can_choose_first, ticks
 
 from .check import (
     INSIDE,
@@ -110,7 +110,7 @@ def psi_with_kappa_1_is_ancestral(method: Diffusion):
         plain = script.sample_distribution(Ancestral(choose=False), method, steps)
         worst.see(script.sample_distribution(Psi("1"), method, steps), plain, f"T = {steps}")
     yield worst.row(SAMPLER, "psi, kappa 1 = ancestral")
-    if Remasking.refuse(method) is not None or not choosable(method):
+    if Remasking.refuse(method) is not None or not can_choose_first(method):
         return
     same, eta = Largest(), 0.05
     for kind in ("cap", "rescale"):
