@@ -60,7 +60,7 @@ def checked(
     """
     if isinstance(function, type):
         function.__init__ = _checked(function.__init__, function.__name__, prefix, kinds, None, ranges)
-        return function  # pyright: ignore[reportReturnType]
+        return typing.cast(F, function)
     return _checked(function, function.__name__, prefix, kinds, like, ranges)
 
 
@@ -77,8 +77,7 @@ def _checked(
         bound = _CHECKED[number].bound(args, kwargs)
         return function(*bound.args, **bound.kwargs)
 
-    call.__signature__ = _spelled_out(_CHECKED[number].signature)  # pyright: ignore[reportAttributeAccessIssue]
-    call.is_checked = True  # pyright: ignore[reportAttributeAccessIssue]
+    vars(call).update(__signature__=_spelled_out(_CHECKED[number].signature), is_checked=True)
     return call
 
 
@@ -293,13 +292,16 @@ def _rule(hint: Annotation, name: str) -> tuple[_Check, str] | None:
         return (_where(callable), "a function")
     if isinstance(hint, type) and getattr(hint, "_is_protocol", False):
         parts = [part for part in vars(hint) if not part.startswith("_")]
-        has = lambda value, part: hasattr(type(value), part) or hasattr(value, part)  # noqa: E731 - properties may be costly
-        holds = lambda value: not isinstance(value, type) and all(has(value, part) for part in parts)  # noqa: E731
-        return _where(holds), _a(hint.__name__)
+        return _where(lambda value: _has_all(value, parts)), _a(hint.__name__)
     kind = origin or hint
     if isinstance(kind, type) and kind is not object:
         return _is(kind), _a(kind.__name__)
     return None
+
+
+def _has_all(value: object, names: Iterable[str]) -> bool:
+    """Return whether a value, which is no class, has these attributes; properties may be costly, and are not read."""
+    return not isinstance(value, type) and all(hasattr(type(value), n) or hasattr(value, n) for n in names)
 
 
 def _where(holds: Callable[[Any], bool]) -> _Check:

@@ -22,15 +22,28 @@ class InputError(ValueError):
         super().__init__(_LONG.sub(lambda word: f"{word[0][:60]}...{word[0][-20:]}", line))
 
 
-SYNONYMS = {  # what other libraries call an argument: what it is called here
-    "n": "count", "num_samples": "count", "n_samples": "count", "num_return_sequences": "count",
-    "lr": "rate", "rate": "lr", "learning_rate": "lr", "batch_size": "batch", "max_length": "length", "seq_len": "length",
-    "max_new_tokens": "length", "num_inference_steps": "steps", "random_state": "seed",
-    "torch_dtype": "precision", "dtype": "precision", "device_map": "device",
-    "epochs": "steps", "max_steps": "steps", "num_steps": "steps", "iterations": "steps",
-    "num_layers": "layers", "n_layers": "layers", "hidden_size": "hidden", "num_heads": "heads", "n_heads": "heads",
-    "dataset": "data", "model_name": "model", "config": "options", "output": "out",
-}  # fmt: skip
+SYNONYMS = {  # what other libraries call an argument -> what it is called here
+    name: ours
+    for ours, names in {
+        "count": "n num_samples n_samples num_return_sequences",
+        "rate": "lr",
+        "lr": "rate learning_rate",
+        "batch": "batch_size",
+        "length": "max_length seq_len max_new_tokens",
+        "steps": "num_inference_steps epochs max_steps num_steps iterations",
+        "seed": "random_state",
+        "precision": "torch_dtype dtype",
+        "device": "device_map",
+        "layers": "num_layers n_layers",
+        "hidden": "hidden_size",
+        "heads": "num_heads n_heads",
+        "data": "dataset",
+        "model": "model_name",
+        "options": "config",
+        "out": "output",
+    }.items()
+    for name in names.split()
+}
 
 _LOAD = "zellige.load(path) reads any model, with its tokenizer"
 _SAMPLE = "zellige.sample(model, prompt=...) draws texts"
@@ -42,43 +55,46 @@ _TOKENS = "model.tokenizer.encode(text) and model.text(tokens) go from text to t
 _SCORE = 'zellige.evaluate(model, texts) bounds the likelihood, zellige.pipeline("score", model) that of each text'
 
 ELSEWHERE: dict[str, dict[str, str]] = {  # asked of what -> name in other libraries -> what to do here
-    "zellige": {
-        **dict.fromkeys(
-            ("AutoModel", "AutoModelForCausalLM", "AutoModelForMaskedLM", "AutoConfig", "AutoTokenizer", "DiffusionPipeline",
-             "from_pretrained", "load_model"), _LOAD),
-        **dict.fromkeys(("generate", "GenerationConfig"), _SAMPLE),
-        **dict.fromkeys(("Trainer", "TrainingArguments", "Seq2SeqTrainer", "fit"), _TRAIN),
-        **dict.fromkeys(("Tokenizer", "PreTrainedTokenizer", "encode", "decode"), _TOKENS),
-        **dict.fromkeys(("Pipeline", "TextGenerationPipeline", "FillMaskPipeline"),
-                        'zellige.pipeline("sample" | "infill" | "score", model) makes one'),
-        **dict.fromkeys(("set_seed", "manual_seed"), "whatever draws takes `seed`, and draws the same for the same one"),
-        **dict.fromkeys(("load_dataset", "Dataset"), "`data=` takes texts, arrays, a path or a name of `zellige list data`"),
-        **dict.fromkeys(("score", "perplexity", "log_prob"), _SCORE),
-    },
-    "Model": {
-        **dict.fromkeys(("generate", "sample", "sample_text"), _SAMPLE),
-        **dict.fromkeys(("infill", "fill"), "zellige.infill(model, text) fills gaps"),
-        **dict.fromkeys(("__call__", "forward", "logits", "predict", "embed", "get_input_embeddings"), _LOGITS),
-        **dict.fromkeys(
-            ("parameters", "named_parameters", "state_dict", "load_state_dict", "modules", "num_parameters"), _WEIGHTS),
-        **dict.fromkeys(("train", "fit"), f"{_TRAIN}, Train(start=...) begins with a saved one"),
-        **dict.fromkeys(("evaluate", "score", "log_prob", "log_likelihood", "perplexity", "loss"), _SCORE),
-        **dict.fromkeys(("encode", "decode"), _TOKENS),
-        **dict.fromkeys(("cuda", "cpu"), _MOVE),
-        **dict.fromkeys(("half", "bfloat16", "float", "dtype"), 'zellige.load(path, precision="bfloat16") computes in it'),
-        "eval": "a Model is always in eval mode",
-        "requires_grad_": "a Model is to be used; zellige.train trains one",
-        "compile": "torch.compile takes `model.method`",
-        "device": "next(model.method.parameters()).device has it",
-        "generation_config": "model.defaults holds the sampling defaults",
-    },
-    "pipeline": {
-        **dict.fromkeys(("fill-mask", "infilling", "infill-text"), "infill"),
-        **dict.fromkeys(("text-generation", "text2text-generation", "generate", "unconditional-image-generation",
-                         "text-to-image"), "sample"),
-        **dict.fromkeys(("perplexity", "text-classification", "scoring", "evaluate"), "score"),
-    },
-}  # fmt: skip
+    of: {name: advice for advice, names in table.items() for name in names.split()}
+    for of, table in {
+        "zellige": {
+            _LOAD: (
+                "AutoModel AutoModelForCausalLM AutoModelForMaskedLM AutoConfig AutoTokenizer "
+                "DiffusionPipeline from_pretrained load_model"
+            ),
+            _SAMPLE: "generate GenerationConfig",
+            _TRAIN: "Trainer TrainingArguments Seq2SeqTrainer fit",
+            _TOKENS: "Tokenizer PreTrainedTokenizer encode decode",
+            'zellige.pipeline("sample" | "infill" | "score", model) makes one': (
+                "Pipeline TextGenerationPipeline FillMaskPipeline"
+            ),
+            "whatever draws takes `seed`, and draws the same for the same one": "set_seed manual_seed",
+            "`data=` takes texts, arrays, a path or a name of `zellige list data`": "load_dataset Dataset",
+            _SCORE: "score perplexity log_prob",
+        },
+        "Model": {
+            _SAMPLE: "generate sample sample_text",
+            "zellige.infill(model, text) fills gaps": "infill fill",
+            _LOGITS: "__call__ forward logits predict embed get_input_embeddings",
+            _WEIGHTS: "parameters named_parameters state_dict load_state_dict modules num_parameters",
+            f"{_TRAIN}, Train(start=...) begins with a saved one": "train fit",
+            _SCORE: "evaluate score log_prob log_likelihood perplexity loss",
+            _TOKENS: "encode decode",
+            _MOVE: "cuda cpu",
+            'zellige.load(path, precision="bfloat16") computes in it': "half bfloat16 float dtype",
+            "a Model is always in eval mode": "eval",
+            "a Model is to be used; zellige.train trains one": "requires_grad_",
+            "torch.compile takes `model.method`": "compile",
+            "next(model.method.parameters()).device has it": "device",
+            "model.defaults holds the sampling defaults": "generation_config",
+        },
+        "pipeline": {
+            "infill": "fill-mask infilling infill-text",
+            "sample": "text-generation text2text-generation generate unconditional-image-generation text-to-image",
+            "score": "perplexity text-classification scoring evaluate",
+        },
+    }.items()
+}
 
 
 def meant(name: str, names: Iterable[str]) -> str | None:

@@ -107,7 +107,7 @@ class Registry(dict[str, T]):
             return super().__contains__(name)
         return name in ours(self.group) or name in others(self.group)
 
-    def get(self, name: str, default: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def get(self, name: str, default: Any = None, /) -> Any:
         return self[name] if name in self else default  # noqa: SIM401
 
     def names(self) -> list[str]:

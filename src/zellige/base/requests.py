@@ -168,7 +168,10 @@ def check_fields(cls: C, prefix: str = "", kinds: bool = True) -> C:
         prefix: what stands before their names in errors.
         kinds: whether their types are checked; False: the ranges alone.
     """
-    ranges = lambda: {option.name: dataclasses.replace(option, prefix=prefix).refuse for option in _options(cls)}  # noqa: E731
+
+    def ranges() -> dict[str, Callable[[Any], None]]:
+        return {option.name: dataclasses.replace(option, prefix=prefix).refuse for option in _options(cls)}
+
     return checked(cls, prefix, kinds, ranges=ranges)
 
 
@@ -188,7 +191,7 @@ def takes(request: type, options: type) -> Callable[[F], F]:
             if p.name not in names
         ]
         more = inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD, annotation=Unpack[options])
-        function.__signature__ = inspect.Signature([*parameters, *fields, more])  # pyright: ignore
+        vars(function)["__signature__"] = inspect.Signature([*parameters, *fields, more])
         return function
 
     return decorate
@@ -383,7 +386,7 @@ def _function(cls: Any, name: str, subjects: tuple[inspect.Parameter, ...]) -> A
 
     function.__name__ = function.__qualname__ = name
     function.__module__, function.__doc__ = cls.__module__, _described(cls)
-    function.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess]
+    vars(function)["__signature__"] = signature
     return function
 
 

@@ -228,8 +228,8 @@ def entries_of(value: object) -> Any:
         return [entries_of(entry) for entry in value]
     if not dataclasses.is_dataclass(value):
         return value
-    if hasattr(value, "to_dict"):
-        return value.to_dict()  # pyright: ignore
+    if (to_dict := getattr(value, "to_dict", None)) is not None:
+        return to_dict()
     pairs = [(field, getattr(value, field.name)) for field in dataclasses.fields(value)]
     return {_spelt(value, f): entries_of(entry) for f, entry in pairs if entry is not None or f.default is not None}
 

@@ -48,9 +48,20 @@ def training(steps: int = STEPS, seed: int = 0) -> "Train":
     from ..models.config import Train
 
     return Train(
-        steps=steps, batch=8, lr=4e-3, ema=0.99, precision="float32", device="cpu", validate_every=max(1, steps // 4),
-        validate_rows=0, validate_draws=2, samples=1, save_every=0, save_minutes=0, seed=seed,
-    )  # fmt: skip
+        steps=steps,
+        batch=8,
+        lr=4e-3,
+        ema=0.99,
+        precision="float32",
+        device="cpu",
+        validate_every=max(1, steps // 4),
+        validate_rows=0,
+        validate_draws=2,
+        samples=1,
+        save_every=0,
+        save_minutes=0,
+        seed=seed,
+    )
 
 
 def show_shipped(terminal: Terminal, seed: int = 0, name: str = SHIPPED, seconds: float = SECONDS) -> int:

@@ -1,5 +1,6 @@
 """The steps of a draw as a film, a picture a step: GIF, or MP4 through PyAV."""
 
+import importlib
 import io
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -19,7 +20,7 @@ def require_film(suffix: str, what: str) -> None:
     """InputError unless such a film can be made here; `what` asks for it: "`out` x.mp4"."""
     if suffix == ".mp4":
         try:
-            import av  # noqa: F401  # pyright: ignore[reportMissingImports]
+            importlib.import_module("av")
         except ImportError:
             raise not_installed(what, "av", "video", ", or take .gif") from None
 
@@ -52,9 +53,7 @@ def _gif(pictures: Sequence[Any]) -> bytes:
 
 def _mp4(pictures: Sequence[Any]) -> bytes:
     """An MP4 (AVC), as every browser plays it; pictures stay as long as in a GIF."""
-    import av  # pyright: ignore[reportMissingImports]
-
-    file, rate = io.BytesIO(), 25
+    av, file, rate = importlib.import_module("av"), io.BytesIO(), 25
     with av.open(file, "w", format="mp4") as container:
         stream = container.add_stream("h264", rate=rate, options={"crf": "18"})
         stream.width, stream.height, stream.pix_fmt = *pictures[0].size, "yuv420p"

@@ -16,10 +16,8 @@ if TYPE_CHECKING:
     from .graphics import Graphics
     from .style import Line
 
-_ASCII = {
-    "±": "+/-", "≤": "<=", "≥": ">=", "≈": "~", "·": "_", "━": "-", "╸": "-", "█": "#", "▌": "#", "▀": "", "─": "-",
-    "–": "-", "…": "...", "×": "x", "α": "alpha", "σ": "sigma", "‖": "||", **dict.fromkeys("┌┬┐├┼┤└┴┘", "+"), "│": "|",
-}  # fmt: skip
+_SIGNS = "±+/- ≤<= ≥>= ≈~ ·_ ━- ╸- █# ▌# ▀ ─- –- …... ×x αalpha σsigma ‖|| │|"  # each, and what stands for it
+_ASCII = {entry[0]: entry[1:] for entry in _SIGNS.split()} | dict.fromkeys("┌┬┐├┼┤└┴┘", "+")
 _SGR = {"red": "31", "green": "32", "cyan": "36", "dim": "2", "bold": "1"}
 
 
@@ -62,8 +60,8 @@ class Terminal:
         self._live: Any = None
         self.wrote = False  # whether a reader has had some of the result
         for stream in (self.out, self.err):  # a character that a stream cannot encode must not end the run
-            if getattr(stream, "errors", None) == "strict" and hasattr(stream, "reconfigure"):
-                stream.reconfigure(errors="backslashreplace")  # pyright: ignore[reportAttributeAccessIssue]
+            if getattr(stream, "errors", None) == "strict" and (reconfigure := getattr(stream, "reconfigure", None)):
+                reconfigure(errors="backslashreplace")
 
     @staticmethod
     def _hues(environ: dict[str, str]) -> int:
