@@ -106,8 +106,7 @@ def draw(
     """
     out = _out(chosen.out)
     model = load(terminal, chosen.run, command, chosen)
-    from ..models.ends import counts_of_lengths
-    from ..sampling.masked_text import approximate, inserts
+    from ..sampling.masked_text import inserts
     from ..sampling.samples import gather, share
     from ..show import kinds
     from ..show.kinds.modality import FILMS
@@ -119,34 +118,17 @@ def draw(
     frame_files = None if chosen.frames is None else FrameFiles(frames_folder(chosen.frames, kind))
     request, row = ask(model, kind)
     request = _with_defaults(request, model, terminal)
-    free = request if isinstance(request, Sample) else None  # nothing but a prompt is given
-    prompt = None if free is None else free.prompt
+    free = isinstance(request, Sample)  # nothing but a prompt is given
     if chosen.watch and frame_files is None and film is None:
         request = replace(request, batch=1)
     process = this_process()
-    is_shared = process.world > 1 and free is not None and frame_files is None and film is None and not chosen.watch
+    is_shared = process.world > 1 and free and frame_files is None and film is None and not chosen.watch
     if process.rank and not is_shared:  # work that several processes do not share is the first one's
         return 0
     own_request = share(process, request) if is_shared else request
     masked_text = request.masked_texts(model)[0] if isinstance(request, Infill) and kind.running else None
-    if own_request is not None and isinstance(own_request, Sample):
-        trajectory = own_request.trajectory(model)
-        trajectory.frames()  # errors come before notes
-        if trajectory.lengths:
-            sizes = sorted(map(int, counts_of_lengths(model)))
-            terminal.note(
-                f"lengths are drawn from those of the training's documents, {sizes[0]:,} to {sizes[-1]:,} tokens, as "
-                "this model does not learn where a text ends; `length` sets one"
-            )
-    if (note := approximate(model)) and (free is None or prompt):
-        terminal.note(note)
-    if prompt and free is not None and free.chat:
-        from ..data import chat
-
-        if note := chat.note(model.tokenizer):
-            terminal.note(note)
-    elif prompt:
-        _note_blank(model, str(prompt), terminal)
+    if own_request is not None:
+        _note(own_request, model, terminal)
     if kind.colours and not (terminal.out_hues if out is None else terminal.hues or not chosen.watch):
         terminal.note(f"{kind.many} are shown where there are colours; --out x.png writes them")
     writers = [writer.see for writer in (frame_files, film) if writer is not None]
@@ -182,6 +164,31 @@ def draw(
     request = replace(request, batch=chosen.request.batch)  # --watch draws one at a time
     _write_json(samples.made_by(request, loading(chosen)), panels, terminal, began)
     return 0
+
+
+def _note(request: "Sample | Infill", model: "Model", terminal: Terminal) -> None:
+    """Lines about what the samples of a request will be; an InputError comes before them."""
+    from ..data import chat
+    from ..models.ends import counts_of_lengths
+    from ..sampling.masked_text import approximate
+
+    prompt = request.prompt if isinstance(request, Sample) else None
+    if isinstance(request, Sample):
+        trajectory = request.trajectory(model)
+        trajectory.frames()
+        if trajectory.lengths:
+            sizes = sorted(map(int, counts_of_lengths(model)))
+            terminal.note(
+                f"lengths are drawn from those of the training's documents, {sizes[0]:,} to {sizes[-1]:,} tokens, as "
+                "this model does not learn where a text ends; `length` sets one"
+            )
+    if (note := approximate(model)) and (prompt or not isinstance(request, Sample)):
+        terminal.note(note)
+    if prompt and isinstance(request, Sample) and request.chat:
+        if note := chat.note(model.tokenizer):
+            terminal.note(note)
+    elif prompt:
+        _note_blank(model, str(prompt), terminal)
 
 
 def _operations(method: "Method", rows: int) -> int:
@@ -375,6 +382,12 @@ class Panels:
 MOST = 200  # pictures in a folder, evenly spaced, of more steps than that
 
 
+def pictured(frame: "Frame", most: int) -> bool:
+    """Return whether a frame is among `most` evenly spaced ones of the first batch, or its last one."""
+    interval = -(-frame.steps // most) or 1
+    return frame.first == 0 and (frame.step % interval == 0 or frame.step == frame.steps)
+
+
 class FrameFiles:
     """Frames of the first batch as step-0000.png, step-0001.png, ..., all its samples in each;
     `files` are the written ones."""
@@ -388,8 +401,7 @@ class FrameFiles:
         from ..base.files import make, write_file
         from ..show import kinds
 
-        interval = -(-frame.steps // MOST) or 1
-        if frame.first == 0 and (frame.step % interval == 0 or frame.step == frame.steps):
+        if pictured(frame, MOST):
             file = self.folder / f"step-{frame.step:0{max(4, len(str(frame.steps)))}}.png"
             rows = frame.x.cpu().masked_fill(frame.masked.cpu(), -1)
             make(self.folder)
@@ -410,8 +422,7 @@ class FilmFile:
         """Keep a frame."""
         from ..show.film import FRAMES
 
-        interval = -(-frame.steps // FRAMES) or 1
-        if frame.first == 0 and (frame.step % interval == 0 or frame.step == frame.steps):
+        if pictured(frame, FRAMES):
             rows = frame.x.masked_fill(frame.masked, -1).cpu().numpy()
             self.steps[frame.step], self.frame = (f"step {frame.step} of {frame.steps}", rows), frame
 
