@@ -4,11 +4,12 @@ loaded, an option from the command line to the sampler?
     python studies/walk.py              a table: files, returns, calls that go up
     python studies/walk.py --list       and the files, in the order in which they are first entered
 
-Measured on the code as it runs, with `sys.setprofile`. A file is *entered* when one of its functions is called. Entering a file
-from another that the walk has been in before is a *return*; a call from a function of one file to one of a file in a storey
-above it (by the layers in pyproject.toml) goes *up*. Each pair of files counts once, so that loops and sizes change nothing, and
-what runs once, when a module is imported, does not count; nor does what is wrapped around every call: `arguments.py` around a
-public one, and around one of torch's `nn.network.unfilled`, within which nothing is initialised. It asks by public names only, so that it walks any commit: PYTHONPATH=src in another checkout.
+Measured on the code as it runs, with `sys.setprofile`. A file is *entered* when one of its functions is called.
+Entering a file from another that the walk has been in before is a *return*; a call from a function of one file to one
+of a file in a storey above it (by the layers in pyproject.toml) goes *up*. Each pair of files counts once, so that
+loops and sizes change nothing, and what runs once, when a module is imported, does not count; nor does what is wrapped
+around every call: `arguments.py` around a public one, and around one of torch's `nn.network.unfilled`, within which
+nothing is initialised. It asks by public names only, so that it walks any commit: PYTHONPATH=src in another checkout.
 """
 
 import argparse
