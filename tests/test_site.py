@@ -45,7 +45,7 @@ def test_every_page_begins_with_its_idea(path):
 def test_the_page_of_a_metric_is_of_its_row():
     """Its name, interval and paper, the docstring and the code of its function, and of no other page's."""
     made = {page: "\n".join(pages.metric_page(page)) for page in pages.of_samples()}
-    for metric in METRICS.values():
+    for metric in METRICS.all().values():
         function = getattr(metric.function, "func", metric.function)
         first = pages.prose((function.__doc__ or "").partition("\n")[0])
         known = [f"- `{name}`: " for name in metric.takes]

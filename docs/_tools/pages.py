@@ -45,7 +45,7 @@ LIKELIHOODS: dict[str, tuple[Any, str]] = {  # page: the file that computes it; 
 def of_samples() -> dict[str, list[Metric]]:
     """The pages of metrics of samples, each with its rows of METRICS."""
     pages: dict[str, list[Metric]] = {}
-    for metric in METRICS.values():
+    for metric in METRICS.all().values():
         pages.setdefault(metric.page, []).append(metric)
     return pages
 

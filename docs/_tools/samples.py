@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from zellige import cli, infill
-from zellige.data.smiles import is_molecule
 from zellige.evaluation.interval import Proportion
 from zellige.models.model import load
+from zellige.plugins.kinds.molecules.smiles import is_molecule
 from zellige.show.kinds import of
 from zellige.show.numbers import counted
 

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 
 import zellige
-from zellige.data.smiles import is_molecule
 from zellige.evaluation.corpus import corpus_of
+from zellige.plugins.kinds.molecules.smiles import is_molecule
 
 
 def lengths_of(rows: np.ndarray, end: int | None) -> list[int]:

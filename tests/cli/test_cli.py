@@ -30,11 +30,11 @@ from zellige.cli import COMMANDS, common, flags, help, meanings, options, tables
 from zellige.cli.common import idle_seed
 from zellige.cli.evaluate import EVALUATIONS, TRAIN
 from zellige.cli.evaluate_again import Mode
-from zellige.data.smiles import is_molecule
 from zellige.evaluation.result import Result, fullest
 from zellige.models import hub
 from zellige.models.checkpoint.write import write_checksums
 from zellige.models.config import FORMAT
+from zellige.plugins.kinds.molecules.smiles import is_molecule
 from zellige.sampling import choices
 from zellige.show.terminal import Terminal
 

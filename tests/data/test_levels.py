@@ -12,6 +12,7 @@ from zellige.base.errors import InputError
 from zellige.data import load, require_same
 from zellige.data.levels import Levels
 from zellige.data.tokenizer import Characters
+from zellige.plugins.kinds.molecules.tokens import Smiles
 from zellige.plugins.kinds.music.notes import Notes, note_name
 
 SUDOKU = Levels(9, (9, 9), labels=range(1, 10))
@@ -78,7 +79,7 @@ def test_decode_and_back(shape, size, random):
         SUDOKU,
         Levels(8, (14, 14), "image", "dim", True),
         Notes(3, (2, 4), ordered=True, labels=(-1, 60, 61)),
-        Characters("CNO\n", "smiles", (29,)),
+        Smiles("CNO\n", shape=(29,)),
     ],
 )
 def test_saved_and_loaded(tmp_path, tokenizer):

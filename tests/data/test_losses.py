@@ -16,12 +16,12 @@ from zellige.data import Data, cache, catalogue, losses, tokenizer_by_name
 from zellige.data import tokenizer as tk
 from zellige.data.losses import Comparison, Losses, changed, losses_of
 from zellige.data.prepare import prepare
-from zellige.data.selfies import Selfies
 from zellige.evaluation.evaluate import rows_of
 from zellige.methods import METHODS, build
 from zellige.models.config import Config, Net
 from zellige.models.model import Model
 from zellige.plugins.evaluations.suite.sets import cut_rows
+from zellige.plugins.kinds.molecules.tokens import Selfies
 
 
 def test_a_vocabulary_of_words_and_random_text(tmp_path):
@@ -219,7 +219,7 @@ def test_prompts_and_answers_and_zero_shot_sets(tmp_path):
 def test_molecules_as_selfies_are_respelt():
     """Rings are numbered anew, so that the symbols tell the molecule and not its text."""
     text = "CC1COC(C)C11CN1"
-    from zellige.data.selfies import symbols_of
+    from zellige.plugins.kinds.molecules.tokens import symbols_of
 
     tokenizer = Selfies(symbols_of(text), (16,))
     assert tokenizer.decode(tokenizer.encode(text)) == "CC1COC(C)C12CN2" != text

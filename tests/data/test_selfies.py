@@ -8,14 +8,14 @@ import torch
 
 import zellige
 from zellige import METHODS, Data, InputError, Net
-from zellige.data import selfies
 from zellige.data.losses import Losses
 from zellige.data.prepare import prepare
-from zellige.data.smiles import is_molecule
 from zellige.data.tokenizer import load
 from zellige.methods import build
 from zellige.models.config import Config
 from zellige.models.model import Model
+from zellige.plugins.kinds.molecules import tokens as selfies
+from zellige.plugins.kinds.molecules.smiles import is_molecule
 
 SMILES = ["CC=O", "C#N", "c1cc[nH]c1", "C1CC1O", "NC(=O)C#C", "[NH3+]CC([O-])=O", "CCF", "O=N(=O)C"] * 3
 

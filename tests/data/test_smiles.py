@@ -8,8 +8,8 @@ import pytest
 
 from zellige import Data, InputError
 from zellige.data.prepare import prepare
-from zellige.data.properties import Property
-from zellige.data.smiles import is_molecule
+from zellige.plugins.kinds.molecules.properties import Property
+from zellige.plugins.kinds.molecules.smiles import is_molecule
 
 YES = """
     CC1CNCCOCOC1 O=C1C=2OCCCOC12 CN1CC1(C#C)C#C CC1=NC=CC(O)=C1 O=C1C=CCN2CC1C2 C(C#N)C#CC#N OC1CC(=O)N2CCN12

@@ -9,12 +9,13 @@ import torch
 
 from zellige import Data, InputError, Net, cli
 from zellige.data.prepare import prepare
-from zellige.data.tokenizer import Characters
 from zellige.evaluation import metrics, sample_sets, tasks
 from zellige.evaluation.requests import EvaluateSamples
 from zellige.methods import build
 from zellige.models.config import Config
 from zellige.models.model import Model
+from zellige.plugins.kinds.molecules import task as asked_of_molecules
+from zellige.plugins.kinds.molecules.tokens import Smiles
 from zellige.plugins.kinds.puzzles import task
 from zellige.plugins.kinds.puzzles.sudoku import grids4
 
@@ -31,11 +32,13 @@ class Texts:
 
 def test_molecules_are_counted(monkeypatch):
     """Of four drawn three are molecules, two of these differ, and one is not in the training split."""
-    tokenizer = Characters("CO=1()\n", "smiles", (6,))
+    tokenizer = Smiles("CO=1()\n", shape=(6,))
     drawn = Texts(tokenizer, ["CCO", "CCO", "C1CC", "CC=O"]).array()
-    monkeypatch.setattr(tasks, "draw_tokens", lambda *_, **__: drawn.tolist())
+    monkeypatch.setattr(asked_of_molecules, "draw_tokens", lambda *_, **__: drawn.tolist())
     model = SimpleNamespace(tokenizer=tokenizer, method=build("mdlm", 7, Net(layers=1, hidden=8, heads=1, length=6)))
-    corpus = SimpleNamespace(about={}, rows={"train": 0}, train=Texts(tokenizer, ["CCO", "C"]), split=lambda name: None)
+    corpus = SimpleNamespace(
+        about={"name": "qm9"}, rows={"train": 0}, train=Texts(tokenizer, ["CCO", "C"]), split=lambda name: None
+    )
     shares = tasks.task_shares(model, corpus, limit=4)  # pyright: ignore[reportArgumentType]
     assert {name: (s.right, s.total) for name, s in shares.items()} == {
         "valid": (3, 4), "unique among these": (2, 3), "new among those": (1, 2),
@@ -91,13 +94,13 @@ def test_metrics_of_molecules():
     """Of five drawn four are molecules, three differ, one is new; two of the four have the class asked for; rings 3 / 4."""
     drawn = ["CCO", "CCO", "C1CC1", "C1CC11CC1", "C1CC"]
     found = metrics.measure(
-        molecules=drawn, training_molecules={"CCO", "C1CC1"}, asked=np.array([0, 1, 1, 0, 1]), found=np.array([0, 0, 1, 1, -1]),
+        texts=drawn, training_texts={"CCO", "C1CC1"}, asked=np.array([0, 1, 1, 0, 1]), found=np.array([0, 0, 1, 1, -1]),
         counted=np.array([0, 0, 1, 2, np.nan]),
     )  # fmt: skip
     assert {name: round(number.value, 6) for name, number in found.items()} == {
         "valid": 0.8, "unique": 0.75, "new": 0.333333, "right class": 0.5, "property": 0.75,
     }  # fmt: skip
-    assert np.isnan(metrics.measure(molecules=["C("])["unique"].value)
+    assert np.isnan(metrics.measure(texts=["C("])["unique"].value)
 
 
 def test_molecules_by_a_property_are_judged(molecules, monkeypatch, capsys):

@@ -23,6 +23,7 @@ from zellige.data.levels import Levels
 from zellige.methods import build
 from zellige.nn import Net
 from zellige.nn.speculative import CausalHead
+from zellige.plugins.kinds.molecules.tokens import Smiles
 from zellige.samplers import Ancestral, Blockwise, Confidence, State, growing
 from zellige.samplers.sampler import GAP
 from zellige.sampling.masked_text import approximate
@@ -401,7 +402,7 @@ def test_characters_end_no_text():
     assert end_token(tk.Characters("\tab\n")) is None  # a line end stands within a running text
     assert end_token(tk.Characters("\tab\n"), documents=True) == 1
     assert end_token(tk.Characters(" ab"), documents=True) is None
-    assert end_token(tk.Characters("CNO=()\n", "smiles", (12,))) == 0
+    assert end_token(Smiles("CNO=()\n", shape=(12,))) == 0
 
 
 def test_block_sampler_is_blockwise_with_its_options():
@@ -697,7 +698,7 @@ def test_a_row_of_a_text_leaves_the_rest_free():
 
 
 def test_molecules_have_their_gaps_filled():
-    m = model(tk.Characters("CNO=()\n", "smiles", (12,)), length=12)
+    m = model(Smiles("CNO=()\n", shape=(12,)), length=12)
     filled = zellige.infill(m, "C_(=O)", count=8, steps=8, seed=1)
     assert set(filled) <= {f"C{c}(=O)" for c in ("C", "N", "O", "=", "(", ")", "")}  # "": an end of the line
     assert len(set(filled)) > 2

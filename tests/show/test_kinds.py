@@ -12,6 +12,7 @@ from zellige.base.errors import InputError
 from zellige.cli.drawing import Panels
 from zellige.data.levels import Levels
 from zellige.data.tokenizer import TEXT8, Characters
+from zellige.plugins.kinds.molecules.tokens import Smiles
 from zellige.plugins.kinds.music.notes import Notes
 from zellige.show import kinds
 from zellige.show.kinds.image import GAP, MASKED
@@ -324,7 +325,7 @@ def test_wrong_keep(tokenizer, keep, message):
 
 
 def test_molecules_are_lines():
-    tokenizer = Characters("CO=()\n", "smiles", (8,))
+    tokenizer = Smiles("CO=()\n", shape=(8,))
     kind = kinds.of(tokenizer)
     row = tokenizer.encode("C(=O)O\n\n")
     assert kind.values([row]) == ["C(=O)O"]

@@ -10,11 +10,11 @@ import zellige
 from zellige import Net
 from zellige.data import Data
 from zellige.data.levels import Levels
-from zellige.data.selfies import Selfies
 from zellige.data.tokenizer import Bytes, Characters
 from zellige.methods import build
 from zellige.models.config import Config
 from zellige.models.model import Model
+from zellige.plugins.kinds.molecules.tokens import Selfies, Smiles
 from zellige.plugins.kinds.music.notes import SILENT, Notes
 
 LENGTH = 24
@@ -23,7 +23,7 @@ TOKENIZERS = {
     "sudoku": Levels(4, (4, 4), "grid", "cell", labels=(1, 2, 3, 4)),
     "image": Levels(4, (6, 6), "image", "dim", ordered=True),
     "music": Notes(6, (8, 4), ordered=True, labels=(SILENT, 55, 60, 64, 67, 72)),
-    "molecules": Characters("CNO=()1\n", "smiles", (12,)),
+    "molecules": Smiles("CNO=()1\n", shape=(12,)),
     "bytes": Bytes(),
     "selfies": Selfies(["[C]", "[N]", "[O]", "[=O]", "[=C]", "[Branch1]", "[=Branch1]", "[Ring1]", "[F]"], (10,)),
 }

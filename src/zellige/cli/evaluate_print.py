@@ -222,7 +222,7 @@ def without_shared(rows: list[list[str]], first: int) -> tuple[str, list[list[st
 
 def metrics_of(record: SamplesRecord) -> list[Metric]:
     """The metrics that have a column in `tables`; the columns before them say how a set was sampled."""
-    return [m for m in METRICS.values() if m.column and any(m.name in p.measures for p in record.points)]
+    return [m for m in METRICS.all().values() if m.column and any(m.name in p.measures for p in record.points)]
 
 
 def tables(record: SamplesRecord) -> list[Table]:

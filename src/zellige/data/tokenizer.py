@@ -9,7 +9,6 @@ All are saved as JSON in a model's folder, never pickled:
     integers     own tokens without a text: decoded as numbers
     levels       images, grids (levels.py)
     table        rows of categories (table.py)
-    selfies      molecules, a token a symbol of SELFIES (selfies.py)
 
 `unit` says what a token is ("char", "byte", "token", "dim", "note", "cell"); `separator` is the token that ends a
 document, if there is one. `mask` is the model's mask where a published tokenizer has it among its tokens: no text gives

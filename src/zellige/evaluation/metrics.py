@@ -4,15 +4,15 @@ To add a metric, write its function here and its row below. `zellige evaluate RU
 saves it, shows by which degenerate samplers it is fooled, and `python docs/_tools/pages.py` makes its page.
 
 A function takes what its row names in `takes`, in that order, each a key of KNOWN; it is called where all of it is
-known. It returns a `Number`, or an array with one value per sample (N,). Of an array the mean is taken, with Student's
-interval over the samples; NaN is left out.
+known. It returns a `Number`, a `Proportion`, or an array with one value per sample (N,). Of an array the mean is taken,
+with Student's interval over the samples; NaN is left out. A kind of data may bring metrics of its own (`plugins/kinds/`).
 
 Perplexity says nothing without entropy: text that repeats one word has the best perplexity of all. Every metric alone
 is fooled by some degenerate sampler (`degenerate.fooled_metrics`).
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,7 +24,6 @@ from torch import Tensor
 from ..base.errors import InputError, not_installed
 from ..base.plugins import Fits, Registry
 from ..core.random import mix
-from . import molecules as of_molecules
 from .distances import LEAST, LITTLE, discrepancy, euclidean, inverted
 from .image_quality import (
     BLOCK,
@@ -345,33 +344,6 @@ def memorised(runs: np.ndarray) -> np.ndarray:
     return runs
 
 
-# ---------------------------------------------------------------------------------------------------- of molecules
-def valid(molecules: Sequence[str]) -> Number:
-    """Fraction of the samples that are the SMILES of one molecule: its grammar, the valences of its atoms,
-    its aromatic rings."""
-    return of_molecules.valid(molecules).number
-
-
-def unique(molecules: Sequence[str]) -> Number:
-    """Fraction of the valid samples that are different texts; it falls as more are drawn."""
-    return of_molecules.unique(molecules).number
-
-
-def new(molecules: Sequence[str], training_molecules: Collection[str]) -> Number:
-    """Fraction of the different valid samples that are not in the training split, letter by letter."""
-    return of_molecules.new(molecules, training_molecules).number
-
-
-def right_class(asked: np.ndarray, found: np.ndarray) -> Number:
-    """Fraction of the valid samples whose counted property, found (N,), is in the class that was asked for (N,)."""
-    return of_molecules.right_class(asked, found).number
-
-
-def property_mean(counted: np.ndarray) -> np.ndarray:
-    """The counted property of each valid sample (N,), such as its number of rings; NaN for the others."""
-    return counted
-
-
 # ---------------------------------------------------------------------------------------------------- of images
 def fid(images: Tensor, real_images: Tensor) -> Number:
     """Fréchet distance |m - m'|^2 + tr(C + C' - 2 (C C')^(1/2)) of the means and covariances of features (N, D) and (M,
@@ -449,11 +421,11 @@ KNOWN = {  # what a metric may take
     "runs": "(N,) tokens of the longest run of each sample that is in the training set (`memorisation.longest`)",
     "images": "(N, D) features of samples, float64, in random order",
     "real_images": "(M, D) features of real images, float64, in random order",
-    "molecules": "texts of the samples, SMILES",
-    "training_molecules": "the different texts of the training split",
+    "texts": "texts of the samples, of a kind of data that has metrics of its own",
+    "training_texts": "the different texts of the training split",
     "asked": "(N,) class that each sample was drawn for",
-    "found": "(N,) class that each has by the property that is counted from it; -1 where it is no molecule",
-    "counted": "(N,) that property; NaN where it is no molecule",
+    "found": "(N,) class that each has by the property that is counted from it; -1 where none can be counted",
+    "counted": "(N,) that property; NaN where it cannot be counted",
     "logits": "(N, classes) of samples, by the classifier that the features come from",
 }
 STUDENT = "Student's t over samples"
@@ -481,6 +453,7 @@ class Metric:
         axis, log: its label on a figure, and whether the axis is logarithmic.
         family: what metrics that differ in a number n are called together; the name if not given.
         page: its page in docs/metrics; the name in small letters if not given.
+        subject: what it judges, of a metric of one kind of data.
     """
 
     name: str
@@ -501,6 +474,7 @@ class Metric:
     log: bool = False
     family: str = ""
     page: str = ""
+    subject: str = ""
 
     def __post_init__(self) -> None:
         if unknown := set(self.takes) - KNOWN.keys():
@@ -600,16 +574,6 @@ METRICS |= {metric.name: metric for metric in (
     Metric("outliers", outliers, ("written_rows", "true_rows"), False, title="outliers", column="outliers", page="hellinger",
            definition="fraction of what was written that is nowhere in the true rest",
            paper="Campbell et al. 2022, arXiv 2205.14987"),
-    Metric("valid", valid, ("molecules",), True, WILSON, sides=True, column="valid", page="molecules",
-           definition="fraction that is the SMILES of one molecule, by grammar, valences and aromatic rings"),
-    Metric("unique", unique, ("molecules",), True, WILSON, sides=True, column="unique", page="molecules", biased=True,
-           definition="different texts among the valid ones"),
-    Metric("new", new, ("molecules", "training_molecules"), None, WILSON, sides=True, column="new", page="molecules",
-           definition="of these, those that are not in the training split"),
-    Metric("right class", right_class, ("asked", "found"), True, WILSON, sides=True, column="right class", page="molecules",
-           definition="valid ones whose property is in the class asked for; of real ones, by chance"),
-    Metric("property", property_mean, ("counted",), None, title="property, mean", column="property", page="molecules",
-           definition="counted from the valid ones, mean"),
     Metric("recognised", recognised, ("logits", "asked"), True, WILSON, sides=True, column="recognised",
            definition="fraction that the classifier of the features puts into the class asked for; of real ones, into their own"),
     Metric("FID", fid, ("images", "real_images"), False, GROUPS, paper="Heusel et al. 2017, arXiv 1706.08500", biased=True,
@@ -641,9 +605,10 @@ def measure(**known: Any) -> dict[str, Number]:
     if unknown := known.keys() - KNOWN.keys():
         raise ValueError(f"no metric takes '{min(unknown)}'")
     numbers = {}
-    for metric in (*METRICS.values(), *(one.value for one in METRICS.plugged() if not one.problem)):
+    for metric in (*METRICS.all().values(), *(one.value for one in METRICS.plugged() if not one.problem)):
         if known.keys() >= set(metric.takes):
             value = metric.function(*(known[name] for name in metric.takes))
+            value = value.number if isinstance(value, Proportion) else value
             numbers[metric.name] = value if isinstance(value, Number) else mean(value)
     return numbers
 

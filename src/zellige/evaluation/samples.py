@@ -19,7 +19,6 @@ from ..base.errors import InputError
 from ..base.schema import entries_named, entries_of
 from ..data.catalogue import SPLITS
 from ..data.given import Given
-from ..data.properties import COUNTED, Property
 from ..data.rows import evenly_spaced
 from ..models.model import WITHOUT_CLASS, class_names, find_classes, identity, which_weights
 from ..show import kinds
@@ -27,7 +26,7 @@ from ..show.numbers import byte_size
 from ..show.progress import Bar
 from ..show.record import Figure, Record
 from ..show.terminal import Terminal
-from . import image_quality, metrics, molecules, sample_sets
+from . import image_quality, metrics, sample_sets
 from .continuations import Continuations, continuations, given_parts, merged
 from .corpus import beside_training, corpus_of, data_change_note, rows_with_classes
 from .degenerate import Degenerate, cold, fooled_metrics, judges_own, of_training
@@ -106,7 +105,7 @@ class SamplesProtocol:
     images: str | None = None
 
 
-_UNITS = {"images": "FID", "continuations": "Hellinger distance", "molecules": "fraction"}
+_UNITS = {"images": "FID", "continuations": "Hellinger distance"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,10 +151,13 @@ class SamplesRecord(Record):
 
     @property
     def judge(self) -> str:
-        """The name of who judged: the last part of the judge's path, or "images", "continuations" or "molecules"."""
+        """The name of who judged: the last part of the judge's path, or "images", "continuations" or what a kind's
+        own metrics judge, such as "molecules"."""
         if self.protocol.judge is not None:
             return Path(self.protocol.judge.judge).name
-        return "images" if self.of_images else "continuations" if self.protocol.given else "molecules"
+        if self.of_images:
+            return "images"
+        return "continuations" if self.protocol.given else self.measures[0].subject
 
     @property
     def measures(self) -> list[metrics.Metric]:
@@ -180,7 +182,7 @@ class SamplesRecord(Record):
 
     @property
     def unit(self) -> str:
-        return "perplexity per token of the judge" if self.of_texts else _UNITS[self.judge]
+        return "perplexity per token of the judge" if self.of_texts else _UNITS.get(self.judge, "fraction")
 
     def common(self) -> dict[str, Any]:
         """The definitions stand beside the other entries of the protocol."""
@@ -316,8 +318,9 @@ def evaluate_samples(request: Request, model: "Model | None") -> SamplesRecord:
     if request.mauve:
         metrics.mauve_package()
     kind = None if model is None else kinds.of(model.tokenizer)
-    if model is not None and _as_molecules(request, model):
-        return _evaluate_molecules(request, model, terminal, began)
+    of_texts = any(map(request.differs, OF_TEXT))
+    if model is not None and kind is not None and kind.measured and not of_texts and not parts_given(request, model):
+        return _evaluate_kind(request, model, kind, terminal, began)
     if model is None or kind is None or kind.running:
         return _Texts(request, model, terminal).record(began)
     if name := next((name for name in OF_TEXT if request.differs(name)), None):
@@ -622,37 +625,27 @@ def _evaluate_rows(
     )
 
 
-# ---------------------------------------------------------------------------------------------------- molecules
-def _as_molecules(request: Request, model: "Model") -> bool:
-    """Whether samples are judged as molecules: free SMILES, where no option asks for what is measured of texts."""
-    of_smiles = kinds.of(model.tokenizer).name == "smiles"
-    return of_smiles and not any(map(request.differs, OF_TEXT)) and not parts_given(request, model)
-
-
-def _evaluate_molecules(request: Request, model: "Model", terminal: Terminal, began: float) -> SamplesRecord:
-    """Free samples of molecules, and as many held-out ones."""
+# ---------------------------------------------------------------------------------------------------- other kinds
+def _evaluate_kind(
+    request: Request, model: "Model", kind: kinds.Modality, terminal: Terminal, began: float
+) -> SamplesRecord:
+    """Free samples of a kind of data with metrics of its own, and as many held-out ones."""
     ways, classes = ways_of(request, model), class_numbers(request, model)
     sets = sample_sets.read_samples(request.samples, model) if request.samples else []
     corpus = _read_corpus(model, request.data, terminal)
-    spell, of = kinds.of(model.tokenizer).values, model.config.data.labels_by
-    counted, names = Property.of(of) if of else None, class_names(model)
-    training = {*spell(corpus.train.array())}
+    labels_by, names = model.config.data.labels_by, class_names(model)
+    training = {*kind.values(corpus.train.array())}
     real = None if request.reference == "none" else sample_sets.real_texts(corpus, request.reference, request.count)
     if not sets:
         sets = draw_sets(request, model, ways, terminal)
 
     def scored(samples: Set) -> ScoredSet:
-        texts = spell(samples.rows or [])
-        known: dict[str, Any] = {"molecules": texts, "training_molecules": training}
-        if counted is not None and counted.name in COUNTED:
-            known["counted"] = values = molecules.counts(counted, texts)
-            if classes:
-                found = [-1 if math.isnan(value) else counted.class_of(value, names) for value in values]
-                known |= {"asked": np.resize(classes, len(texts)), "found": np.array(found)}
+        rows = samples.rows or []
+        known = kind.known(rows, labels_by, names) | {"training_texts": training}
+        known |= {"asked": np.resize(classes, len(rows))} if classes else {}
         return sample_sets.score_rows(samples, metrics.measure(**known))
 
     beside = None if real is None else _named(scored(real), f"{corpus.about['name']} {request.reference}")
-    definitions = {"property": f"{of}, of the valid ones"} if of else None
     points = [scored(samples) for samples in sets]
     return _record(
         request,
@@ -661,7 +654,7 @@ def _evaluate_molecules(request: Request, model: "Model", terminal: Terminal, be
         beside,
         began,
         int(model.method.shape[0]),
-        definitions,
+        {"property": f"{labels_by}, of the valid ones"} if labels_by else None,
         name=sample_sets.PROTOCOL,
         class_=class_text(request, model),
     )

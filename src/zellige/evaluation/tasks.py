@@ -1,9 +1,5 @@
 """Tasks of a model beyond its likelihood, which a data set may bring (`Source.task`): puzzles solved, valid molecules.
 
-    molecules    drawn one character at a time; valid is the share that `smiles.is_molecule` takes, unique the share of these
-                 that are different texts, new the share of those that are not in the training split. Texts, not structures:
-                 two spellings of one molecule are two
-
 Every share has Wilson's interval. Of other data there is nothing to ask.
 """
 
@@ -12,17 +8,12 @@ from typing import Any
 
 from ..base.plugins import named
 from ..data import DATASETS, Corpus
-from ..data.rows import Rows
 from ..models.model import Model
-from ..samplers import SAMPLERS
 from ..sampling.sample import watch
 from ..sampling.samples import collect
 from ..sampling.trajectory import Frame
-from ..show.kinds import of
-from . import molecules
 from .interval import Proportion
 
-MOLECULES = 500  # at most
 BATCH = 50
 
 Shown = Callable[[int, int], None]
@@ -45,19 +36,7 @@ def task_shares(
     source = DATASETS.get(corpus.about.get("name", ""))
     if source is not None and source.task:
         return named(source.task)(model, corpus, split, limit, seed, progress)
-    if of(model.tokenizer).name == "smiles" and "train" in corpus.rows:
-        return _molecules(model, corpus.train, min(limit or MOLECULES, MOLECULES), seed, progress)
     return {}
-
-
-def _molecules(model: Model, train: Rows, count: int, seed: int, progress: Shown | None) -> dict[str, Proportion]:
-    how = {} if SAMPLERS["first_hitting"].refuse(model.method) else {"sampler": "first_hitting"}
-    texts = of(model.tokenizer).values(draw_tokens(model, count, seed, progress, 0, 1, **how))
-    shares = {"valid": molecules.valid(texts)}
-    if shares["valid"].right:
-        shares["unique among these"] = molecules.unique(texts)
-        shares["new among those"] = molecules.new(texts, {*of(model.tokenizer).values(train.array())})
-    return shares
 
 
 def draw_tokens(

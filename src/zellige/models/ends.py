@@ -65,10 +65,11 @@ def trained_on_documents(model: object) -> bool:
 def end_token(tokenizer: Tokenizer, documents: bool = False) -> int | None:
     """The token that ends a text; None where there is none.
 
-    No character does; but a line end ends a molecule, and the text of a model trained on `documents`.
+    No character does; but a line end ends a text that has a row to itself, such as a molecule, and the text of a model
+    trained on `documents`.
     """
     token = getattr(tokenizer, "separator", None)
-    ends = getattr(tokenizer, "unit", "token") == "token" or getattr(tokenizer, "kind", "text") == "smiles"
+    ends = getattr(tokenizer, "unit", "token") == "token" or bool(getattr(tokenizer, "shape", ()))
     return token if ends or (documents and token is not None and tokenizer.decode([token]) != " ") else None
 
 

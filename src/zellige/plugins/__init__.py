@@ -6,7 +6,7 @@
     studies/      comparisons, sweeps, plans, probes and GLUE
     report/       the page of a run
     web/          play and serve
-    kinds/        kinds of data: DNA, puzzles, music
+    kinds/        kinds of data: DNA, molecules, puzzles, music
     adapters/     lm-evaluation-harness, pipelines, SGLang
 
 TABLE says what is found by name, in the form of a package's entry points (`zellige.base.plugins`).
@@ -49,14 +49,23 @@ TABLE: dict[str, dict[str, str]] = {
         "jsb-chorales": "zellige.plugins.kinds.music:CHORALES",
         "lakh-pianoroll": "zellige.plugins.kinds.music:PIANOROLL",
         "sudoku": "zellige.plugins.kinds.puzzles:SUDOKU",
+        "qm9": "zellige.plugins.kinds.molecules:QM9",
+        "smiles": "zellige.plugins.kinds.molecules:SMILES",
         "dna": "zellige.plugins.kinds.dna:DNA",
+    },
+    "zellige.metrics": {
+        "valid": "zellige.plugins.kinds.molecules.metrics:VALID",
+        "unique": "zellige.plugins.kinds.molecules.metrics:UNIQUE",
+        "new": "zellige.plugins.kinds.molecules.metrics:NEW",
+        "right class": "zellige.plugins.kinds.molecules.metrics:RIGHT_CLASS",
+        "property": "zellige.plugins.kinds.molecules.metrics:PROPERTY",
     },
     "zellige.tokenizers": {
         "image": "zellige.data.levels:Levels",
         "grid": "zellige.data.levels:Levels",
         "table": "zellige.data.table:Table",
-        "selfies": "zellige.data.selfies:Selfies",
-        "smiles": "zellige.data.tokenizer:Characters",
+        "smiles": "zellige.plugins.kinds.molecules.tokens:Smiles",
+        "selfies": "zellige.plugins.kinds.molecules.tokens:Selfies",
         "roll": "zellige.plugins.kinds.music.notes:Notes",
     },
 }

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from zellige.core.maths import xlogy
 from zellige.core.prediction import DataScore, Prediction, posterior
-from zellige.data.smiles import atoms_of, is_molecule
 from zellige.methods.method import Method
 from zellige.models.model import Model
+from zellige.plugins.kinds.molecules.smiles import atoms_of, is_molecule
 from zellige.plugins.report.trace import page_text
 from zellige.samplers import Sampler
 from zellige.samplers.growing import Growth

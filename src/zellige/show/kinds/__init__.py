@@ -15,14 +15,13 @@ from .grid import Grid
 from .image import Image
 from .modality import Modality
 from .table import Table
-from .text import Smiles, Text, added, token_texts
+from .text import Text, added, token_texts
 
 __all__ = [
     "KINDS",
     "Grid",
     "Image",
     "Modality",
-    "Smiles",
     "Table",
     "Text",
     "added",
@@ -35,7 +34,6 @@ KINDS: dict[str, type[Modality]] = {
     "text": Text,
     "image": Image,
     "grid": Grid,
-    "smiles": Smiles,
     "table": Table,
 }
 

@@ -29,6 +29,7 @@ class Modality:
         colours: nothing of it can be seen without colours.
         running: rows are running text: a prompt begins them, gaps are typed.
         whole: a text is all of a row, which is filled up with the token that ends it.
+        measured: free samples have metrics of their own, which take what is `known` of them.
     """
 
     name: str = ""
@@ -38,6 +39,7 @@ class Modality:
     colours: bool = False
     running: bool = False
     whole: bool = False
+    measured: bool = False
 
     def __init__(self, tokenizer: Tokenizer):
         self.tokenizer = tokenizer
@@ -159,6 +161,13 @@ class Modality:
         """(N,) bool, whether nothing is missing and no rule is broken;
         of data without rules whether nothing is missing."""
         return np.logical_not(self.absent(self.rows(rows)).any(-1))
+
+    def known(self, rows: ArrayLike, labels_by: str, names: Sequence[str]) -> dict[str, Any]:
+        """What the metrics of this kind take of free samples, by the names of `evaluation.metrics.KNOWN`.
+
+        labels_by: the property that the classes of the data are made by (`data.labels_by`); names: of the classes.
+        """
+        raise NotImplementedError
 
     # arrays ----------------------------------------------------------------------------------------------------
     def rows(self, rows: ArrayLike) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Text: running text on a terminal, and molecules, one a line."""
+"""Running text on a terminal."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -27,39 +27,6 @@ class Text(Modality):
 
     def given(self, row: ArrayLike, keep: str | None = None) -> Any:
         raise InputError('`example` and `keep` are for images, music and grids; give a text: "the ____ of the"')
-
-
-class Smiles(Text):
-    """Molecules, a line of SMILES each; what a row is filled up with is left off."""
-
-    name, many = "smiles", "molecules"
-    whole = True
-
-    @property
-    def symbols(self) -> tuple[str, ...]:
-        """The symbols of SELFIES, of which each alone is no SMILES; () of a model of the letters of SMILES."""
-        return getattr(self.tokenizer, "symbols", ())
-
-    def check_given(self, row: Sequence[int]) -> None:
-        given = sum(token >= 0 for token in row)
-        if not self.symbols or given in (0, len(row)):
-            return
-        symbols = range(1, len(self.symbols))  # the first one ends a molecule
-        molecules = (self.text([symbol if token < 0 else token for token in row]) for symbol in symbols)
-        whole = next(molecules)
-        if all(molecule == whole for molecule in molecules):
-            raise InputError(
-                f"'{whole}' is whole: no atom has a bond left where more would be drawn, so every sample is it; "
-                "go on at an atom before, as in CC(=O), or give less"
-            )
-
-    def text(self, row: Sequence[int]) -> str:
-        return super().text(row).strip()
-
-    def pieces(self, row: Sequence[int]) -> list[str]:
-        symbols = self.symbols
-        pieces = [symbols[t] if 0 <= t < len(symbols) else "·" for t in row] if symbols else super().pieces(row)
-        return [piece.replace("\n", " ") for piece in pieces]
 
 
 def token_texts(tokenizer: Tokenizer, tokens: Sequence[int]) -> list[str]:

@@ -40,7 +40,6 @@ from zellige.base.schema import entries_of, read_json, shown, structure
 from zellige.core.batch import Batch
 from zellige.data import Corpus
 from zellige.data.rows import evenly_spaced
-from zellige.data.smiles import is_molecule
 from zellige.evaluation import metrics, sample_sets
 from zellige.evaluation.corpus import corpus_of
 from zellige.evaluation.distances import LEAST
@@ -48,9 +47,10 @@ from zellige.evaluation.interval import Number, Proportion, mean
 from zellige.evaluation.likelihood import number_of_tokens
 from zellige.evaluation.result import summarize
 from zellige.evaluation.sample_sets import Set, Way
-from zellige.evaluation.tasks import MOLECULES
 from zellige.evaluation.text_features import hashed_ngrams, in_units_of
 from zellige.models import model as models
+from zellige.plugins.kinds.molecules.smiles import is_molecule
+from zellige.plugins.kinds.molecules.task import MOLECULES
 from zellige.plugins.kinds.puzzles.task import PUZZLES
 from zellige.samplers.confidence import NetworkChooses
 from zellige.samplers.replay import Replayed, no_order, weigh

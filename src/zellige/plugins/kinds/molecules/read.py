@@ -1,28 +1,27 @@
-"""Molecules: rows of symbols, from the files in which they are published."""
+"""Molecules from files, a row each."""
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..base.errors import InputError
-from . import readers
-from .array_source import Context, Raw, encoded, lines_format, locate_files, read_lines
-from .catalogue import cache_folder
+from zellige.base.errors import InputError
+from zellige.data import readers
+from zellige.data.array_source import Context, Raw, encoded, lines_format, locate_files, read_lines
+
 from .properties import COUNTED, Property
-from .selfies import Selfies, translated
-from .tokenizer import Characters
+from .tokens import Selfies, Smiles, translated
 
 if TYPE_CHECKING:
-    from .corpus import Data
+    from zellige.data.corpus import Data
 
 
-def molecules(data: "Data", context: Context) -> Raw:
+def read(data: "Data", context: Context) -> Raw:
     """Molecules, one per row, padded with line ends that count: the distribution is that of whole molecules.
 
     They are read as SMILES, a token a character, or with `data.tokenizer` selfies as SELFIES, a token a symbol.
     """
     lines, about = read_lines(data, context)
-    labels, names = _molecule_classes(data, context, lines) if data.labels else (None, ())
+    labels, names = _classes(data, context, lines) if data.labels else (None, ())
     trained = context.tokenizer.name if context.tokenizer else ""
     cut_by = data.tokenizer or (trained if trained == "selfies" else "characters")  # as the model that reads it
     if cut_by not in ("characters", "selfies"):
@@ -31,10 +30,10 @@ def molecules(data: "Data", context: Context) -> Raw:
         )
     order = np.random.default_rng(0).permutation(len(lines))  # the file goes from small to large
     if cut_by == "selfies":
-        (order, tokenizer, rows), count = _selfies(data, lines, order, about), None
+        (order, tokenizer, rows), count = _selfies(data, context, lines, order, about), None
     else:
         length = max(map(len, lines)) + 1
-        tokenizer = Characters("".join({*"".join(lines), "\n"}), "smiles", (length,))
+        tokenizer = Smiles({*"".join(lines), "\n"}, shape=(length,))
         rows = encoded(tokenizer, "".join(lines[i].ljust(length, "\n") for i in order))
         ends = int(tokenizer.separator or 0)
         count = lambda x: int((x != ends).sum()) + len(x)  # noqa: E731  (a molecule's characters and its end)
@@ -48,10 +47,10 @@ def molecules(data: "Data", context: Context) -> Raw:
 
 
 def _selfies(
-    data: "Data", lines: list[str], order: np.ndarray, about: dict[str, Any]
+    data: "Data", context: Context, lines: list[str], order: np.ndarray, about: dict[str, Any]
 ) -> tuple[np.ndarray, Selfies, np.ndarray]:
     """Molecules as symbols: their order without those that SELFIES cannot write, tokenizer, rows."""
-    symbols = translated(lines, cache_folder(data.cache))
+    symbols = translated(lines, context.cache)
     kept = order[[bool(symbols[i]) for i in order]]
     if not len(kept):
         raise InputError(f"SELFIES can write no molecule of '{data.path}'; give SMILES, or leave out `data.tokenizer`")
@@ -65,7 +64,7 @@ def _selfies(
     return kept, tokenizer, rows
 
 
-def _molecule_classes(data: "Data", context: Context, lines: list[str]) -> tuple[np.ndarray, tuple[str, ...]]:
+def _classes(data: "Data", context: Context, lines: list[str]) -> tuple[np.ndarray, tuple[str, ...]]:
     """The class of each molecule by `data.labels_by`, and the names of the classes."""
     if not data.labels_by:
         raise InputError(

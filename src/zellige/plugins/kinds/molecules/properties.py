@@ -15,9 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..base.arguments import is_number
-from ..base.errors import InputError, quoted
-from .smiles import Atom, atoms_of
+from zellige.base.arguments import is_number
+from zellige.base.errors import InputError, quoted
+
+from .smiles import Atom, atoms_of, is_molecule
 
 
 def rings(atoms: Sequence[Atom]) -> int:
@@ -61,6 +62,11 @@ class Property:
         """The property of a SMILES; None where it is no molecule, or the property is not counted."""
         atoms = atoms_of(text) if self.name in COUNTED else None
         return COUNTED[self.name](atoms) if atoms else None
+
+    def counts(self, texts: Sequence[str]) -> np.ndarray:
+        """The property of each text, (N,) float64, NaN where it is no valid molecule."""
+        numbers = [self.counted(text) if is_molecule(text) else None for text in texts]
+        return np.array([np.nan if number is None else number for number in numbers], float)
 
     def class_of(self, value: float, names: Sequence[str]) -> int:
         """The class of a counted value among these names; -1 for one that none of them has."""

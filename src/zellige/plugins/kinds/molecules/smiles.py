@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ..base.arguments import is_number
+from zellige.base.arguments import is_number
 
 _ATOM = re.compile(
     r"(?P<bare>Cl|Br|[BCNOPSFI]|[bcnops])"

@@ -1,4 +1,6 @@
-"""SELFIES: symbols of which every sequence is a molecule (Krenn et al. 2020, arXiv 1905.13741; the package `selfies`).
+"""Tokens of molecules: the characters of SMILES, or SELFIES.
+
+SELFIES are symbols of which every sequence is a molecule (Krenn et al. 2020, arXiv 1905.13741; the package `selfies`).
 
 A SMILES text becomes a sequence of symbols, an atom with its bond, a branch or a ring each; read back, a symbol that
 would give an atom too many bonds is read as one that does not. The spelling may change on the way, the molecule does
@@ -15,13 +17,24 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from ..base.errors import InputError
-from .folder import folder_key, read_whole, write_meta, written_aside
-from .tokenizer_base import BaseTokenizer, Kind, OutsideVocabulary, token_ids
+from zellige.base.errors import InputError
+from zellige.data.folder import folder_key, read_whole, write_meta, written_aside
+from zellige.data.tokenizer import Characters
+from zellige.data.tokenizer_base import BaseTokenizer, Kind, OutsideVocabulary, token_ids
 
 END = "\n"
 _JOINS = "-=#:/\\("  # SMILES that goes on after an atom begins with one of these
+DISPLAY = "zellige.plugins.kinds.molecules.display:Molecules"
 _SYMBOL = re.compile(r"\[[^\[\]]*\]")
+
+
+class Smiles(Characters):
+    """One token a character of SMILES. A row holds one molecule, ended and filled up with line ends."""
+
+    display = DISPLAY
+
+    def __init__(self, alphabet: Iterable[str], kind: str = "smiles", shape: Sequence[int] = ()):
+        super().__init__(alphabet, kind, shape)
 
 
 def symbols_of(smiles: str) -> list[str]:
@@ -61,6 +74,7 @@ class Selfies(BaseTokenizer):
     """
 
     name, unit, kind = "selfies", "token", "smiles"
+    display = DISPLAY
     loses: tuple[Kind, ...] | None = ("spelling",)
 
     def __init__(self, symbols: Iterable[str], shape: Sequence[int] = ()):
