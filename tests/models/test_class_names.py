@@ -14,7 +14,8 @@ from zellige.cli import main
 from zellige.core.batch import Batch
 from zellige.data import Data
 from zellige.evaluation.samples import real_images
-from zellige.models.model import class_names, find_classes
+from zellige.models.class_names import class_names, find_classes
+from zellige.plugins import report
 from zellige.plugins.evaluations.pairs.choices import Question
 from zellige.plugins.evaluations.pairs.request import EvaluatePairs
 from zellige.show.terminal import Terminal
@@ -152,7 +153,7 @@ def test_frames_and_the_page_show_the_class(run, model):
     assert [frame.classes for frame in frames if frame.step == 3] == [("cat", "cat", "fox"), ("fox",)]
     lines = sorted((run.folder / "samples").glob("*.jsonl"))[-1].read_text().splitlines()
     assert [json.loads(line)["class"] for line in lines] == ANIMALS
-    page = zellige.plugins.report.write(run.folder).read_text()
+    page = report.write(run.folder).read_text()
     assert 'value="1">2, class dog</option>' in page
     assert "cat, dog, fox" in page
 

@@ -12,7 +12,8 @@ from ..base.requests import Progress
 from ..base.trust import refuse_remote
 from ..data.corpus import Corpus
 from ..data.own_values import are_texts, by_split, integers
-from ..models.model import WITHOUT_CLASS, Model, class_names, fingerprint
+from ..models.class_names import WITHOUT_CLASS, class_names
+from ..models.model import Model, fingerprint
 from ..show.kinds import of
 
 

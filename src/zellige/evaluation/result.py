@@ -32,7 +32,7 @@ from torch import Tensor
 
 from ..base.errors import InputError
 from ..base.schema import HIGH, LOW, UNREAD, entries_of, read_by
-from ..models.model import WITHOUT_CLASS
+from ..models.class_names import WITHOUT_CLASS
 from ..show.numbers import perplexity, pm, quantity
 from ..show.record import Figure, Record
 from ..show.units import unit_of

@@ -20,7 +20,8 @@ from ..base.schema import entries_named, entries_of
 from ..data.catalogue import SPLITS
 from ..data.given import Given
 from ..data.rows import evenly_spaced
-from ..models.model import WITHOUT_CLASS, class_names, find_classes, identity, which_weights
+from ..models.class_names import WITHOUT_CLASS, class_names, find_classes
+from ..models.model import identity, which_weights
 from ..show import kinds
 from ..show.numbers import byte_size
 from ..show.progress import Bar

@@ -2,7 +2,7 @@
 
 model, config, checkpoint/, locate, hub, published, adapter, low_rank    the model and its folder
 shipped/                                                                 the models that come with Zellige
-decoding, defaults, ends, given                                          how it is sampled, where its texts end
+class_names, decoding, defaults, ends, given                             its classes, how it is sampled, where its texts end
 classifier, speculative, averaged, network_folder                        what can go with a model
 embed                                                                    texts as vectors
 """

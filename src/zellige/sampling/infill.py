@@ -125,8 +125,8 @@ class Infill(Sampling):
         """The filled texts. Sample number k of a text has the random numbers of (seed, k), whatever stands beside it; a
         text that stands in the list again goes on counting."""
         from ..core.batch import by_length
+        from ..models.class_names import find_classes
         from ..models.classifier import knows_classes
-        from ..models.model import find_classes
         from .masked_text import inserts
         from .samples import joined
 

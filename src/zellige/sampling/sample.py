@@ -86,8 +86,9 @@ class Sample(Sampling):
         """
         import torch
 
+        from ..models.class_names import class_names, text_classes
         from ..models.ends import counts_of_lengths, drawn_lengths, end_token, trained_on_documents
-        from ..models.model import as_model, class_names, text_classes
+        from ..models.model import as_model
         from ..samplers.predict import hides
         from ..samplers.sampler import HIDDEN, check
         from .trajectory import Trajectory, begin_tokens, fixed_tokens, length_of, prompt_tokens, seed_pairs, wrapped
@@ -245,7 +246,7 @@ def sample(model: "ModelSource", **choices: Unpack[SampleChoices]) -> "list[str]
 def watch_some(model: "Model", count: int, steps: int | None = None, seed: int = 0) -> "Iterator[Frame]":
     """The trajectory of `count` samples of the model's own distribution; with classes one of each in turn, from the
     first on."""
-    from ..models.model import class_names
+    from ..models.class_names import class_names
 
     if not (names := class_names(model)):
         return watch(model, count=count, steps=steps, seed=seed, defaults=False)

@@ -29,9 +29,10 @@ from zellige.base.errors import InputError, check_counts, not_installed
 from zellige.core.batch import by_length, usable
 from zellige.core.random import Streams, mix
 from zellige.evaluation import conditional
+from zellige.models.class_names import told_none
 from zellige.models.decoding import Decoding
 from zellige.models.ends import end_token, trained_on_documents
-from zellige.models.model import as_model, identity, told_none
+from zellige.models.model import as_model, identity
 from zellige.samplers import Sampler, run
 from zellige.samplers.sampler import start_distribution
 from zellige.show.kinds import added, of

@@ -19,7 +19,8 @@ from zellige.base.errors import ELSEWHERE, InputError, meant, unknown
 from zellige.core.batch import whole_numbers
 from zellige.evaluation import conditional
 from zellige.evaluation.conditional import TextScore, text_scores
-from zellige.models.model import Model, as_model, find_classes
+from zellige.models.class_names import find_classes
+from zellige.models.model import Model, as_model
 from zellige.sampling.choices import InfillChoices, SamplingChoices
 from zellige.sampling.infill import infill
 from zellige.sampling.sample import sample, watch

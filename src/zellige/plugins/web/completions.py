@@ -21,8 +21,9 @@ from pydantic import Field
 from zellige.base.arguments import MOST_SEED
 from zellige.base.errors import InputError
 from zellige.data import chat, records
+from zellige.models.class_names import find_classes
 from zellige.models.decoding import Decoding
-from zellige.models.model import Model, find_classes
+from zellige.models.model import Model
 from zellige.sampling.infill import Infill
 from zellige.sampling.sample import Sample
 from zellige.sampling.trajectory import Frame, before_word

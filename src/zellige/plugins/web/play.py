@@ -22,8 +22,9 @@ from zellige.data import DATASETS, chat
 from zellige.methods.method import Method
 from zellige.models import shipped
 from zellige.models.averaged import is_symmetric
+from zellige.models.class_names import class_names, find_classes
 from zellige.models.decoding import Decoding
-from zellige.models.model import Model, class_names, find_classes, identity, unit
+from zellige.models.model import Model, identity, unit
 from zellige.plugins.evaluations.bracket.gaps import GAP_STEPS, bound_gaps, bracket_gaps, gaps_work
 from zellige.plugins.report.page import asset
 from zellige.plugins.report.trace import page_text, piece_layout

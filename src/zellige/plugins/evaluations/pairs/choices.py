@@ -24,7 +24,8 @@ from zellige.evaluation.conditional import Conditional
 from zellige.evaluation.interval import Proportion
 from zellige.evaluation.likelihood import bounded_distribution
 from zellige.evaluation.result import Result, numbers, summarize
-from zellige.models.model import WITHOUT_CLASS, Model, class_names, find_classes, fingerprint, identity, which_weights
+from zellige.models.class_names import WITHOUT_CLASS, class_names, find_classes
+from zellige.models.model import Model, fingerprint, identity, which_weights
 from zellige.show.record import Figure, Record
 
 PROTOCOL = "zellige-pairs-1"

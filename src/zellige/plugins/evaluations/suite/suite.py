@@ -17,7 +17,8 @@ from zellige.data.remote import Unreachable
 from zellige.evaluation.evaluate import evaluate_rows
 from zellige.evaluation.likelihood import Likelihood
 from zellige.evaluation.result import Result
-from zellige.models.model import Model, fingerprint, told_none, which_weights
+from zellige.models.class_names import told_none
+from zellige.models.model import Model, fingerprint, which_weights
 from zellige.samplers.pairing import of_length
 from zellige.show.record import Figure, Record
 

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from zellige.base.errors import InputError
 from zellige.core.random import mix
 from zellige.methods.method import Method
+from zellige.models.class_names import told_none
 from zellige.models.embed import embed_tokens, reading
-from zellige.models.model import Model, ModelSource, as_model, identity, told_none, which_weights
+from zellige.models.model import Model, ModelSource, as_model, identity, which_weights
 from zellige.nn.classifier import Classifier
 from zellige.show.kinds import of
 from zellige.show.record import Record
