@@ -20,7 +20,7 @@ the same in their last lines. The tables are made from the code by `docs/_tools/
   model, and `zellige evaluate` bounds the model of T steps.
 - **A coarse chain** is a model of T steps in fewer of them, whether these divide T or not: some of its own times, and the
   kernels between them. It is a chain like any other, and `zellige evaluate --steps` with its number of steps bounds it.
-  That number may be larger or smaller than the bound of all T steps ([an example](evaluation.md#coarse-chains)).
+  That number may be larger or smaller than the bound of all T steps ([an example](../studies/protocol/README.md#coarse-chains)).
 - **Near a model:** rates are held constant during a step. The error vanishes as the number of steps grows, but no bound
   holds at a given number of steps.
 - **Another distribution:** no bound on its likelihood is printed, at any number of steps.

@@ -1,4 +1,4 @@
-"""What each choice of a likelihood protocol changes, on one model: the table of docs/evaluation.md.
+"""What each choice of a likelihood protocol changes, on one model: the table of README.md.
 
     python studies/protocol/protocol.py runs/small --data FOLDER --out protocol.md
 

@@ -21,5 +21,5 @@ def test_the_measure_of_a_corpus(published, tmp_path):
     assert 15 <= report["corpus large"]["shards"] <= 17
     assert report["corpus large"]["anonymous_mb"] < report["corpus tenth"]["anonymous_mb"] + 300
     assert report["opened large again"]["anonymous_mb"] < report["opened tenth again"]["anonymous_mb"] + 50
-    assert report["speed"]["processor"]["ratio"] > 0.5  # of parts of 2 MB; docs/performance.md has that of a corpus
+    assert report["speed"]["processor"]["ratio"] > 0.5  # of parts of 2 MB; studies/speed has that of a corpus
     assert not (tmp_path / "corpus").exists()

@@ -33,7 +33,7 @@ def test_each_size_costs_more_than_the_one_before_and_the_command_line_has_all()
 
 
 def test_the_smallest_is_half_an_hour_of_two_cores():
-    """At 40 GFLOP/s a core: docs/performance.md has the demo's training at 55 on one."""
+    """At 40 GFLOP/s a core: studies/speed has the demo's training at 55 on one."""
     size = SIZES[CPU]
     cost = training_cost(Config("mdlm", zellige.METHODS["mdlm"].Config(), net=size.net, train=size.train), 64)
     assert cost.flops / 2 / 40e9 < 1800

@@ -4,7 +4,7 @@ What started a process says which it is: torchrun, Slurm's srun, or Lightning on
 
 A thread of PyTorch that has done its part of a matrix product on a CPU spins until the others have done theirs. On idle
 cores that is fastest. On busy ones it takes the time of the very thread that it waits for: a step then takes up to ten
-times as long as with threads that sleep (docs/performance.md). Set one of CHOSEN yourself, and nothing is changed.
+times as long as with threads that sleep (studies/speed). Set one of CHOSEN yourself, and nothing is changed.
 """
 
 import atexit

@@ -33,8 +33,7 @@ def entries(spec: str, characters: int, spaces: int) -> int | None:
 
     `auto` takes characters where the text is short or has no words, and of words, with a space at least every tenth
     character, subwords: the power of two nearest to twice the square root of the characters, 2^15 at most; 2,048 of a
-    megabyte. Small models write words in them sooner than letter by letter (docs/performance.md, "Letters or
-    subwords").
+    megabyte. Small models write words in them sooner than letter by letter (studies/subwords).
     """
     if spec != "auto":
         return subword_size(spec)

@@ -12,8 +12,8 @@ in Sutherland and Deka (2019, arXiv 1906.02104). The errors of D and V1 are corr
 small too, and D -+ t sqrt(V1 + V2) misses the larger truth. So a test is inverted, as in Wilson's interval of a
 proportion (1927, JASA 22). For each value D' that the interval may hold, V1 is replaced by V1 + (D' - D) Cov(D, V1) /
 Var(D), whose error is not correlated with that of D; it is at least 0 and at most what D' may have in the direction
-where texts vary most. The two sides of the interval are of unequal length. `docs/evaluation-generation.md` reports how
-often the intervals cover.
+where texts vary most. The two sides of the interval are of unequal length. `studies/coverage` reports how often the
+intervals cover.
 """
 
 import math

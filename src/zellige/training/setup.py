@@ -405,7 +405,7 @@ def fitted(net: Net, kind: str, shaped: bool = False) -> Net:
 SIZES: Registry[Size] = Registry("size")
 SIZES |= {
     "tiny": Size(
-        # 20M tokens of training, see docs/performance.md; 48,000 images
+        # 20M tokens of training, see studies/subwords; 48,000 images
         "a megabyte of text, or small images, in half an hour of a CPU at most",
         Net(layers=4, hidden=128, heads=4, length=128, conv=7),
         Train(steps=10_000, minutes=30, batch=16, lr=3e-3, warmup=200, ema=0.999),

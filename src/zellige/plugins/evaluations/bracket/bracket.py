@@ -266,7 +266,7 @@ class BracketTable:
         few = (
             kind != "exact" and table.shape[1] <= FREEDOM
         )  # so few that one text's spread can rule, and be small by chance
-        if own:  # rare samples carry much of their mean, and few samples do not know of them (docs/bracket.md)
+        if own:  # rare samples carry much of their mean, and few samples do not know of them (studies/coverage)
             result = replace(result, low=-math.inf, high=math.inf)
         return replace(result, draws_low=-math.inf, draws_high=math.inf) if few else result
 
