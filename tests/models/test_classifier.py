@@ -20,7 +20,6 @@ from zellige.models.classifier import (
     TextClassifier,
     check_pair,
     fresh,
-    guide,
     load_classifier,
     noise_of,
 )
@@ -28,6 +27,7 @@ from zellige.models.model import fingerprint
 from zellige.models.speculative import load_verifier
 from zellige.samplers import FirstHitting, check
 from zellige.samplers.guidance import ByClassifier, ClassifierFree
+from zellige.sampling.guidance import guide
 from zellige.training.classifier import calibration, noised
 
 NET = Net(layers=1, hidden=8, heads=2, length=8, conv=3, condition=8)

@@ -29,7 +29,8 @@ from zellige.samplers.sampler import GAP
 from zellige.sampling.masked_text import approximate
 from zellige.sampling.masked_text import masked_text as gaps_of
 from zellige.sampling.samples import Samples, collect
-from zellige.sampling.trajectory import Frame, before_word
+from zellige.sampling.tokens import before_word
+from zellige.sampling.trajectory import Frame
 from zellige.show.kinds import token_texts
 from zellige.show.picture import Picture, Watch
 from zellige.show.terminal import Terminal

@@ -206,7 +206,7 @@ def test_a_text_changes_with_the_token_beside_it():
     rows = [masked([1, 2]), masked([2]), last.x]
     frames = [
         dataclasses.replace(
-            last, state=dataclasses.replace(last.state, x=row), before=rows[max(k - 1, 0)], step=k, steps=2
+            last, state=dataclasses.replace(last.state, x=row), previous=rows[max(k - 1, 0)], step=k, steps=2
         )
         for k, row in enumerate(rows)
     ]

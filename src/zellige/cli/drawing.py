@@ -223,7 +223,7 @@ def _with_defaults(request: R, model: "Model", terminal: Terminal) -> R:
 
 def _note_blank(model: "Model", prompt: str, terminal: Terminal) -> None:
     """A line where the blank at the end of a prompt is left to the next token."""
-    from ..sampling.trajectory import before_word
+    from ..sampling.tokens import before_word
 
     if before_word(model.tokenizer, prompt) != prompt:
         terminal.note(

@@ -1,28 +1,24 @@
-"""Classifiers of noisy texts, which guide samples (`samplers.guidance`): what they are on disk, and what `sample` makes
-of them.
+"""Classifiers of noisy texts, which guide samples (`samplers.guidance`), and their folders.
 
 `zellige train classifier MODEL` trains one (`training.classifier`). It reads texts with that model's noise, and their
 noise level: 1 - alpha, whatever the schedule is. For a model of blocks, or from left to right, it reads the beginning
 of a text, with blanks behind it, and no noise level.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ..base.errors import InputError
-from ..base.trust import names_code
 from ..core.process import Process
 from ..core.schedule import CLEAN
 from ..methods.method import Method
 from ..nn.block import Net
 from ..nn.classifier import Classifier
 from ..nn.network import build_network
-from ..samplers.guidance import ByClassifier, ClassifierFree
 from .network_folder import load_network, save_network
 
 if TYPE_CHECKING:
@@ -140,7 +136,14 @@ def load_classifier(folder: str | Path, device: torch.device | str = "cpu") -> T
     return TextClassifier(network, config)
 
 
-# ---------------------------------------------------------------------------------- what `sample` makes of it
+def classifier_of(model: "Model", folder: str | Path) -> TextClassifier:
+    """The classifier in a folder, on the device of the model. InputError: it reads other texts than the model's."""
+    device = next((p.device for p in model.method.parameters()), torch.device("cpu"))
+    classifier = load_classifier(folder, device)
+    check_pair(classifier, model)
+    return classifier
+
+
 def check_pair(classifier: TextClassifier, model: "Model") -> None:
     """Raise InputError unless the classifier reads the noisy texts of the model."""
     method, config = model.method, classifier.config
@@ -160,51 +163,3 @@ def check_pair(classifier: TextClassifier, model: "Model") -> None:
 
 
 NOISE = {"mask": "masks", "tokens": "noise that is tokens", "blocks": "beginnings of texts, block after block"}
-
-
-def guide(
-    model: Any, guidance: float | None, classifier: Any, labels: Any, first_order: bool = False
-) -> tuple[Callable[[Any], Any] | None, Any]:
-    """The wrapper that a request for samples asks for (None: none), and whose classes its labels are.
-
-    Args:
-        guidance: the strength; None: 1.
-        classifier: a folder, a `NoisyClassifier`, or None for classifier-free guidance.
-        labels: the classes that are asked for; None without any.
-
-    Raises:
-        InputError: guidance without a class, or by a model without classes; a classifier of other tokens or other
-            noise.
-    """
-    if classifier is None:
-        if first_order:
-            raise InputError("`first_order` is an option of guidance by a `classifier`; leave it out")
-        if guidance is None:
-            return None, model
-        if labels is None:
-            raise InputError("`guidance` needs a class to guide to; give `class`")
-        if guidance == 1.0:
-            return None, model  # the model given its class, at half the cost
-        return lambda method: ClassifierFree(method, guidance), model
-    if labels is None:
-        raise InputError("`classifier` needs a class to guide to; give `class`")
-    if isinstance(classifier, str | Path):
-        device = next((p.device for p in model.method.parameters()), torch.device("cpu"))
-        classifier = load_classifier(classifier, device)
-        check_pair(classifier, model)
-    strength = 1.0 if guidance is None else guidance
-    return lambda method: ByClassifier(method, classifier, strength, first_order=first_order), classifier
-
-
-def knows_classes(model: Any, classifier: Any, reward: Any = None) -> Any:
-    """Whose classes are asked for: those of the classifier, or of a reward that is the folder of one,
-    or else the model's."""
-    if isinstance(reward, str | Path) and not names_code(str(reward)):
-        classifier = reward
-    return (
-        model
-        if classifier is None
-        else load_classifier(classifier)
-        if isinstance(classifier, str | Path)
-        else classifier
-    )

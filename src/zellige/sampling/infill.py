@@ -81,7 +81,7 @@ class Infill(Sampling):
         kind = of(model.tokenizer)
         if (self.text is None) == (self.fixed is None):
             raise InputError("infill needs a text with gaps, or fixed tokens; give one of the two")
-        request = self.with_defaults(model) if self.defaults else self
+        request = self.with_defaults(model)
         if kind.running and self.text is not None:
             samples = request._fill_texts(model, see).some_allowed()
         else:
@@ -95,7 +95,7 @@ class Infill(Sampling):
 
         from ..core.batch import whole_numbers
         from ..show.kinds import Modality
-        from .trajectory import flat_rows
+        from .tokens import flat_rows
 
         if self.text is not None and type(kind).read is Modality.read:
             raise InputError(
@@ -111,7 +111,7 @@ class Infill(Sampling):
         """The texts, read for a model."""
         from ..models.model import as_model
         from .masked_text import masked_text
-        from .trajectory import length_of
+        from .tokens import length_of
 
         model = as_model(model)
         length = length_of(model, self.length)
@@ -125,17 +125,11 @@ class Infill(Sampling):
         """The filled texts. Sample number k of a text has the random numbers of (seed, k), whatever stands beside it; a
         text that stands in the list again goes on counting."""
         from ..core.batch import by_length
-        from ..models.class_names import find_classes
-        from ..models.classifier import knows_classes
         from .masked_text import inserts
         from .samples import joined
 
         texts_with_masks = self.masked_texts(model)
-        classes = (
-            1
-            if self.labels is None
-            else len(find_classes(knows_classes(model, self.classifier, self.reward), self.labels))
-        )
+        classes = 1 if self.labels is None else len(self.labels)
         per_text = self.count * classes
         occurrences: Counter[str] = Counter()
         first: list[int] = []

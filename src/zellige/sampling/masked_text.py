@@ -10,7 +10,7 @@ from ..models.ends import end_token, trained_on_documents
 from ..models.model import Model
 from ..samplers.sampler import GAP
 from ..show.kinds import added, of
-from .trajectory import before_word
+from .tokens import before_word
 
 
 def approximate(model: Model) -> str | None:

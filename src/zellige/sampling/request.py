@@ -3,18 +3,19 @@
 Importing this file imports no torch.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ..base.errors import InputError, nearest
 from ..base.requests import Request, declared, option, options_of, step_size
 from ..models.decoding import DECODING, INFILL, Decoding
 
+if TYPE_CHECKING:
+    from ..models.model import Model
+
 BATCH = 16  # samples drawn at once
-KEPT = tuple(
-    name for name in DECODING if name not in ("sampler", "steps")
-)  # of a model's defaults, with another sampler
+KEPT = tuple(name for name in DECODING if name not in ("sampler", "steps"))  # defaults that go with any sampler
 
 
 @declared
@@ -64,9 +65,12 @@ class Sampling(Decoding, Request[Any]):
     )
 
     @property
-    def labels(self) -> Any:
-        """The classes that are asked for; None where none is."""
-        return None if isinstance(self.classes, tuple) and not self.classes else self.classes
+    def labels(self) -> list[Any] | None:
+        """The classes that are asked for, by name or number; None where none is."""
+        asked = self.classes.tolist() if hasattr(self.classes, "tolist") else self.classes
+        if asked is None or asked == ():
+            return None
+        return list(asked) if isinstance(asked, Sequence) and not isinstance(asked, str) else [asked]
 
     @property
     def infills(self) -> bool:
@@ -80,17 +84,19 @@ class Sampling(Decoding, Request[Any]):
         return values | of_infill if of_infill and self.infills else values
 
     def with_defaults(self, model: object) -> Self:
-        """The request with the defaults that the model carries for what it leaves open.
+        """The request with the defaults that the model carries for what it leaves open, if it takes them (`defaults`).
 
         Without a class there is no guidance. Another sampler than the model's takes neither its steps nor its options;
         a grid that gives the size of a step does not take their number; a sampler that is made already has all its
         options.
         """
-        if self.sampler is not None and not isinstance(self.sampler, str):
+        if not self.defaults or not isinstance(self.sampler, str | None):
             return self
         if (steered := self.steered()) is not self:
             return steered.with_defaults(model)
-        own_options, model_defaults = self.decoding(), self.advised(model)
+        if not (model_defaults := self.advised(model)):
+            return self
+        own_options = self.decoding()
         if any(
             name in own_options and own_options[name] != model_defaults.get(name)
             for name in ("sampler", "block_sampler")
@@ -108,9 +114,34 @@ class Sampling(Decoding, Request[Any]):
         )
 
     def steered(self) -> Self:
-        """The request with the sampler of weighted particles, where one of its options is given and no sampler."""
-        steers = getattr(self, "reward", None) is not None or not {"particles", "anneal"}.isdisjoint(self.options or {})
+        """The request with the sampler of weighted particles, where no sampler is given and a reward or an option of
+        that one is."""
+        steers = self.reward is not None or not {"particles", "anneal"}.isdisjoint(self.options or {})
         return replace(self, sampler="smc") if steers and self.sampler is None else self
+
+    def guided(
+        self, model: "Model", end: int | None, width: int | None = None
+    ) -> "tuple[tuple[Callable[[Any], Any], ...], Any]":
+        """What is put around the method of a model, the innermost first; and whose classes the `labels` are: the model
+        itself, or a classifier.
+
+        Args:
+            end: the token that ends a text, of a model trained on documents.
+            width: how many tokens of a sample are its own; None: all.
+        """
+        strength, by_class, by_reward, conditional = self.guidance, None, None, model
+        if self.reward is not None:
+            from .reward import steer
+
+            by_reward, conditional = steer(model, self.reward, strength, self.labels, end, width)
+            strength = None  # it is that of the reward
+            if conditional is not model and self.classifier is not None:
+                raise InputError("`reward` is a classifier, and so is `classifier`; leave one of them out")
+        if conditional is model and (strength is not None or self.classifier is not None or self.first_order):
+            from .guidance import guide
+
+            by_class, conditional = guide(model, strength, self.classifier, self.labels, self.first_order)
+        return tuple(wrap for wrap in (by_class, by_reward, self.around) if wrap is not None), conditional
 
     def given_texts(self) -> list[str]:
         """The texts that the samples continue or fill, in order; [] without any."""

@@ -12,7 +12,7 @@ from ..base.arguments import of_kind
 from ..base.errors import InputError
 from ..base.trust import may_run_code, names_code, object_of
 from ..core.schedule import CLEAN
-from ..models.classifier import check_pair, load_classifier
+from ..models.classifier import classifier_of
 from ..samplers.growing import Ending
 from ..samplers.smc import Rewarded, Smc
 from ..show import kinds
@@ -40,9 +40,7 @@ def steer(
     if isinstance(reward, str | Path) and not names_code(str(reward)):
         if labels is None:
             raise InputError("`reward` is a classifier, and needs a class; give `class`")
-        device = next((p.device for p in model.method.parameters()), torch.device("cpu"))
-        classifier: Any = load_classifier(reward, device)
-        check_pair(classifier, model)
+        classifier: Any = classifier_of(model, reward)
 
         def log_p(x: Tensor, condition: Tensor | None) -> Tensor:
             assert condition is not None

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
     from ..data.tokenizer_base import Tokenizer
     from ..models.model import Model, ModelSource
+    from ..samplers import Sampler
     from .samples import Samples
+    from .tokens import Start
     from .trajectory import Frame, Trajectory
 
 
@@ -84,100 +86,92 @@ class Sample(Sampling):
                 out of its range, a prompt that is too long or not in the vocabulary, a class that the model does not
                 know.
         """
-        import torch
-
         from ..models.class_names import class_names, text_classes
-        from ..models.ends import counts_of_lengths, drawn_lengths, end_token, trained_on_documents
+        from ..models.ends import end_token, trained_on_documents
         from ..models.model import as_model
-        from ..samplers.predict import hides
-        from ..samplers.sampler import HIDDEN, check
-        from .trajectory import Trajectory, begin_tokens, fixed_tokens, length_of, prompt_tokens, seed_pairs, wrapped
+        from ..samplers.sampler import check
+        from .trajectory import Trajectory, wrapped
 
         model = as_model(model)
-        request = self.with_defaults(model) if self.defaults else self.steered()
+        request = self.with_defaults(model).steered()
         if request.symmetries not in (None, 1):
             from ..models.averaged import averaged
 
             model = averaged(model, request.symmetries)
-        method, tokenizer, tokens, length = model.method, model.tokenizer, self.fixed, self.length
-        documents, counts = trained_on_documents(model), counts_of_lengths(model)
-        end = None if tokens is not None else end_token(tokenizer, documents)
-        wrappers, conditional = request._wrappers(model, end if documents else None)
-        condition = None if self.labels is None else text_classes(conditional, self.labels, self.count, tokens)
+        documents = trained_on_documents(model)
+        end = None if self.fixed is not None else end_token(model.tokenizer, documents)
+        text_end = end if documents else None
+        wrappers, conditional = request.guided(model, text_end, self._width() if self.alone else None)
+        condition = None if self.labels is None else text_classes(conditional, self.labels, self.count, self.fixed)
         count = self.count if condition is None else len(condition)
         if not isinstance(self.seed, int) and len(self.seed) != count:
             raise InputError(
                 f"`seed` has {len(self.seed):,} pairs, and there are {count:,} texts; give one for each, or a number"
             )
-        sampler = request.sampler_for(method, end)
+        sampler = request.sampler_for(model.method, end)
         if self.reward is not None or getattr(sampler, "particles", None) is not None:
             from .reward import check_particles
 
             check_particles(sampler, self.reward)
         if wrappers:
-            check(sampler, wrapped(method, wrappers))
-
-        begin = None
-        if self.reconstruct is not None:
-            if self.prompt or tokens is not None:
-                raise InputError("`reconstruct` begins with a whole text; leave out the prompt and the given tokens")
-            begin = begin_tokens(tokenizer, self.reconstruct, length, model, count)
-            length = begin.shape[1]
-        if self.alone and sampler.grows and length is None:
-            length = int(torch.as_tensor(tokens).shape[-1])
-        length = length_of(model, length, sampler.grows)
-        if tokens is None and self.prompt:
-            tokens = prompt_tokens(tokenizer, self._prompts(tokenizer), length, sampler.grows)
-        elif self.chat:
-            raise InputError("`chat` writes a question by the chat template; give it by `prompt`")
-        if tokens is not None:
-            beyond = HIDDEN if self.alone and not sampler.grows and hides(method) else -1
-            tokens = fixed_tokens(tokens, tokenizer, length, count, beyond, method.parameterization == "insertion")
-        sampler.admit(method, tokens)
-        lengths = ()
-        if counts and self.length is None and self.fixed is begin is None:
-            begun = [0] * count if tokens is None else (tokens >= 0).sum(-1).repeat_interleave(count // len(tokens))
-            lengths = drawn_lengths(counts, seed_pairs(self.seed, range(count)), begun, length)
+            check(sampler, wrapped(model.method, wrappers))
+        start = self._start(model, sampler, count)
+        sampler.admit(model.method, start.fixed)
         return Trajectory(
             model,
             sampler,
             request.steps,
             self.seed,
             count,
-            length,
+            start.length,
             self.batch,
-            fixed=tokens,
+            fixed=start.fixed,
             condition=condition,
             names=() if condition is None else tuple(class_names(conditional)),
-            end=end if documents else None,
+            end=text_end,
             wrappers=wrappers,
-            lengths=lengths,
-            begin=begin,
+            lengths=start.lengths,
+            begin=start.begin,
             noise=self.noise,
         )
 
-    def _wrappers(self, model: "Model", end: int | None) -> "tuple[tuple[Callable[[Any], Any], ...], Any]":
-        """What is put around the method, the innermost first, and whose classes the labels are: the model's or a
-        classifier's.
+    def _start(self, model: "Model", sampler: "Sampler", count: int) -> "Start":
+        """What `count` samples begin with: the tokens that are given, or the texts that are reconstructed."""
+        from ..models.ends import counts_of_lengths, drawn_lengths
+        from ..samplers.predict import hides
+        from ..samplers.sampler import HIDDEN
+        from .tokens import Start, begin_tokens, fixed_tokens, length_of, prompt_tokens
+        from .trajectory import seed_pairs
 
-        end: the token that ends a text, of a model trained on documents.
-        """
-        strength, conditional, guidance, steering = self.guidance, model, None, None
-        if self.reward is not None:
-            import torch
+        tokenizer, tokens, length, begin = model.tokenizer, self.fixed, self.length, None
+        if self.reconstruct is not None:
+            if self.prompt or tokens is not None:
+                raise InputError("`reconstruct` begins with a whole text; leave out the prompt and the given tokens")
+            begin = begin_tokens(tokenizer, self.reconstruct, length, model, count)
+            length = begin.shape[1]
+        if self.alone and sampler.grows and length is None:
+            length = self._width()
+        length = length_of(model, length, sampler.grows)
+        if tokens is None and self.prompt:
+            tokens = prompt_tokens(tokenizer, self._prompts(tokenizer), length, sampler.grows)
+        elif self.chat:
+            raise InputError("`chat` writes a question by the chat template; give it by `prompt`")
+        if tokens is not None:
+            beyond = HIDDEN if self.alone and not sampler.grows and hides(model.method) else -1
+            tokens = fixed_tokens(
+                tokens, tokenizer, length, count, beyond, model.method.parameterization == "insertion"
+            )
+        lengths, counts = (), counts_of_lengths(model)
+        if counts and self.length is None and self.fixed is begin is None:
+            begun = [0] * count if tokens is None else (tokens >= 0).sum(-1).repeat_interleave(count // len(tokens))
+            lengths = drawn_lengths(counts, seed_pairs(self.seed, range(count)), begun, length)
+        return Start(length, tokens, begin, lengths)
 
-            from .reward import steer
+    def _width(self) -> int:
+        """Tokens of a row of `fixed`."""
+        import torch
 
-            width = int(torch.as_tensor(self.fixed).shape[-1]) if self.alone else None
-            steering, conditional = steer(model, self.reward, strength, self.labels, end, width)
-            strength = None  # of all but the reward
-            if conditional is not model and self.classifier is not None:
-                raise InputError("`reward` is a classifier, and so is `classifier`; leave one of them out")
-        if conditional is model and (strength is not None or self.classifier is not None or self.first_order):
-            from ..models.classifier import guide
-
-            guidance, conditional = guide(model, strength, self.classifier, self.labels, self.first_order)
-        return tuple(wrap for wrap in (guidance, steering, self.around) if wrap is not None), conditional
+        return int(torch.as_tensor(self.fixed).shape[-1])
 
     def run(self, model: "ModelSource", see: "Callable[[Frame], None] | None" = None) -> "Samples":
         """Draw the samples; each frame of the trajectory is shown to `see`.
@@ -194,10 +188,9 @@ class Sample(Sampling):
         samples = collect(trajectory.frames(), see)
         free = not self.prompt and self.fixed is self.reconstruct is None and self.length is None
         distribution = trajectory.distribution if free and isinstance(trajectory.sampler, Sampler) else None
-        request = self.with_defaults(model) if self.defaults else self
         if isinstance(self.seed, int):  # else they may be a part of other samples
             samples.some_allowed()
-        return replace(samples, request=request.saved(), distribution=distribution)
+        return replace(samples, request=self.with_defaults(model).saved(), distribution=distribution)
 
 
 @checked

@@ -16,18 +16,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
-from ..base.errors import InputError, check_counts
-from ..core.batch import tensor, whole_numbers
 from ..core.random import Streams, mix
-from ..data.tokenizer_base import Tokenizer
 from ..models.model import Model
-from ..samplers import Blockwise, Sampler, State, run
+from ..samplers import Sampler, State, run
 from ..samplers.guide import Wrapper
 from ..samplers.pairing import Distribution, blank, of_length
-from ..samplers.sampler import GAP, below, distribution_of, start_distribution
-from ..show import kinds
+from ..samplers.sampler import below, distribution_of, start_distribution
 from ..show.style import Mark
 
 Seed = int | Sequence[tuple[int, int]]
@@ -170,7 +165,7 @@ class Trajectory:
         try:
             for first in range(0, self.count, self.batch):
                 numbers = range(first, min(first + self.batch, self.count))
-                states, before, seconds = self._states(torch.tensor(numbers), last), None, 0.0
+                states, previous, seconds = self._states(torch.tensor(numbers), last), None, 0.0
                 while True:
                     began = time.perf_counter()
                     numbered_state = next(states, None)
@@ -178,9 +173,9 @@ class Trajectory:
                     if numbered_state is None:
                         break
                     step, state = numbered_state
-                    before = state.x if before is None else before
-                    yield Frame(self, state, step, last, times[min(step, last)], before, first, seconds, numbers)
-                    before = state.x
+                    previous = state.x if previous is None else previous
+                    yield Frame(self, state, step, last, times[min(step, last)], previous, first, seconds, numbers)
+                    previous = state.x
         finally:
             method.train(training)
 
@@ -200,7 +195,7 @@ class Trajectory:
             (len(numbers), self.length),
             self.grid,
             fixed=None if self.fixed is None else rows_of(self.fixed),
-            generator=Streams(self._seeds(numbers, attempt), start_distribution(method).device),
+            generator=Streams(self._seeds(numbers, attempt), device),
             condition=None if self.condition is None else rows_of(self.condition),
             around=functools.partial(wrapped, wrappers=self.wrappers) if self.wrappers else None,
             begin=None if self.begin is None else (rows_of(self.begin), self.noise),
@@ -230,7 +225,7 @@ class Frame:
     Attributes:
         state: the sampler's state.
         t: its time, 1 before the first step, 0 after the last.
-        before: (B, L) the tokens one step earlier.
+        previous: (B, L) the tokens one step earlier.
         first: how many samples were finished before this batch.
         seconds: time spent sampling this batch so far, without the time spent on the frames.
         numbers: of the samples in it.
@@ -241,7 +236,7 @@ class Frame:
     step: int
     steps: int
     t: float
-    before: Tensor
+    previous: Tensor
     first: int
     seconds: float
     numbers: Sequence[int]
@@ -296,7 +291,7 @@ class Frame:
     @property
     def new(self) -> Tensor:
         """(B, L) bool, tokens that took their value in this step."""
-        return (self.x != self.before) & ~self.masked
+        return (self.x != self.previous) & ~self.masked
 
     @property
     def ends(self) -> list[int]:
@@ -327,120 +322,12 @@ class Frame:
 
     def marks(self, row: int) -> list[Mark]:
         """The state of each token of a sample, as `show.style` names it."""
-        was_token = torch.zeros_like(self.fixed) if self.mask is None else self.before != self.mask
+        was_token = torch.zeros_like(self.fixed) if self.mask is None else self.previous != self.mask
         codes = torch.full_like(self.x, 2)
-        codes[self.x != self.before] = 4  # another token than before
+        codes[self.x != self.previous] = 4  # another token than before
         codes[self.new & ~was_token & (self.mask is not None)] = 1
         codes[self.masked] = 0
         codes[self.masked & was_token] = 5  # a token before, masked again
         codes[self.fixed] = 3
         names: tuple[Mark, ...] = ("masked", "new", "shown", "given", "changed", "again")
         return [names[code] for code in codes[row].tolist()]
-
-
-# ------------------------------------------------------------------------------------------------------ lengths and tokens
-def length_of(model: Model, length: int | None, grows: bool = False) -> int:
-    """Tokens of a sample: the model's own length, or a shorter one;
-    a longer one where the sampler goes on (`grows`)."""
-    most = int(model.method.shape[0])
-    if length is None:
-        return most
-    running = kinds.of(model.tokenizer).running
-    check_counts(length=length)
-    if length > most and not (grows and running):
-        blocks = running and Blockwise.refuse(model.method) is None
-        more = ", or a block sampler: `block_sampler` ancestral" if blocks else ""
-        raise InputError(f"`length` is {length:,}, the model takes {most:,}; use {most:,} or less{more}")
-    if length < most and not running:
-        raise InputError(f"`length` is {length:,}, the rows of this model have {most:,} places; leave it out")
-    return length
-
-
-def flat_rows(values: Tensor, shape: Sequence[int]) -> Tensor:
-    """Rows of a shape, (*shape) or (N, *shape), as (L,) or (N, L); anything else as it is."""
-    axes = len(shape)
-    return values.flatten(-axes) if axes > 1 and tuple(values.shape[-axes:]) == tuple(shape) else values
-
-
-def fixed_tokens(
-    fixed: Any, tokenizer: Tokenizer, length: int, count: int, beyond: int = -1, gaps: bool = False
-) -> Tensor:
-    """Return the given tokens (L,) or (N, L) as (N, length), -1 where one is free.
-
-    Args:
-        count: samples, a multiple of N.
-        beyond: what stands after the given tokens.
-        gaps: whether GAP, any number of tokens, may be among them.
-    """
-    rows = flat_rows(whole_numbers("fixed", fixed).cpu(), getattr(tokenizer, "shape", ()))
-    rows = rows[None] if rows.ndim == 1 else rows
-    if rows.ndim != 2:
-        raise InputError(f"`fixed` is {tensor(rows)}; it must be (L,) or (N, L) tokens, -1 where one is free")
-    N, width = rows.shape
-    if width > length or (width < length and not kinds.of(tokenizer).running):
-        raise InputError(f"fixed has {width:,} places, the model takes {length:,}; give a token or -1 for each")
-    low, high = (int(x) for x in rows.aminmax()) if rows.numel() else (-1, -1)
-    if gaps and (rows == GAP).any():
-        low = int(rows.where(rows != GAP, -1).min())
-    if low < -1 or high >= tokenizer.size:
-        wrong = low if low < -1 else high
-        raise InputError(f"fixed holds {wrong:,}; give tokens 0 to {tokenizer.size - 1:,}, and -1 where one is free")
-    mask = getattr(tokenizer, "mask", None)
-    if mask is not None and bool((rows == mask).any()):
-        raise InputError(f"fixed holds {mask:,}, the mask; give -1 where a token is free")
-    if not N or count % N:
-        raise InputError(f"`count` is {count:,}, fixed has {N:,} rows; give a multiple of that")
-    rows, kind = pad(rows, (0, length - width), value=beyond), kinds.of(tokenizer)
-    if type(kind).check_given is not kinds.Modality.check_given:
-        for row in rows.unique(dim=0).tolist():
-            kind.check_given(row)
-    return rows
-
-
-def begin_tokens(tokenizer: Tokenizer, begin: Any, length: int | None, model: Model, count: int) -> Tensor:
-    """The texts, or rows of tokens, that samples begin from: (N, length), all of one length."""
-    texts = [begin] if isinstance(begin, str) else begin
-    rows: Any = begin
-    if isinstance(texts, list | tuple) and texts and all(isinstance(text, str) for text in texts):
-        rows = [tokenizer.encode(text) for text in texts]
-        if len({len(row) for row in rows}) > 1:
-            raise InputError("the texts of `reconstruct` have several lengths in tokens; give texts of one length")
-    rows = flat_rows(whole_numbers("reconstruct", rows).cpu(), getattr(tokenizer, "shape", ()))
-    width = int(rows.shape[-1])
-    if length not in (None, width):
-        raise InputError(f"`reconstruct` has {width:,} tokens and `length` is {length:,}; leave it out")
-    rows = fixed_tokens(rows, tokenizer, length_of(model, width), count)
-    if bool((rows < 0).any()):
-        raise InputError("`reconstruct` has free positions, -1; give a token for each")
-    return rows
-
-
-def prompt_tokens(tokenizer: Tokenizer, prompts: Sequence[str], length: int, grows: bool) -> list[list[int]]:
-    """The tokens of each prompt, -1 after those that are shorter than others."""
-    rows = [_prompt(tokenizer, prompt, length, grows) for prompt in prompts]
-    longest = max(map(len, rows), default=0)
-    return [row + [-1] * (longest - len(row)) for row in rows]
-
-
-def _prompt(tokenizer: Tokenizer, prompt: str, length: int, grows: bool) -> list[int]:
-    tokens = tokenizer.encode(before_word(tokenizer, prompt))
-    if len(tokens) > length:
-        has = f"the prompt has {len(tokens):,} tokens, "
-        if grows:
-            raise InputError(f"{has}the text {length:,}; give a larger `length`")
-        raise InputError(f"{has}the model takes {length:,}; shorten it, or use `length` with a block sampler")
-    return tokens
-
-
-def before_word(tokenizer: Tokenizer, text: str) -> str:
-    """Return `text` without a blank at its end that the tokenizer would join to the next word.
-
-    Subwords begin with their blank: no text has the tokens of "Once " followed by those of "upon", and a model has
-    never seen them. Without the blank the next token may bring it. Unchanged where the tokens of a longer text begin
-    with those of `text`.
-    """
-    if getattr(tokenizer, "unit", "token") != "token" or not text.endswith(" ") or not text.strip():
-        return text
-    tokens = tokenizer.encode(text)
-    longer = tokenizer.encode(text + text.split()[-1])
-    return text if longer[: len(tokens)] == tokens else text[:-1]

@@ -24,7 +24,7 @@ from zellige.models.model import Model, as_model
 from zellige.sampling.choices import InfillChoices, SamplingChoices
 from zellige.sampling.infill import infill
 from zellige.sampling.sample import sample, watch
-from zellige.sampling.trajectory import flat_rows
+from zellige.sampling.tokens import flat_rows
 from zellige.show.kinds import of
 
 if TYPE_CHECKING:

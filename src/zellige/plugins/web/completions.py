@@ -26,7 +26,8 @@ from zellige.models.decoding import Decoding
 from zellige.models.model import Model
 from zellige.sampling.infill import Infill
 from zellige.sampling.sample import Sample
-from zellige.sampling.trajectory import Frame, before_word
+from zellige.sampling.tokens import before_word
+from zellige.sampling.trajectory import Frame
 from zellige.show.kinds import added
 
 from .body import DecodingBody

@@ -121,7 +121,7 @@ class Recorder:
         memory: Any = None  # of the sampler, one step earlier
         texts_before: list[str | None] = []
         for frame in frames:
-            x, before, masked = frame.x[0], frame.before[0], frame.masked[0].tolist()
+            x, previous, masked = frame.x[0], frame.previous[0], frame.masked[0].tolist()
             tokens = [-1 if is_mask else token for token, is_mask in zip(x.tolist(), masked)]
             texts = self.texts.row(tokens)
             step: dict[str, Any] = {
@@ -137,7 +137,7 @@ class Recorder:
                 step["given"] = [
                     int(is_given and not is_mask) for is_given, is_mask in zip(frame.fixed[0].tolist(), masked)
                 ]
-            positions = (x != before).nonzero()[:, 0].tolist()
+            positions = (x != previous).nonzero()[:, 0].tolist()
             distributions = self._distributions(positions, memory)
             step["changes"] = [self._change(i, tokens[i], texts[i], distributions.get(i)) for i in positions]
             beside = {i for i, pair in enumerate(zip(texts, texts_before)) if pair[0] != pair[1]} - {*positions}
