@@ -131,8 +131,8 @@ class Likelihood:
         m = self.evaluated_method
         generic = isinstance(m, Diffusion) and type(m).terms in (Diffusion.terms, Masked.terms)
         elsewhere = self.ends == "published" and m is self.method
-        by_counts = self._by_counts and self.terms == "drawn"
-        return generic and not (elsewhere or by_counts or self.certain or self.other is not None)
+        draws_mask_counts = self._draws_mask_counts and self.terms == "drawn"
+        return generic and not (elsewhere or draws_mask_counts or self.certain or self.other is not None)
 
     @property
     def importance(self) -> bool:
@@ -212,10 +212,10 @@ class Likelihood:
             return self.other.strata
         if self.certain or self.terms == "all":
             return None
-        return "numbers of masks" if self._by_counts else "times"
+        return "numbers of masks" if self._draws_mask_counts else "times"
 
     @property
-    def _by_counts(self) -> bool:
+    def _draws_mask_counts(self) -> bool:
         """Return whether numbers of masks are drawn, not times;
         of fewer steps than tokens most numbers would have no weight."""
         counts = getattr(self.method, "draws_mask_counts", False)
@@ -264,7 +264,7 @@ class Likelihood:
             return {"diffusion": m.terms(batch, generator)["diffusion"]}
         diffusion = (
             _from_t_min(cast(Masked, m), self.t_min, batch, generator)
-            if self._by_counts
+            if self._draws_mask_counts
             else self.between(batch, generator)
         )
         return {"diffusion": diffusion} | self._endpoint_terms(m, batch, generator)

@@ -247,15 +247,15 @@ class ByClassifier(Guide):
 
     def extend(self, cache, x, valid=None, condition=None) -> Read:
         """The cache, and the tokens in it; see `Method.extend`."""
-        before = Read(None, x[:, :0]) if cache is None else cache
-        inner = self.method.extend(before.cache, x, valid, self.unlabelled(x[:, 0]))
-        return Read(inner, torch.cat((before.tokens, x), 1))
+        known = Read(None, x[:, :0]) if cache is None else cache
+        inner = self.method.extend(known.cache, x, valid, self.unlabelled(x[:, 0]))
+        return Read(inner, torch.cat((known.tokens, x), 1))
 
     def advance(self, cache, x, condition=None) -> tuple[Tensor, Read]:
         """Hidden states (B, n, D + V), the last V of the last position what the classifier says of the next token."""
-        before = Read(None, x[:, :0]) if cache is None else cache
-        h, inner = self.method.advance(before.cache, x, condition=self.unlabelled(x[:, 0]))
-        tokens = torch.cat((before.tokens, x[:, 1:] if cache is None else x), 1)  # the first one begins the text
+        known = Read(None, x[:, :0]) if cache is None else cache
+        h, inner = self.method.advance(known.cache, x, condition=self.unlabelled(x[:, 0]))
+        tokens = torch.cat((known.tokens, x[:, 1:] if cache is None else x), 1)  # the first one begins the text
         unknown = torch.full_like(x[:, :1], blank(self.method))  # pyright: ignore
         t, where = (
             torch.full(unknown.shape, PRIOR, dtype=torch.float64, device=x.device),
@@ -286,14 +286,14 @@ class ByClassifier(Guide):
         if self.first_order:
             slopes = self.classifier.slopes(x, t, process, label)[row, position]
             return slopes - slopes.gather(-1, x[row, position, None])
-        before = self.classifier.log_p(x, t, process).gather(-1, label[:, None])
+        log_p = self.classifier.log_p(x, t, process).gather(-1, label[:, None])  # (B, 1)
         changed = x[row].repeat_interleave(K, 0)
         token = torch.arange(K, device=x.device).repeat(len(row))
         changed[torch.arange(len(changed)), position.repeat_interleave(K)] = token
-        rows, after = row.repeat_interleave(K), []
+        rows, log_p_changed = row.repeat_interleave(K), []
         for part, of in zip(changed.split(INPUTS), rows.split(INPUTS)):
-            after.append(self.classifier.log_p(part, t[of], process).gather(-1, label[of, None]))
-        return torch.cat([before[:0], *after]).reshape(-1, K) - before[row]
+            log_p_changed.append(self.classifier.log_p(part, t[of], process).gather(-1, label[of, None]))
+        return torch.cat([log_p[:0], *log_p_changed]).reshape(-1, K) - log_p[row]
 
 
 # ---------------------------------------------------------------------------------- several models

@@ -135,7 +135,7 @@ def absorbs(method: Method, one: bool = False, mixture: bool = False) -> str | N
     process = method.process
     if not isinstance(process, Mixture) or process.mask is None:
         return "needs absorbing noise"
-    return at_once(method, mixture) if one_alpha(process) or not one else "needs one alpha for all tokens"
+    return "needs one alpha for all tokens" if one and not one_alpha(process) else at_once(method, mixture)
 
 
 def rateless(method: Method) -> str | None:

@@ -404,10 +404,9 @@ def run(
         raise InputError(f"condition is {tensor(condition)}; it must be whole numbers of the shape {tuple(shape[:1])}")
     method = of_length(method, shape[1])
     method = method if around is None else around(method)
-    check(sampler, method)
+    state = sampler.init(method, shape, fixed=fixed, generator=generator)  # which checks that the two fit
     times = sampler.times(method, steps) if steps is None or isinstance(steps, int) else torch.as_tensor(steps)
     times = times.to(start_distribution(method))
-    state = sampler.init(method, shape, fixed=fixed, generator=generator)
     if begin is not None:
         times, x_0 = below(sampler, method, times, begin[1]), begin[0].to(state.x.device)
         noisy = method.corrupt(Batch(x_0, None if fixed is None else ~state.fixed), times[0], generator)
