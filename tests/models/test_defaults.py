@@ -11,6 +11,7 @@ from web.small_models import small
 from zellige import Data, InputError, Net, cli
 from zellige.data.tokenizer import Integers
 from zellige.evaluation.sample_sets import Way, draw_samples
+from zellige.evaluation.tasks import draw_tokens
 from zellige.methods import build
 from zellige.models.checkpoint.write import write_checksums
 from zellige.models.config import Config
