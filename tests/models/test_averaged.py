@@ -69,7 +69,7 @@ def test_judged_samples_are_of_the_average(model):
     request = zellige.evaluations.EvaluateSamples(symmetries=3)
     way = sample_sets.Way("ancestral", 4)
     draw = partial(sample_sets.draw_samples, model, way, 2, 1)
-    one, three = draw(), draw(symmetries=request.symmetries)
+    one, three = draw(), draw(decoding=request)
     assert [three.calls[i] == 3 * one.calls[i] for i in range(2)] == [True, True]
     (judged,) = draw_sets(replace(request, count=2, seed=1, batch=2), model, [way], Terminal(quiet=True))
     assert judged.texts == three.texts

@@ -14,8 +14,8 @@ random numbers in each.
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypedDict, get_type_hints
 
@@ -30,6 +30,7 @@ from ..base.schema import read_lines, read_text
 from ..data.corpus import Corpus
 from ..data.given import GivenRows
 from ..data.tokenizer_base import Tokenizer
+from ..models.decoding import Decoding
 from ..models.ends import end_token, trained_on_documents
 from ..models.model import Model, fingerprint
 from ..samplers import choose_sampler
@@ -154,6 +155,12 @@ class Way:
     def name(self) -> str:
         """The sampler with its options: "confidence entropy_bound=0.1"."""
         return " ".join([self.sampler, *(f"{name}={value}" for name, value in self.options.items())])
+
+    @property
+    def choices(self) -> dict[str, Any]:
+        """The way as arguments of `zellige.sample`; no other option of the sampler than these is given."""
+        settings = {name: getattr(self, name) for name in ("steps", "temperature", "top_p", "guidance")}
+        return settings | {"sampler": self.sampler or None, "top_k": None, "options": None} | self.options
 
     @property
     def curve(self) -> str:
@@ -304,23 +311,21 @@ def draw_samples(
     progress: Progress | None = None,
     classes: Sequence[int] = (),
     fixed: np.ndarray | None = None,
-    symmetries: int | None = None,
-    around: Callable[[Any], Any] | None = None,
+    decoding: Decoding | None = None,
 ) -> Set:
     """`count` samples drawn that way, of these classes in turn; `progress` is called with (steps done, in all).
 
     fixed: (N, L) given tokens, -1 where one is free; the first row has the first samples.
-    symmetries, around: as `zellige.sample` takes them.
+    decoding: what the way leaves open, such as `symmetries` and `around`.
     """
     method = model.method
     L, K = length or int(method.shape[0]), getattr(method.process, "K", method.vocabulary)
     batch = batch or max(1, min(count, 2**14 // L, 2**26 // (L * K)))
-    counts = {"count": 1, "classes": [classes[i % len(classes)] for i in range(count)]} if classes else {"count": count}
-    frames = watch(
-        model, **counts, steps=way.steps, sampler=way.sampler or None, seed=seed, temperature=way.temperature,
-        top_p=way.top_p, length=length, batch=batch, defaults=False, fixed=fixed, guidance=way.guidance,
-        symmetries=symmetries, around=around, **way.options,
-    )  # fmt: skip
+    decoding = decoding or Decoding()
+    choices: dict[str, Any] = {field.name: getattr(decoding, field.name) for field in fields(Decoding)} | way.choices
+    choices["count"] = 1 if classes else count
+    choices["classes"] = [classes[i % len(classes)] for i in range(count)] if classes else ()
+    frames = watch(model, **choices, seed=seed, length=length, batch=batch, defaults=False, fixed=fixed)
 
     def report_frame(frame: Frame) -> None:
         if progress:

@@ -265,8 +265,7 @@ def draw_sets(
                     show,
                     classes,
                     fixed,
-                    request.symmetries,
-                    request.around,
+                    request,
                 )
             )
             before += count * (way.steps or 1)
