@@ -2,6 +2,6 @@
 
 request, sample, infill, choices     what can be asked for; the requests resolve it for a model
 guidance, reward                     what is put around the method
+tokens, masked_text                  the tokens that samples begin with; a text with masked spans
 trajectory, samples                  the steps of a set of samples, and the samples at the end
-masked_text                          a text with masked spans
 """
