@@ -343,6 +343,7 @@ def test_too_many_texts_for_the_divergence():
 
 
 def test_samples_and_report(run):
+    from zellige.plugins import report
     from zellige.sampling.sample import watch
     from zellige.sampling.samples import collect
 
@@ -352,4 +353,4 @@ def test_samples_and_report(run):
     assert set(drawn.calls) == {200}
     filled = collect(watch(run.model, count=4, steps=50, fixed=[1, 2, -1, -1]))
     assert all(row[:2] == [1, 2] for row in filled.tokens)
-    assert "no bound" in zellige.plugins.report.write(run.folder, steps=8).read_text()
+    assert "no bound" in report.write(run.folder, steps=8).read_text()

@@ -28,7 +28,8 @@ def philox(counter: Words, key: tuple[Tensor, Tensor]) -> Words:
     such words."""
     words = (*counter, *key)
     if not torch.compiler.is_compiling() and all(type(word) is Tensor and word.device.type == "cpu" for word in words):
-        return tuple(torch.from_numpy(_counted(words).astype(np.int64)))  # pyright: ignore
+        a, b, c, d = torch.from_numpy(_counted(words).astype(np.int64))
+        return a, b, c, d
     return _rounds(*words, _by_halves if torch.compiler.is_compiling() else _wrapped)
 
 
@@ -47,7 +48,7 @@ def _counted(words: tuple[Tensor, ...]) -> np.ndarray:
     10 us for a single counter."""
     grid = np.broadcast(*(word.numpy() for word in words))
     if grid.size <= FEW:
-        results = [_rounds(*map(int, word), _whole) for word in grid]  # pyright: ignore
+        results = [_rounds(a, b, c, d, k, l, _whole) for a, b, c, d, k, l in (map(int, word) for word in grid)]
         return np.array(results, dtype=np.uint64).T.reshape(4, *grid.shape)
     return _rounds_of_arrays(*(word.numpy() for word in words))
 

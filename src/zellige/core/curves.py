@@ -108,6 +108,8 @@ class Polynomial(Schedule):
             alpha(0) = 1 - (1 - eps) begin^w, so a few tokens are lost there.
     """
 
+    fixed: Tensor
+
     def __init__(
         self,
         w: float | Tensor = 2.0,
@@ -132,7 +134,7 @@ class Polynomial(Schedule):
     @property
     def w(self) -> Tensor:
         """The exponents, (1,) or (K,)."""
-        return nn.functional.softplus(self.raw) if self.learnable else self.fixed  # pyright: ignore
+        return nn.functional.softplus(self.raw) if self.learnable else self.fixed
 
     @property
     def clean_end(self) -> float:
@@ -308,10 +310,7 @@ SCHEDULES |= {
 }
 
 
-EXPONENTS = {
-    "polynomial": "w",
-    "cosine-power": "power",
-}  # schedules whose exponent can be chosen, and what they call it
+EXPONENTS = {"polynomial": "w", "cosine-power": "power"}  # of which schedules it is an option, and their name for it
 
 
 def named(

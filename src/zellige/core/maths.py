@@ -23,7 +23,8 @@ def log(p: Tensor) -> Tensor:
     return p.clamp_min(torch.finfo(torch.float32).tiny).log()
 
 
-DIVERGENCES = {  # of a student's distribution from a teacher's, (*, K), (*, K) -> (*); finite if the student's rounds to 0
+# of a student's distribution from a teacher's, (*, K), (*, K) -> (*); finite if the student's rounds to 0
+DIVERGENCES = {
     "kl": lambda teacher, student: (xlogy(teacher, teacher) - teacher * log(student)).sum(-1),
     "reverse-kl": lambda teacher, student: (xlogy(student, student) - student * log(teacher)).sum(-1),
     "tvd": lambda teacher, student: (teacher - student).abs().sum(-1) / 2,

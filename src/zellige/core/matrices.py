@@ -186,12 +186,9 @@ class CTMC(Dense):
         return (self.schedule.beta(t).to(R) * R[x_t]).scatter(-1, x_t[..., None], 0.0)
 
     def _key(self, s, t):
-        left = (
-            self.schedule.sigma(t)[..., 0] - self.schedule.sigma(s)[..., 0]
-        )  # the integral of beta, tauLDR section 4.1
-        return torch.where((s == t) | left.isnan(), 0.0, left).to(
-            self.prior
-        )  # from one end of all noise to another: nothing
+        # the integral of beta, tauLDR section 4.1; from one end of all noise to another it is nothing
+        left = self.schedule.sigma(t)[..., 0] - self.schedule.sigma(s)[..., 0]
+        return torch.where((s == t) | left.isnan(), 0.0, left).to(self.prior)
 
     def _of(self, keys):
         ends = keys.isinf()
@@ -252,7 +249,7 @@ class Kernels(Sequence[Tensor]):
     def __len__(self) -> int:
         return len(self.strengths)
 
-    def __getitem__(self, i: int) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __getitem__(self, i: int) -> Tensor:
         return self.kernel(self.strengths[i][None])[0]
 
     def of(self, numbers: list[int], device: torch.device) -> Tensor:

@@ -205,12 +205,9 @@ def kernel(pred: Prediction, s: Tensor | float) -> Tensor:
 
 def total_score(pred: Score) -> Tensor:
     """M = sum_y v_y over the tokens y, (*) float64, of a score at masks."""
-    mask = pred.process.mask
-    assert mask is not None
-    before, behind = (
-        pred.v[..., :mask],
-        pred.v[..., mask + 1 :],
-    )  # not all less the mask's 1, which may be far more than M
+    mask = pred.process.mask_id
+    # not all less the mask's 1, which may be far more than M
+    before, behind = pred.v[..., :mask], pred.v[..., mask + 1 :]
     return before.sum(-1, dtype=torch.float64) + behind.sum(-1, dtype=torch.float64)
 
 
@@ -289,9 +286,9 @@ def combined(parts: Sequence[Prediction], powers: Sequence[float]) -> Prediction
         parts = [Mean(part.process, posterior(part), part.x_t, part.t) for part in parts]
         first = parts[0]
     if isinstance(first, Score):
-        return replace(first, v=maths.product([part.v for part in parts], powers))  # pyright: ignore
+        return replace(first, v=maths.product([part.v for part in parts if isinstance(part, Score)], powers))
     if isinstance(first, Mean | LeaveOneOut) and first.process.mask is not None:
-        mu = maths.product([part.mu for part in parts], powers)  # pyright: ignore
+        mu = maths.product([part.mu for part in parts if isinstance(part, Mean | LeaveOneOut)], powers)
         return replace(first, mu=maths.normalise(mu))
     return Tilted(tuple(parts), tuple(powers))
 

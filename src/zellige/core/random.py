@@ -49,8 +49,8 @@ def uniform(shape: Sequence[int], generator: Randomness = None, device: torch.de
 
 def bernoulli(p: Tensor, generator: Randomness = None, at: Tensor | None = None) -> Tensor:
     """True with probability p, elementwise and exactly (53 bits). `at` as in `categorical`."""
-    if hasattr(generator, "bernoulli"):
-        return generator.bernoulli(p, at)  # pyright: ignore
+    if (enumerated := getattr(generator, "bernoulli", None)) is not None:
+        return enumerated(p, at)
     return _uniform_at(p.shape, generator, p.device, at) < p
 
 
@@ -69,8 +69,8 @@ def categorical(p: Tensor, generator: Randomness = None, at: Tensor | None = Non
     sum exceeds u * total, u < 1: a token of probability zero is never drawn. float32 Gumbel noise, which published code
     uses, cannot represent the tail of the Gumbel distribution and so lowers the temperature (Zheng et al. 2024).
     """
-    if hasattr(generator, "categorical"):
-        return generator.categorical(p, at)  # pyright: ignore
+    if (enumerated := getattr(generator, "categorical", None)) is not None:
+        return enumerated(p, at)
     u = _uniform_at(p.shape[:-1], generator, p.device, at)
     return _invert(p, u[..., None])[..., 0]
 
@@ -158,7 +158,7 @@ def replace(x: Tensor, probability: Tensor | float, distribution: Tensor, genera
     if not isinstance(probability, Tensor):  # filled in: a copy to the device would synchronise
         probability = torch.full((), probability, dtype=torch.float64, device=x.device)
     p = probability.to(x.device, torch.float64).expand(x.shape)
-    if hasattr(generator, "categorical"):  # every outcome is to be enumerated
+    if enumerates(generator):
         identity = torch.zeros(*x.shape, len(distribution), dtype=p.dtype, device=x.device).scatter(
             -1, x[..., None], 1.0
         )
@@ -235,8 +235,8 @@ def stratified(n: int, generator: Randomness = None, device: torch.device | None
     u_b = frac(u + b / n) with one u: the low-discrepancy sampler of VDM (arXiv 2107.00630, appendix I.1). A source may
     define its own strata, in a method of this name.
     """
-    if hasattr(generator, "stratified"):
-        return generator.stratified(n, device)  # pyright: ignore
+    if (own_strata := getattr(generator, "stratified", None)) is not None:
+        return own_strata(n, device)
     u = shared(generator, device)
     row, rows = _among(n, generator, u.device)
     return (u + row / rows) % 1.0

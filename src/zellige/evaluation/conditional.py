@@ -21,7 +21,7 @@ error.
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -290,7 +290,7 @@ def _next(method: AR, x: Tensor, at: Tensor) -> Tensor:
 
 def _at(method: Diffusion, x: Tensor, known: Tensor, at: Tensor) -> Tensor:
     """The clean posteriors at `at`, where everything but the `known` is masked: (N, K)."""
-    mask: Any = method.process.mask
+    mask = method.process.mask_id
     x_t = x.masked_fill(~known, mask)
     state = State(x_t, known, torch.zeros(len(x), dtype=torch.long, device=x.device))
     time = clean_where_fixed(method, state, expected_time(method, state))

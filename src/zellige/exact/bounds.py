@@ -140,7 +140,7 @@ def any_order(method: Diffusion, x_0: Tensor) -> Tensor:
     L, total, context = x_0.shape[1], torch.zeros(len(x_0), dtype=torch.float64), method.clean(Batch(x_0))
     orders = list(itertools.permutations(range(L)))
     for order in orders:
-        x = torch.full_like(x_0, method.process.mask)  # pyright: ignore[reportArgumentType]
+        x = torch.full_like(x_0, method.process.mask_id)
         for i in order:
             distribution = method.predict(x, 0.5, context=context).mu[:, i]  # pyright: ignore[reportAttributeAccessIssue]
             total -= distribution.gather(-1, x_0[:, i : i + 1])[:, 0].log() / len(orders)

@@ -100,7 +100,7 @@ def build(
         net = cls.build_network(net, vocabulary, config)
     if length is None:
         raise InputError("an own network does not say its length; give length=")
-    instance = cls.resolve(config)(net, vocabulary, (length,), config)  # pyright: ignore[reportCallIssue]
+    instance = cls.resolve(config)(net, vocabulary, (length,), config)
     instance.ordered = ordered
     return instance
 

@@ -1,7 +1,7 @@
 """AR: the autoregressive model, the baseline of every table.
 
     factorisation    log p(x) = sum_i log p(x_i | x_1 .. x_{i-1})
-    network          causal; it reads a state that begins the text, then x_1 .. x_{L-1}, and says the token that comes next
+    network          causal; it reads a state that begins the text, then x_1 .. x_{L-1}, and gives the next token
     likelihood       exact: the sum of the cross-entropies
 
 | process | schedule | prediction | objective | sampler |

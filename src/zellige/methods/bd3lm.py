@@ -21,7 +21,7 @@ others, so the blocks of a sequence may share random numbers: their times, or nu
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
-| absorbing, by blocks | loglinear, t clipped if asked | Mean or Score | weighted cross-entropy, t per block | blockwise |
+| absorbing, by blocks | loglinear, t may be clipped | Mean or Score | weighted cross-entropy, t per block | blockwise |
 | uniform, by blocks | the same | LeaveOneOut or Score | that of UDLM or SEDD, t per block | blockwise |
 
 Differences from the paper, which has masks and one size of block: uniform noise and mixed sizes; each block has its own

@@ -7,17 +7,19 @@ are the neighbours of x, one position of it moved along an arrow (`neighbourhood
     grid             c / delta tends to grad log p as the spacing delta of a discretised density goes to 0        (2)
     completeness     the arrows of N join all texts (whichever way they point): c determines p                    (3)
     CSM              sum_x p(x) sum_{y in N(x)} (c_theta(x)_y - c(x)_y)^2                                          (4)
-                     = E_x sum_{y in N(x)} [ c_theta^2 + 2 c_theta ] - 2 E_y sum_{x : y in N(x)} c_theta(x)_y + const   (5)
+                     = E_x sum_{y in N(x)} [ c_theta^2 + 2 c_theta ] - 2 E_y sum_{x : y in N(x)} c_theta(x)_y
+                     + const                                                                                       (5)
     denoising        (4) for p~ = p q, one step of noise q: E_x E_{z ~ q(.|x)} sum_{y in N(z)}
-                     (c_theta(z)_y - q(y|x)/q(z|x) + 1)^2 + const,  q: with chance `noise` a token is drawn anew         (6)
-    score entropy    SEDD's for the same N, E_x sum_{y in N(x)} v_y - E_y sum_{x : y in N(x)} log v(x)_y + const         (7)
+                     (c_theta(z)_y - q(y|x)/q(z|x) + 1)^2 + const,  q: with chance `noise` a token is drawn anew   (6)
+    score entropy    SEDD's for the same N, E_x sum_{y in N(x)} v_y - E_y sum_{x : y in N(x)} log v(x)_y + const   (7)
 
 Two older objectives are baselines, on the same network, for hamming. Both compare q(y | x_-i) = v_y / sum_y' v_y', the
 distribution of the token at position i given the others, with that of the data, and both are scores of a forecast:
 
-    ratio matching   E_x sum_i E_a [ 1/2 sum_y ([y = x_i] - q(y | x_-i))^2 ] = 1/2 sum_y (p(y | .) - q(y | .))^2 + const   (8)
+    ratio matching   E_x sum_i E_a [ 1/2 sum_y ([y = x_i] - q(y | x_-i))^2 ]
+                     = 1/2 sum_y (p(y | .) - q(y | .))^2 + const                                                   (8)
     marginalisation  E_x sum_i E_a [ q(x_i | x_-i)^-2 - 2 sum_y 1/q(y | x_-i) ]
-                     = sum_y p(y | .) (1/p(y | .) - 1/q(y | .))^2 + const                                               (9)
+                     = sum_y p(y | .) (1/p(y | .) - 1/q(y | .))^2 + const                                          (9)
 
 (8) is Hyvarinen's (2007), of two tokens (1 - q(x_i | x_-i))^2; with more it is what we take for it. (9) is Lyu's
 (2009), with the operator that sums over a token. Both are of a model that says one distribution. A network of concrete
@@ -35,7 +37,7 @@ Metropolis-Hastings (`samplers.metropolis`).
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
-| none | - | Score of neighbours | CSM (J-sampling, denoising), score entropy, ratio matching, marginalisation | Metropolis |
+| none | - | Score of neighbours | CSM (J-sampling, denoising), score entropy, the baselines | Metropolis |
 
 Differences from the other methods. There is no process, so no reverse kernel and no bound: `bound` raises NoBound. On a
 space that can be enumerated the divergence of the data from the distribution that the chain keeps is exact
@@ -255,5 +257,5 @@ class CSM(Method):
             return torch.where(self.neighbourhood.of(x_at[i]), f(logits, x_at[i], tokens[i]), 0.0).sum(-1).double()
 
         h = self.hidden(x, None, batch)[at]
-        value = each_position(self.network.head, h, self.vocabulary, each)  # pyright: ignore
+        value = each_position(self.network.head, h, self.vocabulary, each)
         return torch.zeros(len(x), dtype=torch.float64, device=x.device).index_add(0, at.nonzero()[:, 0], value)

@@ -246,9 +246,7 @@ class D3PM(Absorbing):
 
     @property
     def start(self):
-        return (
-            1.0 if self.config.log_eps else self.process.start
-        )  # L_T is a term of its own then, also where noise absorbs
+        return 1.0 if self.config.log_eps else self.process.start  # L_T is then a term of its own, of masks too
 
     def prior_term(self, batch, generator=None):
         if not self.config.log_eps:
@@ -262,9 +260,8 @@ class D3PM(Absorbing):
         if self.parameterization == "mean":
             raise InputError("the published bound of d3pm reads its network by eq. 4, and this one says p(x_0 | x_t)")
         copied = copy.copy(self)
-        copied.config = replace(
-            self.config, last="image", log_eps=self.config.log_eps or 1e-6
-        )  # that of the image code
+        eps = self.config.log_eps or 1e-6  # that of the image code
+        copied.config = replace(self.config, last="image", log_eps=eps)
         return copied
 
     def loss(self, batch, generator=None):
@@ -292,7 +289,8 @@ def image_step(process: Process, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Te
     """L_t of the step from t to s, at s = CLEAN L_0, as the published image code has them, with eps inside every
     logarithm.
 
-        L_t    KL(q || p), each in proportion to (q(x_t | x_s) + eps) (distribution of x_s + eps), of x_0 and of p~; eq. 4
+        L_t    KL(q || p), each in proportion to (q(x_t | x_s) + eps) (distribution of x_s + eps), of x_0 and of p~;
+               eq. 4
         L_0    -log p~(x_0 | x_1), the softmax as it is: with an eps there is no x_0 that x_1 cannot come from
         L_T    sum of q(x_T | x_0) [ log(q(x_T | x_0) + eps) - log(prior + eps) ], by `image_prior`
 
@@ -312,9 +310,8 @@ def image_step(process: Process, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Te
         maths.normalise(likely * (process.push(distribution, CLEAN, s) + eps))
         for distribution in (process.one_hot(x_0), log_mu.exp())
     )
-    return torch.where(
-        s == CLEAN, -log_mu.gather(-1, x_0[:, None])[:, 0], maths.kl(q, p)
-    )  # D3PM eq. 1, a term of the sum
+    last = -log_mu.gather(-1, x_0[:, None])[:, 0]
+    return torch.where(s == CLEAN, last, maths.kl(q, p))  # D3PM eq. 1, a term of the sum
 
 
 def image_prior(process: Process, x_0: Tensor, eps: float) -> Tensor:

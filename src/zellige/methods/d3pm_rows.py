@@ -59,7 +59,7 @@ class RowTables:
 
         From the logits (N, K) of p~.
         """
-        return _Step.apply(logits, self, x_0, x_t, row, scale, auxiliary)  # pyright: ignore[reportReturnType]
+        return _Step.apply(logits, self, x_0, x_t, row, scale, auxiliary)
 
     def tables(self, rows: list[int]) -> tuple[Tensor, Tensor, Tensor | None]:
         """Q_{0,s} of m rows of one kind, Q_{s,t} as (x_t, x_s), and of means 1/Q_{0,t} as (x_t, x_0),

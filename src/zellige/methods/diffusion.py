@@ -270,7 +270,7 @@ def summed(
     h = method.hidden(x_t, per_position(t), batch, method.clean(batch), where)
     inside = {*method.network.parameters()}  # of which the head alone is used behind the hidden states
     learnt = [p for p in method.parameters() if p not in inside]
-    return where.sum(each_position(method.network.head, h, method.process.K, here, learnt))  # pyright: ignore
+    return where.sum(each_position(method.network.head, h, method.process.K, here, learnt))
 
 
 def from_prediction(

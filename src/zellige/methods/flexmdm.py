@@ -3,16 +3,18 @@
 The noise deletes tokens and masks others. Backwards in time a text grows from nothing: a mask is inserted somewhere,
 and later becomes a token. Time runs from t = 0, the text x_0 of n tokens, to t = 1, the empty text:
 
-    noise       each token by itself is absent from the time u ~ uniform(0, 1) on, and masked from u v on, v = (uniform)^{1/q}:
-                P(absent at t) = t,   P(masked at t) = M(t) = (t^q - t) / (1 - q),  of q = 1: -t log t                     (1)
-    state x_t   the tokens that are not absent, each shown or masked, and as padding the rest of the window of L positions
+    noise       each token by itself is absent from the time u ~ uniform(0, 1) on, and masked from u v on,
+                v = (uniform)^{1/q}:
+                P(absent at t) = t,   P(masked at t) = M(t) = (t^q - t) / (1 - q),  of q = 1: -t log t             (1)
+    state x_t   the tokens that are not absent, each shown or masked, then padding, in a window of L positions
     gaps        number i is left of position i of x_t; the last one is right of all. c_i tokens of x_0 are missing in it
-    reverse     t to t - dt, each missing token is inserted with probability dt / t, each mask shown with q dt / t       (2)
-    network     time-conditioned; at a mask f, a distribution of its token, and at a gap log of the rate lambda_i at which masks
-                are inserted there. Exact: f = p(token | x_t), lambda_i = E[c_i | x_t] / t; none where the window is full
+    reverse     t to t - dt, each missing token is inserted with probability dt / t, each mask shown with q dt / t  (2)
+    network     time-conditioned; at a mask f, a distribution of its token, and at a gap log of the rate lambda_i at
+                which masks are inserted there. Exact: f = p(token | x_t), lambda_i = E[c_i | x_t] / t; none where the
+                window is full
 
     -log p(x_0) <= integral over t in (0, 1) of
-        E [ sum_gaps (lambda_i - c_i / t (1 + log t lambda_i)) + sum_masks q / t (-log f(x_0 at it)) ]                     (3)
+        E [ sum_gaps (lambda_i - c_i / t (1 + log t lambda_i)) + sum_masks q / t (-log f(x_0 at it)) ]             (3)
 
 Proof of (3). Take a path: the times of all insertions, each with its gap, and of all unmaskings, each with its token.
 It ends in one text, and says which token of the text each insertion became. Let Q be the distribution of paths given
@@ -36,7 +38,7 @@ not deleted, for spans of known length.
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
-| deletion and masks | linear; unmasking at q times the rate | tokens of masks, rates of gaps | continuous; spans | insertion |
+| deletion and masks | linear; unmasking q times as fast | tokens of masks, gap rates | continuous; spans | insertion |
 
 Differences from the paper: the network gives the rate lambda_i and not t lambda_i, which is not near 0 for small t; q
 (`unmasking`) is an option, where the paper has any two schedules (a change of time makes the first one linear). A row
@@ -265,8 +267,8 @@ class FlexMDM(Method):
             return torch.where(masks[i], -weights[i] * self.config.unmasking / times[i] * log_f, 0.0)  # (3)
 
         h, size = self.read(noisy.x, t, noisy.closed, at, batch.condition), self.vocabulary + 1
-        each = lambda f: where.sum(each_position(self.network.head, h, size, f))  # noqa: E731  # pyright: ignore
-        return {"insertion": each(insertion), "unmasking": each(unmasking)}
+        sums = (where.sum(each_position(self.network.head, h, size, f)) for f in (insertion, unmasking))
+        return dict(zip(("insertion", "unmasking"), sums))
 
 
 def pair(u: Tensor, most: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,30 +1,31 @@
 """GenMD4: Simplified and generalized masked diffusion for discrete data (Shi et al. 2024, arXiv 2406.04329, section 6).
 
-    q(x_t | x_0)     absorbing, each token at its own pace: alpha_k(t) = 1 - (1 - eps) tau^{w_k}, w_k learnt through softplus
+    q(x_t | x_0)     absorbing, each token at its own pace: alpha_k(t) = 1 - (1 - eps) tau^{w_k}, w_k learnt (softplus)
     time             tau = t_1 + (1 - t_1) t, t in [0, 1]: it begins at t_1 = 1e-3, before which few tokens are lost
     network          mu = p(x_0 | x_t) by SUBS, time-conditioned as in MD4
-    bound (eq. 32)   E_t sum over the masks of  sum_k r_k mu_k - r_{x_0} (log mu_{x_0} + 1),   r_k = -alpha_k'/(1 - alpha_k)
+    bound (eq. 32)   E_t sum over the masks of  sum_k r_k mu_k - r_{x_0} (log mu_{x_0} + 1),
+                     r_k = -alpha_k'/(1 - alpha_k)
                      + both ends, one token after another: what lies before alpha(1) = eps, and what is masked at t = 0
     gradient in w    x_t depends on w: two draws x_t, x_t' of bounds f, f' (REINFORCE, leave one out; appendix I.2)
                      grad of (f + f')/2 + (f - f')/2 (log q(x_t | x_0) - log q(x_t' | x_0)), the first factor held fixed
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
-| absorbing, learnt by token | polynomial, one w a token | Mean (SUBS) | continuous + RLOO (two draws) | ancestral, by thinning |
+| absorbing, learnt by token | polynomial, one w a token | Mean (SUBS) | continuous + RLOO | ancestral, by thinning |
 
 Which way the exponents point: with a larger w, tau^w is smaller, so a token keeps longer as noise is added. Generation
 runs the other way, from t = 1: such a token appears *earlier*. Half of the tokens k have appeared at the t where
 alpha_k(t) = 1/2, which is nearer to 1 the larger w_k is. The exponent of the mask is not used and stays where it began.
 
 Differences from the paper: mu is p(x_0 | x_t), which leans towards tokens with a small w, as those are the masked ones.
-The
-published reconstruction does not use the network: it is the cost of a guess in proportion to 1 - alpha; here it is the
-model's own. The published bound leaves out what lies before alpha(1), and its integral over [t_1, 1] lacks the factor 1
-- t_1 (theirs: `published`). The loss has the value of the bound and the gradient of the surrogate; the published one
-has the surrogate's value, which may be negative.
+The published reconstruction does not use the network: it is the cost of a guess in proportion to 1 - alpha; here it is
+the model's own. The published bound leaves out what lies before alpha(1), and its integral over [t_1, 1] lacks the
+factor 1 - t_1 (theirs: `published`). The loss has the value of the bound and the gradient of the surrogate; the
+published one has the surrogate's value, which may be negative.
 """
 
 import math
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -73,7 +74,7 @@ class GenMD4(Absorbing):
 
     @property
     def schedule(self) -> Polynomial:
-        return self.process.schedule  # pyright: ignore[reportReturnType]
+        return cast(Polynomial, self.process.schedule)
 
     @classmethod
     def states(cls, vocabulary, config):
@@ -93,9 +94,8 @@ class GenMD4(Absorbing):
         """log q(x_t | x_0) at times t (B,) for x_t (B, L) that x_0 can become, over the positions that count:
         (B,) nats."""
         masks = x_t == self.process.mask  # (B, L)
-        log_masked = self.schedule.w[batch.tokens] * self.schedule.tau(t).log()[:, None] + math.log1p(
-            -self.schedule.alpha_1
-        )
+        log_most = math.log1p(-self.schedule.alpha_1)
+        log_masked = self.schedule.w[batch.tokens] * self.schedule.tau(t).log()[:, None] + log_most
         log_kept = maths.log1mexp(torch.where(masks, 1.0, -log_masked))  # 1.0: where it is not asked no gradient is nan
         log_q = torch.where(masks, log_masked, log_kept)  # MD4 section 6: q(x_t | x_0)
         return (log_q if batch.mask is None else log_q.masked_fill(~batch.mask, 0.0)).sum(-1)
@@ -137,9 +137,8 @@ class GenMD4(Absorbing):
         diffusion = self.continuous_bound(batch, self.corrupt(batch, t[:, None], generator), t) / (1 - begin)
         value = torch.zeros_like(diffusion)
         if begin:
-            log_noise = self.schedule.w[: self.vocabulary].double() * math.log(begin) + math.log1p(
-                -self.config.eps
-            )  # log(1 - alpha)
+            w = self.schedule.w[: self.vocabulary].double()
+            log_noise = w * math.log(begin) + math.log1p(-self.config.eps)  # log(1 - alpha)
             guess = log_noise.exp() * (log_noise.logsumexp(-1) - log_noise)
             value = (guess[batch.tokens] * batch.counted).sum(-1)
         return {"diffusion": diffusion, "reconstruction": value, "prior": torch.zeros_like(diffusion)}

@@ -2,8 +2,8 @@
 
     q(x_t | x_0)     alpha_t x_0 + beta_t pi_t,  alpha_t = (1 - t) / C_t,  beta_t pi_t = (t m + c_t u) / C_t
                      m the mask, u uniform on the V tokens, c_t = B (t (1 - t))^{gamma/2}, C_t = 1 + c_t,
-                     B = 2^gamma p_u / (1 - p_u): at t = 1/2 a text has p_u of uniform tokens                       (`Hybrid`)
-    transitions      Q_{s,t} = a I + 1 (beta_t pi_t - a beta_s pi_s)', a = alpha_t / alpha_s                       (`Drifting`)
+                     B = 2^gamma p_u / (1 - p_u): at t = 1/2 a text has p_u of uniform tokens               (`Hybrid`)
+    transitions      Q_{s,t} = a I + 1 (beta_t pi_t - a beta_s pi_s)', a = alpha_t / alpha_s              (`Drifting`)
     rates            R_t = -b I + 1 rho_t', b = -alpha'/alpha, rho_t = (beta_t pi_t)' + b beta_t pi_t
                      = [m + c_t (gamma/(2t) + 1 - gamma) u] / (C_t (1 - t))
     network          mu takes the place of x_0 in the posterior (never the mask); given t itself
@@ -122,10 +122,9 @@ class Drifting(Process):
         """b (*, 1) and rho_t (*, K)."""
         t = self.as_time(t).to(self.prior)
         u, c, _, pace = self.schedule.place(t)
-        tokens = (
-            c * (self.schedule.gamma / 2 / u + 1 - self.schedule.gamma) / (self.K - 1)
-        )  # c' (1 - u) + c, no difference of
-        rho = pace * (self.prior + tokens * self.clean) / ((1 + c) * (1 - u))  # large numbers
+        # c' (1 - u) + c, no difference of large numbers
+        tokens = c * (self.schedule.gamma / 2 / u + 1 - self.schedule.gamma) / (self.K - 1)
+        rho = pace * (self.prior + tokens * self.clean) / ((1 + c) * (1 - u))
         return self.schedule.beta(t).to(self.prior), rho
 
     def matrix(self, s, t):
@@ -159,7 +158,7 @@ class Drifting(Process):
         return rho.expand(*x_t.shape, self.K).scatter(-1, x_t[..., None], 0.0)
 
     def sample(self, x_0, t, generator=None):
-        if hasattr(generator, "categorical"):  # every outcome is to be enumerated
+        if random.enumerates(generator):
             return super().sample(x_0, t, generator)
         n, alpha = self.noise(torch.as_tensor(t).expand(x_0.shape)), self.schedule.alpha(self.as_time(t))[..., 0]
         masked, rest = n[..., self.blank], 1 - n[..., self.blank]
@@ -254,5 +253,8 @@ class GIDD(Diffusion):
             return super().loss(batch, generator)
         t = T_EPS + (1 - 2 * T_EPS) * self.draw_times(batch, generator)
         x_t = self.corrupt(batch, per_position(t), generator)
-        weighed = lambda logits, *of: self.loss_weight(*of) * self.divergence(logits, *of)  # noqa: E731
-        return summed(self, weighed, batch, x_t, t)
+
+        def weighted(logits: Tensor, *at: Tensor) -> Tensor:
+            return self.loss_weight(*at) * self.divergence(logits, *at)
+
+        return summed(self, weighted, batch, x_t, t)

@@ -5,8 +5,8 @@
     bound            E_t [ -alpha'/(1 - alpha) sum over the masks of -log mu(x_0) ]                    (eq. 11)
     T steps          (alpha_s - alpha_t)/(1 - alpha_t) sum over the masks of -log mu(x_0)                        (eq. 8)
 
-The loss is `Masked.loss`, in `absorbing`. By default the network sees no time (`time` False), and then the loss draws no
-t either: exactly k positions are masked, k drawn evenly. An ablation, without SUBS, is in `mdlm_without_subs`.
+The loss is `Masked.loss`, in `absorbing`. By default the network sees no time (`time` False), and then the loss draws
+no t either: exactly k positions are masked, k drawn evenly. An ablation, without SUBS, is in `mdlm_without_subs`.
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|

@@ -185,12 +185,10 @@ class Method(nn.Module):
     ):
         super().__init__()
         self.network, self.vocabulary, self.shape, self.config = network, vocabulary, tuple(shape), config
-        self.window = (
-            self.shape[0] if self.shape else 0
-        )  # the length of the network; `of_length` changes that of the texts
-        self._compiled: dict[
-            str, Callable[..., Any]
-        ] = {}  # entry points of the network, shared by methods of all lengths
+        # the length of the network; `of_length` changes that of the texts
+        self.window = self.shape[0] if self.shape else 0
+        # entry points of the network, shared by methods of all lengths
+        self._compiled: dict[str, Callable[..., Any]] = {}
         self.process = process
         self.bounded = self.bounded and not self.latents
         self.time_conditioned, self.steps = timed, steps or getattr(process, "T", 0)
@@ -280,12 +278,9 @@ class Method(nn.Module):
     @classmethod
     def build_network(cls, net: Net, vocabulary: int, config: Any) -> nn.Module:
         """Create a fresh network. Noise that needs ordered tokens makes a U-Net read pixel values as numbers."""
-        states, outputs, levels = (
-            cls.states(vocabulary, config),
-            cls.outputs(vocabulary, config),
-            cls.needs_order(config),
-        )
-        return build_network(net, states, cls.timed(config), outputs, cls.blocks(config), levels=levels is not None)
+        states, outputs = cls.states(vocabulary, config), cls.outputs(vocabulary, config)
+        levels = cls.needs_order(config) is not None
+        return build_network(net, states, cls.timed(config), outputs, cls.blocks(config), levels=levels)
 
     # ---------------------------------------------------------------------------------- what a paper says
     def terms(self, batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
@@ -434,7 +429,8 @@ class Method(nn.Module):
         """The network's time input at times t: (B,), or (B, L) if blocks have their own times."""
         if not self.time_conditioned:
             return None
-        t, L = as_time(t, x.device).to(x.device, torch.float64), x.shape[1]  # pyright: ignore[reportArgumentType]
+        assert t is not None, "a time-conditioned network reads a time"
+        t, L = as_time(t, x.device).to(x.device, torch.float64), x.shape[1]
         if t.ndim == 2 and t.shape[1] > 1 and (segments is not None or 0 < self.block < L):
             t = largest(t, self.block or L, segments)
         else:

@@ -1,8 +1,8 @@
 """RADD: Your absorbing discrete diffusion secretly models the conditional distributions of clean data (Ou et al. 2024,
 arXiv 2406.03736).
 
-    score            p_t(y) / p_t(x_t) = alpha/(1 - alpha) p_0(y | the tokens of x_t) at a mask                    (theorem 1)
-    network          c(x_t) = p_0(. | the tokens of x_t), which does not see the time; alpha loglinear            (eq. 3.3)
+    score            p_t(y) / p_t(x_t) = alpha/(1 - alpha) p_0(y | the tokens of x_t) at a mask            (theorem 1)
+    network          c(x_t) = p_0(. | the tokens of x_t), which does not see the time; alpha loglinear       (eq. 3.3)
 
 Four losses, one expectation (theorem 2, eq. 3.7, in this order) when alpha runs from exactly 1 to exactly 0. With the
 sums over the masks of x_t, R the rate -alpha'/alpha and v = alpha/(1 - alpha) c
@@ -16,7 +16,7 @@ and an order: -log p(x) = sum_l -log c(x_order(l) | the tokens before), exact fo
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
-| absorbing | loglinear | Mean, time-free | t-DSE, t-DCE, lambda-DCE, k-DCE | ancestral (Tweedie), euler, any-order, fixed order |
+| absorbing | loglinear | Mean, time-free | t-DSE, t-DCE, lambda-DCE, k-DCE | ancestral, euler, any-order, fixed order |
 
 Differences from the paper: the published t-DCE is taken of the log score, so it carries -R a log a for each mask;
 without it the four losses agree. loglinear ends at alpha = eps, so t-DSE and t-DCE leave out the jump from the prior,

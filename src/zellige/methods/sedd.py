@@ -3,13 +3,14 @@
 
     q(x_t | x_0)     absorbing or uniform, alpha = exp(-sigma), sigma loglinear or geometric         (sections 3.3, 5.1)
     network          the concrete score v_y = p_t(y) / p_t(x_t), v = exp(network), given sigma        (section 3)
-    scale_by_sigma   absorbing: v = exp(network) / ((e^sigma - 1) V), so that a network near 0 is near it  (published code)
+    scale_by_sigma   absorbing: v = exp(network) / ((e^sigma - 1) V), so that a network near 0 is near it (published)
     bound            E_t sum_y R_t(y, x_t) [ v_y - u_y + u_y log(u_y / v_y) ], u the score given x_0  (theorem 3.6)
 
 With the process known this becomes, per unit of time and position,
 
-    absorbing, at a mask    -alpha'/(1 - alpha) [ -log(v_{x_0} / M) + m - 1 - log m ],  M = sum_y v_y,  m = (e^sigma - 1) M
-    uniform                 beta/K sum_{y != x_t} u_y [ e^{d_y} - 1 - d_y ],  d = log v - log u                 `uniform_bound`
+    absorbing, at a mask    -alpha'/(1 - alpha) [ -log(v_{x_0} / M) + m - 1 - log m ],
+                            M = sum_y v_y,  m = (e^sigma - 1) M
+    uniform                 beta/K sum_{y != x_t} u_y [ e^{d_y} - 1 - d_y ],  d = log v - log u        `uniform_bound`
 
 The absorbing one is the weighted cross-entropy of v normalised and the entropy of its total M, which is 1/(e^sigma - 1)
 in truth.
@@ -82,10 +83,7 @@ class SEDD(Scored):
         self, network: nn.Module | None, vocabulary: int, shape: tuple[int, ...], config: Config | None = None
     ):
         config = self.checked(config)
-        absorbs, schedule = (
-            config.process == "absorbing",
-            schedule_of(config),
-        )
+        absorbs, schedule = config.process == "absorbing", schedule_of(config)
         if config.scale_by_sigma and not absorbs:
             raise InputError(
                 "`scale_by_sigma` needs `process` absorbing; the scores of uniform noise have no such scale"
@@ -110,6 +108,5 @@ class SEDD(Scored):
         """
         v, u = score(self.read(logits, x_t, t)), score(truth(self.process, x_0, x_t, t))  # (N, K) each
         rates = self.process.rate_into(x_t, t)  # (N, K): R_t(y, x_t)
-        return (rates * torch.where(rates > 0, v - u, 0.0).square()).sum(
-            -1
-        ) / 2  # SEDD appendix D.1; the factor is ours
+        squares = torch.where(rates > 0, v - u, 0.0).square()
+        return (rates * squares).sum(-1) / 2  # SEDD appendix D.1; the factor is ours

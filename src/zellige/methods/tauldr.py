@@ -4,8 +4,8 @@ Continuous-time Markov chains, each position by itself, R_t = beta_t R:
 
     q(x_t | x_0)     exp(R (sigma_t - 0)): uniform, Gaussian target, birth-death (`tauldr_rates`), or absorbing
     network          mu = p(x_0 | x_t), softmax(logits) on the support {x_0: q(x_t | x_0) > 0}
-    reverse rate     Rhat_t(x, y) = R_t(y, x) v_y,   v_y = sum_{x_0} mu(x_0) q(y | x_0) / q(x | x_0)      (propositions 1, 3)
-    L_CT             E [ sum_y Rhat_t(x, y) - Z(x) log Rhat_t(x~, x) ] + C                                (proposition 2)
+    reverse rate     Rhat_t(x, y) = R_t(y, x) v_y,  v_y = sum_{x_0} mu(x_0) q(y | x_0) / q(x | x_0) (propositions 1, 3)
+    L_CT             E [ sum_y Rhat_t(x, y) - Z(x) log Rhat_t(x~, x) ] + C                             (proposition 2)
 
 with x ~ q_t, Z(x) the rate at which the noise leaves x, and x~ the sequence after that jump. With u the score given x_0
 and C kept, it is E_q of the generic bound, sum_y R_t(y, x) [ v_y - u_y + u_y log(u_y / v_y) ]. Draws of it
@@ -15,14 +15,14 @@ and C kept, it is E_q of the generic bound, sum_y R_t(y, x) [ v_y - u_y + u_y lo
     two-pass    sum R (v - u) at x ~ q_t,  w sum R u log(u / v) at x~ ~ psi_t
     one-pass    2/(1 + 1/w) times all of it at x or at x~, by the toss of a coin               one network evaluation
     one-pass-biased   sum R (v - u) + w sum R u log(u / v) at x~: as published, the first without its w
-    w           q_t(x~)/psi_t(x~), psi_t the distribution of x~ given x_0: position by position a sum over states (`tauldr_rows`)
+    w           q_t(x~)/psi_t(x~), psi_t the distribution of x~ given x_0: at each position a sum (`tauldr_rows`)
 
 `loss` adds `auxiliary` times the mean over positions of -log softmax(logits)[x_0], at the input of the first network
 evaluation or (`auxiliary_pass` second, as the published code of infilling) of the second one.
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
-| any continuous-time chain | linear sigma; base (growth^t - 1) | Mean (or LeaveOneOut) | continuous + CE | tau-leaping |
+| any continuous-time chain | linear sigma; base (growth^t - 1) | Mean or LeaveOneOut | continuous + CE | tau-leaping |
 
 Differences from the paper. The published value drops C and may be negative; here C is kept, draw by draw, so `loss` is
 in nats; its gradient is the same. The published one-pass form takes the first sum at x~ without w: biased. With w it is
@@ -55,7 +55,8 @@ from .diffusion import Diffusion
 from .tauldr_rates import ORDERED, Noise
 from .tauldr_rows import RowTables, rows_of, table_of
 
-LEAST = 1e-300  # of a logistic distribution is uniform: a mean divides by q(x_t | x_0), and more of it far from x_t would be dear
+# of a logistic distribution is uniform: a mean divides by q(x_t | x_0), and more of it far from x_t would be dear
+LEAST = 1e-300
 
 
 class TauLDR(Diffusion):

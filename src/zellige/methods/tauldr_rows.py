@@ -141,7 +141,7 @@ class RowTables:
 
     def sum(self, f: Callable[..., Tensor], logits: Tensor, x_0: Tensor, x: Tensor, row: Tensor) -> Tensor:
         """f (`both`, `leaving`, `signal`) at N positions, their rows in order, from logits (N, K): (N,) float64."""
-        return _Sum.apply(logits, self, f, x_0, x, row)  # pyright: ignore[reportReturnType]
+        return _Sum.apply(logits, self, f, x_0, x, row)
 
     def tables(self, rows: list[int], narrow: bool) -> tuple[Tensor, Tensor, Tensor]:
         """Q of m rows, 1/Q as (x, x_0) and R_t(y, x) as (x, y), each (m, K, K); float32 if `narrow`."""
@@ -186,7 +186,7 @@ def moments(
 def rows_of(process: Process, network: nn.Module, t: Tensor, others: bool = False) -> RowTables | None:
     """The tables of rows at times t (B,), or None: of a network in float64, of few states, where an entry of Q is 0."""
     table = table_of(process, network)
-    return RowTables(process, table, t, others) if table is not None else None  # pyright: ignore[reportArgumentType]
+    return RowTables(process, table, t, others) if isinstance(process, CTMC) and table is not None else None
 
 
 def table_of(process: Process, network: nn.Module) -> LogTable | None:

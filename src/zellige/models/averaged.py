@@ -36,6 +36,4 @@ def averaged(model: Model, count: int | None) -> Model:
     found = symmetries(model.config.data, model.tokenizer, count)
     device = next(method.parameters()).device
     moves, renames = (torch.as_tensor(values.copy(), device=device).long() for values in (found.moves, found.renames))
-    return model.with_method(
-        method.of_network(Averaged(method.network, moves, renames, int(method.process.mask)))  # pyright: ignore
-    )
+    return model.with_method(method.of_network(Averaged(method.network, moves, renames, method.process.mask_id)))

@@ -211,7 +211,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, plan: Any) -> Tensor:
     if isinstance(plan, Tiles):
         return flexible(q, k, v, plan)
     if q.device.type == "cpu" and FORWARD and BACKWARD:
-        return Chunks.apply(q, k, v, plan)  # pyright: ignore
+        return Chunks.apply(q, k, v, plan)
     out = like(q, q.shape[2])
     for queries, keys, hidden in plan:
         mask = None if hidden is None else hidden.to(q.dtype)

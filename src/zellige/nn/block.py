@@ -155,7 +155,8 @@ class Net:
         return max(widest, 0 if "hidden" in UNREAD[self.kind] else self.hidden)
 
     def __str__(self) -> str:
-        layers = f"{self.layers:,} layers of {self.hidden:,}, {'convolutions' if self.kind == 'conv' else f'{self.heads} heads'}"
+        inside = "convolutions" if self.kind == "conv" else f"{self.heads} heads"
+        layers = f"{self.layers:,} layers of {self.hidden:,}, {inside}"
         if not self.convolutional:
             return layers
         widths = [self.channels * m for m in (self.multipliers if self.kind == "unet" else (1,))]

@@ -44,9 +44,12 @@ def each_position(
     if torch.compiler.is_compiling():
         if not more and _scan() is not None:
             return _scanned(head, h, f, size)
+
         # `f` closes over what is learnt: the compiler differentiates, chunk after chunk, and makes logits again
         # backwards
-        run = lambda span: checkpoint(lambda here: f(_logits(head, here), span), h[span], use_reentrant=False)  # noqa: E731
+        def run(span: slice) -> Tensor:
+            return checkpoint(lambda here: f(_logits(head, here), span), h[span], use_reentrant=False)
+
         return torch.cat([run(span) for span in parts])
     parameters = [p for p in dict.fromkeys((*head.parameters(), *more)) if p.requires_grad]
     if not torch.is_grad_enabled():
@@ -124,7 +127,7 @@ def _scanned(head: nn.Module, h: Tensor, f: Callable[..., Tensor], size: int) ->
 
     whole = F.pad(h, (0, 0, 0, -len(h) % size)).unflatten(0, (-1, size))  # (chunks, size, D)
     index = torch.arange(whole.shape[0] * size, device=h.device).clamp_max(len(h) - 1).view(-1, size)
-    return _Scan.apply(value, index, whole, *parameters).flatten()[: len(h)]  # pyright: ignore
+    return _Scan.apply(value, index, whole, *parameters).flatten()[: len(h)]
 
 
 @torch.library.custom_op("zellige::added", mutates_args=())

@@ -37,7 +37,7 @@ def cross_entropy(
     """
     head = network.head
     if isinstance(head, nn.Linear) and len(h) * head.out_features >= LARGE:
-        return chunked(h, head.weight, head.bias, target, weight, exclude)  # pyright: ignore[reportCallIssue]
+        return chunked(h, head.weight, head.bias, target, weight, exclude)
     logits = head(h)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     if exclude is not None:
@@ -111,7 +111,8 @@ def _whole(
     with torch.autocast(h.device.type, enabled=False):
         flags = (gradients, gradients, gradients)
         nll, *results = _sweep(h, W, b, target, weight, None if exclude < 0 else exclude, compute, flags)
-    return nll, *(nll.new_empty(0) if g is None else g for g in results)  # pyright: ignore[reportReturnType]
+    dh, dW, db = (nll.new_empty(0) if g is None else g for g in results)
+    return nll, dh, dW, db
 
 
 @_whole.register_fake

@@ -36,7 +36,7 @@ def near(outputs: Tensor, x: Tensor, K: int, floor: float = FLOOR) -> Tensor:
     shift, log_scale = outputs.unbind(-1)
     mean = torch.tanh(2 * x.to(shift) / (K - 1) - 1 + shift)
     if floor >= FLOOR:
-        return _Floored.apply(mean, _inverse(log_scale), K, floor)  # pyright: ignore[reportReturnType]
+        return _Floored.apply(mean, _inverse(log_scale), K, floor)
     logits = logistic(mean, log_scale, K).log_softmax(-1)
     return torch.logaddexp(logits, torch.full_like(logits, math.log(floor / K)))
 

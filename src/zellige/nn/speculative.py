@@ -4,7 +4,7 @@ One attention block, as the last one of self-speculative masked diffusion (Campb
 network has read the masked sequence; the block reads its hidden states h, the drafted tokens x, and `turn`, when each
 was drafted:
 
-    query     h of the position to be predicted, at that position, so that one evaluation predicts all of them (sigma-GPT)
+    query     h of the position to be predicted, at that position: one evaluation predicts all of them (sigma-GPT)
     keys      h and x of the drafted positions, those of earlier turns only; and a zero key with a zero value
     output    h, to which attention and an MLP add what the drafted tokens change; the network's own head reads it
 
@@ -51,15 +51,16 @@ class CausalHead(nn.Module):
         self.out = nn.Linear(width, width, bias=False)
         self.neighbours = nn.Parameter(torch.empty(conv, width))
         self.norm2 = nn.LayerNorm(width, bias=False)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(approximate="tanh"), nn.Linear(4 * width, width))
+        wider, back = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.mlp = nn.Sequential(wider, nn.GELU(approximate="tanh"), back)
         nn.init.normal_(self.embedding.weight, std=1.0)
         if conv:
             nn.init.normal_(self.neighbours, std=2 / math.sqrt(conv))
-        for linear in (self.query, self.key_value, self.mlp[0]):
-            nn.init.normal_(linear.weight, std=1 / math.sqrt(width))  # pyright: ignore[reportArgumentType]
-        for linear in (self.out, self.mlp[2]):
-            nn.init.zeros_(linear.weight)  # pyright: ignore[reportArgumentType]
-        nn.init.zeros_(self.mlp[2].bias)  # pyright: ignore[reportArgumentType]
+        for linear in (self.query, self.key_value, wider):
+            nn.init.normal_(linear.weight, std=1 / math.sqrt(width))
+        for linear in (self.out, back):
+            nn.init.zeros_(linear.weight)
+        nn.init.zeros_(back.bias)
 
     def forward(self, h: Tensor, x: Tensor, turn: Tensor) -> Tensor:
         """The hidden states of all positions; those of positions that are not drafted mean nothing."""

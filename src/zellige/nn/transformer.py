@@ -282,10 +282,13 @@ class DiT(InParts, nn.Module):
         """cos and sin of the positions of x, (L, W / 2) or (B, L, W / 2):
         a row counts from its first valid position."""
         L = x.shape[1]
-        if cache is None and valid is None:
+        if cache is not None:
+            begin = cache.place
+        elif valid is not None:
+            begin = -(~valid).sum(-1)
+        else:
             cos, sin = self.rotary[:, :L]
             return cos, sin
-        begin = cache.place if cache is not None else -(~valid).sum(-1)  # pyright: ignore
         position = begin[:, None] + torch.arange(L, device=x.device)
         cos, sin = rotary_at(position.clamp_min(0), self.net.hidden // self.net.heads)
         return cos, sin

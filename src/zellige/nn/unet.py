@@ -8,7 +8,7 @@ it from variational diffusion models (Kingma et al. 2021, arXiv 2107.00630); wit
 adaptive group norms (`u-vit`) that of MD4 for larger images. tauLDR's divides residual sums by the root of 2
 (`net.rescale`), as score_sde does, from which it comes. A time-free network has no embedding of the time.
 
-    states (B, H W C)   ->  (B, 3D or 3, H, W)     embedded; where levels are ordered, scaled to -1..1 (a colour a channel)
+    states (B, H W C)   ->  (B, 3D or 3, H, W)     embedded; ordered levels are scaled to -1..1 (a colour a channel)
                         ->  (B, D, H, W)           the U-Net
                         ->  (B, H W C, D)          a 3 x 3 convolution gives each colour D features of its own
 
@@ -344,7 +344,7 @@ class UNet(nn.Module):
             height, width = h.shape[2:]
             return layer(F.pad(h, (width % 2, 1, height % 2, 1)) if self.net.published else h)
         if self.net.checkpoint and isinstance(layer, ResBlock) and torch.is_grad_enabled():
-            return checkpoint(layer, h, c, use_reentrant=False)  # pyright: ignore[reportReturnType]
+            return checkpoint(layer, h, c, use_reentrant=False)
         return layer(h, c)
 
     def _check(self, x: Tensor, time: Tensor | None, segments: Tensor | None, condition: Tensor | None) -> None:

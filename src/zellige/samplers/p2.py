@@ -70,7 +70,7 @@ class P2(Sampler):
 
     def step(self, method: Diffusion, state, t, s, generator=None):
         masks, own = free(method, state), ~state.fixed
-        mask: int = method.process.mask  # pyright: ignore[reportAssignmentType]  # `refuse` has seen to it
+        mask = method.process.mask_id
         left = number(own.sum(-1), s.reshape(-1))  # (B,), masks after the step
         at = own & (masks | (left > 0)[:, None])  # in the end no token is judged
         rows = at.any(-1)

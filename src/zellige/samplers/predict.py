@@ -67,8 +67,7 @@ def hidden_at(method: Diffusion, state: State, at: Tensor) -> tuple[Tensor, Tens
 
 def as_masks(method: Diffusion, h: Tensor, time: Tensor) -> Prediction:
     """Prediction from hidden states h (N, D) at times (N,), as if each position held a mask."""
-    assert method.process.mask is not None
-    return method.read(method.logits(h), torch.full((len(h),), method.process.mask, device=h.device), time)
+    return method.read(method.logits(h), torch.full((len(h),), method.process.mask_id, device=h.device), time)
 
 
 def redraw(

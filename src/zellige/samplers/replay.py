@@ -157,7 +157,7 @@ class Oracle:
 
     def __call__(self, method, batch, context, generator, draw):
         x, counted = batch.tokens, batch.counted
-        start = torch.where(counted, method.process.mask, x)
+        start = torch.where(counted, method.process.mask_id, x)
         calls = torch.zeros(len(x), dtype=torch.long, device=x.device)
         state = State(start, ~counted, calls, context, None, batch.condition)
         log_w = torch.zeros(len(x), dtype=torch.float64, device=x.device)

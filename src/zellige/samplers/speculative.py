@@ -249,7 +249,7 @@ def in_order(sampler: Speculative, method: Diffusion, batch: Batch, when: Tensor
     for row, begin in (part.unbind(-1) for part in starts.split(most)):
         masked = counted[row] & (turn[row] >= begin[:, None])
         state = State(
-            torch.where(masked, method.process.mask, x[row]),  # pyright: ignore
+            torch.where(masked, method.process.mask_id, x[row]),
             ~counted[row],
             torch.zeros_like(row),
             condition=None if batch.condition is None else batch.condition[row],

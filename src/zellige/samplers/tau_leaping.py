@@ -246,7 +246,7 @@ class TauLeaping(OnGrid):
             state = choose_then_predict(method, state, reveal, t, posterior, generator)
         else:
             state, *_ = self._leap(method, state, t, h, corrector_rate, generator)
-        return replace(state, x=torch.where(remask, process.mask, state.x))
+        return replace(state, x=torch.where(remask, process.mask_id, state.x))
 
     def _leap(
         self, method: Diffusion, state: State, t: Tensor, h: Tensor, rate, generator: Randomness
@@ -377,7 +377,7 @@ def _loss(method: Diffusion, x: Tensor, t: Tensor) -> Tensor:
     """The rate at which the tokens x (B, L) are masked, (B, L)."""
     process = method.process
     if not isinstance(process, Mixture):
-        return process.rate_from(x, t)[..., process.mask]
+        return process.rate_from(x, t)[..., process.mask_id]
     beta = process.schedule.beta(t)
     return (
         beta[..., 0].expand(x.shape)

@@ -72,7 +72,7 @@ def nats(network: CausalHead, method: Masked, batch: Batch, generator: torch.Gen
     """The loss of the module for each text, (B,) nats; with `draft` that of the network itself on the same masks, (2,
     B)."""
     _, n, k, x_t = method.mask_exactly_k(batch, generator)
-    masks = x_t == method.process.mask
+    masks = x_t == method.process.mask_id
     order = torch.rand(masks.shape, generator=generator, dtype=torch.float64).to(masks.device)
     turn = order.masked_fill(~masks, 2.0).argsort(-1).argsort(-1).masked_fill(~masks, masks.shape[1])
     with torch.no_grad():
@@ -82,7 +82,7 @@ def nats(network: CausalHead, method: Masked, batch: Batch, generator: torch.Gen
     heads = (h, network(h, batch.tokens, turn)) if draft else (network(h, batch.tokens, turn),)
     results = []
     for features in heads:
-        nll = cross_entropy(method.network, features[masks], target, exclude=method.process.mask)
+        nll = cross_entropy(method.network, features[masks], target, exclude=method.process.mask_id)
         results.append(nll.new_zeros(len(x_t)).index_add(0, row, nll) * (n / k)[:, 0])
     return torch.stack(results) if draft else results[0]
 

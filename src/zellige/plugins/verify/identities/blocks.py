@@ -49,7 +49,7 @@ def noisy(method: Method, block: int) -> tuple[Tensor, Tensor, Tensor]:
     t = torch.tensor(TIMES, dtype=torch.float64).repeat_interleave(block)[:LONG].expand(x_0.shape)
     if method.process is None:
         return x_0, method.inputs(Batch(x_0)), t  # pyright: ignore
-    noise = (x_0 + 1) % V if method.process.mask is None else torch.full_like(x_0, method.process.mask)  # pyright: ignore
+    noise = (x_0 + 1) % V if method.process.mask is None else torch.full_like(x_0, method.process.mask_id)
     return x_0, torch.where((x_0 + torch.arange(LONG)) % 2 == 0, noise, x_0), t
 
 

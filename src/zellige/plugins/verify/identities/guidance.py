@@ -252,7 +252,7 @@ def _see_tokens(model: Any, draws: Largest) -> None:
                 sides.append(model.next(model.network.features(x, condition=condition)[:, -1]))
                 continue
             cache = model.extend(None, X[:, :i], condition=condition) if i else None
-            blank = torch.full_like(X[:, :1], model.process.mask)
+            blank = torch.full_like(X[:, :1], model.process.mask_id)
             pred = model.predict(blank, PRIOR, context=cache, condition=condition)
             sides.append((pred.v if isinstance(pred, Score) else posterior(pred)).double()[:, 0, :V])
         product = maths.normalise(sides[0] ** STRENGTH * sides[1] ** (1 - STRENGTH))

@@ -397,7 +397,7 @@ def p2_keeps_the_likeliest(method: Diffusion):
 
 def _followed(method: Diffusion, eta: float, steps: int, fixed: Tensor) -> dict[tuple[int, ...], float]:
     """Distribution of the texts of P2 by its definition: every token that may be drawn, one text after another."""
-    mask: Any = method.process.mask
+    mask = method.process.mask_id
     own = [i for i in range(L) if fixed[i] < 0]
     texts = {tuple(mask if f < 0 else int(f) for f in fixed): 1.0}
     for step in range(1, steps + 1):
@@ -421,7 +421,9 @@ def _said(method: Diffusion, x: Sequence[int], fixed: Tensor) -> list[list[float
     """What the network says about each position of a text, masks or not."""
     state = State(torch.tensor([x]), fixed[None] >= 0, torch.zeros(1))
     time = clean_where_fixed(method, state, expected_time(method, state))
-    pred = method.read(method.logits(method.hidden(state.x, time)), torch.full_like(state.x, method.process.mask), time)  # pyright: ignore
+    pred = method.read(
+        method.logits(method.hidden(state.x, time)), torch.full_like(state.x, method.process.mask_id), time
+    )
     return maths.normalise(posterior(pred).double())[0].tolist()
 
 
@@ -590,7 +592,7 @@ def guidance_holds_in_blocks_and_at_other_lengths(method: Diffusion):
     X, p = enumeration.states(V, L), torch.ones(V**L, dtype=torch.float64)
     for i in range(L):
         cache = model.extend(None, X[:, :i]) if i else None
-        blank = torch.full_like(X[:, :1], model.process.mask)
+        blank = torch.full_like(X[:, :1], model.process.mask_id)
         distribution = by_definition(posterior(model.predict(blank, PRIOR, context=cache)).double()[:, 0])
         p = p * distribution.gather(-1, X[:, i : i + 1])[:, 0]
     worst.see(script.run_distribution(Blockwise(Ancestral(), **COLD), model, L, 1), p, "blocks of one")

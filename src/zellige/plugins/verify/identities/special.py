@@ -112,7 +112,7 @@ def _next_tokens(method: Diffusion, x_0: Tensor) -> Tensor:
     """-log p token by token, from the logits at the first mask: (M,) nats."""
     total = torch.zeros(len(x_0), dtype=torch.float64)
     for i in range(L):
-        x = torch.cat((x_0[:, :i], torch.full_like(x_0[:, i:], method.process.mask)), 1)  # pyright: ignore
+        x = torch.cat((x_0[:, :i], torch.full_like(x_0[:, i:], method.process.mask_id)), 1)
         logits = method.logits(method.hidden(x, PRIOR))[:, i, :V].double()
         total += F.cross_entropy(logits, x_0[:, i], reduction="none")
     return total
