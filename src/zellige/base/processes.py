@@ -96,7 +96,7 @@ def join(place: Place) -> None:
     atexit.register(torch.distributed.destroy_process_group)
 
 
-# ---------------------------------------------------------------------------------------------------- how its threads wait
+# ----------------------------------------------------------------------------------------------- how its threads wait
 def settle_waiting(environ: MutableMapping[str, str] = os.environ) -> None:
     """Let threads sleep at once where the machine is busy, else spin SPIN turns at most; before torch is imported."""
     if any(name in environ for name in CHOSEN):

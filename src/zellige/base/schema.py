@@ -350,7 +350,8 @@ def _converter(strict: bool = True) -> cattrs.Converter:
 
     @converter.register_structure_hook_factory(dataclasses.is_dataclass)
     def dataclass(kind: Annotation) -> Any:
-        read = make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=strict, **_overrides(kind))  # pyright: ignore
+        fields = _overrides(kind)
+        read = make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=strict, **fields)  # pyright: ignore
         return _object(kind, read, strict)
 
     @converter.register_structure_hook_factory(is_typeddict)

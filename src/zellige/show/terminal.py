@@ -114,7 +114,7 @@ class Terminal:
         self._stderr(escape(self.spelled(f"note: {text}")))
 
     def fail(self, sentence: str, keep: str = "") -> None:
-        """Print the line of an error, in red where there is colour, `quiet` or not; `keep` is "\n" if it has several."""
+        """Print the line of an error, in red where there is colour, `quiet` or not; `keep`: "\n" if it has several."""
         self._stderr(self.paint("error:", "red") + " " + escape(self.spelled(sentence), keep=keep))
 
     def try_next(self, *commands: str) -> None:
