@@ -10,7 +10,7 @@ from zellige import InputError
 from zellige.core.batch import Batch
 from zellige.data import Data, prepare
 from zellige.nn import Net
-from zellige.plugins.kinds.dna import LENGTH, complement
+from zellige.plugins.kinds.dna.windows import LENGTH, complement
 from zellige.training.order import Augmentation
 
 RANDOM = random.Random(0)

@@ -12,7 +12,7 @@ from zellige.methods import METHODS, build
 from zellige.models.config import Config
 from zellige.models.model import Model
 from zellige.nn import Net
-from zellige.plugins.kinds.dna import BASES
+from zellige.plugins.kinds.dna.windows import BASES
 from zellige.plugins.studies.probes.genomic import TASKS, read_task
 from zellige.plugins.studies.probes.probe import Labelled, ProbeRecord, labelled
 

@@ -15,25 +15,12 @@ import numpy as np
 from zellige.base.errors import InputError
 from zellige.data import file_names, unpack
 from zellige.data.array_source import Context, Raw, encoded, locate_files, read_lines
-from zellige.data.catalogue import Source
 from zellige.data.symmetry import Symmetries, no_symmetries, two
 from zellige.data.tokenizer import Characters
 
 if TYPE_CHECKING:
     from zellige.data.corpus import Data
     from zellige.data.tokenizer_base import Tokenizer
-
-DNA = Source(
-    "DNA, FASTA or rows",
-    "any",
-    "90% / 5% / 5% in order",
-    "yours",
-    "`data.path`",
-    fields=("sequence",),
-    reads=("path", "field", "reverse_complement"),
-    reader="zellige.plugins.kinds.dna:read",
-    symmetries="zellige.plugins.kinds.dna:strands",
-)
 
 BASES = "ACGNT"  # in the order of their tokens
 OTHER = {"A": "T", "C": "G", "G": "C", "T": "A", "N": "N"}  # the base on the other strand
