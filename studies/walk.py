@@ -1,5 +1,5 @@
 """Which files of the package does a batch pass in training, a sample of a model, one of a method by `run`, a folder being
-loaded, an option from the command line to the sampler?
+loaded, an option from the command line to the sampler, a metric from the request to its printed line?
 
     python studies/walk.py              a table: files, returns, calls that go up
     python studies/walk.py --list       and the files, in the order in which they are first entered
@@ -97,9 +97,10 @@ def walks() -> dict[str, Walk]:
     import zellige
     from zellige import Data, Net, Train
     from zellige.cli import main
+    from zellige.cli.evaluate_print import describe_samples
 
     root = Path(zellige.__file__).parent
-    training, sampling, running, loading, option = (Walk(root) for _ in range(5))
+    training, sampling, running, loading, option, metric = (Walk(root) for _ in range(6))
     with tempfile.TemporaryDirectory() as folder:
         os.environ["ZELLIGE_CACHE"] = f"{folder}/cache"
         text, run = Path(folder, "text.txt"), Path(folder, "run")
@@ -116,12 +117,19 @@ def walks() -> dict[str, Walk]:
         main(command)
         with ToTheSampler(option):
             main(command)
+        judge, samples = f"{folder}/judge", f"{folder}/samples.txt"
+        zellige.train("ar", data=Data("text", path=str(text)), net=net, train=Train(steps=2, batch=4), run=judge)
+        request = zellige.evaluations.EvaluateSamples(judge=judge, samples=samples, reference="none")
+        describe_samples(request.run(model))
+        with WithoutLoading(metric):
+            describe_samples(request.run(model))
     return {
         "a batch in training": training,
         "a state in sampling": sampling,
         "a sample of a method, by `run`": running,
         "a folder being loaded": loading,
         "an option, from argv to the sampler": option,
+        "a metric, from the request to its line": metric,
     }
 
 
@@ -144,25 +152,36 @@ class ThirdStep:
         sys.setprofile(None)
 
 
-class ToTheSampler:
-    """While in it: walk a command until the sampler takes its first step, without the loading of the model."""
+class WithoutLoading:
+    """While in it: walk, but for the loading of a model."""
 
     def __init__(self, walk: Walk):
-        self.walk, self.loading, self.over = walk, False, False
+        self.walk, self.loading = walk, False
 
     def event(self, frame: FrameType, event: str, argument: Any) -> None:
-        file, name = self.walk.file(frame), frame.f_code.co_name
-        if (file, name) == ("models/model.py", "load") and event in ("call", "return"):
+        if (self.walk.file(frame), frame.f_code.co_name) == ("models/model.py", "load") and event in ("call", "return"):
             self.loading = event == "call"
-        if not self.loading and not self.over:
+        if not self.loading:
             self.walk.event(frame, event, argument)
-        self.over = self.over or (file.startswith("samplers/") and name == "step")
 
     def __enter__(self) -> None:
         sys.setprofile(self.event)
 
     def __exit__(self, *_: Any) -> None:
         sys.setprofile(None)
+
+
+class ToTheSampler(WithoutLoading):
+    """The same until the sampler takes its first step."""
+
+    def __init__(self, walk: Walk):
+        super().__init__(walk)
+        self.over = False
+
+    def event(self, frame: FrameType, event: str, argument: Any) -> None:
+        if not self.over:
+            super().event(frame, event, argument)
+        self.over = self.over or (self.walk.file(frame).startswith("samplers/") and frame.f_code.co_name == "step")
 
 
 def measure() -> None:
