@@ -122,7 +122,12 @@ class Likelihood:
     @functools.cached_property
     def times(self) -> Tensor:
         """The times (T + 1,) of the steps of the bound."""
-        return spaced(self.evaluated_method, self.T, self.grid)  # pyright: ignore[reportArgumentType]
+        return spaced(cast(Diffusion, self.evaluated_method), self.T, self.grid)
+
+    @property
+    def drawn_steps(self) -> range:
+        """The steps of which one is drawn, or all are summed: all but the last and a jump from PRIOR."""
+        return bound_terms.between(cast(Diffusion, self.evaluated_method), self.T)
 
     @property
     def draws_times(self) -> bool:
@@ -138,7 +143,10 @@ class Likelihood:
     def importance(self) -> bool:
         """Return whether times are drawn by importance. Under a mask the terms are of one size,
         and times are drawn evenly."""
-        return self.draws_times and self.terms == "drawn" and self.method.process.mask is None  # pyright: ignore
+        if not (self.draws_times and self.terms == "drawn"):
+            return False
+        process = self.method.process
+        return process is not None and process.mask is None
 
     def _no_sum(self) -> str | None:
         """Why there is no sum over steps."""
@@ -170,7 +178,7 @@ class Likelihood:
         steps = f"{self.T} steps" + ("" if self.grid == "uniform" else f" on the grid {self.grid}")
         if self.T and self.draws_times:
             first = "the last" if self.method.start != PRIOR or self.T == 1 else "the first and the last"
-            n = len(bound_terms.between(self.evaluated_method, self.T))  # pyright: ignore
+            n = len(self.drawn_steps)
             how = "by importance" if self.importance else "evenly"
             if self.terms == "all" or n == 0:
                 return f"{f'all {steps}' if self.T > 1 else 'one step'} of every sequence{ends}"

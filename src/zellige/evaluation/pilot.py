@@ -14,7 +14,6 @@ import torch
 from ..core.proposal import Proposal, octaves
 from ..core.random import mix
 from ..data.rows import Rows
-from ..methods import diffusion
 from .likelihood import Likelihood
 
 EACH = 4  # draws in each bin
@@ -29,7 +28,7 @@ def pilot_edges(ask: Likelihood) -> tuple[float, ...]:
     """Edges of the bins of time in which the pilot evaluates the network; () where there is nothing to choose."""
     if not ask.importance:
         return ()
-    steps = len(diffusion.between(ask.evaluated_method, ask.T)) if ask.T else 0  # pyright: ignore[reportArgumentType]
+    steps = len(ask.drawn_steps) if ask.T else 0
     return () if ask.T and steps < 2 else tuple(octaves(steps) if ask.T else octaves())
 
 

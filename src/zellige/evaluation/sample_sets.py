@@ -405,20 +405,30 @@ def read_samples(path: str | Path, model: Model | None = None) -> list[Set]:
     sets = []
     for way, group in groups.items():
         texts = [sample["text"] for sample in group]
-        rows = [sample.get("tokens") for sample in group]
+        rows: Any = [sample.get("tokens") for sample in group]
         if any(row is None for row in rows):
             rows = (
                 None if model is None else [model.tokenizer.encode(t, f"text {i + 1:,}") for i, t in enumerate(texts)]
             )
-        calls = [sample.get("calls") for sample in group]
-        more = group[0].get("seed"), group[0].get("expected_calls")
-        ended = [sample.get("ended") for sample in group]
-        found = Set(Way(**json.loads(way)), texts, rows, None if None in calls else calls, *more)  # pyright: ignore
-        classes = [sample.get("class") for sample in group]
         sets.append(
-            replace(found, ended=None if None in ended else ended, classes=None if None in classes else classes)
+            Set(
+                Way(**json.loads(way)),
+                texts,
+                rows,
+                _of_all(group, "calls"),
+                group[0].get("seed"),
+                group[0].get("expected_calls"),
+                classes=_of_all(group, "class"),
+                ended=_of_all(group, "ended"),
+            )
         )
     return sets
+
+
+def _of_all(samples: Sequence[Mapping[str, Any]], name: str) -> Any:
+    """An entry of each sample; None where one lacks it."""
+    values = [sample.get(name) for sample in samples]
+    return None if None in values else values
 
 
 def real_texts(corpus: Corpus, split: str, count: int, length: int | None = None) -> Set:
