@@ -271,6 +271,9 @@ def test_impossible_schedules_are_said():
     for wrong in ((0.5, 0.5), (-0.1, 1.0), (0.0, 1.1), (0.9, 0.1)):
         with pytest.raises(ValueError, match="must decrease"):
             Linear(*wrong)
+    for wrong in ({"base": 0.0}, {"growth": 1.0}, {"begin": -0.1}, {"begin": 1.0}):
+        with pytest.raises(ValueError, match=r"must be above 0, growth .* above 1, and begin .* in \[0, 1\)"):
+            Exponential(**wrong)
     with pytest.raises(ValueError, match="above 0"):
         Polynomial(per_token(1.0, 0.0))
     for wrong in ((0.0, math.inf), (2.0, 1.0), (-1.0, 1.0)):

@@ -72,7 +72,9 @@ def test_the_numbers_are_those_of_the_parts(command, here):
     assert code == 0
     plain = json.loads(out)
     own, judge = zellige.load(here / "model"), Judge(here / "ar", first="judged", eos="all")
-    drawn = sample_sets.draw_samples(own, Way("ancestral", 4), 6, 3)
+    done: list[tuple[int, int]] = []
+    drawn = sample_sets.draw_samples(own, Way("ancestral", 4), 6, 3, batch=4, progress=lambda *both: done.append(both))
+    assert done == [(i, 24) for i in (0, 4, 8, 12, 16, 16, 18, 20, 22, 24)]  # steps of samples: four, then two
     nats, tokens = judge.nats(drawn.texts)
     measures = plain["result"]["points"][0]["measures"]
     assert measures["perplexity"]["value"] == pytest.approx(float((nats.sum() / tokens.sum()).exp()))

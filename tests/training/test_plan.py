@@ -215,9 +215,12 @@ def test_devices_by_the_names_of_their_drivers():
         assert recognise(name) is (known and DEVICES[known]), name
     assert all(device.bfloat16 > device.float32 > 1e13 for device in DEVICES.values())
     assert all(device.memory < device.bandwidth < 1e14 for device in DEVICES.values())
-    memory = {name: round(device.memory / 1e9) for name, device in DEVICES.items()}  # GB, as the data sheets say
-    assert memory == {"b200": 180, "h200": 141, "h100-pcie": 80, "h100": 80, "a100-40": 40, "a100": 80, "l40s": 48,
-                      "l4": 24, "rtx4090": 24, "mi300x": 192}  # fmt: skip
+    known = {name: (round(device.bfloat16 / 1e11), round(device.memory / 1e9)) for name, device in DEVICES.items()}
+    assert known == {  # hundreds of GFLOP/s and GB, as the data sheets say
+        "b200": (22_500, 180), "h200": (9_890, 141), "h100-pcie": (7_560, 80), "h100": (9_890, 80), "a100-40": (3_120, 40),
+        "a100": (3_120, 80), "l40s": (3_620, 48), "l4": (1_210, 24), "rtx4090": (1_652, 24), "mi300x": (13_074, 192),
+    }  # fmt: skip
+    assert all(device.bfloat16 > device.tf32 >= device.float32 for device in DEVICES.values())
     assert (PEAK, UTILISATION) == (989e12, 0.4)
 
 
