@@ -56,8 +56,7 @@ def test_speed_is_that_of_the_rows_between_two_readings():
     from zellige.data.prepare import prepare
 
     meters = Meters(Train(steps=40, batch=4), prepare(corpus, 8).train, None)
-    meters.flops, meters.promised = 1e9, 4e10
-    meters.start(10)
+    meters.start(10, flops=1e9, promised=4e10)
     meters.began -= 30
     for step in range(3):
         meters.add(1.0, 32.0, 0.5, now=2.0 * step)

@@ -31,11 +31,11 @@ from zellige.models.checkpoint.write import save_tensors
 from zellige.models.hub import card
 from zellige.show.progress import Progress
 from zellige.training import fit
-from zellige.training.ema import EMA, learning_rate
+from zellige.training.ema import EMA
+from zellige.training.fit import learning_rate
 from zellige.training.order import BatchSampler, StepSeeds
 from zellige.training.run import summary
 from zellige.training.train import train
-from zellige.training.validation import Validation
 
 NET = Net(layers=1, hidden=16, heads=2, length=8, conv=3)
 
@@ -393,11 +393,11 @@ def test_own_network(tmp_path):
         train("mdlm", data=data(), run=run.folder, resume=True)
 
 
-def test_the_best_validation_is_the_lowest_and_the_first_of_equal_ones(tmp_path):
-    validation = Validation(tmp_path, *[None] * 5)  # pyright: ignore
+def test_the_best_validation_is_the_lowest_and_the_first_of_equal_ones():
+    validation = loop(build("mdlm", 7, NET), zellige.Config("mdlm", MDLM.Config(), net=NET), 7).validation
     bounds = [summarize(torch.tensor([value, value]), torch.ones(2), "nats/token") for value in (3.0, 2.0, 2.5, 2.0)]
     better = [validation._remember(step, bound) for step, bound in enumerate(bounds, 1)]
-    assert (better, validation.best["step"], validation.count) == ([True, True, False, False], 2, 4)  # pyright: ignore
+    assert (better, validation.best["step"], validation.count) == ([True, True, False, False], 2, 4)
 
 
 def test_keeps_the_last_and_the_best(tmp_path):

@@ -1,12 +1,11 @@
-"""The moving average of the weights: what is evaluated, sampled and kept; and the learning rate of a step."""
+"""The moving average of the weights: what is evaluated, sampled and kept."""
 
 import contextlib
-import math
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 
 class EMA:
@@ -33,9 +32,7 @@ class EMA:
     @contextlib.contextmanager
     def swapped(self) -> Iterator[None]:
         """The average in the module's place; the weights come back bit for bit, however the block is left."""
-        weights = {
-            name: _local(p).detach().clone() for name, p in self.live.items()
-        }  # all of it before anything changes
+        weights = {name: _local(p).detach().clone() for name, p in self.live.items()}  # before anything changes
         try:
             self._put(self.average)
             yield
@@ -59,25 +56,11 @@ class EMA:
 
 
 def _local(p: Tensor) -> Tensor:
-    """Part of a parameter that this process holds: all of it, or its shard (a DTensor's)."""
-    return p.to_local() if hasattr(p, "to_local") else p  # pyright: ignore[reportAttributeAccessIssue, reportCallIssue]
+    """Part of a parameter that this process holds: all of it, or its shard."""
+    return p.to_local() if isinstance(p, DTensor) else p
 
 
 def _like(p: Tensor, local: Tensor) -> Tensor:
-    if not hasattr(p, "to_local"):
+    if not isinstance(p, DTensor):
         return local
-    from torch.distributed.tensor import DTensor
-
-    return DTensor.from_local(local, p.device_mesh, p.placements, shape=p.shape, stride=p.stride())  # pyright: ignore
-
-
-def learning_rate(train: Any, step: int) -> float:
-    """Return the rate of step `step` (from 0). train: a Train, or anything with its lr, warmup, decay and steps."""
-    warm = min(1.0, (step + 1) / train.warmup) if train.warmup else 1.0
-    if train.decay == "constant":
-        return train.lr * warm
-    if train.decay == "inverse-sqrt":  # the published code's rsqrt_normalized_decay
-        start = max(train.warmup, 1)
-        return train.lr * warm * math.sqrt(start / max(step + 1, start))
-    share = min(max(step - train.warmup, 0) / max(train.steps - train.warmup, 1), 1.0)
-    return train.lr * warm * (1 + math.cos(math.pi * share)) / 2
+    return DTensor.from_local(local, p.device_mesh, p.placements, shape=p.shape, stride=p.stride())

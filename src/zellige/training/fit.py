@@ -27,6 +27,7 @@ import lightning
 import torch
 from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
@@ -38,6 +39,7 @@ from ..data.symmetry import symmetries
 from ..evaluation.result import Result
 from ..models.checkpoint.layout import CHECKPOINTS, newest, step_name, step_of
 from ..models.checkpoint.write import Writer, explain_full_disk, intact, link
+from ..models.config import Train
 from ..models.model import Model
 from ..show.numbers import byte_size, count
 from ..show.progress import Progress
@@ -45,7 +47,7 @@ from . import forecast
 from .compiled import CHECKED, check_gradient, compile_step
 from .cost import model_flops
 from .device import cuda, matrix_products, precision, promised
-from .ema import EMA, learning_rate
+from .ema import EMA
 from .logger import MetricLogger, log
 from .meters import Meters, diagnosis
 from .order import Augmentation, BatchSampler, StepSeeds
@@ -164,7 +166,7 @@ class Loop(lightning.LightningModule):
 
         self.model = Model(prepared.method, corpus.tokenizer, config, prepared.about)
         self.writer = _LightningWriter(corpus.tokenizer, config, prepared.about, not this_process().rank)
-        self.validation = Validation(self.folder, self.model, corpus, train, progress, signals)
+        self.validation = Validation(prepared, self.model, progress, signals)
         is_bound = getattr(prepared.method, "loss_is_bound", True)
         self.meters = Meters(train, corpus.train, self.model.unit if is_bound else None)
         self.metrics: MetricLogger | None = None  # of the first process
@@ -221,9 +223,7 @@ class Loop(lightning.LightningModule):
                 config={"run": self.config.run, "method": self.config.method},
             )
         self.every = 10 if self.device.type == "cuda" else 1  # reading numbers off a GPU makes it wait
-        self.meters.flops = model_flops(self.config, self.method)
-        self.meters.promised = promised(self.config, self.world)
-        self.meters.start(self.step)
+        self.meters.start(self.step, model_flops(self.config, self.method), promised(self.config, self.world))
         self.saved_at = time.monotonic()
         self.signals.begin()
         self.progress.start(t.steps, self.step)
@@ -260,9 +260,6 @@ class Loop(lightning.LightningModule):
             generator=torch.Generator().manual_seed(t.seed),  # else it would draw from the global one
         )
 
-    def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
-        return batch.to(device)
-
     def optimizer_step(
         self, epoch: int, batch_idx: int, optimizer: Optimizer, optimizer_closure: Callable[[], Any] | None = None
     ) -> None:
@@ -292,7 +289,7 @@ class Loop(lightning.LightningModule):
     ) -> None:
         limit = self.train_config.clip or math.inf
         norm = torch.nn.utils.clip_grad_norm_([p for p in self.trained if p.grad is not None], limit)
-        self.norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm  # pyright: ignore
+        self.norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
 
     def on_train_batch_end(self, outputs: object, batch: object, index: int) -> None:
         if (index + 1) % self.train_config.accumulate:
@@ -329,24 +326,24 @@ class Loop(lightning.LightningModule):
             self.progress.step(self.step, self.meters.loss(), self.meters.unit, self.meters.speed())
 
     def settle(self) -> None:
-        """Do what follows a step: validation, a row, a checkpoint, the end. A full disk is one line,
-        whatever was written."""
-        writes = f"writing what step {self.step:,} gave"
-        with explain_full_disk(self.folder, writes, 1e5, lambda: intact(self.checkpoints)):
-            better = self._validate_and_record() if self.settled < self.step else False
-            self._save_and_stop(better)
+        """Do what follows a step: validation, a row, a checkpoint, the end."""
+        better = self._validate_and_record() if self.settled < self.step else False
+        self._save_and_stop(better)
 
     def _validate_and_record(self) -> bool:
-        """Validate and write a row of metrics.csv, where they are due;
-        return whether the validation is the best so far."""
+        """Validate and write a row of metrics.csv, where they are due; return whether the validation is the best so
+        far. A full disk is one line."""
         t, result, better = self.train_config, None, False
-        last = self.step >= t.steps
-        validate = last or bool(t.validate_every and self.step % t.validate_every == 0)
-        if validate:
-            result, better = self.validation.run(self.step, self, self.ema)
-        if result is not None or not validate or not self.trainer.is_global_zero:
-            self.record(result, flush=last)
-            self.settled = self.step
+        validate = self.step >= t.steps or bool(t.validate_every and self.step % t.validate_every == 0)
+        if validate or self.step % t.log_every == 0:
+            writes = f"writing what step {self.step:,} gave"
+            with explain_full_disk(self.folder, writes, 1e5, lambda: intact(self.checkpoints)):
+                if validate:
+                    result, better = self.validation.run(self.step, self.ema)
+                    if result is None and self.trainer.is_global_zero:  # a signal came: a resumed run validates
+                        return False
+                self.record(result)
+        self.settled = self.step
         return better
 
     def _save_and_stop(self, better: bool) -> None:
@@ -377,12 +374,12 @@ class Loop(lightning.LightningModule):
         stop, late = (bool(flag) for flag in flags.tolist())
         return stop, late
 
-    def record(self, result: Result | None, flush: bool = False) -> None:
-        """Write a row of metrics.csv where one is due: the steps since the last one, and the validation."""
-        if not self.meters.window or not (result is not None or flush or self.step % self.train_config.log_every == 0):
+    def record(self, result: Result | None) -> None:
+        """Write a row of metrics.csv: the steps since the last one, and the validation."""
+        if not self.meters.window:
             return
         self.meters.read_peak(self.device)
-        row = self.meters.row(self.step)
+        row = self.meters.row(self.step) | {"rate": learning_rate(self.train_config, self.step - 1)}
         if result is not None:
             if self.trainer.is_global_zero and (speed := self.meters.speed()):
                 peak = f"  peak {byte_size(self.meters.peak)}" if self.meters.peak else ""
@@ -458,3 +455,15 @@ class Loop(lightning.LightningModule):
         metrics, self.metrics = self.metrics, None
         if metrics is not None:
             metrics.close()
+
+
+def learning_rate(train: Train, step: int) -> float:
+    """The learning rate of step `step` (from 0)."""
+    warm = min(1.0, (step + 1) / train.warmup) if train.warmup else 1.0
+    if train.decay == "constant":
+        return train.lr * warm
+    if train.decay == "inverse-sqrt":  # the published code's rsqrt_normalized_decay
+        start = max(train.warmup, 1)
+        return train.lr * warm * math.sqrt(start / max(step + 1, start))
+    share = min(max(step - train.warmup, 0) / max(train.steps - train.warmup, 1), 1.0)
+    return train.lr * warm * (1 + math.cos(math.pi * share)) / 2

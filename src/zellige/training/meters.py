@@ -17,7 +17,6 @@ from ..show.numbers import counted
 from ..show.progress import Speed
 from ..show.units import unit_of
 from .device import precision
-from .ema import learning_rate
 from .order import epochs
 
 SMOOTH = 100  # steps that the loss and the speed of the progress bar are averaged over
@@ -52,17 +51,15 @@ class Meters:
         self.undrained: list[Tensor] = []  # [nats, tokens, norm] of each step, still on the device
         self.norms: deque[float] = deque(maxlen=NORMS)
         self.recent: deque[tuple[float, float, float]] = deque(maxlen=SMOOTH)
-        self.flops: float | None = None
-        self.promised: float | None = None
 
     def load(self, state: dict[str, Any]) -> None:
         """Go on from what a checkpoint holds: its seconds, tokens, window and norms."""
         self.seconds, self.tokens, self.window = state["seconds"], state["tokens"], state["window"]
         self.norms.extend(state["norms"])
 
-    def start(self, step: int) -> None:
+    def start(self, step: int, flops: float | None = None, promised: float | None = None) -> None:
         """Start the clock, after step `step`."""
-        self.began, self.first = time.monotonic(), step
+        self.began, self.first, self.flops, self.promised = time.monotonic(), step, flops, promised
 
     def elapsed(self) -> float:
         """Return the seconds of training, over all sessions."""
@@ -132,7 +129,6 @@ class Meters:
             "tokens": self.tokens,
             "loss": self.scale * nats / max(tokens, 1.0),
             "unit": self.unit,
-            "rate": learning_rate(self.train, step - 1),
             "gradient_norm": norm,
             "tokens_per_second": speed and speed.tokens,
             "flops_per_second": speed and speed.flops,

@@ -146,6 +146,7 @@ class StepSeeds:
 
     def __init__(self, seed: int, parts: int, device: torch.device, times: str = "stratified"):
         self.seed, self.parts, self.device = seed, parts, device
+        self.noise = mix(seed, 2)
         self.kind = Independent if times == "independent" else Counter
 
     def seed_part(self, step: int, part: int) -> Randomness:
@@ -155,8 +156,8 @@ class StepSeeds:
         if self.device.type == "cuda":
             torch.cuda.manual_seed(seed)
         # tensors, so that a compiled step is compiled once; made by filling, which no device waits for
-        at, part_number = (torch.full((), number, device=self.device) for number in (step, part))
-        return self.kind(mix(self.seed, 2), at, part_number, self.parts)
+        at, number = torch.full((), step, device=self.device), torch.full((), part, device=self.device)
+        return self.kind(self.noise, at, number, self.parts)
 
 
 @dataclass(frozen=True)

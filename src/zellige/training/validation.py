@@ -2,17 +2,15 @@
 
 import contextlib
 import time
-from pathlib import Path
 from typing import Any
 
 import torch
 
+from ..base.processes import this_process
 from ..core.random import mix
-from ..data import Corpus
 from ..evaluation.evaluate import evaluate_rows
 from ..evaluation.result import Result
 from ..models.checkpoint.layout import samples_file
-from ..models.config import Train
 from ..models.model import Model
 from ..samplers.pairing import admissible
 from ..sampling.sample import watch_some
@@ -21,6 +19,7 @@ from ..show import kinds
 from ..show.progress import Progress
 from .ema import EMA
 from .logger import log, write_samples
+from .prepared import Prepared
 from .signals import Interrupted, Signals
 
 
@@ -32,32 +31,35 @@ class Validation:
         best: the best so far, {step, value, result}; None before the first.
     """
 
-    def __init__(self, folder: Path, model: Model, corpus: Corpus, train: Train, progress: Progress, signals: Signals):
-        self.folder, self.model, self.corpus, self.train = folder, model, corpus, train
+    def __init__(self, prepared: Prepared, model: Model, progress: Progress, signals: Signals):
+        config, fleet = prepared.config, prepared.fleet
+        self.folder, self.model, self.corpus, self.train = prepared.folder, model, prepared.corpus, config.train
+        self.sharded = fleet.sharded(config)
+        self.batch = max(1, config.train.batch // (config.train.accumulate * fleet.world))  # rows of a part
         self.progress, self.signals = progress, signals
         self.count = 0
         self.best: dict[str, Any] | None = None
 
-    def run(self, step: int, learner: Any, ema: EMA) -> tuple[Result | None, bool]:
+    def run(self, step: int, ema: EMA) -> tuple[Result | None, bool]:
         """Validate after step `step`: the result, None where a signal came in between; and whether it is the best so
         far.
 
         The first process does it for all, and the others get None, unless the weights are sharded.
         """
-        first = learner.trainer.is_global_zero
-        if not first and not learner.sharded:
+        first = not this_process().rank
+        if not first and not self.sharded:
             return None, False
         began = time.monotonic()
         self.model.about["step"] = step
         eager = torch.compiler.set_stance("force_eager") if self.train.compile else contextlib.nullcontext()
         with ema.swapped(), eager:
             try:
-                self.signals.droppable = not learner.sharded
+                self.signals.droppable = not self.sharded
                 if self.signals.asked and self.signals.droppable:
                     raise Interrupted
-                result = self._bound(max(1, self.train.batch // learner.parts))
+                result = self._bound()
                 if self.model.method.adapts:
-                    message = self._adapt(step, learner.device)
+                    message = self._adapt(step)
                     if first:
                         log(self.folder, f"step {step}: {message}")
                 texts = self._sample(step, first) if self.train.samples else []
@@ -71,7 +73,7 @@ class Validation:
             log(self.folder, f"step {step}: validation {result}, {time.monotonic() - began:.1f} s")
         return result, better
 
-    def _bound(self, batch: int) -> Result:
+    def _bound(self) -> Result:
         """The bound (or the loss, where there is none) on the validation split, with its interval."""
         rows, method, tokenizer = self.corpus.validation, self.model.method, self.corpus.tokenizer
         return evaluate_rows(
@@ -80,17 +82,17 @@ class Validation:
             draws=self.train.validate_draws,
             seed=self.train.seed,
             limit=self.train.validate_rows or None,
-            batch=batch,
+            batch=self.batch,
             characters=rows.characters if self.model.unit == "bits/char" else None,
             estimator="bound" if method.bounded else "loss",
             unit=self.model.unit if tokenizer.shape else "",
         )
 
-    def _adapt(self, step: int, device: torch.device) -> str:
+    def _adapt(self, step: int) -> str:
         """Tune what the method adapts beside its weights, from rows of the validation split and random numbers of this
         step."""
         method, rows = self.model.method, self.corpus.validation
-        n = min(method.adapts, len(rows))
+        n, device = min(method.adapts, len(rows)), next(method.parameters()).device
         batch = rows.collate([rows[i * len(rows) // n] for i in range(n)]).to(device)
         method.eval()
         message = method.adapt(batch, torch.Generator().manual_seed(mix(self.train.seed, step, "adapt")))
