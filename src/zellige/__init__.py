@@ -29,6 +29,9 @@ if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
     from .nn.block import Net as Net
     from .plugins import report as report
     from .plugins.adapters.pipelines import pipeline as pipeline
+    from .plugins.students.requests import TrainClassifier as TrainClassifier
+    from .plugins.students.requests import TrainDistill as TrainDistill
+    from .plugins.students.requests import TrainSpeculative as TrainSpeculative
     from .plugins.studies.compare.request import compare as compare
     from .plugins.studies.plan.request import plan as plan
     from .plugins.studies.sweep.sweep import sweep as sweep
@@ -44,10 +47,7 @@ if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
     from .sampling.sample import sample as sample
     from .sampling.sample import watch as watch
     from .show.record import Record as Record
-    from .training.requests import TrainClassifier as TrainClassifier
-    from .training.requests import TrainDistill as TrainDistill
     from .training.requests import Training as Training
-    from .training.requests import TrainSpeculative as TrainSpeculative
     from .training.requests import Tune as Tune
     from .training.train import train as train
 
@@ -78,9 +78,9 @@ _WHERE = {  # public name -> the module that defines it
     "pipeline": "plugins.adapters.pipelines",
     "train": "training.train",
     "Training": "training.requests",
-    "TrainClassifier": "training.requests",
-    "TrainDistill": "training.requests",
-    "TrainSpeculative": "training.requests",
+    "TrainClassifier": "plugins.students.requests",
+    "TrainDistill": "plugins.students.requests",
+    "TrainSpeculative": "plugins.students.requests",
     "Tune": "training.requests",
     "plan": "plugins.studies.plan.request",
     "sweep": "plugins.studies.sweep.sweep",

@@ -4,7 +4,7 @@
 
 The data is a random distribution on all texts of three tokens of three kinds. Teachers have the exact network. Students are
 tables, a free logit for every text, position, token and latent, smooth in time, so that what they miss is what the method misses.
-Each is trained by `training.distill.train_rounds` in rounds from 32 steps to 16, 8, 4, 2 and 1, and each round's student is
+Each is trained by `train_rounds` in rounds from 32 steps to 16, 8, 4, 2 and 1, and each round's student is
 sampled in its own steps. Tables of total variation, KL(data || samples) and the entropy of the samples; a KL of one evaluation
 that is below the total correlation is marked with *.
 """
@@ -25,9 +25,9 @@ from zellige.core.batch import Batch
 from zellige.exact import enumeration, script
 from zellige.methods import MDLM, UDLM, build
 from zellige.nn.table import Table
+from zellige.plugins.students.distill import WAYS, train_rounds
+from zellige.plugins.students.small import FitOptions
 from zellige.samplers import Ancestral, State
-from zellige.training.distill import WAYS, train_rounds
-from zellige.training.small import FitOptions
 
 V, L, FIRST, COUNTS = 3, 3, 32, (1, 2, 4, 8)
 

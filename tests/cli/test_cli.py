@@ -330,11 +330,11 @@ def forms() -> dict[str, type]:
         evaluate_features,
         lists,
         train,
-        train_on_model,
         tune,
     )
     from zellige.plugins.published import command as import_export
     from zellige.plugins.report import command as report
+    from zellige.plugins.students import command as students
     from zellige.plugins.studies.compare import command as compare
     from zellige.plugins.studies.plan import command as plan
     from zellige.plugins.studies.sweep import command as sweep
@@ -353,7 +353,7 @@ def forms() -> dict[str, type]:
         verify,
         import_export,
         evaluate_features,
-        train_on_model,
+        students,
     )
     for name, each in {name: each for place in places for name, each in vars(place).items()}.items():
         if dataclasses.is_dataclass(each) and isinstance(each, type):

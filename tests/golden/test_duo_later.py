@@ -12,10 +12,10 @@ from zellige.core.curves import Cosine, Linear
 from zellige.core.prediction import LeaveOneOut, kernel, posterior
 from zellige.core.schedule import CLEAN
 from zellige.methods import MDLM, UDLM
+from zellige.plugins.students.distill import steps_of_rounds
 from zellige.samplers import Psi, State
 from zellige.samplers.distillation import consistency
 from zellige.samplers.guide import Wrapper, truncate
-from zellige.training.distill import steps_of_rounds
 
 from .recorded import EPS, LAST, LATER, FixedTime, K, L, RecordedRaces, V, published_network
 

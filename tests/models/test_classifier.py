@@ -25,10 +25,10 @@ from zellige.models.classifier import (
 )
 from zellige.models.model import fingerprint
 from zellige.models.speculative import load_verifier
+from zellige.plugins.students.classifier import calibration, noised
 from zellige.samplers import FirstHitting, check
 from zellige.samplers.guidance import ByClassifier, ClassifierFree
 from zellige.sampling.guidance import guide
-from zellige.training.classifier import calibration, noised
 
 NET = Net(layers=1, hidden=8, heads=2, length=8, conv=3, condition=8)
 

@@ -11,18 +11,18 @@ from testing.small import Rows, make
 from testing.worlds import Counting
 from zellige import exact
 from zellige.base.errors import InputError
-from zellige.cli.train_on_model import head_lines
 from zellige.core.batch import Batch
 from zellige.models.model import fingerprint
 from zellige.models.speculative import HeadConfig, Verifier, load_verifier
 from zellige.nn.speculative import CausalHead
+from zellige.plugins.students.command import head_lines
+from zellige.plugins.students.small import FitOptions
+from zellige.plugins.students.speculative import HeadRecord, measured, train
 from zellige.plugins.verify.identities.speculative import samples
 from zellige.samplers import Speculative, run
 from zellige.samplers.guidance import ClassifierFree
 from zellige.samplers.replay import weigh
 from zellige.samplers.speculative import OverOrders, in_order
-from zellige.training.small import FitOptions
-from zellige.training.speculative import HeadRecord, measured, train
 
 V, L = 3, 4
 

@@ -12,6 +12,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..base.errors import InputError
+from ..base.plugins import named, ours
 from ..base.processes import this_process
 from ..base.requests import inline, option, option_of
 from ..base.trust import allow, reading, refuse_code
@@ -171,12 +172,9 @@ def default_size(typed: Iterable[str], recipe: str, device: str = "auto") -> str
 
 
 def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
-    """`zellige train METHOD`: the rest is flags; or `zellige train classifier MODEL` and its like
-    (`train_on_model`)."""
-    if words[:1] in (["classifier"], ["speculative"], ["distill"]):
-        from .train_on_model import train_on_model
-
-        return train_on_model(words[0], words[1:], terminal)
+    """`zellige train METHOD`: the rest is flags; or `zellige train classifier MODEL` and its like."""
+    if words and (on_model := ours("zellige.trainings").get(words[0])):
+        return named(on_model)(words[0], words[1:], terminal)
     request, _ = choose(words, terminal)
     with terminal.waiting("reading" if request.epochs is not None else "starting"):
         complete = request.filled()

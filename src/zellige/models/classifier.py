@@ -1,6 +1,6 @@
 """Classifiers of noisy texts, which guide samples (`samplers.guidance`), and their folders.
 
-`zellige train classifier MODEL` trains one (`training.classifier`). It reads texts with that model's noise, and their
+`zellige train classifier MODEL` trains one (`plugins.students.classifier`). It reads texts with that model's noise, and their
 noise level: 1 - alpha, whatever the schedule is. For a model of blocks, or from left to right, it reads the beginning
 of a text, with blanks behind it, and no noise level.
 """

@@ -1,6 +1,6 @@
 """Causal heads on disk: what verifies the drafts of one model (`samplers.speculative`), in a folder of its own.
 
-`zellige train speculative MODEL` trains one (`training.speculative`). The folder names the weights of its model by
+`zellige train speculative MODEL` trains one (`plugins.students.speculative`). The folder names the weights of its model by
 their hash, since a head reads the hidden states of that network alone.
 """
 

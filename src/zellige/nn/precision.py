@@ -42,25 +42,19 @@ def require_compiler() -> None:
         raise InputError(f"`compile` needs a C++ compiler, and there is no {name}; install it, or leave `compile` out")
 
 
-@contextlib.contextmanager
-def products(device: torch.device, precision: str | None) -> Iterator[None]:
+def products(device: torch.device, precision: str | None) -> contextlib.AbstractContextManager[Any]:
     """Context in which a network's matrix products have this precision; None: the caller's.
 
     Args:
         precision: one of PRECISIONS. "bfloat16" takes and gives bfloat16 (torch.autocast).
     """
     if precision is None:
-        yield
-    elif (dtype := PRECISIONS[precision]) is not None:
-        with torch.autocast(device.type, dtype=dtype):
-            yield
-    elif (
-        device.type != "cuda" or torch.compiler.is_compiling()
-    ):  # a graph has no settings: they are those of whoever calls
-        yield
-    else:
-        with float32_products(tf32=precision == "tf32"):
-            yield
+        return contextlib.nullcontext()
+    if (dtype := PRECISIONS[precision]) is not None:
+        return torch.autocast(device.type, dtype=dtype)
+    if device.type != "cuda" or torch.compiler.is_compiling():  # a graph has no settings: they are its caller's
+        return contextlib.nullcontext()
+    return float32_products(tf32=precision == "tf32")
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@
     published/    layouts of models that others have published, with their networks; import and export
     studies/      comparisons, sweeps, plans, probes and GLUE
     report/       the page of a run
+    students/     what is trained on a model: classifiers for guidance, speculative heads, students of few steps
     web/          play and serve
     kinds/        kinds of data: DNA, molecules, puzzles, music
     adapters/     lm-evaluation-harness, pipelines, SGLang
@@ -37,6 +38,11 @@ COMMANDS: dict[str, tuple[str, str]] = {  # in the order of `zellige --help`: th
 }
 TABLE: dict[str, dict[str, str]] = {
     "zellige.commands": {name: address for name, (address, _) in COMMANDS.items()},
+    "zellige.trainings": {  # by the word after `zellige train`, where that is no method
+        "classifier": "zellige.plugins.students.command:train_on_model",
+        "speculative": "zellige.plugins.students.command:train_on_model",
+        "distill": "zellige.plugins.students.command:train_on_model",
+    },
     "zellige.evaluations": {  # by the flag of `zellige evaluate` that asks for one
         "suite": "zellige.plugins.evaluations.suite.command:SUITE",
         "generate": "zellige.cli.generate:GENERATE",

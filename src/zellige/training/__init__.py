@@ -4,6 +4,6 @@ requests, settings, setup   what is trained: all that was not said is filled in
 session, fit                one run: prepared, trained step by step, ended
 order, meters, validation, logger, notes   which rows a step gets; what is measured, written and said
 device, strategy, compiled, ema            several devices, compiled steps, the average of the weights
-small, classifier, speculative, distill, tune   what is trained on a model
+tune                        an adapter of a model
 cost, forecast              FLOP, and how long it will take
 """

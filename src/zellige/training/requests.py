@@ -1,10 +1,7 @@
-"""Requests about one training: `Training` makes a run, the others adapt its model or train a network on it.
+"""Requests about one training: `Training` makes a run, `Tune` adapts its model.
 
     Training("mdlm", size="tiny", settings={"data.path": "notes/", "train.steps": 2000}).run()
     Tune(data="chat.jsonl", rank=8).run("runs/demo")    a run whose weights are those of another, and an adapter
-    TrainClassifier(steps=400).run(model)        a classifier that guides samples of the model
-    TrainSpeculative("runs/a-head").run(model)   a causal head that verifies its drafts
-    TrainDistill("runs/a-4").run(model)          a student that samples in fewer steps
 
 They import no torch before they run. `Training.filled` says what is trained: what is not given comes from the run that
 is resumed, else from the recipe, the model that it begins with or the size, else it is the default.
@@ -12,18 +9,16 @@ is resumed, else from the recipe, the model that it begins with or the size, els
 
 import importlib
 import math
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..base.arguments import of_kind
 from ..base.errors import InputError
-from ..base.files import writable
 from ..base.processes import this_process
-from ..base.requests import HandedOver, Request, aside, data_of_json, declared, may_follow, option
+from ..base.requests import HandedOver, Request, declared, may_follow, option
 from ..base.schema import read_json, shown, structure
 from ..data import DATASETS, Data
 from ..data.corpus import as_data
@@ -33,20 +28,12 @@ from .settings import SECTIONS, read_value, with_settings
 
 if TYPE_CHECKING:
     from ..methods.method import Method
-    from ..models.classifier import TextClassifier
     from ..models.config import Config, Train
-    from ..models.model import Model, ModelSource
-    from ..models.speculative import Verifier
+    from ..models.model import ModelSource
     from ..show.progress import Progress
-    from .classifier import ClassifierRecord
-    from .distill import DistillRecord
     from .run import Run
     from .setup import Start
-    from .small import FitOptions
-    from .speculative import HeadRecord
     from .tune import Tuning
-
-R = TypeVar("R", covariant=True)
 
 
 def section_of_json(where: str) -> Callable[[Any], Any]:
@@ -496,168 +483,3 @@ def _class_of(model: Any) -> "type[Method] | None":
     """The class of a model's method, where a model is handed over."""
     method = getattr(model, "method", None)
     return None if method is None else type(method)
-
-
-# ------------------------------------------------------------------------------------------------ networks on a model
-_out = partial(option, default=None)
-_steps = partial(option, "training steps", default=2000, minimum=1)
-_batch = partial(option, "examples per step", minimum=1)
-_lr = partial(option, "peak learning rate of AdamW", above=0, maximum=1)
-_seed = partial(option, "random seed", default=0, minimum=0)
-_progress = partial(aside, "called with (steps done, steps in all)", default=None)
-
-
-class OnModel(Request[R]):
-    """A network that is trained on a model: what its requests have in common."""
-
-    out: str | Path | None
-    data: Any
-    steps: int
-    batch: int
-    lr: float
-    seed: int
-    progress: Callable[[int, int], None] | None
-
-    def run(self, model: "ModelSource") -> R:
-        """Train it on a `Model`, or on a run folder, a saved folder or a hub id.
-
-        Raises:
-            InputError: the model or the data does not suit, or the folder is there.
-        """
-        check_new(self.out)
-        refuse_handed_over(self, "data")
-        from ..models.model import as_model
-        from .small import FitOptions
-
-        began = time.monotonic()
-        options = FitOptions(self.steps, self.batch, self.lr, self.seed, self.progress)
-        record, network = self._trained(as_model(model), options)
-        if self.out is not None:
-            network.save(self.out)
-        return replace(record, seconds=time.monotonic() - began, request=self.saved())
-
-    def _trained(self, model: "Model", options: "FitOptions") -> tuple[Any, Any]:
-        """The record, and what is saved."""
-        raise NotImplementedError
-
-
-@declared
-class TrainClassifier(OnModel["ClassifierRecord"]):
-    """Train a classifier of a model's noisy texts, which guides its samples to a class.
-
-    The record has `.classifier`, an argument of `zellige.sample`, and `.config` with its calibration on held-out texts.
-    """
-
-    returns = "zellige.training.classifier:ClassifierRecord"
-
-    out: str | Path | None = _out(
-        "folder to write; zellige sample --classifier reads it (default: the run's name with -classifier; in Python: "
-        "none)"
-    )
-    data: Any = option(
-        "texts or images with classes (default: the data of the run)",
-        default=None,
-        hidden=True,
-        read=partial(data_of_json, Data),
-    )
-    steps: int = _steps()
-    batch: int = _batch(default=64)
-    lr: float = _lr(default=1e-3)
-    layers: int | None = option("layers of the network (default: those of the model)", default=None, minimum=1)
-    seed: int = _seed()
-    progress: Callable[[int, int], None] | None = _progress()
-
-    def _trained(self, model: "Model", options: "FitOptions") -> "tuple[ClassifierRecord, TextClassifier]":
-        from .classifier import ClassifierRecord, train_classifier
-
-        classifier = train_classifier(model, self.data, self.layers, options)
-        return ClassifierRecord(classifier.config, classifier=classifier), classifier
-
-
-@declared
-class TrainSpeculative(OnModel["HeadRecord"]):
-    """Train the causal head of a masked model, which verifies its drafts, for samples in fewer network evaluations.
-
-    The model has it from then on: `zellige.sample(model, sampler="speculative")`. The record has `.config`, with the
-    nats per token of drafts and head on held-out texts.
-    """
-
-    returns = "zellige.training.speculative:HeadRecord"
-
-    out: str | Path | None = _out(
-        "folder to write; zellige sample --head reads it (default: the run's name with -head; in Python: none)"
-    )
-    data: Any = option(
-        "texts (default: the data of the run)", default=None, hidden=True, read=partial(data_of_json, Data)
-    )
-    steps: int = _steps()
-    batch: int = _batch(default=16)
-    lr: float = _lr(default=2e-3)
-    precision: Literal["float32", "tf32", "bfloat16"] = option(
-        "precision of matrix products in training", default="float32", hidden=True
-    )
-    seed: int = _seed()
-    progress: Callable[[int, int], None] | None = _progress()
-
-    def _trained(self, model: "Model", options: "FitOptions") -> "tuple[HeadRecord, Verifier]":
-        from .speculative import HeadRecord, train_speculative
-
-        verifier = train_speculative(model, self.data, self.precision, options)
-        return HeadRecord(verifier.config), verifier
-
-
-@declared
-class TrainDistill(OnModel["DistillRecord"]):
-    """Train a student of a model that samples in fewer steps.
-
-    The record has `.model`, an ordinary model that samples in `.config.steps` steps by default, and `.config` with the
-    loss of each round on held-out texts.
-    """
-
-    returns = "zellige.training.distill:DistillRecord"
-
-    out: str | Path | None = _out(
-        "folder to write, a model as any other (default: the run's name with -distilled; in Python: none)"
-    )
-    data: Any = option(
-        "texts (default: the data of the run)", default=None, hidden=True, read=partial(data_of_json, Data)
-    )
-    by: Literal["auto", "sdtt", "consistency", "di4c"] = option(
-        "sdtt: a step learns what several of the teacher say, for masked models; consistency: the same along a path of "
-        "noise, for uniform noise; di4c: a mixture, whose tokens of one step depend on each other; auto: sdtt or "
-        "consistency",
-        default="auto",
-    )
-    teacher_steps: int = option("steps of the teacher in the first round", default=64, minimum=2)
-    rounds: int = option("rounds; each divides the steps by `merge`", default=4, minimum=1)
-    merge: int = option("steps of the teacher that the student takes in one", default=2, minimum=2)
-    divergence: Literal["kl", "reverse-kl", "tvd", "mse"] = option(
-        "from the teacher's distribution to the student's: kl(teacher || student), reverse-kl, tvd, or mse of "
-        "logarithms",
-        default="kl",
-    )
-    latents: int | None = option("components of the mixture of di4c (default: 8)", default=None, minimum=2)
-    steps: int = option("training steps of each round", default=500, minimum=1)
-    batch: int = _batch(default=16)
-    lr: float = _lr(default=3e-4)
-    ema: float = option("decay of the averaged weights, which teach the next round", default=0.99, minimum=0, below=1)
-    seed: int = _seed()
-    progress: Callable[[int, int], None] | None = _progress()
-
-    def _trained(self, model: "Model", options: "FitOptions") -> "tuple[DistillRecord, Model]":
-        from .distill import DistillRecord, distill
-
-        student, config = distill(
-            model, self.data, by=self.by, teacher_steps=self.teacher_steps, rounds=self.rounds, merge=self.merge,
-            divergence=self.divergence, latents=self.latents, ema=self.ema, options=options,
-        )  # fmt: skip
-        return DistillRecord(config, model=student), student
-
-
-def check_new(folder: str | Path | None) -> None:
-    """Raise InputError for a folder that is there already, or cannot be written."""
-    if folder is None:
-        return
-    if Path(folder).exists():
-        raise InputError(f"'{folder}' is there; give the name of a new folder with `out`")
-    writable(Path(folder))

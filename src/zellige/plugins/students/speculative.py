@@ -16,23 +16,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..base.errors import InputError
-from ..core.batch import Batch
-from ..core.random import mix
-from ..core.student import half
-from ..data.rows import Rows, evenly_spaced
-from ..evaluation.corpus import corpus_of
-from ..methods.absorbing import Masked
-from ..methods.diffusion import where_noised
-from ..models.model import Model, fingerprint
-from ..models.speculative import HeadConfig, Verifier
-from ..nn.cross_entropy import cross_entropy
-from ..nn.precision import products
-from ..nn.speculative import CausalHead
-from ..samplers import Speculative, State
-from ..samplers.predict import expected_time
-from ..samplers.speculative import HEADLESS
-from ..show.record import Figure, Trained
+from zellige.base.errors import InputError
+from zellige.core.batch import Batch
+from zellige.core.random import mix
+from zellige.core.student import half
+from zellige.data.rows import Rows, evenly_spaced
+from zellige.evaluation.corpus import corpus_of
+from zellige.methods.absorbing import Masked
+from zellige.methods.diffusion import where_noised
+from zellige.models.model import Model, fingerprint
+from zellige.models.speculative import HeadConfig, Verifier
+from zellige.nn.cross_entropy import cross_entropy
+from zellige.nn.precision import products
+from zellige.nn.speculative import CausalHead
+from zellige.samplers import Speculative, State
+from zellige.samplers.predict import expected_time
+from zellige.samplers.speculative import HEADLESS
+from zellige.show.record import Figure, Trained
+
 from .small import FitOptions, fit
 
 

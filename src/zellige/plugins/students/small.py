@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..base.requests import Progress
-from ..core.batch import Batch
-from ..core.random import mix
-from ..data.rows import Rows
+from zellige.base.requests import Progress
+from zellige.core.batch import Batch
+from zellige.core.random import mix
+from zellige.data.rows import Rows
 
 WARM_UP = 0.05  # of the steps
 

@@ -17,27 +17,28 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..base.errors import InputError
-from ..base.schema import UNREAD
-from ..core import random
-from ..core.batch import Batch
-from ..core.gaussian import on_path
-from ..core.process import Mixture
-from ..core.random import Randomness, mix
-from ..core.student import half
-from ..data.rows import Rows, evenly_spaced
-from ..evaluation.corpus import corpus_of
-from ..methods import build
-from ..methods.diffusion import Diffusion
-from ..methods.method import Method
-from ..models.config import Config
-from ..models.model import Model, fingerprint
-from ..nn.transformer import DiT
-from ..samplers import distillation
-from ..samplers.pairing import absorbs, reverses
-from ..show.numbers import counted
-from ..show.record import Figure, Trained
-from .ema import EMA
+from zellige.base.errors import InputError
+from zellige.base.schema import UNREAD
+from zellige.core import random
+from zellige.core.batch import Batch
+from zellige.core.gaussian import on_path
+from zellige.core.process import Mixture
+from zellige.core.random import Randomness, mix
+from zellige.core.student import half
+from zellige.data.rows import Rows, evenly_spaced
+from zellige.evaluation.corpus import corpus_of
+from zellige.methods import build
+from zellige.methods.diffusion import Diffusion
+from zellige.methods.method import Method
+from zellige.models.config import Config
+from zellige.models.model import Model, fingerprint
+from zellige.nn.transformer import DiT
+from zellige.samplers import distillation
+from zellige.samplers.pairing import absorbs, reverses
+from zellige.show.numbers import counted
+from zellige.show.record import Figure, Trained
+from zellige.training.ema import EMA
+
 from .small import FitOptions, fit
 
 Loss = Callable[

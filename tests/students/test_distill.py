@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from zellige.base.errors import InputError
-from zellige.cli.train_on_model import rounds_lines
 from zellige.core.batch import Batch
 from zellige.exact import enumeration
 from zellige.methods import MDLM, UDLM, build
 from zellige.nn import DiT, Net, Table
-from zellige.training.distill import WAYS, Distilled, DistillRecord, Round, held_out_loss, train_rounds, windows
-from zellige.training.small import FitOptions
+from zellige.plugins.students.command import rounds_lines
+from zellige.plugins.students.distill import WAYS, Distilled, DistillRecord, Round, held_out_loss, train_rounds, windows
+from zellige.plugins.students.small import FitOptions
 
 V, L = 2, 2
 
@@ -105,7 +105,7 @@ def test_each_round_and_seed_has_random_numbers_of_its_own():
 
 
 def test_some_texts_are_held_out_evenly_spaced_in_batches(monkeypatch):
-    monkeypatch.setattr("zellige.training.distill.HELD_OUT", 40)
+    monkeypatch.setattr("zellige.plugins.students.distill.HELD_OUT", 40)
     rows, seen = Rows(torch.arange(100)[:, None]), []
 
     def loss(student, teacher, batch, n, generator):

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from testing.small import Rows
-from zellige.training.small import FitOptions, fit
+from zellige.plugins.students.small import FitOptions, fit
 
 
 def test_each_row_is_seen_once_before_any_is_seen_again_and_the_rate_warms_up(monkeypatch):

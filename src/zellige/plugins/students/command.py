@@ -6,21 +6,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..base.errors import InputError
-from ..base.requests import declared, inline, option
-from ..core.student import half
-from ..data import Data
-from ..show.numbers import columns, counted, path
-from ..show.progress import Bar
-from ..show.terminal import Terminal
-from ..training.requests import TrainClassifier, TrainDistill, TrainSpeculative, check_new
-from . import options
-from .common import OfModel, load, loading, put_json, typed_data
+from zellige.base.errors import InputError
+from zellige.base.requests import declared, inline, option
+from zellige.cli import options
+from zellige.cli.common import OfModel, load, loading, put_json, typed_data
+from zellige.core.student import half
+from zellige.data import Data
+from zellige.show.numbers import columns, counted, path
+from zellige.show.progress import Bar
+from zellige.show.terminal import Terminal
+
+from .requests import TrainClassifier, TrainDistill, TrainSpeculative, check_new
 
 if TYPE_CHECKING:
-    from ..models.classifier import ClassifierConfig
-    from ..models.speculative import HeadConfig
-    from ..training.distill import Distilled
+    from zellige.models.classifier import ClassifierConfig
+    from zellige.models.speculative import HeadConfig
+
+    from .distill import Distilled
 
 
 @declared
@@ -69,7 +71,7 @@ class Command:
 
 def classifier_lines(config: "ClassifierConfig") -> list[str]:
     """The calibration of a classifier by noise level."""
-    from ..evaluation.interval import Proportion
+    from zellige.evaluation.interval import Proportion
 
     rows = [
         [

@@ -14,23 +14,24 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..base.errors import InputError
-from ..base.schema import UNREAD
-from ..core import random
-from ..core.batch import Batch
-from ..core.random import mix
-from ..core.schedule import CLEAN, PRIOR
-from ..data import Data
-from ..data.rows import Rows, evenly_spaced
-from ..evaluation.corpus import corpus_of
-from ..evaluation.interval import Proportion
-from ..methods.diffusion import where_noised
-from ..methods.method import Method
-from ..models.classifier import AtNoise, ClassifierConfig, TextClassifier, fresh, noise_of
-from ..models.model import Model
-from ..nn.block import Net
-from ..samplers.pairing import blank
-from ..show.record import Figure, Trained
+from zellige.base.errors import InputError
+from zellige.base.schema import UNREAD
+from zellige.core import random
+from zellige.core.batch import Batch
+from zellige.core.random import mix
+from zellige.core.schedule import CLEAN, PRIOR
+from zellige.data import Data
+from zellige.data.rows import Rows, evenly_spaced
+from zellige.evaluation.corpus import corpus_of
+from zellige.evaluation.interval import Proportion
+from zellige.methods.diffusion import where_noised
+from zellige.methods.method import Method
+from zellige.models.classifier import AtNoise, ClassifierConfig, TextClassifier, fresh, noise_of
+from zellige.models.model import Model
+from zellige.nn.block import Net
+from zellige.samplers.pairing import blank
+from zellige.show.record import Figure, Trained
+
 from .small import FitOptions, fit
 
 RANGES = 5  # of the noise level, in which the calibration is measured
