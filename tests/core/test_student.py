@@ -19,7 +19,8 @@ def mass(t: float, freedom: int) -> float:
 @pytest.mark.parametrize("level", [0.95, 0.9])
 @pytest.mark.parametrize("freedom", [1, 2, 3, 4, 7, 30, 399, 400, 401, 402, 1000, 100_000])
 def test_it_holds_its_share_of_the_density(freedom, level):
-    assert mass(student(freedom, level), freedom) == pytest.approx(level, abs=1e-10)
+    close = 1.5e-11 if freedom < 1000 else 1e-10  # the series' next term is 7e-12 at 401; beyond, lgamma rounds
+    assert mass(student(freedom, level), freedom) == pytest.approx(level, abs=close)
 
 
 def test_one_value_has_no_interval():
