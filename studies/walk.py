@@ -97,7 +97,7 @@ def walks() -> dict[str, Walk]:
     import zellige
     from zellige import Data, Net, Train
     from zellige.cli import main
-    from zellige.cli.evaluate_print import describe_samples
+    from zellige.plugins.evaluations.generate.printing import describe_samples
 
     root = Path(zellige.__file__).parent
     training, sampling, running, loading, option, metric = (Walk(root) for _ in range(6))

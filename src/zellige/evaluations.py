@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from .base.lazy import lazy
 
 if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
-    from .evaluation.requests import EvaluateSamples as EvaluateSamples
-    from .evaluation.requests import TrainFeatures as TrainFeatures
     from .plugins.evaluations.bracket.request import EvaluateBracket as EvaluateBracket
+    from .plugins.evaluations.generate.request import EvaluateSamples as EvaluateSamples
+    from .plugins.evaluations.generate.request import TrainFeatures as TrainFeatures
     from .plugins.evaluations.pairs.request import EvaluatePairs as EvaluatePairs
     from .plugins.evaluations.steps.request import EvaluateSteps as EvaluateSteps
     from .plugins.evaluations.suite.request import EvaluateSuite as EvaluateSuite
@@ -24,10 +24,10 @@ WHERE = {
     "EvaluateBracket": "plugins.evaluations.bracket.request",
     "EvaluateSuite": "plugins.evaluations.suite.request",
     "EvaluatePairs": "plugins.evaluations.pairs.request",
-    "EvaluateSamples": "evaluation.requests",
+    "EvaluateSamples": "plugins.evaluations.generate.request",
     "EvaluateGlue": "plugins.studies.probes.requests",
     "EvaluateProbe": "plugins.studies.probes.requests",
-    "TrainFeatures": "evaluation.requests",
+    "TrainFeatures": "plugins.evaluations.generate.request",
 }
 
 __all__ = [*WHERE]  # pyright: ignore[reportUnsupportedDunderAll]

@@ -22,7 +22,7 @@ import numpy as np
 
 from zellige.evaluation import distances, metrics
 from zellige.evaluation.metrics import ORDERS, grams
-from zellige.evaluation.text_features import hashed_ngrams, in_units_of
+from zellige.plugins.evaluations.generate.text_features import hashed_ngrams, in_units_of
 
 PAIRS = 4_000_000
 POOL = 1500  # rows of real text

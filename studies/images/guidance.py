@@ -18,8 +18,8 @@ import torch
 from matplotlib.figure import Figure
 
 import zellige
-from zellige.evaluation.image_features import features_of
 from zellige.evaluation.interval import Proportion, student
+from zellige.plugins.evaluations.generate.image_features import features_of
 from zellige.show import kinds
 
 STRENGTHS = (0.0, 1.0, 2.0, 4.0)

@@ -11,9 +11,9 @@ import numpy as np
 from zellige import Data
 from zellige.data.prepare import prepare
 from zellige.data.rows import evenly_spaced
-from zellige.evaluation.image_features import features_of
 from zellige.evaluation.image_quality import library
 from zellige.evaluation.metrics import METRICS, intervals, measure_images
+from zellige.plugins.evaluations.generate.image_features import features_of
 from zellige.show import kinds
 
 

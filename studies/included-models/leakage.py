@@ -30,8 +30,8 @@ from ship import PLACES
 from zellige import evaluate
 from zellige.data import Corpus
 from zellige.data.prepare import prepare
-from zellige.evaluation.memorisation import longest
 from zellige.models.model import load
+from zellige.plugins.evaluations.generate.memorisation import longest
 from zellige.plugins.kinds.molecules.smiles import atoms_of
 from zellige.plugins.kinds.puzzles.sudoku import invariants
 from zellige.show.kinds import of

@@ -22,10 +22,10 @@ from torch import Tensor
 
 import zellige
 from zellige.core.prediction import posterior
-from zellige.evaluation import sample_sets
 from zellige.evaluation.corpus import corpus_of
-from zellige.evaluation.judge import Judge
-from zellige.evaluation.sample_sets import Set, Way
+from zellige.plugins.evaluations.generate import sample_sets
+from zellige.plugins.evaluations.generate.judge import Judge
+from zellige.plugins.evaluations.generate.sample_sets import Set, Way
 from zellige.samplers import Ancestral
 from zellige.samplers.predict import fill, free, predict_at
 from zellige.sampling.sample import watch

@@ -18,12 +18,12 @@ from zellige.base.errors import InputError
 from zellige.cli.evaluate_again import compared, of_unit, read_claims
 from zellige.data import prepare
 from zellige.data.tokenizer import Bytes
-from zellige.evaluation.image_features import save_features, train_classifier
 from zellige.evaluation.interval import Proportion
 from zellige.evaluation.repeat import changes
 from zellige.methods import METHODS, build
 from zellige.models.config import Train
 from zellige.models.model import Model
+from zellige.plugins.evaluations.generate.image_features import save_features, train_classifier
 from zellige.show.record import Figure
 
 TEXT = "the value of the object is returned by the function and it is the name of a class\n"

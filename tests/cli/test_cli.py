@@ -327,11 +327,11 @@ def forms() -> dict[str, type]:
         demo,
         drawing,
         evaluate,
-        evaluate_features,
         lists,
         train,
         tune,
     )
+    from zellige.plugins.evaluations.generate import features_command
     from zellige.plugins.published import command as import_export
     from zellige.plugins.report import command as report
     from zellige.plugins.students import command as students
@@ -352,7 +352,7 @@ def forms() -> dict[str, type]:
         sweep,
         verify,
         import_export,
-        evaluate_features,
+        features_command,
         students,
     )
     for name, each in {name: each for place in places for name, each in vars(place).items()}.items():

@@ -86,7 +86,7 @@ def test_a_model_and_a_judge(asked, tmp_path, monkeypatch):
     said = sentence(zellige.load, "somebody/model")
     assert said == f"no folder at 'somebody/model', and {HUB}; check the connection, or give a folder"
     pytest.importorskip("transformers")
-    from zellige.evaluation.judge import Judge
+    from zellige.plugins.evaluations.generate.judge import Judge
 
     assert sentence(Judge, "gpt2x").startswith("no judge 'gpt2x' on this machine, and none on the Hugging Face hub")
 

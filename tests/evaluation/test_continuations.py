@@ -16,11 +16,12 @@ from zellige.data import prepare
 from zellige.data.given import Given
 from zellige.data.levels import Levels
 from zellige.data.tokenizer import Characters
-from zellige.evaluation import continuations, metrics, sample_sets
+from zellige.evaluation import metrics
 from zellige.evaluation.interval import Number
 from zellige.methods import build
 from zellige.models.config import Config
 from zellige.models.model import Model
+from zellige.plugins.evaluations.generate import continuations, sample_sets
 from zellige.samplers import Ancestral
 from zellige.show.record import dumps
 

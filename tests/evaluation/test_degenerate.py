@@ -2,9 +2,9 @@
 
 import pytest
 
-from zellige.evaluation.degenerate import fooled_metrics
 from zellige.evaluation.interval import Number
 from zellige.evaluation.metrics import METRICS
+from zellige.plugins.evaluations.generate.degenerate import fooled_metrics
 
 
 def around(value):

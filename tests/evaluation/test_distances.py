@@ -12,10 +12,10 @@ import torch
 from zellige.base.errors import InputError
 from zellige.evaluation import distances, metrics
 from zellige.evaluation.interval import Number, from_jackknife, mean, student
-from zellige.evaluation.judge import JudgeReading
-from zellige.evaluation.memorisation import longest
-from zellige.evaluation.sample_sets import match_entropy
-from zellige.evaluation.text_features import RealText, hashed_ngrams, in_units_of
+from zellige.plugins.evaluations.generate.judge import JudgeReading
+from zellige.plugins.evaluations.generate.memorisation import longest
+from zellige.plugins.evaluations.generate.sample_sets import match_entropy
+from zellige.plugins.evaluations.generate.text_features import RealText, hashed_ngrams, in_units_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "studies" / "coverage"))
 from coverage_distances import CHANGES, covers, normal
@@ -233,7 +233,7 @@ def test_a_run_ends_with_its_row():
 @pytest.mark.parametrize("seed", range(4))
 def test_the_longest_run_is_that_of_trying_all(seed, chunk, monkeypatch):
     """Padding and tokens that no text has end a run; so do the ends of rows. In any chunks."""
-    monkeypatch.setattr("zellige.evaluation.memorisation.CHUNK", chunk)
+    monkeypatch.setattr("zellige.plugins.evaluations.generate.memorisation.CHUNK", chunk)
     g = np.random.default_rng(seed)
     texts = [g.integers(0, 4, g.integers(0, 15)).tolist() for _ in range(6)]
     training = g.integers(-1, 6, (7, 9))

@@ -19,16 +19,17 @@ from zellige import Data, Net, cli
 from zellige.base.errors import InputError
 from zellige.data.levels import Levels
 from zellige.data.prepare import prepare
-from zellige.evaluation import image_features, image_quality, metrics
-from zellige.evaluation.image_features import features_of, trained
+from zellige.evaluation import image_quality, metrics
 from zellige.evaluation.image_quality import Views, frechet, inception, kernel_distance, radii, within
 from zellige.evaluation.interval import Proportion, student
 from zellige.evaluation.metrics import METRICS, measure_images
-from zellige.evaluation.samples import SamplesRecord
 from zellige.methods import build
 from zellige.models.config import Config
 from zellige.models.model import Model
 from zellige.nn.classifier import ImageClassifier
+from zellige.plugins.evaluations.generate import image_features
+from zellige.plugins.evaluations.generate.image_features import features_of, trained
+from zellige.plugins.evaluations.generate.samples import SamplesRecord
 from zellige.plugins.report.sweep import sweep_figure
 from zellige.show import kinds
 

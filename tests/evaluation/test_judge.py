@@ -13,10 +13,10 @@ from zellige.base.schema import sealed
 from zellige.core.batch import Batch
 from zellige.data.tokenizer import Characters, Tokens
 from zellige.evaluation.evaluate import evaluate_rows
-from zellige.evaluation.judge import Judge, causal_model
 from zellige.methods import build
 from zellige.models.config import Config
 from zellige.models.model import Model
+from zellige.plugins.evaluations.generate.judge import Judge, causal_model
 
 WORDS = "the value of the object is returned by the function and it is the name of a class in this module "
 TEXTS = [WORDS[:30], "a", WORDS * 3, "the", WORDS[10:60], "", "it is"]
@@ -106,7 +106,7 @@ def test_a_batch_is_one_by_one(gpt2, first, long, monkeypatch):
     nats, tokens = judge.nats(TEXTS)
     each = [judge.nats([text]) for text in TEXTS]
     agree((nats, tokens), (torch.cat([n for n, _ in each]), torch.cat([t for _, t in each])))
-    monkeypatch.setattr("zellige.evaluation.judge.LOGITS", 3 * 32 * judge.inner.vocabulary)
+    monkeypatch.setattr("zellige.plugins.evaluations.generate.judge.LOGITS", 3 * 32 * judge.inner.vocabulary)
     agree(judge.nats(TEXTS), (nats, tokens))
 
 

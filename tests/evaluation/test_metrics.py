@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from zellige.base.errors import InputError
-from zellige.cli import evaluate_print
 from zellige.evaluation import metrics
 from zellige.evaluation.interval import Number, mean, student
 from zellige.evaluation.metrics import METRICS, Metric
-from zellige.evaluation.sample_sets import ScoredSet, Way
+from zellige.plugins.evaluations.generate import printing
+from zellige.plugins.evaluations.generate.sample_sets import ScoredSet, Way
 from zellige.samplers import State
 from zellige.samplers.growing import Growth
 
@@ -211,7 +211,7 @@ def test_a_metric_without_a_row_is_neither_saved_nor_printed():
         lambda: samples.also({"entropy": number, "sparkle": number}),
         lambda: metrics.definitions(["sparkle"]),
         lambda: metrics.intervals(["sparkle"]),
-        lambda: evaluate_print.shown(samples, "sparkle"),
+        lambda: printing.shown(samples, "sparkle"),
     ):
         with pytest.raises(ValueError, match=r"the metric 'sparkle' has no row; add it to METRICS"):
             plant()

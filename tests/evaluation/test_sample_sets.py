@@ -13,15 +13,15 @@ import zellige
 from zellige import Data, Net, cli
 from zellige.base.errors import InputError
 from zellige.data.tokenizer import Characters
-from zellige.evaluation import sample_sets
-from zellige.evaluation.degenerate import fooled_metrics
 from zellige.evaluation.interval import Number
-from zellige.evaluation.judge import Judge
 from zellige.evaluation.metrics import METRICS, Metric, entropies
-from zellige.evaluation.sample_sets import ScoredSet, Set, Way
 from zellige.methods import build
 from zellige.models.config import Config
 from zellige.models.model import Model
+from zellige.plugins.evaluations.generate import sample_sets
+from zellige.plugins.evaluations.generate.degenerate import fooled_metrics
+from zellige.plugins.evaluations.generate.judge import Judge
+from zellige.plugins.evaluations.generate.sample_sets import ScoredSet, Set, Way
 from zellige.plugins.report import sweep as figures
 from zellige.show.record import Record, dumps
 

@@ -9,11 +9,12 @@ import torch
 
 from zellige import Data, InputError, Net, cli
 from zellige.data.prepare import prepare
-from zellige.evaluation import metrics, sample_sets, tasks
-from zellige.evaluation.requests import EvaluateSamples
+from zellige.evaluation import metrics, tasks
 from zellige.methods import build
 from zellige.models.config import Config
 from zellige.models.model import Model
+from zellige.plugins.evaluations.generate import sample_sets
+from zellige.plugins.evaluations.generate.request import EvaluateSamples
 from zellige.plugins.kinds.molecules import task as asked_of_molecules
 from zellige.plugins.kinds.molecules.tokens import Smiles
 from zellige.plugins.kinds.puzzles import task

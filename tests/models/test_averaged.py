@@ -10,12 +10,12 @@ import torch
 
 import zellige
 from zellige import Data, InputError, Net
-from zellige.evaluation import sample_sets
-from zellige.evaluation.samples import draw_sets
 from zellige.methods import METHODS, build
 from zellige.models.averaged import averaged
 from zellige.models.config import Config
 from zellige.models.model import Model
+from zellige.plugins.evaluations.generate import sample_sets
+from zellige.plugins.evaluations.generate.samples import draw_sets
 from zellige.plugins.kinds.puzzles.sudoku import grids4
 from zellige.plugins.web.guard import Limits
 from zellige.show.terminal import Terminal

@@ -13,9 +13,9 @@ from zellige.base.errors import InputError
 from zellige.cli import main
 from zellige.core.batch import Batch
 from zellige.data import Data
-from zellige.evaluation.samples import real_images
 from zellige.models.class_names import class_names, find_classes
 from zellige.plugins import report
+from zellige.plugins.evaluations.generate.samples import real_images
 from zellige.plugins.evaluations.pairs.choices import Question
 from zellige.plugins.evaluations.pairs.request import EvaluatePairs
 from zellige.show.terminal import Terminal

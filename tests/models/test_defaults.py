@@ -10,13 +10,13 @@ import zellige
 from web.small_models import small
 from zellige import Data, InputError, Net, cli
 from zellige.data.tokenizer import Integers
-from zellige.evaluation.sample_sets import Way, draw_samples
 from zellige.evaluation.tasks import draw_tokens
 from zellige.methods import build
 from zellige.models.checkpoint.write import write_checksums
 from zellige.models.config import Config
 from zellige.models.defaults import GENERATION
 from zellige.models.model import Model
+from zellige.plugins.evaluations.generate.sample_sets import Way, draw_samples
 from zellige.sampling.request import Sampling
 from zellige.sampling.sample import watch_some
 from zellige.sampling.samples import collect

@@ -13,7 +13,7 @@ import zellige
 from zellige import Data, Net, Train, cli
 from zellige.data.prepare import prepare
 from zellige.evaluation.interval import Number
-from zellige.evaluation.sample_sets import Set, Way
+from zellige.plugins.evaluations.generate.sample_sets import Set, Way
 from zellige.plugins.studies.compare import samplers as compared
 from zellige.plugins.studies.compare.command import all_samplers
 from zellige.plugins.studies.compare.samplers_figure import samplers_figure

@@ -25,7 +25,6 @@ from zellige.core.schedule import Tabulated
 from zellige.data import Corpus, Rows
 from zellige.data.levels import Levels
 from zellige.data.tokenizer import Bytes, Characters
-from zellige.evaluation import sample_sets
 from zellige.evaluation.ngram import NGrams
 from zellige.evaluation.result import Result
 from zellige.methods import D3PM, MD4, MDLM, build
@@ -35,6 +34,7 @@ from zellige.models.model import Model
 from zellige.nn import Net
 from zellige.nn.network import unfilled
 from zellige.plugins import report
+from zellige.plugins.evaluations.generate import sample_sets
 from zellige.plugins.kinds.music.notes import Notes
 from zellige.plugins.report import assemble, figures, page, sections, work
 from zellige.samplers import Ancestral, run

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..base.errors import InputError
-from ..base.plugins import Fits, Registry
+from ..base.plugins import Fits, Registry, named, ours
 from ..base.processes import this_process
 from ..base.requests import declared, inline, option
 from ..data import Data
@@ -29,7 +29,6 @@ from .common import (
     with_sampler,
 )
 from .evaluate_again import Mode, again, audit, status
-from .evaluate_features import FEATURES, FeaturesOptions, train_features
 from .flags import flags
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     given = options.given(words)
     runs = not options.asks_help(words)
     if TRAIN in given:
-        return train_features(words, terminal, began)
+        return named(ours("zellige.trainings")[TRAIN])(words, terminal, began)
     if "--show" in given and runs:
         return _show(words, terminal)
     if "--audit" in given and runs:
@@ -172,15 +171,16 @@ def save_bound(result: "Result", folder: Path, terminal: Terminal) -> None:
 
 TITLE = "Evaluate the likelihood of a text, with 95% intervals."
 FRONTIER = ("--generate --frontier", "Perplexity against entropy, as a curve.")
+FEATURES = (f"{TRAIN} FOLDER", "Train an image classifier for FID and KID.")
 
 
 def _modes() -> str:
     """The other commands of `evaluate`, a line each, for its help."""
     order = ("generate", "steps", "bracket", "suite", "pairs", "probe")
     modes = [EVALUATIONS[name] for name in [*order, *(n for n in EVALUATIONS.names() if n not in order)]]
-    titles = {mode.options.usage: mode.about for mode in modes} | {FeaturesOptions.usage: FEATURES}
+    titles = {mode.options.usage: mode.about for mode in modes}
     lines = [(usage.removeprefix("RUN ").removesuffix(" [options]"), about) for usage, about in titles.items()]
-    lines.insert(1, FRONTIER)
+    lines = [lines[0], FRONTIER, *lines[1:], FEATURES]
     wide = max(len(usage) for usage, _ in lines) + 2
     table = [f"  {usage:<{wide}}{about.rstrip('.')}" for usage, about in lines]
     return "\n".join(["Other evaluations (each has its own -h):", *table])

@@ -4,18 +4,15 @@ A request is a dataclass whose fields are its options. It imports no torch befor
 files that it imports then.
 """
 
-import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..base.errors import InputError
 from ..base.requests import (
     HandedOver,
     Progress,
     Request,
-    alone,
     aside,
     bounded_grid,
     data_of_json,
@@ -23,18 +20,15 @@ from ..base.requests import (
     option,
     verb,
 )
-from ..data import DATASETS, Corpus, Data
+from ..data import Corpus, Data
 from ..models.decoding import SYMMETRIES
-from .sample_options import SamplesRequest
 
 R = TypeVar("R")
 
 if TYPE_CHECKING:
     from ..methods.method import Method
     from ..models.model import Model, ModelSource
-    from .image_features import FeaturesRecord
     from .result import Result
-    from .samples import SamplesRecord
 
 ESTIMATOR = "bound, any_order, random, forward or backward; for csm path or loss; the method must support it"
 _data = partial(
@@ -176,77 +170,3 @@ class Evaluate(SplitRequest["Result"]):
 
 
 evaluate = verb(Evaluate, "evaluate")
-
-
-@declared
-class EvaluateSamples(SamplesRequest["SamplesRecord"]):
-    """Samples of a model, judged: text by a causal language model and beside real text, images by FID and its kin.
-
-    Without a model (`run()`) it judges the texts of `samples`. The record has `.points`, a set of samples each with its
-    `.measures` by name, `.real`, `.matched`, `.protocol` and `.save(path)`.
-    """
-
-    returns = "zellige.evaluation.samples:SamplesRecord"
-
-    def run(self, model: "ModelSource | None" = None, /) -> "SamplesRecord":
-        """Judge samples of a `Model`, a run folder, a saved folder or a hub id; without one, those of a file."""
-        from ..models.model import as_model
-        from .samples import evaluate_samples
-
-        if model is None and self.cheats:
-            raise InputError("`cheats` are made of a run's training text; give the run too")
-        return evaluate_samples(self, None if model is None else as_model(model)).made_by(self)
-
-
-@declared
-class TrainFeatures(Request["FeaturesRecord"]):
-    """Train an image classifier, in whose features samples are compared where Inception does not fit: FID and KID of
-    digits.
-
-    The record has `.config`, with its accuracy on the test images, and `.save(path)`.
-    """
-
-    returns = "zellige.evaluation.image_features:FeaturesRecord"
-
-    folder: str | Path = option(
-        "folder to write; zellige evaluate --generate --features reads it", default="features", flag="train-features"
-    )
-    data: Any = option(
-        "images with classes: mnist, fashion-mnist, cifar10",
-        default=Data("mnist"),
-        hidden=True,
-        read=partial(data_of_json, Data),
-    )
-    width: int = option("number of features per image; FID needs more samples than that", default=64, minimum=1)
-    epochs: int = option("passes over the training images", default=3, minimum=1)
-    seed: int = option("random seed", default=0, minimum=0)
-    device: Literal["auto", "cpu", "cuda"] = option("where to compute; auto: the GPU if there is one", default="auto")
-    reading: Progress | None = aside("called with (bytes read, bytes in all)", default=None)
-    progress: Progress | None = aside("called with (steps done, steps in all)", default=None)
-
-    def run(self) -> "FeaturesRecord":
-        """Train on the training images, and write the folder.
-
-        Raises:
-            InputError: images without classes, a folder of something else, or no such device.
-        """
-        if self.data.name in DATASETS and not {"labels", "size"} <= {*DATASETS[self.data.name].reads}:
-            raise InputError(f"{self.data.name} holds no images with classes; give such, e.g. `data.name` mnist")
-        import torch
-
-        from ..data.prepare import prepare
-        from . import image_features
-
-        folder, began = image_features.free_folder(self.folder), time.monotonic()
-        if self.device == "cuda" and not torch.cuda.is_available():
-            raise InputError("`device` is cuda, and there is no GPU here; use `device` cpu")
-        device = "cuda" if self.device != "cpu" and torch.cuda.is_available() else "cpu"
-        data = prepare(replace(self.data, labels=True), progress=self.reading)
-        network, config = image_features.train_classifier(
-            data, self.width, self.epochs, self.seed, device, self.progress
-        )
-        image_features.save_features(network, config, folder)
-        return image_features.FeaturesRecord(config, time.monotonic() - began, request=self.saved())
-
-
-train_features = alone(TrainFeatures, "train_features")

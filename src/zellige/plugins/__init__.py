@@ -38,14 +38,15 @@ COMMANDS: dict[str, tuple[str, str]] = {  # in the order of `zellige --help`: th
 }
 TABLE: dict[str, dict[str, str]] = {
     "zellige.commands": {name: address for name, (address, _) in COMMANDS.items()},
-    "zellige.trainings": {  # by the word after `zellige train`, where that is no method
+    "zellige.trainings": {  # by the word after `zellige train`, where that is no method; by the flag of `evaluate`
+        "--train-features": "zellige.plugins.evaluations.generate.features_command:train_features",
         "classifier": "zellige.plugins.students.command:train_on_model",
         "speculative": "zellige.plugins.students.command:train_on_model",
         "distill": "zellige.plugins.students.command:train_on_model",
     },
     "zellige.evaluations": {  # by the flag of `zellige evaluate` that asks for one
         "suite": "zellige.plugins.evaluations.suite.command:SUITE",
-        "generate": "zellige.cli.generate:GENERATE",
+        "generate": "zellige.plugins.evaluations.generate.command:GENERATE",
         "pairs": "zellige.plugins.evaluations.pairs.command:PAIRS",
         "probe": "zellige.plugins.studies.probes.command:PROBE",
         "bracket": "zellige.plugins.evaluations.bracket.command:BRACKET",

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from zellige.evaluation.metrics import Metric, find
-from zellige.evaluation.sample_sets import ScoredSet, curves_of
+from zellige.plugins.evaluations.generate.sample_sets import ScoredSet, curves_of
 
 from .palette import COLOURS, INK, LINES, RULE, SOFT, STYLE
 

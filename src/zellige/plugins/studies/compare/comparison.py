@@ -32,7 +32,6 @@ from zellige.data.corpus import as_data
 from zellige.evaluation.corpus import corpus_of
 from zellige.evaluation.interval import mean
 from zellige.evaluation.result import Result, difference, summarize
-from zellige.evaluation.sample_sets import sampler_of
 from zellige.methods import build
 from zellige.methods.method import Method
 from zellige.models import model as models
@@ -40,6 +39,7 @@ from zellige.models.checkpoint.layout import CHECKPOINTS, holds_run, newest, ste
 from zellige.models.checkpoint.read import read_config, run_config
 from zellige.models.config import Config, Train
 from zellige.nn.block import Net
+from zellige.plugins.evaluations.generate.sample_sets import sampler_of
 from zellige.samplers import find as find_sampler
 from zellige.show.numbers import count, counted, duration, parameters
 from zellige.show.progress import Bar, TrainingPart

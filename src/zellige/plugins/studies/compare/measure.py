@@ -16,12 +16,12 @@ from zellige import __version__, samplers
 from zellige.base.errors import InputError, check_counts
 from zellige.core.random import mix
 from zellige.data import Corpus
-from zellige.evaluation.sample_sets import sampler_of
 from zellige.exact import metropolis
 from zellige.methods.method import Method
 from zellige.models import model as checkpoint
 from zellige.models.checkpoint.read import read_metrics, weights_sha256
 from zellige.models.locate import locate
+from zellige.plugins.evaluations.generate.sample_sets import sampler_of
 from zellige.samplers.choice import PLAIN
 from zellige.samplers.pairing import admissible
 from zellige.sampling.sample import watch

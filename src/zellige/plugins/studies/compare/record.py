@@ -13,7 +13,7 @@ import torch
 from zellige.base.schema import HIGH, LOW
 from zellige.evaluation.interval import Number
 from zellige.evaluation.result import Result
-from zellige.evaluation.sample_sets import Way
+from zellige.plugins.evaluations.generate.sample_sets import Way
 from zellige.samplers.choice import PLAIN
 
 COSTS = ("evaluations", "time")  # of a sample

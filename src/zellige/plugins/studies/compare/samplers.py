@@ -40,15 +40,16 @@ from zellige.base.schema import entries_of, read_json, shown, structure
 from zellige.core.batch import Batch
 from zellige.data import Corpus
 from zellige.data.rows import evenly_spaced
-from zellige.evaluation import metrics, sample_sets
+from zellige.evaluation import metrics
 from zellige.evaluation.corpus import corpus_of
 from zellige.evaluation.distances import LEAST
 from zellige.evaluation.interval import Number, Proportion, mean
 from zellige.evaluation.likelihood import number_of_tokens
 from zellige.evaluation.result import summarize
-from zellige.evaluation.sample_sets import Set, Way
-from zellige.evaluation.text_features import hashed_ngrams, in_units_of
 from zellige.models import model as models
+from zellige.plugins.evaluations.generate import sample_sets
+from zellige.plugins.evaluations.generate.sample_sets import Set, Way
+from zellige.plugins.evaluations.generate.text_features import hashed_ngrams, in_units_of
 from zellige.plugins.kinds.molecules.smiles import is_molecule
 from zellige.plugins.kinds.molecules.task import MOLECULES
 from zellige.plugins.kinds.puzzles.task import PUZZLES

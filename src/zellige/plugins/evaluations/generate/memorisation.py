@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ..base.requests import Progress
-from ..data.rows import Rows
+from zellige.base.requests import Progress
+from zellige.data.rows import Rows
 
 CHUNK = 2**20  # tokens of the training set at once
 BASE = np.uint64(0x9E3779B97F4A7C15)  # odd

@@ -20,17 +20,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..base.errors import InputError, not_installed
-from ..base.files import writable
-from ..base.requests import Progress
-from ..base.schema import sha256, shown
-from ..core.random import mix
-from ..data import Corpus
-from ..models.network_folder import files_of, load_network, save_network
-from ..nn.classifier import ImageClassifier
-from ..show.record import Figure, Trained
-from .image_quality import Views
-from .interval import Proportion
+from zellige.base.errors import InputError, not_installed
+from zellige.base.files import writable
+from zellige.base.requests import Progress
+from zellige.base.schema import sha256, shown
+from zellige.core.random import mix
+from zellige.data import Corpus
+from zellige.evaluation.image_quality import Views
+from zellige.evaluation.interval import Proportion
+from zellige.models.network_folder import files_of, load_network, save_network
+from zellige.nn.classifier import ImageClassifier
+from zellige.show.record import Figure, Trained
 
 INCEPTION = "inception"
 SHA256 = (
@@ -198,7 +198,7 @@ def train_classifier(
 ) -> tuple[ImageClassifier, FeatureConfig]:
     """A classifier of labelled images: a `Corpus` with classes. `progress` is called with (steps done,
     steps in all)."""
-    from ..show import kinds
+    from zellige.show import kinds
 
     tokenizer, names = data.tokenizer, [str(name) for name in data.about.get("classes") or ()]
     if tokenizer.kind != "image" or not names:

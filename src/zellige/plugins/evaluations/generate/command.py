@@ -8,20 +8,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..base.errors import InputError
-from ..base.files import file_suffix, make, writable, write_file
-from ..base.requests import declared, inline, option
-from ..data import Data
-from ..evaluation.requests import EvaluateSamples
-from ..show.numbers import path
-from ..show.record import as_file
-from ..show.terminal import Terminal
-from .common import Loading, OfModel, SamplerOptions, load, typed_data
-from .evaluate_again import Mode
+from zellige.base.errors import InputError
+from zellige.base.files import file_suffix, make, writable, write_file
+from zellige.base.requests import declared, inline, option
+from zellige.cli.common import Loading, OfModel, SamplerOptions, load, typed_data
+from zellige.cli.evaluate_again import Mode
+from zellige.data import Data
+from zellige.show.numbers import path
+from zellige.show.record import as_file
+from zellige.show.terminal import Terminal
+
+from .request import EvaluateSamples
 
 if TYPE_CHECKING:
-    from ..evaluation.sample_sets import Set
-    from ..evaluation.samples import SamplesRecord
+    from .sample_sets import Set
+    from .samples import SamplesRecord
 
 NAME = "generate"  # of the files: generate.jsonl, generate-JUDGE.json (or -images), .md, -frontier.svg, -calls.svg
 DRAWN = (  # options that make the samples, and those that make of them the numbers
@@ -105,7 +106,7 @@ def _suffix(request: EvaluateSamples, names: tuple[str, ...]) -> str:
 
 def write_samples(file: Path, sets: "Sequence[Set]") -> None:
     """Write the samples that were drawn."""
-    from ..evaluation.sample_sets import samples_as_lines
+    from .sample_sets import samples_as_lines
 
     make(file.parent)
     write_file(file, samples_as_lines(sets))
@@ -113,15 +114,16 @@ def write_samples(file: Path, sets: "Sequence[Set]") -> None:
 
 def generate_lines(record: "SamplesRecord") -> list[str]:
     """The lines that are printed."""
-    from .evaluate_print import describe_samples
+    from .printing import describe_samples
 
     return describe_samples(record)
 
 
 def save_samples(record: "SamplesRecord", folder: Path, terminal: Terminal, chosen: GenerateOptions) -> None:
     """Write the JSON, the table and the figures, and name them."""
-    from .. import report
-    from .evaluate_print import describe_samples, of_cheats, tables
+    from zellige import report
+
+    from .printing import describe_samples, of_cheats, tables
 
     request: Any = record.request
     stem = f"{NAME}-{record.judge}{'' if chosen.out is not None else _suffix(request, DRAWN + READ)}"

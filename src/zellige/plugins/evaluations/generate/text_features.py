@@ -20,13 +20,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..base.errors import InputError
-from ..models.model import fingerprint
-from .distances import LEAST
+from zellige.base.errors import InputError
+from zellige.evaluation.distances import LEAST
+from zellige.evaluation.interval import Number
+from zellige.evaluation.metrics import measure
+from zellige.models.model import fingerprint
+
 from .image_features import CONFIG
-from .interval import Number
 from .judge import Judge, JudgeReading, of_transformers
-from .metrics import measure
 
 WIDTH = 512
 LENGTHS = (2, 3, 4)  # of runs of bytes
@@ -49,8 +50,8 @@ def embedder(name: str, judge: Judge) -> tuple[Embed, dict[str, str]]:
     if (Path(name) / CONFIG).is_file():
         raise InputError(f"'{name}' holds features of images; give `features` judge, ngrams, or a model of texts")
     if Path(name).is_dir() and not of_transformers(Path(name)):
-        from ..models.embed import embed
-        from ..models.model import load
+        from zellige.models.embed import embed
+        from zellige.models.model import load
 
         model = load(name, device=judge.inner.device)
         about = {"features": f"mean hidden states of {name}", "weights_sha256": fingerprint(model.method)}

@@ -4,18 +4,18 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal, TypeVar
 
-from ..base.errors import InputError
-from ..base.requests import Request, aside, data_of_json, declared, option
-from ..data import Data
-from ..models.decoding import Decoding
-from ..show.terminal import Terminal
+from zellige.base.errors import InputError
+from zellige.base.requests import Request, aside, data_of_json, declared, option
+from zellige.data import Data
+from zellige.models.decoding import Decoding
+from zellige.show.terminal import Terminal
 
 R = TypeVar("R")
 
 
 @declared
 class SamplesRequest(Decoding, Request[R]):
-    """The fields of `requests.EvaluateSamples`, which runs it."""
+    """The fields of `request.EvaluateSamples`, which runs it."""
 
     judge: str = option(
         "autoregressive model that scores text; a folder or hub id of transformers, or a run of ar",

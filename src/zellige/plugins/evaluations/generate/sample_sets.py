@@ -22,27 +22,28 @@ from typing import Any, TypedDict, get_type_hints
 import numpy as np
 import torch
 
-from .. import samplers
-from ..base.arguments import from_text
-from ..base.errors import InputError, check_counts, unknown
-from ..base.requests import Progress, choices_of
-from ..base.schema import read_lines, read_text
-from ..data.corpus import Corpus
-from ..data.given import GivenRows
-from ..data.tokenizer_base import Tokenizer
-from ..models.decoding import Decoding
-from ..models.ends import end_token, trained_on_documents
-from ..models.model import Model, fingerprint
-from ..samplers import choose_sampler
-from ..samplers.choice import PLAIN
-from ..samplers.growing import Redrawn
-from ..samplers.pairing import admissible, of_length
-from ..samplers.tau_leaping import Leap, LeapSummary
-from ..sampling.sample import watch
-from ..sampling.samples import collect
-from ..sampling.trajectory import Frame
-from . import metrics
-from .interval import Number, from_jackknife
+from zellige import samplers
+from zellige.base.arguments import from_text
+from zellige.base.errors import InputError, check_counts, unknown
+from zellige.base.requests import Progress, choices_of
+from zellige.base.schema import read_lines, read_text
+from zellige.data.corpus import Corpus
+from zellige.data.given import GivenRows
+from zellige.data.tokenizer_base import Tokenizer
+from zellige.evaluation import metrics
+from zellige.evaluation.interval import Number, from_jackknife
+from zellige.models.decoding import Decoding
+from zellige.models.ends import end_token, trained_on_documents
+from zellige.models.model import Model, fingerprint
+from zellige.samplers import choose_sampler
+from zellige.samplers.choice import PLAIN
+from zellige.samplers.growing import Redrawn
+from zellige.samplers.pairing import admissible, of_length
+from zellige.samplers.tau_leaping import Leap, LeapSummary
+from zellige.sampling.sample import watch
+from zellige.sampling.samples import collect
+from zellige.sampling.trajectory import Frame
+
 from .judge import Judge, JudgeReading, read_texts
 
 MATCHED_INTERVAL = "at matched entropy: jackknife over samples, the same of every temperature, and real texts"

@@ -1,6 +1,6 @@
 """Judge samples of a model: text by a causal language model and beside real text, images by FID and its kin.
 
-`requests.EvaluateSamples` is the request, `SamplesRecord` what it returns. The sets of samples and the curves through
+`request.EvaluateSamples` is the request, `SamplesRecord` what it returns. The sets of samples and the curves through
 them are those of `sample_sets.py`, the degenerate samplers those of `degenerate.py`, the metrics those of `metrics.py`.
 """
 
@@ -15,33 +15,35 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 import torch
 
-from ..base.errors import InputError
-from ..base.schema import entries_named, entries_of
-from ..data.catalogue import SPLITS
-from ..data.given import Given
-from ..data.rows import evenly_spaced
-from ..models.class_names import WITHOUT_CLASS, class_names, find_classes
-from ..models.model import identity, which_weights
-from ..show import kinds
-from ..show.numbers import byte_size
-from ..show.progress import Bar
-from ..show.record import Figure, Record
-from ..show.terminal import Terminal
-from . import image_quality, metrics, sample_sets
+from zellige.base.errors import InputError
+from zellige.base.schema import entries_named, entries_of
+from zellige.data.catalogue import SPLITS
+from zellige.data.given import Given
+from zellige.data.rows import evenly_spaced
+from zellige.evaluation import image_quality, metrics
+from zellige.evaluation.corpus import beside_training, corpus_of, data_change_note, rows_with_classes
+from zellige.evaluation.distances import LEAST
+from zellige.models.class_names import WITHOUT_CLASS, class_names, find_classes
+from zellige.models.model import identity, which_weights
+from zellige.show import kinds
+from zellige.show.numbers import byte_size
+from zellige.show.progress import Bar
+from zellige.show.record import Figure, Record
+from zellige.show.terminal import Terminal
+
+from . import sample_sets
 from .continuations import Continuations, continuations, given_parts, merged
-from .corpus import beside_training, corpus_of, data_change_note, rows_with_classes
 from .degenerate import Degenerate, cold, fooled_metrics, judges_own, of_training
-from .distances import LEAST
 from .image_features import Features, FeaturesIdentity, features_of
 from .judge import Judge, JudgeIdentity, JudgeReading, read_texts
 from .memorisation import longest
-from .sample_options import SamplesRequest
+from .options import SamplesRequest
 from .sample_sets import Matched, ScoredSet, Set, Way
 from .text_features import Embed, RealText, embedder
 
 if TYPE_CHECKING:
-    from ..data import Corpus, Rows
-    from ..models.model import Model
+    from zellige.data import Corpus, Rows
+    from zellige.models.model import Model
 
 Request = SamplesRequest[Any]
 FEATURES, IMAGE_FEATURES = "judge", "inception"  # that are compared where none are named

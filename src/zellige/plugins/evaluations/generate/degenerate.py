@@ -18,14 +18,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from ..base.errors import InputError
-from ..base.requests import Progress
-from ..core.random import categorical, mix
-from ..data.rows import Rows
-from ..data.tokenizer_base import Tokenizer
-from ..models.model import Model
-from . import metrics
-from .interval import Number
+from zellige.base.errors import InputError
+from zellige.base.requests import Progress
+from zellige.core.random import categorical, mix
+from zellige.data.rows import Rows
+from zellige.data.tokenizer_base import Tokenizer
+from zellige.evaluation import metrics
+from zellige.evaluation.interval import Number
+from zellige.models.model import Model
+
 from .judge import Judge
 from .sample_sets import Set, Way, draw_samples
 

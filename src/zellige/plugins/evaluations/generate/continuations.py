@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import InputError
-from ..data import Corpus
-from ..data.given import Given
-from ..data.rows import Rows, evenly_spaced
-from ..models.model import fingerprint
-from . import metrics
-from .interval import Number
+from zellige.base.errors import InputError
+from zellige.data import Corpus
+from zellige.data.given import Given
+from zellige.data.rows import Rows, evenly_spaced
+from zellige.evaluation import metrics
+from zellige.evaluation.interval import Number
+from zellige.models.model import fingerprint
+
 from .sample_sets import ScoredSet, Set, Way
 
 

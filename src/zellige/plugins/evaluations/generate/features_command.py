@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..base.requests import declared, inline, option
-from ..data import Data
-from ..evaluation.requests import TrainFeatures
-from ..show.numbers import byte_size, path
-from ..show.terminal import Terminal
-from . import options
-from .common import bars, put_json
+from zellige.base.requests import declared, inline, option
+from zellige.cli import options
+from zellige.cli.common import bars, put_json
+from zellige.cli.evaluate import FEATURES
+from zellige.data import Data
+from zellige.show.numbers import byte_size, path
+from zellige.show.terminal import Terminal
 
-FEATURES = "Train an image classifier for FID and KID."
+from .request import TrainFeatures
 
 
 @declared
@@ -25,7 +25,7 @@ class FeaturesOptions:
 
 def train_features(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige evaluate --train-features FOLDER`"""
-    chosen = options.parse(FeaturesOptions, words, "evaluate --train-features", terminal, about=FEATURES)
+    chosen = options.parse(FeaturesOptions, words, "evaluate --train-features", terminal, about=FEATURES[1])
     with bars(terminal) as show:
         record = replace(
             chosen.request, data=chosen.data, reading=show("read", as_text=byte_size), progress=show("train", "steps")

@@ -31,14 +31,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..base.errors import InputError, nearest, not_installed
-from ..base.requests import Progress
-from ..base.schema import read_json
-from ..core.batch import Batch
-from ..core.random import categorical, mix
-from ..data import remote
-from ..data.tokenizer_base import Tokenizer
-from ..models.model import Model, fingerprint
+from zellige.base.errors import InputError, nearest, not_installed
+from zellige.base.requests import Progress
+from zellige.base.schema import read_json
+from zellige.core.batch import Batch
+from zellige.core.random import categorical, mix
+from zellige.data import remote
+from zellige.data.tokenizer_base import Tokenizer
+from zellige.models.model import Model, fingerprint
 
 GPT2 = "gpt2-large"
 LOGITS = 2**28  # of one call at most: 1 GB in float32
@@ -273,7 +273,7 @@ def causal_model(path: Any, device: torch.device | str) -> Any:
     name = str(path)
     folder = Path(name)
     if folder.is_dir() and not of_transformers(folder):
-        from ..models.model import load
+        from zellige.models.model import load
 
         return Own(load(name, device=device), name)
     return Transformer(name, device)
@@ -317,8 +317,8 @@ class Own:
 
     def draw(self, count: int, length: int, seed: int) -> list[str]:
         """Its own texts."""
-        from ..sampling.sample import watch
-        from ..sampling.samples import collect
+        from zellige.sampling.sample import watch
+        from zellige.sampling.samples import collect
 
         return collect(watch(self.model, count=count, length=length, seed=seed, defaults=False)).texts
 

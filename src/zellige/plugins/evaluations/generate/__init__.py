@@ -1,0 +1,1 @@
+"""`zellige evaluate RUN --generate`: samples judged, and the networks that judge them."""
