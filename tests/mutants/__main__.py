@@ -35,7 +35,10 @@ from .rules import Mutant, mutants
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src" / "zellige"
-PACKAGES = ("core", "nn", "methods", "samplers", "evaluation", "data", "training", "models", "sampling")
+PACKAGES = (
+    "core", "nn", "methods", "samplers", "evaluation", "data", "training", "models", "sampling", "plugins/evaluations",
+    "plugins/kinds", "plugins/students",
+)  # fmt: skip
 VERIFIED = ("core", "nn", "methods", "samplers")
 CHECKS = {  # the checks of a file that are not named after it
     "process": "process", "prediction": "prediction", "score": "score", "random": "draws", "counting": "draws",
@@ -198,6 +201,11 @@ def wilson(k: int, n: int) -> tuple[float, float]:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
+def package_of(file: str) -> str:
+    """The package of PACKAGES that a file is in."""
+    return next(name for name in PACKAGES if file.startswith(f"{name}/"))
+
+
 def diff(mutant: Mutant) -> str:
     """Head line and changed lines of a mutant."""
     source = (SOURCES / mutant.file).read_text()
@@ -219,7 +227,7 @@ def summary(results: list[tuple[Mutant, str]], verdicts: dict[tuple[str, str, st
         verdict = verdicts.get((mutant.file, *mutant.lines((SOURCES / mutant.file).read_text())), "")
         equivalent += verdict == "equivalent"
         if verdict != "equivalent":
-            counted.append((mutant.file.split("/")[0], by))
+            counted.append((package_of(mutant.file), by))
         if not by:
             lines += [diff(mutant) + (f"\n  judged: {verdict}" if verdict else ""), ""]
     for name in [*PACKAGES, "all"]:
@@ -229,7 +237,7 @@ def summary(results: list[tuple[Mutant, str]], verdicts: dict[tuple[str, str, st
             low, high = wilson(caught, n)
             share = f"{100 * caught / n:5.1f}% [{100 * low:.1f}, {100 * high:.1f}]"
             lines.append(
-                f"{name:11}{caught:4} of {n:3} caught, {share}, {some['time']} by time, {some['verify']} by verify"
+                f"{name:20}{caught:4} of {n:3} caught, {share}, {some['time']} by time, {some['verify']} by verify"
             )
     return "\n".join([*lines, f"{equivalent} judged equivalent and left out"])
 
