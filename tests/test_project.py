@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "docs" / "_tools"))
 import generated  # noqa: E402
 
-README, COMPARISON = ROOT / "README.md", ROOT / "docs" / "comparison.md"
+README, COMPARISON = ROOT / "README.md", ROOT / "docs" / "evidence" / "comparison.md"
 MADE = {ROOT / "docs" / f"{name}.md" for name in generated.names()}
 PAGES = [README, *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "studies").rglob("*.md"))]
 PAGES = [page for page in PAGES if "_build" not in page.parts and page not in MADE]  # what is written
@@ -197,7 +197,7 @@ def test_the_pages_that_help_to_choose_name_every_method_and_sampler():
         return re.findall(rf"^\| {entry} \|", (ROOT / "docs" / page).read_text(), re.MULTILINE)
 
     assert sorted(named("learn/choose.md", r"`(\w+)`")) == sorted(zellige.METHODS)
-    assert sorted(named("tutorials/choose_sampler.md", r"\[`(\w+)`\]\(.*?\)")) == sorted(zellige.SAMPLERS)
+    assert sorted(named("guides/choose_sampler.md", r"\[`(\w+)`\]\(.*?\)")) == sorted(zellige.SAMPLERS)
 
 
 def test_counts_on_the_first_pages_are_those_of_the_code():
@@ -205,7 +205,7 @@ def test_counts_on_the_first_pages_are_those_of_the_code():
     models = ("Six", "Seven", "Eight", "Nine")[len(shipped.names()) - 6] + " small trained models"
     counts = f"{len(published)} methods", f"{len(zellige.SAMPLERS)} samplers", f"{len(LAYOUTS)} published formats"
     for page, phrases in {
-        "README.md": (*counts, models), "docs/comparison.md": counts, "docs/start.md": (models,),
+        "README.md": (*counts, models), "docs/evidence/comparison.md": counts, "docs/tutorials/start.md": (models,),
         "docs/index.md": (f"{len(published)} published methods",),
     }.items():  # fmt: skip
         for phrase in phrases:

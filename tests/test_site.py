@@ -106,7 +106,7 @@ def test_the_samples_are_all_there_and_counted():
     assert samples.page(there) == text, "make generate"
     assert [len(there["texts"][name]) for name in samples.TEXTS] == [16, 16]
     assert (len(there["molecules"]), len(there["puzzles"])) == (20, 10)
-    assert all((ROOT / "docs" / name).is_file() for name in re.findall(r"\]\((pictures/samples/[^)]+)\)", text))
+    assert all((ROOT / "docs" / name).is_file() for name in re.findall(r"\]\(\.\./(pictures/samples/[^)]+)\)", text))
     assert set(samples.TEXTS) == {name for name in shipped.names() if shipped.card(name)["what"].endswith("in English")}
     for name, texts in there["texts"].items():
         runs = [run for run in shipped.card(name)["runs"] if run["command"].startswith("zellige sample")]
@@ -218,10 +218,12 @@ def test_the_curves_of_results_are_those_of_the_included_models():
 def test_each_included_model_has_its_log_and_weights_among_the_main_numbers():
     """Links to what is there; they are downloads of the site (docs/conf.py)."""
     links = set(
-        re.findall(r"\]\(\.\./(src/zellige/models/shipped/[^)#]+)", results_pictures.PAGE.read_text(encoding="utf-8"))
+        re.findall(
+            r"\]\(\.\./\.\./(src/zellige/models/shipped/[^)#]+)", results_pictures.PAGE.read_text(encoding="utf-8")
+        )
     )
     for name in shipped.names():
         log = shipped.LOG if (shipped.FOLDER / name / shipped.LOG).is_file() else "README.md"
         for file in ("README.md", "model.safetensors", log):
-            assert f"src/zellige/models/shipped/{name}/{file}" in links, "docs/results.md, The main numbers"
+            assert f"src/zellige/models/shipped/{name}/{file}" in links, "docs/evidence/results.md, The main numbers"
     assert not [link for link in links if not (ROOT / link).is_file()]

@@ -1,4 +1,4 @@
-"""The page docs/api.md: `zellige.__all__`, METHODS, SAMPLERS and the packages, as the code has them."""
+"""The page docs/reference/api.md: `zellige.__all__`, METHODS, SAMPLERS and the packages, as the code has them."""
 
 import inspect
 import sys
@@ -17,7 +17,7 @@ HEAD = """\
 
 Made from the code by `docs/_tools/api.py`. Shapes are in parentheses; B is the batch, L the length, V the data tokens, K the
 states.
-[The design](design.md) shows what each package is for, and which packages it imports.
+[The design](../design.md) shows what each package is for, and which packages it imports.
 """
 
 

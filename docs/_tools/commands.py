@@ -1,4 +1,4 @@
-"""The page docs/commands.md: what each command of `zellige` takes, as its `--help-all` says."""
+"""The page docs/reference/commands.md: what each command of `zellige` takes, as its `--help-all` says."""
 
 import contextlib
 import io

@@ -1,6 +1,6 @@
 """What `make docs` makes from the code: whole pages, and the second part of the pages of methods, samplers and metrics.
 
-    .venv/bin/python docs/_tools/generated.py api        prints the page docs/api.md
+    .venv/bin/python docs/_tools/generated.py api        prints the page docs/reference/api.md
 
 As a Sphinx extension it writes the whole pages before Sphinx reads them (git ignores them), and adds the rest while it does.
 """
@@ -18,7 +18,7 @@ import recipes
 import tables
 
 DOCS = Path(__file__).parents[1]
-MODULES = {"api": api, "commands": commands, "recipes": recipes, "tables": tables, "laws": laws}
+MODULES = {f"reference/{module.__name__}": module for module in (api, commands, laws, recipes, tables)}
 
 
 def names() -> list[str]:

@@ -1,4 +1,4 @@
-"""The page docs/laws.md: the distribution that each sampler of each method samples from, and the bound that holds for it."""
+"""The page docs/reference/laws.md: the distribution of each sampler with each method, and the bound that holds for it."""
 
 from zellige.cli.drawing import described
 from zellige.methods import METHODS
@@ -13,18 +13,19 @@ from which distribution the samples come and which command bounds -log p of it. 
 the same in their last lines. The tables are made from the code by `docs/_tools/laws.py`.
 
 - **The model of continuous time** runs from `PRIOR` to `CLEAN` without steps, and includes the [endpoint terms of its
-  schedule](core.md#process). `zellige evaluate` bounds it.
+  schedule](../theory/core.md#process). `zellige evaluate` bounds it.
 - **The model of T steps** draws all tokens of a step at once. `zellige evaluate --steps T` bounds it, for any T, and on
   another grid with the sampler's `--grid`. `zellige evaluate` alone does not: tokens drawn together ignore each other, so
   texts from few steps are worse than that number says. In discrete time (`d3pm`, `--diffusion-steps`), T belongs to the
   model, and `zellige evaluate` bounds the model of T steps.
 - **A coarse chain** is a model of T steps in fewer of them, whether these divide T or not: some of its own times, and the
   kernels between them. It is a chain like any other, and `zellige evaluate --steps` with its number of steps bounds it.
-  That number may be larger or smaller than the bound of all T steps ([an example](../studies/protocol/README.md#coarse-chains)).
+  That number may be larger or smaller than the bound of all T steps
+  ([an example](../../studies/protocol/README.md#coarse-chains)).
 - **Near a model:** rates are held constant during a step. The error vanishes as the number of steps grows, but no bound
   holds at a given number of steps.
 - **Another distribution:** no bound on its likelihood is printed, at any number of steps.
-- **`speculative`** needs a trained head and is in no table; [its page](samplers/speculative.md) states its distribution.
+- **`speculative`** needs a trained head and is in no table; [its page](../samplers/speculative.md) states its distribution.
 
 Some options change the distribution, and then no bound holds: temperature, top-p, argmax, several tokens at once, the
 grid `published` and those of a step size, and texts that are longer or shorter than the model's. `--ends jumps` bounds

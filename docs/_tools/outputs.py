@@ -1,7 +1,7 @@
 """The outputs shown in the pages: run each marked command and write what it printed below it.
 
     python docs/_tools/outputs.py                             runs all marked commands, a minute or two; writes what changed
-    python docs/_tools/outputs.py docs/tutorials/infill.md    only those of a page
+    python docs/_tools/outputs.py docs/guides/infill.md    only those of a page
     python docs/_tools/outputs.py --recorded FOLDER PAGE      the recorded ones of a page, in a folder that has their runs
 
 A page marks a block of shell commands by the line after it, and the block below that line is written here:

@@ -213,7 +213,7 @@ def shell(*lines: str) -> str:
 
 
 def source(module: Any) -> str:
-    return f"In `{module.__name__.replace('.', '/')}.py`; [the reference](../api.md) has all names.\n"
+    return f"In `{module.__name__.replace('.', '/')}.py`; [the reference](../reference/api.md) has all names.\n"
 
 
 KINDS: dict[str, tuple[str, Iterable[str], Callable[[str], Iterator[str]]]] = {
@@ -250,7 +250,7 @@ def in_order(kind: str) -> list[str]:
     """The names of a kind, in the order of the guide that helps to choose, where there is one."""
     guides = {
         "methods": ("learn/choose.md", r"^\| `(\w+)` \|"),
-        "samplers": ("tutorials/choose_sampler.md", r"^\| \[`(\w+)`"),
+        "samplers": ("guides/choose_sampler.md", r"^\| \[`(\w+)`"),
     }
     if kind not in guides:
         return [*KINDS[kind][1]]

@@ -1,4 +1,4 @@
-"""The pictures of docs/play.md: the page of `zellige play` in Chromium, with the models that come with Zellige.
+"""The pictures of docs/guides/play.md: the page of `zellige play` in Chromium, with the models that come with Zellige.
 
     python docs/_tools/play_picture.py
 

@@ -1,8 +1,8 @@
 """What stands in the configurations that the papers' authors published, beside the recipes, value by value.
 
 Both stand in the file of a paper (`zellige/papers/NAME.toml`), each written down by itself: so a wrong number in a recipe is a
-disagreement, which a test finds (`tests/papers/test_recipes.py`), and docs/recipes.md shows both. Where the paper says another
-value, the recipe takes that one (`Entry.paper`), and one of its differences names the two.
+disagreement, which a test finds (`tests/papers/test_recipes.py`), and docs/reference/recipes.md shows both. Where the paper
+says another value, the recipe takes that one (`Entry.paper`), and one of its differences names the two.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""The page docs/recipes.md: RECIPES, as the code has them, with the cost that `zellige list recipes` prints."""
+"""The page docs/reference/recipes.md: RECIPES, as the code has them, with the cost that `zellige list recipes` prints."""
 
 import dataclasses
 import sys
@@ -42,7 +42,7 @@ sequence, times the number of sequences in all steps. The hours are those of one
 zellige plan mdlm-owt --gpus 64 --device h100 --mfu 0.4 --price 2.5
 ```
 
-[Plan a training](tutorials/plan.md) explains the estimate.
+[Plan a training](../guides/plan.md) explains the estimate.
 
 Below each recipe, a table compares its values with the files that the authors published ([the files](#files)). The text of
 the paper has priority; where a file contradicts it, `differs` names both. Published limits of the gradient norm are

@@ -17,7 +17,7 @@ from zellige.models import shipped
 from zellige.plugins.report.palette import BLUE, INK, SOFT, STYLE, VERMILION
 
 DOCS, STUDIES = Path(__file__).parents[1], Path(__file__).parents[2] / "studies"
-PAGE = DOCS / "results.md"
+PAGE = DOCS / "evidence" / "results.md"
 NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e[+-]\d+)?")
 
 

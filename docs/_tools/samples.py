@@ -1,4 +1,4 @@
-"""docs/samples.md: samples of every included model, none chosen, with the commands and seeds that make them.
+"""docs/evidence/samples.md: samples of every included model, none chosen, with the commands and seeds that make them.
 
     python docs/_tools/samples.py            sample everything again (about 10 minutes), and write the page and its pictures
     python docs/_tools/samples.py --page     write the page again around the samples that stand in it
@@ -29,7 +29,11 @@ from zellige.show.kinds import of
 from zellige.show.numbers import counted
 
 DOCS = Path(__file__).parents[1]
-PAGE, RATINGS, PICTURES = DOCS / "samples.md", DOCS / "samples.csv", DOCS / "pictures" / "samples"
+PAGE, RATINGS, PICTURES = (
+    DOCS / "evidence" / "samples.md",
+    DOCS / "evidence" / "samples.csv",
+    DOCS / "pictures" / "samples",
+)
 SEEDS = range(16)
 TEXTS = {
     "tales": ("Tales, block after block", "bd3lm with blocks of 4 tokens, from left to right; 128 tokens each."),
@@ -63,7 +67,7 @@ PUZZLES = (  # the first ten of the test split of sudoku9_pairs.csv
 )
 
 QUOTE = re.compile(r"<blockquote>(.*?)</blockquote>", re.DOTALL)
-PUZZLE = re.compile(r"!\[\d+: ([^\]]*)\]\(pictures/samples/puzzle-\d+\.png\)")
+PUZZLE = re.compile(r"!\[\d+: ([^\]]*)\]\(../pictures/samples/puzzle-\d+\.png\)")
 
 
 # ------------------------------------------------------------------------------------------------------------ the samples
@@ -127,20 +131,20 @@ def page(samples: dict[str, Any]) -> str:
         "## Digits: `mnist`", shell(DIGITS),
         "Ten of each class, a class a row, in 64 steps, by guidance 2 and temperature 0.9, the model's defaults. By eye, and "
         f"strictly, {right.right} of 100 are the digit that was asked for ({bounds(right)}): {each}. Without the two it was 65 "
-        "of 100 (55 to 74%). A classifier [is more generous](../studies/images/README.md#digits-by-class).",
-        "![Ten rows of ten digits, one class a row](pictures/samples/digits.png)",
+        "of 100 (55 to 74%). A classifier [is more generous](../../studies/images/README.md#digits-by-class).",
+        "![Ten rows of ten digits, one class a row](../pictures/samples/digits.png)",
     ]  # fmt: skip
     valid = Proportion(sum(map(is_molecule, samples["molecules"])), len(samples["molecules"]))
     marked = "".join(f"{text:<24}{'valid' if is_molecule(text) else 'not valid'}\n" for text in samples["molecules"])
     parts += [
         "## Molecules: `molecules`",
         f"Drawn one symbol of SELFIES at a time. {valid.right} of {valid.total} are the SMILES of a molecule "
-        f"({bounds(valid)}); of more samples it is [99.4%](../studies/molecules/README.md#molecules-smiles-or-selfies).",
+        f"({bounds(valid)}); of more samples it is [99.4%](../../studies/molecules/README.md#molecules-smiles-or-selfies).",
         f"```text\n$ {MOLECULES}\n{marked}```",
     ]
     solved = Proportion(samples["puzzles"].count("right"), len(PUZZLES))
     pictures = "\n".join(
-        f"![{number}: {verdict}](pictures/samples/puzzle-{number}.png)"
+        f"![{number}: {verdict}](../pictures/samples/puzzle-{number}.png)"
         for number, verdict in enumerate(samples["puzzles"], 1)
     )
     parts += [
@@ -149,13 +153,13 @@ def page(samples: dict[str, Any]) -> str:
         shell("\n".join(f"zellige infill sudoku {puzzle}" for puzzle in PUZZLES)),
         f"Bold digits were given, blue ones are the model's, and cells that break a rule are orange. {solved.right} of "
         f"{solved.total} are right ({bounds(solved)}); of all 307 held-out puzzles it is "
-        "[88.9%](../studies/sudoku/README.md#more-training-on-puzzles).",
+        "[88.9%](../../studies/sudoku/README.md#more-training-on-puzzles).",
         pictures,
         "## Chorales: `chorales`", shell("\n".join(CHORALES) + "     # pip install 'zellige[music]'"),
         "Four bars each. To listen: " + ", ".join(
-            f"[chorale {n}](pictures/samples/chorales-{n}.mid)" for n in (1, 2, 3)
+            f"[chorale {n}](../pictures/samples/chorales-{n}.mid)" for n in (1, 2, 3)
         ) + ".",
-        "![Three chorales, four voices as horizontal bars over time](pictures/samples/chorales.png)",
+        "![Three chorales, four voices as horizontal bars over time](../pictures/samples/chorales.png)",
     ]  # fmt: skip
     return "\n\n".join(map(folded, parts)) + "\n"
 

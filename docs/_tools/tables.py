@@ -1,4 +1,4 @@
-"""The page docs/tables.md: the tables of the papers row by row, and what else the papers contain, struck out where it is done."""
+"""The page docs/reference/tables.md: every table of the papers row by row, and what is done of them."""
 
 from zellige.papers.tables import TABLES, PublishedTable
 
@@ -18,7 +18,7 @@ zellige compare --table mdlm-1 --minutes 5
 - `plan` counts the FLOPs, the memory and the hours of each row.
 - `train --recipe` trains a row as the paper says. [Recipes](recipes.md) has every configuration, with its source.
 - `evaluate --generate` needs `pip install 'zellige[eval]'`, with `--mauve` also `mauve`; data of the Hugging Face hub need `data`
-  ([extras](start.md#more-ways-to-install)).
+  ([extras](../tutorials/start.md#more-ways-to-install)).
 - `compare --table` runs the methods of all rows on data that is at hand, for the same minutes each. The first line says which
   data that is. Numbers there are not the paper's numbers on other hardware: data, network and budget differ. What it shows is
   how the methods compare on that data, with paired intervals. The same command goes on where it was stopped.

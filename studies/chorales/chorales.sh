@@ -13,7 +13,7 @@ net=(--net.layers 3 --net.hidden 96 --net.heads 4 --net.condition 64 --net.conv 
 budget=(--train.steps 1500 --train.batch 12 --train.lr 3e-3 --train.ema 0.998 --train.device cpu --train.validate-every 0)
 
 declare -A choices=([tauldr]="tauldr --process uniform" [mdlm]=mdlm [tauldr-gaussian]="tauldr --process gaussian")
-declare -A grid=([tauldr]="--grid log-snr") # uniform noise is slow on steps even in t: docs/results.md
+declare -A grid=([tauldr]="--grid log-snr") # uniform noise is slow on steps even in t: docs/evidence/results.md
 for run in "${@:-mdlm tauldr}"; do
   for name in $run; do # shellcheck disable=SC2086
     zellige train ${choices[$name]} "${data[@]}" "${net[@]}" "${budget[@]}" --run "$folder/$name"

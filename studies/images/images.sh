@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The pictures of docs/results.md: MNIST, binarized MNIST, Fashion-MNIST and some of CIFAR-10, each method and network for the same time.
+# The pictures of docs/evidence/results.md: MNIST, binarized MNIST, Fashion-MNIST and some of CIFAR-10, each method and network for the same time.
 #
 #   studies/images/images.sh [FOLDER] [RUN ...]     e.g. studies/images/images.sh runs/images mnist-md4 cifar-md4
 #

@@ -3,7 +3,7 @@
 #
 #   studies/text8/text8.sh [FOLDER] [RUN ...]      e.g. studies/text8/text8.sh runs/text8 mdlm sedd-uniform
 #
-# TEXT8 names the file to read: text8 itself, or a prefix of it (the published results in docs/results.md are for
+# TEXT8 names the file to read: text8 itself, or a prefix of it (the published results in docs/evidence/results.md are for
 # the first 6,877,825 characters, cut 6.0M / 0.4M / rest). STEPS and BATCH are another budget. Each run takes 5 to 10 minutes
 # on one core. Then
 #

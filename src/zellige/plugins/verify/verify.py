@@ -87,7 +87,7 @@ class Report:
             again = " ".join(
                 ["zellige verify", *filter(None, [self.typed.get(row.method, row.method)]), "--only", row.key]
             )
-            out += ["", f"  {_name(row)}   docs/core.md#{row.key.partition('.')[0]}"]
+            out += ["", f"  {_name(row)}   docs/theory/core.md#{row.key.partition('.')[0]}"]
             out += [f"    largest at   {row.where}", f"    error        {row.error:.9g}, allowed {row.claim}"]
             out += [f"    again        {again}"]
         if self.pairings:
