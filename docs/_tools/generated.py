@@ -1,4 +1,4 @@
-"""What `make docs` makes from the code: whole pages, and the second part of the pages of methods, samplers and metrics.
+"""What `make docs` makes: pages from the code, second parts of methods, samplers and metrics, the table of contents.
 
     .venv/bin/python docs/_tools/generated.py api        prints the page docs/reference/api.md
 
@@ -11,6 +11,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 import api
 import commands
+import contents
 import floor_plan
 import laws
 import pages
@@ -23,17 +24,21 @@ MODULES = {f"reference/{module.__name__}": module for module in (api, commands, 
 
 def names() -> list[str]:
     """Whole pages, by their names in docs/ without `.md`."""
-    return [*MODULES, *(f"{kind}/index" for kind in pages.KINDS)]
+    return ["contributing", *MODULES, *(f"{kind}/index" for kind in pages.KINDS)]
 
 
 def whole(name: str) -> str:
     """The text of a whole page."""
+    if name == "contributing":
+        return (DOCS.parent / "CONTRIBUTING.md").read_text(encoding="utf-8").replace("](docs/", "](")
     return MODULES[name].page() if name in MODULES else pages.index(name.partition("/")[0])
 
 
 def rest(name: str) -> str:
     """What follows the written part of a page; nothing for most."""
     kind, _, of = name.partition("/")
+    if name == "index":
+        return contents.trees()
     return pages.rest(kind, of) if kind in pages.KINDS and of != "index" else ""
 
 

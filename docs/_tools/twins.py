@@ -3,13 +3,11 @@
 A page that is made of docstrings by directives has its text as Sphinx writes plain text; every other page is its own source.
 """
 
-import re
 from pathlib import Path
 
 from sphinx.builders.text import TextBuilder
 from sphinx.writers.text import TextTranslator
 
-INCLUDED = re.compile(r"```\{include\} (\S+)\n.*?```\n", re.DOTALL)
 SOURCES: dict[str, str] = {}  # page -> its source, with what is generated
 TEXTS: dict[str, str] = {}  # page -> its twin
 
@@ -22,9 +20,7 @@ def twin(app, page, template, context, doctree):
     """Keep the twin of a page that is being written; generated pages (search, index) have no doctree and no twin."""
     if doctree is None:
         return
-    path = Path(app.env.doc2path(page))
-    text = SOURCES.get(page) or path.read_text(encoding="utf-8")
-    text = INCLUDED.sub(lambda found: (path.parent / found[1]).read_text(encoding="utf-8"), text)
+    text = SOURCES.get(page) or Path(app.env.doc2path(page)).read_text(encoding="utf-8")
     if "{eval-rst}" in text:
         copy, builder = doctree.deepcopy(), TextBuilder(app, app.env)
         builder.init()

@@ -1,0 +1,88 @@
+"""The table of contents of the site: each part with its pages. A page of a forge shows none of it."""
+
+CONTENTS = {
+    "Tutorials": ("tutorials/start",),
+    "Understand": (
+        "learn/masked-diffusion",
+        "learn/bounds",
+        "learn/choose",
+        "learn/glossary",
+    ),
+    "Data": (
+        "guides/data",
+        "guides/tokenizers",
+        "guides/images",
+        "guides/classes",
+    ),
+    "Train": (
+        "guides/train",
+        "guides/size",
+        "guides/start_from",
+        "guides/encoders",
+        "guides/tune",
+        "guides/options",
+        "guides/sweep",
+        "guides/resume",
+        "guides/nodes",
+        "guides/plan",
+    ),
+    "Sample": (
+        "guides/sample",
+        "guides/output",
+        "guides/infill",
+        "guides/choose_sampler",
+        "guides/long",
+        "guides/few_steps",
+        "guides/guidance",
+        "guides/checkpoints",
+        "guides/large",
+        "guides/play",
+        "guides/serve",
+    ),
+    "Evaluate": (
+        "guides/evaluate",
+        "guides/judge",
+        "guides/compare",
+        "guides/audit",
+        "guides/harness",
+        "guides/represent",
+    ),
+    "Extend": (
+        "guides/python",
+        "guides/method",
+        "guides/package",
+    ),
+    "Reference": (
+        "methods/index",
+        "samplers/index",
+        "metrics/index",
+        "reference/commands",
+        "reference/api",
+        "reference/recipes",
+        "reference/tables",
+        "reference/protocols",
+        "guides/troubleshooting",
+    ),
+    "Theory": (
+        "theory/core",
+        "reference/laws",
+        "theory/bracket",
+    ),
+    "Evidence": (
+        "evidence/results",
+        "evidence/findings",
+        "evidence/samples",
+        "evidence/performance",
+        "evidence/comparison",
+    ),
+    "Develop": (
+        "contributing",
+        "design",
+    ),
+}
+
+
+def trees() -> str:
+    """What follows the first page."""
+    tree = "```{{toctree}}\n:hidden:\n:caption: {}\n\n{}\n```\n"
+    return "".join("\n" + tree.format(part, "\n".join(pages)) for part, pages in CONTENTS.items())
