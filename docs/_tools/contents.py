@@ -16,14 +16,12 @@ CONTENTS = {
     ),
     "Train": (
         "guides/train",
-        "guides/size",
         "guides/start_from",
         "guides/encoders",
         "guides/tune",
         "guides/options",
         "guides/sweep",
-        "guides/resume",
-        "guides/nodes",
+        "guides/many_devices",
         "guides/plan",
     ),
     "Sample": (
@@ -58,6 +56,7 @@ CONTENTS = {
         "metrics/index",
         "reference/commands",
         "reference/api",
+        "reference/network",
         "reference/recipes",
         "reference/tables",
         "reference/protocols",
