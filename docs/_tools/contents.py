@@ -17,10 +17,8 @@ CONTENTS = {
     "Train": (
         "guides/train",
         "guides/start_from",
-        "guides/encoders",
         "guides/tune",
         "guides/options",
-        "guides/sweep",
         "guides/many_devices",
         "guides/plan",
     ),
