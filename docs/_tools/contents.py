@@ -68,6 +68,7 @@ CONTENTS = {
     "Evidence": (
         "evidence/results",
         "evidence/findings",
+        "evidence/agreement",
         "evidence/samples",
         "evidence/performance",
         "evidence/comparison",

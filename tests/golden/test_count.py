@@ -16,9 +16,11 @@ def test_each_case_is_of_one_class_and_says_why():
 def test_the_pages_have_the_counts():
     rows = {name: {kind: len(classes.get(kind, {})) for kind in CLASSES} for name, classes in count().items()}
     of = {kind: sum(row[kind] for row in rows.values()) for kind in CLASSES}
-    results, readme = ((ROOT / page).read_text(encoding="utf-8") for page in ("docs/evidence/results.md", "README.md"))
+    agreement, readme = (
+        (ROOT / page).read_text(encoding="utf-8") for page in ("docs/evidence/agreement.md", "README.md")
+    )
     for name, row in (rows | {"all": of}).items():
-        assert f"| {name} | {sum(row.values())} | {' | '.join(map(str, row.values()))} |" in results
+        assert f"| {name} | {sum(row.values())} | {' | '.join(map(str, row.values()))} |" in agreement
     for part in (
         f"Of {sum(of.values())} cases", f"[{of[AGREE] + of[FORM]} agree]", f"({of[FORM]} of them",
         f"{of[DIFFER]} differ in a known way, {of[NOT_APPLICABLE]} do not apply",

@@ -62,7 +62,7 @@ def test_a_size_fits_the_data_and_the_kind_of_network():
     ],
 )  # fmt: skip
 def test_images_have_a_network_of_their_own(data, method, kind, expected):
-    """What docs/evidence/results.md measured: a U-Net, unless the method reads block after block or another is asked for."""
+    """What studies/images measured: a U-Net, unless the method reads block after block or another is asked for."""
     net, train = SIZES["tiny"].of(data, zellige.METHODS[method], kind)
     assert net.kind == expected
     assert (train == SIZES["tiny"].image_train) == net.convolutional

@@ -26,7 +26,7 @@ distribution of the token at position i given the others, with that of the data,
 scores sees x_i, and would repeat it: so it reads x with a token a, drawn uniformly, in the place of x_i. Of the scores
 of a distribution q is the same for every a, and (8) and (9) are the published ones. In (9) a token that no row of the
 data has beside its others costs -2/q, which has no minimum: on a finite table training by it diverges
-(docs/evidence/results.md).
+(studies/tabular/README.md).
 
 `loss` draws (5) and (7) by J-sampling: of the second sum `neighbours` texts x are drawn for each y, uniformly among
 those that have y as a neighbour, and weighted with their number. The first sum is complete, since one network

@@ -377,7 +377,7 @@ def rows_of_states(theirs: torch.Tensor, fresh: torch.Tensor) -> torch.Tensor:
 @dataclass(frozen=True)
 class Size:
     """One size; `about` says for what it is, in a few words. Images have a network and a training of their own, a U-Net
-    (docs/evidence/results.md, "Which network")."""
+    (studies/images/README.md, "Which network?")."""
 
     about: str
     net: Net
