@@ -85,10 +85,10 @@ def formula(self, node):
 
 
 def files(app, name, source):
-    """Links to examples/, studies/, tests/ and the files of included models, which are no pages, as downloads."""
+    """Links to examples/, studies/, tests/ and src/, which are no pages, as downloads."""
     import re
 
-    places = r"examples/[^)]*\.(?:ipynb|py)|src/zellige/models/shipped/[^)#]*|studies/[^)#]*|tests/[^)#]*"
+    places = r"examples/[^)]*\.(?:ipynb|py|sh)|src/zellige/[^)#]*|studies/[^)#]*|tests/[^)#]*"
     link = rf"\[([^\]]+)\]\(((?:\.\./)+(?:{places}))(?:#[^)]*)?\)"
     source[0] = re.sub(link, r"{download}`\1 <\2>`", source[0])
 
