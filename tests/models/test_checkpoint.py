@@ -271,7 +271,8 @@ def test_wrong_files(changed, tmp_path):
     assert "is not the config of a Zellige model" in fails(saved)
     (saved / "config.json").unlink()
     assert "holds no config.json" in fails(saved)
-    (tmp_path / "runs" / "first").mkdir(parents=True)
+    (tmp_path / "runs" / "first" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "runs" / "frist-notes").mkdir()  # holds no model
     assert fails(tmp_path / "runs" / "frist") == (
         f"no run or model at '{tmp_path}/runs/frist'; nearest in that folder: 'first'"
     )

@@ -115,7 +115,7 @@ def test_an_unknown_name_is_told_what_there_is(ours, empty):
         zellige.load("tale-mdlm")
     with pytest.raises(
         InputError,
-        match=r"no run or model at 'poems'; '.*' holds no folders; with Zellige come tales-mdlm; on the .* hub .*",
+        match=r"no run or model at 'poems'; '.*' holds no run or model; with Zellige come tales-mdlm; on the .* hub .*",
     ):
         zellige.load("poems")
     with pytest.raises(InputError, match="is not a run, so it has no checkpoint 'best'"):

@@ -313,7 +313,7 @@ def test_texts_end_where_they_repeat_themselves(monkeypatch):
         (
             Ancestral,
             {},
-            "sampler 'ancestral' draws all of a text at once, this network block after block; with own use blockwise",
+            "sampler 'ancestral' samples a whole text at once, and this model block after block; with own use blockwise",
         ),
         (
             lambda: Blockwise("any_order"),
@@ -323,8 +323,8 @@ def test_texts_end_where_they_repeat_themselves(monkeypatch):
         (
             Blockwise,
             {"fixed": [0, -1, 1, 1, 2, -1]},
-            "position 4 is given, right of a gap; own writes from left to right and cannot know it, "
-            "use a model of mdlm, md4 or radd",
+            "position 4 is given and lies right of a gap; own writes from left to right and cannot see "
+            "it, use a model of mdlm, md4 or radd, such as the included tales-mdlm",
         ),
     ],
 )

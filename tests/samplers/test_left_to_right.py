@@ -122,8 +122,8 @@ def test_texts_end_at_their_token():
         (
             LeftToRight,
             [0, -1, 1],
-            "position 2 is given, right of a gap; ar writes from left to right and cannot know it, "
-            "use a model of mdlm, md4 or radd",
+            "position 2 is given and lies right of a gap; ar writes from left to right and cannot see "
+            "it, use a model of mdlm, md4 or radd, such as the included tales-mdlm",
         ),
     ],
 )

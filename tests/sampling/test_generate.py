@@ -425,7 +425,10 @@ def test_block_sampler_is_blockwise_with_its_options():
             "`grid` goes with a sampler's name; this one is made already",
         ),
         ({"prompt": "a" * 25}, "the prompt has 25 tokens, the text 24; give a larger `length`"),
-        ({"fixed": [0, -1, *[-1] * 7, 1]}, "position 9 is given, right of a gap; bd3lm writes from left to right"),
+        (
+            {"fixed": [0, -1, *[-1] * 7, 1]},
+            "position 9 is given and lies right of a gap; bd3lm writes from left to right",
+        ),
     ):
         with pytest.raises(zellige.InputError, match=re.escape(message)):
             zellige.watch(m, **how)
@@ -450,7 +453,7 @@ def test_a_model_of_blocks_fills_what_stands_left_of_its_gaps():
     frames = []
     fill_gaps(m, text, see=frames.append, steps=4)
     assert frames[0].x.shape[1] == len(text)  # what comes after does not matter to it
-    with pytest.raises(zellige.InputError, match="position 16 is given, right of a gap"):
+    with pytest.raises(zellige.InputError, match="position 16 is given and lies right of a gap"):
         zellige.infill(m, "the value _f the object")
 
 

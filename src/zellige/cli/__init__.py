@@ -24,6 +24,7 @@ from ..base.trust import allow
 from ..show.terminal import Terminal
 from . import help, options
 from .commands import COMMANDS
+from .meanings import COMMAND_NEAR
 
 
 class Terminated(BaseException):
@@ -113,6 +114,8 @@ def dispatch(argv: Sequence[str], terminal: Terminal) -> int:
             )
         terminal.result(help.TRAIN, keep="\n")
         return 0
+    if first in COMMAND_NEAR and first not in COMMANDS:
+        raise InputError(f"unknown command '{first}'; use zellige {COMMAND_NEAR[first]} (all: zellige --help)")
     return COMMANDS[first](rest, terminal, time.monotonic())
 
 
@@ -134,17 +137,24 @@ def _terminable() -> Iterator[None]:
     A signal that is ignored when the command starts (nohup, `trap ''`) stays ignored, as Python leaves SIGINT then.
     """
 
-    over = False
+    over = hooked = False
+
+    def again(number: int) -> None:
+        threading.Timer(0.01, os.kill, (os.getpid(), number)).start()
 
     def stop(number: int, frame: object) -> None:
-        if not over:
+        if hooked:
+            again(number)
+        elif not over:
             raise Terminated(number)
 
     def unraisable(info: Any) -> None:
-        """What is raised in `__del__` is printed and lost: a signal is sent again, a little later."""
+        """What is raised in `__del__`, or in here, is printed and lost: a signal is sent again, a little later."""
+        nonlocal hooked
         if isinstance(info.exc_value, Terminated | KeyboardInterrupt) and not over:
-            number = info.exc_value.args[0] if isinstance(info.exc_value, Terminated) else signal.SIGINT
-            threading.Timer(0.01, os.kill, (os.getpid(), number)).start()
+            hooked = True
+            again(info.exc_value.args[0] if isinstance(info.exc_value, Terminated) else signal.SIGINT)
+            hooked = False
         elif isinstance(info.exc_value, Exception):
             before(info)
 

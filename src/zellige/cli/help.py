@@ -46,7 +46,7 @@ _VALUES = {  # what stands for the value of an option that has no default, where
 def commands() -> str:
     """The page of `zellige --help`: every command with its sentence."""
     rows = [f"  {name:<12}{sentence}" for name, (_, sentence) in named("zellige.plugins:COMMANDS").items()]
-    head = f"Zellige {__version__}: discrete diffusion for text and any tokens"
+    head = f"Zellige {__version__}: discrete diffusion for text, images, music and puzzles"
     return "\n".join([head, "", *rows, "", EVERYWHERE])
 
 

@@ -74,6 +74,19 @@ _SAME_VALUE = {  # the value of an option, as those scripts call it
     "bfloat16": "bf16 bf16-mixed",
     "float32": "fp32 float 32 32-true",
 }
+COMMAND_NEAR = {  # a command, as others call it: what to type
+    "generate": "sample",
+    "chat": "sample MODEL --chat",
+    "eval": "evaluate",
+    "test": "evaluate",
+    "inpaint": "infill",
+    "fill": "infill",
+    "finetune": "tune",
+    "fine-tune": "tune",
+    "convert": "import",
+    "download": "import",
+    "web": "play",
+}
 SAME = {name: ours.split() for ours, names in _SAME.items() for name in names.split()}
 NEAR = {name: ours.split() for ours, names in _NEAR.items() for name in names.split()}
 SAME_VALUE = {name: ours for ours, names in _SAME_VALUE.items() for name in names.split()}

@@ -132,8 +132,11 @@ def read(known: Mapping[str, Flag], argv: Iterable[str], where: str) -> tuple[di
 
 def _nearest(name: str, known: Mapping[str, Flag], where: str) -> str:
     """The flag that is spelt most like `name`, by all of it or by what stands after its section."""
+    section, dot, end = name.rpartition(".")
+    if dot and f"--{end}" not in known and not any(flag.startswith(f"{section}.") for flag in known):
+        return f"none of its options begins with {section}; see {_page(where)}"
     ends = [flag.rpartition(".")[2] for flag in known]
-    near = nearest(name, known) or nearest(name.rpartition(".")[2].strip("-"), ends)
+    near = nearest(name, known) or nearest(end.strip("-"), ends)
     near = near if near in known else next((flag for flag in known if near and flag.endswith(f".{near}")), None)
     return f"did you mean '{near}'?" if near else f"see {_page(where)}"
 

@@ -16,7 +16,7 @@ from ..base.plugins import named, ours
 from ..base.processes import this_process
 from ..base.requests import inline, option, option_of
 from ..base.trust import allow, reading, refuse_code
-from ..data import Data
+from ..data import DATASETS, Data
 from ..show.numbers import path
 from ..show.progress import Bar, Training
 from ..show.terminal import Terminal
@@ -126,7 +126,8 @@ def choose(
     terminal.fields = options.names_of_fields(flags_of_command)
     typed_values, more = options.read(flags_of_command, [*words, *varied], where)
     if more:
-        raise InputError(f"'{more[0]}' is one argument too many for {where}; see zellige {where} --help")
+        word, name = more[0], "data.name" if more[0] in DATASETS else "data.path"
+        raise InputError(f"'{word}' is one argument too many for {where}; train on it with --{name} {word}")
     values: dict[str, Any] = dict(default or {}) | typed_values
     values = options.values_of(entries, flags_of_command, values, file, where) | values
     begins = "--resume" not in values or bool(this_process().launcher)

@@ -103,7 +103,8 @@ def find_files(path: str, unnamed: bool = False) -> list[Any]:
     if files:
         return sorted(files)
     missing = "no file at" if not glob.has_magic(path) else "no file matches"
-    names = sorted(f.name for f in place.parent.iterdir()) if place.parent.is_dir() else []
+    there = place.parent.iterdir() if place.parent.is_dir() else ()
+    names = sorted(f.name for f in there if f.is_dir() or kind(f) in KINDS)
     near = nearest(place.name, names) or next(iter(difflib.get_close_matches(place.name, names, 1, 0.3)), None)
     if near:
         raise InputError(f"{missing} '{path}'; nearest in that folder: '{near}'")

@@ -75,9 +75,8 @@ def _near(path: Path) -> str:
         return "it is the name of a method; train a model of it, and give its run"
     if not path.parent.is_dir():
         return "give a run, a folder that Zellige saved, or the id of a model on the Hugging Face hub"
-    names = [p.name for p in path.parent.iterdir() if p.is_dir() and not p.name.startswith(".")]
-    near = nearest(path.name, names)
-    if near:
+    names = [p.name for p in path.parent.iterdir() if p.is_dir() and _may_hold_a_model(p)]
+    if near := nearest(path.name, names):
         return f"nearest in that folder: '{near}'"
     shipped_names = shipped.names() if path.name == str(path) else []
     if near := nearest(path.name, shipped_names):
@@ -88,7 +87,7 @@ def _near(path: Path) -> str:
         else ""
     )
     where = shown(path.parent)
-    return (f"'{where}' holds {', '.join(sorted(names)[:5])}" if names else f"'{where}' holds no folders") + also
+    return (f"'{where}' holds {', '.join(sorted(names)[:5])}" if names else f"'{where}' holds no run or model") + also
 
 
 def download(name: str, **how: Any) -> Path:

@@ -273,6 +273,6 @@ def check_given(method: Method, fixed: Tensor | None, first: int, stride: int) -
     if wrong.any():
         where = int(wrong.any(0).nonzero()[0])
         raise InputError(
-            f"position {where:,} is given, right of a gap; {method.name} writes from left to right and cannot know it, "
-            "use a model of mdlm, md4 or radd"
+            f"position {where:,} is given and lies right of a gap; {method.name} writes from left to right and cannot see "
+            "it, use a model of mdlm, md4 or radd, such as the included tales-mdlm"
         )

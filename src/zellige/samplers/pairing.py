@@ -122,7 +122,9 @@ def at_once(method: Method, mixture: bool = False) -> str | None:
     """
     if not mixture and getattr(method, "latents", 0):
         return "draws no latent, and this model is a mixture over one"
-    return "draws all of a text at once, this network block after block" if 0 < method.block < method.shape[0] else None
+    return (
+        "samples a whole text at once, and this model block after block" if 0 < method.block < method.shape[0] else None
+    )
 
 
 def reverses(method: Method, mixture: bool = False) -> str | None:

@@ -120,7 +120,7 @@ def test_refused(tmp_path):
     assert fails(made("mdlm", dataclasses.replace(NET, conv=3)), out, "mdlm").startswith(
         "this network has short convolutions (`net.conv`), for which no published layout has a word"
     )
-    assert fails(made("ar"), out, "ar").startswith("its texts begin with a state of its own")
+    assert fails(made("ar"), out, "ar").startswith("the layout ar needs a begin token")
     assert fails(made("sedd"), out, "mdlm") == (
         "the layout mdlm is for mdlm, and this is sedd; for sedd there are sedd, sedd-noeos"
     )

@@ -91,7 +91,7 @@ def state_of(
     same = config.method == layout.method or (free and config.method in FREE and layout.method in FREE)
     if layout.build is not None or not isinstance(network, DiT):
         raise InputError(
-            f"the layout {layout.name} is of another network than this one's; only what came in it goes back"
+            f"the layout {layout.name} has another kind of network; it takes only models imported from it, use `to` hub"
         )
     if not same:
         time_note = " that is time-conditioned" if config.method in FREE and layout.method in FREE else ""
@@ -105,7 +105,7 @@ def state_of(
         )
     if config.method == "ar" and options.get("begin") is None:
         raise InputError(
-            "its texts begin with a state of its own, those of the layout ar with a token; train it with `begin`"
+            "the layout ar needs a begin token, and this model has none; train with `begin`, or use `to` hub"
         )
     if options.get("mask") is not None:
         raise InputError(f"its mask is one of the tokenizer's tokens; in the layout {layout.name} it comes after them")

@@ -369,7 +369,8 @@ def budget_of(config: Config, vocabulary: int, gpus: int, device: Device, utilis
         )
     split_batch(config.train, Fleet(1, gpus))
     if gpus % config.train.nodes:
-        raise InputError(f"{gpus} devices on {config.train.nodes} nodes are not as many on each; give a multiple")
+        nodes = config.train.nodes
+        raise InputError(f"{gpus} devices cannot be divided evenly over {nodes} nodes; give a multiple of {nodes}")
     rows = config.train.batch // (gpus * config.train.accumulate)
     numbers = precision(config, able=True)
     cost = training_cost(config, vocabulary)

@@ -60,7 +60,7 @@ class Plan(Request["Budget"]):
         if vocabulary is None and recipe is not None and training.data == recipe.data:
             vocabulary = recipe.vocabulary
         if vocabulary is None:
-            raise InputError("plan reads no data; say how many tokens it has, e.g. `vocabulary` 50257 of gpt2")
+            raise InputError("plan reads no data; give the size of its vocabulary, e.g. `vocabulary` 50257 for gpt2")
         budget = budget_of(training.config, vocabulary, self.gpus, device, self.mfu)
         return budget.made_by(replace(self, training=training, vocabulary=vocabulary))
 
