@@ -152,7 +152,7 @@ def test_the_tests_run_on_the_pinned_versions():
 
 def lead_somewhere(page: Path, text: str) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
-        if "://" not in target and not target.startswith("pictures/plan"):  # which `make docs` draws
+        if "://" not in target and "pictures/plan" not in target:  # which `make docs` draws
             to = (page.parent / target).resolve()  # a forge shows what is written alone
             made = to in MADE and ROOT / "docs" in page.parents
             assert made or (to not in MADE and to.exists()), f"{page.name}: {target}"

@@ -17,7 +17,10 @@ HEAD = """\
 
 Made from the code by `docs/_tools/api.py`. Shapes are in parentheses; B is the batch, L the length, V the data tokens, K the
 states.
-[The design](../design.md) shows what each package is for, and which packages it imports.
+[The design](../design.md) says what each package is for. In the pictures, a file stands above the files of its own package
+that it imports, and the bottom row has the other packages that it imports, with the number of imports.
+
+![Each package in its row, with the number of its imports from every package below](../pictures/plan.svg)
 """
 
 
@@ -59,7 +62,10 @@ def package(name: str) -> str:
     """A package: what it is, then each of its modules with what is public in it."""
     top = f"zellige.{name}"
     files = [m for m in floor_plan.modules() if m.split(".")[0] == name]
-    return f"\n## {name}\n" + directives(f".. automodule:: {'.'.join([top, *m.split('.')[1:]])}" for m in files)
+    picture = f"\n![The files of {name}, each above those that it imports](../pictures/plan-{name}.svg)\n"
+    return (
+        f"\n## {name}\n" + picture + directives(f".. automodule:: {'.'.join([top, *m.split('.')[1:]])}" for m in files)
+    )
 
 
 def bases() -> list[type]:

@@ -1,4 +1,4 @@
-"""The floor plan of docs/design.md, drawn from the imports of the code as they are.
+"""The pictures of docs/reference/api.md, drawn from the imports of the code as they are.
 
     .venv/bin/python docs/_tools/floor_plan.py        writes docs/pictures/plan.svg, and plan-NAME.svg for each package
 
