@@ -12,6 +12,7 @@ from zellige.base.schema import read_json
 from zellige.data.prepare import prepare
 from zellige.evaluation.metrics import METRICS
 from zellige.models import shipped
+from zellige.plugins.verify import identities, verify
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "docs" / "_tools"))
@@ -144,6 +145,17 @@ def site(tmp_path_factory) -> Path:
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return folder
+
+
+def test_each_group_of_identities_has_its_heading():
+    groups = {key.partition(".")[0] for key in (*identities.SHARED, *identities.OWN)}
+    assert groups <= set(verify.PAGES)
+    for target in verify.PAGES.values():
+        page, _, anchor = target.partition("#")
+        text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+        headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+        slugs = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+        assert not anchor or anchor in slugs, target
 
 
 def test_what_would_be_fetched_is_seen():

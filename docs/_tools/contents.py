@@ -61,9 +61,11 @@ CONTENTS = {
         "guides/troubleshooting",
     ),
     "Theory": (
-        "theory/core",
+        "theory/model",
+        "theory/samplers",
         "reference/laws",
         "theory/bracket",
+        "theory/differences",
     ),
     "Evidence": (
         "evidence/results",

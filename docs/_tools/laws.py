@@ -13,7 +13,7 @@ from which distribution the samples come and which command bounds -log p of it. 
 the same in their last lines. The tables are made from the code by `docs/_tools/laws.py`.
 
 - **The model of continuous time** runs from `PRIOR` to `CLEAN` without steps, and includes the [endpoint terms of its
-  schedule](../theory/core.md#process). `zellige evaluate` bounds it.
+  schedule](../theory/model.md#process). `zellige evaluate` bounds it.
 - **The model of T steps** draws all tokens of a step at once. `zellige evaluate --steps T` bounds it, for any T, and on
   another grid with the sampler's `--grid`. `zellige evaluate` alone does not: tokens drawn together ignore each other, so
   texts from few steps are worse than that number says. In discrete time (`d3pm`, `--diffusion-steps`), T belongs to the

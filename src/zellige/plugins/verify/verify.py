@@ -26,6 +26,26 @@ from zellige.show import numbers
 from . import diagnosis, identities
 from .identities import OWN, SHARED, WHOLE, L, Row, V
 
+PAGES = {
+    "blocks": "theory/model.md#blocks",
+    "bound": "theory/model.md#bound",
+    "caches": "theory/samplers.md#caches-of-bidirectional-networks",
+    "decoders": "theory/samplers.md#which-distribution-which-bound",
+    "draws": "theory/model.md#random-numbers",
+    "few-steps": "guides/few_steps.md",
+    "given": "theory/samplers.md#given-tokens",
+    "guidance": "theory/samplers.md#truncation-and-guidance",
+    "insertion": "methods/flexmdm.md",
+    "networks": "theory/model.md#networks",
+    "options": "theory/model.md#bound",
+    "prediction": "theory/model.md#prediction",
+    "process": "theory/model.md#process",
+    "sampler": "theory/samplers.md",
+    "score": "theory/model.md#without-a-process",
+    "smc": "theory/samplers.md#weighted-particles",
+    "symmetries": "theory/model.md#averages-over-symmetries",
+}  # first part of an identity's name -> page in docs/ that explains it
+
 
 @dataclass(frozen=True)
 class Report:
@@ -87,7 +107,7 @@ class Report:
             again = " ".join(
                 ["zellige verify", *filter(None, [self.typed.get(row.method, row.method)]), "--only", row.key]
             )
-            out += ["", f"  {_name(row)}   docs/theory/core.md#{row.key.partition('.')[0]}"]
+            out += ["", f"  {_name(row)}   docs/{page_of(row.key)}"]
             out += [f"    largest at   {row.where}", f"    error        {row.error:.9g}, allowed {row.claim}"]
             out += [f"    again        {again}"]
         if self.pairings:
@@ -106,6 +126,11 @@ class Report:
             "notes": self.notes,
             "seconds": self.seconds,
         }
+
+
+def page_of(key: str) -> str:
+    """Page in `docs/` about what an identity checks, with its heading."""
+    return PAGES.get(key.partition(".")[0], "theory/model.md")
 
 
 def _name(row: Row) -> str:
