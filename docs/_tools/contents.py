@@ -4,6 +4,7 @@ CONTENTS = {
     "Tutorials": ("tutorials/start",),
     "Understand": (
         "learn/masked-diffusion",
+        "learn/uniform-and-blocks",
         "learn/bounds",
         "learn/choose",
         "learn/glossary",
