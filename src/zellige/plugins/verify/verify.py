@@ -107,7 +107,7 @@ class Report:
             again = " ".join(
                 ["zellige verify", *filter(None, [self.typed.get(row.method, row.method)]), "--only", row.key]
             )
-            out += ["", f"  {_name(row)}   docs/{page_of(row.key)}"]
+            out += ["", f"  {_name(row)}", f"    see          docs/{page_of(row.key)}"]
             out += [f"    largest at   {row.where}", f"    error        {row.error:.9g}, allowed {row.claim}"]
             out += [f"    again        {again}"]
         if self.pairings:
