@@ -279,7 +279,7 @@ def test_every_number_of_a_recipe_has_a_source_or_a_relation(name):
     length, vocabulary = DATA[recipe.data.name]
     tokenizer = recipe.data.tokenizer.partition("sentencepiece:")[2]
     assert (recipe.net.length, recipe.vocabulary) == (length, int(tokenizer or vocabulary))
-    assert math.prod(recipe.net.grid) == (length if recipe.net.convolutional else 1)
+    assert math.prod(recipe.net.grid) == (length if recipe.net.is_unet else 1)
 
 
 def tokens_of(name: str, alone: bool = False) -> float:

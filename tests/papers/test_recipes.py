@@ -39,7 +39,7 @@ def small(config: Config) -> Config:
     usual = Net()
     sizes = {name: size for name, size in SIZES.items() if getattr(net, name) != getattr(usual, name)}
     sizes |= {"grid": (4, 4, 3), "length": 48, "blocks": 1} if net.grid else {"length": 16, "condition": 8}
-    sizes |= {"channels": 8, "condition": 8} if net.convolutional else {}
+    sizes |= {"channels": 8, "condition": 8} if net.is_unet else {}
     sizes |= {"multipliers": (1, 2), "attention": (4,)} if net.kind == "unet" else {}
     smaller = {"diffusion_steps": 8} if getattr(options, "diffusion_steps", 0) else {}
     smaller |= (

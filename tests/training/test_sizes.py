@@ -65,8 +65,8 @@ def test_images_have_a_network_of_their_own(data, method, kind, expected):
     """What studies/images measured: a U-Net, unless the method reads block after block or another is asked for."""
     net, train = SIZES["tiny"].of(data, zellige.METHODS[method], kind)
     assert net.kind == expected
-    assert (train == SIZES["tiny"].image_train) == net.convolutional
-    assert net.channels == (32 if net.convolutional else Net().channels)
+    assert (train == SIZES["tiny"].image_train) == net.is_unet
+    assert net.channels == (32 if net.is_unet else Net().channels)
 
 
 # of an option that is given alone: the value, where any other would be refused; and what must stand beside it
@@ -200,7 +200,7 @@ def test_a_second_run_has_its_own_folder_and_the_newest_goes_on(tmp_path, monkey
     ],
 )  # fmt: skip
 def test_the_parameters_are_at_least_so_many(net):
-    count = sum(p.numel() for p in build_network(net, 7, time=net.convolutional).parameters())
+    count = sum(p.numel() for p in build_network(net, 7, time=net.is_unet).parameters())
     assert count / 100 < least_parameters(net, 7) <= count
 
 

@@ -124,9 +124,9 @@ class Net:
 
     def _check_kind(self) -> None:
         """InputError for a choice that means nothing to this kind of network, or is none of a U-Net."""
-        if self.convolutional and self.given:
+        if self.is_unet and self.given:
             raise InputError(f"`net.kind` {self.kind} cannot see which positions are given; use dit")
-        if not self.convolutional:
+        if not self.is_unet:
             object.__setattr__(self, "published", True)  # it has no other
         usual = {field.name: field.default for field in fields(Net)}
         for name in UNREAD[self.kind]:
@@ -144,7 +144,7 @@ class Net:
             raise InputError(f"`net.attention` is {min(self.attention)}; it must be sides in pixels, or 0 for none")
 
     @property
-    def convolutional(self) -> bool:
+    def is_unet(self) -> bool:
         """Return whether the network is a U-Net."""
         return self.kind not in ("dit", "conv")
 
@@ -157,7 +157,7 @@ class Net:
     def __str__(self) -> str:
         inside = "convolutions" if self.kind == "conv" else f"{self.heads} heads"
         layers = f"{self.layers:,} layers of {self.hidden:,}, {inside}"
-        if not self.convolutional:
+        if not self.is_unet:
             return layers
         widths = [self.channels * m for m in (self.multipliers if self.kind == "unet" else (1,))]
         return f"a U-Net of {', '.join(map(str, widths))} channels" + (

@@ -50,7 +50,7 @@ LAYER = 8000  # bytes of the Python objects of a layer, at least
 def least_parameters(net: Net, states: int = 1) -> int:
     """A lower bound on the parameters of the network that `build_network` makes; computed without making it."""
     layers = {"dit": 12, "u-vit": 12, "conv": 1}.get(net.kind, 0) * net.layers * net.hidden**2
-    if net.convolutional:
+    if net.is_unet:
         return layers + 9 * (net.channels * (max(net.multipliers) if net.kind == "unet" else 1)) ** 2
     return layers + (states + (net.length if net.grid else 0)) * net.hidden
 
@@ -78,7 +78,7 @@ def build_network(
     numbers = torch.empty(0)  # within torch.device("meta") or FakeTensorMode there are none
     weights = 0 if numbers.is_meta or type(numbers) is not Tensor else 2 * least_parameters(net, states)
     require_memory(layers + weights, f"a network of {net}")
-    if not net.convolutional:
+    if not net.is_unet:
         return DiT(net, states, time, bias, outputs, block)
     if block:
         raise InputError(

@@ -71,7 +71,7 @@ def _row(cls: type[Method], options: object, net: Net, vocabulary: int) -> tuple
     """
     with torch.device("meta"), unfilled():
         network = cls.build_network(net, vocabulary, options)
-    if net.convolutional:
+    if net.is_unet:
         flops = _flops(cls, options, net, network)
     else:
         with torch.device("meta"), unfilled():

@@ -177,7 +177,7 @@ def require_room(config: Config, fleet: Fleet) -> None:
     """
     split_batch(config.train, fleet)
     net = config.net
-    if config.network or net.convolutional:
+    if config.network or net.is_unet:
         return
     rows = config.train.batch // (fleet.world * config.train.accumulate)
     kept = 1 if net.checkpoint else {"dit": 8, "conv": 2}[net.kind]  # hidden states of each block

@@ -168,7 +168,7 @@ def diagnosis(
     if precision(config) == "bfloat16":
         table.append(
             (
-                f"bfloat16 at {'channels' if config.net.convolutional else 'hidden'} {config.net.width}",
+                f"bfloat16 at {'channels' if config.net.is_unet else 'hidden'} {config.net.width}",
                 "`train.precision` float32",
                 "",
             )

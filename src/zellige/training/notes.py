@@ -42,7 +42,7 @@ def heading(config: Config, method: Method, corpus: Corpus, about: dict[str, Any
     kind = "GPU" if cuda(config) else "CPU"
     where = counted(fleet.devices, kind) if kind == "GPU" or fleet.world > 1 else kind
     where = f"{fleet.nodes} nodes of {where}" if fleet.nodes > 1 else where
-    blocks = str(n) if n.convolutional else counted(n.layers, "layer")
+    blocks = str(n) if n.is_unet else counted(n.layers, "layer")
     blocks = f"an own network ({config.network})" if config.network else blocks
     classes = counted(n.classes, "class", "classes") if n.classes else ""
     ema = "EMA" if t.ema else "no EMA"
@@ -144,7 +144,7 @@ def ending(config: Config, block: int) -> str:
 def exporting(config: Config) -> str:
     """Note on a text model that no published layout can describe, though there is one of its method; else ""."""
     layouts = published.plugin()
-    parts = "" if config.network or config.net.grid or config.net.convolutional else layouts.unpublished(config.net)
+    parts = "" if config.network or config.net.grid or config.net.is_unet else layouts.unpublished(config.net)
     if not parts or not (names := layouts.fitting(config)):
         return ""
     return (

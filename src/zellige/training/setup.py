@@ -322,7 +322,7 @@ def copy_weights(method: Method, config: Config, start: Start) -> None:
     if config.network == start.config.network:
         for entry in dataclasses.fields(Net):
             start_value, value = getattr(start.config.net, entry.name), getattr(config.net, entry.name)
-            if entry.name in ADDED and not start_value and not config.net.convolutional:
+            if entry.name in ADDED and not start_value and not config.net.is_unet:
                 added |= bool(value)
             elif entry.name == "layers" and value > start_value and config.net.kind == "dit" and not config.network:
                 added = True

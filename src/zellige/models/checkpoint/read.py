@@ -184,7 +184,7 @@ def place_weights(method: nn.Module, tensors: Mapping[str, Tensor], config: Conf
     if config.adapter:
         what = f"the adapter is of rank {config.adapter.rank} beside {', '.join(config.adapter.targets)}"
         return place(method, tensors, what, of=of_adapter)
-    sizes = str(config.net) if config.net.convolutional else f"{config.net.layers} layers"
+    sizes = str(config.net) if config.net.is_unet else f"{config.net.layers} layers"
     place(method, tensors, f"the network is {config.network}" if config.network else f"config says {sizes}", take)
 
 

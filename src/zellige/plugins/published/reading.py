@@ -273,7 +273,7 @@ def _take(
     else:
         by_name = tensors
     by_name = {name: tensor for name, tensor in by_name.items() if name not in layout.buffers}
-    sizes = str(description.net) if description.net.convolutional else f"{description.net.layers} layers"
+    sizes = str(description.net) if description.net.is_unet else f"{description.net.layers} layers"
     what = f"the layout is {layout.name}, of {sizes}"
     by_name = by_name if layout.convert is None else layout.convert(by_name, description.net)
     for name in layout.tables:

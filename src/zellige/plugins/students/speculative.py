@@ -48,8 +48,8 @@ def train_speculative(model: Model, data: Any, precision: str, options: FitOptio
     device = next(method.parameters()).device
     with torch.no_grad():
         width = method.hidden(torch.zeros(1, *method.shape, dtype=torch.long, device=device), 0.5).shape[-1]
-    heads = net.heads if not net.convolutional and width % (2 * net.heads) == 0 else 1
-    conv = 0 if net.convolutional or net.grid else net.conv
+    heads = net.heads if not net.is_unet and width % (2 * net.heads) == 0 else 1
+    conv = 0 if net.is_unet or net.grid else net.conv
     name = (model.source or Path(model.config.run)).name
     config = HeadConfig(
         name, fingerprint(method), method.process.K, width, heads, conv, tuple(net.grid), options.steps, options.seed

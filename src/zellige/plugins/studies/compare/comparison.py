@@ -275,7 +275,7 @@ class _Work:
         if self.trained:
             names = ", ".join(f"{entrant.title} ({entrant.name})" for entrant in self.several)
             return f"{names}\n{tell.about['name']}, {count(tell.train.tokens_total)} tokens that they were trained on"
-        sizes = str(n) if n.convolutional else f"{counted(n.layers, 'layer')}, hidden {n.hidden}"
+        sizes = str(n) if n.is_unet else f"{counted(n.layers, 'layer')}, hidden {n.hidden}"
         length = f"{self.minutes:g} minutes" if self.minutes else counted(t.steps, "step")
         title = f"{table.heading(self._paper())}\n" if self.rows else ""
         return (

@@ -409,7 +409,7 @@ class Step:
 
 def count_step(config: Config, vocabulary: int, rows: int, precision: str = "float32") -> Step:
     """A step of so many rows: that of few and of twice as many, extended, where they are many."""
-    entries = chunks.LARGE if config.net.convolutional else _fused().ENTRIES_GPU  # from which logits come in chunks
+    entries = chunks.LARGE if config.net.is_unet else _fused().ENTRIES_GPU  # from which logits come in chunks
     few_rows = math.ceil(max(TOKENS, 2 * entries / vocabulary) / config.net.length)
     if rows <= 2 * few_rows:
         return _count(config, vocabulary, rows, precision)
