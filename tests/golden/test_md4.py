@@ -128,11 +128,11 @@ def test_diffusion_loss(golden, case):
         loss = T * method.discrete_bound(Batch(x), z, used, used - 1 / T)
         # difference: our first and last step are the jumps from PRIOR and to CLEAN, theirs stop at alpha = eps and 1 - eps
         alpha, last = method.process.schedule.alpha, torch.tensor(1 / T, dtype=torch.float64)
-        more = method.reveal(last, CLEAN) - method.reveal(last, 0.0)
+        more = method.reveal_probability(last, CLEAN) - method.reveal_probability(last, 0.0)
         rounded(more, (EPS / (1 - alpha(last)))[0], 4, scale=1 / (1 - alpha(last)))  # both of which divide by 1 - alpha
         first, s = torch.tensor(1.0, dtype=torch.float64), 1 - 1 / T
-        assert float(method.reveal(PRIOR, s)) == float(alpha(s))
-        rounded(method.reveal(first, s), ((alpha(s) - EPS) / (1 - EPS))[0], 4, scale=1.0)
+        assert float(method.reveal_probability(PRIOR, s)) == float(alpha(s))
+        rounded(method.reveal_probability(first, s), ((alpha(s) - EPS) / (1 - EPS))[0], 4, scale=1.0)
     golden.near(case, loss, c["loss_diff"])
     (gradient,) = torch.autograd.grad(loss.mean(), logits)
     golden.near(case, gradient, c["grad_logits_of_mean"])
@@ -210,8 +210,10 @@ def test_sample_step(golden, case):
     golden.near(case, p[masked], c["ancestral_probs"][masked])
     assert torch.equal(torch.where(masked, p.argmax(-1), z), c["ancestral_zs_argmax"].long())
     # mean sampler: unmask with this probability, then draw from the posterior; that is choose-then-ask
-    golden.near(case, method.reveal(t, s), c["mean_unmask_prob"])
-    golden.near(case, (method.reveal(t, s) * posterior(pred)[masked])[:, :V], c["ancestral_probs"][masked][:, :V])
+    golden.near(case, method.reveal_probability(t, s), c["mean_unmask_prob"])
+    golden.near(
+        case, (method.reveal_probability(t, s) * posterior(pred)[masked])[:, :V], c["ancestral_probs"][masked][:, :V]
+    )
     for key in (key for key in c if key.startswith("topp")):  # recorded in float32 only
         nucleus = kernel(guide.truncated(pred, nucleus=float(key.removeprefix("topp").removesuffix("_probs"))), s)
         golden.near(case, nucleus[masked], c[key][masked])

@@ -265,10 +265,10 @@ def test_loss_of_T_steps(golden, network, case):
     golden.near(case, T * _token(method, c, t, t - 1 / T), c["loss_per_token"])
     golden.near(case, T * method.discrete_bound(Batch(c["x0"]), c["xt"], t, t - 1 / T), c["loss_per_token"].sum(-1))
     one = torch.ones((), dtype=torch.float64)
-    assert float(method.reveal(one / T, CLEAN)) == 1.0
-    rounded(method.reveal(one, 1 - one / T), 1 / T, 4, scale=1.0)
+    assert float(method.reveal_probability(one / T, CLEAN)) == 1.0
+    rounded(method.reveal_probability(one, 1 - one / T), 1 / T, 4, scale=1.0)
     # difference: our first step starts at PRIOR, where nothing is left: it reveals alpha_s, not (alpha_s - eps)/(1 - eps)
-    rounded(method.reveal(PRIOR, 1 - one / T), 1 - (1 - EPS) * (1 - 1 / T), 4, scale=1.0)
+    rounded(method.reveal_probability(PRIOR, 1 - one / T), 1 - (1 - EPS) * (1 - 1 / T), 4, scale=1.0)
 
 
 @pytest.mark.parametrize("case", FIRST)

@@ -137,7 +137,7 @@ def test_update_rate(golden, radd):
     c = golden[case]
     for steps in (int(key.removeprefix("tweedie_")) for key in c if key.startswith("tweedie_")):
         grid = times(steps)
-        golden.near(case, radd.reveal(grid[:-1], grid[1:]), c[f"tweedie_{steps}"])
+        golden.near(case, radd.reveal_probability(grid[:-1], grid[1:]), c[f"tweedie_{steps}"])
         golden.near(case, -grid.diff() * radd.process.schedule.weight(grid[:-1])[:, 0], c[f"euler_{steps}"])
 
 
@@ -201,7 +201,9 @@ def test_cut_trajectories(golden, radd, case):
     for i in range(steps):
         at = x == MASK
         if i < steps - 1:
-            at &= random.bernoulli(radd.reveal(grid[i], grid[i + 1]).expand(x.shape), RecordedUniforms(c[f"u{u}"]))
+            at &= random.bernoulli(
+                radd.reveal_probability(grid[i], grid[i + 1]).expand(x.shape), RecordedUniforms(c[f"u{u}"])
+            )
             u += 1
         whole = radd.network(x)[at].double().softmax(-1)
         p, token = cut(whole, *strategy)

@@ -1,7 +1,8 @@
 """ReMDM's published code (arXiv 2503.00307) against ours at the tolerance of each case.
 
-Every step there is ours with some sigma: a token is masked again with it, a mask revealed with `reveal`. Where sigma is of no
-kind of ours (the forward-backward corrector, that of discrete flow matching) the test puts it in.
+Every step there is ours with some sigma: a token is masked again with it, a mask revealed with
+`reveal_beside_remasking`. Where sigma is of no kind of ours (the forward-backward corrector, that of discrete flow
+matching) the test puts it in.
 """
 
 from dataclasses import replace
@@ -16,7 +17,7 @@ from zellige.core.schedule import CLEAN, PRIOR
 from zellige.methods import MDLM
 from zellige.samplers import Remasking, State
 from zellige.samplers.guide import truncated
-from zellige.samplers.remasking import reveal
+from zellige.samplers.remasking import reveal_beside_remasking
 
 from .recorded import EPS, LAST, MASK, TORCH, FixedTime, K, L, RecordedLogits, V, race, rounded
 
@@ -50,7 +51,7 @@ def test_every_case_is_accounted_for(golden):
 def stepped(p: Tensor, x: Tensor, alpha_t: Tensor, alpha_s: Tensor, sigma: Tensor, held: Tensor) -> Tensor:
     """The distribution of x_s: a token is masked with `sigma`, a mask revealed as `held` says; p (B, L, K) the clean
     posterior."""
-    up = reveal(alpha_t, alpha_s, held)[..., None]
+    up = reveal_beside_remasking(alpha_t, alpha_s, held)[..., None]
     mask = torch.nn.functional.one_hot(torch.tensor(MASK), p.shape[-1]).double()
     token = torch.nn.functional.one_hot(x, p.shape[-1]).double()
     masked = (x == MASK)[..., None]

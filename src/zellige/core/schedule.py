@@ -130,6 +130,11 @@ class Schedule(nn.Module):
         the weight of the cross-entropy in MDLM and MD4."""
         return joined(self.as_time(t), self._weight, lambda t: self._end(t, rate=True)[1])
 
+    def reveal_probability(self, t: Tensor | float, s: Tensor | float) -> Tensor:
+        """P(a mask at t is a token at s): (alpha_s - alpha_t)/(1 - alpha_t), (*, 1) or (*, K)."""
+        alpha_t, alpha_s = self.alpha(t), self.alpha(s)
+        return (alpha_s - alpha_t) / (1 - alpha_t)  # MDLM eq. 8
+
     def sigma(self, t: Tensor | float) -> Tensor:
         """Total noise -log alpha in nats; infinite at PRIOR."""
         return -self.alpha(t).log()

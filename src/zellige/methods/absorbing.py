@@ -58,11 +58,9 @@ class Absorbing(Diffusion):
         make = restricted if torch.compiler.is_compiling() or bool((x_t != self.process.mask).any()) else Mean
         return make(self.process, self.process.without_mask(logits).softmax(-1), x_t, t)
 
-    def reveal(self, t: Tensor | float, s: Tensor | float) -> Tensor:
-        """P(a mask at t is a token at s): (alpha_s - alpha_t)/(1 - alpha_t), (*)."""
-        alpha = self.process.schedule.alpha
-        alpha_t, alpha_s = alpha(t)[..., 0], alpha(s)[..., 0]  # (*)
-        return (alpha_s - alpha_t) / (1 - alpha_t)  # MDLM eq. 8
+    def reveal_probability(self, t: Tensor | float, s: Tensor | float) -> Tensor:
+        """P(a mask at t is a token at s), the same for all tokens: (*)."""
+        return self.process.schedule.reveal_probability(t, s)[..., 0]
 
     def cross_entropy(
         self,
@@ -208,7 +206,7 @@ class Masked(Absorbing):
         return self.cross_entropy(batch, x_t, per_position(t), rate)  # MDLM eq. 11
 
     def discrete_bound(self, batch, x_t, t, s, weight=None):
-        reveal = self.reveal(t, s)  # (alpha_s - alpha_t)/(1 - alpha_t)
+        reveal = self.reveal_probability(t, s)  # (alpha_s - alpha_t)/(1 - alpha_t)
         weight = reveal if weight is None else per_position(reveal) * weight
         return self.cross_entropy(batch, x_t, per_position(t), weight)  # MDLM eq. 8; MD4 section 3
 
@@ -304,7 +302,8 @@ class Masked(Absorbing):
         """
         group, n, k, x_t = self.mask_exactly_k(batch, generator)
         times = times.to(n.device)
-        m, reveal = 1 - self.process.schedule.alpha(times[:-1])[..., 0], self.reveal(times[:-1], times[1:])
+        m = 1 - self.process.schedule.alpha(times[:-1])[..., 0]
+        reveal = self.reveal_probability(times[:-1], times[1:])
         weight = (reveal * maths.binomial_pmf(n[..., None], k[..., None], m)).sum(-1)  # MDLM eq. 8
         return {"diffusion": (n * weight * self.cross_entropy(batch, x_t, None, group=group)).sum(-1)}
 

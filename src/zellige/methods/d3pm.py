@@ -221,7 +221,7 @@ class D3PM(Absorbing):
     def discrete_bound(self, batch, x_t, t, s, scale=1, auxiliary=0.0, rows=None):
         """The bound of the step from t to s, `scale` times, and `auxiliary` times the cross-entropy: (B,) nats."""
         if self.process.mask is not None and not self.config.log_eps:
-            weight, at = scale * self.reveal(t, s), None
+            weight, at = scale * self.reveal_probability(t, s), None
             if auxiliary and self.config.auxiliary_at == "all":
                 at = batch.counted
                 weight = torch.where(x_t == self.process.mask, weight[:, None], 0.0) + auxiliary

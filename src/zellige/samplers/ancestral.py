@@ -144,8 +144,7 @@ class Ancestral(OnGrid):
     def _step(self, method: Diffusion, state: State, t: Tensor, s: Tensor, generator: Randomness) -> State:
         if self.choose and self._draws_kernel(s) and not self.carries:
             if can_choose_first(method):  # whether a mask is revealed does not depend on the network
-                alpha_t, alpha_s = method.process.schedule.alpha(t), method.process.schedule.alpha(s)  # (1,) or (K,)
-                reveal = (alpha_s - alpha_t) / (1 - alpha_t)  # MDLM eq. 8
+                reveal = method.process.schedule.reveal_probability(t, s)  # (1,) or (K,)
                 return choose_then_predict(method, state, reveal, t, posterior, generator)
             if scores_masks(method):
                 return predict_then_choose(method, state, s, t, revealed_probability, kernel, generator)

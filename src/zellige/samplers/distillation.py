@@ -70,8 +70,7 @@ def goals(
         left = process.movable(x) & batch.counted
         p = clean_posterior(teacher, batch, x, t, left)
         goal[left[masks]] = p
-        alpha_t, alpha_s = (process.schedule.alpha(time)[..., 0] for time in (t, s))
-        reveal = (alpha_s - alpha_t) / (1 - alpha_t)  # MDLM eq. 8
+        reveal = process.schedule.reveal_probability(t, s)[..., 0]
         revealed = random.bernoulli(positions(left).of(reveal), generator, left)
         at = torch.zeros_like(left).masked_scatter(left, revealed)
         x = positions(at).put(x, random.categorical(p[revealed], generator, at))

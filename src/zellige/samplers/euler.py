@@ -89,6 +89,5 @@ def _jump(t: Tensor, s: Tensor) -> Tensor:
 def _reveal(method: Diffusion, t: Tensor, s: Tensor) -> Tensor:
     """P(a mask is revealed), the total of its rates times the step: (*, 1)."""
     schedule = method.process.schedule
-    alpha_t, alpha_s = schedule.alpha(t), schedule.alpha(s)
     rate = (t - s)[..., None] * schedule.weight(t)
-    return torch.where(_jump(t, s)[..., None], (alpha_s - alpha_t) / (1 - alpha_t), rate.clamp_max(1.0))
+    return torch.where(_jump(t, s)[..., None], schedule.reveal_probability(t, s), rate.clamp_max(1.0))

@@ -29,7 +29,7 @@ from ..core.curves import Polynomial
 from ..core.prediction import posterior
 from ..core.random import Randomness
 from ..methods.diffusion import Diffusion
-from .pairing import absorbs, continuous_distribution, ticks, unnormalised
+from .pairing import absorbs, continuous_distribution, discrete_times, unnormalised
 from .predict import fill, free, predict_at, redraw
 from .sampler import Exactness, Sampler, State
 
@@ -54,7 +54,7 @@ class FirstHitting(Sampler):
             return why
         if why := unnormalised(method):
             return why
-        if ticks(method):
+        if discrete_times(method):
             return "needs continuous time"
         schedule = getattr(method.process, "schedule", None)
         if absorbs(method, one=True) is None or (isinstance(schedule, Polynomial) and schedule.alpha_0 == 1.0):

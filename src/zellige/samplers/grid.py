@@ -21,7 +21,7 @@ from ..base.requests import GRID, declared, known_grid, option, size_steps, step
 from ..core.schedule import CLEAN
 from ..methods.diffusion import Diffusion
 from ..methods.method import Method
-from .pairing import count_of_steps, one_alpha, ticks, usual_steps
+from .pairing import count_of_steps, discrete_times, one_alpha, usual_steps
 from .sampler import Sampler
 
 
@@ -30,7 +30,7 @@ def spaced(method: Diffusion, steps: int | None, grid: str = "uniform") -> Tenso
 
     Of a model with steps of its own, fewer steps take part of its own times (`Diffusion.coarse`).
     """
-    T, grid = ticks(method), grid_of(method, grid)
+    T, grid = discrete_times(method), grid_of(method, grid)
     size = None if grid == "uniform" else step_size(grid)
     if size is not None and steps is not None:
         raise InputError(f"grid {grid} says how many steps there are; leave out `steps`")

@@ -38,7 +38,7 @@ from ..core.schedule import CLEAN
 from ..methods.diffusion import Diffusion
 from .ancestral import Ancestral
 from .guide import temperature
-from .pairing import Distribution, absorbs, ticks
+from .pairing import Distribution, absorbs, discrete_times
 from .predict import pick, predict_at
 from .sampler import Exactness, State
 
@@ -96,7 +96,7 @@ class Informed(Ancestral):
             raise InputError(
                 f"`revise` needs noise that leaves wrong tokens, not masks; leave it out with {method.name}"
             )
-        if self.revise and ticks(method):
+        if self.revise and discrete_times(method):
             raise InputError(f"`revise` needs continuous time; leave it out with {method.name}")
         times = super().times(method, steps)
         return torch.cat((times, times.new_full((self.revise,), CLEAN)))

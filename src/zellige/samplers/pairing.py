@@ -91,10 +91,10 @@ def count_of_steps(steps: int | None, usual: int) -> int:
     return steps
 
 
-def ticks(method: Method) -> int:
-    """T if no times exist but i/T, so that a chain takes part of that grid; 0 if a closed form exists for every time.
+def discrete_times(method: Method) -> int:
+    """T if the noise has no other times than i/T, so that a chain takes some of them; else 0.
 
-    The model's own number of steps is `method.steps`.
+    `method.steps` is another number, that of the model's own steps, which continuous noise may have too.
     """
     return getattr(method.process, "T", 0)
 
@@ -145,7 +145,7 @@ def rateless(method: Method) -> str | None:
     if why := reverses(method):
         return why
     rate = getattr(type(method.process), "rate", None)
-    discrete = ticks(method) or rate is Process.rate
+    discrete = discrete_times(method) or rate is Process.rate
     return "needs continuous time, and this method has discrete steps" if discrete else None
 
 

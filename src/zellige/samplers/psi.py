@@ -43,7 +43,7 @@ from ..core.schedule import CLEAN
 from ..methods.diffusion import Diffusion
 from .ancestral import is_greedy, with_argmax
 from .grid import spaced
-from .pairing import Distribution, one_alpha, reverses, ticks, usual_steps
+from .pairing import Distribution, discrete_times, one_alpha, reverses, usual_steps
 from .predict import free, redraw
 from .remasking import most_masked
 from .sampler import Exactness, Sampler
@@ -118,7 +118,7 @@ class Psi(Sampler):
             )
         if self.pause is None:
             return spaced(method, steps, self.grid)
-        if ticks(method):
+        if discrete_times(method):
             raise InputError(f"`pause` needs continuous time; with {method.name} leave it out")
         published = self.grid == "published"
         end = getattr(method, "published_end", None) if published else 0.0

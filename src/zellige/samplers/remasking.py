@@ -38,7 +38,7 @@ from ..methods.diffusion import Diffusion
 from .ancestral import LAST, argmax_where, is_greedy
 from .grid import spaced
 from .guide import untruncated
-from .pairing import Distribution, absorbs, count_of_steps, ticks, usual_steps
+from .pairing import Distribution, absorbs, count_of_steps, discrete_times, usual_steps
 from .predict import fill, free, predict_at
 from .sampler import Exactness, Sampler, State
 
@@ -92,7 +92,7 @@ class Remasking(Sampler):
         """Evenly spaced; for `loop` the times at which alpha has its values, constant from t_on to t_off."""
         if self.remasking != "loop":
             return spaced(method, steps, self.grid)
-        if ticks(method):
+        if discrete_times(method):
             raise InputError(f"remasking 'loop' needs continuous time; with {method.name} use cap, rescale or conf")
         steps = count_of_steps(steps, usual_steps(method))
         u = torch.linspace(1.0, 0.0, steps + 1, dtype=torch.float64)
@@ -114,7 +114,7 @@ class Remasking(Sampler):
         sigma = self.sigma(state, masks, alpha_t[..., 0], alpha_s[..., 0])
         again = ~masks & ~state.fixed & random.bernoulli(sigma, generator)  # (B, L): tokens to masks
         remask = torch.zeros_like(sigma) if self.remasking == "conf" else sigma
-        at = masks & random.bernoulli(reveal(alpha_t[..., 0], alpha_s[..., 0], remask), generator)
+        at = masks & random.bernoulli(reveal_beside_remasking(alpha_t[..., 0], alpha_s[..., 0], remask), generator)
         pred = predict_at(method, state, at, t)
         if pred is None:
             random.discard(masks.shape, generator)
@@ -142,6 +142,7 @@ class Remasking(Sampler):
         return limit.expand(state.x.shape)
 
 
-def reveal(alpha_t: Tensor, alpha_s: Tensor, sigma: Tensor) -> Tensor:
-    """P(a mask becomes a token), if a token becomes a mask with probability sigma, (B, L)."""
+def reveal_beside_remasking(alpha_t: Tensor, alpha_s: Tensor, sigma: Tensor) -> Tensor:
+    """P(a mask becomes a token) in a step in which a token becomes a mask with probability sigma, (B, L);
+    `Schedule.reveal_probability` where sigma is 0."""
     return (alpha_s - (1 - sigma) * alpha_t) / (1 - alpha_t)  # ReMDM eq. 6

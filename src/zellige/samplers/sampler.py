@@ -18,7 +18,7 @@ from ..core.prediction import Prediction
 from ..core.random import Randomness, Streams
 from ..methods.method import Method
 from .guide import Truncated, Truncation, truncated
-from .pairing import Distribution, of_length, ticks
+from .pairing import Distribution, discrete_times, of_length
 
 HIDDEN = -2  # in `fixed`: a position that is neither given nor sampled; it stays masked, which needs `hides`
 GAP = -3  # in `fixed`: any number of tokens, of a sampler that inserts (`insertion`)
@@ -357,7 +357,7 @@ def below(sampler: Sampler, method: Any, times: Tensor, t: float) -> Tensor:
         raise InputError(
             f"sampler '{sampler.name}' cannot begin with a noisy text; use ancestral, or another on a grid of times"
         )
-    T = ticks(method)
+    T = discrete_times(method)
     begin = max(round(t * T), 1) / T if T else t
     return torch.cat((times.new_tensor([begin]), times[times < begin]))
 

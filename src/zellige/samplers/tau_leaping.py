@@ -369,8 +369,8 @@ def _chosen_first(method: Diffusion) -> bool:
 def _reveal(method: Diffusion, t: Tensor, s: Tensor, h: Tensor, end: Tensor) -> Tensor:
     """P(a mask is revealed) in a step: (*, 1)."""
     schedule = method.process.schedule
-    alpha_t, alpha_s = schedule.alpha(t), schedule.alpha(s)
-    return torch.where(end[..., None], (alpha_s - alpha_t) / (1 - alpha_t), _single(h[..., None] * schedule.weight(t)))
+    leap = _single(h[..., None] * schedule.weight(t))
+    return torch.where(end[..., None], schedule.reveal_probability(t, s), leap)
 
 
 def _loss(method: Diffusion, x: Tensor, t: Tensor) -> Tensor:

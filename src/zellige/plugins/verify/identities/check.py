@@ -22,7 +22,7 @@ from zellige.methods.gidd import Drifting, Hybrid
 from zellige.methods.method import Method
 from zellige.nn.table import Table
 from zellige.samplers import SAMPLERS
-from zellige.samplers.pairing import ticks
+from zellige.samplers.pairing import discrete_times
 
 M = TypeVar("M", bound=Method)
 
@@ -221,7 +221,7 @@ def again(method: M, **changes: Any) -> M:
 
 def discrete(method: Method) -> bool:
     """Return whether only the times of a grid exist."""
-    return ticks(method) > 0
+    return discrete_times(method) > 0
 
 
 def one_alpha(method: Method) -> bool:

@@ -15,7 +15,7 @@ from zellige.core.schedule import CLEAN
 from zellige.exact import enumeration, script
 from zellige.methods.diffusion import Diffusion
 from zellige.samplers import Ancestral, Informed, Psi, Remasking, Sampler, State
-from zellige.samplers.pairing import can_choose_first, ticks
+from zellige.samplers.pairing import can_choose_first, discrete_times
 
 from .check import (
     INSIDE,
@@ -46,7 +46,7 @@ def psis(method: Diffusion) -> list[Psi]:
     """Psi samplers that the method supports."""
     if not one_alpha(method):
         return [NUMBERS]
-    return [NUMBERS, *DEPENDENT] if ticks(method) else [NUMBERS, *DEPENDENT, PAUSED]
+    return [NUMBERS, *DEPENDENT] if discrete_times(method) else [NUMBERS, *DEPENDENT, PAUSED]
 
 
 def stepped(sampler: Sampler, method: Diffusion, times: Tensor) -> Tensor:
@@ -147,7 +147,7 @@ def kappa_is_what_the_rules_say(method: Diffusion):
             kind = rule.rpartition(":")[0]
             masked = min(again[kind], 1 - b) if kind else (1 - float(rule)) * (1 - b)  # again, of absorbing noise
             worst.see((1 - sampler.share(method, t, s)) * (1 - b), masked, f"{rule}, {float(t):.3f} to {float(s):.3f}")
-    if not ticks(method):
+    if not discrete_times(method):
         still = float(method.process.schedule.inverse(0.8))
         first, middle = round(0.3 * (n + 1)), round(0.4 * (n + 1))
         parts = [[1 + (still - 1) * i / (first - 1) for i in range(first)], [still] * middle]
@@ -226,7 +226,10 @@ def positions_are_picked_by_their_rule(method: Diffusion):
     yield worst.row(SAMPLER, "informed  its transition by definition")
 
 
-@own("sampler.informed-revised", lambda m: Informed.refuse(m) is None and m.process.mask is None and not ticks(m))  # pyright: ignore
+@own(
+    "sampler.informed-revised",
+    lambda m: Informed.refuse(m) is None and m.process.mask is None and not discrete_times(m),
+)  # pyright: ignore
 @torch.no_grad()
 def self_correction_replaces_the_clearest_token(method: Diffusion):
     """On a network that is not exact: both drawn tokens followed, and the likelier of those that are new."""
