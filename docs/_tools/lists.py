@@ -75,7 +75,9 @@ def samplers() -> list[dict[str, str]]:
     first = sorted(METHODS.values(), key=lambda cls: cls.name != "mdlm")  # which admits most
     methods, rows = [part("verify").enumerable(cls).verified_by(lambda h, x, turn: h) for cls in first], []
     for name, cls in SAMPLERS.items():
-        distribution = next(cls().distribution(method, None) for method in methods if cls.refuse(method) is None)
+        distribution = next(
+            cls().distribution(method, None) for method in methods if cls.reason_against(method) is None
+        )
         number = "none" if distribution.number is None else distribution.number.get("estimator", "bound")
         number += " of T steps" if distribution.number and "steps" in distribution.number else ""
         rows.append(

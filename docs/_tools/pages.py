@@ -123,7 +123,7 @@ def sampler_page(name: str) -> Iterator[str]:
     cls = SAMPLERS[name]
     module = sys.modules[cls.__module__]
     yield listed("samplers", name)
-    fits = [method for method in METHODS if cls().refuse(small(method)) is None]
+    fits = [method for method in METHODS if cls().reason_against(small(method)) is None]
     yield f"{COLUMNS}\n"
     yield f"Works with {', '.join(f'[{method}](../methods/{method}.md)' for method in fits)}, with their default options.\n"
     method = "mdlm" if "mdlm" in fits else fits[0]

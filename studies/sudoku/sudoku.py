@@ -45,7 +45,7 @@ def main() -> None:
         given, solution = torch.as_tensor(rows.clues[:count]), torch.as_tensor(rows.array()[:count])
         print(f"{count} held-out puzzles, {float((given >= 0).double().mean()) * side * side:.1f} cells given")
     for said, how in WAYS.items():
-        if SAMPLERS[how["sampler"]].refuse(model.method):
+        if SAMPLERS[how["sampler"]].reason_against(model.method):
             continue
         drawn = collect(watch(model, fixed=given, count=count, batch=50, temperature=1.0, seed=0, **how))
         filled = torch.tensor(drawn.tokens)

@@ -259,7 +259,7 @@ def test_a_deterministic_sampler_has_the_likelihood_of_its_own_code(sampler, ste
     others = [("md4", {"time": True}), ("sedd", {}), ("genmd4", {}), ("d3pm", {"diffusion_steps": 4})]
     for name, choices in [("mdlm", {}), *(others if steps == 2 else [])]:
         method = table(name, choices, 3)
-        if sampler.refuse(method) is None:
+        if sampler.reason_against(method) is None:
             p = weigh(method, Batch(texts(3)), Replayed(sampler, Distribution("own", ""), steps)).log_w[:, 0].exp()
             law = exact.sample_distribution(sampler, method, len(sampler.times(method, steps)) - 1)
             assert torch.allclose(p, law[method.process.clean[exact.states(4, 3)].all(-1)])

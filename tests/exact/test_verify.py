@@ -84,7 +84,7 @@ def test_samplers_of(name):
     assert report.failures == []
     variants = [method for _, method in identities.variants(methods.find(name), kinds=True)]
     for sampler in SAMPLERS.values():  # one that can be paired is checked, one that cannot is not
-        paired = any(sampler.refuse(method) is None for method in variants)
+        paired = any(sampler.reason_against(method) is None for method in variants)
         checked = any(row.key.split(".")[1].split("-")[0] == sampler.name for row in report.rows)
         assert checked <= paired
         if sampler.name != "semi_autoregressive":  # whose rows are those of the caches, shared by all methods
@@ -249,7 +249,9 @@ def test_any_two_methods_are_paired_with_every_sampler(a, b, one_variant, monkey
     assert len(report.rows) == len(identities.SHARED) + 2 * len(identities.OWN) + 2 * len(identities.WHOLE)
     for name, pairs in report.pairings.items():
         _, method = next(identities.variants(METHODS[name.partition(" ")[0]]))
-        assert {s for s, value in pairs.items() if value} == {s for s in pairs if SAMPLERS[s].refuse(method) is None}
+        assert {s for s, value in pairs.items() if value} == {
+            s for s in pairs if SAMPLERS[s].reason_against(method) is None
+        }
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -260,7 +262,7 @@ def test_every_sampler_that_fits_has_a_distance(name, one_variant):
         if sampler.grows or hasattr(sampler, "block_sampler") or sampler.name == "uniformisation":
             continue
         value, _ = verify_module._pair(name, method, sampler(), True)
-        assert (value is not None) == (sampler.refuse(method) is None)
+        assert (value is not None) == (sampler.reason_against(method) is None)
         if value is not None:
             assert 0 <= value <= 1
 

@@ -94,7 +94,7 @@ PAIRS = [
     pytest.param(sampler, name, marks=[pytest.mark.long] if sampler == "uniformisation" and name in MANY else [])
     for sampler, cls in SAMPLERS.items()
     for name in METHODS
-    if cls.refuse(conditional(name)) is None
+    if cls.reason_against(conditional(name)) is None
 ]
 
 

@@ -238,7 +238,7 @@ def test_the_exact_network_draws_the_data_and_early_tokens_first():
         for n in (32, 64)
     )
     assert math.log2(far / near) == pytest.approx(1.0, abs=0.2)
-    assert FirstHitting.refuse(genmd4()) is None
+    assert FirstHitting.reason_against(genmd4()) is None
     # a larger exponent: more of the token is there at any time, so it is revealed earlier
     t = torch.tensor([0.1, 0.5, 0.9], dtype=D)
     alpha = genmd4().process.schedule.alpha(t)[:, :V]

@@ -58,7 +58,7 @@ def test_the_pages_name_the_samplers_that_change_a_revealed_token():
     found = []
     for name, cls in samplers.SAMPLERS.items():
         method = mdlm()
-        if cls.refuse(method) is None:
+        if cls.reason_against(method) is None:
             states = [state.x for state in run(cls(), method, (64, L), 16, generator=torch.Generator().manual_seed(0))]
             pairs = [(x, y) for x, y in itertools.pairwise(states) if x.shape == y.shape]
             if any(((x != y) & (x != method.process.mask)).any() for x, y in pairs):
@@ -156,10 +156,10 @@ def test_what_cannot_be_paired_is_refused_with_what_would_work(name):
             with pytest.raises(InputError) as error:
                 sampler.init(method, (1, L))
             message = str(error.value)
-            assert message == f"sampler '{name}' {sampler.refuse(method)}; " + message.partition("; ")[2]
+            assert message == f"sampler '{name}' {sampler.reason_against(method)}; " + message.partition("; ")[2]
             works = message.partition(f"; with {method.name} use ")[2].replace(" or ", ", ").split(", ")
             assert works[0] == "ancestral"
-            assert all(samplers.SAMPLERS[other].refuse(method) is None for other in works)
+            assert all(samplers.SAMPLERS[other].reason_against(method) is None for other in works)
         else:
             sampler.init(method, (1, L))
     with pytest.raises(InputError) as error:
@@ -239,7 +239,7 @@ def test_the_number_of_the_mask_is_nothing_to_a_sampler(name, timed):
     sampler = SAMPLERS.get(name) or samplers.find(name)(**{"blockwise": {"stride": 1}}.get(name, {"block_length": 2}))
     network, config = table(V + 1, 4, time=timed), MDLM.Config(time=timed)
     last, first = (MDLM(of, V, (4,), config, mask=mask) for of, mask in ((network, V), (Rolled(network), 0)))
-    if timed and sampler.refuse(last):
+    if timed and sampler.reason_against(last):
         return
     fixed = torch.tensor([[-1, -1, -1, -1], [-1, 2, -1, 0], [-1, 1, -1, HIDDEN]]).repeat(5, 1)
     states = [
@@ -413,7 +413,7 @@ CHOSEN = {
 def test_expected_calls_are_the_expectation_of_the_calls(sampler, method, fixed):
     """Against the calls that the code makes, over every outcome of its draws (RADD's expected function evaluations)."""
     method, sampler = METHODS[method](), CHOSEN[sampler]
-    if sampler.refuse(method) or (sampler.grid != "uniform" and method.process.T):
+    if sampler.reason_against(method) or (sampler.grid != "uniform" and method.process.T):
         return
     given = None if fixed is None else torch.tensor(fixed)
     for T in (1, 3):

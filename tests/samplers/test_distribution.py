@@ -102,7 +102,7 @@ def test_a_number_names_the_distribution_that_it_bounds_as_the_samplers_do(cls):
 def test_a_model_of_t_steps_is_drawn_in_t_unless_told(name, sampler):
     """The number of its bound. In fewer it is a coarse chain with a bound of its own, in more no chain of the model."""
     method, cls = enumerable(METHODS[name], diffusion_steps=6), SAMPLERS[sampler]
-    if cls.refuse(method) is None:
+    if cls.reason_against(method) is None:
         assert len(cls().times(method, None)) == 7
         assert len(cls().times(METHODS["mdlm"](None, 2, (4,)), None)) == 65
     distribution = distribution_of(Ancestral(), method)
@@ -139,7 +139,7 @@ def test_a_network_of_t_steps_is_asked_at_its_own_times():
 
     method.__class__ = Heard
     for sampler in (AnyOrder(), Confidence()):
-        if sampler.refuse(method) is None:
+        if sampler.reason_against(method) is None:
             *_, _ = run(sampler, method, (8, 2), generator=torch.Generator().manual_seed(0))
     times = torch.cat(asked)
     assert times.numel()

@@ -213,10 +213,10 @@ def test_a_folder_holds_a_head_of_one_model(tmp_path):
 
 def test_what_it_cannot_be_paired_with():
     needs = "needs a causal head: train one with zellige train speculative RUN, and give its folder as `head`"
-    assert Speculative.refuse(make("mdlm")) == needs
-    assert Speculative.refuse(make("sedd", {"process": "absorbing"})) == "needs a network of p(x_0 | x_t)"
+    assert Speculative.reason_against(make("mdlm")) == needs
+    assert Speculative.reason_against(make("sedd", {"process": "absorbing"})) == "needs a network of p(x_0 | x_t)"
     guided: Any = ClassifierFree(make("mdlm", classes=3), 2.0)
-    assert Speculative.refuse(guided) == "reads the network itself, whose distribution guidance changes"
+    assert Speculative.reason_against(guided) == "reads the network itself, whose distribution guidance changes"
     with pytest.raises(InputError, match="`window` and `cosine` both say how many tokens a pass drafts"):
         Speculative(window=2, cosine=0.1)
     with pytest.raises(InputError, match="the order has 3 positions, the text 4"):

@@ -104,7 +104,7 @@ def pairs():
     for name, cls in zellige.METHODS.items():
         method = model(name=name).method
         for sampler, how in zellige.SAMPLERS.items():
-            if how.refuse(method) is None:
+            if how.reason_against(method) is None:
                 short = sampler != "uniformisation" and (sampler not in seen or sampler == cls.sampler)
                 yield pytest.param(name, sampler, marks=() if short else pytest.mark.long)
                 seen.add(sampler)
@@ -185,7 +185,7 @@ def test_texts_that_repeat_themselves_are_drawn_again(name, ends, monkeypatch):
 @pytest.mark.parametrize("sampler", list(zellige.SAMPLERS))
 def test_frames_tell_what_happened(sampler):
     m = model()
-    if zellige.SAMPLERS[sampler].refuse(m.method):
+    if zellige.SAMPLERS[sampler].reason_against(m.method):
         pytest.skip("cannot be paired")
     frames = list(zellige.watch(m, count=3, steps=12, sampler=sampler, prompt="the ", batch=2))
     for batch in (frames[: len(frames) // 2], frames[len(frames) // 2 :]):
@@ -489,7 +489,12 @@ def test_infill_asks_once_a_gap_at_most(name, sampler):
     """53 calls for six gaps before: all places behind the text were drawn too."""
     m = model(name=name)
     cls = zellige.SAMPLERS[sampler]
-    if cls.refuse(m.method) or cls.grows or sampler == "uniformisation" or (name, sampler) == ("d3pm", "remasking"):
+    if (
+        cls.reason_against(m.method)
+        or cls.grows
+        or sampler == "uniformisation"
+        or (name, sampler) == ("d3pm", "remasking")
+    ):
         pytest.skip("cannot be paired, writes from left to right, or asks where nothing may happen")
     steps = 50 if name == "d3pm" else 64
     _, drawn = fill_gaps(m, "the ___ of _ is __", count=3, steps=steps, sampler=sampler, seed=2)

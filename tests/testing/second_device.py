@@ -114,7 +114,7 @@ def steps_of(case: str) -> dict[str, dict[str, int]]:
         method.loss(Batch(tokens), draws()).sum().backward()
     found["training"] = dict(copies)
     for name, sampler in SAMPLERS.items():
-        if sampler.refuse(method) is None:
+        if sampler.reason_against(method) is None:
             states = run(sampler(), method, (4, 16), None if sampler.grows else 4, generator=draws())
             next(states)  # pyright: ignore[reportArgumentType]
             copies.clear()

@@ -57,7 +57,7 @@ from ..methods.diffusion import Diffusion
 from . import carried
 from .grid import OnGrid, grid_of
 from .guide import Truncated, Wrapper
-from .pairing import Distribution, can_choose_first, one_alpha, reverses, scores_masks, steps_distribution
+from .pairing import Distribution, can_choose_first, irreversible, one_alpha, scores_masks, steps_distribution
 from .predict import CHOOSE, choose_then_predict, expected_evaluations, fill, free, predict_at, predict_then_choose
 from .sampler import Exactness, State
 
@@ -99,10 +99,10 @@ class Ancestral(OnGrid):
     reconstructs: ClassVar[bool] = True
 
     @classmethod
-    def refuse(cls, method):
+    def reason_against(cls, method):
         if getattr(method, "latents", 0) and isinstance(method, Wrapper) and not isinstance(method, Truncated):
             return "guides no model that is a mixture over a latent"
-        return reverses(method, mixture=True)
+        return irreversible(method, mixture=True)
 
     def distribution(self, method: Diffusion, steps):
         if self.argmax != "none":

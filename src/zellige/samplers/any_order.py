@@ -25,7 +25,7 @@ from ..base.requests import PER_STEP, declared, option
 from ..core.prediction import posterior
 from ..core.random import Randomness
 from ..methods.diffusion import Diffusion
-from .pairing import Distribution, absorbs, continuous_distribution
+from .pairing import Distribution, continuous_distribution, not_absorbing
 from .predict import expected_time, free, pick, redraw
 from .sampler import Exactness, Sampler
 
@@ -46,9 +46,9 @@ class AnyOrder(Sampler):
     calls: ClassVar[str] = "one per token"
 
     @classmethod
-    def refuse(cls, method):
+    def reason_against(cls, method):
         reason = "needs a network without time conditioning" if method.time_conditioned else None
-        return absorbs(method, one=True) or reason
+        return not_absorbing(method, one=True) or reason
 
     def distribution(self, method, steps):
         return (

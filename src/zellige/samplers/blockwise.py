@@ -35,7 +35,7 @@ from ..core.random import Randomness
 from ..methods.diffusion import Diffusion
 from .growing import Ending, Growing, Growth, begin, check_given, close, pieces, window_of
 from .in_blocks import InBlocks
-from .pairing import BLOCKS, absorbs, continuous_distribution, of_length, reverses
+from .pairing import BLOCKS, continuous_distribution, irreversible, not_absorbing, of_length
 from .sampler import State
 
 
@@ -64,9 +64,9 @@ class Blockwise(InBlocks, Growing):
             raise InputError(f"sampler '{self.inner.name}' writes no block; inside use ancestral or first_hitting")
 
     @classmethod
-    def refuse(cls, method):
+    def reason_against(cls, method):
         inside = of_length(method, 1)  # a text of one token is in one block
-        return absorbs(inside) if method.block == 0 else reverses(inside)
+        return not_absorbing(inside) if method.block == 0 else irreversible(inside)
 
     def layout(self, method: Diffusion) -> tuple[int, int, int]:
         """Tokens of the first block, tokens of each later block, and the window: how many tokens the network sees, the

@@ -47,7 +47,7 @@ from ..core import maths, random
 from ..core.prediction import posterior
 from ..methods.diffusion import Diffusion
 from .guide import untruncated
-from .pairing import STEPS, Distribution, absorbs, count_of_steps
+from .pairing import STEPS, Distribution, count_of_steps, not_absorbing
 from .predict import expected_time, fill, free, predict_at
 from .sampler import Exactness, Sampler, State
 
@@ -66,8 +66,8 @@ class NetworkChooses(Sampler):
     needs: ClassVar[str] = "absorbing"
 
     @classmethod
-    def refuse(cls, method):
-        return absorbs(method)
+    def reason_against(cls, method):
+        return not_absorbing(method)
 
     def choose(self, state: State, masks: Tensor, p: Tensor, t: Tensor) -> tuple[Tensor, Any]:
         """Positions (B, L) bool to reveal, all of them masks, and the memory of the state after them.

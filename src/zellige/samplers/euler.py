@@ -21,7 +21,7 @@ from ..base.requests import declared, option
 from ..core.prediction import Prediction, Score, kernel, posterior, revealed_probability, reverse_rate, total_score
 from ..methods.diffusion import Diffusion
 from .grid import OnGrid
-from .pairing import NEAR_CONTINUOUS, absorbs, can_choose_first, rateless, scores_masks
+from .pairing import NEAR_CONTINUOUS, can_choose_first, not_absorbing, rateless, scores_masks
 from .predict import CHOOSE, choose_then_predict, expected_evaluations, free, predict_then_choose, redraw
 from .sampler import Exactness
 
@@ -44,14 +44,14 @@ class Euler(OnGrid):
     reconstructs: ClassVar[bool] = True
 
     @classmethod
-    def refuse(cls, method):
+    def reason_against(cls, method):
         return rateless(method)
 
     def distribution(self, method, steps):
         return NEAR_CONTINUOUS
 
     def step(self, method: Diffusion, state, t, s, generator=None):
-        if self.choose and can_choose_first(method) and absorbs(method, one=True) is None:
+        if self.choose and can_choose_first(method) and not_absorbing(method, one=True) is None:
             return choose_then_predict(method, state, _reveal(method, t, s), t, posterior, generator)
         if self.choose and scores_masks(method):
             return predict_then_choose(method, state, s, t, stepped_mask, stepped, generator)
@@ -60,7 +60,7 @@ class Euler(OnGrid):
         return redraw(method, state, at, t, lambda pred: stepped(pred, later), generator)
 
     def expected_calls(self, method: Diffusion, times, free):
-        if not (self.choose and can_choose_first(method)) or absorbs(method, one=True) is not None:
+        if not (self.choose and can_choose_first(method)) or not_absorbing(method, one=True) is not None:
             return None
         return expected_evaluations(_reveal(method, times[:-1], times[1:])[:, 0], free)
 

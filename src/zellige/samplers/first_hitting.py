@@ -29,7 +29,7 @@ from ..core.curves import Polynomial
 from ..core.prediction import posterior
 from ..core.random import Randomness
 from ..methods.diffusion import Diffusion
-from .pairing import absorbs, continuous_distribution, discrete_times, unnormalised
+from .pairing import continuous_distribution, discrete_times, not_absorbing, unnormalised
 from .predict import fill, free, predict_at, redraw
 from .sampler import Exactness, Sampler, State
 
@@ -49,15 +49,15 @@ class FirstHitting(Sampler):
     calls: ClassVar[str] = "one per token"
 
     @classmethod
-    def refuse(cls, method):
-        if why := absorbs(method):
+    def reason_against(cls, method):
+        if why := not_absorbing(method):
             return why
         if why := unnormalised(method):
             return why
         if discrete_times(method):
             return "needs continuous time"
         schedule = getattr(method.process, "schedule", None)
-        if absorbs(method, one=True) is None or (isinstance(schedule, Polynomial) and schedule.alpha_0 == 1.0):
+        if not_absorbing(method, one=True) is None or (isinstance(schedule, Polynomial) and schedule.alpha_0 == 1.0):
             return None
         return "needs one alpha, or 1 - (1 - eps) tau^w for each token"
 
@@ -74,7 +74,7 @@ class FirstHitting(Sampler):
         return replace(state, memory=torch.ones(shape[0], dtype=torch.float64, device=state.x.device))
 
     def step(self, method: Diffusion, state, t, s, generator=None):
-        if absorbs(method, one=True) is None:
+        if not_absorbing(method, one=True) is None:
             noise, at = self._next(method, state, generator)
             time = method.process.schedule.inverse(1 - noise)[:, None]
             return replace(redraw(method, state, at, time, posterior, generator), memory=noise)

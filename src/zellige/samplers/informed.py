@@ -38,7 +38,7 @@ from ..core.schedule import CLEAN
 from ..methods.diffusion import Diffusion
 from .ancestral import Ancestral
 from .guide import temperature
-from .pairing import Distribution, absorbs, discrete_times
+from .pairing import Distribution, discrete_times, not_absorbing
 from .predict import pick, predict_at
 from .sampler import Exactness, State
 
@@ -80,9 +80,9 @@ class Informed(Ancestral):
             raise InputError("`estimate` 'carried' is for sampler 'ancestral' alone; leave it out of informed")
 
     @classmethod
-    def refuse(cls, method):
-        several = method.process is not None and absorbs(method) is None and absorbs(method, one=True)
-        return super().refuse(method) or several or None
+    def reason_against(cls, method):
+        several = method.process is not None and not_absorbing(method) is None and not_absorbing(method, one=True)
+        return super().reason_against(method) or several or None
 
     def distribution(self, method: Diffusion, steps):
         if self.revise:

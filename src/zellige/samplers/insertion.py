@@ -67,7 +67,7 @@ class Insertion(Sampler):
     calls: ClassVar[str] = "steps + 1"
 
     @classmethod
-    def refuse(cls, method):
+    def reason_against(cls, method):
         return None if method.parameterization == "insertion" else "needs a network that inserts tokens"
 
     def distribution(self, method, steps):

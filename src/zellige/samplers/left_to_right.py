@@ -39,7 +39,7 @@ class LeftToRight(Growing):
     grows: ClassVar[bool] = True
 
     @classmethod
-    def refuse(cls, method):
+    def reason_against(cls, method):
         return None if method.parameterization == "next" else "needs a network that says the next token"
 
     def distribution(self, method, steps):

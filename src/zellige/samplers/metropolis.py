@@ -124,7 +124,7 @@ class Metropolis(Sampler):
     report: ClassVar[type[Summary] | None] = Chains
 
     @classmethod
-    def refuse(cls, method):
+    def reason_against(cls, method):
         of_data = method.process is None and method.parameterization == "score"
         return None if of_data else "needs the ratios p(y)/p(x) of the data themselves"
 

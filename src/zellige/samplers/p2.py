@@ -55,7 +55,7 @@ class P2(Sampler):
     revises: ClassVar[bool] = True
 
     @classmethod
-    def refuse(cls, method):
+    def reason_against(cls, method):
         return reads_tokens(method)
 
     def distribution(self, method, steps):

@@ -116,7 +116,7 @@ def blank(method: Method) -> int | None:
 
 
 def at_once(method: Method, mixture: bool = False) -> str | None:
-    """Reason to refuse: the sampler writes a text as a whole, and the network reads block after block.
+    """Reason against a method: the sampler writes a text as a whole, and the network reads block after block.
 
     Or the model has a latent, which only a sampler of a `mixture` draws.
     """
@@ -127,13 +127,13 @@ def at_once(method: Method, mixture: bool = False) -> str | None:
     )
 
 
-def reverses(method: Method, mixture: bool = False) -> str | None:
-    """Reason to refuse: there is no process to reverse."""
+def irreversible(method: Method, mixture: bool = False) -> str | None:
+    """Reason against a method: there is no process to reverse."""
     return "needs a process to reverse" if method.process is None else at_once(method, mixture)
 
 
-def absorbs(method: Method, one: bool = False, mixture: bool = False) -> str | None:
-    """Reason to refuse: the process is not absorbing, or (`one`) its tokens do not share one alpha."""
+def not_absorbing(method: Method, one: bool = False, mixture: bool = False) -> str | None:
+    """Reason against a method: the process is not absorbing, or (`one`) its tokens do not share one alpha."""
     process = method.process
     if not isinstance(process, Mixture) or process.mask is None:
         return "needs absorbing noise"
@@ -141,8 +141,8 @@ def absorbs(method: Method, one: bool = False, mixture: bool = False) -> str | N
 
 
 def rateless(method: Method) -> str | None:
-    """Reason to refuse: there is no process, or its time is discrete."""
-    if why := reverses(method):
+    """Reason against a method: there is no process, or its time is discrete."""
+    if why := irreversible(method):
         return why
     rate = getattr(type(method.process), "rate", None)
     discrete = discrete_times(method) or rate is Process.rate
@@ -157,11 +157,11 @@ def one_alpha(process: Process) -> bool:
 
 def scores_masks(method: Method) -> bool:
     """Return whether `predict_then_choose` samples from the kernel: absorbing noise with one alpha, and a score."""
-    return absorbs(method, one=True) is None and method.parameterization == "score"
+    return not_absorbing(method, one=True) is None and method.parameterization == "score"
 
 
 def unnormalised(method: Method) -> str | None:
-    """Reason to refuse: the network gives no distribution, or guidance makes it none."""
+    """Reason against a method: the network gives no distribution, or guidance makes it none."""
     other = {"score": "a score", "tilted": "a guided one"}.get(method.parameterization)
     return f"needs a prediction that is a distribution, not {other}" if other else None
 
@@ -172,4 +172,4 @@ def can_choose_first(method: Method) -> bool:
     A score is not normalised: its total determines how likely a mask is revealed; and so it is where a classifier
     guides.
     """
-    return absorbs(method, mixture=True) is None and unnormalised(method) is None
+    return not_absorbing(method, mixture=True) is None and unnormalised(method) is None

@@ -16,7 +16,7 @@ from ..core.schedule import CLEAN, as_time
 from ..methods.diffusion import Diffusion
 from ..methods.method import Method
 from .guide import Truncated, Wrapper
-from .pairing import absorbs
+from .pairing import not_absorbing
 from .sampler import State
 
 CHOOSE: dict[str, Any] = {  # an option of samplers
@@ -44,10 +44,10 @@ def predict_at(method: Diffusion, state: State, at: Tensor, t: Tensor | float) -
 
 
 def reads_tokens(method: Method) -> str | None:
-    """Reason to refuse: the sampler reads the network's own p(x_0 | x_t), as `hidden_at` and `as_masks` give it."""
+    """Reason against a method: the sampler reads the network's own p(x_0 | x_t), as `hidden_at` and `as_masks` give it."""
     if isinstance(method, Wrapper) and not isinstance(method, Truncated):
         return "reads the network itself, whose distribution guidance changes"
-    if why := absorbs(method, one=True):
+    if why := not_absorbing(method, one=True):
         return why
     inner: Any = method.method if isinstance(method, Truncated) else method
     reads = inner.network is not None and type(inner).read is not Diffusion.read

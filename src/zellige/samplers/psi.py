@@ -43,7 +43,7 @@ from ..core.schedule import CLEAN
 from ..methods.diffusion import Diffusion
 from .ancestral import is_greedy, with_argmax
 from .grid import spaced
-from .pairing import Distribution, discrete_times, one_alpha, reverses, usual_steps
+from .pairing import Distribution, discrete_times, irreversible, one_alpha, usual_steps
 from .predict import free, redraw
 from .remasking import most_masked
 from .sampler import Exactness, Sampler
@@ -103,8 +103,8 @@ class Psi(Sampler):
             raise InputError(f"`pause` has times of its own; use grid uniform or published, not {self.grid}")
 
     @classmethod
-    def refuse(cls, method):
-        return reverses(method)
+    def reason_against(cls, method):
+        return irreversible(method)
 
     def distribution(self, method, steps):
         return Distribution(self.name, "its own distribution, that keeps the marginals")

@@ -38,7 +38,7 @@ from ..methods.diffusion import Diffusion
 from .ancestral import LAST, argmax_where, is_greedy
 from .grid import spaced
 from .guide import untruncated
-from .pairing import Distribution, absorbs, count_of_steps, discrete_times, usual_steps
+from .pairing import Distribution, count_of_steps, discrete_times, not_absorbing, usual_steps
 from .predict import fill, free, predict_at
 from .sampler import Exactness, Sampler, State
 
@@ -81,8 +81,8 @@ class Remasking(Sampler):
             raise InputError(f"remasking 'loop' has times of its own; use grid uniform or published, not {self.grid}")
 
     @classmethod
-    def refuse(cls, method):
-        return absorbs(method, one=True)
+    def reason_against(cls, method):
+        return not_absorbing(method, one=True)
 
     def distribution(self, method, steps):
         keeps = "" if self.remasking == "conf" else ", that keeps the marginals"

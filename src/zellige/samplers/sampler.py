@@ -201,9 +201,11 @@ class Sampler(Truncation):
         return enumerate(states)
 
     @classmethod
-    def refuse(cls, method: Method) -> str | None:
-        """Reason why the sampler does not support a method ("needs absorbing noise"); None if it does.
-        The only such place."""
+    def reason_against(cls, method: Method) -> str | None:
+        """Reason why the sampler supports no such method ("needs absorbing noise"); None if it does.
+
+        Options of a sampler that a method cannot serve are found later, by `admit`, `times` or the first step.
+        """
         return None
 
     def truncates(self) -> bool:
@@ -293,11 +295,11 @@ def distributions(method: Method, steps: int | None = None) -> dict[str, Distrib
 
     For a method of blocks, `blockwise` with several samplers inside: "blockwise, first_hitting".
     """
-    able: dict[str, Sampler] = {name: cls() for name, cls in SAMPLERS.items() if cls.refuse(method) is None}
+    able: dict[str, Sampler] = {name: cls() for name, cls in SAMPLERS.items() if cls.reason_against(method) is None}
     if "blockwise" in able:
         cls: Any = type(able.pop("blockwise"))
         block = of_length(method, method.block) if 0 < method.block < method.shape[0] else None
-        names = [name for name in INSIDE if block is not None and SAMPLERS[name].refuse(block) is None]
+        names = [name for name in INSIDE if block is not None and SAMPLERS[name].reason_against(block) is None]
         able |= {f"blockwise, {name}": cls(name) for name in names}
     return {name: distribution_of(sampler, method, steps) for name, sampler in able.items()}
 
@@ -312,10 +314,10 @@ def _answers(method: Method) -> None:
 def check(sampler: Sampler, method: Any) -> None:
     """Raise InputError if sampler and method do not fit; the error names samplers that fit."""
     _answers(method)
-    why = sampler.refuse(method)
+    why = sampler.reason_against(method)
     if why is not None:
         names = [name for name, s in SAMPLERS.items() if s.exactness in ("exact", "limit") or name == method.sampler]
-        alternatives = [name for name in names if SAMPLERS[name].refuse(method) is None]
+        alternatives = [name for name in names if SAMPLERS[name].reason_against(method) is None]
         *leading, last = alternatives[:3] or ["another method"]
         use = f"{', '.join(leading)} or {last}" if leading else last
         raise InputError(f"sampler '{sampler.name}' {why}; with {method.name} use {use}")

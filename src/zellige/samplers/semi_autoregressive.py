@@ -44,7 +44,7 @@ from ..methods.diffusion import Diffusion
 from ..nn.attention import Reading
 from .guide import Truncated, Wrapper
 from .in_blocks import InBlocks
-from .pairing import BLOCKS, absorbs, of_length
+from .pairing import BLOCKS, not_absorbing, of_length
 from .sampler import Exactness, Memory, State
 
 Kind = Literal["none", "prefix", "dual"]
@@ -208,10 +208,10 @@ class SemiAutoregressive(InBlocks):
             raise InputError("`refresh` says how long a cache is kept; give `cache` prefix or dual, or leave it out")
 
     @classmethod
-    def refuse(cls, method):
+    def reason_against(cls, method):
         if method.block:
             return "is for networks that see whole texts, and this one has blocks"
-        return absorbs(method) or (TIMED if method.time_conditioned else None)
+        return not_absorbing(method) or (TIMED if method.time_conditioned else None)
 
     def admit(self, method: Diffusion, fixed: Tensor | None):
         """InputError where a cache is asked of what keeps none."""

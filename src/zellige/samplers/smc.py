@@ -58,7 +58,7 @@ from ..core.student import student
 from ..methods.diffusion import Diffusion
 from .grid import OnGrid, grid_of
 from .guide import Wrapper
-from .pairing import Distribution, reverses, steps_distribution
+from .pairing import Distribution, irreversible, steps_distribution
 from .predict import free, predict_at
 from .sampler import Exactness, Memory, State, Summary, check, extent, ordered, start
 
@@ -333,8 +333,8 @@ class Smc(OnGrid):
     report: ClassVar[type[Summary] | None] = Weighed
 
     @classmethod
-    def refuse(cls, method):
-        return reverses(method)
+    def reason_against(cls, method):
+        return irreversible(method)
 
     def size(self, method: Any) -> int:
         """N, the number of particles of a sample."""

@@ -104,7 +104,7 @@ class Speculative(Sampler):
             permutation(self.order)
 
     @classmethod
-    def refuse(cls, method):
+    def reason_against(cls, method):
         if why := reads_tokens(method):
             return why
         return HEADLESS if method.verifier is None else None

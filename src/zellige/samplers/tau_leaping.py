@@ -50,7 +50,7 @@ from ..core.random import Randomness
 from ..methods.diffusion import Diffusion
 from .ancestral import LAST, argmax_where, is_greedy
 from .grid import OnGrid
-from .pairing import NEAR_CONTINUOUS, absorbs, can_choose_first, rateless
+from .pairing import NEAR_CONTINUOUS, can_choose_first, not_absorbing, rateless
 from .predict import choose_then_predict, expected_evaluations, fill, free, predict_at, redraw
 from .sampler import Exactness, Memory, State, Summary
 
@@ -176,7 +176,7 @@ class TauLeaping(OnGrid):
     reconstructs: ClassVar[bool] = True
 
     @classmethod
-    def refuse(cls, method):
+    def reason_against(cls, method):
         return rateless(method)
 
     def distribution(self, method, steps):
@@ -363,7 +363,7 @@ def remembered(state: State, t: Tensor, numbers: Tensor) -> State:
 
 # ---------------------------------------------------------------------------------- absorbing noise
 def _chosen_first(method: Diffusion) -> bool:
-    return can_choose_first(method) and absorbs(method, one=True) is None
+    return can_choose_first(method) and not_absorbing(method, one=True) is None
 
 
 def _reveal(method: Diffusion, t: Tensor, s: Tensor, h: Tensor, end: Tensor) -> Tensor:

@@ -67,7 +67,7 @@ class Uniformisation(Sampler):
     calls: ClassVar[str] = "candidate jumps"
 
     @classmethod
-    def refuse(cls, method):
+    def reason_against(cls, method):
         if why := rateless(method):
             return why
         if why := unnormalised(method):

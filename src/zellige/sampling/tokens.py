@@ -42,7 +42,7 @@ def length_of(model: Model, length: int | None, grows: bool = False) -> int:
     running = kinds.of(model.tokenizer).running
     check_counts(length=length)
     if length > most and not (grows and running):
-        blocks = running and Blockwise.refuse(model.method) is None
+        blocks = running and Blockwise.reason_against(model.method) is None
         more = ", or a block sampler: `block_sampler` ancestral" if blocks else ""
         raise InputError(f"`length` is {length:,}, the model takes {most:,}; use {most:,} or less{more}")
     if length < most and not running:

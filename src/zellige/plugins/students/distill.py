@@ -34,7 +34,7 @@ from zellige.models.config import Config
 from zellige.models.model import Model, fingerprint
 from zellige.nn.transformer import DiT
 from zellige.samplers import distillation
-from zellige.samplers.pairing import absorbs, reverses
+from zellige.samplers.pairing import irreversible, not_absorbing
 from zellige.show.numbers import counted
 from zellige.show.record import Figure, Trained
 from zellige.training.ema import EMA
@@ -116,9 +116,9 @@ def distill(
 ) -> tuple[Model, Distilled]:
     """The student and how its rounds went; see `requests.TrainDistill`."""
     method = model.method
-    by = next((name for name in WAYS if not WAYS[name].refuse(method)), "sdtt") if by == "auto" else by
+    by = next((name for name in WAYS if not WAYS[name].reason_against(method)), "sdtt") if by == "auto" else by
     way = WAYS[by]
-    if why := way.refuse(method):
+    if why := way.reason_against(method):
         raise InputError(why)
     if by == "di4c" and divergence != "kl":
         raise InputError(f"`by` di4c maximises a likelihood, without `divergence` {divergence}; leave it out")
@@ -262,12 +262,12 @@ def _di4c(
 
 def _no_distribution(method: Method) -> bool:
     """Return whether the network gives no distribution of clean tokens from which a whole text is sampled."""
-    return bool(reverses(method)) or method.parameterization not in ("mean", "leave_one_out")
+    return bool(irreversible(method)) or method.parameterization not in ("mean", "leave_one_out")
 
 
 def _of_masks(method: Method) -> str | None:
     """Reason why SDTT does not support a method."""
-    unfit = _no_distribution(method) or absorbs(method, one=True)
+    unfit = _no_distribution(method) or not_absorbing(method, one=True)
     return f"`by` sdtt is for masked models (mdlm, md4, radd), and this is {described(method)}" if unfit else None
 
 
@@ -301,7 +301,7 @@ class Way:
     """A way to distill: its loss, and why it does not support a method."""
 
     loss: Callable[..., Tensor]
-    refuse: Callable[[Method], str | None]
+    reason_against: Callable[[Method], str | None]
 
 
 WAYS = {

@@ -41,7 +41,7 @@ def train_speculative(model: Model, data: Any, precision: str, options: FitOptio
     """A causal head of the model, which gets it as its `verifier`, and its nats per token on held-out texts; see
     `requests.TrainSpeculative`."""
     method, net = model.method, model.config.net
-    why = Speculative.refuse(method)
+    why = Speculative.reason_against(method)
     if why not in (None, HEADLESS):
         raise InputError(f"{method.name} {why}; a causal head is for mdlm, md4 and radd")
     corpus = corpus_of(model, data)

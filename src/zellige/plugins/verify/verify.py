@@ -247,7 +247,7 @@ def _is_about(key: str, sampler: str) -> bool:
 
 def _admits(sampler: Sampler, method: Method) -> bool:
     """Return whether a sampler fits a method, with a head if it needs one."""
-    return sampler.refuse(method.verified_by(lambda h, x, turn: h)) is None
+    return sampler.reason_against(method.verified_by(lambda h, x, turn: h)) is None
 
 
 def _most_memory() -> int:

@@ -102,7 +102,7 @@ def admitted(method: Method) -> list[dict[str, Any]]:
             "options": sampler_fields(cls),
         }
         for name, cls in samplers.SAMPLERS.items()
-        if cls.refuse(method) is None
+        if cls.reason_against(method) is None
     ]
 
 

@@ -52,7 +52,7 @@ class Backwards(Sampler):
     calls: ClassVar[str] = "one per token"
 
     @classmethod
-    def refuse(cls, method):
+    def reason_against(cls, method):
         return None if method.process is not None and method.process.mask is not None else "needs absorbing noise"
 
     def times(self, method, steps):

@@ -449,7 +449,7 @@ def exact_distributions(
     for name, (text, make) in makers.items():
         for k in per_step:
             sampler, size = make(k), "one a step" if k == 1 else f"{k} a step"
-            if why := sampler.refuse(inside):
+            if why := sampler.reason_against(inside):
                 reasons[name] = f"'{sampler.name}' {why}"
                 continue
             where = f" in each block of {block}" if block < method.shape[0] else ""

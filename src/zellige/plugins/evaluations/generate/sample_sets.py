@@ -279,7 +279,7 @@ def calls(model: Model, base: Way, steps: Sequence[int], names: Sequence[str] = 
     check_counts(calls=min(steps, default=1))
     method = model.method
     default = base.sampler or method.sampler
-    usual = [default, *(n for n in SAMPLERS if n != default and samplers.find(n).refuse(method) is None)]
+    usual = [default, *(n for n in SAMPLERS if n != default and samplers.find(n).reason_against(method) is None)]
     blocks = max(1, int(method.shape[0]) // method.block) if method.block > 1 else 1
     ways = []
     for name, options in map(sampler_of, names or usual):

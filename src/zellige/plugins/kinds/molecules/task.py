@@ -21,7 +21,7 @@ def shares(
     """The fractions, by name; {} of data without a training split."""
     if "train" not in corpus.rows:
         return {}
-    how = {} if SAMPLERS["first_hitting"].refuse(model.method) else {"sampler": "first_hitting"}
+    how = {} if SAMPLERS["first_hitting"].reason_against(model.method) else {"sampler": "first_hitting"}
     spell = of(model.tokenizer).values
     texts = spell(draw_tokens(model, min(limit or MOLECULES, MOLECULES), seed, progress, 0, 1, **how))
     fractions = {"valid": valid(texts)}

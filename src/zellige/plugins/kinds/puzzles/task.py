@@ -29,7 +29,7 @@ def solved_shares(
         "the most confident cell first": {"sampler": "confidence", "steps": clues.shape[1], "temperature": 0.0},
         "cells in random order": {"sampler": "first_hitting"},
     }
-    ways = {name: how for name, how in ways.items() if not SAMPLERS[how["sampler"]].refuse(model.method)}
+    ways = {name: how for name, how in ways.items() if not SAMPLERS[how["sampler"]].reason_against(model.method)}
     shares = {}
     for i, (name, how) in enumerate(ways.items()):
         filled = draw_tokens(model, len(indices), seed, progress, i, len(ways), fixed=clues, **how)

@@ -191,7 +191,7 @@ class _Work:
             try:
                 method = self._built(entrant, self.configs[entrant.folder])
                 number = sum(p.numel() for p in method.parameters())
-                supported |= {name for name, sampler in wanted.items() if not sampler.refuse(method)}
+                supported |= {name for name, sampler in wanted.items() if not sampler.reason_against(method)}
                 self.parameters |= dict.fromkeys((run.folder for run in self._runs(entrant)), number)
             except InputError as reason:
                 if rows is None:

@@ -98,7 +98,7 @@ def measure_method(
     step_counts = [admissible(method, max(1, round(steps / blocks))) for steps in how.calls]
     sampled = {"": step_counts}
     for name in how.samplers:
-        if not samplers.find(name.partition(":")[0]).refuse(method):
+        if not samplers.find(name.partition(":")[0]).reason_against(method):
             sampled[name] = [steps_within(method, name, most, blocks) for most in how.calls]
     if sampled.get(method.sampler) == step_counts:  # the same samples
         del sampled[""]

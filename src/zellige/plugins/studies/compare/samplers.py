@@ -357,14 +357,16 @@ def ways_of(model: models.Model, names: Sequence[str], steps: Sequence[int]) -> 
 
 def supported(method: Any) -> list[str]:
     """Every sampler that a method supports; of a network of blocks `blockwise` with each that a block supports."""
-    able = [name for name, cls in samplers.SAMPLERS.items() if cls.refuse(method) is None]
+    able = [name for name, cls in samplers.SAMPLERS.items() if cls.reason_against(method) is None]
     if "blockwise" not in able:
         return able
     able.remove("blockwise")
     if not 0 < method.block < method.shape[0]:
         return able
     block = samplers.of_length(method, method.block)
-    inside = [name for name, cls in samplers.SAMPLERS.items() if name != "blockwise" and cls.refuse(block) is None]
+    inside = [
+        name for name, cls in samplers.SAMPLERS.items() if name != "blockwise" and cls.reason_against(block) is None
+    ]
     return able + [f"blockwise:block_sampler={name}" for name in inside]
 
 

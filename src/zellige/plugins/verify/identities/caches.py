@@ -83,7 +83,7 @@ def with_a_refresh_at_each_step_nothing_changes(method: Method):
     yield worst.row(CACHES, "a refresh at each step = no cache")
 
 
-@own("caches.blocks", lambda method: isinstance(method, Masked) and SemiAutoregressive.refuse(method) is None)
+@own("caches.blocks", lambda method: isinstance(method, Masked) and SemiAutoregressive.reason_against(method) is None)
 @torch.no_grad()
 def blocks_of_a_text_are_the_data(method: Masked):
     """With the exact network, block after block inside a text, given a token on either side too:

@@ -89,7 +89,7 @@ def defined(model: Any, times: Tensor) -> Tensor:
 
 def plain(method: Any) -> bool:
     """Whether the method has its own transformer and reverse kernels, and no choice but those of noise and time."""
-    if not (isinstance(method, Diffusion) and takes_classes(method) and Ancestral.refuse(method) is None):
+    if not (isinstance(method, Diffusion) and takes_classes(method) and Ancestral.reason_against(method) is None):
         return False
     usual: Any = vars(type(method).Config())
     return {name for name, value in vars(method.config).items() if value != usual[name]} <= {"process", "time"}

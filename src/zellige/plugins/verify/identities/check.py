@@ -206,7 +206,7 @@ def variants(cls: type[Method], kinds: bool = False) -> Iterator[tuple[str, Meth
         walks = type(getattr(method, "neighbourhood", None))  # of a method without a process
         noise = () if method.process is None else tuple(method.process.matrix(CLEAN, 0.5).flatten().tolist())
         kind = (noise, walks, method.parameterization)
-        kind += tuple(s.refuse(method) for s in SAMPLERS.values())
+        kind += tuple(s.reason_against(method) for s in SAMPLERS.values())
         if not kinds or kind not in kinds_so_far:
             words = (k if v is True else v if isinstance(v, str) else f"{k} {v}" for k, v in changes.items())
             yield ", ".join(words), method

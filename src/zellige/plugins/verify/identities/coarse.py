@@ -58,7 +58,7 @@ def coarse_chains(method: Diffusion) -> Iterator[tuple[str, Tensor]]:
 @torch.no_grad()
 def a_coarse_chain_is_a_chain(method: Diffusion):
     method = chain_of(method)
-    x_0, samples = enumeration.states(V, L), Ancestral.refuse(method) is None
+    x_0, samples = enumeration.states(V, L), Ancestral.reason_against(method) is None
     gap, where, sums, drawn, sampled = math.inf, "", Largest(), Largest(), Largest()
     for name, times in coarse_chains(method):
         log_p, bound = bounds.log_likelihood(method, times), bounds.step_bound(method, x_0, times)

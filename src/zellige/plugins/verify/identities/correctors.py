@@ -14,6 +14,7 @@ from zellige.core.process import absorbing, uniform
 from zellige.core.schedule import CLEAN
 from zellige.exact import enumeration, script
 from zellige.methods.diffusion import Diffusion
+from zellige.methods.method import Method
 from zellige.samplers import Ancestral, Informed, Psi, Remasking, Sampler, State
 from zellige.samplers.pairing import can_choose_first, discrete_times
 
@@ -75,7 +76,7 @@ def kept(worst: Largest, sampler: Sampler, method: Diffusion, distribution: Tens
             worst.see(a, b, f"{sampler.kappa}, {float(times[i]):.3f} to {float(times[i + 1]):.3f}")  # pyright: ignore
 
 
-@own("sampler.psi", lambda method: Psi.refuse(method) is None)
+@own("sampler.psi", lambda method: Psi.reason_against(method) is None)
 @torch.no_grad()
 def psi_keeps_the_marginals(method: Diffusion):
     """Given x_0, which the network knows, both positions jointly."""
@@ -86,7 +87,7 @@ def psi_keeps_the_marginals(method: Diffusion):
     yield worst.row(SAMPLER, "psi  keeps q(x_s | x_0) at each step")
 
 
-@own("sampler.psi-positions", lambda method: Psi.refuse(method) is None)
+@own("sampler.psi-positions", lambda method: Psi.reason_against(method) is None)
 @torch.no_grad()
 def psi_keeps_each_position(method: Diffusion):
     """With the exact network: of two positions each, of one everything; the two together it does not keep."""
@@ -101,7 +102,7 @@ def psi_keeps_each_position(method: Diffusion):
     yield above(SAMPLER, "psi, kappa 0: not two positions together", away.error, 1e-3, "≥ 1e-03", where)
 
 
-@own("sampler.psi-ancestral", lambda method: Psi.refuse(method) is None)
+@own("sampler.psi-ancestral", lambda method: Psi.reason_against(method) is None)
 @torch.no_grad()
 def psi_with_kappa_1_is_ancestral(method: Diffusion):
     """On a network that is not exact; and `cap` is that of `remasking`."""
@@ -110,7 +111,7 @@ def psi_with_kappa_1_is_ancestral(method: Diffusion):
         plain = script.sample_distribution(Ancestral(choose=False), method, steps)
         worst.see(script.sample_distribution(Psi("1"), method, steps), plain, f"T = {steps}")
     yield worst.row(SAMPLER, "psi, kappa 1 = ancestral")
-    if Remasking.refuse(method) is not None or not can_choose_first(method):
+    if Remasking.reason_against(method) is not None or not can_choose_first(method):
         return
     same, eta = Largest(), 0.05
     for kind in ("cap", "rescale"):
@@ -123,7 +124,7 @@ def psi_with_kappa_1_is_ancestral(method: Diffusion):
     yield same.row(SAMPLER, "psi, cap and rescale = remasking")
 
 
-@own("sampler.psi-given", lambda method: Psi.refuse(method) is None)
+@own("sampler.psi-given", lambda method: Psi.reason_against(method) is None)
 @torch.no_grad()
 def psi_leaves_given_tokens(method: Diffusion):
     worst, X = Largest(), enumeration.states(method.process.K, L)
@@ -132,7 +133,7 @@ def psi_leaves_given_tokens(method: Diffusion):
     yield worst.row(SAMPLER, "psi  leaves given tokens as they are")
 
 
-@own("sampler.psi-rules", lambda method: Psi.refuse(method) is None and one_alpha(method))
+@own("sampler.psi-rules", lambda method: Psi.reason_against(method) is None and one_alpha(method))
 @torch.no_grad()
 def kappa_is_what_the_rules_say(method: Diffusion):
     """By definition, in numbers; the pause as three parts."""
@@ -176,7 +177,7 @@ def corrected(sampler: Informed, method: Diffusion, X: Tensor, s: float, revised
     return matrix
 
 
-@own("sampler.informed", lambda method: Informed.refuse(method) is None)
+@own("sampler.informed", lambda method: Informed.reason_against(method) is None)
 @torch.no_grad()
 def one_random_position_keeps_the_distribution(method: Diffusion):
     """With the exact network. Several positions, or a choice that looks at the tokens, do not keep it."""
@@ -200,7 +201,7 @@ def _conditionals(method: Diffusion, X: Tensor, t: float) -> Any:
     return pred, maths.normalise(score(pred).double().clamp_min(0.0))
 
 
-@own("sampler.informed-picks", lambda method: Informed.refuse(method) is None and not method.block)
+@own("sampler.informed-picks", lambda method: Informed.reason_against(method) is None and not method.block)
 @torch.no_grad()
 def positions_are_picked_by_their_rule(method: Diffusion):
     """On a network that is not exact: the whole transition by definition."""
@@ -226,10 +227,12 @@ def positions_are_picked_by_their_rule(method: Diffusion):
     yield worst.row(SAMPLER, "informed  its transition by definition")
 
 
-@own(
-    "sampler.informed-revised",
-    lambda m: Informed.refuse(m) is None and m.process.mask is None and not discrete_times(m),
-)  # pyright: ignore
+def _replaces_tokens(method: Method) -> bool:
+    fits = Informed.reason_against(method) is None and not discrete_times(method)
+    return fits and method.process is not None and method.process.mask is None
+
+
+@own("sampler.informed-revised", _replaces_tokens)
 @torch.no_grad()
 def self_correction_replaces_the_clearest_token(method: Diffusion):
     """On a network that is not exact: both drawn tokens followed, and the likelier of those that are new."""

@@ -73,11 +73,11 @@ def samplers_have_the_distribution_they_claim(method: Diffusion) -> Iterator[Row
     limit.see(refined(steps), p, f"T = {2 * TIMES} to {16 * TIMES}, x_0")
     absorbs = method.process.mask is not None  # else the rates are steep near t = 0
     yield limit.row(SAMPLER, "ancestral, T without end = continuous time", PRECISE if absorbs else QUADRATURE)
-    if FirstHitting.refuse(method) is None and one_alpha(method):
+    if FirstHitting.reason_against(method) is None and one_alpha(method):
         hitting = Largest()
         hitting.see(of_clean(method, distributions.event_distribution(FirstHitting(), method)), p, "x_0")
         yield hitting.row(SAMPLER, "first_hitting = continuous time", PRECISE)
-    if AnyOrder.refuse(method) is None:
+    if AnyOrder.reason_against(method) is None:
         orders = Largest()
         orders.see(of_clean(method, script.sample_distribution(AnyOrder(), method, L)), p, "x_0")
         yield orders.row(SAMPLER, "any_order = continuous time", PRECISE)

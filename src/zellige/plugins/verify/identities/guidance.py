@@ -104,10 +104,10 @@ def the_exact_classifier_draws_the_class(method: Diffusion):
     if discrete(method) and starts(method):  # log(T) / T where the last steps are large against t, else 1 / T
         a, b = (_distance(method, Ancestral(), steps) for steps in (64, 128))
         yield above(GUIDANCE, identity, math.log2(a / b), 0.75, "≥ 0.75", f"{a:.2e} at T = 64, {b:.2e} at T = 128")
-    elif Ancestral.refuse(method) is None and not discrete(method):
+    elif Ancestral.reason_against(method) is None and not discrete(method):
         yield from order(method, Ancestral(), identity, _distance, GUIDANCE)
     truth = truth_of(method)
-    if AnyOrder.refuse(truth) is None:
+    if AnyOrder.reason_against(truth) is None:
         worst = Largest()
         worst.see(torch.tensor(_distance(method, AnyOrder(), L)), 0.0, "one token a step")
         yield worst.row(GUIDANCE, "exact classifier, one mask a step = p(x | y)")
@@ -188,7 +188,7 @@ def a_classifier_changes_the_kernel_by_its_ratios(method: Diffusion):
         yield kernels.row(GUIDANCE, "classifier: the kernel times P(y | x_s)^g")
     if rateless(method) is None:
         yield rates.row(GUIDANCE, "classifier: the rates times its ratios^g")
-    if Ancestral.refuse(method) is None:
+    if Ancestral.reason_against(method) is None:
         steps = Largest()
         for heat in (1.0, 0.6):
             samplers = (Ancestral(temperature=heat, choose=choose) for choose in (True, False))

@@ -20,7 +20,7 @@ from .sampler import GIVEN, MISTAKEN, SAMPLER, chi_square, distance, starts
 
 def _kinds(method: Diffusion) -> Iterator[Jumps]:
     """Kinds of jumps that the method supports."""
-    if TauLeaping.refuse(method) is None:
+    if TauLeaping.reason_against(method) is None:
         yield "one"
         if method.process.mask is None:
             yield "sum"
@@ -40,7 +40,7 @@ def _marginal(method: Diffusion, t: float) -> Tensor:
 @torch.no_grad()
 def euler_steps_are_their_definition(method: Diffusion):
     """1 + h Rhat, position by position, of a step in which no entry is clipped: SEDD eq. 17."""
-    if Euler.refuse(method) is not None:
+    if Euler.reason_against(method) is not None:
         return
     worst, state, h = Largest(), _all(method), 1e-3
     for t in INSIDE:
@@ -182,7 +182,7 @@ class _Recorded(TauLeaping):
 def correctors_stand_at_the_end_of_a_step(method: Diffusion):
     """A leap from t to s, then `corrector` leaps at s of `corrector_step` (t - s) each; of size 0 where the step
     started above `corrector_from`. What one leap of each kind does, other identities say."""
-    if TauLeaping.refuse(method) is not None:
+    if TauLeaping.reason_against(method) is not None:
         return
     worst, state = Largest(), _all(method)
     t = torch.linspace(0.2, 0.9, len(state.x), dtype=torch.float64)[:, None]
@@ -203,7 +203,7 @@ def correctors_stand_at_the_end_of_a_step(method: Diffusion):
 @torch.no_grad()
 def uniformisation_keeps_what_is_given(method: Diffusion) -> Iterator[Row]:
     """Given [1, _], with the exact network given that it is CLEAN: the conditional distribution."""
-    if Uniformisation.refuse(method) is not None or not starts(method):
+    if Uniformisation.reason_against(method) is not None or not starts(method):
         return
     draws, distribution = 4_000, data_distribution()
     X = enumeration.states(method.process.K, L)
@@ -226,5 +226,5 @@ def uniformisation_keeps_what_is_given(method: Diffusion) -> Iterator[Row]:
 @own("sampler.uniformisation-drawn")
 @torch.no_grad()
 def uniformisation_draws_the_data_distribution(method: Diffusion) -> Iterator[Row]:
-    if Uniformisation.refuse(method) is None and starts(method):
+    if Uniformisation.reason_against(method) is None and starts(method):
         yield chi_square(method, Uniformisation(), "uniformisation  chi-square of draws, its p")

@@ -103,7 +103,7 @@ def _see_classes(instance: Any, bounds: Largest, steps: Largest) -> float:
 
 def _step(made: Method, condition: Tensor | None) -> Tensor | None:
     """The transition matrix of one step inside (0, 1), of every state with this class."""
-    if not isinstance(made, Diffusion) or Ancestral.refuse(made) is not None:
+    if not isinstance(made, Diffusion) or Ancestral.reason_against(made) is not None:
         return None
     X = enumeration.states(made.process.K, L)
     zeros = torch.zeros_like(X)

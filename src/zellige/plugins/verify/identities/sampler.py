@@ -94,7 +94,7 @@ def distance(
             if clean_times
             else _OneTime(method.process, data_distribution(), L, method.parameterization)
         )
-        if sampler.refuse(denoiser):  # it reads hidden states
+        if sampler.reason_against(denoiser):  # it reads hidden states
             denoiser = with_hidden_states(method)
         distribution = enumeration.embed(method.process, data_distribution(), L)
     X = enumeration.states(len(start_distribution(method)), L)
@@ -205,7 +205,7 @@ def _converges(name: str) -> None:
     @own(f"sampler.{name}")
     @torch.no_grad()
     def converges(method: Diffusion):
-        if SAMPLERS[name].refuse(method) is None:
+        if SAMPLERS[name].reason_against(method) is None:
             yield from order(method, SAMPLERS[name](), f"{name}  order in 1/steps, claims 1")
 
 
@@ -217,7 +217,7 @@ for _name, _sampler in SAMPLERS.items():
 @own("sampler.ancestral-grids")
 @torch.no_grad()
 def the_cosine_grid_converges(method: Diffusion):
-    if Ancestral.refuse(method) is None and not discrete(method) and not _even(method):
+    if Ancestral.reason_against(method) is None and not discrete(method) and not _even(method):
         yield from order(method, Ancestral("cosine"), "ancestral, cosine grid  order, claims 1")
 
 
@@ -225,7 +225,7 @@ def the_cosine_grid_converges(method: Diffusion):
 @torch.no_grad()
 def choosing_first_is_the_kernel(method: Diffusion):
     """On a network that is not exact: the plain kernel, and the T-step model whose likelihood is bounded."""
-    if Ancestral.refuse(method) is not None:
+    if Ancestral.reason_against(method) is not None:
         return
     worst, clean = Largest(), method.process.clean[enumeration.states(method.process.K, L)].all(-1)
     for steps in (1, 2, 4):
@@ -244,7 +244,7 @@ def choosing_first_is_the_kernel(method: Diffusion):
 def argmax_is_the_mode_of_the_kernel(method: Diffusion):
     """On a network that is not exact: the step from x_t goes to the likeliest x_s of the kernel's joint
     distribution."""
-    if Ancestral.refuse(method) is not None:
+    if Ancestral.reason_against(method) is not None:
         return
     worst, X = Largest(), enumeration.states(method.process.K, L)
     zeros = torch.zeros_like(X)
@@ -281,7 +281,7 @@ def race(p: Tensor, m: float) -> Tensor:
 def truncated_gumbel_noise_is_its_race(method: Diffusion):
     """A step with Gumbel noise of few bits, from the kernel's marginals by integrals;
     of 53 bits it is the kernel itself."""
-    if Ancestral.refuse(method) is not None:
+    if Ancestral.reason_against(method) is not None:
         return
     worst, X = Largest(), enumeration.states(method.process.K, L)
     zeros = torch.zeros_like(X)
@@ -312,7 +312,7 @@ def _exact(key: str, identity: str, *samplers: Any) -> None:
     def draws_the_data_distribution(method: Diffusion):
         worst = Largest()
         for sampler in samplers:
-            if sampler.refuse(method) is not None or not one_alpha(method):
+            if sampler.reason_against(method) is not None or not one_alpha(method):
                 return
             worst.see(torch.tensor(distance(method, sampler, L)), 0.0, "exact network")
         yield worst.row(SAMPLER, identity)
@@ -337,7 +337,7 @@ NETWORK_CHOOSES = (  # several rules, and what each makes of a network that is n
 def an_entropy_bound_bounds_the_error(method: Diffusion):
     """With the exact network: KL(data || samples) <= g E[steps], as EB promises;
     steps counted by the sampler itself."""
-    if Confidence.refuse(method) is not None or not one_alpha(method):
+    if Confidence.reason_against(method) is not None or not one_alpha(method):
         return
     truth, X = truth_of(method), enumeration.states(V, L)
     data, rows, worst = data_distribution(), Batch(X), Largest()
@@ -355,7 +355,7 @@ def an_entropy_bound_bounds_the_error(method: Diffusion):
 def a_choice_of_the_network_has_a_likelihood(method: Diffusion):
     """On a network that is not exact: the probability of each text, by the sampler's own code,
     is how often it is written."""
-    if Confidence.refuse(method) is not None:
+    if Confidence.reason_against(method) is not None:
         return
     worst, X = Largest(), enumeration.states(V, L)
     for sampler in NETWORK_CHOOSES:
@@ -372,7 +372,7 @@ def a_choice_of_the_network_has_a_likelihood(method: Diffusion):
 @torch.no_grad()
 def settled_tokens_are_the_data(method: Diffusion):
     """With the exact network, where a token settles only once it is certain."""
-    if Klass.refuse(method) is not None or not one_alpha(method):
+    if Klass.reason_against(method) is not None or not one_alpha(method):
         return
     worst, sampler = Largest(), Klass(threshold=1.0)
     samples = script.run_distribution(sampler, truth_of(method), L)
@@ -380,7 +380,7 @@ def settled_tokens_are_the_data(method: Diffusion):
     yield worst.row(SAMPLER, "klass, certain tokens = data distribution")
 
 
-@own("sampler.p2", lambda method: P2.refuse(method) is None)
+@own("sampler.p2", lambda method: P2.reason_against(method) is None)
 @torch.no_grad()
 def p2_keeps_the_likeliest(method: Diffusion):
     """Its distribution, summed over all that may be drawn, beside that of its definition, followed text by text."""
@@ -432,7 +432,7 @@ def _said(method: Diffusion, x: Sequence[int], fixed: Tensor) -> list[list[float
 def an_order_is_the_likelihood_in_it(method: Diffusion):
     """Of a network that is not exact."""
     worst, exact = Largest(), method.estimators()
-    if FixedOrder.refuse(method) is not None or not {"forward", "backward"} <= exact.keys():
+    if FixedOrder.reason_against(method) is not None or not {"forward", "backward"} <= exact.keys():
         return
     X, clean = enumeration.states(V, L), method.process.clean[enumeration.states(method.process.K, L)].all(-1)
     for order in ("forward", "backward"):
@@ -448,7 +448,7 @@ def one_at_a_time_is_the_mean_over_orders(method: Diffusion):
     """Of a network that is not exact: whose distribution one token at a time has; with a jump of 0.1 at each end of
     time it is another."""
     one_by_one = (FirstHitting(), AnyOrder())
-    if any(sampler.refuse(method) for sampler in one_by_one) or not end_at(method, 0.1, 0.9):
+    if any(sampler.reason_against(method) for sampler in one_by_one) or not end_at(method, 0.1, 0.9):
         return
     worst, mixtures = Largest(), Largest()
     orders = torch.stack([script.sample_distribution(FixedOrder(order), method, L) for order in ((0, 1), (1, 0))]).mean(
@@ -476,7 +476,7 @@ def one_at_a_time_is_the_mean_over_orders(method: Diffusion):
 @torch.no_grad()
 def first_hitting_draws_the_data_distribution(method: Diffusion):
     sampler = FirstHitting()
-    if sampler.refuse(method) is None and drawn(sampler, method):
+    if sampler.reason_against(method) is None and drawn(sampler, method):
         yield chi_square(method, sampler, "first_hitting  chi-square of draws, its p")
 
 
@@ -485,7 +485,7 @@ def first_hitting_draws_the_data_distribution(method: Diffusion):
 def remasking_keeps_the_marginals(method: Diffusion):
     """Given x_0, which the network knows, each step has the distribution q(x_s | x_0)."""
     worst = Largest()
-    if Remasking.refuse(method) is not None:
+    if Remasking.reason_against(method) is not None:
         return
     for kind in ("cap", "rescale") if discrete(method) else ("cap", "rescale", "loop"):
         sampler = Remasking(kind, eta=0.3)
@@ -503,7 +503,7 @@ def remasking_keeps_the_marginals(method: Diffusion):
 @torch.no_grad()
 def blockwise_draws_the_model(method: Diffusion):
     """On a network that is not exact: the T-step model, whose likelihood is bounded, in each block."""
-    if Blockwise.refuse(method) is not None:
+    if Blockwise.reason_against(method) is not None:
         return
     worst = Largest()
     samples, model = (
@@ -539,7 +539,7 @@ def by_definition(p: Tensor) -> Tensor:
 @torch.no_grad()
 def guidance_changes_the_clean_posterior_alone(method: Diffusion):
     """On a network that is not exact: the guided posterior by its definition, and the T-step model that it makes."""
-    if Ancestral.refuse(method) is not None:
+    if Ancestral.reason_against(method) is not None:
         return
     distribution, worst = Largest(), Largest()
     wrapper: Any = Truncated(method, **COLD)
@@ -576,7 +576,7 @@ def guidance_changes_the_distribution_of_the_next_token(method: Any):
 def guidance_holds_in_blocks_and_at_other_lengths(method: Diffusion):
     """On a network that is not exact: in blocks of one, token by token by definition; else the samples are those of the
     wrapped model, at every length that the method admits."""
-    if Blockwise.refuse(method) is not None:
+    if Blockwise.reason_against(method) is not None:
         return
     worst, difference = Largest(), Largest()
     wrapper: Any = Truncated(method, **COLD)
@@ -587,7 +587,7 @@ def guidance_holds_in_blocks_and_at_other_lengths(method: Diffusion):
     if "block" not in vars(method.config):
         return
     model: Any = again(method, block=1)
-    if AnyOrder.refuse(of_length(model, 1)) is not None:
+    if AnyOrder.reason_against(of_length(model, 1)) is not None:
         return
     X, p = enumeration.states(V, L), torch.ones(V**L, dtype=torch.float64)
     for i in range(L):
@@ -605,7 +605,7 @@ def expected_calls_are_those_that_are_made(method: Diffusion):
     """With and without a prompt, every outcome followed: what a forecast of the time stands on."""
     worst, applies = Largest(), False
     for name in ("ancestral", "tau_leaping", "blockwise"):
-        if SAMPLERS[name].refuse(method) is not None:
+        if SAMPLERS[name].reason_against(method) is not None:
             continue
         sampler: Any = SAMPLERS[name]()
         for fixed in (None, GIVEN):
@@ -628,12 +628,12 @@ def expected_calls_are_those_that_are_made(method: Diffusion):
 @own("sampler.infill")
 @torch.no_grad()
 def infilling_is_the_conditional_distribution(method: Diffusion):
-    if Ancestral.refuse(method) is not None or not starts(method):
+    if Ancestral.reason_against(method) is not None or not starts(method):
         return
     worst, ancestral = Largest(), Ancestral()
     if method.process.mask is not None:
         for sampler in (ancestral, FirstHitting(), AnyOrder()):
-            if sampler.refuse(method) is None and not drawn(sampler, method):
+            if sampler.reason_against(method) is None and not drawn(sampler, method):
                 worst.see(torch.tensor(distance(method, sampler, 16, GIVEN)), 0.0, f"{sampler.name}, given [1, _]")
         yield worst.row(SAMPLER, "infilling = the exact conditional")
         return

@@ -17,7 +17,7 @@ from zellige.exact import bounds, distributions, enumeration, script
 from zellige.methods.diffusion import Diffusion
 from zellige.samplers import Ancestral, State
 from zellige.samplers.first_hitting import FirstHitting
-from zellige.samplers.pairing import absorbs
+from zellige.samplers.pairing import not_absorbing
 from zellige.samplers.predict import expected_time
 from zellige.samplers.replay import Path, Replayed, Trajectory, path_of, weigh
 
@@ -130,7 +130,7 @@ def a_model_of_steps_is_drawn_by_its_own_chain(method: Diffusion) -> Iterator[Ro
         of_clean(method, script.sample_distribution(ancestral, method, ancestral.times(method, None))), p, "no `steps`"
     )
     yield worst.row(BOUND, "ancestral without steps = p(x) of its T steps")
-    if absorbs(method, one=True) is None:
+    if not_absorbing(method, one=True) is None:
         worst, grid_times = Largest(), method.grid(method.steps)[:-1].clamp_max(1.0)
         x = torch.tensor([*itertools.product((0, method.process.mask), repeat=L)])[1:]
         state = State(x, torch.zeros_like(x, dtype=torch.bool), x.new_zeros(len(x)))

@@ -231,7 +231,7 @@ def given_tokens_are_not_annealed():
     yield worst.row(PARTICLES, "annealed, a token given: Z = sum p(y | it)^2")
 
 
-@own("smc.step", lambda method: Smc.refuse(method) is None)
+@own("smc.step", lambda method: Smc.reason_against(method) is None)
 @torch.no_grad()
 def a_step_multiplies_by_its_weights(method: Any):
     """On a network that is not exact, from pairs of texts of unequal weight, annealed: all draws of one step."""
@@ -255,7 +255,7 @@ def a_step_multiplies_by_its_weights(method: Any):
     yield worst.row(PARTICLES, "one step, annealed: E[Z w(x)] = w times W")
 
 
-@own("smc.anneal", lambda method: Smc.refuse(method) is None)
+@own("smc.anneal", lambda method: Smc.reason_against(method) is None)
 @torch.no_grad()
 def annealing_tends_to_the_power(method: Any):
     """Many particles with the exact network: the distribution of T steps tends to p^anneal.
