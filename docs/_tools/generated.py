@@ -1,6 +1,6 @@
 """What `make docs` makes: pages from the code, second parts of methods, samplers and metrics, the table of contents.
 
-    .venv/bin/python docs/_tools/generated.py api        prints the page docs/reference/api.md
+    .venv/bin/python docs/_tools/generated.py reference/api     prints the page docs/reference/api.md
 
 As a Sphinx extension it writes the whole pages before Sphinx reads them (git ignores them), and adds the rest while it does.
 """

@@ -6,36 +6,30 @@ from zellige.plugins.verify.identities import variants
 from zellige.samplers import distributions
 
 HEAD = """\
-# Which distribution a sampler draws from, and which bound holds for it
+# Which distribution each sampler samples from, and which bound holds for it
 
-A likelihood describes samples only if both belong to the same distribution. This page says, for every method and sampler,
-from which distribution the samples come and which command bounds -log p of it. `zellige sample` and `zellige evaluate` say
-the same in their last lines. The tables are made from the code by `docs/_tools/laws.py`.
+For every method and sampler: from which distribution the samples come, and which command bounds -log p of it. `zellige
+sample` and `zellige evaluate` print the same in their last lines. [Samplers and the distributions that they sample
+from](../theory/samplers.md) explains the distributions.
 
-- **The model of continuous time** runs from `PRIOR` to `CLEAN` without steps, and includes the [endpoint terms of its
-  schedule](../theory/model.md#process). `zellige evaluate` bounds it.
-- **The model of T steps** draws all tokens of a step at once. `zellige evaluate --steps T` bounds it, for any T, and on
-  another grid with the sampler's `--grid`. `zellige evaluate` alone does not: tokens drawn together ignore each other, so
-  texts from few steps are worse than that number says. In discrete time (`d3pm`, `--diffusion-steps`), T belongs to the
-  model, and `zellige evaluate` bounds the model of T steps.
-- **A coarse chain** is a model of T steps in fewer of them, whether these divide T or not: some of its own times, and the
-  kernels between them. It is a chain like any other, and `zellige evaluate --steps` with its number of steps bounds it.
-  That number may be larger or smaller than the bound of all T steps
+- **The model of continuous time** includes the [endpoint terms of its schedule](../theory/model.md#process).
+- **The model of T steps**: `zellige evaluate --steps T` bounds it for any T, on another grid with the sampler's `--grid`.
+  `zellige evaluate` alone does not, because tokens of one step are sampled independently. In discrete time (`d3pm`,
+  `--diffusion-steps`) T belongs to the model, and `zellige evaluate` bounds the model of T steps.
+- **A coarse chain**, a model of T steps in fewer of them, is a chain like any other: `zellige evaluate --steps` with its
+  number of steps bounds it, and that number may be larger or smaller than the bound of all T steps
   ([an example](../../studies/protocol/README.md#coarse-chains)).
-- **Near a model:** rates are held constant during a step. The error vanishes as the number of steps grows, but no bound
-  holds at a given number of steps.
-- **Another distribution:** no bound on its likelihood is printed, at any number of steps.
+- **Near a model**: the error vanishes as the number of steps grows, but no bound holds at a given number of steps.
 - **`speculative`** needs a trained head and is in no table; [its page](../samplers/speculative.md) states its distribution.
 
 Some options change the distribution, and then no bound holds: temperature, top-p, argmax, several tokens at once, the
 grid `published` and those of a step size, and texts that are longer or shorter than the model's. `--ends jumps` bounds
-another model, which passes each end of a published schedule in one jump; no sampler draws from it. `--ends none`, which
-most papers print, is not a bound. In the tables, T is the number of steps. `csm` has a number only where all texts can be
-listed.
+another model, which passes each end of a published schedule in one jump; no sampler samples from it. `--ends none`, which
+most papers print, is not a bound. `csm` has a likelihood only where all texts can be listed.
 
-The tables are checked by enumeration, with networks that depend on the state and the time: `zellige verify --only
-sampler.distribution`, `--only bound.distribution`, `sampler.ancestral-choose`, `bound.steps`, `bound.coarse` and
-`sampler.any_order-distribution`.
+`docs/_tools/laws.py` makes the tables from the code. They are checked by enumeration, with networks that depend on the
+state and the time: `zellige verify --only sampler.distribution`, `bound.distribution`, `sampler.ancestral-choose`,
+`bound.steps`, `bound.coarse` and `sampler.any_order-distribution`.
 
 """
 
