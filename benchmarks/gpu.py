@@ -22,7 +22,7 @@ from torch import nn
 import measure
 import reference
 from zellige import Batch
-from zellige.core.counting import Streams
+from zellige.core.counter_random import Streams
 from zellige.methods import METHODS, build
 from zellige.models.config import Config
 from zellige.nn import Net

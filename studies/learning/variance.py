@@ -15,7 +15,7 @@ from torch import Tensor
 
 import zellige
 from zellige.core.batch import Batch
-from zellige.core.counting import Counter, Independent
+from zellige.core.counter_random import Counter, Independent
 from zellige.data.prepare import prepare
 from zellige.evaluation.interval import student
 from zellige.methods.method import Method

@@ -199,7 +199,9 @@ def test_training_asks_the_network_once_whatever_the_bound_does():
         assert calls == [len(X)]
         _, t, s = diffusion.draw_step(method, batch, generator := g())
         step = 8 * method.discrete_bound(batch, method.corrupt(batch, t[:, None], generator), t, s)
-        torch.testing.assert_close(loss, step if method.start > 1 else step + method.prior_term(batch), rtol=0, atol=0)
+        torch.testing.assert_close(
+            loss, step if method.start_time > 1 else step + method.prior_term(batch), rtol=0, atol=0
+        )
 
 
 # ------------------------------------------------------------------------------------------------------ what is printed

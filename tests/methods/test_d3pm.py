@@ -207,7 +207,7 @@ def test_what_the_network_is_told_and_read_as(process, prediction, last):
     method = d3pm(process, prediction, last)
     K = method.process.K
     assert isinstance(method.process, {"gaussian": Chain, "band": Chain, "nearest": CTMC}.get(process, Mixture))
-    assert method.process.start == (PRIOR if process in ("absorbing", "middle") else 1.0)
+    assert method.process.start_time == (PRIOR if process in ("absorbing", "middle") else 1.0)
     x_t = torch.full((3, L), K - 1)
     for t in (0.25, 1.0):
         distribution = posterior(method.predict(x_t, t))
@@ -235,7 +235,7 @@ def test_one_step_of_one_token_is_exact_with_the_exact_network(process, predicts
         method = D3PM(None, V, (1,), D3PM.Config(process, "cosine", T))
         denoiser = exact.Denoiser(method.process, distribution, 1, predicts)
         value = (distribution * exact.step_bound(denoiser, denoiser.x_0, method.grid(T))).sum()
-        p_T = exact.marginal(method.process, exact.embed(method.process, distribution, 1), 1, method.process.start)
+        p_T = exact.marginal(method.process, exact.embed(method.process, distribution, 1), 1, method.process.start_time)
         close(value, exact.entropy(distribution) + maths.kl(p_T, method.process.prior))
 
 

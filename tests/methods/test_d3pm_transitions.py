@@ -284,7 +284,7 @@ def test_chains_forget(kind, schedule, K, T):
     P = tr.levels(kind, K, T, schedule)
     assert isinstance(P, Chain)
     assert float(P.divergence(torch.arange(K), 1.0).max()) < 1e-4
-    assert P.start == 1.0
+    assert P.start_time == 1.0
     close(P.prior, torch.full((K,), 1 / K, dtype=D))
     strengths = strengths_of(P)
     assert (strengths.diff() >= -1e-12).all()

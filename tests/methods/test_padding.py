@@ -138,7 +138,7 @@ def test_a_packed_row_is_the_sum_of_its_documents(name, choices):
         split = [each[:, 0] for each in split]
     parts = [at_times(method, *what) for what in zip(alone, x_t.split(CUTS, 1), split)]
     same(method, ours, sum(parts), 1e-6)
-    if method.process.start != PRIOR or method.block:
+    if method.process.start_time != PRIOR or method.block:
         close(method.prior_term(batch), sum(method.prior_term(each) for each in alone), rtol=1e-6, atol=1e-6)
     return None
 

@@ -41,7 +41,7 @@ PACKAGES = (
 )  # fmt: skip
 VERIFIED = ("core", "nn", "methods", "samplers")
 CHECKS = {  # the checks of a file that are not named after it
-    "process": "process", "prediction": "prediction", "score": "score", "random": "draws", "counting": "draws",
+    "process": "process", "prediction": "prediction", "score": "score", "random": "draws", "counter_random": "draws",
     "smc": "smc", "guidance": "guidance", "guide": "guidance", "distillation": "few-steps", "confidence": "decoders",
     "klass": "decoders", "p2": "decoders", "speculative": "decoders", "insertion": "insertion", "growing": "insertion",
     "replay": "caches", "carried": "caches", "semi_autoregressive": "blocks", "blockwise": "blocks",

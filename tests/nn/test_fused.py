@@ -10,7 +10,7 @@ from torch._dynamo.backends.registry import lookup_backend
 
 from zellige import methods
 from zellige.core.batch import Batch
-from zellige.core.counting import Streams
+from zellige.core.counter_random import Streams
 from zellige.core.random import Counter
 from zellige.nn import attention
 from zellige.nn.block import Net

@@ -12,7 +12,7 @@ import torch
 from testing.small import LENGTH, V, make
 from zellige.base.errors import InputError
 from zellige.core.batch import Batch
-from zellige.core.counting import Streams
+from zellige.core.counter_random import Streams
 from zellige.methods import METHODS
 from zellige.nn.precision import float32_products, products
 from zellige.samplers import find, run

@@ -13,7 +13,7 @@ import torch
 
 import zellige
 from zellige.cli.viewer import picture as picture_of
-from zellige.core.counting import Streams
+from zellige.core.counter_random import Streams
 from zellige.core.curves import Linear
 from zellige.core.process import uniform
 from zellige.core.random import mix

@@ -21,7 +21,7 @@ from zellige.base import files
 from zellige.base.errors import Diverged
 from zellige.base.trust import allow
 from zellige.cli.evaluate_print import heading as results_heading
-from zellige.core.counting import Counter, Independent
+from zellige.core.counter_random import Counter, Independent
 from zellige.evaluation.result import summarize
 from zellige.methods import D3PM, build
 from zellige.methods.mdlm import MDLM

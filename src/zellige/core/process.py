@@ -30,7 +30,7 @@ class Process(nn.Module):
 
     Attributes:
         T: the number of steps where time is discrete, i/T; 0 where it is continuous.
-        start: where sampling starts: at PRIOR if the prior excludes a state (absorbing), else at t = 1 with the prior's
+        start_time: where sampling starts: at PRIOR if the prior excludes a state (absorbing), else at t = 1 with the prior's
             distribution.
         hides: whether there is a mask that is no clean token, so that it carries no information on the token behind it.
         blank: the state that is no token, a mask that absorbs or one that may be redrawn; None where every state is a
@@ -51,7 +51,7 @@ class Process(nn.Module):
         clean = torch.ones(self.K, dtype=torch.bool) if clean is None else clean
         self.register_buffer("clean", clean, persistent=False)
         readable = not prior.is_meta  # asked once: a device would have to wait for the answer
-        self.start = PRIOR if readable and bool((prior == 0).any()) else 1.0
+        self.start_time = PRIOR if readable and bool((prior == 0).any()) else 1.0
         self.hides = mask is not None and readable and not bool(clean[mask])
 
     # ---------------------------------------------------------------------------------- the definition

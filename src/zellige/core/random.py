@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..base.errors import InputError
-from .counting import Counter, Independent, Streams
+from .counter_random import Counter, Independent, Streams
 from .positions import positions
 
 

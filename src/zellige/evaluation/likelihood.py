@@ -177,7 +177,7 @@ class Likelihood:
         ends = ", the ends as published" if self.ends == "published" else ""
         steps = f"{self.T} steps" + ("" if self.grid == "uniform" else f" on the grid {self.grid}")
         if self.T and self.draws_times:
-            first = "the last" if self.method.start != PRIOR or self.T == 1 else "the first and the last"
+            first = "the last" if self.method.start_time != PRIOR or self.T == 1 else "the first and the last"
             n = len(self.drawn_steps)
             how = "by importance" if self.importance else "evenly"
             if self.terms == "all" or n == 0:

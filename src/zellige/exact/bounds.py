@@ -111,7 +111,7 @@ def continuous_terms(method: Diffusion, x_0: Tensor, n: int = 60, jumps: bool = 
     "start" is the part of the prior term that is the end PRIOR -> t = 1, which published bounds leave out. With `jumps`
     each end is one, as published schedules have it, also where the `span` goes on.
     """
-    start_at, (low, high) = method.process.start, (0.0, 1.0) if jumps else method.span
+    start_at, (low, high) = method.process.start_time, (0.0, 1.0) if jumps else method.span
     prior = bound.prior(method.process, x_0, start_at).sum(-1)
     start = expected(method, x_0, PRIOR, 1.0) if start_at == PRIOR else torch.zeros_like(prior)
     return {

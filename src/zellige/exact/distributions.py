@@ -63,7 +63,7 @@ def continuous_distribution(method: Diffusion, steps: int = 300, jumps: bool = F
     process, (L,) = method.process, method.shape
     X, (low, high) = states(process.K, L), (0.0, 1.0) if jumps else method.span
     p = process.prior[X].prod(-1)
-    if process.start == PRIOR and high == 1.0:
+    if process.start_time == PRIOR and high == 1.0:
         p = p @ joint_kernel(method, X, PRIOR, 1.0)
     for begin, end in itertools.pairwise(sorted({high, 1.0, 0.0, low}, reverse=True)):
         a, b = (math.log(max(t - low, NEAR)) for t in (begin, end))

@@ -76,7 +76,7 @@ class AR(Method):
         return False
 
     @classmethod
-    def blocks(cls, config):
+    def block_size(cls, config):
         return 1
 
     @classmethod

@@ -193,7 +193,7 @@ class Blocks(Diffusion):
         return vocabulary + (config.process == "absorbing" and config.mask is None)
 
     @classmethod
-    def blocks(cls, config):
+    def block_size(cls, config):
         return config.block
 
     @classmethod

@@ -245,8 +245,8 @@ class D3PM(Absorbing):
         return None if self.config.log_eps else rows_of(self.process, self.network, t, s, self._says_mean(t))
 
     @property
-    def start(self):
-        return 1.0 if self.config.log_eps else self.process.start  # L_T is then a term of its own, of masks too
+    def start_time(self):
+        return 1.0 if self.config.log_eps else self.process.start_time  # L_T is then a term of its own, of masks too
 
     def prior_term(self, batch, generator=None):
         if not self.config.log_eps:
@@ -274,7 +274,7 @@ class D3PM(Absorbing):
         else:
             x_t = rows.sample(batch.tokens, batch.counted, generator)
         value = self.discrete_bound(batch, x_t, t, s, self.steps, self.config.auxiliary, rows)  # D3PM eq. 5
-        return value if self.start == PRIOR else value + self.prior_term(batch, generator)
+        return value if self.start_time == PRIOR else value + self.prior_term(batch, generator)
 
     def cost(self, logits, x_0, x_t, t, s=None):
         if s is not None and self.config.log_eps:

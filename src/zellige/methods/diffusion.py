@@ -90,7 +90,7 @@ def elbo(
         else:
             diffusion = sampled_step(method, batch, times, generator, proposal)
         reconstruction = jump(method, batch, times[-2], times[-1], generator)
-        if method.start != PRIOR:
+        if method.start_time != PRIOR:
             prior = method.prior_term(batch, generator)
         elif len(times) > 2:
             prior = jump(method, batch, times[0], times[1], generator)
@@ -133,7 +133,7 @@ def inside(
 
 def between(method: "Diffusion", steps: int) -> range:
     """The steps of the T-step model other than the last one and a jump from PRIOR."""
-    return range(int(method.start == PRIOR), steps - 1)
+    return range(int(method.start_time == PRIOR), steps - 1)
 
 
 def all_steps(method: "Diffusion", batch: Batch, times: Tensor, generator: Randomness = None) -> Tensor:
@@ -164,7 +164,7 @@ def one_step(method: "Diffusion", batch: Batch, generator: Randomness = None) ->
     _, t, s = draw_step(method, batch, generator)
     x_t = method.corrupt(batch, t[:, None], generator)  # (B, L)
     value = method.steps * method.discrete_bound(batch, x_t, t, s)  # D3PM eq. 1
-    return value if method.start == PRIOR else value + method.prior_term(batch, generator)
+    return value if method.start_time == PRIOR else value + method.prior_term(batch, generator)
 
 
 def jump(
@@ -182,7 +182,7 @@ def jump(
 
 def prior(method: "Diffusion", batch: Batch, generator: Randomness = None) -> Tensor:
     """Prior term: KL(q(x | x_0) || prior) where sampling starts, and the jump PRIOR -> t = 1 if it starts there."""
-    x_0, start = batch.tokens, method.process.start
+    x_0, start = batch.tokens, method.process.start_time
     if start != PRIOR:
         divergence = bound.prior(method.process, x_0, start)  # D3PM eq. 1, its first term
         return (divergence if batch.mask is None else divergence * batch.mask).sum(-1)
@@ -549,9 +549,9 @@ class Diffusion(Method):
         return True
 
     @property
-    def start(self) -> float:
+    def start_time(self) -> float:
         """The time at which the T-step model starts."""
-        return self.process.start
+        return self.process.start_time
 
     def grid(self, steps: int, device: torch.device | None = None) -> Tensor:
         """The T + 1 times of the T-step model, from where sampling starts to CLEAN, even over the `span`.
@@ -563,7 +563,7 @@ class Diffusion(Method):
         low, high = self.span
         times = torch.linspace(high, low, steps + 1, dtype=torch.float64, device=device)
         times = self.coarse(times) if steps < self.steps else times
-        times[0].fill_(self.start)  # which copies no number to a device
+        times[0].fill_(self.start_time)  # which copies no number to a device
         times[-1].fill_(CLEAN)
         return times
 

@@ -263,7 +263,7 @@ class Method(nn.Module):
         return 2 if getattr(config, "head", "logits").startswith("logistic") else cls.states(vocabulary, config)
 
     @classmethod
-    def blocks(cls, config: Any) -> int:
+    def block_size(cls, config: Any) -> int:
         """Length of the blocks that the network reads one after another; 0 if it reads the whole sequence at once."""
         return 0
 
@@ -280,7 +280,7 @@ class Method(nn.Module):
         """Create a fresh network. Noise that needs ordered tokens makes a U-Net read pixel values as numbers."""
         states, outputs = cls.states(vocabulary, config), cls.outputs(vocabulary, config)
         levels = cls.needs_order(config) is not None
-        return build_network(net, states, cls.timed(config), outputs, cls.blocks(config), levels=levels)
+        return build_network(net, states, cls.timed(config), outputs, cls.block_size(config), levels=levels)
 
     # ---------------------------------------------------------------------------------- what a paper says
     def terms(self, batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:

@@ -51,7 +51,7 @@ def spaced(method: Diffusion, steps: int | None, grid: str = "uniform") -> Tenso
         low, high = method.span
         times = low + (high - low) * _share(steps, grid)
     times = method.coarse(times) if T or steps < method.steps else times
-    times[0], times[-1] = method.start, CLEAN
+    times[0], times[-1] = method.start_time, CLEAN
     return times
 
 

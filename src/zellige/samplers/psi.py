@@ -133,7 +133,7 @@ class Psi(Sampler):
         times = torch.cat([torch.linspace(*part, dtype=torch.float64) for part in parts])
         if published:
             return torch.cat((times, times.new_tensor([CLEAN])))
-        times[0], times[-1] = method.process.start, CLEAN
+        times[0], times[-1] = method.process.start_time, CLEAN
         return times
 
     def share(self, method: Diffusion, t: Tensor, s: Tensor) -> Tensor:

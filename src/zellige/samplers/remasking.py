@@ -101,7 +101,7 @@ class Remasking(Sampler):
         before, after = self.alpha_on * (1 - u) / (1 - self.t_on), 1 - (1 - self.alpha_on) * u / self.t_off
         alpha = torch.where(u > self.t_on, before, torch.where(u > self.t_off, self.alpha_on, after))
         times = method.process.schedule.inverse(alpha)
-        times[0], times[-1] = method.process.start, CLEAN
+        times[0], times[-1] = method.process.start_time, CLEAN
         return times
 
     def init(self, method, shape, *, fixed=None, generator=None):

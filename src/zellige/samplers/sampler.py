@@ -253,7 +253,7 @@ class Sampler(Truncation):
         """Sample from the prior, with `fixed` (B, L) tokens put in where they are not negative."""
         check(self, method)
         self.admit(method, fixed)
-        return start(method, shape, fixed, generator)
+        return initial_state(method, shape, fixed, generator)
 
     def step(self, method: Method, state: State, t: Tensor, s: Tensor, generator: Randomness = None) -> State:
         """Step from time t to s <= t; scalars or (B, 1). `method` is the one to sample from, after `truncated`."""
@@ -333,7 +333,9 @@ def start_distribution(method: Method) -> Tensor:
     return torch.full((method.vocabulary,), 1 / method.vocabulary, dtype=torch.float64, device=device)
 
 
-def start(method: Method, shape: tuple[int, int], fixed: Tensor | None = None, generator: Randomness = None) -> State:
+def initial_state(
+    method: Method, shape: tuple[int, int], fixed: Tensor | None = None, generator: Randomness = None
+) -> State:
     """Initial state of every sampler."""
     if method.process is not None:
         x = method.process.sample_prior(shape, generator)

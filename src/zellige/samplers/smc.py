@@ -60,7 +60,7 @@ from .grid import OnGrid, grid_of
 from .guide import Wrapper
 from .pairing import Distribution, irreversible, steps_distribution
 from .predict import free, predict_at
-from .sampler import Exactness, Memory, State, Summary, check, extent, ordered, start
+from .sampler import Exactness, Memory, State, Summary, check, extent, initial_state, ordered
 
 USUAL = 8  # particles of a sample, where something weighs them
 MOST = 1000
@@ -359,7 +359,7 @@ class Smc(OnGrid):
         self.admit(method, fixed)
         (B, L), N = shape, self.size(method)
         fixed = None if fixed is None else fixed.to(method.process.prior.device).expand(B, L)
-        all_of_group = start(method, (B, N * L), None if fixed is None else fixed.repeat(1, N), generator)
+        all_of_group = initial_state(method, (B, N * L), None if fixed is None else fixed.repeat(1, N), generator)
         x, at = (value.reshape(B, N, L) for value in (all_of_group.x, all_of_group.fixed))
         zeros = torch.zeros(B, N, dtype=torch.float64, device=x.device)
         particles = Particles(x[:, 1:], zeros - math.log(N), zeros, zeros[:, 0], zeros[:, 0] + N, zeros[:, 0].long())

@@ -92,7 +92,7 @@ class Uniformisation(Sampler):
             begin.expm1().log(), last.expm1().log(), torch.linspace(0, 1, max(steps, STEPS) + 1, **like)
         )
         inner = process.schedule.inverse((-values.exp().log1p() / slow).exp()).clamp(*method.span)
-        before = [] if process.start == 1.0 and inner[0] == 1.0 else [process.start]
+        before = [] if process.start_time == 1.0 and inner[0] == 1.0 else [process.start_time]
         return torch.cat((inner.new_tensor(before), inner, inner.new_tensor([CLEAN])))
 
     def step(self, method: Diffusion, state, t, s, generator=None):

@@ -85,7 +85,7 @@ def _flops(cls: type[Method], options: object, net: Net, network: nn.Module) -> 
     with torch.device("meta"), FlopCounterMode(display=False) as counter:
         x = torch.zeros(1, net.length, dtype=torch.long)
         time = torch.zeros(1) if cls.timed(options) else None
-        two_streams = 0 < cls.blocks(options) < net.length and cls.parameterization != "next"  # ar reads one
+        two_streams = 0 < cls.block_size(options) < net.length and cls.parameterization != "next"  # ar reads one
         h = network.features(x, time, **({"clean": x} if two_streams else {}))  # pyright: ignore[reportCallIssue]
         network.head(h).sum().backward()  # pyright: ignore[reportCallIssue]
     return counter.get_total_flops()

@@ -267,7 +267,9 @@ def own_network(config: Config, about: Mapping[str, Any]) -> nn.Module | None:
 
 def ends_for(config: Config, method: type[Method]) -> int:
     """What documents are filled up to where the config leaves it open, so that a method learns where they end."""
-    return fill_for(method, method.blocks(config.options), row_length(config) or config.net.length, config.data.pack)
+    return fill_for(
+        method, method.block_size(config.options), row_length(config) or config.net.length, config.data.pack
+    )
 
 
 def filled_up(config: Config, corpus: Corpus) -> Config:
@@ -389,7 +391,7 @@ class Size:
         """The network and the training for this data and method, of the kind of network that is asked for, if any."""
         source = DATASETS.get(data)
         images = source and {"flip", "path"} <= {*source.reads}  # not the 8 x 8 of scikit-learn, which have no files
-        if images and kind not in ("dit", "conv") and not method.blocks(method.Config()):
+        if images and kind not in ("dit", "conv") and not method.block_size(method.Config()):
             return fitted(self.image_net, kind or self.image_net.kind), self.image_train
         return fitted(self.net, kind or "dit", bool(source and source.shaped)), self.train
 

@@ -127,7 +127,7 @@ def _moments(method: Diffusion) -> Iterator[str]:
         "(alpha_s - alpha_t) is not divided by 1 - alpha_t": lambda t, s: 1 - alpha(t),
     }
     steps = [(0.75, 0.5), (0.5, 0.25), (1.0, 0.25)]
-    yield from _ratios(method, [step for step in steps if step[0] <= method.process.start], causes_of_steps)
+    yield from _ratios(method, [step for step in steps if step[0] <= method.process.start_time], causes_of_steps)
 
 
 def _ratios(method: Diffusion, moments: list[tuple], causes: dict[str, Callable[..., float]]) -> Iterator[str]:

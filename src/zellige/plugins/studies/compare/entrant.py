@@ -215,7 +215,7 @@ def _learnt(run: Path) -> tuple[Any, Any]:
 
 def preset(size: str, data: str, methods: Iterable[type[Method]], kind: str = "") -> tuple[Net, Train]:
     """The network and the training of a size that suit all methods: a transformer where one of them reads blocks."""
-    of_blocks = next((method for method in methods if method.blocks(method.Config())), METHODS["mdlm"])
+    of_blocks = next((method for method in methods if method.block_size(method.Config())), METHODS["mdlm"])
     return SIZES[size].of(data, of_blocks, kind)
 
 

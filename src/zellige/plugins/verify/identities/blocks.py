@@ -28,7 +28,7 @@ TIMES = (0.3, 0.9, 0.6, 0.2, 0.7, 0.5)  # of the blocks
 
 def by_blocks(method: Method) -> bool:
     """Return whether the network reads block after block."""
-    return method.blocks(method.config) > 0
+    return method.block_size(method.config) > 0
 
 
 def transformer(method: Method, block: int, **more: Any) -> Any:
@@ -54,7 +54,7 @@ def noisy(method: Method, block: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def lengths(method: Method) -> tuple[int, ...]:
-    return (1, 2, 3) if "block" in vars(method.config) else (method.blocks(method.config),)
+    return (1, 2, 3) if "block" in vars(method.config) else (method.block_size(method.config),)
 
 
 @own("blocks.streams", by_blocks)

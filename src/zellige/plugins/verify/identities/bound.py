@@ -99,7 +99,7 @@ def closed_form_is_the_generic_bound(method: Diffusion):
 
     moments = [] if discrete(method) else [(t, None) for t in (*INSIDE, 1 / 64, 1 - 1 / T)]
     last = [(0.0, CLEAN)] if jumps_at(method.process, 0) else []
-    for t, s in [*moments, *(step for step in STEPS if step[0] <= method.process.start), *last]:
+    for t, s in [*moments, *(step for step in STEPS if step[0] <= method.process.start_time), *last]:
         x_0, x_t, time, _ = pairs(method.process, t)
         closed, generic = both(x_0, x_t, time, s)
         where = f"t = {t:g}" + ("" if s is None else f" to {s:g}")
@@ -320,7 +320,7 @@ def _entropy_gap(method: Diffusion, start: bool = True, jumps: bool = False) -> 
     distribution, process, denoiser = data_distribution(), method.process, truth_of(method)
     terms = bounds.continuous_terms(denoiser, denoiser.x_0, jumps=jumps)
     whole = terms["diffusion"] + terms["reconstruction"] + terms["prior"] - (0.0 if start else terms["start"])
-    p_1 = enumeration.marginal(process, enumeration.embed(process, distribution, L), L, process.start)
+    p_1 = enumeration.marginal(process, enumeration.embed(process, distribution, L), L, process.start_time)
     prior = process.prior[enumeration.states(process.K, L)].prod(-1)
     return float((distribution * whole).sum() - enumeration.entropy(distribution) - maths.kl(p_1, prior))
 

@@ -180,7 +180,7 @@ def enumerable(cls: type[Method], **changes: Any) -> Method:
     config = cls.Config(**changes)
     if getattr(config, "diffusion_steps", 0) and "diffusion_steps" not in changes:  # before tables of 1,000 are made
         return enumerable(cls, diffusion_steps=T, **changes)
-    sizes: dict[str, Any] = {"outputs": cls.outputs(V, config), "block": cls.blocks(config)}
+    sizes: dict[str, Any] = {"outputs": cls.outputs(V, config), "block": cls.block_size(config)}
     network = _Unit(cls.states(V, config), L, time=cls.timed(config), **sizes).double()
     with torch.no_grad():
         network.logits.copy_(numbers(*network.logits.shape, size=1.5))

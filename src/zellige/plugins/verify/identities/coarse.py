@@ -48,7 +48,7 @@ def coarse_chains(method: Diffusion) -> Iterator[tuple[str, Tensor]]:
     if method.steps:
         for tokens, dense in DENSE.items():
             times = method.coarse(torch.tensor(dense, dtype=torch.float64))
-            times[0], times[-1] = method.start, CLEAN
+            times[0], times[-1] = method.start_time, CLEAN
             yield f"steps that are dense near {tokens} tokens", times
     elif one_alpha(method):
         yield f"{UNEVEN} steps of the log-snr grid", Ancestral("log-snr").times(method, UNEVEN)

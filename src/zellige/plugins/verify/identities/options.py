@@ -108,7 +108,7 @@ def closed_forms(method: Diffusion) -> Iterator[tuple[str, Tensor, Tensor]]:
         return
     moments = [(0.09375, None), (0.90625, None), (0.90625, 0.1875), (PRIOR, 1.0), (0.25, CLEAN)]
     for t, s in [*itertools.pairwise(method.grid(method.steps).tolist())] if method.steps else moments:
-        if t > method.process.start:
+        if t > method.process.start_time:
             continue
         x_0, x_t, time, _ = pairs(method.process, t)
         pred = method.predict(x_t, time, context=method.clean(Batch(x_0)))

@@ -154,7 +154,7 @@ def starts(method: Diffusion) -> bool:
     """Return whether sampling starts from the distribution of x_1: uniform noise starts from the prior, so alpha(1)
     must be small."""
     process, _ = method.process, ends(method, 1e-6)
-    p_1 = enumeration.marginal(process, enumeration.embed(process, data_distribution(), L), L, process.start)
+    p_1 = enumeration.marginal(process, enumeration.embed(process, data_distribution(), L), L, process.start_time)
     return apart(p_1, process.prior[enumeration.states(process.K, L)].prod(-1)) < 1e-5
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from zellige.core import random
-from zellige.core.counting import Counter, Independent, philox
+from zellige.core.counter_random import Counter, Independent, philox
 from zellige.core.schedule import CLEAN
 from zellige.samplers.tau_leaping import landing, leap_distribution
 

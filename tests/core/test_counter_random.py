@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from zellige.base.errors import InputError
-from zellige.core import counting, random
-from zellige.core.counting import philox
+from zellige.core import counter_random, random
+from zellige.core.counter_random import philox
 from zellige.core.positions import positions
 from zellige.core.random import Counter, Streams
 
@@ -26,16 +26,16 @@ def test_every_way_to_multiply_gives_the_same_words():
     words = torch.randint(2**32, (6, 4096), generator=g)
     words[:, :4] = torch.tensor([0, 1, 2**31, 2**32 - 1])
     made = philox(tuple(words[:4]), tuple(words[4:]))
-    few = [philox(tuple(part[:4]), tuple(part[4:])) for part in words[:, :20].split(counting.FEW, 1)]  # Python's
+    few = [philox(tuple(part[:4]), tuple(part[4:])) for part in words[:, :20].split(counter_random.FEW, 1)]  # Python's
     assert all(torch.equal(torch.cat(parts), a[:20]) for parts, a in zip(zip(*few), made))
-    for product in (counting._wrapped, counting._by_halves):
-        assert all(torch.equal(a, b) for a, b in zip(made, counting._rounds(*words, product)))
+    for product in (counter_random._wrapped, counter_random._by_halves):
+        assert all(torch.equal(a, b) for a, b in zip(made, counter_random._rounds(*words, product)))
     seeds, places = words[:, :64, None], torch.arange(50)[None]
     wide = philox((places, *seeds[1:4]), (seeds[4], seeds[5]))  # a key for each row, as `Streams` has
-    assert all(torch.equal(a, b) for a, b in zip(wide, counting._rounds(places, *seeds[1:], counting._wrapped)))
+    assert all(torch.equal(a, b) for a, b in zip(wide, counter_random._rounds(places, *seeds[1:], counter_random._wrapped)))
     x = words[0]
-    for number in counting._MULTIPLIERS:
-        high, low = counting._by_halves(x, number)
+    for number in counter_random._MULTIPLIERS:
+        high, low = counter_random._by_halves(x, number)
         whole = [int(w) * number for w in x]
         assert high.tolist() == [w >> 32 for w in whole]
         assert low.tolist() == [w & (2**32 - 1) for w in whole]
