@@ -27,8 +27,8 @@ def discrete(target: Prediction, pred: Prediction, s: Tensor | float) -> Tensor:
 def continuous(target: Prediction, pred: Prediction) -> Tensor:
     """sum_y R_t(y, x_t) [v - u + u log(u / v)] with u, v the scores of target and prediction, (*), per unit of time.
 
-    The one continuous-time bound: SEDD's score entropy (eq. 10), MDLM's eq. 10 and MD4's eq. 4, RADD's t-DSE (eq.
-    2.11), and tauLDR's ELBO (proposition 2) up to a constant. t in the open interval (0, 1).
+    The one continuous-time bound: SEDD's score entropy (eq. 10), MDLM's eq. 10 and MD4's eq. 4, RADD's t-DSE
+    (eq. 2.11), and tauLDR's ELBO (proposition 2) up to a constant. t in the open interval (0, 1).
     """
     into = pred.process.rate_into(pred.x_t, pred.t)
     return (into * maths.score_entropy(score(target), score(pred))).sum(-1)  # SEDD eq. 10

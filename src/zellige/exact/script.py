@@ -143,9 +143,8 @@ def branches(
             yield at, value, script.probability
             continue
         combinations = states(script.ahead.shape[-1], entries := script.ahead.shape[1])
-        possible = (
-            script.ahead[:, torch.arange(entries), combinations].prod(-1) != 0
-        )  # what is no number stays, and is seen
+        # not `> 0`: what is no number stays, and is seen
+        possible = script.ahead[:, torch.arange(entries), combinations].prod(-1) != 0
         for piece in possible.nonzero().split(PIECE):
             row, outcome = piece.unbind(-1)
             open_ended.append((at[row], [*(o[row] for o in outcomes), combinations[outcome]]))

@@ -248,8 +248,8 @@ class CSM(Method):
         return self._sum(batch, z, each)
 
     def _sum(self, batch: Batch, x: Tensor, f: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
-        """Sum over y in N(x) of f(logits, x, tokens of the batch) (N, V) at each position that counts: x (B,
-        L) -> (B,)."""
+        """Sum over y in N(x) of f(logits, x, tokens of the batch) (N, V) at each position that counts:
+        x (B, L) -> (B,)."""
         at = batch.counted
         x_at, tokens = x[at], batch.tokens[at]
 

@@ -77,8 +77,8 @@ class RowTables:
 def moments(
     Q: Tensor, into: Tensor, inverse: Tensor | None, mu: Tensor, x_0: Tensor, x_t: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The KL (m, n) at n positions of each of m rows and its gradient (m, n, K) by the logits, mu (m, n,
-    K) their softmax."""
+    """The KL (m, n) at n positions of each of m rows and its gradient (m, n, K) by the logits, mu (m, n, K) their
+    softmax."""
     row, tiny = torch.arange(len(x_t), device=x_t.device)[:, None], torch.finfo(Q.dtype).tiny
     likely, mu = into[row, x_t], mu.to(Q.dtype)
     weight = mu if inverse is None else inverse[row, x_t].mul_(mu)

@@ -98,8 +98,8 @@ def neighbours(embedding: Tensor, k: int) -> Tensor:
 
 
 def nearest(embedding: Tensor, k: int, weights: str = "equal") -> Tensor:
-    """The rates R of eq. 9: A = (G + G')/(2 k) off the diagonal, G the graph of the k nearest; rows sum to zero. (N,
-    N).
+    """The rates R of eq. 9: A = (G + G')/(2 k) off the diagonal, G the graph of the k nearest; rows sum to zero.
+    (N, N).
 
     Args:
         weights: of an edge to the neighbour of rank r = 0..k-1: 1 ("equal"), or k softmax(-2 r^2/k)_r as the published
@@ -124,8 +124,8 @@ def masked(R: Tensor, rate: float) -> Tensor:
 def neighbour_matrix(embedding: Tensor, k: int, scaling: str, beta: float = 0.0) -> Tensor:
     """M of the published text code, of the graph G + G' of eq. 9: to a token (rows) from a token (columns), (N, N).
 
-    "sinkhorn": rows and columns are divided by their sums in turn, 50 times, columns last; "expm": exp(beta (G + G' -
-    D)), D the sums of its rows, beta that of the first step.
+    "sinkhorn": rows and columns are divided by their sums in turn, 50 times, columns last; "expm":
+    exp(beta (G + G' - D)), D the sums of its rows, beta that of the first step.
     """
     R = 2 * k * nearest(embedding, k)
     if scaling == "expm":

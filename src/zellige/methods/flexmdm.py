@@ -155,8 +155,8 @@ class FlexMDM(Method):
         )
 
     def read(self, x: Tensor, t: Tensor, closed: Tensor, at: Tensor, condition: Tensor | None = None) -> Tensor:
-        """Hidden states (N, D) at the positions `at` (B, L) of texts x (B,
-        L) at times t (B,) with these closed gaps (B, L)."""
+        """Hidden states (N, D) at the positions `at` (B, L) of texts x (B, L) at times t (B,) with these closed gaps
+        (B, L)."""
         return self.hidden(x, t, Batch(x, ~closed, None, condition), None, positions(at))
 
     def next(self, h: Tensor) -> Tensor:

@@ -12,13 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-CHUNK = (
-    128  # rows whose softmax is taken at one time, or more if they have few states; two to four chunks exist together
-)
-ENTRIES, ENTRIES_GPU = (
-    1 << 20,
-    1 << 26,
-)  # of a chunk's logits, if that is more: what fits a cache, what a kernel's launch is worth
+# rows whose softmax is taken at one time, or more if they have few states; two to four chunks exist together
+CHUNK = 128
+# of a chunk's logits, if that is more: what fits a cache, what a kernel's launch is worth
+ENTRIES, ENTRIES_GPU = 1 << 20, 1 << 26
 LARGE = 1 << 22  # N * K from which the logits are taken in chunks
 
 

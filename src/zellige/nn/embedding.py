@@ -23,8 +23,8 @@ def rotary_at(position: Tensor, width: int, base: float = 1e4) -> Tensor:
 
 
 def axial_table(grid: tuple[int, ...], width: int, base: float = 100.0) -> Tensor:
-    """(2, prod(grid), width / 2): as `rotary_table`, the frequencies shared out among the axes of a grid (Heo et al.
-    2024)."""
+    """(2, prod(grid), width / 2): as `rotary_table`, the frequencies shared out among the axes of a grid
+    (Heo et al. 2024)."""
     pairs, axes = width // 2, len(grid)
     counts = [pairs // axes + (axis < pairs % axes) for axis in range(axes)]
     coordinates = torch.cartesian_prod(*[torch.arange(n, dtype=torch.float64) for n in grid]).reshape(-1, axes)

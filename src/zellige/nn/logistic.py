@@ -11,9 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-FLOOR = (
-    1e-6  # of D3PM's distribution is uniform, so that it excludes no level; the published code adds it inside its logs
-)
+# of D3PM's distribution is uniform, so that it excludes no level; the published code adds it inside its logs
+FLOOR = 1e-6
 
 
 def logistic(mean: Tensor, log_scale: Tensor, K: int) -> Tensor:

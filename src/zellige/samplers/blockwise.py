@@ -15,8 +15,7 @@ is possible: what it makes of earlier tokens depends on the later ones.
 
 **Any length.** A text may pass the length L that the network was built for. It then sees the last L tokens, the block
 that is being written among them: a window that slides by whole blocks. So every token costs the same. The last block is
-always sampled
-whole, and cut where the text ends: a shorter text with the same seed is the beginning of the longer one.
+always sampled whole, and cut where the text ends: a shorter text with the same seed is the beginning of the longer one.
 
 **Its time** is three numbers: the number of blocks left, and the inner sampler's times from and to.
 """

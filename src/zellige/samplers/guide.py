@@ -149,8 +149,8 @@ def top_p(p: Tensor, value: float, drop: bool = False) -> Tensor:
 
 @checked
 def top_k(p: Tensor, value: int | None) -> Tensor:
-    """The `value` likeliest tokens and ties with the last of them, the others at zero; not normalised, (*, K) -> (*,
-    K)."""
+    """The `value` likeliest tokens and ties with the last of them, the others at zero; not normalised,
+    (*, K) -> (*, K)."""
     if value is None:
         return p
     at_least("value", value, 1)

@@ -78,8 +78,8 @@ def redraw(
     distribution: Callable[[Prediction], Tensor],
     generator: Randomness = None,
 ) -> State:
-    """Evaluate the network at the positions `at`, and sample their tokens from `distribution` (N,
-    K) of the prediction."""
+    """Evaluate the network at the positions `at`, and sample their tokens from `distribution` (N, K) of the
+    prediction."""
     pred = predict_at(method, state, at, t)
     if pred is None:
         random.discard(at.shape, generator)
@@ -173,8 +173,8 @@ def free(method: Diffusion, state: State) -> Tensor:
 
 
 def pick(scores: Tensor, count: int, generator: Randomness = None) -> Tensor:
-    """Select up to `count` positions, one after another without replacement, in proportion to exp(scores) (B, L): (B,
-    L) bool.
+    """Select up to `count` positions, one after another without replacement, in proportion to exp(scores) (B, L):
+    (B, L) bool.
 
     A position of score -inf is never selected.
     """

@@ -4,10 +4,10 @@
     p(x) = prod over blocks of p(block | the blocks before, masks after)
 
 For networks in which every position sees every other, and no time input: those of mdlm and radd, md4 with `time` off,
-LLaDA, Dream. The text is cut into blocks of `block_length` positions, and another
-sampler writes them from left to right. Each evaluation reads the whole text: what is written, what is given on either
-side, and the masks of the blocks to come. So positions to the right of a block may be given. The distribution is the
-product of the inner sampler's distributions, with its error. With the exact network it is that of the data.
+LLaDA, Dream. The text is cut into blocks of `block_length` positions, and another sampler writes them from left to
+right. Each evaluation reads the whole text: what is written, what is given on either side, and the masks of the blocks
+to come. So positions to the right of a block may be given. The distribution is the product of the inner sampler's
+distributions, with its error. With the exact network it is that of the data.
 
 **Caches.** Most of what an evaluation computes changes little within a block. So some evaluations read the whole text,
 `refresh` says which, and keep the keys and values of all layers. The others compute a part of the text anew, and see

@@ -1,5 +1,5 @@
-"""Sequential Monte Carlo: several weighted particles for each sample, steered by a reward or annealed (arXiv
-2601.10403).
+"""Sequential Monte Carlo: several weighted particles for each sample, steered by a reward or annealed
+(arXiv 2601.10403).
 
     reward       p(x) exp(strength * reward(x))          `Rewarded`, a wrapper of a method
     annealing    p(x)^anneal
@@ -11,16 +11,15 @@ its weight by the sum of W:
 
 p is the reverse kernel, b that of uniformly distributed texts: so a position is annealed, and the noise is not. With
 anneal 1, W is the kernel, and its sum is 1. A reward multiplies the weights by u(x_s) / u(x_t). At the end
-u = exp(strength * reward). Before, u is a mean of that over a few sequences drawn from the clean posterior p(x_0 |
-x_t), the lookahead: a particle whose predicted text has little reward loses weight early. All ratios of u cancel but
+u = exp(strength * reward). Before, u is a mean of that over a few sequences drawn from the clean posterior
+p(x_0 | x_t), the lookahead: a particle whose predicted text has little reward loses weight early. All ratios of u cancel but
 the last one. The mean of the group counts in u as SHARED sequences more: a few sequences without reward say little of a
 rare one, and a particle whose u is far too small by chance is lost nearly always, and else brings so much weight back
 that no estimate of Z is near it.
 
 Where the effective sample size (sum w)^2 / sum w^2 of a group falls below a fraction of N, its particles are drawn anew
 in proportion to their weights, systematically: particle i has floor(N w_i) copies or one more. At the end one particle
-is drawn in
-proportion to the weights: it is the sample. The others stay in the state, with their weights.
+is drawn in proportion to the weights: it is the sample. The others stay in the state, with their weights.
 
 **Which distribution.** For any network, N and steps, and any rule by which a group is resampled,
 

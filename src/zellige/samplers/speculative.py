@@ -32,9 +32,8 @@ independently.
 Each pass draws the order of its masks anew. One order for all passes would give the same distribution, because what a
 pass accepts does not depend on the order of the later tokens. A window may grow as a text fills up (`cosine`), as in
 the paper: as many tokens as a cosine schedule reveals in this fraction of its time. Evaluations of the network are
-counted, not those of the
-head: a round costs about one block of the network. Temperature, top-p and top-k apply to p and q. It works with
-absorbing noise, and a network of p(x_0 | x_t) that has a head (`zellige train speculative`).
+counted, not those of the head: a round costs about one block of the network. Temperature, top-p and top-k apply to p
+and q. It works with absorbing noise, and a network of p(x_0 | x_t) that has a head (`zellige train speculative`).
 """
 
 import math

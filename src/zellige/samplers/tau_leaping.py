@@ -17,11 +17,9 @@ distribution of x nearer to p_t without moving in time: after a step to s, `corr
 network evaluation.
 
 The end steps are jumps, which have no rate: from PRIOR or t = 1, and to CLEAN. They use the reverse kernel, as in
-`euler`. For
-absorbing noise with one alpha, whether a mask jumps does not depend on the network: choose, then predict. The published
-sampler
-ends otherwise: a leap to its smallest time, then the likeliest clean token at each position. `argmax = "last"` takes it
-in the step to CLEAN.
+`euler`. For absorbing noise with one alpha, whether a mask jumps does not depend on the network: choose, then predict.
+The published sampler ends otherwise: a leap to its smallest time, then the likeliest clean token at each position.
+`argmax = "last"` takes it in the step to CLEAN.
 
 **What a leap comes to** is kept in `State.memory`, a `Leaps` (tauLDR, figures 9, 10 and 12): of the positions that a
 step may change how many jump, are clipped by the clamp, or are rejected. With m the mean number of jumps of a position,
@@ -251,8 +249,8 @@ class TauLeaping(OnGrid):
     def _leap(
         self, method: Diffusion, state: State, t: Tensor, h: Tensor, rate, generator: Randomness
     ) -> tuple[State, Tensor, Tensor]:
-        """Jumps at `rate` for a time h, at the free positions: the state, the time, and the numbers of the leap (B,
-        4)."""
+        """Jumps at `rate` for a time h, at the free positions: the state, the time, and the numbers of the leap
+        (B, 4)."""
         at, sums = free(method, state), self._sums(method)
         counts = sums and not random.enumerates(generator)
         pred = predict_at(method, state, at, t)

@@ -11,19 +11,18 @@ rate sum_i b(x^i), each at position i in proportion to b(x^i). The network is ev
 the jump to y is made with probability R(y, x^i) ratio(t)[y] / b(x^i). No error at any number of steps: they are
 intervals, each with a bound of its own. A score is bounded by nothing and is refused.
 
-**The bound of an interval** sigma_s <= sigma <= sigma_t must hold throughout. For a mixture the maximum is 1/(1 -
-alpha)
-- prior(x), largest at s. For other processes, since a state is kept for a time d with probability e^(-r d) at least, r
-its exit rate,
+**The bound of an interval** sigma_s <= sigma <= sigma_t must hold throughout. For a mixture the maximum is
+1/(1 - alpha) - prior(x), largest at s. For other processes, since a state is kept for a time d with probability
+e^(-r d) at least, r its exit rate,
 
     Q_s(x_0, x) e^(-r d) <= Q(x_0, x),    Q(x_0, y) <= Q_t(x_0, y) e^(r d)
 
 on each of `PARTS` parts of the interval. A rate above its bound is an error, never cut off.
 
-**The ends** have no finite bound. Until e^(-g sigma) has grown to 1e-3 / L, g the slowest rate at which R forgets (1
-for a mixture), and from r sigma = 1e-5 / L to CLEAN, the reverse kernel steps, all positions at once. What that costs
-in total variation: at the noisy end about the chance that two positions remember their token, 5e-7; at the clean end at
-most the expected number of positions with noise left, 1e-5.
+**The ends** have no finite bound. Until e^(-g sigma) has grown to 1e-3 / L, g the slowest rate at which R forgets
+(1 for a mixture), and from r sigma = 1e-5 / L to CLEAN, the reverse kernel steps, all positions at once. What that
+costs in total variation: at the noisy end about the chance that two positions remember their token, 5e-7; at the clean
+end at most the expected number of positions with noise left, 1e-5.
 
 The reference for other samplers on small spaces: each position needs at least about log(1e5 L) network evaluations.
 """
