@@ -64,10 +64,11 @@ class Batch:
 
     Attributes:
         tokens: (B, L) long.
-        mask: (B, L) bool or None; False at given tokens (padding), which are never noised nor counted.
-        segments: (B, L) long or None; which packed document a position belongs to.
-        condition: labels, or another condition of the network.
-        spare: () a uniform for the rare draw of a compiled step; see `positions`.
+        mask: (B, L) bool, True where a token is noised and counted, False where it is given (padding); None: all True.
+            The mask token is another thing, `process.mask`.
+        segments: (B, L) long, the packed document that each position belongs to; None: one document.
+        condition: (B,) long, the class of each sequence (a value of the latent, for `Net.latents`); None: no class.
+        spare: () a uniform for the draw that `positions` rarely makes in a compiled step; None in any other step.
     """
 
     tokens: Tensor

@@ -22,7 +22,7 @@ class Positions:
         row: (N,) the sequence of each.
         rows: B.
         share: (N,) weight of each in a sum; None: 1.
-        asked: (N,) bool, False for padding, which repeats one of them if there is any; None: no padding.
+        asked: (N,) bool, False where a position is padding, a repetition of another one; None: no padding.
         whole: whether these are all positions, in a compiled step.
     """
 

@@ -29,6 +29,8 @@ class Source(Protocol):
     def uniform(self, shape: Sequence[int], device: torch.device | None) -> Tensor: ...
 
 
+# What every function takes as `generator`: a `Counter` in a training, a `Shard` in an evaluation, in sampling `Streams`
+# (one stream for each sequence), of a user a `torch.Generator`. None is torch's global one.
 Randomness = torch.Generator | Sequence[torch.Generator] | Source | None
 
 

@@ -1,4 +1,7 @@
-"""The systems, one paper a file. METHODS is the only table of their names.
+"""The systems, one paper a file.
+
+METHODS is the table of their names. After a new name or option run `make generate`: the command line reads them from
+`cli/lists.json`, so that help imports no torch; `cli/help.py` names them in the usage of `train`.
 
 method, diffusion               what every method is; what every method of diffusion is
 absorbing, uniform, score       families: methods of masks, of uniform noise, and those whose network is a score

@@ -49,9 +49,8 @@ class Absorbing(Diffusion):
     and `cost`.
     """
 
-    mean_masked: float | None = (
-        None  # mean of 1 - alpha over the times that are drawn; None unless all tokens have one alpha
-    )
+    # mean of 1 - alpha over the times that are drawn; None unless all tokens have one alpha
+    mean_masked: float | None = None
 
     def read(self, logits, x_t, t):
         # MDLM section 3.2.3; carry-over holds already where all are masks
@@ -131,8 +130,8 @@ TOKENS = 1 << 14  # of the inputs in one network evaluation, for a likelihood in
 
 
 class Masked(Absorbing):
-    """Absorbing noise with one alpha for all tokens; the network parameterizes p(x_0 | x_t) by SUBS (MDLM, section
-    3.2.3).
+    """Absorbing noise with one alpha for all tokens; the network parameterizes p(x_0 | x_t) by SUBS
+    (MDLM, section 3.2.3).
 
     At a mask the generic bounds become weighted cross-entropies (MDLM eq. 11 and 8, MD4 eq. 5 and section 3):
 
@@ -193,7 +192,8 @@ class Masked(Absorbing):
             return super().loss(batch, generator)
         if self.draws_mask_counts:
             group, n, k, x_t = self.mask_exactly_k(batch, generator)  # n, k (B, G); group, x_t (B, L)
-            weight = n * sum(self._count_weights(n, k, True).values())  # (B, G)
+            # (B, G); n, since k is one of n numbers, drawn evenly
+            weight = n * sum(self._count_weights(n, k, jumps=True).values())
             return self.cross_entropy(batch, x_t, None, weight.gather(1, group))  # RADD eq. 3.7, by numbers of masks
         t = self.draw_times(batch, generator)  # (B,), of blocks (B, L)
         x_t = self.corrupt(batch, per_position(t), generator)  # (B, L)
@@ -266,8 +266,8 @@ class Masked(Absorbing):
         }
 
     def in_order(self, batch: Batch, when: Tensor) -> Tensor:
-        """-log p(x) token by token, exactly: sum_i -log p(x_i | all x_j that come before), (B,) nats (RADD, section
-        3.3).
+        """-log p(x) token by token, exactly: sum_i -log p(x_i | all x_j that come before), (B,) nats
+        (RADD, section 3.3).
 
         For a network without time conditioning. In a method of blocks, earlier blocks come first, and `when` is the
         order within each. The inputs of several tokens and sequences share a network evaluation, and the head is

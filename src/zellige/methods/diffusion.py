@@ -10,6 +10,8 @@ bound at one position), `corrupt`, `terms`, `loss` or `estimators`. Who calls wh
     published    evaluation with `ends` published: as the paper's code prints them, and no bound
 
     predict      samplers: `read`, of the network's logits. A loss calls `read` only through the generic `cost`
+    mask_exactly_k   a loss or term that draws numbers of masks in the place of times (`draws_mask_counts`), the default
+                 of masked methods whose network sees no time (`absorbing.Masked`)
     cost         the bound at one position; its sums over a sequence are `continuous_bound`, per unit of time, and
                  `discrete_bound`, of a step from t to s
 
@@ -500,8 +502,8 @@ class Diffusion(Method):
         return torch.zeros_like(x), n
 
     def spread(self, n: Tensor, generator: Randomness = None) -> Tensor:
-        """An evenly spread uniform in [0, 1) for each group of each example, n (B, G) positions in each: (B,
-        G) float64."""
+        """An evenly spread uniform in [0, 1) for each group of each example, n (B, G) positions in each: (B, G)
+        float64."""
         return random.spread(n, generator)
 
     def draw_times(self, batch: Batch, generator: Randomness = None) -> Tensor:

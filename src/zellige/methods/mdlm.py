@@ -4,17 +4,19 @@
     network          mu = p(x_0 | x_t) by SUBS: no probability on the mask, unmasked tokens carried over (section 3.2.3)
     bound            E_t [ -alpha'/(1 - alpha) sum over the masks of -log mu(x_0) ]                    (eq. 11)
     T steps          (alpha_s - alpha_t)/(1 - alpha_t) sum over the masks of -log mu(x_0)                        (eq. 8)
+    by default       L E_k [ w_k sum over the k masks of -log mu(x_0) ], k uniform on 1..L       (`absorbing.Masked`)
 
-The loss is `Masked.loss`, in `absorbing`. By default the network sees no time (`time` False), and then the loss draws
-no t either: exactly k positions are masked, k drawn evenly. An ablation, without SUBS, is in `mdlm_without_subs`.
+By default the network sees no time (`time` False), and then no t is drawn either: exactly k positions are masked. w_k
+is the weight of eq. 11 integrated over the times at which k are masked: 1/k, but for the ends of the schedule. The loss
+is `Masked.loss`, in `absorbing`. An ablation, without SUBS, is in `mdlm_without_subs`.
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
 | absorbing | loglinear | Mean (SUBS) | weighted cross-entropy; finite T | ancestral |
 
-Differences from the paper: the published bound leaves out the cost of the tokens that are still visible at t = 1 (here:
-`prior`). The published code replaces the time by sigma = 0 when it is not conditioned on time; here such a network has
-no time input at all.
+Differences from the paper: the published bound leaves out the cost of the tokens that are still visible at t = 1
+(here: `prior`). The published code replaces the time by sigma = 0 when it is not conditioned on time; here such a
+network has no time input at all.
 """
 
 from typing import Any, ClassVar

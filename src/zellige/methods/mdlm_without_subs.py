@@ -27,14 +27,12 @@ from .absorbing import without_mask
 from .diffusion import Diffusion
 
 
-class Visible(Mixture):
-    """Absorbing noise of a model in which visible tokens may change, too: it has no `mask`, only a `blank`;
-    its times are i/T."""
-
-    def __init__(self, K: int, schedule: Schedule, mask: int | None, T: int):
-        noise = absorbing(K, schedule, mask)
-        super().__init__(noise.prior, schedule, noise.mask, noise.clean)
-        self.mask, self.T = None, T
+def redrawing(K: int, schedule: Schedule, mask: int | None, T: int) -> Mixture:
+    """Absorbing noise of a model whose steps may change visible tokens, too, at the times i/T."""
+    process = absorbing(K, schedule, mask)
+    process.mask = None  # no state stays as it is in a reverse step; what is no token is `blank`
+    process.T = T
+    return process
 
 
 class WithoutSUBS(Diffusion):
@@ -49,7 +47,7 @@ class WithoutSUBS(Diffusion):
             part = "zero masking" if config.carry_over else "carry-over"
             raise InputError(f"without {part} mdlm needs discrete time: set `diffusion_steps`, 1,000 in the paper")
         vocabulary, mask = without_mask(vocabulary, config.mask)
-        process = Visible(vocabulary + 1, schedule_of(config), mask, config.diffusion_steps)
+        process = redrawing(vocabulary + 1, schedule_of(config), mask, config.diffusion_steps)
         super().__init__(network, vocabulary, shape, config, process, config.time, config.diffusion_steps)
 
     @property

@@ -32,11 +32,15 @@ from ..nn.precision import PRECISIONS, lower, products, require_compiler
 ROUNDING = 1e-6  # of a time that was computed, such as that at which alpha has a value
 
 
-def of_rows(function: Callable[..., Any], like: Callable[..., Any]) -> Any:
-    """Wrap `terms`, `bound` or `loss` of a method, so that it rejects sequences that do not fit the method."""
+def checks_rows(function: Callable[..., Any], like: Callable[..., Any]) -> Any:
+    """Wrap `terms`, `bound` or `loss` of a method: reject sequences that do not fit it, and compute in its precision.
+
+    `Method.__init_subclass__` wraps those of a subclass, the last lines of this file those of `Method` itself. In a
+    compiled step the batch gets its `spare` uniform instead.
+    """
 
     @functools.wraps(function)
-    def ask(self: "Method", batch: Batch, generator: Randomness = None) -> Any:
+    def checked(self: "Method", batch: Batch, generator: Randomness = None) -> Any:
         refuse_rows(self, batch)
         if self.latents:
             raise InputError(MIXTURE)
@@ -48,7 +52,7 @@ def of_rows(function: Callable[..., Any], like: Callable[..., Any]) -> Any:
         with self._in_precision(batch.tokens.device):
             return function(self, batch, generator)
 
-    return arguments.checked(ask, like=like)
+    return arguments.checked(checked, like=like)
 
 
 def refuse_rows(method: "Method", batch: Batch) -> None:
@@ -136,8 +140,9 @@ class Method(nn.Module):
         config: the method's own choices.
         process: the noise; None where there is none (CSM, AR).
         timed: whether the network is time-conditioned.
-        steps: 0 for continuous time; T for a T-step model, used by its chain, its bound and its samplers; a process in
-            discrete time sets it itself. The option for it is called `diffusion_steps`.
+        steps: 0 for continuous time; T for a T-step model, used by its chain, its bound and its samplers (the option
+            `diffusion_steps`); a process in discrete time sets it itself. The steps of a sample may be fewer, and those
+            of a training (`Train.steps`) are another thing.
     """
 
     name: ClassVar[str]
@@ -164,13 +169,13 @@ class Method(nn.Module):
     _compile: bool = False
 
     def __init_subclass__(cls, **more: Any) -> None:
-        """Add the checks of arguments to the public methods that a subclass overrides."""
+        """Add the checks of arguments to the public methods that a subclass overrides (`checks_rows`)."""
         super().__init_subclass__(**more)
         if "Config" in vars(cls):
             check_fields(cls.Config, kinds=False)
         for name in ("terms", "bound", "loss"):
             if name in vars(cls):
-                setattr(cls, name, of_rows(vars(cls)[name], getattr(Method, name)))
+                setattr(cls, name, checks_rows(vars(cls)[name], getattr(Method, name)))
 
     @arguments.checked
     def __init__(
@@ -242,8 +247,8 @@ class Method(nn.Module):
 
     @classmethod
     def resolve(cls, config: Any) -> "type[Method]":
-        """Return the class for a config: this one, unless the file has another for one of its choices (BD3-LM's
-        score)."""
+        """Return the class for a config: this one, unless the file has another for one of its choices
+        (BD3-LM's score)."""
         return cls
 
     @classmethod
@@ -292,7 +297,10 @@ class Method(nn.Module):
         return torch.stack(list(self.terms(batch, generator).values())).sum(0)
 
     def loss(self, batch: Batch, generator: Randomness = None) -> Tensor:
-        """Training loss, summed over the sequence: (B,) nats. The bound, unless the paper differs."""
+        """Training loss, summed over the sequence: (B,) nats. The bound, unless the paper differs.
+
+        A call of this, `bound` or `terms` checks the batch first (`checks_rows`).
+        """
         return self.bound(batch, generator)
 
     def prepare(self) -> None:
@@ -479,5 +487,5 @@ def largest(t: Tensor, block: int, segments: Tensor | None = None) -> Tensor:
     return torch.full_like(t, CLEAN).scatter_reduce(1, start_of_block, t, "amax").gather(1, start_of_block)
 
 
-for _name in ("terms", "bound", "loss"):  # of Method itself; a class that has its own: `__init_subclass__`
-    setattr(Method, _name, of_rows(vars(Method)[_name], vars(Method)[_name]))
+for _name in ("terms", "bound", "loss"):  # of Method itself; those of a subclass: `__init_subclass__`
+    setattr(Method, _name, checks_rows(vars(Method)[_name], vars(Method)[_name]))

@@ -24,10 +24,10 @@ from .embedding import Modulation, Places, add, chosen, modulate, rotate
 @partial(check_fields, prefix="net.")
 @dataclass(frozen=True)
 class Net:
-    """Size of a network.
+    """Size and options of a network.
 
-    What `constant` makes the adaptive layer norms say is one vector for all positions, which goes into the layer norms
-    and the residual sums, so it costs nothing.
+    `condition` is a width, and `checkpoint` is gradient checkpointing. With `constant` an adaptive layer norm has one
+    vector for all positions, which goes into the layer norms and the residual sums, so it costs nothing.
     """
 
     layers: int = option("blocks of attention and MLP", default=6, minimum=1)
@@ -274,9 +274,8 @@ class ShortConv(nn.Module):
     """A depthwise convolution along the sequence, (B, L, D) -> (B, L, D), zero beyond its ends (and across documents).
 
     On a grid of two or three axes it is one over the grid: kernel x kernel (x kernel). In blocks a position reads, of
-    its
-    neighbours, what attention may see too: those of its own block and of those before, in the clean stream if there are
-    two.
+    its neighbours, what attention may see too: those of its own block and of those before, in the clean stream if there
+    are two.
     """
 
     def __init__(self, hidden: int, kernel: int, grid: tuple[int, ...] = ()):

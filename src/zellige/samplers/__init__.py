@@ -1,5 +1,7 @@
-"""Samplers, one algorithm a file; each works with every method that it supports. SAMPLERS is the only table of their
-names.
+"""Samplers, one algorithm a file; each works with every method that it supports.
+
+SAMPLERS is the table of their names, in the order in which they are listed. After a new name or option run `make
+generate`: the command line reads them from `cli/lists.json`, so that help imports no torch.
 
 sampler                         what a sampler is, and the only loop, `run`
 pairing, choice                 which sampler fits which method; a sampler from its name and options

@@ -15,9 +15,8 @@ revealed.
 
 **Argmax.** A step may take the likeliest state of its kernel at each position instead of a sample: in the step to clean
 tokens alone (`last`, as D3PM's published code), or in every step (`every`). Under uniform noise the published code of
-UDLM and Duo ends with the likeliest token of mu itself, the network's softmax, while the kernel also contains q(x_t |
-x_s) (`mu`). Temperature 0 is different: tokens are the likeliest,
-and which masks are revealed stays random.
+UDLM and Duo ends with the likeliest token of mu itself, the network's softmax, while the kernel also contains
+q(x_t | x_s) (`mu`). Temperature 0 is different: tokens are the likeliest, and which masks are revealed stays random.
 
 **Gumbel noise in float32.** Published code draws a state as argmax log p - log(-log u), with u a float32 number of 24
 bits. No u exceeds 1 - 2^-24, so the noise is cut off above and improbable states never win (Zheng et al. 2024). A step
@@ -138,7 +137,8 @@ class Ancestral(OnGrid):
         if not method.latents:
             return self._step(method, state, t, s, generator)
         even = torch.ones(len(state.x), method.latents, dtype=torch.float64, device=state.x.device)  # (B, M)
-        mixed = replace(state, condition=random.categorical(even, generator))  # one latent for the whole sequence
+        # one latent for the whole sequence, which such a network takes as its `condition`
+        mixed = replace(state, condition=random.categorical(even, generator))
         return replace(self._step(method, mixed, t, s, generator), condition=state.condition)
 
     def _step(self, method: Diffusion, state: State, t: Tensor, s: Tensor, generator: Randomness) -> State:

@@ -150,38 +150,44 @@ def extent(values: Sequence[int]) -> str:
 class Sampler(Truncation):
     """Base class of samplers: a step from a state to a state at an earlier time, without hidden state.
 
-    A sampler of your own is a subclass, `@declared` as this one; its fields are its options.
+    A sampler of your own is a subclass, `@declared` as this one, with `times` and `step`; its fields are its options.
+    The command line and type checkers know those of the samplers here from `cli/lists.json` and `sampling/choices.py`,
+    which `make generate` writes.
 
     Attributes:
-        name: in SAMPLERS; label, sentence: the same for somebody who knows no term of the field.
+        name: in SAMPLERS.
         exactness: of its distribution: that of the model ("exact"); in the limit of many steps, proposals or particles
             ("limit"); of the model in each marginal alone ("marginals"); another one ("heuristic"); as exact as its
             inner sampler ("inner").
         convergence: order in 1/steps at which it approaches the model's distribution; None where steps are not what
             limits it.
-        samples_from, claim, needs, calls: its distribution, its exactness, what it needs of a method and how many
-            network evaluations it takes, in words, which are only printed.
         grows: whether it writes from left to right, and a text may pass the network's own length.
         revises: whether a token that is revealed may change again: by a correction, or because a copy of another
             candidate takes its place.
         reconstructs: whether it can begin with a noisy text: it has a grid of times, and its state is the text alone.
         inner: the sampler inside of it, if there is one.
         report: the class of what it reports, if it reports anything.
+
+    Printed alone:
+        label, sentence: what it is called and does, for a reader who knows no term of the field.
+        samples_from, claim: its distribution, and its exactness.
+        needs, calls: what it needs of a method, and how many network evaluations it takes.
     """
 
     name: ClassVar[str]
-    label: ClassVar[str] = ""
-    sentence: ClassVar[str] = ""
     exactness: ClassVar[Exactness] = "heuristic"
-    samples_from: ClassVar[str] = "its own distribution"
-    claim: ClassVar[str] = "not the model's distribution"
     convergence: ClassVar[int | None] = None
-    needs: ClassVar[str]
-    calls: ClassVar[str]
     grows: ClassVar[bool] = False
     revises: ClassVar[bool] = False
     reconstructs: ClassVar[bool] = False
     report: ClassVar[type[Summary] | None] = None
+
+    label: ClassVar[str] = ""
+    sentence: ClassVar[str] = ""
+    samples_from: ClassVar[str] = "its own distribution"
+    claim: ClassVar[str] = "not the model's distribution"
+    needs: ClassVar[str]
+    calls: ClassVar[str]
 
     def __post_init__(self) -> None:
         """Check what depends on several fields; each one is checked already."""
@@ -233,7 +239,7 @@ class Sampler(Truncation):
 
     def times(self, method: Method, steps: int | None) -> Tensor:
         """Grid of times, decreasing from the start of sampling to CLEAN; or a counter. One entry for each time."""
-        ...
+        raise NotImplementedError
 
     def expected_calls(self, method: Method, times: Tensor, free: int) -> float | None:
         """Expected network evaluations of a sequence with `free` positions on these times; None if unknown."""
@@ -257,7 +263,7 @@ class Sampler(Truncation):
 
     def step(self, method: Method, state: State, t: Tensor, s: Tensor, generator: Randomness = None) -> State:
         """Step from time t to s <= t; scalars or (B, 1). `method` is the one to sample from, after `truncated`."""
-        ...
+        raise NotImplementedError
 
 
 SAMPLERS: Registry[type[Sampler]] = Registry(  # the package fills it
